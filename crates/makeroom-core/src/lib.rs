@@ -1,0 +1,26 @@
+//! Units, identities and the trace model that every part of makeroom shares.
+//!
+//! Nothing here reads a file, knows a framework's text or prints. The words follow one glossary:
+//!
+//! - **live**: requested bytes from an allocation until its free is complete;
+//! - **pending**: the part of live whose free was requested and waits for a stream;
+//! - **rounding**: what an allocator set aside beyond the request;
+//! - **reserved**: what an allocator has taken from the driver; **cached**: reserved − live − rounding;
+//! - **segment**: one piece of driver memory; **block**: a part of a segment handed to the program;
+//! - **site**: the call stack that asked for an allocation.
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod hash;
+mod ids;
+mod stacks;
+mod trace;
+
+pub use bytes::{Bytes, ParseBytesError, unit_bytes};
+pub use hash::{FastHasher, FastMap};
+pub use ids::{Address, DeviceIndex, PoolId, StreamId};
+pub use stacks::{Frame, FrameId, NameId, StackId, Stacks};
+pub use trace::{
+    Action, AllocatorSettings, Annotation, AnnotationStage, Block, BlockState, DeviceTrace, Event, Events,
+    Segment, Trace, TraceKind,
+};
