@@ -1,0 +1,167 @@
+//! The answer to "why", as data. Nothing here prints; `makeroom-report` renders it.
+
+use makeroom_core::{Bytes, DeviceIndex};
+
+use crate::{Cause, Certainty, Ledger};
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// What was read.
+    pub input: InputSummary,
+    /// The request that failed, if one did and it is known.
+    pub request: Option<Request>,
+    /// The one cause named.
+    pub verdict: Verdict,
+    /// All causes considered that apply, the verdict's first.
+    pub causes: Vec<Finding>,
+    /// Where the memory is, as an account that adds up.
+    pub ledger: Option<Ledger>,
+    /// Who holds the live memory, largest first.
+    pub sites: Vec<Site>,
+    /// What the live memory is spread over when `sites` leaves some out: the bytes of all others together.
+    pub other_sites: Bytes,
+    /// Live memory from step to step.
+    pub growth: Option<Growth>,
+    /// Things people try that cannot help here, each with the reason.
+    pub futile: Vec<String>,
+    /// What would tell more, each with the exact command.
+    pub next: Vec<Fix>,
+    /// What the reader should know about the input: errors that follow, recording that began late, ….
+    pub notes: Vec<String>,
+}
+
+/// What kind of input was explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputSummary {
+    /// The kind, as in `--json`.
+    pub kind: InputKind,
+    /// The framework the input speaks of, as in `--json`; `None` when it does not say.
+    pub framework: Option<&'static str>,
+}
+
+/// The kinds of input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// A log or a message.
+    ErrorText,
+    /// A PyTorch memory snapshot.
+    TorchSnapshot,
+    /// A log of RMM's logging resource.
+    RmmLog,
+}
+
+impl InputKind {
+    /// The name in `--json`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ErrorText => "error-text",
+            Self::TorchSnapshot => "torch-snapshot",
+            Self::RmmLog => "rmm-log",
+        }
+    }
+}
+
+/// A request for memory that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// How much was asked for; `None` when the input does not say.
+    pub bytes: Option<Bytes>,
+    /// On which device.
+    pub device: Option<DeviceIndex>,
+    /// Where in the program, as `file:line function`.
+    pub site: Option<String>,
+}
+
+/// The cause named, in one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The cause.
+    pub cause: Cause,
+    /// How sure that is.
+    pub certainty: Certainty,
+    /// One or two sentences with the deciding figures.
+    pub summary: String,
+}
+
+/// One cause with what speaks for it and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The cause.
+    pub cause: Cause,
+    /// How sure that is.
+    pub certainty: Certainty,
+    /// How many bytes this cause stands for, where that can be said.
+    pub bytes: Option<Bytes>,
+    /// One or two sentences with the deciding figures.
+    pub summary: String,
+    /// The figures, one sentence each.
+    pub evidence: Vec<String>,
+    /// What to do, the most room first.
+    pub fixes: Vec<Fix>,
+}
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fix {
+    /// What to do, in words.
+    pub action: String,
+    /// The line to paste, if there is one.
+    pub command: Option<String>,
+    /// What it frees, where that can be computed.
+    pub frees: Option<Bytes>,
+}
+
+impl Fix {
+    /// Something to do, in words.
+    pub fn new(action: impl Into<String>) -> Self {
+        Self { action: action.into(), command: None, frees: None }
+    }
+
+    /// The line to paste.
+    #[must_use]
+    pub fn command(mut self, command: impl Into<String>) -> Self {
+        self.command = Some(command.into());
+        self
+    }
+
+    /// What it frees.
+    #[must_use]
+    pub fn frees(mut self, bytes: Bytes) -> Self {
+        self.frees = Some(bytes);
+        self
+    }
+}
+
+/// A place in the program that holds live memory, with the places it was called from folded into a tree: the
+/// program's own lines are nodes, runs of library frames are named on the node below them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The program's own line, as `file:line function`.
+    pub place: String,
+    /// The library call through which it asked, if its own line did not ask itself.
+    pub through: Option<String>,
+    /// Live bytes of this place and all below it.
+    pub bytes: Bytes,
+    /// How many live blocks that is.
+    pub blocks: u64,
+    /// The places it called, largest first. Their bytes sum to at most `bytes`.
+    pub callees: Vec<Site>,
+}
+
+/// How live memory develops from step to step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// How many steps were seen.
+    pub steps: usize,
+    /// What tells the steps apart ("Optimizer.step", "time").
+    pub measured_by: String,
+    /// Live bytes at the quietest moment of the first and of the last step compared.
+    pub first: Bytes,
+    /// See `first`.
+    pub last: Bytes,
+    /// How much the floor rises from one step to the next, on average.
+    pub per_step: Bytes,
+    /// The places whose live bytes rise with the steps, fastest first.
+    pub leaking: Vec<Site>,
+}

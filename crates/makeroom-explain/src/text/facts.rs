@@ -1,0 +1,159 @@
+//! What an error text says, before anything is concluded from it.
+//!
+//! A family of formats only reads: it fills [`Facts`] and draws no conclusion from figures. Where the format
+//! itself decides the cause (a CPU allocator's error is about host memory, whatever its figures), it adds a
+//! [`Statement`]. Arithmetic is done in one place, by the judge.
+
+use makeroom_core::{Bytes, DeviceIndex};
+
+use crate::{Cause, Certainty};
+
+/// The kind of memory a text is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Resource {
+    /// The text does not say.
+    #[default]
+    Unknown,
+    /// Device memory.
+    Device,
+    /// Ordinary or pinned host memory, shared memory of the operating system, the paging file.
+    Host,
+    /// What a kernel launch needs: shared memory, registers, in-kernel heap.
+    Kernel,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Severity {
+    /// Something failed.
+    #[default]
+    Failure,
+    /// The writer says that it went on without the memory; decides only when nothing failed.
+    Warning,
+    /// No failure at all: a table of who holds what.
+    Observation,
+}
+
+/// A process with device memory, as a text lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListedProcess {
+    /// Its number, perhaps in another namespace.
+    pub(crate) pid: u64,
+    /// What it holds.
+    pub(crate) bytes: Bytes,
+    /// Its name, where the text has one.
+    pub(crate) name: Option<String>,
+}
+
+/// A conclusion that the format itself carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Statement {
+    /// The cause it states.
+    pub(crate) cause: Cause,
+    /// How sure that is.
+    pub(crate) certainty: Certainty,
+    /// One or two sentences for the reader, with the figures.
+    pub(crate) summary: String,
+    /// The bytes the cause stands for, where the text says.
+    pub(crate) bytes: Option<Bytes>,
+}
+
+impl Statement {
+    /// A conclusion that the format itself carries.
+    pub(crate) fn new(cause: Cause, certainty: Certainty, summary: impl Into<String>) -> Self {
+        Self { cause, certainty, summary: summary.into(), bytes: None }
+    }
+}
+
+/// Which allocator wrote a text, where that decides what helps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Allocator {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// PyTorch's caching allocator, in a version without expandable segments (before 2.1).
+    TorchWithoutExpandable,
+    /// PyTorch's caching allocator.
+    Torch,
+    /// PyTorch on `cudaMallocAsync`.
+    TorchAsync,
+    /// The allocator of TensorFlow and XLA.
+    Bfc,
+    /// Any other allocator.
+    Other,
+}
+
+/// Everything one error text says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// The framework, as `--json` names it; empty when unknown.
+    pub(crate) framework: &'static str,
+    /// The allocator that wrote it.
+    pub(crate) allocator: Allocator,
+    /// The line of the input it stands on, counted from 1.
+    pub(crate) line: usize,
+    /// The writer's own words: the line itself.
+    pub(crate) quote: String,
+    /// How bad it is.
+    pub(crate) severity: Severity,
+    /// What kind of memory ran out.
+    pub(crate) resource: Resource,
+    /// The device.
+    pub(crate) device: Option<DeviceIndex>,
+    /// What was asked for.
+    pub(crate) request: Option<Bytes>,
+    /// The device's memory.
+    pub(crate) total: Option<Bytes>,
+    /// What the driver had free.
+    pub(crate) free: Option<Bytes>,
+    /// What the framework's program holds.
+    pub(crate) live: Option<Bytes>,
+    /// What the framework holds and nobody uses.
+    pub(crate) cached: Option<Bytes>,
+    /// What the framework took from the driver: live + cached.
+    pub(crate) reserved: Option<Bytes>,
+    /// The part of `live` in private pools.
+    pub(crate) private_pools: Option<Bytes>,
+    /// A limit below the device's memory that the framework keeps to.
+    pub(crate) limit: Option<Bytes>,
+    /// All that this process holds on the device.
+    pub(crate) this_process: Option<Bytes>,
+    /// Processes listed by number.
+    pub(crate) processes: Vec<ListedProcess>,
+    /// The program's line where it failed, `file:line`.
+    pub(crate) site: Option<String>,
+    /// The batch size the text mentions.
+    pub(crate) batch: Option<u64>,
+    /// What the format itself decides.
+    pub(crate) statements: Vec<Statement>,
+    /// What the text says the largest free piece is.
+    pub(crate) largest_free: Option<Bytes>,
+}
+
+impl Facts {
+    /// How much the text says: between two readings of one failure, the one that knows more is kept.
+    pub(crate) fn weight(&self) -> usize {
+        let figures = [
+            self.request,
+            self.total,
+            self.free,
+            self.live,
+            self.cached,
+            self.reserved,
+            self.private_pools,
+            self.limit,
+            self.this_process,
+        ];
+        figures.iter().flatten().count() + self.processes.len() + 4 * self.statements.len()
+    }
+
+    /// What the framework took from the driver, computed where it is not printed.
+    pub(crate) fn reserved_bytes(&self) -> Option<Bytes> {
+        self.reserved.or_else(|| Some(self.live? + self.cached?))
+    }
+
+    /// What the framework holds unused, computed where it is not printed.
+    pub(crate) fn cached_bytes(&self) -> Option<Bytes> {
+        self.cached.or_else(|| Some(self.reserved? - self.live?))
+    }
+}

@@ -1,0 +1,71 @@
+//! The last resort: any line that says that memory ran out, with whatever figures stand near it.
+//!
+//! It claims nothing about the cause. It exists so that an unknown program's error is found, quoted and answered
+//! with what would decide it, instead of with silence.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::text::facts::{Facts, Resource};
+use crate::text::family::Family;
+use crate::text::figures::{find_size, pattern};
+use crate::text::log::Passage;
+
+pub(crate) const FAMILY: Family = Family {
+    anchors: &[
+        "out of memory",
+        "out-of-memory",
+        "OUT_OF_MEMORY",
+        "OutOfMemory",
+        "MemoryAllocation",
+        "bad_alloc",
+        "MemoryError",
+        "failed to allocate",
+        "cannot allocate",
+        "could not allocate",
+        "unable to allocate",
+        "Error allocating",
+        "not enough memory",
+        "insufficient memory",
+        "ALLOC_FAILED",
+        "out of memeory",
+        "RESOURCE_EXHAUSTED",
+        "ResourceExhausted",
+        "memory exhausted",
+        "OOM when allocating",
+    ],
+    read,
+};
+
+static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)(?:requested|tried to allocate|trying to allocate|failed to allocate|allocating|cannot allocate|could not allocate|unable to allocate|alloc(?:ation)? of)(?: memory| size| a buffer of size| of size)?:? ([\d.,]+) ?([KMGTP]i?B|bytes|B)\b",
+    )
+});
+static FREE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)(?:free|available)(?: memory)?(?: is only| is|:|=)? ?([\d.,]+) ?([KMGTP]i?B|bytes|B)\b")
+});
+static FREE_AFTER: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)([\d.,]+) ?([KMGTP]i?B|bytes|B) (?:is |are )?(?:free|available)\b"));
+static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)([\d.,]+) ?([KMGTP]i?B|bytes|B) total\b|\btotal(?: memory)?(?: is|:|=| of)? ?([\d.,]+) ?([KMGTP]i?B|bytes|B)\b",
+    )
+});
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let text = passage.line();
+    Some(Facts {
+        line: passage.line_number,
+        quote: text.to_owned(),
+        resource: Resource::Unknown,
+        request: find_size(&REQUEST, text),
+        free: find_size(&FREE, text).or_else(|| find_size(&FREE_AFTER, text)),
+        total: TOTAL.captures(text).and_then(|found| {
+            crate::text::figures::captured_size(&found, 1)
+                .or_else(|| crate::text::figures::captured_size(&found, 3))
+        }),
+        ..Facts::default()
+    })
+}

@@ -1,0 +1,149 @@
+//! PyTorch's caching allocator, in every wording since 1.0: CUDA, ROCm (HIP), XPU and MPS.
+//!
+//! | versions | wording |
+//! |---|---|
+//! | 1.0 – 1.3 | `(GPU 0; 11.17 GiB total capacity; 4.37 GiB already allocated; 388 MiB free; 6.04 GiB cached)`; *cached* is what nobody uses |
+//! | 1.4 – 2.0 | `… 13.91 GiB reserved in total by PyTorch)`; *reserved* includes what is used; from 1.8 `… 4.48 GiB allowed;` |
+//! | 2.1 – | `GPU 0 has a total capacty of … of which … is free. Process 23489 has … memory in use. Of the allocated memory … is allocated by PyTorch, and … is reserved by PyTorch but unallocated.` |
+//!
+//! The newest wording lists every process that NVML shows. Its own it calls *this process*, except in a container
+//! where it does not recognise its own number: then it too is *Process N*.
+
+use std::sync::LazyLock;
+
+use makeroom_core::{Bytes, DeviceIndex};
+use regex::Regex;
+
+use crate::text::facts::{Allocator, Facts, ListedProcess, Resource};
+use crate::text::family::Family;
+use crate::text::figures::{captured_number, captured_size, find_size, pattern};
+use crate::text::log::Passage;
+
+pub(crate) const FAMILY: Family = Family {
+    anchors: &[
+        "out of memory. Tried",
+        "Tried to allocate",
+        "reserved in total by PyTorch",
+        "MPS backend out of memory",
+        "out of memory. ",
+    ],
+    read,
+};
+
+static REQUEST: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)Tried to allocate ([\d.]+) ?([KMGTP]?i?B|bytes)"));
+static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"GPU (\d+)"));
+static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) total capacity|total capaci?ty of ([\d.]+) ?([KMGTP]?i?B|bytes)",
+    )
+});
+static FREE: LazyLock<Regex> = LazyLock::new(|| pattern(r"([\d.]+) ?([KMGTP]?i?B|bytes) (?:is )?free\b"));
+static ALREADY: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"([\d.]+) ?([KMGTP]?i?B|bytes) (?:already allocated|is allocated by PyTorch)"));
+static CACHED: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"([\d.]+) ?([KMGTP]?i?B|bytes) (?:cached\b|is reserved by PyTorch but unallocated)")
+});
+static RESERVED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) reserved in total by PyTorch"));
+static PRIVATE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"with ([\d.]+) ?([KMGTP]?i?B|bytes) allocated in private pools"));
+static ALLOWED: LazyLock<Regex> = LazyLock::new(|| pattern(r"([\d.]+) ?([KMGTP]?i?B|bytes) allowed;"));
+static THIS_PROCESS: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"this process has ([\d.]+) ?([KMGTP]?i?B|bytes) memory in use"));
+static PROCESS: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"Process (\d+) has ([\d.]+) ?([KMGTP]?i?B|bytes) memory in use"));
+static MPS: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"MPS allocated: ([\d.]+) ?([KMGTP]?i?B|bytes), other allocations: ([\d.]+) ?([KMGTP]?i?B|bytes), max allowed: ([\d.]+) ?([KMGTP]?i?B|bytes)",
+    )
+});
+/// A second error in the same running text ends the first.
+static NEXT_ERROR: LazyLock<Regex> = LazyLock::new(|| pattern(r"Tried to allocate|out of memory\. "));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let text = first_error(&passage.flat);
+    if let Some(found) = MPS.captures(text) {
+        return Some(read_mps(passage, text, &found));
+    }
+    let total =
+        TOTAL.captures(text).and_then(|found| captured_size(&found, 1).or_else(|| captured_size(&found, 3)));
+    let facts = Facts {
+        framework: framework(text),
+        allocator: if text.contains("is allocated by PyTorch") || text.contains("has a total capac") {
+            Allocator::Torch
+        } else {
+            Allocator::TorchWithoutExpandable
+        },
+        line: passage.line_number,
+        quote: passage.line().to_owned(),
+        resource: Resource::Device,
+        device: DEVICE.captures(text).and_then(|found| captured_number(&found, 1)).map(DeviceIndex),
+        request: find_size(&REQUEST, text),
+        total,
+        free: find_size(&FREE, text),
+        live: find_size(&ALREADY, text),
+        cached: find_size(&CACHED, text),
+        reserved: find_size(&RESERVED, text),
+        private_pools: find_size(&PRIVATE, text),
+        limit: find_size(&ALLOWED, text),
+        this_process: find_size(&THIS_PROCESS, text),
+        processes: PROCESS
+            .captures_iter(text)
+            .filter_map(|found| {
+                Some(ListedProcess {
+                    pid: captured_number(&found, 1)?,
+                    bytes: captured_size(&found, 2)?,
+                    name: None,
+                })
+            })
+            .collect(),
+        ..Facts::default()
+    };
+    (facts.request.is_some() || facts.total.is_some() || facts.reserved.is_some()).then_some(facts)
+}
+
+/// The text up to where the next error begins.
+fn first_error(flat: &str) -> &str {
+    let own = NEXT_ERROR.find(flat).map_or(0, |found| found.end());
+    let own = if flat[own..].trim_start().starts_with("Tried to allocate") {
+        own + flat[own..].find("allocate").unwrap_or(0) + "allocate".len()
+    } else {
+        own
+    };
+    let end = NEXT_ERROR.find(&flat[own..]).map_or(flat.len(), |next| own + next.start());
+    &flat[..end]
+}
+
+fn framework(text: &str) -> &'static str {
+    if text.contains("HIP out of memory") {
+        "pytorch-rocm"
+    } else if text.contains("XPU out of memory") {
+        "pytorch-xpu"
+    } else {
+        "pytorch"
+    }
+}
+
+/// On Apple's GPUs the device's memory is a share of the machine's, and the limit is PyTorch's own.
+fn read_mps(passage: &Passage<'_>, text: &str, found: &regex::Captures<'_>) -> Facts {
+    let live = captured_size(found, 1);
+    let other = captured_size(found, 3).unwrap_or(Bytes::ZERO);
+    let allowed = captured_size(found, 5);
+    Facts {
+        framework: "pytorch-mps",
+        allocator: Allocator::Other,
+        line: passage.line_number,
+        quote: passage.line().to_owned(),
+        resource: Resource::Device,
+        request: find_size(&REQUEST, text),
+        total: allowed,
+        live,
+        cached: Some(Bytes::ZERO),
+        free: match (allowed, live) {
+            (Some(allowed), Some(live)) => Some(allowed - live - other),
+            _ => None,
+        },
+        ..Facts::default()
+    }
+}

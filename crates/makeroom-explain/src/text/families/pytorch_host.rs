@@ -1,0 +1,77 @@
+//! PyTorch's errors about host memory: the CPU allocator in all its wordings, data-loader workers that die for
+//! want of shared memory, and storage sizes that overflow before any memory is asked for.
+
+use std::sync::LazyLock;
+
+use makeroom_core::Bytes;
+use regex::Regex;
+
+use crate::text::facts::{Allocator, Facts, Resource, Statement};
+use crate::text::family::Family;
+use crate::text::figures::{captured_size, pattern};
+use crate::text::log::Passage;
+use crate::{Cause, Certainty};
+
+pub(crate) const FAMILY: Family = Family {
+    anchors: &[
+        "CPUAllocator",
+        "not enough memory: you tried to allocate",
+        "Storage size calculation overflowed",
+        "insufficient shared memory",
+        "out of shared memory. Please try to raise",
+        "unable to allocate shared memory",
+        "unable to mmap",
+    ],
+    read,
+};
+
+static REQUEST: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)you tried to allocate ([\d.,]+) ?([KMGTP]?i?B|bytes)"));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let line = passage.flat.as_str();
+    let mut facts = Facts {
+        framework: "pytorch",
+        allocator: Allocator::Other,
+        line: passage.line_number,
+        quote: passage.line().to_owned(),
+        resource: Resource::Host,
+        ..Facts::default()
+    };
+    if line.contains("Storage size calculation overflowed") {
+        facts.resource = Resource::Device;
+        facts.statements.push(Statement::new(
+            Cause::IntegerOrShapeBug,
+            Certainty::Certain,
+            "The size of the tensor does not fit into 64 bits: a shape is wrong, no memory was asked for.",
+        ));
+        return Some(facts);
+    }
+    if line.contains("shared memory") {
+        facts.statements.push(Statement::new(
+            Cause::HostMemory,
+            Certainty::Likely,
+            "A data-loader worker died for want of the machine's shared memory (/dev/shm), not of GPU memory.",
+        ));
+        return Some(facts);
+    }
+    let request = REQUEST.captures(line).and_then(|found| captured_size(&found, 1));
+    facts.request = request;
+    let asked = request.map_or("memory".to_owned(), |bytes| bytes.to_string());
+    let absurd = request.is_some_and(|bytes| bytes >= Bytes::gib(1 << 30));
+    let statement = if absurd {
+        Statement::new(
+            Cause::IntegerOrShapeBug,
+            Certainty::Likely,
+            format!("{asked} was asked of host memory: no machine has that, a shape or an index is wrong."),
+        )
+    } else {
+        Statement::new(
+            Cause::HostMemory,
+            Certainty::Certain,
+            format!("{asked} of host memory was refused: the tensor is on the CPU, the GPU was not asked."),
+        )
+    };
+    facts.statements.push(statement);
+    Some(facts)
+}

@@ -1,0 +1,25 @@
+//! The list of known formats.
+//!
+//! A family is one file in `families/`: the literal strings that give it away, and a function that reads the
+//! passage around one of them. To add a format, write that file, add its line to [`FAMILIES`], and put its texts
+//! into `tests/`.
+
+use super::facts::Facts;
+use super::families;
+use super::log::Passage;
+
+/// One family of formats.
+pub(crate) struct Family {
+    /// Literal strings (compared without regard to case); where none occurs the family is not asked.
+    pub(crate) anchors: &'static [&'static str],
+    /// Reads the passage around an anchor. `None`: it is not this family's after all.
+    pub(crate) read: fn(&Passage<'_>) -> Option<Facts>,
+}
+
+/// All families. The order is that of preference where two read the same line and know equally much.
+pub(crate) const FAMILIES: &[&Family] = &[
+    &families::pytorch::FAMILY,
+    &families::pytorch_async::FAMILY,
+    &families::pytorch_host::FAMILY,
+    &families::generic::FAMILY,
+];

@@ -1,0 +1,293 @@
+//! A log as the families of formats want to see it: clean lines, told apart by who wrote them.
+//!
+//! Logs reach us with colours, progress bars, prefixes of launchers and loggers, several ranks interleaved, and
+//! lines that a terminal or a mail program wrapped. All of that is undone here, once, so that no family of
+//! formats has to care: escape sequences are dropped, a carriage return ends a line, prefixes are cut off and
+//! kept as the line's writer, and a passage holds only the lines of one writer.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// How many lines before an anchor a family may look at.
+const LINES_BEFORE: usize = 80;
+/// How many lines after it; a TensorFlow dump of its bins is longer than any other format.
+const LINES_AFTER: usize = 400;
+/// How many of the following lines are joined into the running text of a passage.
+const LINES_JOINED: usize = 14;
+/// A line longer than this is cut: no format needs more, and a megabyte of one line would be searched in vain.
+const LONGEST_LINE: usize = 32 * 1024;
+
+/// A cleaned log.
+pub(crate) struct Log {
+    text: String,
+    /// Where each line begins and ends in `text`, and its number in the input, counted from 1.
+    lines: Vec<Line>,
+}
+
+#[derive(Clone, Copy)]
+struct Line {
+    start: usize,
+    end: usize,
+    number: usize,
+}
+
+/// The lines around an anchor that the same writer wrote.
+pub(crate) struct Passage<'log> {
+    lines: Vec<&'log str>,
+    hit: usize,
+    /// The number of the anchor's line in the input, counted from 1.
+    pub(crate) line_number: usize,
+    /// The text from the anchor's line on: lines joined, runs of white space made one space.
+    pub(crate) flat: String,
+}
+
+impl Log {
+    /// Cleans a text.
+    pub(crate) fn new(input: &str) -> Self {
+        let mut log = Self { text: String::with_capacity(input.len()), lines: Vec::new() };
+        for (index, raw) in input.split('\n').enumerate() {
+            for part in raw.split('\r').filter(|part| !part.is_empty()) {
+                log.push_clean(part, index + 1);
+            }
+        }
+        log
+    }
+
+    /// The same log with hard-wrapped lines put together again: a line that is as long as the longest of its
+    /// neighbours goes on in the next one.
+    pub(crate) fn unwrapped(&self) -> Self {
+        let mut log = Self { text: String::with_capacity(self.text.len()), lines: Vec::new() };
+        let mut open: Option<(String, usize)> = None;
+        let width = self.wrap_width();
+        for index in 0..self.lines.len() {
+            let body = self.line(index);
+            let (mut joined, number) = open.take().unwrap_or((String::new(), self.lines[index].number));
+            joined.push_str(body);
+            if width.is_some_and(|width| body.chars().count() == width) && joined.len() < LONGEST_LINE {
+                open = Some((joined, number));
+            } else {
+                log.push(&joined, number);
+            }
+        }
+        if let Some((joined, number)) = open {
+            log.push(&joined, number);
+        }
+        log
+    }
+
+    /// The column at which lines were cut, if several lines end exactly at the longest length.
+    fn wrap_width(&self) -> Option<usize> {
+        let lengths: Vec<usize> =
+            (0..self.lines.len()).map(|index| self.line(index).chars().count()).collect();
+        let longest = lengths.iter().copied().max()?;
+        let at_longest = lengths.iter().filter(|&&length| length == longest).count();
+        (at_longest >= 2 && (20..=400).contains(&longest)).then_some(longest)
+    }
+
+    fn push_clean(&mut self, raw: &str, number: usize) {
+        let clean = strip_escapes(raw);
+        // Structured logs carry a traceback as one string with escaped line ends.
+        if clean.contains("\\n") && clean.len() > 120 {
+            for part in clean.split("\\n") {
+                self.push(part, number);
+            }
+        } else {
+            self.push(&clean, number);
+        }
+    }
+
+    fn push(&mut self, line: &str, number: usize) {
+        let start = self.text.len();
+        let mut end = line.len().min(LONGEST_LINE);
+        while !line.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.text.push_str(line[..end].trim_end());
+        self.lines.push(Line { start, end: self.text.len(), number });
+        self.text.push('\n');
+    }
+
+    /// The whole cleaned text; offsets in it are what [`Log::line_at`] takes.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// How many lines there are.
+    pub(crate) fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// A line, prefix included.
+    pub(crate) fn line(&self, index: usize) -> &str {
+        self.lines.get(index).map_or("", |line| &self.text[line.start..line.end])
+    }
+
+    /// The line that holds an offset of [`Log::text`].
+    pub(crate) fn line_at(&self, offset: usize) -> usize {
+        self.lines.partition_point(|line| line.start <= offset).saturating_sub(1)
+    }
+
+    /// The passage around a line: the lines near it that the same writer wrote, without prefixes.
+    pub(crate) fn passage(&self, index: usize) -> Passage<'_> {
+        let (writer, _) = split_prefix(self.line(index));
+        let from = index.saturating_sub(LINES_BEFORE);
+        let to = (index + LINES_AFTER).min(self.lines.len());
+        let mut lines = Vec::new();
+        let mut hit = 0;
+        for position in from..to {
+            let (line_writer, body) = split_prefix(self.line(position));
+            // A line without a prefix goes on what stands above it.
+            if position == index {
+                hit = lines.len();
+                lines.push(body);
+            } else if line_writer == writer || (line_writer.is_none() && position > index) {
+                lines.push(body);
+            }
+        }
+        let flat = flatten(&lines[hit..lines.len().min(hit + LINES_JOINED)]);
+        Passage { lines, hit, line_number: self.lines.get(index).map_or(0, |line| line.number), flat }
+    }
+}
+
+impl<'log> Passage<'log> {
+    /// The anchor's own line, without prefix.
+    pub(crate) fn line(&self) -> &'log str {
+        self.lines.get(self.hit).copied().unwrap_or("")
+    }
+
+    /// The lines before the anchor's, nearest first.
+    pub(crate) fn before(&self) -> impl Iterator<Item = &'log str> + '_ {
+        self.lines[..self.hit].iter().rev().copied()
+    }
+
+    /// The anchor's line and those after it.
+    pub(crate) fn from_here(&self) -> impl Iterator<Item = &'log str> + '_ {
+        self.lines[self.hit..].iter().copied()
+    }
+
+    /// All lines of the passage.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'log str> + '_ {
+        self.lines.iter().copied()
+    }
+}
+
+/// Joins lines into running text. Lines that were cut at a column are put together without a space between.
+fn flatten(lines: &[&str]) -> String {
+    let mut flat = String::new();
+    for line in lines {
+        for word in line.split_whitespace() {
+            if !flat.is_empty() {
+                flat.push(' ');
+            }
+            flat.push_str(word);
+        }
+    }
+    flat
+}
+
+/// Removes terminal escape sequences (colours, titles, links) and other control characters.
+fn strip_escapes(raw: &str) -> String {
+    let mut clean = String::with_capacity(raw.len());
+    let mut rest = raw.chars();
+    while let Some(character) = rest.next() {
+        if character == '\u{1b}' {
+            match rest.next() {
+                // Control sequence: parameters, then one final byte from @ to ~.
+                Some('[') => {
+                    let _ = rest.by_ref().find(|next| ('@'..='~').contains(next));
+                }
+                // Operating-system command: up to the bell or the string terminator.
+                Some(']') => {
+                    let _ = rest.by_ref().find(|&next| next == '\u{7}' || next == '\\');
+                }
+                _ => {}
+            }
+        } else if character == '\t' {
+            clean.push(' ');
+        } else if !character.is_control() {
+            clean.push(character);
+        }
+    }
+    clean
+}
+
+/// Splits a line into who wrote it and what they wrote. Time stamps and levels are cut off but name nobody.
+pub(crate) fn split_prefix(line: &str) -> (Option<&str>, &str) {
+    static WRITER: LazyLock<Regex> = LazyLock::new(|| {
+        crate::text::figures::pattern(
+            r"(?x) ^\s*(?:
+              (?P<writer>
+                \[(?:default)?\d+\]:? | \[rank[\ ]?\d+\]:? | \[\d+,\d+\](?:<\w+>)?:? | \d{1,4}:[\ ]
+              | \([A-Za-z_][\w.-]*[\ ]pid=\d+[^)]*\) | \(pid=\d+[^)]*\)
+              | [\w.-]+[\ ]*\|[\ ] | [A-Za-z_][\w.-]*\[\d+\]:
+              )
+              | \d{4}[-/]\d\d[-/]\d\d[T\ ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?:?(?:\s|$)
+              | \[\d{4}-\d\d-\d\d[T\ ][\d:.,]+Z?\]\s
+              | [A-Z][a-z]{2}[\ ]+\d+[\ ]\d\d:\d\d:\d\d[\ ][\w.-]+\s
+              | (?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL)\b[:\ ]
+            )",
+        )
+    });
+    let mut writer = None;
+    let mut body = line;
+    // A launcher's prefix, a time stamp, a service name and a level may stand in a row; more is content.
+    for _ in 0..5 {
+        let Some(found) = WRITER.captures(body) else { break };
+        let end = found.get(0).map_or(0, |all| all.end());
+        if end == 0 {
+            break;
+        }
+        writer = writer.or_else(|| found.name("writer").map(|name| name.as_str().trim()));
+        body = &body[end..];
+    }
+    (writer, body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_and_progress_bars_are_removed() {
+        let log = Log::new("\u{1b}[31mCUDA out of memory\u{1b}[0m\r 3%|▎  | 1/30\nnext");
+        assert_eq!(
+            (0..log.len()).map(|index| log.line(index)).collect::<Vec<_>>(),
+            ["CUDA out of memory", " 3%|▎  | 1/30", "next"]
+        );
+    }
+
+    #[test]
+    fn ranks_are_told_apart() {
+        let log = Log::new("[rank0]: a\n[rank1]: b\n[rank0]: c\nplain\n[rank1]: d");
+        let passage = log.passage(1);
+        assert_eq!(passage.from_here().map(str::trim).collect::<Vec<_>>(), ["b", "plain", "d"]);
+    }
+
+    #[test]
+    fn prefixes_name_their_writer() {
+        for (line, writer, body) in [
+            (
+                "(EngineCore_0 pid=18) ERROR 09-03 11:03:37 x",
+                Some("(EngineCore_0 pid=18)"),
+                "09-03 11:03:37 x",
+            ),
+            ("Feb 21 01:41:02 host ollama[4024]: ggml", Some("ollama[4024]:"), "ggml"),
+            ("2021-08-31 08:43:31.591671: I tensorflow", None, "I tensorflow"),
+            ("RuntimeError: CUDA", None, "RuntimeError: CUDA"),
+            ("worker-1  | boom", Some("worker-1  |"), "boom"),
+        ] {
+            let (found, rest) = split_prefix(line);
+            assert_eq!((found, rest.trim()), (writer, body), "{line}");
+        }
+    }
+
+    #[test]
+    fn hard_wrapped_lines_are_joined() {
+        let log = Log::new("RuntimeError: CUDA out of mem\nory. Tried to allocate 2.00 G\niB (GPU 0)");
+        assert_eq!(
+            log.unwrapped().line(0),
+            "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0)"
+        );
+    }
+}

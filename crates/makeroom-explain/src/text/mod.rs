@@ -1,0 +1,16 @@
+//! Error texts: find the failure in a log, read what it says, and judge it.
+//!
+//! ```text
+//! log.rs       clean lines, told apart by writer
+//! family.rs    the list of formats; families/ has one file each
+//! find.rs      the first failure, the rest counted
+//! context.rs   what else the log says: tables, device sizes, memory that grows
+//! judge/       arithmetic: facts in, findings out
+//! ```
+
+mod facts;
+mod families;
+mod family;
+mod figures;
+mod find;
+mod log;
