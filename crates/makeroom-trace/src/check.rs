@@ -1,0 +1,107 @@
+//! Looks over a trace after import: puts segments and blocks in order, and notes what does not add up.
+//!
+//! A snapshot whose parts do not fit is still worth reading, so nothing here is an error; each kind of trouble
+//! is one note per device, with a count and the first case.
+
+use makeroom_core::{DeviceTrace, Segment, Trace};
+
+/// Orders segments and blocks by address and notes gaps and overlaps.
+pub(crate) fn check(trace: &mut Trace) {
+    for device in &mut trace.devices {
+        device.segments.sort_by_key(|segment| segment.address);
+        for segment in &mut device.segments {
+            segment.blocks.sort_by_key(|block| block.address);
+        }
+        let notes = [overlaps(device), gaps(device)];
+        trace.notes.extend(notes.into_iter().flatten());
+    }
+}
+
+fn overlaps(device: &DeviceTrace) -> Option<String> {
+    let is_overlap = |pair: &&[Segment]| {
+        pair[0].address.0.checked_add(pair[0].size.get()).is_none_or(|end| end > pair[1].address.0)
+    };
+    let mut overlapping = device.segments.windows(2).filter(is_overlap);
+    let first = overlapping.next()?;
+    Some(format!(
+        "device {}: {} segments overlap the next one, the first at {}",
+        device.device,
+        overlapping.count() + 1,
+        first[0].address
+    ))
+}
+
+fn gaps(device: &DeviceTrace) -> Option<String> {
+    let mut untiled = device.segments.iter().filter(|segment| !is_tiled(segment));
+    let first = untiled.next()?;
+    let covered = first.blocks.iter().map(|block| block.size).sum::<makeroom_core::Bytes>();
+    Some(format!(
+        "device {}: the blocks of {} segments do not fill them exactly; at {}, blocks of {} lie in {}",
+        device.device,
+        untiled.count() + 1,
+        first.address,
+        covered,
+        first.size
+    ))
+}
+
+/// Whether the blocks follow each other from the segment's beginning to its end.
+fn is_tiled(segment: &Segment) -> bool {
+    let mut next = segment.address.0;
+    for block in &segment.blocks {
+        if block.address.0 != next {
+            return false;
+        }
+        next = next.wrapping_add(block.size.get());
+    }
+    next == segment.address.0.wrapping_add(segment.size.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::{Address, Block, Bytes, TraceKind};
+
+    use super::*;
+
+    fn segment(address: u64, size: u64, blocks: &[(u64, u64)]) -> Segment {
+        let block = |&(address, size): &(u64, u64)| Block {
+            address: Address(address),
+            size: Bytes::new(size),
+            ..Block::default()
+        };
+        Segment {
+            address: Address(address),
+            size: Bytes::new(size),
+            blocks: blocks.iter().map(block).collect(),
+            ..Segment::default()
+        }
+    }
+
+    fn checked(segments: Vec<Segment>) -> Trace {
+        let mut trace = Trace::new(TraceKind::TorchSnapshot);
+        trace.devices.push(DeviceTrace { segments, ..DeviceTrace::default() });
+        check(&mut trace);
+        trace
+    }
+
+    #[test]
+    fn a_sound_trace_is_put_in_order_without_a_note() {
+        let trace = checked(vec![segment(40, 10, &[(46, 4), (40, 6)]), segment(10, 20, &[(10, 20)])]);
+        assert!(trace.notes.is_empty(), "{:?}", trace.notes);
+        assert_eq!(trace.devices[0].segments[0].address, Address(10));
+        assert_eq!(trace.devices[0].segments[1].blocks[0].address, Address(40));
+    }
+
+    #[test]
+    fn gaps_and_overlaps_are_noted_once_each() {
+        let trace =
+            checked(vec![segment(10, 20, &[(10, 19)]), segment(20, 5, &[]), segment(u64::MAX, 9, &[])]);
+        assert_eq!(
+            trace.notes,
+            [
+                "device 0: 1 segments overlap the next one, the first at 0xa",
+                "device 0: the blocks of 3 segments do not fill them exactly; at 0xa, blocks of 19 B lie in 20 B",
+            ]
+        );
+    }
+}

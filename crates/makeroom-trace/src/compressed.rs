@@ -1,0 +1,129 @@
+//! Compressed streams as plain ones: every gzip member and every zstd frame, one after the other.
+//!
+//! The two decoders are pure Rust. A [`Ratio`] guard sits on each: a real snapshot shrinks by a factor of 10 to
+//! 50, so a stream that unpacks to hundreds of times its size is an attack on memory, not a recording.
+
+use std::cell::Cell;
+use std::io::{self, BufRead, BufReader, Read};
+use std::rc::Rc;
+
+use flate2::bufread::MultiGzDecoder;
+use makeroom_core::Bytes;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+/// Below this nothing is called a bomb: text of one repeated line is harmless while it is short.
+const UNSUSPICIOUS: u64 = 256 << 20;
+const LARGEST_RATIO: u64 = 400;
+
+/// The plain content of a gzip stream.
+pub(crate) fn gzip<'a>(packed: impl Read + 'a) -> Box<dyn Read + 'a> {
+    let packed = Counted::new(packed);
+    let count = Rc::clone(&packed.count);
+    Box::new(Ratio { unpacked: MultiGzDecoder::new(BufReader::new(packed)), packed: count, length: 0 })
+}
+
+/// The plain content of a zstd stream.
+pub(crate) fn zstd<'a>(packed: impl Read + 'a) -> Box<dyn Read + 'a> {
+    let packed = Counted::new(packed);
+    let count = Rc::clone(&packed.count);
+    let frames = ZstdFrames { packed: BufReader::new(packed), decoder: FrameDecoder::new(), is_open: false };
+    Box::new(Ratio { unpacked: frames, packed: count, length: 0 })
+}
+
+/// Why a stream was given up; travels inside an [`io::Error`].
+#[derive(Debug, thiserror::Error)]
+#[error("{packed} of compressed data unpack to more than {unpacked}")]
+pub(crate) struct Bomb {
+    pub(crate) packed: Bytes,
+    pub(crate) unpacked: Bytes,
+}
+
+struct Counted<R> {
+    stream: R,
+    count: Rc<Cell<u64>>,
+}
+
+impl<R> Counted<R> {
+    fn new(stream: R) -> Self {
+        Self { stream, count: Rc::default() }
+    }
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.stream.read(buffer)?;
+        self.count.set(self.count.get() + length as u64);
+        Ok(length)
+    }
+}
+
+struct Ratio<R> {
+    unpacked: R,
+    packed: Rc<Cell<u64>>,
+    length: u64,
+}
+
+impl<R: Read> Read for Ratio<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.unpacked.read(buffer)?;
+        self.length += length as u64;
+        let packed = self.packed.get();
+        if self.length > UNSUSPICIOUS && self.length / LARGEST_RATIO > packed {
+            let (packed, unpacked) = (Bytes::new(packed), Bytes::new(self.length));
+            return Err(io::Error::other(Bomb { packed, unpacked }));
+        }
+        Ok(length)
+    }
+}
+
+struct ZstdFrames<R> {
+    packed: R,
+    decoder: FrameDecoder,
+    is_open: bool,
+}
+
+impl<R: BufRead> ZstdFrames<R> {
+    /// Goes to the next frame; false at the end of the stream.
+    fn open_frame(&mut self) -> io::Result<bool> {
+        while !self.packed.fill_buf()?.is_empty() {
+            match self.decoder.init(&mut self.packed) {
+                Ok(()) => {
+                    self.is_open = true;
+                    return Ok(true);
+                }
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    io::copy(&mut self.packed.by_ref().take(u64::from(length)), &mut io::sink())?;
+                }
+                Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<R: BufRead> Read for ZstdFrames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            if !self.is_open && !self.open_frame()? {
+                return Ok(0);
+            }
+            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
+                self.decoder
+                    .decode_blocks(&mut self.packed, BlockDecodingStrategy::UptoBlocks(1))
+                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            }
+            let length = self.decoder.read(buffer)?;
+            if length > 0 {
+                return Ok(length);
+            }
+            self.is_open = false;
+        }
+    }
+}

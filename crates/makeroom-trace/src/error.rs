@@ -1,0 +1,173 @@
+//! What can go wrong with an input, each with the place and the value, and what to try next.
+//!
+//! Offsets count bytes of the decompressed stream: that is what `pickletools` and a hex dump of the unpacked file
+//! count, too.
+
+use std::path::PathBuf;
+
+use makeroom_core::Bytes;
+
+/// Why an input was not read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file could not be opened.
+    #[error("cannot open {}: {cause}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// A directory was given where a file is needed.
+    #[error("{} is a directory", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The stream failed: a broken disk, or compressed data that is damaged or cut off.
+    #[error("reading failed after byte {offset}: {cause}")]
+    Read {
+        /// How many bytes had been read.
+        offset: u64,
+        /// What the system or the decompressor said.
+        cause: std::io::Error,
+    },
+    /// There is nothing to read.
+    #[error("the input is empty")]
+    Empty,
+    /// A known format, but not one that holds a recording.
+    #[error("this is {format}, neither a recording nor a log")]
+    OtherFormat {
+        /// The format, with its article: "a zip archive".
+        format: &'static str,
+        /// What to do instead.
+        hint: &'static str,
+    },
+    /// Neither a recording nor text.
+    #[error("this is neither a recording nor a log: it begins with the bytes {head}")]
+    Unrecognised {
+        /// The first bytes, in hexadecimal.
+        head: String,
+    },
+    /// A text that is too long to be held.
+    #[error("this text is longer than {limit}")]
+    TextTooLong {
+        /// The longest text that is read.
+        limit: Bytes,
+    },
+    /// A little compressed data that unpacks to an absurd amount.
+    #[error("{packed} of compressed data unpack to more than {unpacked}")]
+    CompressionBomb {
+        /// What had been read.
+        packed: Bytes,
+        /// What it had become.
+        unpacked: Bytes,
+    },
+    /// The pickle wants something called.
+    #[error(
+        "the file asks to call {callable} at byte {offset}; a snapshot holds only data, so it is not read"
+    )]
+    AsksToCall {
+        /// What it wants called, as far as the file names it there.
+        callable: String,
+        /// Where.
+        offset: u64,
+    },
+    /// The pickle stops in the middle.
+    #[error("the file ends at byte {offset}, where {expected} was expected")]
+    Truncated {
+        /// How long the file is.
+        offset: u64,
+        /// What should have followed.
+        expected: &'static str,
+    },
+    /// The pickle is damaged.
+    #[error("byte {offset}: {expected} was expected, and {found} was found")]
+    Malformed {
+        /// Where.
+        offset: u64,
+        /// What should have been there.
+        expected: &'static str,
+        /// What was there.
+        found: String,
+    },
+    /// The file holds more of something than any recording has.
+    #[error("byte {offset}: the file holds more than {limit} {what}")]
+    TooMany {
+        /// Where the limit was reached.
+        offset: u64,
+        /// Of what.
+        what: &'static str,
+        /// How many are read.
+        limit: u64,
+    },
+    /// The pickle is sound and holds something else.
+    #[error("this pickle is not a memory snapshot: it ends at byte {offset} and holds {found}")]
+    NotASnapshot {
+        /// The length of the pickle.
+        offset: u64,
+        /// What it holds.
+        found: String,
+    },
+    /// A line of an RMM log is damaged.
+    #[error("line {line} (byte {offset}): {expected} was expected, and `{found}` was found")]
+    RmmLine {
+        /// Which line, counted from 1.
+        line: u64,
+        /// Where the line begins.
+        offset: u64,
+        /// What should have been there.
+        expected: &'static str,
+        /// What was there.
+        found: String,
+    },
+}
+
+const DUMP_A_SNAPSHOT: &str = "write a snapshot with torch.cuda.memory._record_memory_history() at the start and \
+                               torch.cuda.memory._dump_snapshot(\"run.pickle\") at the end of the program";
+
+impl Error {
+    /// What to try next, where that is known.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Directory { path } => {
+                return Some(format!("name a file in it: ls {}", path.display()));
+            }
+            Self::Open { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound => {
+                "check the name; `-` reads from standard input"
+            }
+            Self::Open { .. } => "check that the file may be read: ls -l",
+            Self::Empty => {
+                "a program that is killed while it writes leaves an empty file; run it again, or pass its log"
+            }
+            Self::Read { .. } => {
+                "the file is damaged or was cut off; check a compressed file with `gzip -t` or `zstd -t`, \
+                 and copy it again"
+            }
+            Self::OtherFormat { hint, .. } => hint,
+            Self::Unrecognised { .. } => {
+                "makeroom reads PyTorch memory snapshots (pickle), RMM logs (CSV) and text with an error in it, \
+                 each also as gzip or zstd"
+            }
+            Self::TextTooLong { .. } => "pass the part with the error: tail -n 1000 LOG | makeroom why -",
+            Self::CompressionBomb { .. } => {
+                "no recording compresses that well; if you trust the file, unpack it first: gzip -dk FILE"
+            }
+            Self::AsksToCall { .. } => {
+                "do not load this file with Python's pickle either unless you trust who made it; model \
+                 checkpoints ask for calls, memory snapshots never do"
+            }
+            Self::Truncated { .. } => {
+                "the program was probably killed while it wrote the snapshot; write it again, with fewer events: \
+                 torch.cuda.memory._record_memory_history(max_entries=100000)"
+            }
+            Self::Malformed { .. } => "the file was damaged on its way; copy it again and compare sha256sum",
+            Self::TooMany { .. } | Self::NotASnapshot { .. } => DUMP_A_SNAPSHOT,
+            Self::RmmLine { .. } => {
+                "processes that log into one file garble it; give each its own: RMM_LOG_FILE=rmm.$$.csv"
+            }
+        };
+        Some(hint.to_owned())
+    }
+}

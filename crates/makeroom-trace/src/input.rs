@@ -1,0 +1,260 @@
+//! Finds out what an input is and sends it to its reader.
+//!
+//! The decision is made on the first bytes, never on a file's name: logs are called `.pickle` and snapshots come
+//! through pipes. Compressed streams are unpacked on the way and looked at again. Text is everything that a
+//! person could read; binary data that is nothing we know gets an error that says what it is, if that is known.
+
+use std::fs::File;
+use std::io::{Cursor, Read};
+use std::path::Path;
+
+use makeroom_core::{Bytes, Trace};
+
+use crate::error::Error;
+use crate::{compressed, rmm_log, torch_snapshot};
+
+/// What an input turned out to be.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a program has one input, and boxing it would help nobody")]
+pub enum Input {
+    /// A recording.
+    Trace(Trace),
+    /// Text, most likely with an error message in it. UTF-16, which PowerShell writes, is already UTF-8 here;
+    /// other encodings are as they were.
+    Text(Vec<u8>),
+}
+
+/// Reads a file, whatever it is.
+pub fn open(path: &Path) -> Result<Input, Error> {
+    let failed = |cause| Error::Open { path: path.to_owned(), cause };
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.is_dir() {
+        return Err(Error::Directory { path: path.to_owned() });
+    }
+    read(file)
+}
+
+/// Reads a stream to its end, whatever it holds.
+pub fn read(stream: impl Read) -> Result<Input, Error> {
+    let mut stream: Box<dyn Read + '_> = Box::new(stream);
+    for _ in 0..=COMPRESSION_LAYERS {
+        let head = read_head(&mut stream)?;
+        let format = Format::of(&head);
+        let whole = Cursor::new(head).chain(stream);
+        stream = match format {
+            Format::Gzip => compressed::gzip(whole),
+            Format::Zstd => compressed::zstd(whole),
+            Format::Pickle => return torch_snapshot::read(whole).map(Input::Trace),
+            Format::RmmLog => return rmm_log::read(whole).map(Input::Trace),
+            Format::Text => return read_text(whole).map(Input::Text),
+            Format::Empty => return Err(Error::Empty),
+            Format::Other { name, hint } => return Err(Error::OtherFormat { format: name, hint }),
+            Format::Unknown => {
+                let (head, _) = whole.into_inner();
+                return Err(Error::Unrecognised { head: hexadecimal(head.get_ref()) });
+            }
+        };
+    }
+    Err(Error::OtherFormat {
+        format: "compressed several times over",
+        hint: "unpack it first, for example with gzip -dk",
+    })
+}
+
+/// Nobody compresses more than twice, and each layer costs a buffer.
+const COMPRESSION_LAYERS: usize = 2;
+/// What is looked at to tell text from binary data.
+const HEAD_LENGTH: u64 = 16 << 10;
+const LONGEST_TEXT: u64 = 256 << 20;
+
+fn read_head(stream: &mut dyn Read) -> Result<Vec<u8>, Error> {
+    let mut head = Vec::new();
+    match stream.take(HEAD_LENGTH).read_to_end(&mut head) {
+        Ok(_) => Ok(head),
+        Err(cause) => Err(read_failed(head.len() as u64, cause)),
+    }
+}
+
+/// The error for a stream that failed, with bombs under their own name.
+pub(crate) fn read_failed(offset: u64, cause: std::io::Error) -> Error {
+    match cause.get_ref().and_then(|inner| inner.downcast_ref::<compressed::Bomb>()) {
+        Some(bomb) => Error::CompressionBomb { packed: bomb.packed, unpacked: bomb.unpacked },
+        None => Error::Read { offset, cause },
+    }
+}
+
+fn read_text(stream: impl Read) -> Result<Vec<u8>, Error> {
+    let mut text = Vec::new();
+    stream
+        .take(LONGEST_TEXT + 1)
+        .read_to_end(&mut text)
+        .map_err(|cause| read_failed(text.len() as u64, cause))?;
+    if text.len() as u64 > LONGEST_TEXT {
+        return Err(Error::TextTooLong { limit: Bytes::new(LONGEST_TEXT) });
+    }
+    Ok(from_utf16(&text).unwrap_or(text))
+}
+
+fn from_utf16(text: &[u8]) -> Option<Vec<u8>> {
+    let to_unit: fn([u8; 2]) -> u16 = match text.get(..2)? {
+        [0xff, 0xfe] => u16::from_le_bytes,
+        [0xfe, 0xff] => u16::from_be_bytes,
+        _ => return None,
+    };
+    let units = text[2..].chunks_exact(2).map(|pair| to_unit([pair[0], pair[1]]));
+    let characters = char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER));
+    Some(characters.collect::<String>().into_bytes())
+}
+
+fn hexadecimal(head: &[u8]) -> String {
+    head.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Empty,
+    Gzip,
+    Zstd,
+    Pickle,
+    RmmLog,
+    Text,
+    Other { name: &'static str, hint: &'static str },
+    Unknown,
+}
+
+const NOT_A_RECORDING: &str = "pass a PyTorch memory snapshot, an RMM log or the text of an error";
+
+/// Formats that people pass by mistake, by how they begin.
+const OTHER_FORMATS: [(&[u8], &str, &str); 10] = [
+    (
+        b"PK\x03\x04",
+        "a zip archive",
+        "torch.save() writes zip archives, so this is likely a model checkpoint; a memory snapshot is written by \
+         torch.cuda.memory._dump_snapshot(\"run.pickle\")",
+    ),
+    (
+        b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.",
+        "a model checkpoint of an old PyTorch",
+        "a memory snapshot is written by torch.cuda.memory._dump_snapshot(\"run.pickle\")",
+    ),
+    (b"\x7fELF", "a program or library (ELF)", "to record a program: makeroom run -- PROGRAM"),
+    (b"\x89PNG", "a picture (PNG)", NOT_A_RECORDING),
+    (b"\xfd7zXZ\0", "xz-compressed", "unpack it on the way: xz -dc FILE | makeroom why -"),
+    (b"BZh", "bzip2-compressed", "unpack it on the way: bzip2 -dc FILE | makeroom why -"),
+    (b"\x04\x22\x4d\x18", "lz4-compressed", "unpack it on the way: lz4 -dc FILE | makeroom why -"),
+    (b"SQLite format 3\0", "an SQLite database", NOT_A_RECORDING),
+    (b"\x93NUMPY", "a NumPy array", NOT_A_RECORDING),
+    (b"\x89HDF", "an HDF5 file", NOT_A_RECORDING),
+];
+
+impl Format {
+    fn of(head: &[u8]) -> Self {
+        if head.is_empty() {
+            return Self::Empty;
+        }
+        if head.starts_with(b"\x1f\x8b") {
+            return Self::Gzip;
+        }
+        // A stream may begin with a skippable frame, whose magic ends in any of sixteen digits.
+        if head.starts_with(b"\x28\xb5\x2f\xfd")
+            || (head.len() >= 4 && head[0] >> 4 == 5 && head[1..4] == *b"\x2a\x4d\x18")
+        {
+            return Self::Zstd;
+        }
+        if let Some(&(_, name, hint)) = OTHER_FORMATS.iter().find(|(magic, ..)| head.starts_with(magic)) {
+            return Self::Other { name, hint };
+        }
+        if is_pickle(head) {
+            return Self::Pickle;
+        }
+        if rmm_log::is_header(head.split(|&byte| byte == b'\n').next().unwrap_or(head)) {
+            return Self::RmmLog;
+        }
+        if is_text(head) { Self::Text } else { Self::Unknown }
+    }
+}
+
+/// Whether this is a pickle. Protocols 2 to 5 say so in their first byte; 0 and 1 are told from text by the
+/// openings that picklers write: a memoized dict or list, or the name of something to call.
+fn is_pickle(head: &[u8]) -> bool {
+    match head {
+        [0x80, protocol, ..] => (2..=5).contains(protocol),
+        [b'}' | b']', b'q', 0, ..] => true,
+        [b'(', b'd' | b'l', rest @ ..] => after_put(rest).is_some(),
+        [b'c', rest @ ..] => {
+            let mut lines = rest.splitn(3, |&byte| byte == b'\n');
+            let is_name = |line: Option<&[u8]>| {
+                line.is_some_and(|line| {
+                    !line.is_empty()
+                        && line.iter().all(|byte| byte.is_ascii_alphanumeric() || b"._".contains(byte))
+                })
+            };
+            is_name(lines.next())
+                && is_name(lines.next())
+                && lines.next().is_some_and(|rest| after_put(rest).unwrap_or(rest).starts_with(b"("))
+        }
+        _ => false,
+    }
+}
+
+/// What follows a `p123\n` at the beginning.
+fn after_put(head: &[u8]) -> Option<&[u8]> {
+    let digits = head.strip_prefix(b"p")?;
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;
+    if end == 0 { None } else { digits[end..].strip_prefix(b"\n") }
+}
+
+/// Whether a person could read this: hardly any control characters, hardly any bytes that are no UTF-8. Logs do
+/// hold the odd NUL or Latin-1 letter.
+fn is_text(head: &[u8]) -> bool {
+    if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
+        return head.len().is_multiple_of(2) || head.len() as u64 == HEAD_LENGTH;
+    }
+    let is_control = |byte: &&u8| **byte < 0x20 && !b"\t\n\r\x07\x08\x0c\x1b".contains(byte);
+    let controls = head.iter().filter(is_control).count();
+    let foreign: usize = head.utf8_chunks().map(|chunk| chunk.invalid().len()).sum();
+    controls * 100 <= head.len() && foreign * 10 <= head.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_told_by_their_content() {
+        for (head, format) in [
+            (&b""[..], Format::Empty),
+            (b"\x1f\x8b\x08", Format::Gzip),
+            (b"\x28\xb5\x2f\xfd", Format::Zstd),
+            (b"\x50\x2a\x4d\x18", Format::Zstd),
+            (b"\x80\x04\x95", Format::Pickle),
+            (b"}q\x00(X", Format::Pickle),
+            (b"(dp0\nVsegments\n", Format::Pickle),
+            (b"(lp0\n", Format::Pickle),
+            (b"cos\nsystem\n(S'true'\n", Format::Pickle),
+            (b"cposix\nsystem\np0\n(V", Format::Pickle),
+            (b"Thread,Time,Action,Pointer,Size,Stream\n", Format::RmmLog),
+            (b"\xef\xbb\xbfThread,Time,Action,Pointer,Size,Stream\r\n", Format::RmmLog),
+            (b"Traceback (most recent call last):\n", Format::Text),
+            (b"could\nnot\nallocate (much)", Format::Text),
+            (b"}quit", Format::Text),
+            (b"(draft)", Format::Text),
+            (b"(deprecated) p0\n", Format::Text),
+            ("Speicher voll: größer als möglich".as_bytes(), Format::Text),
+            (b"\x1b[31mRuntimeError\x1b[0m\r\n", Format::Text),
+            (b"\xff\xfeh\0i\0", Format::Text),
+            (b"\x80\x09", Format::Unknown),
+            (b"ROOM\x00\x01\x02\x03", Format::Unknown),
+            (b"\x00\x01\x02\x03\x90\x91\x92", Format::Unknown),
+        ] {
+            assert_eq!(Format::of(head), format, "{:?}", String::from_utf8_lossy(head));
+        }
+        assert!(matches!(Format::of(b"PK\x03\x04"), Format::Other { name: "a zip archive", .. }));
+    }
+
+    #[test]
+    fn utf16_becomes_utf8() {
+        assert_eq!(read_text(&b"\xff\xfeO\0K\0"[..]).ok(), Some(b"OK".to_vec()));
+        assert_eq!(read_text(&b"\xfe\xff\0O\0K"[..]).ok(), Some(b"OK".to_vec()));
+    }
+}

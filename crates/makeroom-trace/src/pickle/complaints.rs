@@ -1,0 +1,75 @@
+//! What the machine says when it will not go on: always with the offset of the opcode at fault.
+
+use super::machine::Machine;
+use super::opcode as op;
+use super::value::{Fault, Heap, Value};
+use crate::error::Error;
+
+/// How much of a file's own text goes into a message.
+const LONGEST_QUOTE: usize = 60;
+
+/// A piece of the file, in quotes, for a message.
+pub(super) fn quoted(text: &[u8]) -> String {
+    let shown = &text[..text.len().min(LONGEST_QUOTE)];
+    let dots = if shown.len() < text.len() { "…" } else { "" };
+    format!("`{}{dots}`", String::from_utf8_lossy(shown).escape_debug())
+}
+
+impl<H: Heap> Machine<'_, '_, H> {
+    #[cold]
+    pub(super) fn malformed(&self, expected: &'static str, found: String) -> Error {
+        Error::Malformed { offset: self.start, expected, found }
+    }
+
+    #[cold]
+    pub(super) fn nothing_there(&self) -> Error {
+        self.malformed("a value on the stack", "none".to_owned())
+    }
+
+    #[cold]
+    pub(super) fn unknown(&self, opcode: u8) -> Error {
+        self.malformed("a pickle opcode", format!("the byte 0x{opcode:02x}"))
+    }
+
+    #[cold]
+    pub(super) fn too_many(&self, what: &'static str, limit: usize) -> Error {
+        Error::TooMany { offset: self.start, what, limit: limit as u64 }
+    }
+
+    #[cold]
+    pub(super) fn fault(&self, fault: Fault) -> Error {
+        let (expected, found) = match fault {
+            Fault::NotAList => ("a list to append to", "something else"),
+            Fault::NotADict => ("a dict to put keys into", "something else"),
+            Fault::Changed => {
+                ("data without circles", "a change to a container that is already part of another")
+            }
+            Fault::TooMany { what, limit } => {
+                return Error::TooMany { offset: self.start, what, limit };
+            }
+        };
+        self.malformed(expected, found.to_owned())
+    }
+
+    /// The refusal of an opcode that names what it looks up.
+    pub(super) fn asks_to_call(&mut self, opcode: u8) -> Error {
+        let name = match opcode {
+            op::STACK_GLOBAL => match self.stack[self.floor..] {
+                [.., Value::Text(module), Value::Text(name)] => {
+                    Some(format!("{}.{}", self.heap.text_of(module), self.heap.text_of(name)))
+                }
+                _ => None,
+            },
+            _ => self.name_in_lines(),
+        };
+        let callable =
+            name.map_or_else(|| "something without a name".to_owned(), |name| quoted(name.as_bytes()));
+        Error::AsksToCall { callable, offset: self.start }
+    }
+
+    fn name_in_lines(&mut self) -> Option<String> {
+        let module = String::from_utf8_lossy(self.source.line("a module").ok()?).into_owned();
+        let name = String::from_utf8_lossy(self.source.line("a name").ok()?);
+        Some(format!("{module}.{name}"))
+    }
+}

@@ -1,0 +1,148 @@
+//! A stream as a window of bytes, with the offset of each.
+//!
+//! The buffer holds [`CHUNK`] bytes, whatever the file's size; what an opcode needs is made contiguous in it.
+//! Since most opcodes have at most eight operand bytes, [`Source::peek`] gives an opcode and eight bytes in one
+//! bounds check, with zeros after the end of the stream; [`Source::advance`] then finds out whether they were
+//! really there.
+
+use std::io::Read;
+
+use crate::error::Error;
+use crate::input::read_failed;
+
+const CHUNK: usize = 256 << 10;
+/// The longest piece that can be had at once.
+pub(super) const LONGEST_PIECE: usize = CHUNK / 4;
+
+/// A stream with look-ahead.
+pub(crate) struct Source<'a> {
+    stream: Box<dyn Read + 'a>,
+    buffer: Vec<u8>,
+    /// Where the next byte is in the buffer.
+    position: usize,
+    /// Where the buffer's content ends.
+    end: usize,
+    /// The offset in the stream of the buffer's first byte.
+    base: u64,
+    is_exhausted: bool,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(stream: impl Read + 'a) -> Self {
+        Self {
+            stream: Box::new(stream),
+            buffer: vec![0; CHUNK],
+            position: 0,
+            end: 0,
+            base: 0,
+            is_exhausted: false,
+        }
+    }
+
+    /// How many bytes of the stream have been consumed.
+    #[inline]
+    pub(crate) fn offset(&self) -> u64 {
+        self.base + self.position as u64
+    }
+
+    /// The next byte and the eight after it as a little-endian number, zeros where the stream has ended.
+    #[inline]
+    pub(super) fn peek(&mut self) -> Result<(u8, u64), Error> {
+        if self.end - self.position < 9 {
+            self.fill(9)?;
+        }
+        let Some(&[first, ref operand @ ..]) =
+            self.buffer.get(self.position..).and_then(<[u8]>::first_chunk::<9>)
+        else {
+            return Ok((0, 0));
+        };
+        Ok((first, u64::from_le_bytes(*operand)))
+    }
+
+    /// Consumes bytes that were peeked at.
+    #[inline]
+    pub(super) fn advance(&mut self, count: usize, expected: &'static str) -> Result<(), Error> {
+        if self.end - self.position < count {
+            return Err(self.truncated(expected));
+        }
+        self.position += count;
+        Ok(())
+    }
+
+    /// Consumes a piece of at most [`LONGEST_PIECE`] bytes.
+    #[inline]
+    pub(super) fn piece(&mut self, length: usize, expected: &'static str) -> Result<&[u8], Error> {
+        if self.end - self.position < length {
+            self.fill(length)?;
+            if self.end - self.position < length {
+                return Err(self.truncated(expected));
+            }
+        }
+        let start = self.position;
+        self.position += length;
+        Ok(&self.buffer[start..start + length])
+    }
+
+    /// Passes over bytes, however many.
+    pub(super) fn skip(&mut self, mut count: u64, expected: &'static str) -> Result<(), Error> {
+        while count > 0 {
+            let step = count.min(LONGEST_PIECE as u64);
+            self.piece(step as usize, expected)?;
+            count -= step;
+        }
+        Ok(())
+    }
+
+    /// Consumes a line and its end; gives the line without it.
+    pub(super) fn line(&mut self, expected: &'static str) -> Result<&[u8], Error> {
+        let mut searched = 0;
+        loop {
+            let window = &self.buffer[self.position..self.end];
+            if let Some(length) = window[searched..].iter().position(|&byte| byte == b'\n') {
+                let start = self.position;
+                let end = start + searched + length;
+                self.position = end + 1;
+                return Ok(&self.buffer[start..end]);
+            }
+            searched = window.len();
+            if searched > LONGEST_PIECE {
+                let found = format!("a line of more than {LONGEST_PIECE} bytes");
+                return Err(Error::Malformed { offset: self.offset(), expected, found });
+            }
+            self.fill(searched + 1)?;
+            if self.end - self.position <= searched {
+                return Err(self.truncated(expected));
+            }
+        }
+    }
+
+    #[cold]
+    fn truncated(&self, expected: &'static str) -> Error {
+        Error::Truncated { offset: self.base + self.end as u64, expected }
+    }
+
+    /// Reads on until `count` bytes are there or the stream ends.
+    #[cold]
+    fn fill(&mut self, count: usize) -> Result<(), Error> {
+        if self.position > 0 {
+            self.buffer.copy_within(self.position..self.end, 0);
+            self.base += self.position as u64;
+            self.end -= self.position;
+            self.position = 0;
+        }
+        while self.end < count && !self.is_exhausted {
+            match self.stream.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.is_exhausted = true,
+                Ok(length) => self.end += length,
+                Err(cause) if cause.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(cause) => return Err(read_failed(self.base + self.end as u64, cause)),
+            }
+        }
+        if self.is_exhausted {
+            // What was consumed or moved away must not show through behind the end.
+            let tail = self.end..(self.end + 9).min(self.buffer.len());
+            self.buffer[tail].fill(0);
+        }
+        Ok(())
+    }
+}

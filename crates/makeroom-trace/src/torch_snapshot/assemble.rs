@@ -1,0 +1,309 @@
+//! Puts the pieces of a snapshot where its top-level dict says.
+//!
+//! Each piece is used once: a file may refer to one list of events from a thousand places, and the trace must
+//! not become a thousand times as large for it.
+
+use std::collections::BTreeMap;
+
+use makeroom_core::{
+    Address, AllocatorSettings, Annotation, Block, Bytes, DeviceIndex, DeviceTrace, Events, Segment, Trace,
+    TraceKind,
+};
+
+use super::heap::{Object, SnapshotHeap};
+use super::lists::Run;
+use super::record::{LooseSegment, Record};
+use super::words::Word;
+use crate::error::Error;
+use crate::pickle::Value;
+
+/// How many notes about unknown keys and the like one trace may carry is bounded by their kinds, not by the file.
+pub(super) fn assemble(mut heap: SnapshotHeap, top: Value, offset: u64) -> Result<Trace, Error> {
+    heap.close(top).map_err(|_| Error::NotASnapshot { offset, found: "too much".to_owned() })?;
+    let record = match heap.get(top) {
+        Some(Object::Record(index)) => heap.records.get(index as usize).cloned().unwrap_or_default(),
+        Some(Object::List(_)) if heap.holds_segments(top) => {
+            Record { fields: vec![(Word::Segments, top)], ..Record::default() }
+        }
+        _ => return Err(Error::NotASnapshot { offset, found: heap.describe(top) }),
+    };
+    for key in [Word::Segments, Word::DeviceTraces] {
+        if record.get(key).is_some_and(|value| !heap.is_list(value)) {
+            let found = format!("a dict whose `{}` is no list", key.text());
+            return Err(Error::NotASnapshot { offset, found });
+        }
+    }
+    if record.get(Word::Segments).or(record.get(Word::DeviceTraces)).is_none() {
+        return Err(Error::NotASnapshot { offset, found: heap.describe(top) });
+    }
+
+    let mut trace = Trace::new(TraceKind::TorchSnapshot);
+    let mut devices = BTreeMap::new();
+    heap.place_segments(&record, &mut devices, &mut trace.notes);
+    heap.place_annotations(&record, &mut trace);
+    heap.note_unknown_actions(&mut trace.notes);
+    trace.settings = heap.settings(&record);
+    trace.stacks = std::mem::take(&mut heap.stacks);
+    heap.place_events(&record, &mut devices, &mut trace.notes);
+    trace.devices = devices.into_values().collect();
+    Ok(trace)
+}
+
+type Devices = BTreeMap<u32, DeviceTrace>;
+
+fn device_at(devices: &mut Devices, index: u32) -> &mut DeviceTrace {
+    devices
+        .entry(index)
+        .or_insert_with(|| DeviceTrace { device: DeviceIndex(index), ..DeviceTrace::default() })
+}
+
+impl SnapshotHeap {
+    fn is_list(&self, value: Value) -> bool {
+        // A list of things without a use is kept as nothing.
+        matches!(
+            self.get(value),
+            Some(Object::List(_) | Object::EventList(_) | Object::Empty | Object::Nothing | Object::Stack(_))
+        )
+    }
+
+    fn holds_segments(&self, list: Value) -> bool {
+        self.items(list).iter().any(|&item| matches!(self.get(item), Some(Object::Segment(_))))
+    }
+
+    /// The containers in a list.
+    fn items(&self, list: Value) -> Vec<Value> {
+        match self.get(list) {
+            Some(Object::List(index)) => {
+                let items = self.lists.get(index as usize).map(|list| &*list.items).unwrap_or_default();
+                items.iter().map(|&id| Value::Object(id)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The numbers in a list.
+    fn numbers(&self, list: Value) -> Vec<u64> {
+        match self.get(list) {
+            Some(Object::List(index)) => {
+                self.lists.get(index as usize).map(|list| list.numbers.to_vec()).unwrap_or_default()
+            }
+            Some(Object::Pool(_)) => {
+                let pool = self.pool(list);
+                vec![pool.0, pool.1]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What a pickle holds that is no snapshot, in words.
+    fn describe(&self, top: Value) -> String {
+        match top {
+            Value::None => "None".to_owned(),
+            Value::Bool(_) => "a truth value".to_owned(),
+            Value::Int(_) | Value::Float(_) => "a number".to_owned(),
+            Value::Text(_) => "a text".to_owned(),
+            Value::Opaque => "bytes, a set or a huge number".to_owned(),
+            Value::Object(_) => match self.get(top) {
+                Some(Object::Record(index)) => self.describe_dict(index),
+                Some(Object::Empty) => "an empty list".to_owned(),
+                Some(Object::Event(_)) => "one trace entry".to_owned(),
+                Some(Object::EventList(_)) => {
+                    "a list of trace entries without the snapshot around it".to_owned()
+                }
+                Some(Object::Segment(_) | Object::Block(_)) => "one segment or block".to_owned(),
+                Some(Object::Stack(_)) => "a list of stack frames".to_owned(),
+                Some(Object::List(_) | Object::Pool(_)) => "a list of something else".to_owned(),
+                _ => "an empty dict or a list of something else".to_owned(),
+            },
+        }
+    }
+
+    fn describe_dict(&self, index: u32) -> String {
+        let Some(record) = self.records.get(index as usize) else { return "a dict".to_owned() };
+        let known = record.fields.iter().map(|(word, _)| word.text());
+        let foreign = record.foreign_keys.iter().map(|&key| crate::pickle::Heap::text_of(self, key));
+        let keys: Vec<_> = known
+            .chain(foreign)
+            .take(6)
+            .map(|key| format!("`{}`", key.chars().take(40).collect::<String>().escape_debug()))
+            .collect();
+        if keys.is_empty() {
+            return "a dict whose keys are no texts".to_owned();
+        }
+        format!("a dict with the keys {}", keys.join(", "))
+    }
+
+    fn place_segments(&mut self, record: &Record, devices: &mut Devices, notes: &mut Vec<String>) {
+        let Some(list) = record.get(Word::Segments) else { return };
+        let mut passed_over = 0;
+        for item in self.items(list) {
+            let Some(Object::Segment(index)) = self.take(item) else {
+                passed_over += 1;
+                continue;
+            };
+            let Some(loose) = self.segments.get(index as usize).cloned() else { continue };
+            let device = loose.device;
+            let segment = self.segment(loose);
+            device_at(devices, device).segments.push(segment);
+        }
+        if passed_over > 0 {
+            notes.push(format!("{passed_over} entries of `segments` are not segments and were passed over"));
+        }
+    }
+
+    fn segment(&mut self, loose: LooseSegment) -> Segment {
+        let mut segment = loose.segment;
+        segment.pool = loose.pool.map(|pool| self.pool(pool)).unwrap_or_default();
+        let blocks = loose.blocks.map(|list| self.items(list)).unwrap_or_default();
+        if let Some(list) = loose.blocks {
+            self.take(list);
+        }
+        let mut next = segment.address.0;
+        for item in blocks {
+            let Some(Object::Block(index)) = self.take(item) else { continue };
+            let Some(loose) = self.blocks.get(index as usize).copied() else { continue };
+            let mut block = loose.block;
+            if !loose.has_address {
+                block.address = Address(next);
+            }
+            next = block.address.0.wrapping_add(block.size.get());
+            if let Some(history) = loose.history {
+                self.apply_history(&mut block, history);
+            }
+            segment.blocks.push(block);
+        }
+        segment
+    }
+
+    /// Old snapshots give the request and the stack of a block in the newest entry of its history.
+    fn apply_history(&self, block: &mut Block, history: Value) {
+        let Some(&newest) = self.items(history).first() else { return };
+        let Some(Object::Tenant(index)) = self.get(newest) else { return };
+        let Some(tenant) = self.tenants.get(index as usize) else { return };
+        block.requested.get_or_insert(Bytes::new(tenant.requested));
+        block.stack = tenant.stack;
+    }
+
+    fn place_annotations(&mut self, record: &Record, trace: &mut Trace) {
+        let Some(list) = record.get(Word::ExternalAnnotations) else { return };
+        for item in self.items(list) {
+            let Some(Object::Annotation(index)) = self.take(item) else { continue };
+            let Some(&loose) = self.annotations.get(index as usize) else { continue };
+            trace.annotations.push(Annotation {
+                name: self.stacks.name_text(loose.name).to_owned(),
+                stage: loose.stage,
+                device: loose.device,
+                time_us: loose.time_us,
+            });
+        }
+    }
+
+    fn note_unknown_actions(&self, notes: &mut Vec<String>) {
+        for &(name, count) in &self.unknown_actions {
+            let name = match name {
+                Value::Text(text) => crate::pickle::Heap::text_of(self, text).chars().take(40).collect(),
+                _ => String::from("(no text)"),
+            };
+            notes.push(format!("{count} entries of the unknown kind `{name}` were passed over"));
+        }
+    }
+
+    fn settings(&self, record: &Record) -> AllocatorSettings {
+        let Some(Object::Record(index)) =
+            record.get(Word::AllocatorSettings).and_then(|value| self.get(value))
+        else {
+            return AllocatorSettings::default();
+        };
+        let Some(settings) = self.records.get(index as usize) else { return AllocatorSettings::default() };
+        let text = settings.get(Word::CudaAllocConf).or(settings.get(Word::AllocConf));
+        AllocatorSettings {
+            text: match text {
+                Some(Value::Text(text)) => Some(crate::pickle::Heap::text_of(self, text).to_owned()),
+                _ => None,
+            },
+            // −1 is how PyTorch writes "no limit".
+            max_split_size: settings
+                .number(Word::MaxSplitSize)
+                .filter(|&size| size != u64::MAX)
+                .map(Bytes::new),
+            garbage_collection_threshold: match settings.get(Word::CollectionThreshold) {
+                Some(Value::Float(threshold)) => Some(threshold),
+                Some(Value::Int(threshold)) => Some(threshold as f64),
+                _ => None,
+            },
+            expandable_segments: settings.number(Word::ExpandableSegments).map(|number| number != 0),
+            roundup_power2_divisions: settings
+                .get(Word::RoundupDivisions)
+                .and_then(|table| self.roundup_divisions(table)),
+        }
+    }
+
+    fn roundup_divisions(&self, table: Value) -> Option<[u32; 16]> {
+        let Some(Object::Record(index)) = self.get(table) else { return None };
+        let mut divisions = [0; 16];
+        for &(word, value) in &self.records.get(index as usize)?.fields {
+            if let (Some(size), Some(number)) = (word.division(), super::record::number(value)) {
+                divisions[size] = u32::try_from(number).unwrap_or(0);
+            }
+        }
+        Some(divisions)
+    }
+
+    fn place_events(mut self, record: &Record, devices: &mut Devices, notes: &mut Vec<String>) {
+        let Some(list) = record.get(Word::DeviceTraces) else { return };
+        let of_device = |values: &[u64], device: usize| values.get(device).or(values.last()).copied();
+        let overflowed = self.per_device(record.get(Word::TraceOverflowed));
+        let room = self.per_device(record.get(Word::TraceMaxEntries));
+        let mut runs_by_device = Vec::new();
+        for (device, item) in self.items(list).into_iter().enumerate() {
+            if let Some(Object::EventList(index)) = self.take(item) {
+                runs_by_device.push((device, std::mem::take(&mut self.event_lists[index as usize])));
+            }
+        }
+        if matches!(self.get(list), Some(Object::EventList(_))) {
+            notes.push("`device_traces` is one list of entries; they were taken for device 0".to_owned());
+            if let Some(Object::EventList(index)) = self.take(list) {
+                runs_by_device.push((0, std::mem::take(&mut self.event_lists[index as usize])));
+            }
+        }
+        // The pickle's own objects are not needed any more, and the copies below need room.
+        let mut all = std::mem::take(&mut self.events);
+        drop(self);
+        for (device, runs) in runs_by_device {
+            let events = select(&mut all, &runs);
+            let flag = of_device(&overflowed, device).map(|flag| flag != 0);
+            // Without a flag, a recorder that had room left has lost nothing.
+            let had_room = of_device(&room, device).is_some_and(|room| (events.len() as u64) < room);
+            let entry = device_at(devices, device as u32);
+            entry.overflowed = flag.or(had_room.then_some(false));
+            entry.events = events;
+        }
+    }
+
+    /// A value that a recorder writes once, or once per device.
+    fn per_device(&self, value: Option<Value>) -> Vec<u64> {
+        value.map_or_else(Vec::new, |value| match super::record::number(value) {
+            Some(number) => vec![number],
+            None => self.numbers(value),
+        })
+    }
+}
+
+/// The rows of some runs; all of them without a copy when the runs are all there is.
+fn select(all: &mut Events, runs: &[Run]) -> Events {
+    if let [run] = runs
+        && run.start == 0
+        && run.end as usize == all.len()
+    {
+        return std::mem::take(all);
+    }
+    let mut selected = Events::default();
+    for row in runs.iter().flat_map(|run| run.start as usize..run.end as usize) {
+        match (all.get(row), all.pool(row)) {
+            (Some(event), Some(pool)) => selected.push_in_pool(event, pool),
+            (Some(event), None) => selected.push(event),
+            (None, _) => {}
+        }
+    }
+    selected
+}

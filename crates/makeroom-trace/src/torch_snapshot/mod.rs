@@ -1,0 +1,39 @@
+//! PyTorch's memory snapshot as a trace.
+//!
+//! A snapshot is a pickled dict of segments, event lists, settings and annotations; section by section it has
+//! the shapes below, and no version number anywhere, so everything is recognised by its keys and may be missing.
+//!
+//! ```text
+//! {segments: [{address, total_size, stream, device, …, frames, blocks: [{address, size, state, …, frames}]}],
+//!  device_traces: [[{action, addr, size, stream, time_us, frames}]],      one list per device
+//!  allocator_settings: {…}, external_annotations: [{name, stage, device, time_us}]}
+//! ```
+//!
+//! Nothing of it is built as a tree. The [`heap::SnapshotHeap`] turns each dict, as soon as it is complete, into
+//! what it stands for: an event becomes a row of columns, a frame and a list of frames become interned handles.
+//! [`assemble`] then puts the pieces where the top-level dict says. A recording of ten million events so needs
+//! little more memory than its columns and the pickle's memo.
+
+mod assemble;
+mod heap;
+mod lists;
+mod record;
+mod words;
+
+use std::io::Read;
+
+use makeroom_core::Trace;
+
+use crate::check;
+use crate::error::Error;
+use crate::pickle::{self, Source};
+
+/// Reads a snapshot.
+pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
+    let mut source = Source::new(stream);
+    let mut heap = heap::SnapshotHeap::default();
+    let top = pickle::run(&mut source, &mut heap)?;
+    let mut trace = assemble::assemble(heap, top, source.offset())?;
+    check::check(&mut trace);
+    Ok(trace)
+}
