@@ -1,11 +1,17 @@
 //! Error texts and traces in; ledger, causes and fixes out, as data.
 #![forbid(unsafe_code)]
 
+mod advice;
+mod batch;
 mod cause;
 mod explanation;
 mod ledger;
+mod library;
 mod text;
+mod trace;
 
 pub use cause::{Cause, Certainty};
 pub use explanation::{Explanation, Finding, Fix, Growth, InputKind, InputSummary, Request, Site, Verdict};
 pub use ledger::{Ledger, LedgerLine};
+pub use text::explain_text;
+pub use trace::{Room, TraceQuestion, explain_trace};

@@ -1,1 +1,13 @@
-//! Placeholder.
+//! Renders what makeroom found: as one screen of text for a person, or as JSON for a program.
+//!
+//! Rendering only. Every figure shown is one of the explanation's; nothing is computed here but the length of
+//! bars. Text comes with terminal styles in it; whoever prints it strips them where no terminal reads.
+#![forbid(unsafe_code)]
+
+mod bars;
+mod json;
+mod text;
+mod wrap;
+
+pub use json::explanation_json;
+pub use text::explanation_text;

@@ -1,1 +1,18 @@
-fn main() {}
+//! The `makeroom` program: parses arguments, runs one command, turns its result into an exit status.
+
+mod cli;
+mod commands;
+mod failure;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let arguments = cli::Arguments::parse();
+    match commands::run(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -6,6 +6,7 @@
 
 use makeroom_core::{Bytes, DeviceIndex};
 
+use super::log::Passage;
 use crate::{Cause, Certainty};
 
 /// The kind of memory a text is about.
@@ -131,6 +132,23 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// The beginning of a reading: who wrote the anchor's line, where it stands, and what it is about.
+    pub(crate) fn new(framework: &'static str, resource: Resource, passage: &Passage<'_>) -> Self {
+        Self {
+            framework,
+            allocator: Allocator::Other,
+            line: passage.line_number,
+            quote: passage.line().to_owned(),
+            resource,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a conclusion that the format itself carries.
+    pub(crate) fn state(&mut self, cause: Cause, certainty: Certainty, summary: impl Into<String>) {
+        self.statements.push(Statement::new(cause, certainty, summary));
+    }
+
     /// How much the text says: between two readings of one failure, the one that knows more is kept.
     pub(crate) fn weight(&self) -> usize {
         let figures = [
@@ -144,7 +162,9 @@ impl Facts {
             self.limit,
             self.this_process,
         ];
-        figures.iter().flatten().count() + self.processes.len() + 4 * self.statements.len()
+        let statements: usize =
+            self.statements.iter().map(|stated| if stated.certainty >= Certainty::Likely { 4 } else { 1 }).sum();
+        figures.iter().flatten().count() + self.processes.len() + statements
     }
 
     /// What the framework took from the driver, computed where it is not printed.

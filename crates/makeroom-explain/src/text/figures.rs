@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(size("1.17", "GiB"), Some(Bytes::new(1_256_277_934)));
         assert_eq!(size("214,748,364,800", "bytes"), Some(Bytes::gib(200)));
         assert!(size("17179869183.95", "GiB").is_some_and(|wrapped| wrapped > Bytes::gib(1 << 33)));
-        assert_eq!(binary_size("89.180222", "MB"), Some(Bytes::new(93_512_241)));
+        assert_eq!(binary_size("89.180222", "MB"), Some(Bytes::new(93_512_240)));
         assert_eq!(binary_size("5", "B"), Some(Bytes::new(5)));
         assert_eq!(size("x", "GiB"), None);
         assert_eq!(size("1", "parsec"), None);

@@ -13,6 +13,8 @@ use regex::Regex;
 const LINES_BEFORE: usize = 80;
 /// How many lines after it; a TensorFlow dump of its bins is longer than any other format.
 const LINES_AFTER: usize = 400;
+/// How far it may have to look for them: that dump lists thousands of blocks in use, which say nothing here.
+const LINES_SCANNED: usize = 20_000;
 /// How many of the following lines are joined into the running text of a passage.
 const LINES_JOINED: usize = 14;
 /// A line longer than this is cut: no format needs more, and a megabyte of one line would be searched in vain.
@@ -35,6 +37,7 @@ struct Line {
 /// The lines around an anchor that the same writer wrote.
 pub(crate) struct Passage<'log> {
     lines: Vec<&'log str>,
+    others: Vec<&'log str>,
     hit: usize,
     /// The number of the anchor's line in the input, counted from 1.
     pub(crate) line_number: usize,
@@ -128,25 +131,38 @@ impl Log {
         self.lines.partition_point(|line| line.start <= offset).saturating_sub(1)
     }
 
+    /// The first cleaned line that came from a line of the input, counted from 1.
+    pub(crate) fn index_of_line(&self, number: usize) -> usize {
+        self.lines.partition_point(|line| line.number < number)
+    }
+
     /// The passage around a line: the lines near it that the same writer wrote, without prefixes.
     pub(crate) fn passage(&self, index: usize) -> Passage<'_> {
         let (writer, _) = split_prefix(self.line(index));
         let from = index.saturating_sub(LINES_BEFORE);
-        let to = (index + LINES_AFTER).min(self.lines.len());
-        let mut lines = Vec::new();
+        let to = (index + LINES_SCANNED).min(self.lines.len());
+        let (mut lines, mut others) = (Vec::new(), Vec::new());
         let mut hit = 0;
         for position in from..to {
+            if position > index && is_listed_block(self.line(position)) {
+                continue;
+            }
+            if lines.len() + others.len() > index - from + LINES_AFTER {
+                break;
+            }
             let (line_writer, body) = split_prefix(self.line(position));
-            // A line without a prefix goes on what stands above it.
+            // A line without a prefix goes on what stands above it, or is the launcher's and concerns all.
             if position == index {
                 hit = lines.len();
                 lines.push(body);
-            } else if line_writer == writer || (line_writer.is_none() && position > index) {
+            } else if line_writer == writer || line_writer.is_none() {
                 lines.push(body);
+            } else if line_writer.is_some() {
+                others.push(body);
             }
         }
         let flat = flatten(&lines[hit..lines.len().min(hit + LINES_JOINED)]);
-        Passage { lines, hit, line_number: self.lines.get(index).map_or(0, |line| line.number), flat }
+        Passage { lines, others, hit, line_number: self.lines.get(index).map_or(0, |line| line.number), flat }
     }
 }
 
@@ -166,10 +182,20 @@ impl<'log> Passage<'log> {
         self.lines[self.hit..].iter().copied()
     }
 
+    /// Lines of other writers around it: what other ranks or workers said at the same time.
+    pub(crate) fn others(&self) -> impl Iterator<Item = &'log str> + '_ {
+        self.others.iter().copied()
+    }
+
     /// All lines of the passage.
     pub(crate) fn all(&self) -> impl Iterator<Item = &'log str> + '_ {
         self.lines.iter().copied()
     }
+}
+
+/// A block in use, as TensorFlow's allocator lists every one of them.
+fn is_listed_block(line: &str) -> bool {
+    line.contains("] InUse at ") || line.contains("] Chunk at ")
 }
 
 /// Joins lines into running text. Lines that were cut at a column are put together without a space between.
@@ -219,7 +245,7 @@ pub(crate) fn split_prefix(line: &str) -> (Option<&str>, &str) {
             r"(?x) ^\s*(?:
               (?P<writer>
                 \[(?:default)?\d+\]:? | \[rank[\ ]?\d+\]:? | \[\d+,\d+\](?:<\w+>)?:? | \d{1,4}:[\ ]
-              | \([A-Za-z_][\w.-]*[\ ]pid=\d+[^)]*\) | \(pid=\d+[^)]*\)
+              | \([A-Za-z_][\w.-]*(?:[\ ]rank=\d+)?[\ ]pid=\d+[^)]*\) | \(pid=\d+[^)]*\)
               | [\w.-]+[\ ]*\|[\ ] | [A-Za-z_][\w.-]*\[\d+\]:
               )
               | \d{4}[-/]\d\d[-/]\d\d[T\ ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?:?(?:\s|$)

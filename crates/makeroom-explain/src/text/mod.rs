@@ -8,9 +8,16 @@
 //! judge/       arithmetic: facts in, findings out
 //! ```
 
+mod answer;
+mod context;
 mod facts;
 mod families;
 mod family;
 mod figures;
 mod find;
+mod fixes;
+mod judge;
 mod log;
+
+pub use answer::explain_text;
+pub(crate) use figures::pattern;

@@ -1,0 +1,144 @@
+//! What the rest of a log says about its failure: memory that grew before it, the batch size, the program's line
+//! in the traceback, the allocator's settings.
+
+use std::sync::LazyLock;
+
+use makeroom_core::Bytes;
+use regex::Regex;
+
+use super::facts::Facts;
+use super::figures::{binary_size, pattern};
+use super::log::{Log, split_prefix};
+
+/// What surrounds a failure.
+#[derive(Debug, Default)]
+pub(crate) struct Context {
+    /// Memory figures before the failure that only grow.
+    pub(crate) growth: Option<LoggedGrowth>,
+    /// The log shows that expandable segments were switched on.
+    pub(crate) is_expandable_on: bool,
+    /// The batch size that the log mentions last before the failure.
+    pub(crate) batch: Option<u64>,
+    /// The program's own innermost line in the traceback, `file:line function`.
+    pub(crate) site: Option<String>,
+}
+
+/// A series of memory figures in a log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LoggedGrowth {
+    pub(crate) first: Bytes,
+    pub(crate) last: Bytes,
+    pub(crate) steps: usize,
+    pub(crate) per_step: Bytes,
+}
+
+/// How many lines before the failure are searched.
+const LINES_SEARCHED: usize = 20_000;
+/// Fewer figures than this are no series.
+const LEAST_FIGURES: usize = 8;
+/// A traceback is at most this long.
+const TRACEBACK_LINES: usize = 400;
+
+static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:gpu[ _]?)?(?:mem(?:ory)?|vram|allocated)(?:[ _](?:allocated|used|usage|in use|alloc))?\b\s*(?:[:=]|is|of)?\s*([\d.]+)\s*([KMGT]i?B?)\b",
+    )
+});
+static FRAME: LazyLock<Regex> = LazyLock::new(|| pattern(r#"^\s*File "([^"]+)", line (\d+)(?:, in (\S+))?"#));
+static EXPANDABLE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?:try setting )?PYTORCH(?:_CUDA|_HIP)?_ALLOC_CONF[=: ]+\S*expandable_segments:True"));
+
+impl Context {
+    /// Reads what surrounds a failure.
+    pub(crate) fn read(log: &Log, failure: &Facts) -> Self {
+        let failure_line = log.index_of_line(failure.line);
+        let from = failure_line.saturating_sub(LINES_SEARCHED);
+        let mut context = Self { site: program_line(log, failure_line), ..Self::default() };
+        let mut figures = Vec::new();
+        for index in from..failure_line {
+            let line = log.line(index);
+            if let Some(found) = MEMORY.captures(line)
+                && let Some(size) = binary_size(&found[1], &found[2])
+            {
+                figures.push(size);
+            }
+            context.batch = crate::batch::batch_in(line).or(context.batch);
+        }
+        context.growth = growth(&figures);
+        context.is_expandable_on =
+            EXPANDABLE.find_iter(log.text()).any(|found| !found.as_str().starts_with("try setting"));
+        context
+    }
+}
+
+/// Whether figures only grow, and go on growing to the end. Memory that fills up during the first steps and then
+/// stays is not a leak, so the last quarter must add its share.
+fn growth(figures: &[Bytes]) -> Option<LoggedGrowth> {
+    let count = figures.len();
+    if count < LEAST_FIGURES {
+        return None;
+    }
+    let (first, last) = (figures[0], figures[count - 1]);
+    let falls = figures.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    let late = last - figures[count - 1 - count / 4];
+    let is_growing = last > first.scaled(1.2) && falls * 20 <= count && late.get() * 10 >= (last - first).get();
+    let steps = count - 1;
+    is_growing.then(|| LoggedGrowth {
+        first,
+        last,
+        steps,
+        per_step: Bytes::new((last - first).get() / steps as u64),
+    })
+}
+
+/// The innermost frame of the traceback above the failure that is the program's own.
+fn program_line(log: &Log, failure_line: usize) -> Option<String> {
+    let mut innermost = None;
+    for index in (failure_line.saturating_sub(TRACEBACK_LINES)..failure_line).rev() {
+        let (_, body) = split_prefix(log.line(index));
+        if body.contains("Traceback (most recent call last)") {
+            break;
+        }
+        let Some(found) = FRAME.captures(body) else { continue };
+        let file = &found[1];
+        let place = match found.get(3) {
+            Some(function) => format!("{file}:{} {}", &found[2], function.as_str()),
+            None => format!("{file}:{}", &found[2]),
+        };
+        if !crate::library::is_library_file(file) {
+            return Some(place);
+        }
+        innermost = innermost.or(Some(place));
+    }
+    innermost
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mib(values: &[u64]) -> Vec<Bytes> {
+        values.iter().map(|&value| Bytes::mib(value)).collect()
+    }
+
+    #[test]
+    fn memory_that_grows_to_the_end_is_growth() {
+        let grown = growth(&mib(&[10, 12, 14, 16, 18, 20, 22, 24, 26])).unwrap();
+        assert_eq!((grown.steps, grown.per_step), (8, Bytes::mib(2)));
+    }
+
+    #[test]
+    fn memory_that_fills_and_stays_is_not() {
+        assert_eq!(growth(&mib(&[10, 40, 80, 90, 90, 90, 90, 90, 90, 90])), None);
+        assert_eq!(growth(&mib(&[10, 40, 10, 40, 10, 40, 10, 40, 10, 40])), None);
+        assert_eq!(growth(&mib(&[10, 20, 30])), None);
+    }
+
+    #[test]
+    fn the_programs_own_line_is_found_in_a_traceback() {
+        let text = "Traceback (most recent call last):\n  File \"train.py\", line 12, in step\n    loss = model(x)\n  File \"/usr/lib/python3/site-packages/torch/nn/modules/module.py\", line 1779, in _call\n    return f()\nCUDA out of memory. Tried to allocate 2.00 GiB";
+        let log = Log::new(text);
+        let facts = super::super::find::facts_in(text).unwrap();
+        assert_eq!(Context::read(&log, &facts).site.as_deref(), Some("train.py:12 step"));
+    }
+}

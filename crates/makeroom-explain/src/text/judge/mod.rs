@@ -1,0 +1,124 @@
+//! From facts to findings.
+//!
+//! Each rule is a definition in figures (see `rules`). Their order is the order of what overrides what: a wrong
+//! size explains everything after it, a limit explains a full program on an empty card, and only when nobody
+//! else holds the memory is the program's own data the reason.
+
+mod account;
+mod rules;
+
+pub(crate) use account::{Account, CONTEXT_CEILING, CONTEXT_TYPICAL};
+
+use super::context::Context;
+use super::facts::{Facts, Resource};
+use crate::{Cause, Certainty, Finding};
+
+/// All causes that apply, the most convincing first. Never empty.
+pub(crate) fn judge(facts: &Facts, context: &Context) -> Vec<Finding> {
+    let account = Account::new(facts);
+    let mut findings: Vec<Finding> = Vec::new();
+    let stated = |least: Certainty, most: Certainty| {
+        facts
+            .statements
+            .iter()
+            .filter(move |statement| (least..=most).contains(&statement.certainty))
+            .map(|statement| Finding {
+                cause: statement.cause,
+                certainty: statement.certainty,
+                bytes: statement.bytes,
+                summary: statement.summary.clone(),
+                evidence: Vec::new(),
+                fixes: Vec::new(),
+            })
+    };
+    findings.extend(stated(Certainty::Likely, Certainty::Certain));
+    if matches!(facts.resource, Resource::Device | Resource::Unknown) {
+        findings.extend(rules::integer_or_shape_bug(&account));
+        findings.extend(leak(context));
+        findings.extend(by_arithmetic(&account));
+    }
+    findings.extend(stated(Certainty::Undetermined, Certainty::Possible));
+    let mut unique: Vec<Finding> = Vec::new();
+    for finding in findings {
+        if unique.iter().all(|known| known.cause != finding.cause) {
+            unique.push(finding);
+        }
+    }
+    if unique.is_empty() {
+        unique.push(undetermined(facts));
+    }
+    unique
+}
+
+fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
+    if let Some(limit) = rules::artificial_limit(account) {
+        let mut findings = vec![limit];
+        // Inside the limit the same questions arise: is it full, or in pieces?
+        findings.extend(rules::fragmentation(account).map(|finding| Finding { certainty: Certainty::Possible, ..finding }));
+        return findings;
+    }
+    if account.facts.total.is_some_and(|total| account.facts.request.is_some_and(|request| request > total)) {
+        return rules::request_exceeds_device(account).into_iter().collect();
+    }
+    if let Some(contradiction) = rules::contradiction(account) {
+        return vec![contradiction];
+    }
+    let others = rules::other_processes(account);
+    let pieces = rules::fragmentation(account);
+    // Both can be true; the larger share of the card decides.
+    let others_first = match (&others, &pieces) {
+        (Some(others), Some(pieces)) => {
+            others.bytes.map(|bytes| bytes - CONTEXT_CEILING) > pieces.bytes
+        }
+        _ => others.is_some(),
+    };
+    let mut findings: Vec<Finding> = Vec::new();
+    let overhead = rules::non_framework_overhead(account);
+    let is_pool = account.facts.private_pools.is_some();
+    if is_pool {
+        findings.extend(overhead.clone());
+    }
+    if others_first {
+        findings.extend(others.clone());
+    }
+    findings.extend(rules::request_exceeds_device(account));
+    findings.extend(pieces);
+    findings.extend(others);
+    findings.extend(overhead);
+    findings.extend(rules::live_data_fills_device(account));
+    findings.extend(rules::first_request_too_large(account));
+    findings.extend(rules::full_for_unknown_reason(account));
+    findings
+}
+
+/// Memory that grows line by line in the log before the failure.
+fn leak(context: &Context) -> Option<Finding> {
+    let growth = context.growth.as_ref()?;
+    Some(Finding {
+        cause: Cause::Leak,
+        certainty: Certainty::Likely,
+        bytes: Some(growth.last - growth.first),
+        summary: format!(
+            "The log shows memory growing from {} to {} over {} steps, {} a step, without a pause: something is kept from every step.",
+            growth.first, growth.last, growth.steps, growth.per_step
+        ),
+        evidence: vec![format!("{} memory figures before the failure, each larger than the one before", growth.steps)],
+        fixes: Vec::new(),
+    })
+}
+
+fn undetermined(facts: &Facts) -> Finding {
+    let what = match (facts.request, facts.resource) {
+        (Some(request), _) => format!("{request} was refused; the text does not say what held the rest of the memory."),
+        (None, Resource::Device) => "Device memory ran out; the text gives no figures.".to_owned(),
+        (None, _) => "Memory ran out; the text gives no figures and does not say whose.".to_owned(),
+    };
+    Finding {
+        cause: Cause::Undetermined,
+        certainty: Certainty::Undetermined,
+        bytes: None,
+        summary: what,
+        evidence: Vec::new(),
+        fixes: Vec::new(),
+    }
+}

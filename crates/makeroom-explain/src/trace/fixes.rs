@@ -1,0 +1,133 @@
+//! What to do about a finding in a recording, with figures from the recording itself.
+
+use makeroom_core::{Bytes, Trace};
+
+use super::verdict::Refusal;
+use crate::advice;
+use crate::{Cause, Finding, Fix};
+
+/// What was allocated in the step that failed, and what was there before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepSplit {
+    /// Live bytes that are older than the step: model, optimizer, caches.
+    pub(crate) lasting: Bytes,
+    /// Live bytes that the step itself made: they grow with the batch.
+    pub(crate) growing: Bytes,
+}
+
+/// Fills in the fixes of each finding.
+pub(crate) fn attach(findings: &mut [Finding], trace: &Trace, refusal: &Refusal<'_>, split: Option<StepSplit>) {
+    for finding in findings {
+        finding.fixes = match finding.cause {
+            Cause::Fragmentation => fragmentation(trace, refusal),
+            Cause::LiveDataFillsDevice => live_data(trace, refusal, split),
+            Cause::RequestExceedsDevice => vec![pieces(refusal)],
+            Cause::ArtificialLimit => vec![
+                Fix::new("say what the limit was, to learn what filled it").command("makeroom why --memory SIZE …"),
+                Fix::new("raise the limit, or remove the call that sets it")
+                    .command("torch.cuda.set_per_process_memory_fraction(1.0)")
+                    .frees(finding.bytes.unwrap_or(Bytes::ZERO)),
+            ],
+            Cause::NonFrameworkOverhead => vec![
+                Fix::new("capture fewer CUDA graphs, or let them share one pool: torch.cuda.graph(g, pool=…)")
+                    .frees(refusal.pieces.private_reserved),
+            ],
+            Cause::Leak => leak(refusal),
+            _ => Vec::new(),
+        };
+        finding.fixes.sort_by_key(|fix| std::cmp::Reverse(fix.frees));
+    }
+}
+
+fn fragmentation(trace: &Trace, refusal: &Refusal<'_>) -> Vec<Fix> {
+    let mut fixes = Vec::new();
+    if trace.settings.expandable_segments != Some(true) && refusal.has_segments {
+        fixes.push(advice::expandable_segments().frees(refusal.pieces.cached()));
+    }
+    fixes.push(Fix::new("ask for fewer different sizes: pad batches to a few fixed lengths or image sizes"));
+    fixes
+}
+
+fn live_data(trace: &Trace, refusal: &Refusal<'_>, split: Option<StepSplit>) -> Vec<Fix> {
+    let mut fixes = Vec::new();
+    let request = refusal.event.size;
+    let missing = refusal.untaken().map(|untaken| request - untaken.min(request));
+    if let Some((split, limit)) = split.zip(refusal.room.limit()) {
+        let growing = split.growing + request;
+        let room = limit - split.lasting;
+        let factor = room.share_of(growing);
+        let batch = trace.annotations.iter().rev().find_map(|annotation| crate::batch::batch_in(&annotation.name));
+        let action = if factor <= 0.0 || room.is_zero() {
+            format!("what is older than the failing step ({}) already fills the {limit}: a smaller batch cannot help", split.lasting)
+        } else {
+            let target = match batch {
+                Some(batch) if batch > 1 => {
+                    format!(": batch {} instead of {batch}", ((batch as f64 * factor).floor() as u64).max(1))
+                }
+                _ => String::new(),
+            };
+            format!(
+                "shrink what the step makes ({growing}, the request included) to {:.0} % of it, by batch, length or image size{target}",
+                (100.0 * factor).floor()
+            )
+        };
+        fixes.push(Fix::new(action).frees(growing - room.min(growing)));
+    } else if let Some(missing) = missing {
+        fixes.push(Fix::new("a smaller batch, shorter sequences or smaller images").frees(missing));
+    }
+    fixes.push(advice::checkpointing());
+    fixes.push(advice::half_precision());
+    fixes
+}
+
+fn pieces(refusal: &Refusal<'_>) -> Fix {
+    let request = refusal.event.size.get();
+    match refusal.room.limit().filter(|limit| !limit.is_zero()) {
+        Some(limit) => Fix::new(format!(
+            "do the work in at least {} pieces, or spread it over that many devices",
+            request.div_ceil(limit.get())
+        )),
+        None => Fix::new("ask for less in one piece"),
+    }
+}
+
+fn leak(refusal: &Refusal<'_>) -> Vec<Fix> {
+    let mut fixes = Vec::new();
+    if let Some(growth) = refusal.growth {
+        fixes.extend(growth.leaking.first().map(|site| {
+            Fix::new(format!("find who keeps what {} makes in every step", site.place)).frees(site.bytes)
+        }));
+    }
+    fixes.extend(advice::leak());
+    fixes
+}
+
+/// Things people try that cannot help here.
+pub(crate) fn futile(cause: Cause, trace: &Trace, refusal: &Refusal<'_>) -> Vec<String> {
+    let mut futile = Vec::new();
+    if !refusal.has_segments {
+        return futile;
+    }
+    let is_expandable = trace.settings.expandable_segments == Some(true);
+    match cause {
+        Cause::Fragmentation => {
+            futile.push("empty_cache(): live tensors sit between the pieces".to_owned());
+            if is_expandable {
+                futile.push("expandable_segments: it was on".to_owned());
+            }
+        }
+        Cause::LiveDataFillsDevice => {
+            let cached = refusal.pieces.cached();
+            futile.push(if is_expandable {
+                format!("empty_cache(): only {cached} is unused, and expandable_segments was on")
+            } else {
+                format!("empty_cache() or expandable_segments: only {cached} is unused")
+            });
+        }
+        Cause::Leak => {
+            futile.push("a smaller batch: it fails later, but it fails".to_owned());
+        }
+        _ => {}
+    }
+    futile
+}

@@ -1,0 +1,255 @@
+//! Recordings: rebuild the memory at the failure or at the peak, account for it, and say who holds it.
+//!
+//! ```text
+//! history.rs   one pass: peak, failures, floors of steps, what was there before the first event
+//! state.rs     all blocks and segments at chosen moments
+//! pieces.rs    reserved memory cut into live, rounding and unused pieces
+//! sites.rs     live memory by place in the program
+//! steps.rs     steps, and what grows from one to the next
+//! verdict.rs   the cause;  fixes.rs  what to do;  account.rs  the ledger
+//! ```
+
+mod account;
+mod fixes;
+mod history;
+mod pieces;
+mod ranges;
+mod room;
+mod sites;
+mod state;
+mod steps;
+mod verdict;
+
+pub use room::Room;
+
+use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
+
+use self::fixes::StepSplit;
+use self::history::History;
+use self::pieces::Pieces;
+use self::state::{State, states_at};
+use self::steps::Steps;
+use self::verdict::Refusal;
+use crate::{Cause, Certainty, Explanation, Finding, Fix, InputKind, InputSummary, Request, Verdict};
+
+/// What to explain of a recording.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TraceQuestion {
+    /// How much memory there was.
+    pub room: Room,
+    /// The device; without it the one that failed first, or the one that held most.
+    pub device: Option<DeviceIndex>,
+}
+
+/// Explains a recording.
+pub fn explain_trace(trace: &Trace, question: &TraceQuestion) -> Explanation {
+    let mut subjects: Vec<Subject<'_>> = trace
+        .devices
+        .iter()
+        .filter(|device| question.device.is_none_or(|asked| asked == device.device))
+        .map(|device| Subject::new(trace, device))
+        .collect();
+    subjects.sort_by_key(|subject| (subject.history.failures.is_empty(), std::cmp::Reverse(subject.history.peak_live)));
+    let others = subjects.len().saturating_sub(1);
+    match subjects.into_iter().next() {
+        Some(subject) => {
+            let mut explanation = subject.explain(question.room);
+            if others > 0 {
+                explanation.notes.push(format!(
+                    "{others} more device{} in this recording; `--device N` explains another",
+                    if others == 1 { " is" } else { "s are" }
+                ));
+            }
+            explanation
+        }
+        None => empty(trace),
+    }
+}
+
+/// One device of a recording.
+struct Subject<'trace> {
+    trace: &'trace Trace,
+    device: &'trace DeviceTrace,
+    steps: Steps,
+    history: History,
+}
+
+impl<'trace> Subject<'trace> {
+    fn new(trace: &'trace Trace, device: &'trace DeviceTrace) -> Self {
+        let steps = Steps::find(trace, device);
+        let history = History::new(device, &steps.starts);
+        Self { trace, device, steps, history }
+    }
+
+    fn has_segments(&self) -> bool {
+        self.history.peak_reserved.is_some()
+    }
+
+    fn explain(&self, room: Room) -> Explanation {
+        let failure = self.history.failures.first().copied();
+        let moment = failure.or(self.history.peak);
+        let mut states = states_at(self.device, &self.history, &[moment]);
+        let state = states.pop().unwrap_or_default();
+        let pieces = Pieces::new(self.device, &state);
+        let growth = steps::growth(self.trace, self.device, &self.history, &self.steps);
+        let (sites, other_sites) = sites::tree(&self.trace.stacks, &sites::by_stack(&state.blocks));
+        let mut explanation = Explanation {
+            input: self.input(),
+            request: None,
+            verdict: Verdict { cause: Cause::None, certainty: Certainty::Certain, summary: String::new() },
+            causes: Vec::new(),
+            ledger: None,
+            sites,
+            other_sites,
+            growth,
+            futile: Vec::new(),
+            next: Vec::new(),
+            notes: self.notes(),
+        };
+        match failure.and_then(|index| Some((index, self.device.events.get(index)?))) {
+            Some((index, event)) => self.explain_failure(&mut explanation, room, (index, event), &state, &pieces),
+            None => self.explain_peak(&mut explanation, room, &pieces),
+        }
+        explanation
+    }
+
+    fn explain_failure(
+        &self,
+        explanation: &mut Explanation,
+        room: Room,
+        (index, event): (usize, makeroom_core::Event),
+        state: &State,
+        pieces: &Pieces,
+    ) {
+        let refusal =
+            Refusal { event, pieces, room, growth: explanation.growth.as_ref(), has_segments: self.has_segments() };
+        let mut causes = refusal.findings();
+        fixes::attach(&mut causes, self.trace, &refusal, self.split(index, state));
+        let first = &causes[0];
+        explanation.verdict =
+            Verdict { cause: first.cause, certainty: first.certainty, summary: first.summary.clone() };
+        explanation.futile = fixes::futile(first.cause, self.trace, &refusal);
+        explanation.ledger =
+            Some(account::ledger(self.device.device, room, pieces, self.has_segments(), Some(&refusal)));
+        explanation.request = Some(Request {
+            bytes: Some(event.size),
+            device: Some(self.device.device),
+            site: sites::place_of(&self.trace.stacks, event.stack),
+        });
+        if room == Room::Unknown {
+            explanation.next.push(say_the_room());
+        }
+        let later = self.history.failures.len() - 1;
+        if later > 0 {
+            explanation.notes.push(format!("{later} more refusals follow; the first one decides"));
+        }
+        explanation.causes = causes;
+    }
+
+    fn explain_peak(&self, explanation: &mut Explanation, room: Room, pieces: &Pieces) {
+        let live = self.history.peak_live;
+        let summary = match (self.history.peak_reserved, room.limit()) {
+            (Some(reserved), Some(limit)) => format!(
+                "No allocation was refused. At its peak the run had {live} live; it reserved up to {reserved} of the {limit} there is."
+            ),
+            (Some(reserved), None) => format!(
+                "No allocation was refused. At its peak the run had {live} live; it reserved up to {reserved}, {:.0} % of it unused then.",
+                100.0 * pieces.slack()
+            ),
+            (None, _) => format!("No allocation was refused. At its peak the run had {live} live."),
+        };
+        explanation.verdict = Verdict { cause: Cause::None, certainty: Certainty::Certain, summary: summary.clone() };
+        explanation.causes.push(Finding {
+            cause: Cause::None,
+            certainty: Certainty::Certain,
+            bytes: Some(live),
+            summary,
+            evidence: vec![format!("{} events, none of them a refusal", self.device.events.len())],
+            fixes: Vec::new(),
+        });
+        if let Some(growth) = &explanation.growth {
+            explanation.causes.push(Finding {
+                cause: Cause::Leak,
+                certainty: Certainty::Possible,
+                bytes: Some(growth.last - growth.first),
+                summary: format!(
+                    "What stays live after each step grew from {} to {} over {} steps.",
+                    growth.first, growth.last, growth.steps
+                ),
+                evidence: Vec::new(),
+                fixes: crate::advice::leak(),
+            });
+        }
+        explanation.ledger = Some(account::ledger(self.device.device, room, pieces, self.has_segments(), None));
+        if room == Room::Unknown && self.has_segments() {
+            explanation.next.push(say_the_room());
+        }
+    }
+
+    /// What of the live memory is older than the step that failed, where steps are marked.
+    fn split(&self, failure: usize, state: &State) -> Option<StepSplit> {
+        let start = self.steps.start_of(failure).filter(|_| self.steps.are_marked)?;
+        let growing: Bytes = state
+            .blocks
+            .iter()
+            .filter(|block| block.born.is_some_and(|born| born >= start))
+            .map(|block| block.requested)
+            .sum();
+        Some(StepSplit { lasting: state.live() - growing, growing })
+    }
+
+    fn input(&self) -> InputSummary {
+        match self.trace.kind {
+            TraceKind::TorchSnapshot => InputSummary { kind: InputKind::TorchSnapshot, framework: Some("pytorch") },
+            TraceKind::RmmLog => InputSummary { kind: InputKind::RmmLog, framework: Some("rmm") },
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.trace.notes.clone();
+        let older: Bytes = self.history.live_before();
+        if older >= Bytes::mib(1) {
+            notes.push(format!(
+                "the recording began late: {older} was live before its first event, without a stack unless it lives to the end"
+            ));
+        }
+        if self.device.overflowed == Some(true) {
+            notes.push("the recorder's ring overflowed: the oldest events are lost".to_owned());
+        }
+        if self.history.unmatched_frees > 0 {
+            notes.push(format!("{} frees have no allocation in this recording", self.history.unmatched_frees));
+        }
+        if self.device.events.is_empty() {
+            notes.push("the snapshot has no history, only its final state; switch recording on with torch.cuda.memory._record_memory_history()".to_owned());
+        }
+        notes
+    }
+}
+
+fn say_the_room() -> Fix {
+    Fix::new("a snapshot holds neither the card's size nor a limit; say it to have the account closed")
+        .command("makeroom why --card 24GiB …   (or --memory SIZE for a limit)")
+}
+
+fn empty(trace: &Trace) -> Explanation {
+    let summary = "The recording is empty: it holds no events and no memory.".to_owned();
+    Explanation {
+        input: InputSummary {
+            kind: match trace.kind {
+                TraceKind::TorchSnapshot => InputKind::TorchSnapshot,
+                TraceKind::RmmLog => InputKind::RmmLog,
+            },
+            framework: None,
+        },
+        request: None,
+        verdict: Verdict { cause: Cause::None, certainty: Certainty::Certain, summary },
+        causes: Vec::new(),
+        ledger: None,
+        sites: Vec::new(),
+        other_sites: Bytes::ZERO,
+        growth: None,
+        futile: Vec::new(),
+        next: Vec::new(),
+        notes: trace.notes.clone(),
+    }
+}

@@ -1,0 +1,138 @@
+//! Where the steps of a training or serving loop begin, and what grows from one to the next.
+
+use makeroom_core::{AnnotationStage, Bytes, DeviceTrace, FastMap, Trace};
+
+use super::history::{Floor, History};
+use super::sites::{self, Held, HeldByStack};
+use super::state::{State, states_at};
+use crate::Growth;
+
+/// A recording without marks is cut into this many parts of equal length.
+const PARTS: usize = 24;
+/// Fewer steps than this say nothing about growth.
+const LEAST_STEPS: usize = 6;
+/// Growth below this share of the floor is noise.
+const LEAST_GROWTH: f64 = 0.05;
+
+/// The steps of a recording.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    /// The events at which steps begin, ascending.
+    pub(crate) starts: Vec<usize>,
+    /// What marks them.
+    pub(crate) measured_by: String,
+    /// Whether the program itself marked them.
+    pub(crate) are_marked: bool,
+}
+
+impl Steps {
+    /// Finds the steps: by the mark that the program repeats, or else by cutting the recording into equal parts.
+    pub(crate) fn find(trace: &Trace, device: &DeviceTrace) -> Self {
+        Self::marked(trace, device).unwrap_or_else(|| {
+            let length = device.events.len();
+            let starts = if length < PARTS * 8 { Vec::new() } else { (0..PARTS).map(|part| part * length / PARTS).collect() };
+            Self { starts, measured_by: format!("cutting the recording into {PARTS} parts"), are_marked: false }
+        })
+    }
+
+    fn marked(trace: &Trace, device: &DeviceTrace) -> Option<Self> {
+        let mut times: FastMap<&str, Vec<u64>> = FastMap::default();
+        for annotation in &trace.annotations {
+            let is_ours = annotation.device.is_none_or(|index| index == device.device);
+            if annotation.stage == AnnotationStage::Start && is_ours {
+                times.entry(annotation.name.as_str()).or_default().push(annotation.time_us);
+            }
+        }
+        // An optimizer steps once per step; a profiler's own mark is as good; otherwise what is repeated most evenly.
+        let rank = |name: &str| match name {
+            name if name.starts_with("Optimizer.step") => 3,
+            name if name.starts_with("ProfilerStep") => 2,
+            _ => 1,
+        };
+        let (name, mut starts) = times
+            .into_iter()
+            .filter(|(_, times)| times.len() >= LEAST_STEPS)
+            .max_by(|one, two| (rank(one.0), two.1.len(), two.0).cmp(&(rank(two.0), one.1.len(), one.0)))?;
+        starts.sort_unstable();
+        let name = name.split('#').next().unwrap_or(name).to_owned();
+        Some(Self { starts: positions(device, &starts), measured_by: name, are_marked: true })
+    }
+
+    /// The event at which the step of an event began.
+    pub(crate) fn start_of(&self, index: usize) -> Option<usize> {
+        let after = self.starts.partition_point(|&start| start <= index);
+        after.checked_sub(1).map(|position| self.starts[position])
+    }
+}
+
+/// The first event at or after each of the ascending `times`.
+fn positions(device: &DeviceTrace, times: &[u64]) -> Vec<usize> {
+    let mut positions = Vec::with_capacity(times.len());
+    let mut wanted = times.iter().copied().peekable();
+    for (index, event) in device.events.iter().enumerate() {
+        let mut is_start = false;
+        while wanted.next_if(|&time| time <= event.time_us).is_some() {
+            is_start = true;
+        }
+        if is_start {
+            positions.push(index);
+        }
+    }
+    positions
+}
+
+/// What grows from step to step, if anything does.
+pub(crate) fn growth(trace: &Trace, device: &DeviceTrace, history: &History, steps: &Steps) -> Option<Growth> {
+    // Optimizers and caches fill up during the first steps; that is no leak.
+    let settled = history.floors.get(history.floors.len() / 4..)?;
+    if settled.len() < LEAST_STEPS || !keeps_growing(settled) {
+        return None;
+    }
+    let (first, last) = (settled[0], settled[settled.len() - 1]);
+    let middle = settled[settled.len() / 2];
+    let moments = [Some(first.index), Some(middle.index), Some(last.index)];
+    let states = states_at(device, history, &moments);
+    let leaking = rising(&states);
+    let (leaking, _) = sites::tree(&trace.stacks, &leaking);
+    let count = settled.len() - 1;
+    Some(Growth {
+        steps: count,
+        measured_by: steps.measured_by.clone(),
+        first: first.live,
+        last: last.live,
+        per_step: Bytes::new((last.live - first.live).get() / count as u64),
+        leaking,
+    })
+}
+
+/// Whether the floor rises, hardly ever falls, and still rises at the end.
+fn keeps_growing(floors: &[Floor]) -> bool {
+    let count = floors.len();
+    let (first, last) = (floors[0].live, floors[count - 1].live);
+    let gain = last - first;
+    let falls = floors.windows(2).filter(|pair| pair[1].live < pair[0].live).count();
+    let late = last - floors[count - 1 - count / 4].live;
+    let early = floors[count / 4].live - first;
+    gain.share_of(last) >= LEAST_GROWTH
+        && falls * 8 <= count
+        && late.get().saturating_mul(10) >= gain.get()
+        && early.get().saturating_mul(10) >= gain.get()
+}
+
+/// Stacks whose live bytes rise from the first state over the second to the third.
+fn rising(states: &[State]) -> HeldByStack {
+    let [first, middle, last] = states else { return HeldByStack::default() };
+    let [first, middle] = [first, middle].map(|state| sites::by_stack(&state.blocks));
+    let bytes = |held: &HeldByStack, stack| held.get(&stack).map_or(Bytes::ZERO, |entry: &Held| entry.bytes);
+    sites::by_stack(&last.blocks)
+        .into_iter()
+        .filter(|(stack, entry)| {
+            let (early, between) = (bytes(&first, *stack), bytes(&middle, *stack));
+            early < between && between < entry.bytes
+        })
+        .map(|(stack, entry)| {
+            let blocks = entry.blocks.saturating_sub(first.get(&stack).map_or(0, |early| early.blocks));
+            (stack, Held { bytes: entry.bytes - bytes(&first, stack), blocks })
+        })
+        .collect()
+}

@@ -1,0 +1,189 @@
+//! Names the cause from a recording: the state at the refused request against the room there was.
+
+use makeroom_core::{Bytes, Event, StreamId};
+
+use super::pieces::Pieces;
+use super::room::Room;
+use crate::{Cause, Certainty, Finding, Growth};
+
+/// From this share of unused memory on, pieces are the reason and not the end of the memory.
+const FRAGMENTATION_SLACK: f64 = 0.05;
+/// A leak decides when at least this share of what is live has leaked.
+const LEAK_SHARE: f64 = 0.25;
+
+/// A refused request and what was there when it was refused.
+pub(crate) struct Refusal<'trace> {
+    pub(crate) event: Event,
+    pub(crate) pieces: &'trace Pieces,
+    pub(crate) room: Room,
+    pub(crate) growth: Option<&'trace Growth>,
+    /// Whether the recording says what was reserved.
+    pub(crate) has_segments: bool,
+}
+
+impl Refusal<'_> {
+    /// What the allocator could still have taken from the driver.
+    pub(crate) fn untaken(&self) -> Option<Bytes> {
+        let by_limit = self.room.limit().map(|limit| limit - self.held());
+        match (by_limit, self.event.device_free()) {
+            (Some(by_limit), Some(free)) => Some(by_limit.min(free)),
+            (by_limit, free) => by_limit.or(free),
+        }
+    }
+
+    /// What the allocator held: its segments, or what is live where the recording has no segments.
+    fn held(&self) -> Bytes {
+        if self.has_segments { self.pieces.reserved } else { self.pieces.live + self.pieces.homeless }
+    }
+
+    fn live(&self) -> Bytes {
+        self.pieces.live + self.pieces.homeless
+    }
+
+    /// All causes that apply, the most convincing first. Never empty.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = Vec::new();
+        findings.extend(self.request_exceeds());
+        findings.extend(self.leak());
+        findings.extend(self.unknown_limit());
+        findings.extend(self.private_pools());
+        findings.extend(self.fragmentation());
+        findings.extend(self.live_data());
+        if findings.is_empty() {
+            findings.push(self.undetermined());
+        }
+        findings
+    }
+
+    fn finding(&self, cause: Cause, certainty: Certainty, bytes: Bytes, summary: String) -> Finding {
+        let pieces = self.pieces;
+        let mut evidence = vec![format!("{} refused, {} live", self.event.size, self.live())];
+        if self.has_segments {
+            evidence.push(format!(
+                "{} reserved, of it {} unused; the largest unused piece is {}",
+                pieces.reserved,
+                pieces.cached(),
+                pieces.largest()
+            ));
+        }
+        if let Some(free) = self.event.device_free() {
+            evidence.push(format!("{free} free by the driver's count"));
+        }
+        if let Some(limit) = self.room.limit() {
+            evidence.push(format!("{limit} was all that the allocator could take"));
+        }
+        Finding { cause, certainty, bytes: Some(bytes), summary, evidence, fixes: Vec::new() }
+    }
+
+    fn request_exceeds(&self) -> Option<Finding> {
+        let request = self.event.size;
+        let limit = self.room.limit()?;
+        let summary = format!("{request} was asked for in one piece; all that the allocator could take is {limit}.");
+        (request > limit).then(|| {
+            self.finding(Cause::RequestExceedsDevice, Certainty::Certain, request - limit, summary)
+        })
+    }
+
+    fn leak(&self) -> Option<Finding> {
+        let growth = self.growth?;
+        let leaked = growth.last - growth.first;
+        if leaked.share_of(self.live()) < LEAK_SHARE {
+            return None;
+        }
+        let summary = format!(
+            "What stays live after each step grew from {} to {} over {} steps, {} a step, until {} was refused.",
+            growth.first, growth.last, growth.steps, growth.per_step, self.event.size
+        );
+        Some(self.finding(Cause::Leak, Certainty::Likely, leaked, summary))
+    }
+
+    /// The driver had plenty and was not asked: the allocator kept to a limit that the recording does not hold.
+    fn unknown_limit(&self) -> Option<Finding> {
+        let free = self.event.device_free()?;
+        if self.room != Room::Unknown || free < self.event.size.scaled(1.05) {
+            return None;
+        }
+        let summary = format!(
+            "{} was refused while the driver had {free} free: PyTorch kept to a limit (set_per_process_memory_fraction or a setting) that the snapshot does not hold.",
+            self.event.size
+        );
+        Some(self.finding(Cause::ArtificialLimit, Certainty::Likely, free, summary))
+    }
+
+    fn private_pools(&self) -> Option<Finding> {
+        let pools = self.pieces.private_reserved;
+        if pools.share_of(self.pieces.reserved) < 0.5 || pools < self.event.size {
+            return None;
+        }
+        let summary = format!(
+            "{pools} of the {} reserved belongs to private pools (CUDA graphs, MemPool): ordinary requests cannot use it.",
+            self.pieces.reserved
+        );
+        Some(self.finding(Cause::NonFrameworkOverhead, Certainty::Certain, pools, summary))
+    }
+
+    fn fragmentation(&self) -> Option<Finding> {
+        let request = self.event.size;
+        let (cached, untaken) = (self.pieces.cached(), self.untaken()?);
+        if !self.has_segments {
+            // Without segments only the sum can be judged: live and the request fit, and yet it was refused.
+            let limit = self.room.limit()?;
+            let left = limit - self.live();
+            let summary = format!(
+                "{request} was refused with {} live of {limit}: enough is unused, so no piece can have been large enough.",
+                self.live()
+            );
+            return (left >= request).then(|| self.finding(Cause::Fragmentation, Certainty::Likely, left, summary));
+        }
+        if untaken + cached < request || self.pieces.slack() < FRAGMENTATION_SLACK {
+            return None;
+        }
+        let largest = self.largest_usable(self.event.stream);
+        if largest >= request {
+            return None;
+        }
+        let summary = format!(
+            "{request} was refused while {cached} of the {} that PyTorch holds lay unused; the largest piece it could use is {largest}.",
+            self.pieces.reserved
+        );
+        Some(self.finding(Cause::Fragmentation, Certainty::Certain, cached, summary))
+    }
+
+    fn live_data(&self) -> Option<Finding> {
+        let request = self.event.size;
+        let live = self.live();
+        if let Some(limit) = self.room.limit() {
+            let summary = format!("{live} is live; with the {request} asked for it does not fit the {limit} there is.");
+            if live + request > limit {
+                return Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Certain, live, summary));
+            }
+        }
+        if !self.has_segments && self.room == Room::Unknown {
+            let summary = format!("{live} was live when {request} was refused; the log does not say how much there is.");
+            return Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Possible, live, summary));
+        }
+        let untaken = self.untaken()?;
+        if untaken >= request && self.room == Room::Unknown {
+            return None;
+        }
+        let summary = format!(
+            "{live} of the {} that PyTorch holds is live and {untaken} was left to take; {request} does not fit beside it.",
+            self.pieces.reserved
+        );
+        Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Likely, live, summary))
+    }
+
+    fn undetermined(&self) -> Finding {
+        let summary = format!(
+            "{} was refused with {} live; the recording does not hold what decides it.",
+            self.event.size,
+            self.live()
+        );
+        Finding { bytes: None, ..self.finding(Cause::Undetermined, Certainty::Undetermined, Bytes::ZERO, summary) }
+    }
+
+    /// The largest unused piece that the refused request may have used.
+    fn largest_usable(&self, stream: StreamId) -> Bytes {
+        self.pieces.usable_for(self.event.size, stream).map(|piece| piece.size).max().unwrap_or(Bytes::ZERO)
+    }
+}

@@ -1,0 +1,92 @@
+//! The answer as JSON. Field names are a contract; fields are only ever added.
+
+use makeroom_core::Bytes;
+use makeroom_explain::{Explanation, Finding, Fix, Growth, Ledger, LedgerLine, Site};
+use serde_json::{Value, json};
+
+/// The answer to "why" as JSON.
+pub fn explanation_json(explanation: &Explanation) -> Value {
+    json!({
+        "input": {
+            "kind": explanation.input.kind.name(),
+            "framework": explanation.input.framework,
+        },
+        "request": explanation.request.as_ref().map(|request| json!({
+            "bytes": bytes(request.bytes),
+            "device": request.device.map(|device| device.0),
+            "site": request.site,
+        })),
+        "verdict": {
+            "cause": explanation.verdict.cause.name(),
+            "certainty": explanation.verdict.certainty.name(),
+            "summary": explanation.verdict.summary,
+        },
+        "causes": explanation.causes.iter().map(finding).collect::<Vec<_>>(),
+        "ledger": explanation.ledger.as_ref().map(ledger),
+        "sites": explanation.sites.iter().map(site).collect::<Vec<_>>(),
+        "other_sites_bytes": explanation.other_sites.get(),
+        "growth": explanation.growth.as_ref().map(growth),
+        "will_not_help": explanation.futile,
+        "next": explanation.next.iter().map(fix).collect::<Vec<_>>(),
+        "notes": explanation.notes,
+    })
+}
+
+fn bytes(bytes: Option<Bytes>) -> Option<u64> {
+    bytes.map(Bytes::get)
+}
+
+fn finding(finding: &Finding) -> Value {
+    json!({
+        "cause": finding.cause.name(),
+        "certainty": finding.certainty.name(),
+        "bytes": bytes(finding.bytes),
+        "summary": finding.summary,
+        "evidence": finding.evidence,
+        "fixes": finding.fixes.iter().map(fix).collect::<Vec<_>>(),
+    })
+}
+
+fn fix(fix: &Fix) -> Value {
+    json!({ "do": fix.action, "command": fix.command, "frees_bytes": bytes(fix.frees) })
+}
+
+fn ledger(ledger: &Ledger) -> Value {
+    json!({
+        "device": ledger.device().map(|device| device.0),
+        "name": ledger.name(),
+        "total_bytes": bytes(ledger.total()),
+        "lines": ledger.lines().iter().map(line).collect::<Vec<_>>(),
+        "unaccounted_bytes": ledger.unaccounted(),
+    })
+}
+
+fn line(ledger_line: &LedgerLine) -> Value {
+    json!({
+        "what": ledger_line.what(),
+        "bytes": ledger_line.bytes().get(),
+        "note": ledger_line.remark(),
+        "lines": ledger_line.parts().iter().map(line).collect::<Vec<_>>(),
+    })
+}
+
+fn site(place: &Site) -> Value {
+    json!({
+        "site": place.place,
+        "through": place.through,
+        "bytes": place.bytes.get(),
+        "blocks": place.blocks,
+        "calls": place.callees.iter().map(site).collect::<Vec<_>>(),
+    })
+}
+
+fn growth(growth: &Growth) -> Value {
+    json!({
+        "steps": growth.steps,
+        "measured_by": growth.measured_by,
+        "first_bytes": growth.first.get(),
+        "last_bytes": growth.last.get(),
+        "per_step_bytes": growth.per_step.get(),
+        "leaking": growth.leaking.iter().map(site).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,208 @@
+//! The answer as one screen of text: the verdict, the account as bars, who holds it, what to do.
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use makeroom_core::Bytes;
+use makeroom_explain::{Cause, Certainty, Explanation, Fix, Growth, Ledger, LedgerLine, Site};
+
+use crate::bars::bar;
+use crate::wrap::{clip, wrap};
+
+/// Everything is set in by this much.
+const MARGIN: &str = "  ";
+/// The longest bar.
+const BAR_COLUMNS: usize = 28;
+/// Lines of the tree of sites.
+const MOST_SITES: usize = 12;
+/// The narrowest layout.
+const LEAST_COLUMNS: usize = 60;
+
+const TITLE: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const COMMAND: Style = AnsiColor::Cyan.on_default();
+
+/// The answer to "why" for a terminal of `columns` columns.
+pub fn explanation_text(explanation: &Explanation, columns: usize) -> String {
+    let columns = columns.max(LEAST_COLUMNS);
+    let mut out = String::new();
+    verdict(&mut out, explanation, columns);
+    if let Some(ledger) = &explanation.ledger {
+        account(&mut out, ledger, columns);
+    }
+    sites(&mut out, explanation, columns);
+    if let Some(growth) = &explanation.growth {
+        steps(&mut out, growth, columns);
+    }
+    advice(&mut out, explanation, columns);
+    for note in &explanation.notes {
+        paragraph(&mut out, &format!("note: {note}"), columns, DIM);
+    }
+    out
+}
+
+fn verdict(out: &mut String, explanation: &Explanation, columns: usize) {
+    let verdict = &explanation.verdict;
+    let colour = match verdict.cause {
+        Cause::None => AnsiColor::Green,
+        Cause::Undetermined => AnsiColor::Yellow,
+        _ => AnsiColor::Red,
+    };
+    let style = colour.on_default().bold();
+    let certainty = match (verdict.cause, verdict.certainty) {
+        (Cause::None | Cause::Undetermined, _) => String::new(),
+        (_, Certainty::Undetermined) => String::new(),
+        (_, certainty) => format!(", {certainty}"),
+    };
+    let _ = writeln!(out, "\n{MARGIN}{style}{}{style:#}{certainty}", verdict.cause.title());
+    paragraph(out, &verdict.summary, columns, Style::new());
+    if let Some(site) = explanation.request.as_ref().and_then(|request| request.site.as_ref()) {
+        let _ = writeln!(out, "{MARGIN}asked for at {TITLE}{}{TITLE:#}", clip(site, columns - 16));
+    }
+}
+
+fn paragraph(out: &mut String, text: &str, columns: usize, style: Style) {
+    for line in wrap(text, columns - 2) {
+        let _ = writeln!(out, "{MARGIN}{style}{line}{style:#}");
+    }
+}
+
+fn account(out: &mut String, ledger: &Ledger, columns: usize) {
+    let mut rows = Vec::new();
+    for line in ledger.lines() {
+        push_rows(&mut rows, line, 0);
+    }
+    let unaccounted = ledger.unaccounted();
+    let listed: Bytes = ledger.lines().iter().map(LedgerLine::bytes).sum();
+    let whole = ledger.total().unwrap_or(listed).max(listed);
+    if unaccounted != 0 {
+        // Texts round to two decimals; a rest that small is rounding, and still shown.
+        let remark = if unaccounted < 0 { Some("more is listed than there is: the figures contradict".to_owned()) } else { None };
+        let size = Bytes::new(unaccounted.unsigned_abs());
+        let sign = if unaccounted < 0 { "−" } else { "" };
+        rows.push(Row { name: "unaccounted".to_owned(), size, shown: format!("{sign}{size}"), remark });
+    }
+    let total = ledger.total().map_or(String::new(), |total| format!(", {total}"));
+    let _ = writeln!(out, "\n{MARGIN}{TITLE}{}{total}{TITLE:#}", ledger.name());
+    let name_width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+    let size_width = rows.iter().map(|row| row.shown.chars().count()).max().unwrap_or(0);
+    let room = columns.saturating_sub(name_width + size_width + 8);
+    let bar_columns = BAR_COLUMNS.min(room);
+    for row in rows {
+        let drawn = bar(row.size.share_of(whole), bar_columns);
+        let remark = row.remark.map_or(String::new(), |remark| {
+            let left = room.saturating_sub(drawn.chars().count() + 2);
+            if left < 12 { String::new() } else { format!("  {DIM}{}{DIM:#}", clip(&remark, left)) }
+        });
+        let _ = writeln!(
+            out,
+            "{MARGIN}  {:<name_width$}  {:>size_width$}  {}{remark}",
+            row.name,
+            row.shown,
+            drawn.trim_end()
+        );
+    }
+}
+
+struct Row {
+    name: String,
+    size: Bytes,
+    shown: String,
+    remark: Option<String>,
+}
+
+fn push_rows(rows: &mut Vec<Row>, line: &LedgerLine, depth: usize) {
+    let size = line.bytes();
+    rows.push(Row {
+        name: format!("{}{}", "  ".repeat(depth), line.what()),
+        size,
+        shown: size.to_string(),
+        remark: line.remark().map(str::to_owned),
+    });
+    for part in line.parts() {
+        push_rows(rows, part, depth + 1);
+    }
+}
+
+fn sites(out: &mut String, explanation: &Explanation, columns: usize) {
+    if explanation.sites.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n{MARGIN}{TITLE}Who holds what is live{TITLE:#}");
+    let mut left = MOST_SITES;
+    tree(out, &explanation.sites, 0, columns, &mut left);
+    if !explanation.other_sites.is_zero() {
+        let _ = writeln!(out, "{MARGIN}{:>12}  {DIM}other places{DIM:#}", explanation.other_sites.to_string());
+    }
+}
+
+fn tree(out: &mut String, sites: &[Site], depth: usize, columns: usize, left: &mut usize) {
+    for site in sites {
+        if *left == 0 {
+            return;
+        }
+        *left -= 1;
+        let indent = "  ".repeat(depth);
+        let room = columns.saturating_sub(16 + indent.len());
+        let place = clip(&site.place, room);
+        let rest = room.saturating_sub(place.chars().count() + 2);
+        let through = match &site.through {
+            Some(through) if rest > 12 => format!("  {DIM}{}{DIM:#}", clip(&format!("via {through}"), rest)),
+            _ => String::new(),
+        };
+        let _ = writeln!(out, "{MARGIN}{:>12}  {indent}{place}{through}", site.bytes.to_string());
+        tree(out, &site.callees, depth + 1, columns, left);
+    }
+}
+
+fn steps(out: &mut String, growth: &Growth, columns: usize) {
+    if growth.leaking.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "\n{MARGIN}{TITLE}What grows{TITLE:#}, {} a step over {} steps (by {})",
+        growth.per_step, growth.steps, growth.measured_by
+    );
+    let mut left = 4;
+    tree(out, &growth.leaking, 0, columns, &mut left);
+}
+
+fn advice(out: &mut String, explanation: &Explanation, columns: usize) {
+    let fixes = explanation.causes.first().map_or(&[][..], |finding| finding.fixes.as_slice());
+    if !fixes.is_empty() {
+        let _ = writeln!(out, "\n{MARGIN}{TITLE}What to do, most room first{TITLE:#}");
+        for (index, fix) in fixes.iter().enumerate() {
+            numbered(out, index + 1, fix, columns);
+        }
+    }
+    for line in &explanation.futile {
+        paragraph(out, &format!("It will not help: {line}"), columns, Style::new());
+    }
+    let possible: Vec<&str> =
+        explanation.causes.iter().skip(1).map(|finding| finding.cause.name()).collect();
+    if !possible.is_empty() {
+        let _ = writeln!(out, "\n{MARGIN}{DIM}also considered: {}{DIM:#}", possible.join(", "));
+    }
+    if !explanation.next.is_empty() {
+        let _ = writeln!(out, "\n{MARGIN}{TITLE}To know more{TITLE:#}");
+        for fix in &explanation.next {
+            paragraph(out, &fix.action, columns, Style::new());
+            if let Some(command) = &fix.command {
+                let _ = writeln!(out, "{MARGIN}  {COMMAND}{command}{COMMAND:#}");
+            }
+        }
+    }
+}
+
+fn numbered(out: &mut String, number: usize, fix: &Fix, columns: usize) {
+    let frees = fix.frees.filter(|bytes| !bytes.is_zero()).map_or(String::new(), |bytes| format!(" — up to {bytes}"));
+    let lines = wrap(&format!("{}{frees}", fix.action), columns - 7);
+    for (index, line) in lines.iter().enumerate() {
+        let label = if index == 0 { format!("{number}.") } else { String::new() };
+        let _ = writeln!(out, "{MARGIN}{label:>4} {line}");
+    }
+    if let Some(command) = &fix.command {
+        let _ = writeln!(out, "{MARGIN}     {COMMAND}{command}{COMMAND:#}");
+    }
+}

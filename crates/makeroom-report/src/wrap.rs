@@ -1,0 +1,44 @@
+//! Breaks running text into lines.
+
+/// Breaks `text` at spaces into lines of at most `columns` characters. A word that is longer stands alone.
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > columns {
+            lines.push(String::new());
+            used = 0;
+        }
+        let line = lines.len() - 1;
+        if used > 0 {
+            lines[line].push(' ');
+            used += 1;
+        }
+        lines[line].push_str(word);
+        used += length;
+    }
+    lines
+}
+
+/// Cuts a text to `columns` characters, with an ellipsis where something was cut.
+pub(crate) fn clip(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(columns.saturating_sub(1)).collect();
+    kept + "…"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_breaks_at_spaces() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("extraordinarily long", 5), ["extraordinarily", "long"]);
+        assert_eq!(wrap("", 5), [""]);
+        assert_eq!(clip("abcdef", 4), "abc…");
+    }
+}

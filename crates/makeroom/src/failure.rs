@@ -1,0 +1,54 @@
+//! How a command fails: one line that says what and with which value, a hint, exit status 1.
+
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+/// A command that could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The input could not be read as anything.
+    #[error("{name}: {error}")]
+    Input {
+        /// The file, as the user named it.
+        name: String,
+        /// What is wrong with it.
+        error: makeroom_trace::Error,
+    },
+    /// The result could not be written.
+    #[error("the result could not be written: {0}")]
+    Output(#[from] std::io::Error),
+    /// A result is too large or odd to be written as JSON.
+    #[error("the result could not be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A device was asked for that the input does not have.
+    #[error("{name}: holds no device {asked}; it has {present}")]
+    NoSuchDevice {
+        /// The file, as the user named it.
+        name: String,
+        /// The device asked for.
+        asked: u32,
+        /// The devices there are.
+        present: String,
+    },
+}
+
+impl Failure {
+    /// Prints the failure to stderr and gives the exit status.
+    pub(crate) fn report(&self) -> ExitCode {
+        if let Self::Output(error) = self
+            && error.kind() == ErrorKind::BrokenPipe
+        {
+            // The reader has seen enough (`makeroom why … | head`).
+            return ExitCode::SUCCESS;
+        }
+        crate::output::error(&self.to_string(), self.hint().as_deref());
+        ExitCode::FAILURE
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Input { error, .. } => error.hint(),
+            _ => None,
+        }
+    }
+}

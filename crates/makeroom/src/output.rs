@@ -1,0 +1,41 @@
+//! The only place that prints. Results go to stdout, everything else to stderr; colours only where a terminal
+//! reads and `NO_COLOR` is not set.
+
+use std::io::{self, Write as _};
+
+use anstream::{stderr, stdout};
+use terminal_size::{Width, terminal_size};
+
+/// The widest layout: longer lines are harder to read, not easier.
+const MOST_COLUMNS: usize = 110;
+
+/// Writes a result. Styles in it are dropped where nobody would see them.
+pub(crate) fn result(text: &str) -> io::Result<()> {
+    let mut stdout = stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// Writes a result as JSON.
+pub(crate) fn json(value: &serde_json::Value) -> Result<(), crate::failure::Failure> {
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    Ok(result(&text)?)
+}
+
+/// Writes an error and its hint to stderr.
+pub(crate) fn error(message: &str, hint: Option<&str>) {
+    let style = anstyle::AnsiColor::Red.on_default().bold();
+    let mut text = format!("{style}error{style:#}: {message}\n");
+    if let Some(hint) = hint {
+        let style = anstyle::AnsiColor::Cyan.on_default().bold();
+        text.push_str(&format!("\n{style}hint{style:#}: {hint}\n"));
+    }
+    // There is nowhere left to say that stderr is gone.
+    let _ = stderr().lock().write_all(text.as_bytes());
+}
+
+/// How wide the reader's terminal is.
+pub(crate) fn columns() -> usize {
+    terminal_size().map_or(MOST_COLUMNS, |(Width(width), _)| usize::from(width).min(MOST_COLUMNS))
+}
