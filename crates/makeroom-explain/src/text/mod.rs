@@ -18,6 +18,7 @@ mod find;
 mod fixes;
 mod judge;
 mod log;
+mod smi_table;
 
 pub use answer::explain_text;
 pub(crate) use figures::pattern;

@@ -1,0 +1,145 @@
+//! The driver's bare "out of memory", as every program that calls it prints it. Without figures it says only that
+//! a call was refused; it is returned for pinned host memory too, and some texts show that this was asked for.
+//!
+//! | wording | who |
+//! |---|---|
+//! | `CUDA error: out of memory`, `CUDA driver error: out of memory`, `torch.AcceleratorError: …` | PyTorch outside its allocator |
+//! | `CUDA_ERROR_OUT_OF_MEMORY`, `cudaErrorMemoryAllocation`, `hipErrorOutOfMemory` | wrappers in all languages |
+//! | `CUDA runtime error: out of memory (2)`, `cuda runtime error (2) : out of memory` | Torch 7, PyTorch before 1.0 |
+//! | `(-217:Gpu API call) out of memory in function …` | OpenCV |
+//! | `cudaMallocHost`, `cudaHostAlloc`, `cudaHostRegister`, `pin_memory` in the failing line | pinned host memory |
+//! | `cuCtxCreate`, `cuDevicePrimaryCtxRetain` in the failing line | not even a context fitted |
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::text::facts::{Facts, Resource};
+use crate::text::family::Family;
+use crate::text::figures::pattern;
+use crate::text::log::Passage;
+use crate::{Cause, Certainty};
+
+pub(crate) const FAMILY: Family = Family {
+    anchors: &[
+        "CUDA error: out of memory",
+        "CUDA driver error: out of memory",
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        "ERROR_OUT_OF_MEMORY",
+        "ErrorMemoryAllocation",
+        "ErrorOutOfMemory",
+        "runtime error: out of memory",
+        "runtime error (2)",
+        "Gpu API call) out of memory",
+        "cuda error: out of memory",
+        "returned (2): Out of memory",
+        "cudaMallocHost",
+    ],
+    read,
+};
+
+/// A call that asks the machine for memory and nobody else.
+static PINNED_CALL: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\b(?:cudaMallocHost|hipHostMalloc|cuMemAllocHost|cuMemHostAlloc)\b"));
+/// Words for pinned memory in a line of the program.
+static PINNED_SOURCE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"pin_memory ?= ?True|\.pin_memory\(|\bcudaHostAlloc\b|\bcuda?HostRegister\b|\bcuMemHostRegister\b",
+    )
+});
+/// Words that make pinned memory thinkable.
+static PINNED_HINT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)pin[_ ]memory|pinned|non[_ ]?blocking"));
+static CONTEXT_CALL: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\b(?:cuCtxCreate|cuDevicePrimaryCtxRetain|CuDevicePrimaryCtxRetain)\b"));
+/// Lines under a line of source that point at its parts.
+static MARKS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[\s~^]*$"));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let line = passage.line();
+    let lower = line.to_ascii_lowercase();
+    let is_refusal = ["out of memory", "out_of_memory", "memoryallocation", "outofmemory"]
+        .iter()
+        .any(|words| lower.contains(words));
+    if !is_refusal {
+        return None;
+    }
+    let mut facts = Facts::new("cuda", Resource::Device, passage);
+    // The innermost line of the program stands right above the error.
+    let source = passage.before().find(|line| !MARKS.is_match(line)).unwrap_or("");
+    if PINNED_CALL.is_match(line) || PINNED_CALL.is_match(source) {
+        facts.resource = Resource::Host;
+        facts.state(
+            Cause::HostMemory,
+            Certainty::Certain,
+            "The call that failed asks the machine for pinned memory; the GPU's was not asked.",
+        );
+    } else if PINNED_SOURCE.is_match(line) || PINNED_SOURCE.is_match(source) {
+        facts.resource = Resource::Host;
+        facts.state(
+            Cause::HostMemory,
+            Certainty::Likely,
+            "The line that failed pins host memory, and the driver reports a refusal of that in the same words.",
+        );
+    } else if PINNED_HINT.is_match(line) || passage.before().take(12).any(|line| PINNED_HINT.is_match(line)) {
+        facts.state(
+            Cause::HostMemory,
+            Certainty::Possible,
+            "The text speaks of pinned memory or asynchronous copies: the driver reports host memory that it cannot pin in the same words.",
+        );
+    } else if CONTEXT_CALL.is_match(line) || CONTEXT_CALL.is_match(source) {
+        facts.state(
+            Cause::OtherProcesses,
+            Certainty::Possible,
+            "Not even a context could be made, before the program held anything: others may hold the card.",
+        );
+    }
+    Some(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::find::facts_in;
+
+    #[test]
+    fn a_bare_refusal_says_nothing() {
+        for text in [
+            "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.",
+            "RuntimeError: CUDA driver error: out of memory",
+            "pycuda._driver.MemoryError: cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY",
+            "terminate called after throwing an instance of 'thrust::system::system_error': cudaErrorMemoryAllocation: out of memory",
+            "THCudaCheck FAIL file=torch/csrc/cuda/Module.cpp line=32 error=2 : cuda runtime error (2) : out of memory",
+            "OpenCV(4.5.1) error: (-217:Gpu API call) out of memory in function 'allocate'",
+        ] {
+            let facts = facts_in(text).unwrap();
+            assert_eq!((facts.framework, facts.resource), ("cuda", Resource::Device), "{text}");
+            assert!(facts.statements.is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn pinned_memory_in_the_failing_line() {
+        let text = "Traceback (most recent call last):\n  File \"load.py\", line 5, in <module>\n    batch = torch.empty(2**40, dtype=torch.uint8, pin_memory=True)\n            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\ntorch.AcceleratorError: CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation' in the documentation.";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.resource, facts.line), (Resource::Host, 5));
+        assert_eq!(facts.statements[0].certainty, Certainty::Likely);
+        let text =
+            "error at copy.cu:12: cudaMallocHost(&p, n) failed: cudaErrorMemoryAllocation (out of memory)";
+        assert_eq!(facts_in(text).unwrap().statements[0].certainty, Certainty::Certain);
+        let text = "with non_blocking=True I get RuntimeError: CUDA error: out of memory";
+        assert_eq!(facts_in(text).unwrap().statements[0].certainty, Certainty::Possible);
+    }
+
+    #[test]
+    fn a_context_that_does_not_fit() {
+        let text = "[h264_nvenc @ 0x55d0] dl_fn->cuda_dl->cuCtxCreate(&ctx->cu_context_internal, 0, cu_device) failed -> CUDA_ERROR_OUT_OF_MEMORY: out of memory";
+        let stated = &facts_in(text).unwrap().statements[0];
+        assert_eq!((stated.cause, stated.certainty), (Cause::OtherProcesses, Certainty::Possible));
+    }
+
+    #[test]
+    fn pytorchs_allocator_is_not_taken() {
+        let text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which 1.00 GiB is free.";
+        assert_eq!(facts_in(text).unwrap().framework, "pytorch");
+    }
+}

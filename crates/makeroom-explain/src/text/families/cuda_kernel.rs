@@ -1,0 +1,126 @@
+//! What the driver and the compiler say when a kernel cannot be launched or built for want of a multiprocessor's
+//! resources, or when its own heap is full. None of it is about the GPU's memory.
+//!
+//! | wording | where |
+//! |---|---|
+//! | `too many resources requested for launch`, `cudaErrorLaunchOutOfResources`, `CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES` | registers × threads, or shared memory, at a launch |
+//! | `too many blocks in cooperative launch` | blocks that do not fit the device at once |
+//! | `uses too much shared data (0xc400 bytes, 0xc000 max)` | ptxas |
+//! | `Shared memory size limit exceeded: requested 264192, available: 232448` | XLA |
+//! | `cudaLimitMallocHeapSize` | `malloc` inside a kernel |
+
+use std::sync::LazyLock;
+
+use makeroom_core::Bytes;
+use regex::Regex;
+
+use crate::text::facts::{Facts, Resource};
+use crate::text::family::Family;
+use crate::text::figures::{captured_number, pattern};
+use crate::text::log::Passage;
+use crate::{Cause, Certainty};
+
+pub(crate) const FAMILY: Family = Family {
+    anchors: &[
+        "too many resources requested for launch",
+        "LaunchOutOfResources",
+        "LAUNCH_OUT_OF_RESOURCES",
+        "too many blocks in cooperative launch",
+        "uses too much shared data",
+        "Shared memory size limit exceeded",
+        "MallocHeapSize",
+        "device heap",
+        "in-kernel heap",
+    ],
+    read,
+};
+
+static SHARED_DATA: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"uses too much shared data \(0x([0-9a-f]+) bytes, 0x([0-9a-f]+) max"));
+static LIMIT_EXCEEDED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"limit exceeded: requested (\d+), available:? (\d+)"));
+static FULL_HEAP: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)out of memory|exhausted|exceed|too small|failed|returned null|increase"));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let (line, text) = (passage.line(), passage.flat.as_str());
+    let mut facts = Facts::new("cuda", Resource::Kernel, passage);
+    let is_heap = line.contains("HeapSize") || line.contains("heap");
+    if is_heap {
+        if !FULL_HEAP.is_match(line) {
+            return None;
+        }
+        facts.state(
+            Cause::SharedMemoryOrKernelResource,
+            Certainty::Likely,
+            "The heap that kernels allocate from is full. It is set aside once (8 MiB by default) and does not grow with the GPU's free memory.",
+        );
+        return Some(facts);
+    }
+    let summary = match amounts(text) {
+        Some((needed, limit)) => format!("A kernel needs {needed} of shared memory and {limit} is the limit."),
+        None if line.contains("cooperative") => {
+            "A cooperative launch asks for more blocks than fit the device at once.".to_owned()
+        }
+        None => {
+            "A kernel was not launched: its block needs more registers or shared memory than a multiprocessor has. The GPU's memory is not the matter.".to_owned()
+        }
+    };
+    facts.state(Cause::SharedMemoryOrKernelResource, Certainty::Certain, summary);
+    Some(facts)
+}
+
+/// What is needed and what there is, where the text says.
+fn amounts(text: &str) -> Option<(Bytes, Bytes)> {
+    if let Some(found) = SHARED_DATA.captures(text) {
+        let bytes = |group: usize| u64::from_str_radix(&found[group], 16).ok().map(Bytes::new);
+        return Some((bytes(1)?, bytes(2)?));
+    }
+    let found = LIMIT_EXCEEDED.captures(text)?;
+    Some((captured_number(&found, 1).map(Bytes::new)?, captured_number(&found, 2).map(Bytes::new)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::find::facts_in;
+
+    #[test]
+    fn launches_that_ask_for_too_much() {
+        for text in [
+            "CUDA error (step 3): too many resources requested for launch",
+            "numba.cuda.cudadrv.driver.CudaAPIError: [701] Call to cuLaunchKernel results in CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+            "hipErrorLaunchOutOfResources: out of resources",
+            "RuntimeError: CUDA error: too many blocks in cooperative launch",
+            "XlaRuntimeError: RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 262144, available: 232448",
+        ] {
+            let facts = facts_in(text).unwrap();
+            assert_eq!(facts.resource, Resource::Kernel, "{text}");
+            let stated = &facts.statements[0];
+            assert_eq!(
+                (stated.cause, stated.certainty),
+                (Cause::SharedMemoryOrKernelResource, Certainty::Certain),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_assembler_gives_figures() {
+        let text = "ptxas error   : Entry function '_Z15flash_attn_tileILi128E' uses too much shared data (0xc400 bytes, 0xc000 max)";
+        let summary = &facts_in(text).unwrap().statements[0].summary;
+        assert!(summary.contains("49.00 KiB") && summary.contains("48.00 KiB"), "{summary}");
+    }
+
+    #[test]
+    fn the_heap_inside_kernels() {
+        let text = "Error: malloc failed on the device, increase cudaLimitMallocHeapSize";
+        assert_eq!(facts_in(text).unwrap().statements[0].certainty, Certainty::Likely);
+        assert!(facts_in("cudaDeviceSetLimit(cudaLimitMallocHeapSize, 1 << 30)").is_none());
+    }
+
+    #[test]
+    fn memory_is_not_taken() {
+        assert_ne!(facts_in("CUDA error: out of memory").unwrap().resource, Resource::Kernel);
+    }
+}

@@ -1,0 +1,137 @@
+//! CUDA's libraries when they find no memory: a status and rarely a figure. They take their memory from the
+//! driver, beside the framework's pool; whether the pool, another process or they themselves took the rest, they
+//! do not say. So nothing here is more than possible.
+//!
+//! | library | wordings |
+//! |---|---|
+//! | cuBLAS | `CUBLAS_STATUS_ALLOC_FAILED`, `CUBLAS_STATUS_NOT_INITIALIZED when calling cublasCreate(handle)` |
+//! | cuDNN | `CUDNN_STATUS_ALLOC_FAILED`, `CUDNN_STATUS_NOT_SUPPORTED` about a workspace, `…_ALLOCATION_FAILED` in 9 |
+//! | cuFFT, cuSOLVER, cuSPARSE, cuRAND | `CUFFT_ALLOC_FAILED`, `CUSOLVER_STATUS_ALLOC_FAILED`, `CURAND_STATUS_ALLOCATION_FAILED` |
+//! | NCCL | `NCCL WARN Cuda failure 'out of memory'`, `Failed to CUDA calloc 6291456 bytes`, `ncclUnhandledCudaError` + `Cuda failure 2 'out of memory'` |
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::text::facts::{Facts, Resource};
+use crate::text::family::Family;
+use crate::text::figures::{find_size, pattern};
+use crate::text::log::Passage;
+use crate::{Cause, Certainty};
+
+pub(crate) const FAMILY: Family = Family {
+    anchors: &[
+        "CUBLAS_STATUS_",
+        "CUDNN_STATUS_",
+        "CUFFT_ALLOC_FAILED",
+        "CUSOLVER_STATUS_ALLOC_FAILED",
+        "CUSPARSE_STATUS_ALLOC_FAILED",
+        "CUSPARSE_STATUS_INSUFFICIENT_RESOURCES",
+        "CURAND_STATUS_ALLOCATION_FAILED",
+        "HIPBLAS_STATUS_ALLOC_FAILED",
+        "Cuda failure",
+        "Failed to CUDA calloc",
+        "ncclUnhandledCudaError",
+    ],
+    read,
+};
+
+static NCCL_REQUEST: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"Failed to CUDA (?:calloc|malloc|host alloc)(?: async)? (\d+) (bytes)"));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let line = passage.line();
+    let upper = line.to_ascii_uppercase();
+    if upper.contains("NCCL") || line.contains("Cuda failure") || line.contains("Failed to CUDA") {
+        return read_nccl(passage);
+    }
+    let refused = ["ALLOC_FAILED", "ALLOCATION_FAILED", "INSUFFICIENT_RESOURCES"]
+        .iter()
+        .any(|words| upper.contains(words));
+    let at_creation = upper.contains("NOT_INITIALIZED")
+        && (upper.contains("CUBLASCREATE") || upper.contains("CUDNNCREATE"));
+    let workspace = upper.contains("NOT_SUPPORTED") && upper.contains("WORKSPACE");
+    if !(refused || at_creation || workspace) {
+        return None;
+    }
+    let mut facts = Facts::new(library(&upper), Resource::Device, passage);
+    let summary = if at_creation {
+        "The library could not be set up, most often for want of memory beside the framework's pool; the text does not say what holds the rest."
+    } else {
+        "A library found no memory for its handle or workspace, which it takes beside the framework's pool; the text does not say what holds the rest."
+    };
+    facts.state(Cause::NonFrameworkOverhead, Certainty::Possible, summary);
+    Some(facts)
+}
+
+fn library(upper: &str) -> &'static str {
+    let known = [
+        ("CUBLAS", "cublas"),
+        ("CUDNN", "cudnn"),
+        ("CUFFT", "cufft"),
+        ("CUSOLVER", "cusolver"),
+        ("CUSPARSE", "cusparse"),
+        ("CURAND", "curand"),
+    ];
+    known.iter().find(|(prefix, _)| upper.contains(prefix)).map_or("hipblas", |(_, name)| name)
+}
+
+/// NCCL names the call's error; anything but memory is not read.
+fn read_nccl(passage: &Passage<'_>) -> Option<Facts> {
+    let is_about_memory = |line: &str| {
+        let lower = line.to_ascii_lowercase();
+        lower.contains("cuda failure") && lower.contains("out of memory") || lower.contains("failed to cuda")
+    };
+    if !passage.from_here().take(4).any(is_about_memory) {
+        return None;
+    }
+    let mut facts = Facts::new("nccl", Resource::Device, passage);
+    facts.request = passage.from_here().take(4).find_map(|line| find_size(&NCCL_REQUEST, line));
+    facts.state(
+        Cause::NonFrameworkOverhead,
+        Certainty::Possible,
+        "NCCL found no memory for its buffers, which it takes beside the framework's pool; the text does not say what holds the rest.",
+    );
+    Some(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::find::facts_in;
+    use makeroom_core::Bytes;
+
+    #[test]
+    fn a_status_alone_decides_nothing() {
+        for (text, framework) in [
+            (
+                "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+                "cublas",
+            ),
+            ("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "cudnn"),
+            ("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", "cufft"),
+            (
+                "[rank1]: ncclUnhandledCudaError: Call to CUDA function failed.\n[rank1]: Last error:\n[rank1]: Cuda failure 2 'out of memory'",
+                "nccl",
+            ),
+        ] {
+            let facts = facts_in(text).unwrap();
+            assert_eq!(facts.framework, framework);
+            let stated = &facts.statements[0];
+            assert_eq!((stated.cause, stated.certainty), (Cause::NonFrameworkOverhead, Certainty::Possible));
+        }
+    }
+
+    #[test]
+    fn nccl_may_give_a_size() {
+        let text = "ng1:25:48 [3] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'\n\nng1:25:48 [3] include/alloc.h:185 NCCL WARN Failed to CUDA calloc 6291456 bytes";
+        assert_eq!(facts_in(text).unwrap().request, Some(Bytes::mib(6)));
+    }
+
+    #[test]
+    fn other_states_are_not_taken() {
+        assert!(facts_in("CUDNN_STATUS_BAD_PARAM").is_none());
+        assert!(facts_in("NCCL WARN Cuda failure 'invalid argument'").is_none());
+        assert!(facts_in("RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED").is_none());
+    }
+}

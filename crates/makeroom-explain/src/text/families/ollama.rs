@@ -1,0 +1,92 @@
+//! Ollama's own words above those of [`super::llama_cpp`]: its check of host memory, and the death of its runner.
+//!
+//! | wording | what it gives |
+//! |---|---|
+//! | `model requires more system memory (17.2 GiB) than is available (11.5 GiB)` | host memory, both figures |
+//! | `msg="model request too large for system" requested="37.0 GiB" available="30.6 GiB"` | the same, in its log |
+//! | `llama runner process has terminated: cudaMalloc failed: out of memory` | that the device refused |
+//! | `memory.available="[23.3 GiB]" memory.required.full="…"` | what was free on the first device |
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::text::facts::{Facts, Resource};
+use crate::text::family::Family;
+use crate::text::figures::{captured_size, find_size, pattern};
+use crate::text::log::Passage;
+use crate::{Cause, Certainty};
+
+pub(crate) const FAMILY: Family = Family {
+    anchors: &[
+        "requires more system memory",
+        "model request too large for system",
+        "llama runner process has terminated",
+    ],
+    read,
+};
+
+static HOST: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r#"(?:requires more system memory \(|requested="?)([\d.]+) ?([KMGT]iB)(?:\) than is available \(|"? available="?)([\d.]+) ?([KMGT]iB|B)"#,
+    )
+});
+static AVAILABLE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r#"memory\.available="\[([\d.]+) ([KMGT]iB)[\]\s]"#));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let (line, text) = (passage.line(), passage.flat.as_str());
+    if line.contains("system") {
+        let mut facts = Facts::new("ollama", Resource::Host, passage);
+        let found = HOST.captures(text);
+        facts.request = found.as_ref().and_then(|found| captured_size(found, 1));
+        let available = found.as_ref().and_then(|found| captured_size(found, 3));
+        let summary = match (facts.request, available) {
+            (Some(request), Some(available)) => {
+                format!(
+                    "The model needs {request} of the machine's memory and {available} is available; the GPU was not asked."
+                )
+            }
+            _ => "The model needs more of the machine's memory than is available; the GPU was not asked."
+                .to_owned(),
+        };
+        facts.state(Cause::HostMemory, Certainty::Certain, summary);
+        return Some(facts);
+    }
+    if !line.contains("out of memory") {
+        return None;
+    }
+    let mut facts = Facts::new("ollama", Resource::Device, passage);
+    facts.free = passage.before().find_map(|line| find_size(&AVAILABLE, line));
+    Some(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::find::facts_in;
+    use makeroom_core::Bytes;
+
+    #[test]
+    fn host_memory_that_does_not_suffice() {
+        for text in [
+            "Error: model requires more system memory (18.0 GiB) than is available (11.5 GiB)",
+            "time=2024-08-16T07:56:25.534Z level=WARN source=server.go:130 msg=\"model request too large for system\" requested=\"18.0 GiB\" available=\"11.5 GiB\" total=\"15.9 GiB\"",
+        ] {
+            let facts = facts_in(text).unwrap();
+            assert_eq!((facts.framework, facts.resource), ("ollama", Resource::Host));
+            assert_eq!(facts.request, Some(Bytes::gib(18)));
+            assert_eq!(facts.statements[0].certainty, Certainty::Certain);
+            assert!(facts.statements[0].summary.contains("11.50 GiB"));
+        }
+    }
+
+    #[test]
+    fn a_runner_that_died() {
+        let text = "level=INFO msg=offload memory.available=\"[22.5 GiB 22.5 GiB]\" memory.required.full=\"30 GiB\"\nError: llama runner process has terminated: cudaMalloc failed: out of memory";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.framework, facts.free), ("ollama", Some(Bytes::mib(23040))));
+        assert!(facts.statements.is_empty());
+        assert!(facts_in("Error: llama runner process has terminated: signal: aborted").is_none());
+    }
+}

@@ -1,0 +1,142 @@
+//! TensorRT's allocator and builder, and TensorRT-LLM on top of them.
+//!
+//! | wording | versions |
+//! |---|---|
+//! | `Cuda Error in allocate: 2 (out of memory)` | 5 – 7 |
+//! | `[defaultAllocator.cpp::allocate::19] Error Code 1: Cuda Runtime (out of memory)` | 8 – |
+//! | `Requested amount of GPU memory (1180463648 bytes) could not be allocated` | 8 – |
+//! | `Error Code 2: OutOfMemory (no further information)`, `OutOfMemory (Requested size was 123 bytes.)` | 8 – |
+//! | `User allocator error allocating 123-byte buffer` | 10 – |
+//! | `Skipping tactic 3 due to insufficient memory on requested size of 123 detected` (a warning) | 8 – |
+//! | `requires 123 bytes of scratch space, but only 45 is available. Try increasing the workspace size` | 7 – |
+//! | `[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, …): out of memory` | all |
+//! | `Memory usage when calculating max tokens in paged kv cache: total: 22.19 GiB, available: 0.11 GiB` | 0.9 – |
+//! | `maxTokensInPagedKvCache must be large enough to process at least 1 sequence to completion` | all |
+
+use std::sync::LazyLock;
+
+use makeroom_core::Bytes;
+use regex::Regex;
+
+use crate::text::facts::{Facts, Resource, Severity};
+use crate::text::family::Family;
+use crate::text::figures::{captured_size, find_size, pattern, size};
+use crate::text::log::Passage;
+use crate::{Cause, Certainty};
+
+pub(crate) const FAMILY: Family = Family {
+    anchors: &[
+        "Cuda Error in ",
+        "Cuda Runtime (out of memory)",
+        "Requested amount of GPU memory",
+        "Error Code 2: OutOfMemory",
+        "User allocator error allocating",
+        "due to insufficient memory on requested size",
+        "bytes of scratch space",
+        "[TensorRT-LLM][ERROR]",
+        "PagedKvCache must be large enough",
+    ],
+    read,
+};
+
+static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?:Requested amount of GPU memory \(|Requested size was |allocating |on requested size of |requires )(\d+)[ -]?(bytes?\b)?",
+    )
+});
+static SCRATCH: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"requires (\d+) bytes of scratch space, but only (\d+) (?:bytes )?is available")
+});
+static CACHE_ROOM: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"paged kv cache: total: ([\d.]+) ?(GiB), available: ([\d.]+) ?(GiB)"));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let line = passage.line();
+    let is_llm = line.contains("TensorRT-LLM") || line.contains("PagedKvCache");
+    let mut facts = Facts::new(if is_llm { "tensorrt-llm" } else { "tensorrt" }, Resource::Device, passage);
+    if let Some(found) = SCRATCH.captures(line) {
+        state_workspace(&mut facts, size(&found[1], "B")?, size(&found[2], "B")?);
+        return Some(facts);
+    }
+    if line.contains("PagedKvCache must be large enough") {
+        facts.state(
+            Cause::ArtificialLimit,
+            Certainty::Possible,
+            "The cache that kv_cache_free_gpu_mem_fraction or max_tokens_in_paged_kv_cache allows does not hold one sequence of full length.",
+        );
+    } else if !is_about_memory(line) {
+        return None;
+    }
+    if line.contains("due to insufficient memory") {
+        facts.severity = Severity::Warning;
+    }
+    // The allocator's error and the size that it could not get stand on neighbouring lines.
+    let nearest = passage.from_here().take(2).chain(passage.before().take(1));
+    facts.request = nearest.filter(|line| is_about_memory(line)).find_map(|line| find_size(&REQUEST, line));
+    if let Some(found) = passage.before().find_map(|line| CACHE_ROOM.captures(line)) {
+        facts.total = captured_size(&found, 1);
+        facts.free = captured_size(&found, 3);
+    }
+    Some(facts)
+}
+
+fn is_about_memory(line: &str) -> bool {
+    ["out of memory", "OutOfMemory", "GPU memory", "insufficient memory", "allocator error"]
+        .iter()
+        .any(|words| line.contains(words))
+}
+
+fn state_workspace(facts: &mut Facts, request: Bytes, workspace: Bytes) {
+    facts.request = Some(request);
+    let summary =
+        format!("A layer needs {request} of scratch space and the workspace is limited to {workspace}.");
+    facts.state(Cause::ArtificialLimit, Certainty::Certain, summary);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::find::facts_in;
+
+    #[test]
+    fn the_allocator_and_the_size_it_could_not_get() {
+        let text = "[11/22/2024-13:40:47] [E] Error[1]: [defaultAllocator.cpp::allocate::31] Error Code 1: Cuda Runtime (out of memory)\n[11/22/2024-13:40:47] [W] [TRT] Requested amount of GPU memory (2147483648 bytes) could not be allocated. There may not be enough free memory for allocation to succeed.\n[11/22/2024-13:40:47] [E] 2: [safeDeserialize.cpp::load::269] Error Code 2: OutOfMemory (no further information)";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.framework, facts.line), ("tensorrt", 1));
+        assert_eq!(facts.request, Some(Bytes::gib(2)));
+        assert!(facts.statements.is_empty());
+        for text in [
+            "[virtualMemoryBuffer.cpp::resizePhysical::154] Error Code 2: OutOfMemory (Requested size was 2147483648 bytes.)",
+            "[E] Error[9]: Error Code: 9: Skipping tactic 0x0 due to exception [tunable_graph.cpp:create:117] autotuning: User allocator error allocating 2147483648-byte buffer",
+        ] {
+            assert_eq!(facts_in(text).unwrap().request, Some(Bytes::gib(2)), "{text}");
+        }
+        let old = "[E] [TRT] ../rtSafe/safeRuntime.cpp (25) - Cuda Error in allocate: 2 (out of memory)";
+        assert_eq!(facts_in(old).unwrap().framework, "tensorrt");
+    }
+
+    #[test]
+    fn a_skipped_tactic_is_a_warning() {
+        let text = "[W] [TRT] Skipping tactic 3 due to insufficient memory on requested size of 268435456 detected for tactic 4.";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.severity, facts.request), (Severity::Warning, Some(Bytes::mib(256))));
+    }
+
+    #[test]
+    fn a_workspace_that_is_too_small() {
+        let text = "[E] Internal error: plugin node Resize_1 requires 33554432 bytes of scratch space, but only 16777216 is available. Try increasing the workspace size with IBuilder::setMaxWorkspaceSize().";
+        let facts = facts_in(text).unwrap();
+        let stated = &facts.statements[0];
+        assert_eq!((stated.cause, stated.certainty), (Cause::ArtificialLimit, Certainty::Certain));
+    }
+
+    #[test]
+    fn tensorrt_llm() {
+        let text = "[TensorRT-LLM][INFO] Memory usage when calculating max tokens in paged kv cache: total: 24.00 GiB, available: 0.50 GiB\n[TensorRT-LLM][ERROR] [TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory (/code/tensorrt_llm/cpp/tensorrt_llm/runtime/tllmBuffers.h:112)";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.framework, facts.request), ("tensorrt-llm", None));
+        assert_eq!((facts.total, facts.free), (Some(Bytes::gib(24)), Some(Bytes::mib(512))));
+        assert!(facts.statements.is_empty());
+        assert!(facts_in("[TensorRT-LLM][ERROR] Assertion failed: hidden size").is_none());
+    }
+}
