@@ -55,7 +55,7 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
         let best = families
             .iter()
             .filter_map(|&family| (FAMILIES[family].read)(&passage).map(|facts| (family, facts)))
-            .max_by_key(|(family, facts)| (facts.weight(), usize::MAX - family));
+            .max_by_key(|(family, facts)| (!is_last_resort(*family), facts.weight(), usize::MAX - family));
         readings.extend(best.map(|(family, facts)| (line, family, facts)));
     }
     let deciding = [Severity::Failure, Severity::Warning, Severity::Observation]
@@ -79,6 +79,11 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
         .filter(|(_, _, facts)| seen.insert(facts.quote.as_str()))
         .count();
     Some(Found { first: chosen.clone(), later })
+}
+
+/// The last family reads figures without knowing what they mean; any other that knows the line knows it better.
+fn is_last_resort(family: usize) -> bool {
+    family + 1 == FAMILIES.len()
 }
 
 /// Two readings are of different failures when both name a request and the requests differ.

@@ -1,0 +1,319 @@
+//! The allocator of TensorFlow and XLA (best fit with coalescing): its complaint and its dump of the pool.
+//!
+//! | part | wording |
+//! |---|---|
+//! | complaint, TensorFlow 1 | `Ran out of memory trying to allocate 258.0KiB.  See logs for memory state.` |
+//! | complaint, later | `Allocator (GPU_0_bfc) ran out of memory trying to allocate 36.15MiB (rounded to 37903616) requested by op …` |
+//! | warning | `… with freed_by_count=0. The caller indicates that this is not a failure, …` |
+//! | blocks | `Free  at 0x7f… of size 917504 next 12`, in a line each |
+//! | pool | `total_region_allocated_bytes_: 7365066752 memory_limit_: 7365066752 available bytes: 0 …` |
+//! | statistics | `Limit:`, `InUse:`, `MaxInUse:`, `LargestFreeBlock:`, each with bytes |
+//! | map | 100 characters: `*` in use, `x` rounding, `_` free; or `<allocator contains no memory>` |
+//!
+//! `Limit` is what the allocator may take: nearly all that was free when the framework started, unless a fraction
+//! or a limit was set.
+
+use std::sync::LazyLock;
+
+use makeroom_core::{Bytes, DeviceIndex};
+use regex::Regex;
+
+use super::tensorflow_device::Attempts;
+use super::tensorflow_start::Start;
+use super::xla;
+use crate::text::facts::{Allocator, Facts, Resource, Severity};
+use crate::text::family::Family;
+use crate::text::figures::{captured_number, captured_size, pattern};
+use crate::text::log::Passage;
+use crate::{Cause, Certainty};
+
+pub(crate) const FAMILY: Family =
+    Family { anchors: &["ran out of memory trying to allocate", "Sum Total of in-use chunks"], read };
+
+/// No card that these frameworks run on is this small: a pool below it was made small, or others hold the card.
+const SMALLEST_CARD: Bytes = Bytes::gib(2);
+/// A pool below this share of a known card was made small.
+const WHOLE_CARD: f64 = 0.8;
+/// A free run of this share of the map is an empty pool.
+const EMPTY_MAP: usize = 80;
+
+static COMPLAINT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)(?:Allocator \((\w+)\) )?ran out of memory trying to allocate ([\d.]+) ?([KMGT]?i?B)(?: \(rounded to (\d+)\))?",
+    )
+});
+static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)GPU_(\d+)"));
+static STATISTIC: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^\s*(Limit|InUse|LargestFreeBlock):\s+(\d+)\s*$"));
+static POOL: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"total_region_allocated_bytes_: (\d+) memory_limit_: (\d+)"));
+static FREE_BLOCK: LazyLock<Regex> = LazyLock::new(|| pattern(r"\] Free +at .*?of size (\d+)"));
+static MAP: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?:^|\] )([*x_]{90,100})$"));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let complaint = COMPLAINT.captures(&passage.flat);
+    let allocator = complaint.as_ref().and_then(|found| found.get(1)).map_or("", |name| name.as_str());
+    let request = complaint
+        .as_ref()
+        .and_then(|found| captured_number(found, 4).map(Bytes::new).or_else(|| captured_size(found, 2)));
+    let mut facts = Facts {
+        allocator: Allocator::Bfc,
+        device: DEVICE.captures(allocator).and_then(|found| captured_number(&found, 1)).map(DeviceIndex),
+        request,
+        ..Facts::new(framework(passage), Resource::Device, passage)
+    };
+    if is_host(allocator) {
+        facts.resource = Resource::Host;
+        facts.state(
+            Cause::HostMemory,
+            Certainty::Certain,
+            format!(
+                "The allocator that ran out, {allocator}, is the one for host memory; the GPU was not asked."
+            ),
+        );
+        return Some(facts);
+    }
+    if passage.flat.split("ran out of memory").nth(1).is_some_and(|own| own.contains("this is not a failure"))
+    {
+        facts.severity = Severity::Warning;
+    }
+    let start = Start::read(passage);
+    facts.total = start.total;
+    let attempts = Attempts::read(passage);
+    Dump::read(passage).state(attempts.is_some(), &mut facts);
+    start.state(&mut facts);
+    if let Some(attempts) = attempts.filter(|_| facts.statements.is_empty()) {
+        attempts.state(start, &mut facts);
+    }
+    xla::state_budget(passage, &mut facts);
+    (complaint.is_some() || facts.live.is_some()).then_some(facts)
+}
+
+/// Which framework a log of this allocator is from. TensorFlow keeps its copy of XLA under another name.
+pub(super) fn framework(passage: &Passage<'_>) -> &'static str {
+    let is_jax = passage.all().any(|line| {
+        ["external/xla/", "external/org_tensorflow/", "pjrt_", "jax"].iter().any(|mark| line.contains(mark))
+    });
+    if is_jax { "jax" } else { "tensorflow" }
+}
+
+/// Whether an allocator of this name gives out host memory.
+pub(super) fn is_host(allocator: &str) -> bool {
+    allocator.contains("host") || allocator.to_ascii_lowercase().ends_with("cpu")
+}
+
+/// What a dump says about the pool.
+#[derive(Debug, Default)]
+struct Dump {
+    limit: Option<Bytes>,
+    in_use: Option<Bytes>,
+    taken: Option<Bytes>,
+    largest_free: Option<Bytes>,
+    map: Option<String>,
+    is_empty: bool,
+}
+
+impl Dump {
+    fn read(passage: &Passage<'_>) -> Self {
+        let mut dump = Self::default();
+        for (index, line) in passage.from_here().enumerate() {
+            // The next complaint has a dump of its own.
+            if index > 0 && COMPLAINT.is_match(line) {
+                break;
+            }
+            if let Some(found) = STATISTIC.captures(line) {
+                let figure = captured_number(&found, 2).map(Bytes::new);
+                match &found[1] {
+                    "Limit" => dump.limit = figure.filter(|limit| !limit.is_zero()),
+                    "InUse" => dump.in_use = figure,
+                    _ => dump.largest_free = dump.largest_free.max(figure.filter(|block| !block.is_zero())),
+                }
+            } else if let Some(found) = POOL.captures(line) {
+                dump.taken = captured_number(&found, 1).map(Bytes::new);
+            } else if let Some(found) = FREE_BLOCK.captures(line) {
+                dump.largest_free = dump.largest_free.max(captured_number(&found, 1).map(Bytes::new));
+            } else if let Some(found) = MAP.captures(line) {
+                dump.map = Some(found[1].to_owned());
+            }
+            dump.is_empty |= line.contains("<allocator contains no memory>");
+        }
+        dump
+    }
+
+    /// Puts the dump's figures into the facts, and what they decide about the pool.
+    fn state(&self, is_driver_empty: bool, facts: &mut Facts) {
+        facts.live = self.in_use;
+        facts.largest_free = self.largest_free;
+        facts.reserved = self.taken.or(self.limit.filter(|_| !is_driver_empty));
+        if self.is_empty {
+            facts.live = Some(Bytes::ZERO);
+            facts.reserved = Some(Bytes::ZERO);
+            state_empty(facts);
+        } else if let (Some(limit), Some(in_use)) = (self.limit, self.in_use) {
+            self.state_pool(limit, in_use, facts);
+        } else if let Some(map) = self.map.as_deref().filter(|_| !is_driver_empty) {
+            state_map(map, facts);
+        }
+    }
+
+    fn state_pool(&self, limit: Bytes, in_use: Bytes, facts: &mut Facts) {
+        let request = facts.request.unwrap_or(Bytes::ZERO);
+        let is_full = in_use + request > limit || in_use.share_of(limit) >= 0.95;
+        let is_small = match facts.total {
+            Some(total) => limit.share_of(total) < WHOLE_CARD,
+            None => limit < SMALLEST_CARD,
+        };
+        if is_full && is_small {
+            facts.limit = Some(limit);
+            facts.state(
+                Cause::ArtificialLimit,
+                Certainty::Likely,
+                format!(
+                    "The framework may use {limit} and has {in_use} of it in use: far less than a card has."
+                ),
+            );
+        } else if let Some(taken) = self.taken.filter(|&taken| taken + request <= limit && !request.is_zero())
+        {
+            facts.state(
+                Cause::OtherProcesses,
+                Certainty::Likely,
+                format!("The framework may use {limit} and has taken {taken}; the driver refused {request} more, so somebody else took the rest after it started."),
+            );
+        } else if request > limit {
+            facts.state(
+                Cause::RequestExceedsDevice,
+                Certainty::Likely,
+                format!("{request} was asked for in one piece; the framework's whole pool has {limit}."),
+            );
+        } else if is_full {
+            facts.state(
+                Cause::LiveDataFillsDevice,
+                Certainty::Likely,
+                format!("{in_use} of the framework's pool of {limit} is in use; with {request} more it does not fit."),
+            );
+        }
+    }
+}
+
+/// The framework holds nothing: it is not what fills the card.
+fn state_empty(facts: &mut Facts) {
+    let asked = facts.request.map_or("Memory".to_owned(), |request| request.to_string());
+    let certainty = if facts.request.is_some_and(|request| request < SMALLEST_CARD) {
+        Certainty::Likely
+    } else {
+        Certainty::Possible
+    };
+    facts.state(
+        Cause::OtherProcesses,
+        certainty,
+        format!("{asked} was refused while the framework's pool was empty: somebody else holds the device."),
+    );
+}
+
+/// The map alone gives shares, no sizes: it decides only where the pool is all in use or all free.
+fn state_map(map: &str, facts: &mut Facts) {
+    let longest_free = map.split(['*', 'x']).map(str::len).max().unwrap_or(0);
+    if longest_free == 0 {
+        facts.state(
+            Cause::LiveDataFillsDevice,
+            Certainty::Likely,
+            "The allocator's map shows every part of its pool in use.",
+        );
+    } else if let Some(request) = facts.request.filter(|_| longest_free >= EMPTY_MAP) {
+        facts.state(
+            Cause::RequestExceedsDevice,
+            Certainty::Likely,
+            format!("{request} was asked for in one piece; the allocator's map shows {longest_free} % of its pool free in one piece, and that was not enough."),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::find::facts_in;
+
+    fn dump(limit: u64, in_use: u64) -> String {
+        format!(
+            "W tensorflow/core/common_runtime/bfc_allocator.cc:427] Allocator (GPU_1_bfc) ran out of memory trying to allocate 512.00MiB (rounded to 536870912)requested by op conv\nI tensorflow/core/common_runtime/bfc_allocator.cc:905] InUse at 0x7f00 of size 4096 next 2\nI tensorflow/core/common_runtime/bfc_allocator.cc:905] Free  at 0x7f10 of size 1048576 next 3\nI tensorflow/core/common_runtime/bfc_allocator.cc:929] Stats: \nLimit:                 {limit}\nInUse:                 {in_use}\nMaxInUse:              {in_use}\nNumAllocs:             77\n"
+        )
+    }
+
+    fn first(text: &str) -> (Facts, Cause, Certainty) {
+        let facts = facts_in(text).unwrap();
+        let statement = facts.statements[0].clone();
+        (facts, statement.cause, statement.certainty)
+    }
+
+    #[test]
+    fn the_dump_is_read() {
+        let (facts, cause, _) = first(&dump(10 << 30, (10 << 30) - (100 << 20)));
+        assert_eq!(facts.request, Some(Bytes::mib(512)));
+        assert_eq!(facts.device, Some(DeviceIndex(1)));
+        assert_eq!((facts.reserved, facts.live), (Some(Bytes::gib(10)), Some(Bytes::mib(10 * 1024 - 100))));
+        assert_eq!(facts.largest_free, Some(Bytes::mib(1)));
+        assert_eq!((facts.limit, cause), (None, Cause::LiveDataFillsDevice));
+    }
+
+    #[test]
+    fn a_dump_of_thousands_of_blocks_is_read_to_its_end() {
+        let block =
+            "I tensorflow/core/common_runtime/bfc_allocator.cc:905] InUse at 0x7f00 of size 4096 next 2\n";
+        let text = dump(10 << 30, 10 << 30).replace(block, &block.repeat(5000));
+        assert_eq!(first(&text).0.live, Some(Bytes::gib(10)));
+    }
+
+    #[test]
+    fn a_pool_far_below_the_card_is_a_limit() {
+        let (facts, cause, certainty) = first(&dump(1 << 30, 1 << 30));
+        assert_eq!((cause, certainty), (Cause::ArtificialLimit, Certainty::Likely));
+        assert_eq!(facts.limit, Some(Bytes::gib(1)));
+        let with_card = format!("totalMemory: 16.00GiB freeMemory: 15.90GiB\n{}", dump(4 << 30, 4 << 30));
+        assert_eq!(first(&with_card).1, Cause::ArtificialLimit);
+    }
+
+    #[test]
+    fn room_inside_the_pool_is_left_to_the_judge() {
+        let facts = facts_in(&dump(10 << 30, 6 << 30)).unwrap();
+        assert!(facts.statements.is_empty());
+        assert_eq!(facts.cached_bytes(), Some(Bytes::gib(4)));
+    }
+
+    #[test]
+    fn a_pool_that_could_not_grow_is_squeezed_by_others() {
+        let text = dump(10 << 30, 3 << 30).replace(
+            "Stats: ",
+            "total_region_allocated_bytes_: 4294967296 memory_limit_: 10737418240 available bytes: 6442450944 curr_region_allocation_bytes_: 8589934592",
+        );
+        let (facts, cause, _) = first(&text);
+        assert_eq!((facts.reserved, cause), (Some(Bytes::gib(4)), Cause::OtherProcesses));
+    }
+
+    #[test]
+    fn the_map_decides_only_at_its_ends() {
+        let complaint = "W bfc_allocator.cc:497] Allocator (GPU_0_bfc) ran out of memory trying to allocate 40.00GiB (rounded to 42949672960)requested by op \nW bfc_allocator.cc:508] ";
+        assert_eq!(
+            first(&format!("{complaint}{}{}", "*".repeat(5), "_".repeat(95))).1,
+            Cause::RequestExceedsDevice
+        );
+        assert_eq!(first(&format!("{complaint}{}", "*".repeat(100))).1, Cause::LiveDataFillsDevice);
+        assert!(facts_in(&format!("{complaint}{}", "*_".repeat(50))).unwrap().statements.is_empty());
+        assert_eq!(
+            first("Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.0KiB\n<allocator contains no memory>").1,
+            Cause::OtherProcesses
+        );
+    }
+
+    #[test]
+    fn a_warning_is_a_warning() {
+        let text = "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.20GiB with freed_by_count=0. The caller indicates that this is not a failure, but may mean that there could be performance gains.";
+        assert_eq!(facts_in(text).unwrap().severity, Severity::Warning);
+    }
+
+    #[test]
+    fn a_host_allocator_is_about_host_memory() {
+        let (facts, cause, _) =
+            first("Allocator (gpu_host_bfc) ran out of memory trying to allocate 2.20GiB");
+        assert_eq!((facts.resource, cause), (Resource::Host, Cause::HostMemory));
+    }
+}

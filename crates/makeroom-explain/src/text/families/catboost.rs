@@ -1,0 +1,93 @@
+//! CatBoost on the GPU.
+//!
+//! | versions | wording |
+//! |---|---|
+//! | – 0.9 | `(NCudaLib::TOutOfMemoryError) …/stack_like_memory_pool.h:294: Error: Out of memory. Requested 1070.546387; Free 1010.952393` |
+//! | later | `… Out of memory. Requested 11694 MB; Free 8755.607763 MB` |
+//!
+//! Sizes are in 2²⁰ bytes. By default CatBoost takes 95 % of what is free on the card for its pool, up front;
+//! `Free` is what the pool has left.
+
+use std::sync::LazyLock;
+
+use makeroom_core::Bytes;
+use regex::Regex;
+
+use crate::text::facts::{Facts, Resource};
+use crate::text::family::Family;
+use crate::text::figures::{binary_size, pattern};
+use crate::text::log::Passage;
+use crate::{Cause, Certainty};
+
+pub(crate) const FAMILY: Family =
+    Family { anchors: &["TOutOfMemoryError", "stack_like_memory_pool.h", "Out of memory. Requested"], read };
+
+/// A request of this share of a card is the pool itself.
+const POOL_SHARE: f64 = 0.85;
+
+static FIGURES: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"Out of memory\. Requested ([\d.]+)(?: MB)?; Free ([\d.]+)"));
+static CARD: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d+MiB +/ +(\d+)MiB"));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let found = FIGURES.captures(&passage.flat)?;
+    let (request, free) = (binary_size(&found[1], "MB")?, binary_size(&found[2], "MB")?);
+    let mut facts = Facts {
+        request: Some(request),
+        cached: Some(free),
+        ..Facts::new("catboost", Resource::Device, passage)
+    };
+    let cards = passage.all().filter_map(|line| binary_size(&CARD.captures(line)?[1], "MiB"));
+    match cards.filter(|&card| request.share_of(card) >= POOL_SHARE).max() {
+        Some(card) if request <= card => facts.state(
+            Cause::Preallocation,
+            Certainty::Likely,
+            format!("CatBoost asked for {request} of a card of {card}: that is its pool, which takes 95 % of a card up front."),
+        ),
+        _ => facts.state(
+            Cause::LiveDataFillsDevice,
+            Certainty::Possible,
+            format!("CatBoost's own pool has {free} left and {request} was asked of it: its data fills the pool."),
+        ),
+    }
+    facts.cached = facts.cached.filter(|&cached| cached > Bytes::ZERO);
+    Some(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::find::facts_in;
+
+    const ERROR: &str = "(NCudaLib::TOutOfMemoryError) catboost/cuda/cuda_lib/memory_pool/stack_like_memory_pool.h:303: Error: Out of memory. Requested 9000 MB; Free 7000.5 MB";
+
+    #[test]
+    fn both_wordings_are_read() {
+        for text in [
+            ERROR,
+            "stack_like_memory_pool.h:294: Error: Out of memory. Requested 9000.000000; Free 7000.500000",
+        ] {
+            let facts = facts_in(text).unwrap();
+            assert_eq!((facts.framework, facts.request), ("catboost", Some(Bytes::mib(9000))));
+            assert_eq!(facts.cached, Some(Bytes::kib(7_168_512)));
+            assert_eq!(facts.statements[0].certainty, Certainty::Possible);
+        }
+    }
+
+    #[test]
+    fn a_request_for_a_whole_card_is_the_pool() {
+        let text = format!(
+            "| 42%   58C    P2    62W / 250W |   2000MiB / 10000MiB |      0%      Default |\n\n{ERROR}"
+        );
+        let facts = facts_in(&text).unwrap();
+        assert_eq!(
+            (facts.statements[0].cause, facts.statements[0].certainty),
+            (Cause::Preallocation, Certainty::Likely)
+        );
+    }
+
+    #[test]
+    fn other_programs_are_not_taken() {
+        assert_ne!(facts_in("CUDA out of memory. Tried to allocate 2.00 GiB").unwrap().framework, "catboost");
+    }
+}

@@ -1,0 +1,108 @@
+//! cuDNN, cuBLAS and cuSOLVER that could not start inside TensorFlow or JAX.
+//!
+//! | framework | wording |
+//! |---|---|
+//! | both | `Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR`, newer versions followed by `Memory usage: 586975232 bytes free, 3512059904 bytes total.` |
+//! | both | `failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED`, `DNN library initialization failed` |
+//! | TensorFlow | `Failed to get convolution algorithm. This is probably because cuDNN failed to initialize` |
+//! | JAX | `gpusolverDnCreate(&handle) failed: cuSolver internal error` |
+//!
+//! The libraries take their memory from the driver, not from the framework's pool. A pool that took the card
+//! leaves them nothing. Without the memory figures that is one explanation among others: a version that does not
+//! fit the driver fails with the same words.
+
+use std::sync::LazyLock;
+
+use makeroom_core::Bytes;
+use regex::Regex;
+
+use super::bfc_dump::framework;
+use crate::text::facts::{Facts, Resource};
+use crate::text::family::Family;
+use crate::text::figures::{captured_number, pattern};
+use crate::text::log::Passage;
+use crate::{Cause, Certainty};
+
+pub(crate) const FAMILY: Family = Family {
+    anchors: &[
+        "could not create cudnn handle",
+        "failed to create cublas handle",
+        "Failed to get convolution algorithm",
+        "DNN library initialization failed",
+        "gpusolverDnCreate",
+    ],
+    read,
+};
+
+/// JAX leaves a quarter of the card by default, TensorFlow less.
+const LEFT_BY_POOL: f64 = 0.25;
+/// With this much free the libraries did not fail for want of memory.
+const PLENTY: f64 = 0.5;
+
+static START: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)could not create cudnn handle|failed to create cublas handle|Failed to get convolution algorithm|DNN library initialization failed|gpusolverDnCreate\S* failed",
+    )
+});
+static USAGE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"Memory usage: (\d+) bytes free, (\d+) bytes total"));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    if !START.is_match(passage.line()) {
+        return None;
+    }
+    let usage = USAGE.captures(&passage.flat);
+    let figure = |group| usage.as_ref().and_then(|found| captured_number(found, group)).map(Bytes::new);
+    let mut facts = Facts {
+        free: figure(1),
+        total: figure(2),
+        ..Facts::new(framework(passage), Resource::Unknown, passage)
+    };
+    let (certainty, summary) = match (facts.free, facts.total) {
+        (Some(free), Some(total)) if free.share_of(total) <= LEFT_BY_POOL => (
+            Certainty::Likely,
+            format!("{free} of {total} was left when a CUDA library started: the framework took the rest up front."),
+        ),
+        (Some(free), Some(total)) if free.share_of(total) >= PLENTY => return Some(facts),
+        _ => (
+            Certainty::Possible,
+            "A CUDA library could not start. It takes its memory beside the framework's pool, which takes nearly the whole card up front.".to_owned(),
+        ),
+    };
+    facts.state(Cause::Preallocation, certainty, summary);
+    Some(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::text::find::facts_in;
+    use crate::{Cause, Certainty};
+    use makeroom_core::Bytes;
+
+    fn started_with(free: u64) -> String {
+        format!(
+            "2023-05-20 20:08:18.894443: E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:439] Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR\n2023-05-20 20:08:18.894540: E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] Memory usage: {free} bytes free, 8000000000 bytes total.\n"
+        )
+    }
+
+    #[test]
+    fn a_card_that_the_pool_took_starves_the_library() {
+        let facts = facts_in(&started_with(1_000_000_000)).unwrap();
+        assert_eq!((facts.framework, facts.total), ("jax", Some(Bytes::new(8_000_000_000))));
+        assert_eq!(
+            (facts.statements[0].cause, facts.statements[0].certainty),
+            (Cause::Preallocation, Certainty::Likely)
+        );
+    }
+
+    #[test]
+    fn on_an_empty_card_nothing_can_be_said() {
+        assert!(facts_in(&started_with(7_800_000_000)).unwrap().statements.is_empty());
+    }
+
+    #[test]
+    fn without_figures_it_is_only_possible() {
+        let facts = facts_in("E tensorflow/stream_executor/cuda/cuda_blas.cc:226] failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED").unwrap();
+        assert_eq!(facts.statements[0].certainty, Certainty::Possible);
+    }
+}

@@ -1,0 +1,108 @@
+//! CUDA.jl and its forerunners.
+//!
+//! | versions | wording |
+//! |---|---|
+//! | all | `Out of GPU memory trying to allocate 1.000 GiB` |
+//! | all | `Effective GPU memory usage: 99.55% (11.688 GiB/11.741 GiB)` |
+//! | 1 – 3.4 | `CUDA allocator usage: 13.984 GiB (capped at 14.000 GiB)`, `binned usage: 1.492 GiB (1.2 GiB allocated, 0.3 GiB cached)` |
+//! | 3.5 – | `Memory pool usage: 8.505 GiB (10.406 GiB reserved)` |
+//! | 4 – | `Memory limit: soft = 4.000 GiB, hard = 6.000 GiB` |
+//! | driver | `CUDA error: out of memory (code #2, ERROR_OUT_OF_MEMORY)`, `CUDA error: out of memory (code 2, ERROR_OUT_OF_MEMORY)` |
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::text::facts::{Facts, Resource};
+use crate::text::family::Family;
+use crate::text::figures::{captured_size, find_size, pattern};
+use crate::text::log::Passage;
+
+pub(crate) const FAMILY: Family =
+    Family { anchors: &["Out of GPU memory", "ERROR_OUT_OF_MEMORY)", "OutOfGPUMemoryError"], read };
+
+static REQUEST: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"Out of GPU memory(?: trying to allocate ([\d.]+) ?([KMGT]?i?B|bytes))?"));
+static USAGE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"Effective GPU memory usage: [\d.]+ ?% \(([\d.]+) ?([KMGT]?i?B|bytes) ?/ ?([\d.]+) ?([KMGT]?i?B|bytes)\)",
+    )
+});
+static POOL: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"Memory pool usage: ([\d.]+) ?([KMGT]?i?B|bytes) \(([\d.]+) ?([KMGT]?i?B|bytes) reserved\)")
+});
+static OLD_POOL: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"usage: [\d.]+ ?\w+ \(([\d.]+) ?([KMGT]?i?B|bytes) allocated, ([\d.]+) ?([KMGT]?i?B|bytes) cached\)",
+    )
+});
+static LIMIT: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?:\(capped at |Memory limit: .*?hard = )([\d.]+) ?([KMGT]?i?B|bytes)"));
+static DRIVER: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"CUDA error: out of memory \(code #?2, ERROR_OUT_OF_MEMORY\)"));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let text = passage.flat.as_str();
+    let facts = Facts::new("julia", Resource::Device, passage);
+    if DRIVER.is_match(text) {
+        return Some(facts);
+    }
+    let request = REQUEST.captures(text)?;
+    let usage = USAGE.captures(text);
+    let total = usage.as_ref().and_then(|found| captured_size(found, 3));
+    let used = usage.as_ref().and_then(|found| captured_size(found, 1));
+    let (pool, old_pool) = (POOL.captures(text), OLD_POOL.captures(text));
+    Some(Facts {
+        request: captured_size(&request, 1),
+        total,
+        free: total.zip(used).map(|(total, used)| total - used),
+        live: pool.as_ref().or(old_pool.as_ref()).and_then(|found| captured_size(found, 1)),
+        reserved: pool.as_ref().and_then(|found| captured_size(found, 3)),
+        cached: old_pool.as_ref().filter(|_| pool.is_none()).and_then(|found| captured_size(found, 3)),
+        limit: find_size(&LIMIT, text),
+        ..facts
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::text::find::facts_in;
+    use makeroom_core::Bytes;
+
+    #[test]
+    fn the_status_after_the_error_is_read() {
+        let facts = facts_in("ERROR: LoadError: Out of GPU memory trying to allocate 1.000 GiB\nEffective GPU memory usage: 93.75% (15.000 GiB/16.000 GiB)\nMemory pool usage: 10.000 GiB (14.000 GiB reserved)\n").unwrap();
+        assert_eq!(facts.framework, "julia");
+        assert_eq!(
+            (facts.request, facts.total, facts.free),
+            (Some(Bytes::gib(1)), Some(Bytes::gib(16)), Some(Bytes::gib(1)))
+        );
+        assert_eq!(
+            (facts.live, facts.reserved, facts.limit),
+            (Some(Bytes::gib(10)), Some(Bytes::gib(14)), None)
+        );
+    }
+
+    #[test]
+    fn older_pools_and_limits_are_read() {
+        let facts = facts_in("Out of GPU memory trying to allocate 8.000 MiB\nEffective GPU memory usage: 50.00% (8.000 GiB/16.000 GiB)\nCUDA allocator usage: 7.000 GiB (capped at 7.000 GiB)\nbinned usage: 7.000 GiB (6.000 GiB allocated, 1.000 GiB cached)").unwrap();
+        assert_eq!(
+            (facts.live, facts.cached, facts.limit),
+            (Some(Bytes::gib(6)), Some(Bytes::gib(1)), Some(Bytes::gib(7)))
+        );
+        let limited = facts_in("Out of GPU memory trying to allocate 8.000 MiB\nMemory limit: soft = 4.000 GiB, hard = 6.000 GiB").unwrap();
+        assert_eq!(limited.limit, Some(Bytes::gib(6)));
+    }
+
+    #[test]
+    fn the_drivers_error_has_no_figures() {
+        let facts =
+            facts_in("ERROR: LoadError: CUDA error: out of memory (code #2, ERROR_OUT_OF_MEMORY)").unwrap();
+        assert_eq!((facts.framework, facts.request, facts.statements.len()), ("julia", None, 0));
+    }
+
+    #[test]
+    fn other_programs_are_not_taken() {
+        assert_ne!(facts_in("CUDA_ERROR_OUT_OF_MEMORY: out of memory").unwrap().framework, "julia");
+    }
+}

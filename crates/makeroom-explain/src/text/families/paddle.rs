@@ -1,0 +1,129 @@
+//! PaddlePaddle.
+//!
+//! | versions | wording |
+//! |---|---|
+//! | – 1.4 | `enforce allocating <= available failed, 10513462067 > 1369702144` |
+//! | – 1.5 | `Cannot malloc 98.0 MB GPU memory. Please shrink FLAGS_fraction_of_gpu_memory_to_use …` |
+//! | 1.6 – 2.0 | `Out of memory error on GPU 0. Cannot allocate 20.75MB memory on GPU 0, available memory is only 12.60MB.` |
+//! | 2.1 – | `… Cannot allocate 89.18MB memory on GPU 0, 5.46GB memory has been allocated and available memory is only 0.0B.` |
+//! | with a limit | `… Currently FLAGS_gpu_memory_limit_mb is 4096, so the maximum GPU memory usage is limited to 4096 MB.` |
+//!
+//! Paddle writes `MB` and means 2²⁰ bytes. What "has been allocated" is the device's memory less what is
+//! available, whoever holds it; together the two are the device's memory, or the limit where one is set.
+
+use std::sync::LazyLock;
+
+use makeroom_core::{Bytes, DeviceIndex};
+use regex::{Captures, Regex};
+
+use crate::text::facts::{Facts, Resource};
+use crate::text::family::Family;
+use crate::text::figures::{binary_size, captured_number, pattern};
+use crate::text::log::Passage;
+use crate::{Cause, Certainty};
+
+pub(crate) const FAMILY: Family = Family {
+    anchors: &[
+        "Out of memory error on",
+        "enforce allocating <= available",
+        "Cannot malloc",
+        "available memory is only",
+    ],
+    read,
+};
+
+static REQUEST: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"Cannot (?:allocate|malloc) ([\d.]+) ?([KMGT]?B)\b"));
+static ALLOCATED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"([\d.]+) ?([KMGT]?B) memory has been allocated"));
+static AVAILABLE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"available memory is(?: only)? ([\d.]+) ?([KMGT]?B)\b"));
+static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"error on (?:GPU|XPU|NPU) (\d+)"));
+static LIMIT: LazyLock<Regex> = LazyLock::new(|| pattern(r"memory usage is limited to (\d+) (MB)"));
+static ENFORCED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"enforce allocating <= available failed, (\d+) > (\d+)"));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let text = passage.flat.as_str();
+    let mut facts = Facts::new("paddlepaddle", Resource::Device, passage);
+    if let Some(found) = ENFORCED.captures(text) {
+        facts.request = captured_number(&found, 1).map(Bytes::new);
+        facts.free = captured_number(&found, 2).map(Bytes::new);
+        return Some(facts);
+    }
+    let figure = |regex: &Regex| regex.captures(text).and_then(|found| paddle_size(&found));
+    facts.request = Some(figure(&REQUEST)?);
+    facts.free = figure(&AVAILABLE);
+    facts.device = DEVICE.captures(text).and_then(|found| captured_number(&found, 1)).map(DeviceIndex);
+    if text.contains("CPU memory") || text.contains("CUDAPinned") {
+        facts.resource = Resource::Host;
+        facts.state(
+            Cause::HostMemory,
+            Certainty::Certain,
+            "Paddle was refused host memory; the GPU was not asked.",
+        );
+        return Some(facts);
+    }
+    if let Some(limit) = figure(&LIMIT) {
+        // With a limit, what is left of it is printed as available.
+        facts.limit = Some(limit);
+        facts.live = figure(&ALLOCATED);
+        facts.free = None;
+        facts.state(
+            Cause::ArtificialLimit,
+            Certainty::Certain,
+            format!("FLAGS_gpu_memory_limit_mb limits Paddle to {limit}, and that is what refused."),
+        );
+    } else if let (Some(allocated), Some(free)) = (figure(&ALLOCATED), facts.free) {
+        facts.total = Some(allocated + free);
+    } else if !(text.contains("Out of memory error") || text.contains("FLAGS_fraction")) {
+        return None;
+    }
+    Some(facts)
+}
+
+fn paddle_size(found: &Captures<'_>) -> Option<Bytes> {
+    binary_size(&found[1], &found[2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::find::facts_in;
+
+    #[test]
+    fn the_newest_wording_gives_the_whole_device() {
+        let facts = facts_in("ResourceExhaustedError:\n\nOut of memory error on GPU 3. Cannot allocate 512.000000MB memory on GPU 3, 15.500000GB memory has been allocated and available memory is only 256.000000MB.\n\nPlease check whether there is any other process using GPU 3.").unwrap();
+        assert_eq!((facts.framework, facts.device), ("paddlepaddle", Some(DeviceIndex(3))));
+        assert_eq!(facts.request, Some(Bytes::mib(512)));
+        assert_eq!((facts.total, facts.free), (Some(Bytes::mib(15_872 + 256)), Some(Bytes::mib(256))));
+        assert!(facts.statements.is_empty());
+    }
+
+    #[test]
+    fn older_wordings_and_wrapped_lines_are_read() {
+        for text in [
+            "Out of memory error on GPU 0. Cannot allocate 2.000000GB memory on GPU 0, available memory is only \n                   512.000000MB.",
+            "Out of memory error on GPU 0. Cannot allocate 2.000000GB GPU memory, available memory is 512.000000MB.",
+            "paddle.fluid.core.EnforceNotMet: enforce allocating <= available failed, 2147483648 > 536870912",
+        ] {
+            let facts = facts_in(text).unwrap();
+            assert_eq!((facts.request, facts.free), (Some(Bytes::gib(2)), Some(Bytes::mib(512))), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_limit_is_stated() {
+        let facts = facts_in("Out of memory error on GPU 0. Cannot allocate 1.000000GB memory on GPU 0, 3.500000GB memory has been allocated and available memory is only 512.000000MB.\n2. If no, please decrease the batch size of your model. Or set environment variable `FLAGS_gpu_memory_limit_mb` to a larger value. Currently `FLAGS_gpu_memory_limit_mb` is 4096, so the maximum GPU memory usage is limited to 4096 MB.").unwrap();
+        assert_eq!((facts.limit, facts.total), (Some(Bytes::gib(4)), None));
+        assert_eq!(
+            (facts.statements[0].cause, facts.statements[0].certainty),
+            (Cause::ArtificialLimit, Certainty::Certain)
+        );
+    }
+
+    #[test]
+    fn other_programs_are_not_taken() {
+        assert_ne!(facts_in("fork: Cannot allocate memory").unwrap().framework, "paddlepaddle");
+    }
+}

@@ -1,0 +1,149 @@
+//! RMM, the memory manager of RAPIDS (cuDF, cuML, cuGraph), its pools and adaptors.
+//!
+//! | resource | wording |
+//! |---|---|
+//! | driver, – 24 | `std::bad_alloc: CUDA error at: …/cuda_memory_resource.hpp:69: cudaErrorMemoryAllocation out of memory` |
+//! | driver, 25 – | `std::bad_alloc: out_of_memory: CUDA error (failed to allocate 8589934592 bytes) at: …` |
+//! | pool, – 24 | `std::bad_alloc: out_of_memory: RMM failure at: …/pool_memory_resource.hpp:196: Maximum pool size exceeded` |
+//! | pool, 25 – | `… Maximum pool size exceeded (failed to allocate 2.0 GiB): Not enough room to grow, current/max/try size = 6.0 GiB, 7.0 GiB, 2.0 GiB` |
+//! | pool's log | `[A][Stream 0x1][Upstream 4096B][FAILURE maximum pool size exceeded: …]` |
+//! | limiting adaptor | `… Exceeded memory limit (failed to allocate 38.1 MiB)` |
+//!
+//! The pool says "maximum pool size exceeded" also where it has no maximum and the driver refused; only the
+//! figures after it, or the adaptor, show a limit.
+
+use std::sync::LazyLock;
+
+use makeroom_core::Bytes;
+use regex::Regex;
+
+use crate::text::facts::{Facts, Resource};
+use crate::text::family::Family;
+use crate::text::figures::{captured_size, find_size, pattern};
+use crate::text::log::Passage;
+use crate::{Cause, Certainty};
+
+pub(crate) const FAMILY: Family =
+    Family { anchors: &["rmm", "maximum pool size exceeded", "Exceeded memory limit"], read };
+
+static OUR_WORDS: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)RMM failure at|maximum pool size exceeded|Exceeded memory limit \(failed|/rmm/\S+:\d+: ?cudaErrorMemoryAllocation|RMM_ERROR_OUT_OF_MEMORY|rmm::(?:bad_alloc|out_of_memory)|out_of_memory: CUDA error",
+    )
+});
+static REQUEST: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)failed to allocate ([\d.]+) ?([KMGTP]?i?B|bytes)|\[Upstream (\d+)(B)\]"));
+static SIZES: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"current/max/try size = ([\d.]+) ?([KMGTPE]?i?B), ([\d.]+) ?([KMGTPE]?i?B), ([\d.]+) ?([KMGTPE]?i?B)",
+    )
+});
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let text = passage.flat.as_str();
+    if !OUR_WORDS.is_match(passage.line()) && !OUR_WORDS.is_match(text) {
+        return None;
+    }
+    let mut facts = Facts {
+        request: find_size(&REQUEST, text).or_else(|| captured_size(&REQUEST.captures(text)?, 3)),
+        ..Facts::new("rmm", Resource::Device, passage)
+    };
+    if text.contains("pinned_host_memory_resource") || text.contains("pinned_memory_resource") {
+        facts.resource = Resource::Host;
+        facts.state(
+            Cause::HostMemory,
+            Certainty::Certain,
+            "RMM's resource for pinned host memory was refused.",
+        );
+        return Some(facts);
+    }
+    let words = text.to_ascii_lowercase();
+    if let Some(found) = SIZES.captures(text) {
+        let limit = captured_size(&found, 3).filter(|&limit| limit < Bytes::gib(1 << 20));
+        (facts.reserved, facts.limit) = (captured_size(&found, 1), limit);
+        facts.request = facts.request.or_else(|| captured_size(&found, 5));
+        if let (Some(limit), Some(current)) = (limit, facts.reserved) {
+            facts.state(
+                Cause::ArtificialLimit,
+                Certainty::Likely,
+                format!("RMM's pool holds {current} and may grow to {limit}; the request does not fit below that maximum."),
+            );
+        }
+    } else if words.contains("exceeded memory limit") {
+        facts.state(
+            Cause::ArtificialLimit,
+            Certainty::Certain,
+            "The limit given to RMM's limiting adaptor refused the request; the driver was not asked.",
+        );
+    } else if words.contains("maximum pool size exceeded") && !words.contains("cudaerrormemoryallocation") {
+        facts.state(
+            Cause::ArtificialLimit,
+            Certainty::Possible,
+            "RMM's pool could not grow: it reached its maximum, or the driver refused; RMM says the same for both.",
+        );
+    }
+    Some(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::find::facts_in;
+
+    #[test]
+    fn a_pool_with_a_maximum_has_a_limit() {
+        let facts = facts_in("MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/include/rmm/mr/device/pool_memory_resource.hpp:254: Maximum pool size exceeded (failed to allocate 2.000000 GiB): Not enough room to grow, current/max/try size = 6.000000 GiB, 7.000000 GiB, 2.000000 GiB").unwrap();
+        assert_eq!(facts.framework, "rmm");
+        assert_eq!(
+            (facts.request, facts.reserved, facts.limit),
+            (Some(Bytes::gib(2)), Some(Bytes::gib(6)), Some(Bytes::gib(7)))
+        );
+        assert_eq!(
+            (facts.statements[0].cause, facts.statements[0].certainty),
+            (Cause::ArtificialLimit, Certainty::Likely)
+        );
+    }
+
+    #[test]
+    fn the_words_alone_are_not_a_limit() {
+        let facts = facts_in("MemoryError: std::bad_alloc: out_of_memory: RMM failure at:/include/rmm/mr/device/pool_memory_resource.hpp:196: Maximum pool size exceeded").unwrap();
+        assert_eq!(facts.statements[0].certainty, Certainty::Possible);
+    }
+
+    #[test]
+    fn a_refusal_of_the_driver_states_nothing() {
+        for (text, request) in [
+            (
+                "MemoryError: std::bad_alloc: CUDA error at: /usr/include/rmm/mr/device/cuda_memory_resource.hpp:69: cudaErrorMemoryAllocation out of memory",
+                None,
+            ),
+            (
+                "MemoryError: std::bad_alloc: out_of_memory: CUDA error (failed to allocate 4096 bytes) at: /rmm/cuda_memory_resource.hpp:62: cudaErrorMemoryAllocation out of memory",
+                Some(Bytes::kib(4)),
+            ),
+        ] {
+            let facts = facts_in(text).unwrap();
+            assert_eq!(
+                (facts.framework, facts.request, facts.statements.len()),
+                ("rmm", request, 0),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_limiting_adaptor_and_pinned_memory_are_certain() {
+        let limited = facts_in("rmm::out_of_memory: RMM failure at: limiting_resource_adaptor.hpp:141: Exceeded memory limit (failed to allocate 38.0 MiB)").unwrap();
+        assert_eq!(
+            (limited.request, limited.statements[0].certainty),
+            (Some(Bytes::mib(38)), Certainty::Certain)
+        );
+        let pinned = facts_in("std::bad_alloc: out_of_memory: CUDA error at: /rmm/mr/pinned_host_memory_resource.hpp:70: cudaErrorMemoryAllocation out of memory").unwrap();
+        assert_eq!(pinned.statements[0].cause, Cause::HostMemory);
+    }
+
+    #[test]
+    fn programming_terms_are_not_taken() {
+        assert_ne!(facts_in("programming error: out of memory").unwrap().framework, "rmm");
+    }
+}

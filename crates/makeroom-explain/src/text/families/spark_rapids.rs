@@ -1,0 +1,87 @@
+//! The RAPIDS accelerator for Apache Spark: what its memory handler logs before it gives up.
+//!
+//! | line | wording |
+//! |---|---|
+//! | handler | `Device allocation of N bytes failed, device store has M bytes. Total RMM allocated is T bytes.` |
+//! | handler | `Device store exhausted, unable to allocate N bytes. Total RMM allocated is T bytes.` |
+//! | exception | `GpuSplitAndRetryOOM: GPU OutOfMemory: could not split inputs and retry` |
+//! | exception | `CpuSplitAndRetryOOM: CPU OutOfMemory: …`, `CpuRetryOOM` |
+//!
+//! The first line is printed at every attempt and the store spills after it, so alone it is a warning.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::text::facts::{Facts, Resource, Severity};
+use crate::text::family::Family;
+use crate::text::figures::{captured_size, find_size, pattern};
+use crate::text::log::Passage;
+use crate::{Cause, Certainty};
+
+pub(crate) const FAMILY: Family =
+    Family { anchors: &["Total RMM allocated is", "RetryOOM", "PU OutOfMemory: could not split"], read };
+
+static HANDLER: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?:allocation of|unable to allocate) (\d+) (bytes).*?Total RMM allocated is (\d+) (bytes)")
+});
+static LAST_REQUEST: LazyLock<Regex> = LazyLock::new(|| pattern(r"allocation of (\d+) (bytes) failed"));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let line = passage.line();
+    let mut facts = Facts::new("spark-rapids", Resource::Device, passage);
+    if let Some(found) = HANDLER.captures(&passage.flat) {
+        (facts.request, facts.live) = (captured_size(&found, 1), captured_size(&found, 3));
+        if !line.contains("Device store exhausted") {
+            facts.severity = Severity::Warning;
+        }
+    } else if line.contains("CPU OutOfMemory")
+        || line.contains("CpuRetryOOM")
+        || line.contains("CpuSplitAndRetryOOM")
+    {
+        facts.resource = Resource::Host;
+        facts.state(
+            Cause::HostMemory,
+            Certainty::Certain,
+            "Spark's limit for off-heap host memory refused; the GPU was not asked.",
+        );
+    } else if line.contains("OOM") {
+        facts.request = passage.before().find_map(|line| find_size(&LAST_REQUEST, line));
+    } else {
+        return None;
+    }
+    Some(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::find::facts_in;
+    use makeroom_core::Bytes;
+
+    #[test]
+    fn the_handler_gives_request_and_what_is_in_use() {
+        let facts = facts_in("24/01/02 10:00:00 WARN DeviceMemoryEventHandler: Device store exhausted, unable to allocate 1048576 bytes. Total RMM allocated is 8388608 bytes.").unwrap();
+        assert_eq!(
+            (facts.framework, facts.request, facts.live),
+            ("spark-rapids", Some(Bytes::mib(1)), Some(Bytes::mib(8)))
+        );
+    }
+
+    #[test]
+    fn a_spill_is_a_warning_and_a_split_that_fails_is_not() {
+        let spill = "Device allocation of 1048576 bytes failed, device store has 4194304 bytes. Total RMM allocated is 8388608 bytes.";
+        assert_eq!(facts_in(spill).unwrap().severity, Severity::Warning);
+        let text = format!(
+            "{spill}\ncom.nvidia.spark.rapids.jni.GpuSplitAndRetryOOM: GPU OutOfMemory: could not split inputs and retry"
+        );
+        let facts = facts_in(&text).unwrap();
+        assert_eq!((facts.severity, facts.request), (Severity::Failure, Some(Bytes::mib(1))));
+    }
+
+    #[test]
+    fn the_cpu_is_host_memory() {
+        let facts = facts_in("com.nvidia.spark.rapids.jni.CpuSplitAndRetryOOM: CPU OutOfMemory: could not split inputs and retry").unwrap();
+        assert_eq!(facts.statements[0].cause, Cause::HostMemory);
+    }
+}

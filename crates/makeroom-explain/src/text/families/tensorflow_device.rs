@@ -1,0 +1,216 @@
+//! TensorFlow and XLA asking the driver for the card: the pool they take up front, and the context before it.
+//!
+//! | versions | wording |
+//! |---|---|
+//! | all | `failed to allocate 3.81G (4092461056 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY` |
+//! | newest XLA | `failed to allocate 3.81GiB (4092461056 bytes) from device: RESOURCE_EXHAUSTED: …` |
+//! | all | `failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY: out of memory; total memory reported: 8513978368` |
+//!
+//! By default both frameworks take nearly all that is free before the program asks for anything. When the driver
+//! refuses, they ask again for nine tenths, and again: a falling series of refusals is that loop, and so is one
+//! refusal in each of several processes. The figure is theirs, not the program's.
+
+use std::sync::LazyLock;
+
+use makeroom_core::Bytes;
+use regex::Regex;
+
+use super::bfc_dump::framework;
+use super::tensorflow_start::Start;
+use crate::text::facts::{Allocator, Facts, Resource, Severity};
+use crate::text::family::Family;
+use crate::text::figures::{captured_number, pattern};
+use crate::text::log::Passage;
+use crate::{Cause, Certainty};
+
+pub(crate) const FAMILY: Family = Family {
+    anchors: &["bytes) from device", "failed call to cuDevicePrimaryCtxRetain", "failed call to cuCtxCreate"],
+    read,
+};
+
+/// The share the frameworks fall back to after each refusal is 0.9; sizes are rounded to blocks.
+const RETRY_SHARE: std::ops::RangeInclusive<f64> = 0.895..=0.905;
+/// A refusal this near to all that was free at the start is the pool; TensorFlow leaves 5 % or 300 MiB.
+const POOL_OF_FREE: f64 = 0.8;
+/// The same, measured against the whole device: what the desktop and contexts hold is not free.
+const POOL_OF_TOTAL: f64 = 0.7;
+
+static REFUSED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)failed to allocate [\d.]+ ?[KMGT]?(?:i?B)? \((\d+) bytes\) from device"));
+static CONTEXT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"failed call to (?:cuDevicePrimaryCtxRetain|cuCtxCreate): \w*OUT_OF_MEMORY(?:.*?total memory reported: (\d+))?",
+    )
+});
+static INFORMATION: LazyLock<Regex> = LazyLock::new(|| pattern(r"^I(?:\d{4})? "));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    if let Some(found) = CONTEXT.captures(&passage.flat) {
+        return Some(read_context(passage, captured_number(&found, 1)));
+    }
+    let attempts = Attempts::read(passage)?;
+    let start = Start::read(passage);
+    let mut facts = Facts {
+        allocator: Allocator::Bfc,
+        request: Some(attempts.first),
+        total: start.total,
+        ..Facts::new(framework(passage), Resource::Device, passage)
+    };
+    start.state(&mut facts);
+    attempts.state(start, &mut facts);
+    let is_decided = facts.statements.iter().any(|statement| statement.certainty >= Certainty::Likely);
+    if !is_decided && INFORMATION.is_match(passage.line()) {
+        facts.severity = Severity::Warning;
+    }
+    Some(facts)
+}
+
+/// A process that gets no context holds nothing yet.
+fn read_context(passage: &Passage<'_>, total: Option<u64>) -> Facts {
+    let mut facts = Facts {
+        // Where the driver could not tell, TensorFlow prints a negative number as an unsigned one.
+        total: total.map(Bytes::new).filter(|&total| total < Bytes::gib(1 << 20)),
+        ..Facts::new(framework(passage), Resource::Device, passage)
+    };
+    facts.state(
+        Cause::OtherProcesses,
+        Certainty::Likely,
+        "The driver had no memory left for a context. This process holds nothing yet, so somebody else holds the device.",
+    );
+    facts
+}
+
+/// The refusals of the driver that a passage shows.
+pub(super) struct Attempts {
+    /// The first size asked for.
+    first: Bytes,
+    /// One size is nine tenths of the one before.
+    is_falling: bool,
+    /// Another process was refused at the same time.
+    is_several_processes: bool,
+}
+
+impl Attempts {
+    /// Reads them from the anchor's line on; `None` where there are none.
+    pub(super) fn read(passage: &Passage<'_>) -> Option<Self> {
+        let sizes: Vec<Bytes> = passage.from_here().filter_map(refused).collect();
+        let is_falling = sizes.windows(2).any(|pair| RETRY_SHARE.contains(&pair[1].share_of(pair[0])));
+        Some(Self {
+            first: *sizes.first()?,
+            is_falling,
+            is_several_processes: passage.others().any(|line| refused(line).is_some()),
+        })
+    }
+
+    /// States that the framework was taking the card, as far as the attempts show it.
+    pub(super) fn state(&self, start: Start, facts: &mut Facts) {
+        let first = self.first;
+        let is_share =
+            |whole: Option<Bytes>, share: f64| whole.is_some_and(|whole| first.share_of(whole) >= share);
+        let (certainty, summary) = if self.is_falling {
+            (
+                Certainty::Likely,
+                format!(
+                    "The framework tried to take {first} up front, was refused, and tried for nine tenths again and again: it preallocates the card, and somebody already has a part of it."
+                ),
+            )
+        } else if self.is_several_processes {
+            (
+                Certainty::Likely,
+                format!(
+                    "Several processes tried to take the card up front at the same time, this one {first}: each preallocates nearly all of it."
+                ),
+            )
+        } else if is_share(start.free, POOL_OF_FREE) || is_share(start.total, POOL_OF_TOTAL) {
+            (
+                Certainty::Likely,
+                format!(
+                    "The framework tried to take {first} up front, nearly all that it saw free when it started, and no longer got it."
+                ),
+            )
+        } else {
+            (
+                Certainty::Possible,
+                format!(
+                    "The driver refused the framework {first} for its pool; by default it takes nearly the whole card up front."
+                ),
+            )
+        };
+        facts.state(Cause::Preallocation, certainty, summary);
+    }
+}
+
+fn refused(line: &str) -> Option<Bytes> {
+    captured_number(&REFUSED.captures(line)?, 1).map(Bytes::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::text::facts::Severity;
+    use crate::text::find::facts_in;
+    use crate::{Cause, Certainty};
+    use makeroom_core::Bytes;
+
+    fn refusal(bytes: u64) -> String {
+        format!(
+            "2022-03-01 10:00:00.000001: I tensorflow/stream_executor/cuda/cuda_driver.cc:739] failed to allocate 1.00G ({bytes} bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory\n"
+        )
+    }
+
+    #[test]
+    fn a_falling_series_is_the_pool_being_taken() {
+        let text = [8_000_000_000, 7_200_000_000, 6_480_000_000].map(refusal).concat();
+        let facts = facts_in(&text).unwrap();
+        assert_eq!((facts.framework, facts.request), ("tensorflow", Some(Bytes::new(8_000_000_000))));
+        assert_eq!(facts.severity, Severity::Failure);
+        assert_eq!(
+            (facts.statements[0].cause, facts.statements[0].certainty),
+            (Cause::Preallocation, Certainty::Likely)
+        );
+    }
+
+    #[test]
+    fn two_workers_at_once_are_two_pools() {
+        let text =
+            format!("(worker pid=7) {}(worker pid=9) {}", refusal(5_000_000_000), refusal(4_000_000_000));
+        let facts = facts_in(&text).unwrap();
+        assert_eq!(
+            (facts.statements[0].cause, facts.statements[0].certainty),
+            (Cause::Preallocation, Certainty::Likely)
+        );
+    }
+
+    #[test]
+    fn nearly_all_that_was_free_is_the_pool() {
+        let text = format!("Total memory: 4.00GiB\nFree memory: 3.60GiB\n{}", refusal(3_400_000_000));
+        let facts = facts_in(&text).unwrap();
+        assert_eq!(facts.total, Some(Bytes::gib(4)));
+        assert_eq!(
+            (facts.statements[0].cause, facts.statements[0].certainty),
+            (Cause::Preallocation, Certainty::Likely)
+        );
+    }
+
+    #[test]
+    fn a_card_that_was_full_at_the_start_belongs_to_others() {
+        let text = format!("totalMemory: 8.00GiB freeMemory: 180.00MiB\n{}", refusal(188_000_000));
+        assert_eq!(facts_in(&text).unwrap().statements[0].cause, Cause::OtherProcesses);
+    }
+
+    #[test]
+    fn one_refusal_alone_is_only_possible_and_a_warning() {
+        let facts = facts_in(&refusal(600_000_000)).unwrap();
+        assert_eq!(facts.severity, Severity::Warning);
+        assert_eq!(facts.statements[0].certainty, Certainty::Possible);
+    }
+
+    #[test]
+    fn no_context_means_somebody_else_has_the_card() {
+        let text = "InternalError: failed initializing StreamExecutor for CUDA device ordinal 0: Internal: failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY: out of memory; total memory reported: 8000000000";
+        let facts = facts_in(text).unwrap();
+        assert_eq!(facts.total, Some(Bytes::new(8_000_000_000)));
+        assert_eq!(facts.statements[0].cause, Cause::OtherProcesses);
+        let wrapped = facts_in(&text.replace("8000000000", "18446744073709551615")).unwrap();
+        assert_eq!(wrapped.total, None);
+    }
+}
