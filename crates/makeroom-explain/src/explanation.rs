@@ -137,8 +137,10 @@ impl Fix {
 /// program's own lines are nodes, runs of library frames are named on the node below them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The program's own line, as `file:line function`.
+    /// The line, as `file:line function`.
     pub place: String,
+    /// Whether it is a line of the program itself rather than of a library.
+    pub is_own: bool,
     /// The library call through which it asked, if its own line did not ask itself.
     pub through: Option<String>,
     /// Live bytes of this place and all below it.

@@ -73,6 +73,7 @@ fn line(ledger_line: &LedgerLine) -> Value {
 fn site(place: &Site) -> Value {
     json!({
         "site": place.place,
+        "own": place.is_own,
         "through": place.through,
         "bytes": place.bytes.get(),
         "blocks": place.blocks,

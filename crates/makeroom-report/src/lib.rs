@@ -7,6 +7,7 @@
 mod bars;
 mod json;
 mod text;
+mod tree;
 mod wrap;
 
 pub use json::explanation_json;

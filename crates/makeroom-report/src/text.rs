@@ -4,22 +4,25 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use makeroom_core::Bytes;
-use makeroom_explain::{Cause, Certainty, Explanation, Fix, Growth, Ledger, LedgerLine, Site};
+use makeroom_explain::{Cause, Certainty, Explanation, Fix, Growth, Ledger, LedgerLine};
 
 use crate::bars::bar;
+use crate::tree::tree;
 use crate::wrap::{clip, wrap};
 
 /// Everything is set in by this much.
-const MARGIN: &str = "  ";
+pub(crate) const MARGIN: &str = "  ";
 /// The longest bar.
 const BAR_COLUMNS: usize = 28;
 /// Lines of the tree of sites.
 const MOST_SITES: usize = 12;
+/// Lines of the tree of what grows.
+const MOST_LEAKS: usize = 4;
 /// The narrowest layout.
 const LEAST_COLUMNS: usize = 60;
 
 const TITLE: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
+pub(crate) const DIM: Style = Style::new().dimmed();
 const COMMAND: Style = AnsiColor::Cyan.on_default();
 
 /// The answer to "why" for a terminal of `columns` columns.
@@ -129,29 +132,9 @@ fn sites(out: &mut String, explanation: &Explanation, columns: usize) {
         return;
     }
     let _ = writeln!(out, "\n{MARGIN}{TITLE}Who holds what is live{TITLE:#}");
-    let mut left = MOST_SITES;
-    tree(out, &explanation.sites, 0, columns, &mut left);
+    tree(out, &explanation.sites, columns, MOST_SITES);
     if !explanation.other_sites.is_zero() {
         let _ = writeln!(out, "{MARGIN}{:>12}  {DIM}other places{DIM:#}", explanation.other_sites.to_string());
-    }
-}
-
-fn tree(out: &mut String, sites: &[Site], depth: usize, columns: usize, left: &mut usize) {
-    for site in sites {
-        if *left == 0 {
-            return;
-        }
-        *left -= 1;
-        let indent = "  ".repeat(depth);
-        let room = columns.saturating_sub(16 + indent.len());
-        let place = clip(&site.place, room);
-        let rest = room.saturating_sub(place.chars().count() + 2);
-        let through = match &site.through {
-            Some(through) if rest > 12 => format!("  {DIM}{}{DIM:#}", clip(&format!("via {through}"), rest)),
-            _ => String::new(),
-        };
-        let _ = writeln!(out, "{MARGIN}{:>12}  {indent}{place}{through}", site.bytes.to_string());
-        tree(out, &site.callees, depth + 1, columns, left);
     }
 }
 
@@ -164,8 +147,7 @@ fn steps(out: &mut String, growth: &Growth, columns: usize) {
         "\n{MARGIN}{TITLE}What grows{TITLE:#}, {} a step over {} steps (by {})",
         growth.per_step, growth.steps, growth.measured_by
     );
-    let mut left = 4;
-    tree(out, &growth.leaking, 0, columns, &mut left);
+    tree(out, &growth.leaking, columns, MOST_LEAKS);
 }
 
 fn advice(out: &mut String, explanation: &Explanation, columns: usize) {

@@ -55,23 +55,26 @@ fn live_data(trace: &Trace, refusal: &Refusal<'_>, split: Option<StepSplit>) -> 
     if let Some((split, limit)) = split.zip(refusal.room.limit()) {
         let growing = split.growing + request;
         let room = limit - split.lasting;
-        let factor = room.share_of(growing);
+        // Live bytes alone may fit; what must go is what the allocator could not serve.
+        let missing = missing.unwrap_or(Bytes::ZERO);
+        let target = room.min(growing - missing.min(growing));
+        let factor = target.share_of(growing);
         let batch = trace.annotations.iter().rev().find_map(|annotation| crate::batch::batch_in(&annotation.name));
         let action = if factor <= 0.0 || room.is_zero() {
             format!("what is older than the failing step ({}) already fills the {limit}: a smaller batch cannot help", split.lasting)
         } else {
-            let target = match batch {
+            let batch = match batch {
                 Some(batch) if batch > 1 => {
                     format!(": batch {} instead of {batch}", ((batch as f64 * factor).floor() as u64).max(1))
                 }
                 _ => String::new(),
             };
             format!(
-                "shrink what the step makes ({growing}, the request included) to {:.0} % of it, by batch, length or image size{target}",
+                "shrink what the step makes ({growing}, the request included) to at most {:.0} % of it, by batch, length or image size{batch}",
                 (100.0 * factor).floor()
             )
         };
-        fixes.push(Fix::new(action).frees(growing - room.min(growing)));
+        fixes.push(Fix::new(action).frees(growing - target));
     } else if let Some(missing) = missing {
         fixes.push(Fix::new("a smaller batch, shorter sequences or smaller images").frees(missing));
     }

@@ -3,7 +3,7 @@
 //!
 //! Frames come innermost first. The program's own frames, outermost first, are the path in the tree; of the
 //! library frames below the last of them only the innermost is kept, as the name of what was called. A node with
-//! one child is merged with it, so that `<module>` and `main` do not fill the screen.
+//! one child that matters is merged with it, so that `<module>` and `main` do not fill the screen.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +15,8 @@ use crate::library::{is_library_file, short_file};
 
 /// Places that hold less than this share are left out.
 const LEAST_SHARE: f64 = 0.005;
+/// A callee with this share of its caller stands for it.
+const MAIN_SHARE: f64 = 0.98;
 /// Places shown on one level.
 const MOST_CALLEES: usize = 8;
 
@@ -98,13 +100,8 @@ impl Node {
 
     fn into_site(mut self, mut step: Step, least: Bytes) -> Site {
         let mut through = None;
-        // A node with a single child is the child: only the innermost line says something.
-        while self.children.len() == 1 {
-            let Some((only, child)) = self.children.pop_first() else { break };
-            if child.held.bytes < self.held.bytes {
-                self.children.insert(only, child);
-                break;
-            }
+        // Where nearly everything comes from one callee, the callee says it all.
+        while let Some((only, child)) = self.take_main_child(least) {
             match only {
                 Step::Own(_) => step = only,
                 Step::Library(name) => through = Some(name),
@@ -112,12 +109,23 @@ impl Node {
             }
             self = child;
         }
+        let is_own = matches!(step, Step::Own(_));
         let place = match step {
             Step::Own(place) | Step::Library(place) => place,
             Step::Unknown => "no stack recorded (backward pass, or a thread without Python)".to_owned(),
         };
         let held = self.held;
-        Site { place, through, bytes: held.bytes, blocks: held.blocks, callees: self.into_sites(least) }
+        Site { place, is_own, through, bytes: held.bytes, blocks: held.blocks, callees: self.into_sites(least) }
+    }
+}
+
+impl Node {
+    /// The child that holds nearly all of this node, if there is one.
+    fn take_main_child(&mut self, least: Bytes) -> Option<(Step, Self)> {
+        self.children.retain(|_, child| child.held.bytes >= least);
+        let is_main = |child: &Self| child.held.bytes.share_of(self.held.bytes) >= MAIN_SHARE;
+        let step = self.children.iter().find(|(_, child)| is_main(child)).map(|(step, _)| step.clone())?;
+        self.children.remove_entry(&step)
     }
 }
 

@@ -51,7 +51,7 @@ impl Steps {
         };
         let (name, mut starts) = times
             .into_iter()
-            .filter(|(_, times)| times.len() >= LEAST_STEPS)
+            .filter(|(name, times)| times.len() >= LEAST_STEPS || rank(name) > 1)
             .max_by(|one, two| (rank(one.0), two.1.len(), two.0).cmp(&(rank(two.0), one.1.len(), one.0)))?;
         starts.sort_unstable();
         let name = name.split('#').next().unwrap_or(name).to_owned();

@@ -37,15 +37,16 @@ pub(crate) fn judge(facts: &Facts, context: &Context) -> Vec<Finding> {
         findings.extend(leak(context));
         findings.extend(by_arithmetic(&account));
     }
+    // What is merely consistent with a text does not decide it.
+    if findings.is_empty() {
+        findings.push(undetermined(facts));
+    }
     findings.extend(stated(Certainty::Undetermined, Certainty::Possible));
     let mut unique: Vec<Finding> = Vec::new();
     for finding in findings {
         if unique.iter().all(|known| known.cause != finding.cause) {
             unique.push(finding);
         }
-    }
-    if unique.is_empty() {
-        unique.push(undetermined(facts));
     }
     unique
 }
@@ -74,8 +75,9 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     };
     let mut findings: Vec<Finding> = Vec::new();
     let overhead = rules::non_framework_overhead(account);
-    let is_pool = account.facts.private_pools.is_some();
-    if is_pool {
+    let overhead_first = account.facts.private_pools.is_some()
+        || pieces.as_ref().zip(overhead.as_ref()).is_some_and(|(pieces, overhead)| overhead.bytes > pieces.bytes);
+    if overhead_first {
         findings.extend(overhead.clone());
     }
     if others_first {

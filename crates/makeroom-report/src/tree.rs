@@ -1,0 +1,106 @@
+//! The tree of sites, cut to a number of lines: the program's own places first, then the largest of the rest.
+
+use std::fmt::Write as _;
+
+use makeroom_core::Bytes;
+use makeroom_explain::Site;
+
+use crate::text::{DIM, MARGIN};
+use crate::wrap::clip;
+
+/// Columns that the sizes take.
+const SIZE_COLUMNS: usize = 12;
+
+/// Draws the tree in at most `lines` lines.
+pub(crate) fn tree(out: &mut String, sites: &[Site], columns: usize, lines: usize) {
+    let mut sizes = Vec::new();
+    collect(sites, true, &mut sizes);
+    // A parent is at least as large as its children, so whatever is chosen has its parents chosen too: an own
+    // place has only own places above it. Places at the top are kept like own ones: together they are everything.
+    sizes.sort_by(|one, two| two.cmp(one));
+    let least = sizes.get(lines.saturating_sub(1)).or(sizes.last()).copied();
+    let mut drawing = Drawing { out, columns, left: lines, least: least.unwrap_or((false, Bytes::ZERO)) };
+    drawing.level(sites, "", true);
+}
+
+/// What decides which places are shown.
+fn rank(site: &Site, is_top: bool) -> (bool, Bytes) {
+    (site.is_own || is_top, site.bytes)
+}
+
+fn collect(sites: &[Site], is_top: bool, sizes: &mut Vec<(bool, Bytes)>) {
+    for site in sites {
+        sizes.push(rank(site, is_top));
+        collect(&site.callees, false, sizes);
+    }
+}
+
+struct Drawing<'out> {
+    out: &'out mut String,
+    columns: usize,
+    left: usize,
+    least: (bool, Bytes),
+}
+
+impl Drawing<'_> {
+    fn level(&mut self, sites: &[Site], indent: &str, is_top: bool) {
+        let shown: Vec<&Site> = sites.iter().filter(|site| rank(site, is_top) >= self.least).collect();
+        for (index, site) in shown.iter().enumerate() {
+            if self.left == 0 {
+                return;
+            }
+            self.left -= 1;
+            let is_last = index + 1 == shown.len();
+            let branch = if is_top { "" } else if is_last { "└ " } else { "├ " };
+            self.line(site, &format!("{indent}{branch}"));
+            let below = if is_top { "" } else if is_last { "  " } else { "│ " };
+            self.level(&site.callees, &format!("{indent}{below}"), false);
+        }
+    }
+
+    fn line(&mut self, site: &Site, lead: &str) {
+        let room = self.columns.saturating_sub(SIZE_COLUMNS + 4 + lead.chars().count());
+        let place = clip(&site.place, room);
+        let rest = room.saturating_sub(place.chars().count() + 2);
+        let through = match &site.through {
+            Some(through) if rest > 12 => format!("  {DIM}{}{DIM:#}", clip(&format!("via {through}"), rest)),
+            _ => String::new(),
+        };
+        let size = site.bytes.to_string();
+        let _ = writeln!(self.out, "{MARGIN}{size:>SIZE_COLUMNS$}  {DIM}{lead}{DIM:#}{place}{through}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(place: &str, is_own: bool, mib: u64, callees: Vec<Site>) -> Site {
+        Site { place: place.to_owned(), is_own, through: None, bytes: Bytes::mib(mib), blocks: 1, callees }
+    }
+
+    #[test]
+    fn own_places_are_kept_when_lines_are_few() {
+        let sites = [site("train", true, 90, vec![
+            site("forward", true, 70, vec![site("linear", false, 60, Vec::new())]),
+            site("optimizer", true, 20, Vec::new()),
+        ])];
+        let mut out = String::new();
+        tree(&mut out, &sites, 80, 3);
+        let plain = anstyle_free(&out);
+        assert_eq!(plain, "     90.00 MiB  train\n     70.00 MiB  ├ forward\n     20.00 MiB  └ optimizer\n");
+    }
+
+    fn anstyle_free(text: &str) -> String {
+        let mut plain = String::new();
+        let mut rest = text.chars();
+        while let Some(character) = rest.next() {
+            if character == '\u{1b}' {
+                let _ = rest.by_ref().find(|&next| next == 'm');
+            } else {
+                plain.push(character);
+            }
+        }
+        plain
+    }
+}
