@@ -142,15 +142,17 @@ impl Log {
         let from = index.saturating_sub(LINES_BEFORE);
         let to = (index + LINES_SCANNED).min(self.lines.len());
         let (mut lines, mut others) = (Vec::new(), Vec::new());
-        let mut hit = 0;
+        let (mut hit, mut counted) = (0, 0);
         for position in from..to {
-            if position > index && is_listed_block(self.line(position)) {
+            let line = self.line(position);
+            if position > index && is_block_in_use(line) {
                 continue;
             }
-            if lines.len() + others.len() > index - from + LINES_AFTER {
+            if counted > index - from + LINES_AFTER {
                 break;
             }
-            let (line_writer, body) = split_prefix(self.line(position));
+            counted += usize::from(!is_free_block(line));
+            let (line_writer, body) = split_prefix(line);
             // A line without a prefix goes on what stands above it, or is the launcher's and concerns all.
             if position == index {
                 hit = lines.len();
@@ -194,8 +196,13 @@ impl<'log> Passage<'log> {
 }
 
 /// A block in use, as TensorFlow's allocator lists every one of them.
-fn is_listed_block(line: &str) -> bool {
+fn is_block_in_use(line: &str) -> bool {
     line.contains("] InUse at ") || line.contains("] Chunk at ")
+}
+
+/// A free block of that list: the largest matters, their number does not.
+fn is_free_block(line: &str) -> bool {
+    line.contains("] Free ")
 }
 
 /// Joins lines into running text. Lines that were cut at a column are put together without a space between.

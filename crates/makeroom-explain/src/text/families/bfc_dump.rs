@@ -7,6 +7,7 @@
 //! | warning | `… with freed_by_count=0. The caller indicates that this is not a failure, …` |
 //! | blocks | `Free  at 0x7f… of size 917504 next 12`, in a line each |
 //! | pool | `total_region_allocated_bytes_: 7365066752 memory_limit_: 7365066752 available bytes: 0 …` |
+//! | sum | `Sum Total of in-use chunks: 6.66GiB` |
 //! | statistics | `Limit:`, `InUse:`, `MaxInUse:`, `LargestFreeBlock:`, each with bytes |
 //! | map | 100 characters: `*` in use, `x` rounding, `_` free; or `<allocator contains no memory>` |
 //!
@@ -23,7 +24,7 @@ use super::tensorflow_start::Start;
 use super::xla;
 use crate::text::facts::{Allocator, Facts, Resource, Severity};
 use crate::text::family::Family;
-use crate::text::figures::{captured_number, captured_size, pattern};
+use crate::text::figures::{captured_number, captured_size, find_size, pattern};
 use crate::text::log::Passage;
 use crate::{Cause, Certainty};
 
@@ -44,7 +45,9 @@ static COMPLAINT: LazyLock<Regex> = LazyLock::new(|| {
 });
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)GPU_(\d+)"));
 static STATISTIC: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"^\s*(Limit|InUse|LargestFreeBlock):\s+(\d+)\s*$"));
+    LazyLock::new(|| pattern(r"^[\s>]*(Limit|InUse|LargestFreeBlock):\s+(\d+)\s*$"));
+static SUM: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"Sum Total of in-use chunks: ([\d.]+) ?([KMGT]?i?B)"));
 static POOL: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"total_region_allocated_bytes_: (\d+) memory_limit_: (\d+)"));
 static FREE_BLOCK: LazyLock<Regex> = LazyLock::new(|| pattern(r"\] Free +at .*?of size (\d+)"));
@@ -128,6 +131,8 @@ impl Dump {
                     "InUse" => dump.in_use = figure,
                     _ => dump.largest_free = dump.largest_free.max(figure.filter(|block| !block.is_zero())),
                 }
+            } else if let Some(in_use) = find_size(&SUM, line) {
+                dump.in_use = dump.in_use.or(Some(in_use));
             } else if let Some(found) = POOL.captures(line) {
                 dump.taken = captured_number(&found, 1).map(Bytes::new);
             } else if let Some(found) = FREE_BLOCK.captures(line) {
@@ -259,7 +264,8 @@ mod tests {
     fn a_dump_of_thousands_of_blocks_is_read_to_its_end() {
         let block =
             "I tensorflow/core/common_runtime/bfc_allocator.cc:905] InUse at 0x7f00 of size 4096 next 2\n";
-        let text = dump(10 << 30, 10 << 30).replace(block, &block.repeat(5000));
+        let free = block.replace("InUse", "Free ");
+        let text = dump(10 << 30, 10 << 30).replace(block, &format!("{block}{free}").repeat(5000));
         assert_eq!(first(&text).0.live, Some(Bytes::gib(10)));
     }
 

@@ -25,6 +25,9 @@ pub(crate) const FAMILY: Family =
 /// A request of this share of a card is the pool itself.
 const POOL_SHARE: f64 = 0.85;
 
+/// With less than this share of the request left in the pool, the request may be the larger part of the problem.
+const PLAUSIBLE_SHARE: f64 = 0.25;
+
 static FIGURES: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"Out of memory\. Requested ([\d.]+)(?: MB)?; Free ([\d.]+)"));
 static CARD: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d+MiB +/ +(\d+)MiB"));
@@ -46,12 +49,18 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         ),
         _ => facts.state(
             Cause::LiveDataFillsDevice,
-            Certainty::Possible,
+            certainty_of_data(request, free),
             format!("CatBoost's own pool has {free} left and {request} was asked of it: its data fills the pool."),
         ),
     }
     facts.cached = facts.cached.filter(|&cached| cached > Bytes::ZERO);
     Some(facts)
+}
+
+/// The pool is the program's alone, so its data is what fills it; unless the request is so large that it would
+/// hardly fit an empty pool either.
+fn certainty_of_data(request: Bytes, free: Bytes) -> Certainty {
+    if free.share_of(request) >= PLAUSIBLE_SHARE { Certainty::Likely } else { Certainty::Possible }
 }
 
 #[cfg(test)]
@@ -70,7 +79,10 @@ mod tests {
             let facts = facts_in(text).unwrap();
             assert_eq!((facts.framework, facts.request), ("catboost", Some(Bytes::mib(9000))));
             assert_eq!(facts.cached, Some(Bytes::kib(7_168_512)));
-            assert_eq!(facts.statements[0].certainty, Certainty::Possible);
+            assert_eq!(
+                (facts.statements[0].cause, facts.statements[0].certainty),
+                (Cause::LiveDataFillsDevice, Certainty::Likely)
+            );
         }
     }
 

@@ -20,14 +20,7 @@ use crate::text::log::Passage;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
-    anchors: &[
-        "faiss",
-        "StandardGpuResources",
-        "alloc fail type",
-        "fail type",
-        "failed to cudaMalloc",
-        "failed to cudaHostAlloc",
-    ],
+    anchors: &["StandardGpuResources", "fail type", "failed to cudaMalloc", "failed to cudaHostAlloc"],
     read,
 };
 

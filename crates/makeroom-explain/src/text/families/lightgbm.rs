@@ -18,17 +18,29 @@ use crate::text::figures::pattern;
 use crate::text::log::Passage;
 use crate::{Cause, Certainty};
 
-pub(crate) const FAMILY: Family =
-    Family { anchors: &["LightGBM", "Memory Object Allocation Failure", "boost::compute"], read };
+pub(crate) const FAMILY: Family = Family {
+    anchors: &[
+        "Out of Host Memory",
+        "Memory Object Allocation Failure",
+        "[CUDA] out of memory",
+        "Out of Resources",
+    ],
+    read,
+};
 
 static WORDS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)Out of (?:Host Memory|Resources)|(Memory Object Allocation Failure)|(\[CUDA\] out of memory|cudaErrorMemoryAllocation)",
+        r"(?i)Out of (?:Host Memory|Resources)|(Memory Object Allocation Failure)|(\[CUDA\] out of memory)",
     )
 });
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
-    let found = WORDS.captures(&passage.flat)?;
+    let found = WORDS.captures(passage.line())?;
+    let is_ours =
+        |line: &str| line.to_ascii_lowercase().contains("lightgbm") || line.contains("boost::compute");
+    if !passage.all().any(is_ours) {
+        return None;
+    }
     let mut facts = Facts::new("lightgbm", Resource::Unknown, passage);
     if found.get(1).is_some() {
         facts.resource = Resource::Device;

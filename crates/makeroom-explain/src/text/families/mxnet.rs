@@ -19,10 +19,8 @@ use crate::text::figures::pattern;
 use crate::text::log::Passage;
 use crate::{Cause, Certainty};
 
-pub(crate) const FAMILY: Family = Family {
-    anchors: &["pooled_storage_manager.h", "pinned_memory_storage.h", "MXNetError", "mxnet", "mshadow"],
-    read,
-};
+pub(crate) const FAMILY: Family =
+    Family { anchors: &["pooled_storage_manager.h", "pinned_memory_storage.h", "CUDA: out of memory"], read };
 
 static REFUSED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?:cudaMalloc (?:retry )?failed|CUDA|Memory allocation failed):? ?(?:out of memory|$|\.)")
@@ -30,7 +28,9 @@ static REFUSED: LazyLock<Regex> = LazyLock::new(|| {
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.line();
-    if !REFUSED.is_match(line) {
+    let is_ours = line.contains("storage.h") || line.contains("storage_manager.h");
+    let is_mentioned = || passage.all().any(|line| line.contains("mxnet") || line.contains("mshadow"));
+    if !REFUSED.is_match(line) || !(is_ours || is_mentioned()) {
         return None;
     }
     let mut facts = Facts::new("mxnet", Resource::Device, passage);

@@ -23,8 +23,17 @@ use crate::text::figures::{captured_size, find_size, pattern};
 use crate::text::log::Passage;
 use crate::{Cause, Certainty};
 
-pub(crate) const FAMILY: Family =
-    Family { anchors: &["rmm", "maximum pool size exceeded", "Exceeded memory limit"], read };
+pub(crate) const FAMILY: Family = Family {
+    anchors: &[
+        "RMM failure",
+        "maximum pool size exceeded",
+        "Exceeded memory limit",
+        "cudaErrorMemoryAllocation",
+        "out_of_memory",
+        "RMM_ERROR",
+    ],
+    read,
+};
 
 static OUR_WORDS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(

@@ -24,7 +24,7 @@ use crate::text::log::Passage;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
-    anchors: &["bytes) from device", "failed call to cuDevicePrimaryCtxRetain", "failed call to cuCtxCreate"],
+    anchors: &["bytes) from", "failed call to cuDevicePrimaryCtxRetain", "failed call to cuCtxCreate"],
     read,
 };
 
@@ -36,7 +36,7 @@ const POOL_OF_FREE: f64 = 0.8;
 const POOL_OF_TOTAL: f64 = 0.7;
 
 static REFUSED: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)failed to allocate [\d.]+ ?[KMGT]?(?:i?B)? \((\d+) bytes\) from device"));
+    LazyLock::new(|| pattern(r"(?i)failed to allocate [\d.]+ ?[KMGT]?(?:i?B)? \((\d+) bytes\) from\b"));
 static CONTEXT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"failed call to (?:cuDevicePrimaryCtxRetain|cuCtxCreate): \w*OUT_OF_MEMORY(?:.*?total memory reported: (\d+))?",

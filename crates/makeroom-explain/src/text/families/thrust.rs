@@ -20,7 +20,12 @@ use crate::text::figures::pattern;
 use crate::text::log::Passage;
 
 pub(crate) const FAMILY: Family = Family {
-    anchors: &["thrust", "bad_alloc", "get_temporary_buffer failed", "failed: cudaErrorMemoryAllocation"],
+    anchors: &[
+        "bad_alloc",
+        "get_temporary_buffer failed",
+        "cudaErrorMemoryAllocation",
+        "failed: out of memory",
+    ],
     read,
 };
 
