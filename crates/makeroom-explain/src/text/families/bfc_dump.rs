@@ -28,8 +28,14 @@ use crate::text::figures::{captured_number, captured_size, find_size, pattern};
 use crate::text::log::Passage;
 use crate::{Cause, Certainty};
 
-pub(crate) const FAMILY: Family =
-    Family { anchors: &["ran out of memory trying to allocate", "Sum Total of in-use chunks"], read };
+pub(crate) const FAMILY: Family = Family {
+    anchors: &[
+        "ran out of memory trying to allocate",
+        "Sum Total of in-use chunks",
+        "total_region_allocated_bytes_",
+    ],
+    read,
+};
 
 /// No card that these frameworks run on is this small: a pool below it was made small, or others hold the card.
 const SMALLEST_CARD: Bytes = Bytes::gib(2);
@@ -83,7 +89,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let start = Start::read(passage);
     facts.total = start.total;
     let attempts = Attempts::read(passage);
-    Dump::read(passage).state(attempts.is_some(), &mut facts);
+    Dump::below(passage).state(attempts.is_some(), &mut facts);
     start.state(&mut facts);
     if let Some(attempts) = attempts.filter(|_| facts.statements.is_empty()) {
         attempts.state(start, &mut facts);
@@ -107,7 +113,7 @@ pub(super) fn is_host(allocator: &str) -> bool {
 
 /// What a dump says about the pool.
 #[derive(Debug, Default)]
-struct Dump {
+pub(super) struct Dump {
     limit: Option<Bytes>,
     in_use: Option<Bytes>,
     taken: Option<Bytes>,
@@ -117,13 +123,22 @@ struct Dump {
 }
 
 impl Dump {
-    fn read(passage: &Passage<'_>) -> Self {
+    /// The dump that follows a complaint. The next complaint has a dump of its own.
+    fn below(passage: &Passage<'_>) -> Self {
+        let is_own = |(index, line): &(usize, &str)| *index == 0 || !COMPLAINT.is_match(line);
+        Self::read(passage.from_here().enumerate().take_while(is_own).map(|(_, line)| line))
+    }
+
+    /// The dump that stands above the error of the operation that needed the memory.
+    pub(super) fn above(passage: &Passage<'_>) -> Self {
+        let mut lines: Vec<&str> = passage.before().take_while(|line| !COMPLAINT.is_match(line)).collect();
+        lines.reverse();
+        Self::read(lines.into_iter())
+    }
+
+    fn read<'log>(lines: impl Iterator<Item = &'log str>) -> Self {
         let mut dump = Self::default();
-        for (index, line) in passage.from_here().enumerate() {
-            // The next complaint has a dump of its own.
-            if index > 0 && COMPLAINT.is_match(line) {
-                break;
-            }
+        for line in lines {
             if let Some(found) = STATISTIC.captures(line) {
                 let figure = captured_number(&found, 2).map(Bytes::new);
                 match &found[1] {
@@ -146,7 +161,7 @@ impl Dump {
     }
 
     /// Puts the dump's figures into the facts, and what they decide about the pool.
-    fn state(&self, is_driver_empty: bool, facts: &mut Facts) {
+    pub(super) fn state(&self, is_driver_empty: bool, facts: &mut Facts) {
         facts.live = self.in_use;
         facts.largest_free = self.largest_free;
         facts.reserved = self.taken.or(self.limit.filter(|_| !is_driver_empty));
@@ -194,7 +209,9 @@ impl Dump {
             facts.state(
                 Cause::LiveDataFillsDevice,
                 Certainty::Likely,
-                format!("{in_use} of the framework's pool of {limit} is in use; with {request} more it does not fit."),
+                format!(
+                    "{in_use} of the framework's pool of {limit} is in use: no room for what was asked for."
+                ),
             );
         }
     }

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
-use super::bfc_dump::is_host;
+use super::bfc_dump::{Dump, is_host};
 use super::tensorflow_start::Start;
 use crate::text::facts::{Allocator, Facts, Resource};
 use crate::text::family::Family;
@@ -73,6 +73,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     } else {
         facts.resource = if device.is_some() { Resource::Device } else { Resource::Unknown };
         state_share(start, &mut facts);
+        Dump::above(passage).state(false, &mut facts);
         start.state(&mut facts);
     }
     Some(facts)
@@ -150,6 +151,13 @@ mod tests {
     fn a_tensor_larger_than_the_share_is_too_large() {
         let facts = facts_in("Created TensorFlow device (/job:localhost/replica:0/task:0/device:GPU:0 with 2048 MB memory) -> physical GPU\nOOM when allocating tensor with shape[1024,1024,1024] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc").unwrap();
         assert_eq!(facts.statements[0].cause, Cause::RequestExceedsDevice);
+    }
+
+    #[test]
+    fn the_dump_above_a_tensor_is_read() {
+        let facts = facts_in("I tensorflow/core/common_runtime/bfc_allocator.cc:1010] Stats: \nLimit:                 8589934592\nInUse:                 8489934592\nMaxInUse:              8489934592\n\nW tensorflow/core/framework/op_kernel.cc:1753] OP_REQUIRES failed at transpose_op.cc:198 : Resource exhausted: OOM when allocating tensor with shape[4,2048,128,128] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc").unwrap();
+        assert_eq!((facts.request, facts.live), (Some(Bytes::mib(512)), Some(Bytes::new(8_489_934_592))));
+        assert_eq!(facts.statements[0].cause, Cause::LiveDataFillsDevice);
     }
 
     #[test]

@@ -86,7 +86,8 @@ pub(super) struct Attempts {
     first: Bytes,
     /// One size is nine tenths of the one before.
     is_falling: bool,
-    /// Another process was refused at the same time.
+    /// Another process was refused at the same time, and another size: each takes what the others left. The
+    /// same size in all ranks is a buffer of the program, on a card of each rank's own.
     is_several_processes: bool,
 }
 
@@ -94,11 +95,12 @@ impl Attempts {
     /// Reads them from the anchor's line on; `None` where there are none.
     pub(super) fn read(passage: &Passage<'_>) -> Option<Self> {
         let sizes: Vec<Bytes> = passage.from_here().filter_map(refused).collect();
+        let first = *sizes.first()?;
         let is_falling = sizes.windows(2).any(|pair| RETRY_SHARE.contains(&pair[1].share_of(pair[0])));
         Some(Self {
-            first: *sizes.first()?,
+            first,
             is_falling,
-            is_several_processes: passage.others().any(|line| refused(line).is_some()),
+            is_several_processes: passage.others().filter_map(refused).any(|other| other != first),
         })
     }
 
@@ -178,6 +180,8 @@ mod tests {
             (facts.statements[0].cause, facts.statements[0].certainty),
             (Cause::Preallocation, Certainty::Likely)
         );
+        let ranks = format!("[rank0]: {}[rank1]: {}", refusal(500_000_000), refusal(500_000_000));
+        assert_eq!(facts_in(&ranks).unwrap().statements[0].certainty, Certainty::Possible);
     }
 
     #[test]

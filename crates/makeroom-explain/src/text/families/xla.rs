@@ -6,7 +6,7 @@
 //! | with the platform allocator | `Failed to allocate request for 32.00MiB (33554432B) on device ordinal 0` |
 //! | jaxlib 0.3 – 0.6 | `RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5520758552 bytes.`, then `BufferAssignment OOM Debugging.` with the largest buffers |
 //! | newest | `Out of memory while trying to allocate 300.00GiB with allocator GPU_0_bfc on device 0.` |
-//! | TPU, running | `Attempting to reserve 10.51G at the bottom of memory. That was not possible. There are 8.97G free, …` |
+//! | TPU, running | `Attempting to reserve 10.51G at the bottom of memory. That was not possible. There are 8.97G free, …`, older with `HBM capacity 16.00G:` and what is allocated |
 //! | TPU, compiling | `Ran out of memory in memory space hbm. Used 21.95G of 15.48G hbm.` |
 //! | compiler | `Can't reduce memory use below 20.58GiB (…) by rematerialization; only reduced to 45.16GiB` |
 //! | compiler | `The byte size of input/output arguments (322122547201) exceeds the base limit (112583507968)` |
@@ -22,7 +22,7 @@ use regex::Regex;
 
 use crate::text::facts::{Allocator, Facts, Resource, Severity};
 use crate::text::family::Family;
-use crate::text::figures::{captured_number, captured_size, pattern};
+use crate::text::figures::{captured_number, captured_size, find_size, pattern};
 use crate::text::log::Passage;
 use crate::{Cause, Certainty};
 
@@ -34,6 +34,7 @@ pub(crate) const FAMILY: Family = Family {
         "Failed to allocate request for",
         "by rematerialization",
         "Shared memory size limit exceeded",
+        "That was not possible",
     ],
     read,
 };
@@ -54,6 +55,8 @@ static TPU_REQUEST: LazyLock<Regex> = LazyLock::new(|| {
         r"Attempting to (?:allocate|reserve) ([\d.]+)([KMGT]?)B?(?: at the bottom of memory)?\. That was not possible\.(?: There are ([\d.]+)([KMGT]?)B? free)?",
     )
 });
+static TPU_CAPACITY: LazyLock<Regex> = LazyLock::new(|| pattern(r"HBM capacity ([\d.]+)([KMGT]?)B?:"));
+static TPU_LIVE: LazyLock<Regex> = LazyLock::new(|| pattern(r"Currently allocated: ([\d.]+)([KMGT]?)B? "));
 static TPU_PROGRAM: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"Ran out of memory in memory space \w+\.? Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) \w+")
 });
@@ -86,6 +89,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     if let Some(found) = TPU_REQUEST.captures(text) {
         (facts.request, facts.free) = (captured_size(&found, 1), captured_size(&found, 3));
+        (facts.total, facts.live) = (find_size(&TPU_CAPACITY, text), find_size(&TPU_LIVE, text));
         return Some(facts);
     }
     let request = REQUEST.captures(text).or_else(|| PLATFORM_REQUEST.captures(text));
@@ -200,6 +204,8 @@ mod tests {
     fn tpus_give_what_is_free_or_what_they_have() {
         let running = facts_in("RESOURCE_EXHAUSTED: Attempting to reserve 9.50G at the bottom of memory. That was not possible. There are 8.00G free, 0B reserved, and 8.00G reservable.").unwrap();
         assert_eq!(running.free, Some(Bytes::gib(8)));
+        let older = facts_in("Attempting to reserve 3.00G at the bottom of memory. That was not possible. There are 2.00G free, 0B reserved, and 2.00G reservable.; \nHBM capacity 8.00G:\n     Currently allocated:    6.00G (   6442450944 bytes)\nRESOURCE_EXHAUSTED").unwrap();
+        assert_eq!((older.total, older.live), (Some(Bytes::gib(8)), Some(Bytes::gib(6))));
         let compiling = facts_in("RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 20.00G of 16.00G hbm.").unwrap();
         assert_eq!((compiling.request, compiling.total), (Some(Bytes::gib(20)), Some(Bytes::gib(16))));
     }
