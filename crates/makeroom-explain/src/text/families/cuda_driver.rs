@@ -44,7 +44,7 @@ static PINNED_CALL: LazyLock<Regex> =
 /// Words for pinned memory in a line of the program.
 static PINNED_SOURCE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"pin_memory ?= ?True|\.pin_memory\(|\bcudaHostAlloc\b|\bcuda?HostRegister\b|\bcuMemHostRegister\b",
+        r"pin_memory ?= ?True|\.pin_memory\(|\bcudaHostAlloc\b|CachingHostAllocator|\bcuda?HostRegister\b|\bcuMemHostRegister\b",
     )
 });
 /// Words that make pinned memory thinkable.
@@ -107,7 +107,7 @@ mod tests {
             "RuntimeError: CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.",
             "RuntimeError: CUDA driver error: out of memory",
             "pycuda._driver.MemoryError: cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY",
-            "terminate called after throwing an instance of 'thrust::system::system_error': cudaErrorMemoryAllocation: out of memory",
+            "simulation.cu(81): cudaErrorMemoryAllocation: out of memory",
             "THCudaCheck FAIL file=torch/csrc/cuda/Module.cpp line=32 error=2 : cuda runtime error (2) : out of memory",
             "OpenCV(4.5.1) error: (-217:Gpu API call) out of memory in function 'allocate'",
         ] {
@@ -123,6 +123,8 @@ mod tests {
         let facts = facts_in(text).unwrap();
         assert_eq!((facts.resource, facts.line), (Resource::Host, 5));
         assert_eq!(facts.statements[0].certainty, Certainty::Likely);
+        let text = "cuda runtime error (2) : out of memory at aten/src/THC/THCCachingHostAllocator.cpp:278";
+        assert_eq!(facts_in(text).unwrap().statements[0].certainty, Certainty::Likely);
         let text =
             "error at copy.cu:12: cudaMallocHost(&p, n) failed: cudaErrorMemoryAllocation (out of memory)";
         assert_eq!(facts_in(text).unwrap().statements[0].certainty, Certainty::Certain);

@@ -31,7 +31,7 @@ pub(crate) const FAMILY: Family = Family {
         "failed to allocate",
         "ErrorOutOfDeviceMemory",
         "Device memory allocation of size",
-        "exceeds device",
+        "buffer size exceeds device",
         "of device memory vs.",
         "CUDA error 2 at",
         "error: out of memory",
@@ -44,7 +44,7 @@ static ALLOCATING: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"allocating ([\d.]+) ?(MiB) on device (\d+): \w+Malloc failed"));
 static BUFFER_REFUSED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?:failed|unable) to allocate (\w+?)(\d*) buffer(?: of size (\d+))?|failed to allocate buffer of size (\d+)",
+        r"(?:failed|unable) to allocate (CUDA|ROCm|HIP|Vulkan|SYCL|MUSA|CANN|Metal|backend|CPU|\w+_Host)(\d*) buffer(?: of size (\d+))?|ggml\w*: failed to allocate buffer of size (\d+)",
     )
 });
 static VULKAN: LazyLock<Regex> = LazyLock::new(|| pattern(r"Device memory allocation of size (\d+) failed"));
@@ -58,7 +58,7 @@ static TOTAL: LazyLock<Regex> = LazyLock::new(|| pattern(r"Device (\d+): .*VRAM:
 static FREE: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"using device (?:CUDA|ROCm|Vulkan|SYCL)(\d+) .* - ([\d.]+) ?(MiB) free"));
 static OLLAMA_FREE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r#"memory\.available="\[([\d.]+) ([KMGT]iB)[\]\s]"#));
+    LazyLock::new(|| pattern(r#"memory\.available="\[?([\d.]+) ([KMGT]iB)"#));
 static BUFFER: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?:CUDA|ROCm|Vulkan|SYCL)(\d+)(?: [A-Za-z]+)? buffer size *= *([\d.]+) ?(MiB)")
 });
@@ -79,7 +79,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         return Some(read_host(facts, line, binary_size(&found[1], &found[2])));
     } else if let Some(found) = VULKAN.captures(line) {
         facts.request = captured_number(&found, 1).map(Bytes::new);
-    } else if line.contains("exceeds device") && line.contains("limit") {
+    } else if line.contains("buffer size exceeds device") {
         facts.state(
             Cause::ArtificialLimit,
             Certainty::Certain,
@@ -204,6 +204,7 @@ mod tests {
         assert_eq!((facts.framework, facts.request), ("llama.cpp", None));
         assert!(facts.statements.is_empty());
         assert_ne!(facts_in("RuntimeError: CUDA error: out of memory").unwrap().framework, "llama.cpp");
+        assert_ne!(facts_in("failed to allocate frame buffer").unwrap().framework, "llama.cpp");
     }
 
     #[test]

@@ -31,8 +31,7 @@ static HOST: LazyLock<Regex> = LazyLock::new(|| {
         r#"(?:requires more system memory \(|requested="?)([\d.]+) ?([KMGT]iB)(?:\) than is available \(|"? available="?)([\d.]+) ?([KMGT]iB|B)"#,
     )
 });
-static AVAILABLE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r#"memory\.available="\[([\d.]+) ([KMGT]iB)[\]\s]"#));
+static AVAILABLE: LazyLock<Regex> = LazyLock::new(|| pattern(r#"memory\.available="\[?([\d.]+) ([KMGT]iB)"#));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let (line, text) = (passage.line(), passage.flat.as_str());

@@ -56,11 +56,14 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         };
         facts.state(Cause::OtherProcesses, Certainty::Likely, summary);
     } else if line.contains("Prefill out of memory") || line.contains("Decode out of memory") {
-        let figures = TOKENS
-            .captures(text)
-            .map_or(String::new(), |found| format!(" ({} tokens asked for, {} left)", &found[1], &found[2]));
+        let (certainty, figures) = match TOKENS.captures(text) {
+            Some(found) => {
+                (Certainty::Likely, format!(" ({} tokens asked for, {} left)", &found[1], &found[2]))
+            }
+            None => (Certainty::Possible, String::new()),
+        };
         let summary = format!("The requests being served fill the pool of tokens{figures}.");
-        facts.state(Cause::LiveDataFillsDevice, Certainty::Possible, summary);
+        facts.state(Cause::LiveDataFillsDevice, certainty, summary);
     } else if line.to_ascii_lowercase().contains("not enough memory") {
         state_static_share(&mut facts, passage);
     } else {
@@ -136,7 +139,7 @@ mod tests {
     fn a_pool_of_tokens_that_is_full() {
         let text = "RuntimeError: Prefill out of memory. Try to lower your batch size.\nTry to allocate 4096 tokens.\nAvailable tokens: 1020\n";
         let (cause, certainty, summary) = conclusion(text);
-        assert_eq!((cause, certainty), (Cause::LiveDataFillsDevice, Certainty::Possible));
+        assert_eq!((cause, certainty), (Cause::LiveDataFillsDevice, Certainty::Likely));
         assert!(summary.contains("4096 tokens asked for, 1020 left"), "{summary}");
     }
 

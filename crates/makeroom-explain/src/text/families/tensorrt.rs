@@ -8,6 +8,7 @@
 //! | `Error Code 2: OutOfMemory (no further information)`, `OutOfMemory (Requested size was 123 bytes.)` | 8 – |
 //! | `User allocator error allocating 123-byte buffer` | 10 – |
 //! | `Skipping tactic 3 due to insufficient memory on requested size of 123 detected` (a warning) | 8 – |
+//! | `Tactic Device request: 4116MB Available: 3989MB. Device memory is insufficient to use tactic.` (a warning) | 8.4 – |
 //! | `requires 123 bytes of scratch space, but only 45 is available. Try increasing the workspace size` | 7 – |
 //! | `[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, …): out of memory` | all |
 //! | `Memory usage when calculating max tokens in paged kv cache: total: 22.19 GiB, available: 0.11 GiB` | 0.9 – |
@@ -20,7 +21,7 @@ use regex::Regex;
 
 use crate::text::facts::{Facts, Resource, Severity};
 use crate::text::family::Family;
-use crate::text::figures::{captured_size, find_size, pattern, size};
+use crate::text::figures::{binary_size, captured_number, captured_size, find_size, pattern, size};
 use crate::text::log::Passage;
 use crate::{Cause, Certainty};
 
@@ -32,6 +33,7 @@ pub(crate) const FAMILY: Family = Family {
         "Error Code 2: OutOfMemory",
         "User allocator error allocating",
         "due to insufficient memory on requested size",
+        "Device memory is insufficient to use tactic",
         "bytes of scratch space",
         "[TensorRT-LLM][ERROR]",
         "PagedKvCache must be large enough",
@@ -40,13 +42,14 @@ pub(crate) const FAMILY: Family = Family {
 };
 
 static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?:Requested amount of GPU memory \(|Requested size was |allocating |on requested size of |requires )(\d+)[ -]?(bytes?\b)?",
-    )
+    pattern(r"(?:Requested amount of GPU memory \(|Requested size was |allocating )(\d+)[ -]?(bytes?\b)?")
 });
+static SKIPPED: LazyLock<Regex> = LazyLock::new(|| pattern(r"on requested size of (\d+)"));
 static SCRATCH: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"requires (\d+) bytes of scratch space, but only (\d+) (?:bytes )?is available")
 });
+static TACTIC: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"Tactic Device request: (\d+) ?(MB) Available: (\d+) ?(MB)"));
 static CACHE_ROOM: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"paged kv cache: total: ([\d.]+) ?(GiB), available: ([\d.]+) ?(GiB)"));
 
@@ -58,6 +61,11 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         state_workspace(&mut facts, size(&found[1], "B")?, size(&found[2], "B")?);
         return Some(facts);
     }
+    if let Some(found) = TACTIC.captures(line) {
+        facts.severity = Severity::Warning;
+        (facts.request, facts.free) = (binary_size(&found[1], &found[2]), binary_size(&found[3], &found[4]));
+        return Some(facts);
+    }
     if line.contains("PagedKvCache must be large enough") {
         facts.state(
             Cause::ArtificialLimit,
@@ -67,8 +75,10 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     } else if !is_about_memory(line) {
         return None;
     }
-    if line.contains("due to insufficient memory") {
+    if line.contains("due to insufficient memory on requested size") {
         facts.severity = Severity::Warning;
+        facts.request = SKIPPED.captures(line).and_then(|found| captured_number(&found, 1)).map(skipped_size);
+        return Some(facts);
     }
     // The allocator's error and the size that it could not get stand on neighbouring lines.
     let nearest = passage.from_here().take(2).chain(passage.before().take(1));
@@ -84,6 +94,11 @@ fn is_about_memory(line: &str) -> bool {
     ["out of memory", "OutOfMemory", "GPU memory", "insufficient memory", "allocator error"]
         .iter()
         .any(|words| line.contains(words))
+}
+
+/// From 8.4 on the builder counts in mebibytes here; no tactic asks for less than one.
+fn skipped_size(count: u64) -> Bytes {
+    if count < 1 << 20 { Bytes::mib(count) } else { Bytes::new(count) }
 }
 
 fn state_workspace(facts: &mut Facts, request: Bytes, workspace: Bytes) {
@@ -120,6 +135,9 @@ mod tests {
         let text = "[W] [TRT] Skipping tactic 3 due to insufficient memory on requested size of 268435456 detected for tactic 4.";
         let facts = facts_in(text).unwrap();
         assert_eq!((facts.severity, facts.request), (Severity::Warning, Some(Bytes::mib(256))));
+        let text = "[W] [TRT] Tactic Device request: 4096MB Available: 3072MB. Device memory is insufficient to use tactic.\n[W] [TRT] UNSUPPORTED_STATESkipping tactic 3 due to insufficient memory on requested size of 4096 detected for tactic 0x4.";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.request, facts.free), (Some(Bytes::gib(4)), Some(Bytes::gib(3))));
     }
 
     #[test]

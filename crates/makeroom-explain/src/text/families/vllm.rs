@@ -179,7 +179,7 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
             "A sequence of {} tokens needs more cache than the {} tokens for which memory was left.",
             &found[1], &found[2]
         );
-        facts.state(Cause::LiveDataFillsDevice, Certainty::Possible, summary);
+        facts.state(Cause::LiveDataFillsDevice, Certainty::Likely, summary);
         return Some(facts);
     }
     let found = KV_NEEDED.captures(text)?;
@@ -187,18 +187,17 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
     let available = captured_size(&found, 3).unwrap_or(Bytes::ZERO);
     facts.request = Some(needed);
     facts.total = budget.total;
-    let (cause, certainty, rest) = match budget.beyond() {
+    // Without the measurements, nine tenths are taken for granted, vLLM's default.
+    let (cause, rest) = match budget.beyond() {
         Some(beyond) if beyond >= needed - available => (
             Cause::ArtificialLimit,
-            Certainty::Likely,
             format!("; gpu_memory_utilization leaves {beyond} of the card untouched"),
         ),
-        Some(_) => (Cause::LiveDataFillsDevice, Certainty::Likely, String::new()),
-        None => (Cause::LiveDataFillsDevice, Certainty::Possible, String::new()),
+        _ => (Cause::LiveDataFillsDevice, " beside the weights".to_owned()),
     };
     let summary =
         format!("One request of full length needs {needed} of cache and {available} was left{rest}.");
-    facts.state(cause, certainty, summary);
+    facts.state(cause, Certainty::Likely, summary);
     Some(facts)
 }
 
@@ -290,14 +289,14 @@ mod tests {
     #[test]
     fn a_cache_that_is_too_small_for_one_request() {
         let text = "ValueError: To serve at least one request with the models's max seq len (40960), (5.50 GiB KV cache is needed, which is larger than the available KV cache memory (4.50 GiB). Based on the available memory, the estimated maximum model length is 32768.";
-        assert_eq!(conclusion(text), (Cause::LiveDataFillsDevice, Certainty::Possible));
+        assert_eq!(conclusion(text), (Cause::LiveDataFillsDevice, Certainty::Likely));
         assert_eq!(facts_in(text).unwrap().request, Some(Bytes::mib(5632)));
         let text = format!(
             "the current vLLM instance can use total_gpu_memory (24.00GiB) x gpu_memory_utilization (0.80) = 19.20GiB\n{text}"
         );
         assert_eq!(conclusion(&text), (Cause::ArtificialLimit, Certainty::Likely));
         let tokens = "ValueError: The model's max seq len (8192) is larger than the maximum number of tokens that can be stored in KV cache (5136). Try increasing `gpu_memory_utilization` or decreasing `max_model_len`";
-        assert_eq!(conclusion(tokens), (Cause::LiveDataFillsDevice, Certainty::Possible));
+        assert_eq!(conclusion(tokens), (Cause::LiveDataFillsDevice, Certainty::Likely));
     }
 
     #[test]

@@ -1,0 +1,111 @@
+//! Miners of Ethash: one large table (the DAG) that either fits the card or does not.
+//!
+//! | program | wording |
+//! |---|---|
+//! | ethminer 0.15 – | `Using Pci Id : 01:00.0 NAME (Compute 7.5) Memory : 4.24 GB`, `Generating DAG + Light : 3.98 GB`, `CUDA error in func … out of memory` |
+//! | ethminer 0.15 | `has insufficient GPU memory. 2096168960 bytes of memory found < 2659188352 bytes of memory required` |
+//! | older | `Found suitable CUDA device [NAME] with 2147483648 bytes of GPU memory`, `CUDA error in func 'ethash_cuda_miner::init' at line 243 : out of memory.` |
+//! | PhoenixMiner | `Allocating DAG (3.33) GB`, `CUDA memory: 4.00 GB total, 3.30 GB free` |
+
+use std::sync::LazyLock;
+
+use makeroom_core::Bytes;
+use regex::Regex;
+
+use crate::text::facts::{Facts, Resource};
+use crate::text::family::Family;
+use crate::text::figures::{binary_size, pattern};
+use crate::text::log::Passage;
+use crate::{Cause, Certainty};
+
+pub(crate) const FAMILY: Family = Family {
+    anchors: &["CUDA error in ", "has insufficient GPU memory", "initMiner error: out of memory"],
+    read,
+};
+
+static TABLE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"Generating DAG \S Light ?: ([\d.]+) ?(GB|MB)|Allocating DAG \(?([\d.]+)\)? ?(GB|MB)|< (\d+) +(bytes) of memory required",
+    )
+});
+static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"Memory ?: ([\d.]+) ?(GB|MB)|with (\d+) (bytes) of GPU memory|([\d.]+) ?(GB|MB) total, [\d.]+ ?(?:GB|MB) free|(\d+) +(bytes) of memory found",
+    )
+});
+static FREE: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\d.]+ ?(?:GB|MB) total, ([\d.]+) ?(GB|MB) free"));
+static SPEAKER: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)ethash|\bDAG\b|CUDAMiner|initMiner|insufficient GPU memory"));
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let lower = passage.line().to_ascii_lowercase();
+    let near: Vec<&str> = passage.from_here().take(4).chain(passage.before().take(20)).collect();
+    let is_refusal = lower.contains("out of memory") || lower.contains("insufficient gpu memory");
+    if !is_refusal || !near.iter().any(|line| SPEAKER.is_match(line)) {
+        return None;
+    }
+    let figure = |figure: &Regex| near.iter().find_map(|line| captured(figure, line));
+    let mut facts = Facts::new("ethminer", Resource::Device, passage);
+    (facts.request, facts.total, facts.free) = (figure(&TABLE), figure(&TOTAL), figure(&FREE));
+    match (facts.request, facts.total) {
+        (Some(request), Some(total)) if request <= total => {
+            let rest = facts.free.map_or(total - request, |free| total - free);
+            let summary = format!(
+                "The table of {request} fits the card's {total}, but not beside what the driver, the context and a desktop take ({rest})."
+            );
+            let certainty =
+                if request.share_of(total) >= 0.75 { Certainty::Likely } else { Certainty::Possible };
+            facts.state(Cause::NonFrameworkOverhead, certainty, summary);
+        }
+        (None, Some(total)) => {
+            let summary = format!(
+                "The card has {total}; the table that the miner makes grows over the years, and its size is not in the text."
+            );
+            facts.state(Cause::RequestExceedsDevice, Certainty::Possible, summary);
+        }
+        // A table and a card whose sizes are known are for the judge to compare.
+        _ => {}
+    }
+    Some(facts)
+}
+
+/// The size that a figure captured, in whichever of its alternatives.
+fn captured(figure: &Regex, line: &str) -> Option<Bytes> {
+    let found = figure.captures(line)?;
+    let mut groups = found.iter().skip(1).flatten();
+    binary_size(groups.next()?.as_str(), groups.next()?.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::find::facts_in;
+
+    #[test]
+    fn a_table_that_fits_the_card_but_not_beside_the_rest() {
+        let text = "cu 16:40:28 cuda-0   Using Pci Id : 01:00.0 GPU 9 (Compute 7.5) Memory : 4.00 GB\ncu 16:40:30 cuda-0   Generating DAG + Light : 3.75 GB\ncu 16:40:30 cuda-0   Unexpected error CUDA error in func dev::eth::CUDAMiner::initEpoch_internal at line 123 out of memory on CUDA device 01:00.0";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.framework, facts.total), ("ethminer", Some(Bytes::gib(4))));
+        assert_eq!(facts.request, Some(Bytes::mib(3840)));
+        assert_eq!(facts.statements[0].cause, Cause::NonFrameworkOverhead);
+        let text = "GPU1: Allocating DAG (3.50) GB; good for epoch up to #298\nCUDA error in CudaProgram.cu:373 : out of memory (2)\nGPU1: CUDA memory: 4.00 GB total, 3.25 GB free";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.request, facts.free), (Some(Bytes::mib(3584)), Some(Bytes::mib(3328))));
+    }
+
+    #[test]
+    fn a_table_larger_than_the_card() {
+        let text = "CUDA device GPU 9 has insufficient GPU memory. 2147483648  bytes of memory found < 3221225472  bytes of memory required";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.total, facts.request), (Some(Bytes::gib(2)), Some(Bytes::gib(3))));
+        assert!(facts.statements.is_empty());
+    }
+
+    #[test]
+    fn without_the_tables_size_nothing_is_sure() {
+        let text = "Found suitable CUDA device [GPU 9] with 2147483648 bytes of GPU memory\nCUDA error in func 'ethash_cuda_miner::init' at line 243 : out of memory.";
+        let facts = facts_in(text).unwrap();
+        assert_eq!(facts.statements[0].certainty, Certainty::Possible);
+        assert_ne!(facts_in("CUDA error in file 'solver.cu': out of memory").unwrap().framework, "ethminer");
+    }
+}
