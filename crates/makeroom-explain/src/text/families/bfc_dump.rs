@@ -2,8 +2,8 @@
 //!
 //! | part | wording |
 //! |---|---|
-//! | complaint, TensorFlow 1 | `Ran out of memory trying to allocate 258.0KiB.  See logs for memory state.` |
-//! | complaint, later | `Allocator (GPU_0_bfc) ran out of memory trying to allocate 36.15MiB (rounded to 37903616) requested by op …` |
+//! | complaint, TensorFlow 1 | `Ran out of memory trying to allocate 64.0KiB.  See logs for memory state.` |
+//! | complaint, later | `Allocator (GPU_0_bfc) ran out of memory trying to allocate 32.00MiB (rounded to 33554688) requested by op …` |
 //! | warning | `… with freed_by_count=0. The caller indicates that this is not a failure, …` |
 //! | blocks | `Free  at 0x7f… of size 917504 next 12`, in a line each |
 //! | pool | `total_region_allocated_bytes_: 7365066752 memory_limit_: 7365066752 available bytes: 0 …` |
@@ -89,8 +89,9 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let start = Start::read(passage);
     facts.total = start.total;
     let attempts = Attempts::read(passage);
-    Dump::below(passage).state(attempts.is_some(), &mut facts);
+    // Others who held the card from the start explain a small pool better than a limit does.
     start.state(&mut facts);
+    Dump::below(passage).state(attempts.is_some(), &mut facts);
     if let Some(attempts) = attempts.filter(|_| facts.statements.is_empty()) {
         attempts.state(start, &mut facts);
     }
@@ -293,6 +294,12 @@ mod tests {
         assert_eq!(facts.limit, Some(Bytes::gib(1)));
         let with_card = format!("totalMemory: 16.00GiB freeMemory: 15.90GiB\n{}", dump(4 << 30, 4 << 30));
         assert_eq!(first(&with_card).1, Cause::ArtificialLimit);
+    }
+
+    #[test]
+    fn a_pool_made_small_by_others_is_theirs() {
+        let text = format!("totalMemory: 16.00GiB freeMemory: 1.10GiB\n{}", dump(1 << 30, 1 << 30));
+        assert_eq!(first(&text).1, Cause::OtherProcesses);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! | versions | wording |
 //! |---|---|
 //! | – 0.9 | `(NCudaLib::TOutOfMemoryError) …/stack_like_memory_pool.h:294: Error: Out of memory. Requested 1070.546387; Free 1010.952393` |
-//! | later | `… Out of memory. Requested 11694 MB; Free 8755.607763 MB` |
+//! | later | `… Out of memory. Requested 9216 MB; Free 6144.250000 MB` |
 //!
 //! Sizes are in 2²⁰ bytes. By default CatBoost takes 95 % of what is free on the card for its pool, up front;
 //! `Free` is what the pool has left.
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use crate::text::find::facts_in;
 
-    const ERROR: &str = "(NCudaLib::TOutOfMemoryError) catboost/cuda/cuda_lib/memory_pool/stack_like_memory_pool.h:303: Error: Out of memory. Requested 9000 MB; Free 7000.5 MB";
+    const ERROR: &str = "(NCudaLib::TOutOfMemoryError) catboost/cuda/cuda_lib/memory_pool/stack_like_memory_pool.h:301: Error: Out of memory. Requested 9000 MB; Free 7000.5 MB";
 
     #[test]
     fn both_wordings_are_read() {

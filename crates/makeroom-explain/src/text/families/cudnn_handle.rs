@@ -2,7 +2,7 @@
 //!
 //! | framework | wording |
 //! |---|---|
-//! | both | `Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR`, newer versions followed by `Memory usage: 586975232 bytes free, 3512059904 bytes total.` |
+//! | both | `Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR`, newer versions followed by `Memory usage: 500000000 bytes free, 4000000000 bytes total.` |
 //! | both | `failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED`, `DNN library initialization failed` |
 //! | TensorFlow | `Failed to get convolution algorithm. This is probably because cuDNN failed to initialize` |
 //! | JAX | `gpusolverDnCreate(&handle) failed: cuSolver internal error` |
@@ -81,7 +81,7 @@ mod tests {
 
     fn started_with(free: u64) -> String {
         format!(
-            "2023-05-20 20:08:18.894443: E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:439] Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR\n2023-05-20 20:08:18.894540: E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] Memory usage: {free} bytes free, 8000000000 bytes total.\n"
+            "2024-01-02 03:04:05.000001: E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:441] Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR\n2024-01-02 03:04:05.000002: E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:445] Memory usage: {free} bytes free, 8000000000 bytes total.\n"
         )
     }
 

@@ -2,8 +2,8 @@
 //!
 //! | versions | wording |
 //! |---|---|
-//! | 2 – 6 | `out of memory to allocate 191692800 bytes (total 1957481728 bytes)`, from 6 on with `, limit set to N bytes`; the total includes the request |
-//! | 7 – | `Out of memory allocating 22,272,000 bytes (allocated so far: 3,162,682,368 bytes, limit set to: … bytes).` |
+//! | 2 – 6 | `out of memory to allocate 200000000 bytes (total 1800000000 bytes)`, from 6 on with `, limit set to N bytes`; the total includes the request |
+//! | 7 – | `Out of memory allocating 20,000,000 bytes (allocated so far: 3,000,000,000 bytes, limit set to: … bytes).` |
 //! | all | `CuFFTError: CUFFT_ALLOC_FAILED`, `CUSOLVERError: CUSOLVER_STATUS_ALLOC_FAILED`, `CUBLASError: …` |
 //! | all | `CUDARuntimeError: cudaErrorMemoryAllocation: out of memory` |
 //!

@@ -66,7 +66,7 @@ mod tests {
     fn every_wording_is_read() {
         for (text, device) in [
             (
-                "RuntimeError: Error in void faiss::gpu::allocMemorySpaceV(faiss::gpu::MemorySpace, void**, size_t) at gpu/utils/MemorySpace.cpp:27: Error: 'err == cudaSuccess' failed: failed to cudaMalloc 4096 bytes (error 2 out of memory)",
+                "RuntimeError: Error in void faiss::gpu::allocMemorySpaceV(faiss::gpu::MemorySpace, void**, size_t) at gpu/utils/MemorySpace.cpp:26: Error: 'err == cudaSuccess' failed: failed to cudaMalloc 4096 bytes (error 2 out of memory)",
                 None,
             ),
             (

@@ -96,8 +96,7 @@ mod tests {
 
     #[test]
     fn the_drivers_error_has_no_figures() {
-        let facts =
-            facts_in("ERROR: LoadError: CUDA error: out of memory (code #2, ERROR_OUT_OF_MEMORY)").unwrap();
+        let facts = facts_in("ERROR: CUDA error: out of memory (code #2, ERROR_OUT_OF_MEMORY)").unwrap();
         assert_eq!((facts.framework, facts.request, facts.statements.len()), ("julia", None, 0));
     }
 

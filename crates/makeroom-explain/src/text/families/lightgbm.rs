@@ -62,9 +62,9 @@ mod tests {
 
     #[test]
     fn nothing_is_more_than_possible() {
-        assert!(facts_in("lightgbm.basic.LightGBMError: Out of Host Memory").unwrap().statements.is_empty());
+        assert!(facts_in("[LightGBM] [Fatal] Out of Host Memory").unwrap().statements.is_empty());
         for text in [
-            "lightgbm.basic.LightGBMError: Out of Host Memory",
+            "[LightGBM] [Fatal] Out of Host Memory",
             "terminate called after throwing an instance of 'boost::wrapexcept<boost::compute::opencl_error>'\n  what():  Memory Object Allocation Failure",
             "[LightGBM] [Fatal] [CUDA] out of memory /src/cuda_column_data.cpp 67",
         ] {

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | – 1.4 | `enforce allocating <= available failed, 10513462067 > 1369702144` |
 //! | – 1.5 | `Cannot malloc 98.0 MB GPU memory. Please shrink FLAGS_fraction_of_gpu_memory_to_use …` |
-//! | 1.6 – 2.0 | `Out of memory error on GPU 0. Cannot allocate 20.75MB memory on GPU 0, available memory is only 12.60MB.` |
-//! | 2.1 – | `… Cannot allocate 89.18MB memory on GPU 0, 5.46GB memory has been allocated and available memory is only 0.0B.` |
+//! | 1.6 – 2.0 | `Out of memory error on GPU 0. Cannot allocate 64.00MB memory on GPU 0, available memory is only 32.00MB.` |
+//! | 2.1 – | `… Cannot allocate 64.00MB memory on GPU 0, 7.50GB memory has been allocated and available memory is only 32.00MB.` |
 //! | with a limit | `… Currently FLAGS_gpu_memory_limit_mb is 4096, so the maximum GPU memory usage is limited to 4096 MB.` |
 //!
 //! Paddle writes `MB` and means 2²⁰ bytes. What "has been allocated" is the device's memory less what is

@@ -2,7 +2,7 @@
 //!
 //! | resource | wording |
 //! |---|---|
-//! | driver, – 24 | `std::bad_alloc: CUDA error at: …/cuda_memory_resource.hpp:69: cudaErrorMemoryAllocation out of memory` |
+//! | driver, – 24 | `std::bad_alloc: CUDA error at: …/cuda_memory_resource.hpp:70: cudaErrorMemoryAllocation out of memory` |
 //! | driver, 25 – | `std::bad_alloc: out_of_memory: CUDA error (failed to allocate 8589934592 bytes) at: …` |
 //! | pool, – 24 | `std::bad_alloc: out_of_memory: RMM failure at: …/pool_memory_resource.hpp:196: Maximum pool size exceeded` |
 //! | pool, 25 – | `… Maximum pool size exceeded (failed to allocate 2.0 GiB): Not enough room to grow, current/max/try size = 6.0 GiB, 7.0 GiB, 2.0 GiB` |
@@ -123,7 +123,7 @@ mod tests {
     fn a_refusal_of_the_driver_states_nothing() {
         for (text, request) in [
             (
-                "MemoryError: std::bad_alloc: CUDA error at: /usr/include/rmm/mr/device/cuda_memory_resource.hpp:69: cudaErrorMemoryAllocation out of memory",
+                "MemoryError: std::bad_alloc: CUDA error at: /opt/conda/include/rmm/mr/device/cuda_memory_resource.hpp:70: cudaErrorMemoryAllocation out of memory",
                 None,
             ),
             (

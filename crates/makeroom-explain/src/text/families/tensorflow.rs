@@ -2,7 +2,7 @@
 //!
 //! | versions | wording |
 //! |---|---|
-//! | – 1.3 | `OOM when allocating tensor with shape[128,128,109,109]` |
+//! | – 1.3 | `OOM when allocating tensor with shape[64,128,56,56]` |
 //! | 1.4 – | `… and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc` |
 //! | 2.x | `ResourceExhaustedError: failed to allocate memory [Op:Mul]`, `{{function_node …}} failed to allocate memory` |
 //!
@@ -73,8 +73,8 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     } else {
         facts.resource = if device.is_some() { Resource::Device } else { Resource::Unknown };
         state_share(start, &mut facts);
-        Dump::above(passage).state(false, &mut facts);
         start.state(&mut facts);
+        Dump::above(passage).state(false, &mut facts);
     }
     Some(facts)
 }

@@ -2,8 +2,8 @@
 //!
 //! | line | wording |
 //! |---|---|
-//! | the driver's | `failed to alloc 2304 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory` |
-//! | the allocator's | `could not allocate pinned host memory of size: 2304` |
+//! | the driver's | `failed to alloc 8192 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory` |
+//! | the allocator's | `could not allocate pinned host memory of size: 8192` |
 //!
 //! The code decides: only an out-of-memory code is about memory. Any other code is a broken context that fails
 //! every call, and this one was merely the first.

@@ -2,7 +2,7 @@
 //!
 //! | back end | wording |
 //! |---|---|
-//! | `cuda` | `Error allocating 29622272 bytes of device memory (out of memory). Driver report 21883392 bytes free and 1212957952 bytes total`; with counting on, `new total bytes allocated: N.` between the two |
+//! | `cuda` | `Error allocating 40000000 bytes of device memory (out of memory). Driver report 10000000 bytes free and 2000000000 bytes total`; with counting on, `new total bytes allocated: N.` between the two |
 //! | `gpuarray` | `pygpu.gpuarray.GpuArrayException: cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY: out of memory` |
 //! | CNMeM | `cnmemMalloc … CNMEM_STATUS_OUT_OF_MEMORY` |
 //!

@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn every_wording_is_read_and_states_nothing() {
         for text in [
-            "MemoryError: std::bad_alloc: cudaErrorMemoryAllocation: out of memory",
+            "RuntimeError: std::bad_alloc: cudaErrorMemoryAllocation: out of memory",
             "terminate called after throwing an instance of 'thrust::system::system_error'\n  what():  parallel_for failed: cudaErrorMemoryAllocation: out of memory",
             "terminate called after throwing an instance of 'thrust::system::detail::bad_alloc'\n  what():  std::bad_alloc: out of memory",
             "RuntimeError: temporary_buffer::allocate: get_temporary_buffer failed",

@@ -2,13 +2,13 @@
 //!
 //! | versions | wording |
 //! |---|---|
-//! | jaxlib – 0.1.6 | `Resource exhausted: Out of memory while trying to allocate 5520758552 bytes.` |
+//! | jaxlib – 0.1.6 | `Resource exhausted: Out of memory while trying to allocate 4294967296 bytes.` |
 //! | with the platform allocator | `Failed to allocate request for 32.00MiB (33554432B) on device ordinal 0` |
-//! | jaxlib 0.3 – 0.6 | `RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5520758552 bytes.`, then `BufferAssignment OOM Debugging.` with the largest buffers |
+//! | jaxlib 0.3 – 0.6 | `RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.`, then `BufferAssignment OOM Debugging.` with the largest buffers |
 //! | newest | `Out of memory while trying to allocate 300.00GiB with allocator GPU_0_bfc on device 0.` |
 //! | TPU, running | `Attempting to reserve 10.51G at the bottom of memory. That was not possible. There are 8.97G free, …`, older with `HBM capacity 16.00G:` and what is allocated |
 //! | TPU, compiling | `Ran out of memory in memory space hbm. Used 21.95G of 15.48G hbm.` |
-//! | compiler | `Can't reduce memory use below 20.58GiB (…) by rematerialization; only reduced to 45.16GiB` |
+//! | compiler | `Can't reduce memory use below 12.00GiB (…) by rematerialization; only reduced to 30.00GiB` |
 //! | compiler | `The byte size of input/output arguments (322122547201) exceeds the base limit (112583507968)` |
 //! | kernels | `Shared memory size limit exceeded: requested 163840, available: 101376` |
 //!
