@@ -5,8 +5,12 @@
 //! |---|---|
 //! | `too many resources requested for launch`, `cudaErrorLaunchOutOfResources`, `CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES` | registers × threads, or shared memory, at a launch |
 //! | `too many blocks in cooperative launch` | blocks that do not fit the device at once |
-//! | `uses too much shared data (0xc400 bytes, 0xc000 max)` | ptxas |
+//! | `uses too much shared data (0xc400 bytes, 0xc000 max)`, `… local memory`, `… parameter memory` | ptxas, CUDA.jl |
+//! | `local memory (67584) exceeds limit (65536) in function` | LLVM for AMD |
+//! | `Amount of dynamic shared memory exceeds device limit (98304 > 49152 bytes)` | CUDA.jl |
 //! | `Shared memory size limit exceeded: requested 264192, available: 232448` | XLA |
+//! | `requested shared memory size of 204800 larger than allowed size of 166912` | IREE |
+//! | `Threadgroup memory size (33280) exceeds the maximum threadgroup memory allowed (32768)` | Metal |
 //! | `cudaLimitMallocHeapSize` | `malloc` inside a kernel |
 
 use std::sync::LazyLock;
@@ -16,7 +20,7 @@ use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
-use crate::text::figures::{captured_number, pattern};
+use crate::text::figures::pattern;
 use crate::text::log::Passage;
 use crate::{Cause, Certainty};
 
@@ -26,8 +30,13 @@ pub(crate) const FAMILY: Family = Family {
         "LaunchOutOfResources",
         "LAUNCH_OUT_OF_RESOURCES",
         "too many blocks in cooperative launch",
-        "uses too much shared data",
+        "uses too much ",
+        "local memory (",
         "Shared memory size limit exceeded",
+        "shared memory exceeds",
+        "requested shared memory size",
+        "more dynamic shared memory than",
+        "Threadgroup memory size",
         "MallocHeapSize",
         "device heap",
         "in-kernel heap",
@@ -37,8 +46,17 @@ pub(crate) const FAMILY: Family = Family {
 
 static SHARED_DATA: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"uses too much shared data \(0x([0-9a-f]+) bytes, 0x([0-9a-f]+) max"));
-static LIMIT_EXCEEDED: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"limit exceeded: requested (\d+), available:? (\d+)"));
+static BOTH_SIZES: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)limit exceeded: requested (\d+), available:? (\d+)|local memory \((\d+)\) exceeds limit \((\d+)\)|\((\d+) > (\d+) bytes\)|memory size of (\d+)(?: bytes)? larger than allowed size of (\d+)|memory size \((\d+)\) exceeds the maximum \D+\((\d+)\)",
+    )
+});
+/// Words that say that there is not enough, for anchors that are also said of what is.
+static TOO_LITTLE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)requested for launch|out_?of_?resources|cooperative launch|uses too much (?:shared|local|parameter|constant)|exceed|larger than allowed|more dynamic shared memory than",
+    )
+});
 static FULL_HEAP: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)out of memory|exhausted|exceed|too small|failed|returned null|increase"));
 
@@ -56,6 +74,9 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             "The heap that kernels allocate from is full. It is set aside once (8 MiB by default) and does not grow with the GPU's free memory.",
         );
         return Some(facts);
+    }
+    if !TOO_LITTLE.is_match(line) {
+        return None;
     }
     let summary = match amounts(text) {
         Some((needed, limit)) => format!("A kernel needs {needed} of shared memory and {limit} is the limit."),
@@ -76,8 +97,10 @@ fn amounts(text: &str) -> Option<(Bytes, Bytes)> {
         let bytes = |group: usize| u64::from_str_radix(&found[group], 16).ok().map(Bytes::new);
         return Some((bytes(1)?, bytes(2)?));
     }
-    let found = LIMIT_EXCEEDED.captures(text)?;
-    Some((captured_number(&found, 1).map(Bytes::new)?, captured_number(&found, 2).map(Bytes::new)?))
+    let found = BOTH_SIZES.captures(text)?;
+    let mut sizes =
+        found.iter().skip(1).flatten().filter_map(|size| size.as_str().parse().ok()).map(Bytes::new);
+    Some((sizes.next()?, sizes.next()?))
 }
 
 #[cfg(test)]
@@ -106,10 +129,19 @@ mod tests {
     }
 
     #[test]
-    fn the_assembler_gives_figures() {
+    fn compilers_give_figures() {
         let text = "ptxas error   : Entry function '_Z15flash_attn_tileILi128E' uses too much shared data (0xc400 bytes, 0xc000 max)";
         let summary = &facts_in(text).unwrap().statements[0].summary;
         assert!(summary.contains("49.00 KiB") && summary.contains("48.00 KiB"), "{summary}");
+        for text in [
+            "ERROR: LoadError: Amount of dynamic shared memory exceeds device limit (100352 > 49152 bytes)",
+            "error: local memory (100352) exceeds limit (49152) in function 'attention'",
+            "INVALID_ARGUMENT; requested shared memory size of 100352 larger than allowed size of 49152",
+            "Threadgroup memory size (100352) exceeds the maximum threadgroup memory allowed (49152)",
+        ] {
+            let summary = &facts_in(text).unwrap().statements[0].summary;
+            assert!(summary.contains("98.00 KiB") && summary.contains("48.00 KiB"), "{summary}");
+        }
     }
 
     #[test]

@@ -52,7 +52,9 @@ static PROJECTED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"projected to use (\d+) (MiB) of device memory vs\. (\d+) (MiB) of free device memory")
 });
 static HOST: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?:failed to allocate|attempted to allocate) +([\d.]+) ?(MiB|MB)(?: of pinned memory|\))")
+    pattern(
+        r"(?:failed to allocate|attempted to allocate) +([\d.]+)(?:,\d+)? ?(MiB|MB)(?: of pinned memory|\))",
+    )
 });
 static TOTAL: LazyLock<Regex> = LazyLock::new(|| pattern(r"Device (\d+): .*VRAM: ([\d.]+) ?(MiB)"));
 static FREE: LazyLock<Regex> =

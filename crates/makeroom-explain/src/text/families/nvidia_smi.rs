@@ -103,7 +103,8 @@ fn conclusions(table: &Table) -> Vec<(Statement, &Table, Option<DeviceUse>)> {
 
 fn hidden_holder(table: &Table, device: Option<DeviceUse>) -> Option<Statement> {
     let DeviceUse { device: index, used, total } = device?;
-    let listed = held_by(&table.processes_on(index));
+    let living: Vec<_> = table.processes_on(index).into_iter().filter(is_alive).collect();
+    let listed = held_by(&living);
     let unlisted = used - listed;
     let is_clear = if listed.is_zero() {
         used >= DRIVER_RESERVE && used.share_of(total) >= DRIVER_RESERVE_SHARE
@@ -123,6 +124,14 @@ fn hidden_holder(table: &Table, device: Option<DeviceUse>) -> Option<Statement> 
     };
     let summary = format!("{unlisted} of {total} is in use{}, and {who}.", on(index));
     Some(Statement { bytes: Some(unlisted), ..Statement::new(Cause::HiddenHolder, certainty, summary) })
+}
+
+/// A process that is gone keeps its row, with an error in the place of its name.
+fn is_alive(process: &ListedProcess) -> bool {
+    !process
+        .name
+        .as_deref()
+        .is_some_and(|name| ["Unknown Error", "Not Found", "(null)"].iter().any(|gone| name.contains(gone)))
 }
 
 /// Small processes of equal size beside a large one of the same program: its workers, each with a context.
@@ -211,6 +220,8 @@ mod tests {
         assert_eq!(statement(EMPTY), (Cause::HiddenHolder, Certainty::Possible, held));
         let facts = facts_in(&text).unwrap();
         assert_eq!((facts.total, facts.free), (Some(Bytes::mib(16280)), Some(Bytes::mib(3481))));
+        let gone = format!("{EMPTY}{NOBODY}|    0      1234      C   Unknown Error    12700MiB |");
+        assert_eq!(statement(&gone), (Cause::HiddenHolder, Certainty::Likely, held));
         let desktop = format!("{EMPTY}{NOBODY}|    0      1234      G   /usr/lib/xorg/Xorg    40MiB |");
         assert_eq!(statement(&desktop), (Cause::HiddenHolder, Certainty::Likely, Some(Bytes::mib(12759))));
     }
