@@ -1,6 +1,7 @@
 //! One file per family of formats.
 
 pub(super) mod bfc_dump;
+pub(super) mod caffe;
 pub(super) mod catboost;
 pub(super) mod cuda_driver;
 pub(super) mod cuda_kernel;
@@ -10,6 +11,8 @@ pub(super) mod cupy;
 pub(super) mod dali;
 pub(super) mod darknet;
 pub(super) mod dask;
+pub(super) mod deeplearning4j;
+pub(super) mod dlib;
 pub(super) mod faiss;
 pub(super) mod generic;
 pub(super) mod hashcat;
