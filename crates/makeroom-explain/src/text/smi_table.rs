@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! |   0  NAME  …  Off  | 00000000:02:00.0 Off |                  N/A |   the device's number …
-//! | 23%  37C  P8  …    |    656MiB / 12189MiB |      0%      Default |   … and how full it is
-//! |  0    1   0   0  |   4562MiB / 20096MiB | …                        a MIG instance, all in one line
-//! |    0   N/A  N/A      1395      C   python              21820MiB |   a process; before 2020 without N/A
-//! [0] NAME | 65'C,  88 % | 10151 / 11178 MB | ann:python/1234(10121M)   gpustat
+//! | 23%  37C  P8  …    |    1656MiB / 12000MiB |      0%      Default |   … and how full it is
+//! |  0    1   0   0  |   4608MiB / 20480MiB | …                        a MIG instance, all in one line
+//! |    0   N/A  N/A      4321      C   python               1600MiB |   a process; before 2020 without N/A
+//! [0] NAME | 65'C,  88 % | 9000 / 12000 MB | ann:python/4321(8900M)   gpustat
 //! PID       GPU Memory                                                  a list that somebody shortened
 //! ```
 //!
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn old_and_new_layouts_are_read() {
-        let old = "| NVIDIA-SMI 390.30                 Driver Version: 390.30   |\n\
+        let old = "| NVIDIA-SMI 375.66                 Driver Version: 375.66   |\n\
             |   0  Quadro K9      Off  | 00000000:02:00.0 Off |                  N/A |\n\
             | 23%   37C    P8    17W / 250W |   1656MiB / 12000MiB |      0%      Default |\n\
             | Processes:                                                       GPU Memory |\n\
@@ -238,12 +238,12 @@ mod tests {
             +-----------------------------------------------------------------------------+";
         let new = "> | NVIDIA-SMI 550.78    Driver Version: 550.78         CUDA Version: 12.4     |\n\
             > |   3  NVIDIA H9 80GB          On | 00000000:1E:00.0 Off |                    0 |\n\
-            > | N/A   36C    P0    41W / 300W |  12799MiB / 16280MiB |      0%      Default |\n\
+            > | N/A   36C    P0    41W / 300W |  12600MiB / 16384MiB |      0%      Default |\n\
             > |                                         |                      |             Disabled |\n\
             > |  GPU   GI   CI        PID   Type   Process name                  GPU Memory |\n\
             > | Processes:                                                                  |\n\
-            > |    3   N/A  N/A      1395      C   ...envs/a b/bin/python          12000MiB |\n\
-            > |    3   N/A  N/A      1396      G   /usr/lib/xorg/Xorg                  N/A |";
+            > |    3   N/A  N/A      7001      C   ...envs/a b/bin/python          12000MiB |\n\
+            > |    3   N/A  N/A      7002      G   /usr/lib/xorg/Xorg                  N/A |";
         let table = &read(old)[0];
         assert_eq!(
             table.devices,
@@ -252,39 +252,35 @@ mod tests {
         assert_eq!(table.processes, [(Some(DeviceIndex(0)), row(4321, 1600, "python"))]);
         let table = &read(new)[0];
         assert_eq!(table.devices[0].device, Some(DeviceIndex(3)));
-        assert_eq!(table.processes_on(Some(DeviceIndex(3))), [row(1395, 12000, "...envs/a b/bin/python")]);
+        assert_eq!(table.processes_on(Some(DeviceIndex(3))), [row(7001, 12000, "...envs/a b/bin/python")]);
         assert_eq!((table.unsized_processes, table.processes_on(Some(DeviceIndex(0))).len()), (1, 0));
     }
 
     #[test]
     fn mig_instances_replace_their_device() {
         let text = "|   0  NVIDIA A9-SXM4-40GB    On   | 00000000:07:00.0 Off |   On |\n\
-            | N/A   35C    P0    60W / 400W |   4581MiB / 40960MiB |     N/A      Default |\n\
+            | N/A   35C    P0    60W / 400W |   4700MiB / 40960MiB |     N/A      Default |\n\
             | MIG devices:                                                                |\n\
-            |  0    1   0   0  |   4562MiB / 20096MiB | 42      0 |  3   0    2    0    0 |\n\
+            |  0    1   0   0  |   4608MiB / 20480MiB | 42      0 |  3   0    2    0    0 |\n\
             |                  |      2MiB / 32767MiB |           |                       |";
         let devices = &read(text)[0].devices;
         assert_eq!(devices.len(), 1);
-        assert_eq!((devices[0].device, devices[0].total), (Some(DeviceIndex(0)), Bytes::mib(20096)));
+        assert_eq!((devices[0].device, devices[0].total), (Some(DeviceIndex(0)), Bytes::mib(20480)));
     }
 
     #[test]
     fn gpustat_and_bare_lists_are_read() {
-        let table = &read("[6] NVIDIA A9 | 52'C, 100 % | 10151 / 81920 MB | ann:python/77(10121M)")[0];
-        assert_eq!(table.processes, [(Some(DeviceIndex(6)), row(77, 10121, "python"))]);
-        let table =
-            &read("PID       GPU Memory\n3794364 4681MiB\n3794783, python, 1884 MiB\nend\n77 12MiB")[0];
-        assert_eq!(
-            table.processes.iter().map(|(_, process)| process.pid).collect::<Vec<_>>(),
-            [3_794_364, 3_794_783]
-        );
+        let table = &read("[6] NVIDIA A9 | 52'C, 100 % | 9500 / 81920 MB | ann:python/77(9000M)")[0];
+        assert_eq!(table.processes, [(Some(DeviceIndex(6)), row(77, 9000, "python"))]);
+        let table = &read("PID       GPU Memory\n4401 2681MiB\n4402, python, 884 MiB\nend\n77 12MiB")[0];
+        assert_eq!(table.processes.iter().map(|(_, process)| process.pid).collect::<Vec<_>>(), [4401, 4402]);
         assert!(table.has_process_part && table.devices.is_empty());
     }
 
     #[test]
     fn the_words_above_say_where_a_table_was_made() {
         let text = "inside the container:\n| Processes:   GPU Memory |\n|====|\n\
-            on the host:\n| Processes:   GPU Memory |\n|    0     28290    C   python    1103MiB |";
+            on the host:\n| Processes:   GPU Memory |\n|    0     4501    C   python    903MiB |";
         let places: Vec<_> = read(text).iter().map(|table| table.place).collect();
         assert_eq!(places, [Some(Place::Container), Some(Place::Host)]);
     }

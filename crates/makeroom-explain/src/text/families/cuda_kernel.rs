@@ -6,11 +6,11 @@
 //! | `too many resources requested for launch`, `cudaErrorLaunchOutOfResources`, `CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES` | registers × threads, or shared memory, at a launch |
 //! | `too many blocks in cooperative launch` | blocks that do not fit the device at once |
 //! | `uses too much shared data (0xc400 bytes, 0xc000 max)`, `… local memory`, `… parameter memory` | ptxas, CUDA.jl |
-//! | `local memory (67584) exceeds limit (65536) in function` | LLVM for AMD |
-//! | `Amount of dynamic shared memory exceeds device limit (98304 > 49152 bytes)` | CUDA.jl |
-//! | `Shared memory size limit exceeded: requested 264192, available: 232448` | XLA |
-//! | `requested shared memory size of 204800 larger than allowed size of 166912` | IREE |
-//! | `Threadgroup memory size (33280) exceeds the maximum threadgroup memory allowed (32768)` | Metal |
+//! | `local memory (100352) exceeds limit (49152) in function` | LLVM for AMD |
+//! | `Amount of dynamic shared memory exceeds device limit (100352 > 49152 bytes)` | CUDA.jl |
+//! | `Shared memory size limit exceeded: requested 262144, available: 232448` | XLA |
+//! | `requested shared memory size of 100352 larger than allowed size of 49152` | IREE |
+//! | `Threadgroup memory size (100352) exceeds the maximum threadgroup memory allowed (49152)` | Metal |
 //! | `cudaLimitMallocHeapSize` | `malloc` inside a kernel |
 
 use std::sync::LazyLock;

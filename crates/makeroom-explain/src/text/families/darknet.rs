@@ -1,7 +1,7 @@
 //! Darknet: what its convolutions wanted, what was there, and its advice to split the batch.
 //!
 //! ```text
-//!  used slow CUDNN algo without Workspace! Need memory: 251387521, available: 111913205
+//!  used slow CUDNN algo without Workspace! Need memory: 268435456, available: 134217728
 //!  Try to set subdivisions=64 in your cfg-file.
 //!  CUDA Error: out of memory
 //! darknet: ./src/cuda.c:36: check_error: Assertion `0' failed.

@@ -2,8 +2,8 @@
 //!
 //! | versions | wording |
 //! |---|---|
-//! | 3 – 5 | `Device #1: NAME, 500/2000 MB allocatable, 5MCU` |
-//! | 6 – | `Device #1: NAME, 768/1024 MB (256 MB allocatable), 2MCU` |
+//! | 3 – 5 | `Device #1: NAME, 512/2048 MB allocatable, 5MCU` |
+//! | 6 – | `Device #1: NAME, 1800/2048 MB (512 MB allocatable), 2MCU` |
 //! | – 3 | `Device #1: Device does not provide enough allocatable device-memory to handle this attack` |
 //! | 4 – | `Device #5: Not enough allocatable device memory for this attack.` |
 

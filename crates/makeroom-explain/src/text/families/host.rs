@@ -8,9 +8,9 @@
 //! | `OOMKilled`, `oom_kill event`, `Exceeded job memory limit`, `node running low on memory` | Kubernetes, Slurm, Ray |
 //! | `[Errno 12] Cannot allocate memory`, `fork: Cannot allocate memory` | any program |
 //! | `No space left on device: '/dev/shm/…'`, `/dev/shm/nccl-…` | shared memory |
-//! | `MemoryError: Unable to allocate 31.2 GiB for an array with shape` | NumPy |
+//! | `MemoryError: Unable to allocate 31.5 GiB for an array with shape` | NumPy |
 //! | `java.lang.OutOfMemoryError: Java heap space`, `JavaScript heap out of memory` | Java, Node |
-//! | `cannot allocate vector of size 3.8 Gb`, `memory allocation of 123 bytes failed` | R, Rust |
+//! | `cannot allocate vector of size 2.0 Gb`, `memory allocation of 123 bytes failed` | R, Rust |
 //! | `Failed to allocate 123 bytes in function 'OutOfMemoryError'` | OpenCV |
 //! | `std::bad_alloc`, `MemoryError`, `LLVM ERROR: out of memory`, `CL_OUT_OF_HOST_MEMORY` | vague: at most possible |
 

@@ -2,7 +2,7 @@
 //!
 //! | versions | wording |
 //! |---|---|
-//! | 3 – | `Kokkos failed to allocate memory for label "x". Allocation using MemorySpace named "Cuda" failed with the following error: Allocation of size 1.279 G failed, likely due to insufficient memory.` |
+//! | 3 – | `Kokkos failed to allocate memory for label "x". Allocation using MemorySpace named "Cuda" failed with the following error: Allocation of size 1.5 G failed, likely due to insufficient memory.` |
 //! | 2 | `Kokkos::HostSpace::allocate[ INTEL_MM_ALLOC ]( 123 ) FAILED NULL` |
 //! | 2 – | `cudaMalloc( & ptr , … ) error( cudaErrorMemoryAllocation): out of memory …/Kokkos_CudaSpace.cpp:290` |
 

@@ -2,16 +2,16 @@
 //!
 //! | wording | what it gives |
 //! |---|---|
-//! | `allocating 15973.73 MiB on device 0: cudaMalloc failed: out of memory` | the request |
-//! | `failed to allocate CUDA0 buffer of size 16749663764`, `unable to allocate CUDA0 buffer` | the request |
+//! | `allocating 2048.00 MiB on device 0: cudaMalloc failed: out of memory` | the request |
+//! | `failed to allocate CUDA0 buffer of size 2147483648`, `unable to allocate CUDA0 buffer` | the request |
 //! | `CUDA error 2 at ggml-cuda.cu:359: out of memory`, `CUDA error: out of memory` + `current device: 0, in function …` | nothing |
 //! | `ggml_vulkan: Device memory allocation of size 123 failed`, `ErrorOutOfDeviceMemory` | the request |
 //! | `Requested buffer size exceeds device memory allocation limit` | Vulkan's cap on one buffer |
-//! | `projected to use 34444 MiB of device memory vs. 23306 MiB of free device memory` | the need and what is free |
+//! | `projected to use 30720 MiB of device memory vs. 23552 MiB of free device memory` | the need and what is free |
 //! | `failed to allocate 1024.00 MiB of pinned memory`, `unable to allocate CPU buffer` | host memory |
-//! | `Device 0: …, VRAM: 24090 MiB` | the device's memory |
-//! | `using device CUDA0 (…) - 23306 MiB free`, Ollama's `memory.available="[23.3 GiB]"` | what was free at the start |
-//! | `CUDA0 model buffer size = 4095.05 MiB`, `… KV buffer size`, `… compute buffer size` | what is live |
+//! | `Device 0: …, VRAM: 24576 MiB` | the device's memory |
+//! | `using device CUDA0 (…) - 23552 MiB free`, Ollama's `memory.available="[23.0 GiB]"` | what was free at the start |
+//! | `CUDA0 model buffer size = 20480.00 MiB`, `… KV buffer size`, `… compute buffer size` | what is live |
 
 use std::sync::LazyLock;
 

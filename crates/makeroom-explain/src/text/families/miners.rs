@@ -2,10 +2,10 @@
 //!
 //! | program | wording |
 //! |---|---|
-//! | ethminer 0.15 – | `Using Pci Id : 01:00.0 NAME (Compute 7.5) Memory : 4.24 GB`, `Generating DAG + Light : 3.98 GB`, `CUDA error in func … out of memory` |
-//! | ethminer 0.15 | `has insufficient GPU memory. 2096168960 bytes of memory found < 2659188352 bytes of memory required` |
+//! | ethminer 0.15 – | `Using Pci Id : 01:00.0 NAME (Compute 7.5) Memory : 4.00 GB`, `Generating DAG + Light : 3.75 GB`, `CUDA error in func … out of memory` |
+//! | ethminer 0.15 | `has insufficient GPU memory. 2147483648 bytes of memory found < 3221225472 bytes of memory required` |
 //! | older | `Found suitable CUDA device [NAME] with 2147483648 bytes of GPU memory`, `CUDA error in func 'ethash_cuda_miner::init' at line 243 : out of memory.` |
-//! | PhoenixMiner | `Allocating DAG (3.33) GB`, `CUDA memory: 4.00 GB total, 3.30 GB free` |
+//! | PhoenixMiner | `Allocating DAG (3.50) GB`, `CUDA memory: 4.00 GB total, 3.25 GB free` |
 
 use std::sync::LazyLock;
 

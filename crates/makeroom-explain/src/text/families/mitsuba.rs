@@ -2,7 +2,7 @@
 //!
 //! | versions | wording |
 //! |---|---|
-//! | Mitsuba 2 | `cuda_malloc(): out of memory!`, `cuda_malloc_trim(): freed 168 arrays (6.5664 GiB device memory, …)` |
+//! | Mitsuba 2 | `cuda_malloc(): out of memory!`, `cuda_malloc_trim(): freed 160 arrays (6.5000 GiB device memory, …)` |
 //! | Mitsuba 3 | `jit_malloc(): out of memory! Could not allocate 512 bytes of device memory.`, also `host-pinned memory` |
 //! | Mitsuba 3 | `cuda_check(): API error 0002 (CUDA_ERROR_OUT_OF_MEMORY): "out of memory" in …` |
 
@@ -70,14 +70,14 @@ mod tests {
     use super::*;
     use crate::text::find::facts_in;
 
-    const ERROR: &str = "cuda_malloc_trim(): freed 9 arrays (2.25 MiB device memory, 8 B unified memory, and 880 B host memory).\n\nCaught a critical exception: cuda_malloc(): out of memory!\ncuda_shutdown()\ncuda_malloc_trim(): freed 168 arrays (6.5000 GiB device memory, 7.6719 KiB unified memory, and 9.2578 KiB host memory).\n";
+    const ERROR: &str = "cuda_malloc_trim(): freed 9 arrays (2.25 MiB device memory, 8 B unified memory, and 880 B host memory).\n\nCaught a critical exception: cuda_malloc(): out of memory!\ncuda_shutdown()\ncuda_malloc_trim(): freed 160 arrays (6.5000 GiB device memory, 8.0000 KiB unified memory, and 9.0000 KiB host memory).\n";
 
     #[test]
     fn what_is_freed_at_the_end_was_live() {
         let facts = facts_in(ERROR).unwrap();
         assert_eq!((facts.framework, facts.live), ("mitsuba", Some(Bytes::mib(6656))));
         assert_eq!(facts.statements[0].certainty, Certainty::Possible);
-        let table = "|   0  Quadro P9        Off  | 00000000:91:00.0  On |                  N/A |\n| 50%   49C    P0    29W / 105W |   1564MiB /  8192MiB |     13%      Default |";
+        let table = "|   0  Quadro P9        Off  | 00000000:91:00.0  On |                  N/A |\n| 50%   49C    P0    29W / 105W |   1536MiB /  8192MiB |     13%      Default |";
         let facts = facts_in(&format!("{ERROR}{table}")).unwrap();
         assert_eq!(facts.total, Some(Bytes::gib(8)));
         assert_eq!(facts.statements[0].certainty, Certainty::Likely);

@@ -198,7 +198,7 @@ mod tests {
     const EMPTY: &str = "\
 | NVIDIA-SMI 410.48                 Driver Version: 410.48                    |
 |   0  Tesla P9-SXM2...  Off  | 00000000:05:00.0 Off |                    0 |
-| N/A   36C    P0    41W / 300W |  12799MiB / 16280MiB |      0%      Default |
+| N/A   36C    P0    41W / 300W |  12600MiB / 16384MiB |      0%      Default |
 ";
     const NOBODY: &str = "\
 | Processes:                                                       GPU Memory |
@@ -214,22 +214,22 @@ mod tests {
 
     #[test]
     fn memory_that_nobody_is_listed_for() {
-        let held = Some(Bytes::mib(12799));
+        let held = Some(Bytes::mib(12600));
         let text = format!("{EMPTY}{NOBODY}|  No running processes found                 |");
         assert_eq!(statement(&text), (Cause::HiddenHolder, Certainty::Likely, held));
         assert_eq!(statement(EMPTY), (Cause::HiddenHolder, Certainty::Possible, held));
         let facts = facts_in(&text).unwrap();
-        assert_eq!((facts.total, facts.free), (Some(Bytes::mib(16280)), Some(Bytes::mib(3481))));
-        let gone = format!("{EMPTY}{NOBODY}|    0      1234      C   Unknown Error    12700MiB |");
+        assert_eq!((facts.total, facts.free), (Some(Bytes::mib(16384)), Some(Bytes::mib(3784))));
+        let gone = format!("{EMPTY}{NOBODY}|    0      1234      C   Unknown Error    12500MiB |");
         assert_eq!(statement(&gone), (Cause::HiddenHolder, Certainty::Likely, held));
         let desktop = format!("{EMPTY}{NOBODY}|    0      1234      G   /usr/lib/xorg/Xorg    40MiB |");
-        assert_eq!(statement(&desktop), (Cause::HiddenHolder, Certainty::Likely, Some(Bytes::mib(12759))));
+        assert_eq!(statement(&desktop), (Cause::HiddenHolder, Certainty::Likely, Some(Bytes::mib(12560))));
     }
 
     #[test]
     fn processes_that_hold_the_device() {
-        let text = format!("{EMPTY}{NOBODY}|    0      1234      C   python    12700MiB |");
-        assert_eq!(statement(&text), (Cause::OtherProcesses, Certainty::Likely, Some(Bytes::mib(12700))));
+        let text = format!("{EMPTY}{NOBODY}|    0      1234      C   python    12500MiB |");
+        assert_eq!(statement(&text), (Cause::OtherProcesses, Certainty::Likely, Some(Bytes::mib(12500))));
         assert_eq!(facts_in(&text).unwrap().processes[0].pid, 1234);
         let list = "PID       GPU Memory\n4411 2681MiB\n4412  884 MiB\n";
         assert_eq!(statement(list), (Cause::OtherProcesses, Certainty::Likely, Some(Bytes::mib(3565))));
@@ -250,13 +250,13 @@ mod tests {
     #[test]
     fn a_container_that_does_not_see_its_processes() {
         let text =
-            format!("in docker\n{NOBODY}\non the host\n{NOBODY}|    0     28290    C   python    903MiB |");
+            format!("in docker\n{NOBODY}\non the host\n{NOBODY}|    0     4501    C   python    903MiB |");
         assert_eq!(statement(&text), (Cause::HiddenHolder, Certainty::Certain, Some(Bytes::mib(903))));
     }
 
     #[test]
     fn an_idle_device_shows_nothing() {
-        let text = format!("{}{NOBODY}", EMPTY.replace("12799", "  255"));
+        let text = format!("{}{NOBODY}", EMPTY.replace("12600", "  255"));
         assert_eq!(statement(&text), (Cause::None, Certainty::Likely, None));
     }
 

@@ -2,10 +2,10 @@
 //!
 //! | wording | what it gives |
 //! |---|---|
-//! | `model requires more system memory (17.2 GiB) than is available (11.5 GiB)` | host memory, both figures |
-//! | `msg="model request too large for system" requested="37.0 GiB" available="30.6 GiB"` | the same, in its log |
+//! | `model requires more system memory (18.0 GiB) than is available (11.5 GiB)` | host memory, both figures |
+//! | `msg="model request too large for system" requested="18.0 GiB" available="11.5 GiB"` | the same, in its log |
 //! | `llama runner process has terminated: cudaMalloc failed: out of memory` | that the device refused |
-//! | `memory.available="[23.3 GiB]" memory.required.full="…"` | what was free on the first device |
+//! | `memory.available="[23.0 GiB]" memory.required.full="…"` | what was free on the first device |
 
 use std::sync::LazyLock;
 

@@ -3,7 +3,7 @@
 //! | wording | what it means |
 //! |---|---|
 //! | `bfc_arena.cc:368 … Failed to allocate memory for requested buffer of size 123` | the device, or the host, refused to enlarge the arena |
-//! | `bfc_arena.cc:376 … Available memory of 0 is smaller than requested bytes of 2048` | the arena is at its own limit (`gpu_mem_limit`, `max_mem`) |
+//! | `bfc_arena.cc:376 … Available memory of 512 is smaller than requested bytes of 4096` | the arena is at its own limit (`gpu_mem_limit`, `max_mem`) |
 //! | `Creating BFCArena for Cuda with following configs: … memory limit: 123` | that limit |
 //! | `CUDA failure 2: out of memory ; GPU=0 ; … ; expr=cudaMalloc(…)` | a call of its own failed |
 //! | `CUBLAS failure 3`, `CUDNN failure 4: CUDNN_STATUS_ALLOC_FAILED` | a library found no memory |

@@ -5,7 +5,7 @@
 //! | `Not enough memory. Please try to increase --mem-fraction-static` | weights took the whole static share, no token is left |
 //! | `Prefill out of memory. Try to lower your batch size`, `Decode out of memory …` | the pool of tokens is full of live requests |
 //! | `The memory capacity is unbalanced. Some GPUs may be occupied by other processes. min_per_gpu_memory=…, local_gpu_memory=…` | one card has less free than the others |
-//! | `Load weight begin. avail mem=23.30 GB`, `Load weight end. … avail mem=8.10 GB` | what was free before and after the weights |
+//! | `Load weight begin. avail mem=23.00 GB`, `Load weight end. … avail mem=8.00 GB` | what was free before and after the weights |
 
 use std::sync::LazyLock;
 

@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `Cuda Error in allocate: 2 (out of memory)` | 5 – 7 |
 //! | `[defaultAllocator.cpp::allocate::19] Error Code 1: Cuda Runtime (out of memory)` | 8 – |
-//! | `Requested amount of GPU memory (1180463648 bytes) could not be allocated` | 8 – |
+//! | `Requested amount of GPU memory (2147483648 bytes) could not be allocated` | 8 – |
 //! | `Error Code 2: OutOfMemory (no further information)`, `OutOfMemory (Requested size was 123 bytes.)` | 8 – |
 //! | `User allocator error allocating 123-byte buffer` | 10 – |
 //! | `Skipping tactic 3 due to insufficient memory on requested size of 123 detected` (a warning) | 8 – |
-//! | `Tactic Device request: 4116MB Available: 3989MB. Device memory is insufficient to use tactic.` (a warning) | 8.4 – |
+//! | `Tactic Device request: 4096MB Available: 3072MB. Device memory is insufficient to use tactic.` (a warning) | 8.4 – |
 //! | `requires 123 bytes of scratch space, but only 45 is available. Try increasing the workspace size` | 7 – |
 //! | `[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, …): out of memory` | all |
-//! | `Memory usage when calculating max tokens in paged kv cache: total: 22.19 GiB, available: 0.11 GiB` | 0.9 – |
+//! | `Memory usage when calculating max tokens in paged kv cache: total: 24.00 GiB, available: 0.50 GiB` | 0.9 – |
 //! | `maxTokensInPagedKvCache must be large enough to process at least 1 sequence to completion` | all |
 
 use std::sync::LazyLock;

@@ -2,7 +2,7 @@
 //!
 //! | versions | wording |
 //! |---|---|
-//! | 2.0 – | `OutOfResources: out of resource: shared memory, Required: 163840, Hardware limit: 101376. Reducing block sizes or num_stages may help.` |
+//! | 2.0 – | `OutOfResources: out of resource: shared memory, Required: 196608, Hardware limit: 101376. Reducing block sizes or num_stages may help.` |
 //! | 3.0 – | the same with `threads`, 3.3 – with `tensor memory` |
 
 use std::sync::LazyLock;

@@ -2,7 +2,7 @@
 //!
 //! | wording | what it means |
 //! |---|---|
-//! | `[HAMI-core ERROR (pid:30 … allocator.c:53)]: Device 0 OOM 3171158016 / 3145728000` | what the process would hold, and its share |
+//! | `[HAMI-core ERROR (pid:30 … allocator.c:53)]: Device 0 OOM 3221225472 / 2147483648` | what the process would hold, and its share |
 //! | `[4pdvGPU ERROR …]: Device 0 OOM 123 / 120` | the same, older |
 //! | `[HAMI-core ERROR …]: cuMemoryAllocate failed res=2` | the real driver refused within the share |
 

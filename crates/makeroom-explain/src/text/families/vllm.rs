@@ -3,12 +3,12 @@
 //!
 //! | versions | wording |
 //! |---|---|
-//! | 0.9 – | `Free memory on device (0.49/74.56 GiB) on startup is less than desired GPU memory utilization (0.6, 44.73 GiB)`; later with `cuda:1` |
+//! | 0.9 – | `Free memory on device (9.50/24.00 GiB) on startup is less than desired GPU memory utilization (0.9, 21.60 GiB)`; later with `cuda:1` |
 //! | all | `No available memory for the cache blocks. Try increasing gpu_memory_utilization` |
 //! | – 0.8 | `The model's max seq len (8192) is larger than the maximum number of tokens that can be stored in KV cache (4096)` |
-//! | 0.8 – | `To serve at least one request with the models's max seq len (40960), (5.62 GiB KV cache is needed, which is larger than the available KV cache memory (4.50 GiB)` |
+//! | 0.8 – | `To serve at least one request with the models's max seq len (40960), (5.50 GiB KV cache is needed, which is larger than the available KV cache memory (4.50 GiB)` |
 //! | 0.6 – 0.8 | `the current vLLM instance can use total_gpu_memory (…) x gpu_memory_utilization (…) = …`, `model weights take …` |
-//! | 0.8 – | `Available KV cache memory: 14.09 GiB` |
+//! | 0.8 – | `Available KV cache memory: 12.50 GiB` |
 //! | 0.8 – | `CUDA out of memory occurred when warming up sampler with 1024 dummy requests` |
 //! | 0.7 – | `CUDA Error: out of memory at …/cumem_allocator.cpp:62` (sleep mode) |
 
