@@ -127,3 +127,26 @@ impl<R: BufRead> Read for ZstdFrames<R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::input::read_failed;
+
+    #[test]
+    fn a_little_that_unpacks_to_a_lot_is_given_up() {
+        let packed = Rc::new(Cell::new(1000));
+        let mut bomb = Ratio { unpacked: io::repeat(b'x'), packed: Rc::clone(&packed), length: 0 };
+        let mut buffer = vec![0; 1 << 20];
+        let mut read_on = || (0..300).try_for_each(|_| bomb.read(&mut buffer).map(drop));
+        let cause = read_on().expect_err("a bomb");
+        assert_eq!(
+            read_failed(0, cause).to_string(),
+            "1000 B of compressed data unpack to more than 257.00 MiB"
+        );
+        packed.set(1 << 30);
+        assert!(read_on().is_ok());
+        assert!(matches!(read_failed(0, io::Error::other("x")), Error::Read { .. }));
+    }
+}

@@ -1,4 +1,5 @@
 //! What the machine says when it will not go on: always with the offset of the opcode at fault.
+#![expect(clippy::unnecessary_box_returns, reason = "the machine's results hold boxed errors")]
 
 use super::machine::Machine;
 use super::opcode as op;
@@ -17,42 +18,47 @@ pub(super) fn quoted(text: &[u8]) -> String {
 
 impl<H: Heap> Machine<'_, '_, H> {
     #[cold]
-    pub(super) fn malformed(&self, expected: &'static str, found: String) -> Error {
-        Error::Malformed { offset: self.start, expected, found }
+    pub(super) fn malformed(&self, expected: &'static str, found: String) -> Box<Error> {
+        // Behind the end of the stream everything looks like zeros: then the end is what is wrong.
+        let error = self.source.overrun().unwrap_or(Error::Malformed { offset: self.start, expected, found });
+        Box::new(error)
     }
 
     #[cold]
-    pub(super) fn nothing_there(&self) -> Error {
+    pub(super) fn nothing_there(&self) -> Box<Error> {
         self.malformed("a value on the stack", "none".to_owned())
     }
 
     #[cold]
-    pub(super) fn unknown(&self, opcode: u8) -> Error {
+    pub(super) fn not_remembered(&self, number: u64) -> Box<Error> {
+        self.malformed("a memo number that is in use", format!("number {number}"))
+    }
+
+    #[cold]
+    pub(super) fn unknown(&self, opcode: u8) -> Box<Error> {
         self.malformed("a pickle opcode", format!("the byte 0x{opcode:02x}"))
     }
 
     #[cold]
-    pub(super) fn too_many(&self, what: &'static str, limit: usize) -> Error {
-        Error::TooMany { offset: self.start, what, limit: limit as u64 }
+    pub(super) fn too_many(&self, what: &'static str, limit: usize) -> Box<Error> {
+        Box::new(Error::TooMany { offset: self.start, what, limit: limit as u64 })
     }
 
     #[cold]
-    pub(super) fn fault(&self, fault: Fault) -> Error {
+    pub(super) fn fault(&self, fault: Fault) -> Box<Error> {
         let (expected, found) = match fault {
             Fault::NotAList => ("a list to append to", "something else"),
             Fault::NotADict => ("a dict to put keys into", "something else"),
             Fault::Changed => {
                 ("data without circles", "a change to a container that is already part of another")
             }
-            Fault::TooMany { what, limit } => {
-                return Error::TooMany { offset: self.start, what, limit };
-            }
+            Fault::TooMany(limit) => return self.too_many(limit.what, limit.count),
         };
         self.malformed(expected, found.to_owned())
     }
 
     /// The refusal of an opcode that names what it looks up.
-    pub(super) fn asks_to_call(&mut self, opcode: u8) -> Error {
+    pub(super) fn asks_to_call(&mut self, opcode: u8) -> Box<Error> {
         let name = match opcode {
             op::STACK_GLOBAL => match self.stack[self.floor..] {
                 [.., Value::Text(module), Value::Text(name)] => {
@@ -64,7 +70,13 @@ impl<H: Heap> Machine<'_, '_, H> {
         };
         let callable =
             name.map_or_else(|| "something without a name".to_owned(), |name| quoted(name.as_bytes()));
-        Error::AsksToCall { callable, offset: self.start }
+        self.refused(callable)
+    }
+
+    /// The refusal of an opcode that would have something called.
+    #[cold]
+    pub(super) fn refused(&self, callable: impl Into<String>) -> Box<Error> {
+        Box::new(Error::AsksToCall { callable: callable.into(), offset: self.start })
     }
 
     fn name_in_lines(&mut self) -> Option<String> {

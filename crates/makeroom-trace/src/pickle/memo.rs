@@ -1,35 +1,21 @@
 //! The memo: what a pickle remembers under a number.
 //!
 //! Picklers count up from zero and remember most of what they write, so the memo of a large snapshot has tens of
-//! millions of entries. They are kept in a row of 8-byte slots. A number far ahead of the row, which only a
-//! made-up file has, goes into a map instead, so that it costs an entry and not the gap before it.
+//! millions of entries, in one row. A number far ahead of the row, which only a made-up file has, goes into a map
+//! instead, so that it costs an entry and not the gap before it.
 
 use makeroom_core::FastMap;
 
-use super::value::{ObjectId, TextId, Value};
+use super::value::Value;
 
 /// How far a number may be ahead of the row before it goes into the map.
 const LARGEST_GAP: u64 = 16;
 
 #[derive(Default)]
 pub(super) struct Memo {
-    row: Vec<Slot>,
+    row: Vec<Option<Value>>,
     scattered: FastMap<u64, Value>,
-    /// Numbers, which no pickler remembers but a file may.
-    scalars: Vec<Value>,
     count: u64,
-}
-
-/// A [`Value`] in half the space.
-#[derive(Clone, Copy, Debug)]
-enum Slot {
-    Vacant,
-    None,
-    Bool(bool),
-    Opaque,
-    Text(TextId),
-    Object(ObjectId),
-    Scalar(u32),
 }
 
 impl Memo {
@@ -37,8 +23,7 @@ impl Memo {
     #[inline]
     pub(super) fn push(&mut self, value: Value) {
         if self.count == self.row.len() as u64 {
-            let slot = self.slot(value);
-            self.row.push(slot);
+            self.row.push(Some(value));
             self.count += 1;
         } else {
             self.put(self.count, value);
@@ -52,55 +37,43 @@ impl Memo {
             self.scattered.insert(number, value);
             return;
         }
-        let slot = self.slot(value);
         let index = number as usize;
         if index >= self.row.len() {
-            self.row.resize(index + 1, Slot::Vacant);
+            self.row.resize(index + 1, None);
         }
-        self.row[index] = slot;
+        self.row[index] = Some(value);
+    }
+
+    /// What was remembered under the numbers from zero on, as far as there are no large gaps.
+    #[inline]
+    pub(super) fn row(&self) -> &[Option<Value>] {
+        &self.row
     }
 
     /// What was remembered under a number.
     #[inline]
     pub(super) fn get(&self, number: u64) -> Option<Value> {
         match self.row.get(number as usize) {
-            Some(&Slot::Object(id)) => Some(Value::Object(id)),
-            Some(&Slot::Text(id)) => Some(Value::Text(id)),
-            Some(Slot::None) => Some(Value::None),
-            Some(&Slot::Bool(value)) => Some(Value::Bool(value)),
-            Some(Slot::Opaque) => Some(Value::Opaque),
-            Some(&Slot::Scalar(index)) => self.scalars.get(index as usize).copied(),
+            Some(&Some(value)) => Some(value),
             // The row may have grown past a number that was far ahead of it once.
-            Some(Slot::Vacant) | None => self.scattered.get(&number).copied(),
+            _ => self.get_scattered(number),
         }
     }
 
-    #[inline]
-    fn slot(&mut self, value: Value) -> Slot {
-        match value {
-            Value::None => Slot::None,
-            Value::Bool(value) => Slot::Bool(value),
-            Value::Opaque => Slot::Opaque,
-            Value::Text(id) => Slot::Text(id),
-            Value::Object(id) => Slot::Object(id),
-            Value::Int(_) | Value::Float(_) => match u32::try_from(self.scalars.len()) {
-                Ok(index) => {
-                    self.scalars.push(value);
-                    Slot::Scalar(index)
-                }
-                Err(_) => Slot::Opaque,
-            },
-        }
+    #[cold]
+    fn get_scattered(&self, number: u64) -> Option<Value> {
+        self.scattered.get(&number).copied()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pickle::TextId;
 
     #[test]
-    fn a_slot_is_half_a_value() {
-        assert_eq!((size_of::<Slot>(), size_of::<Value>()), (8, 16));
+    fn an_entry_takes_no_more_than_its_value() {
+        assert_eq!((size_of::<Option<Value>>(), size_of::<Value>()), (16, 16));
     }
 
     #[test]

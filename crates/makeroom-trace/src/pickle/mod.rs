@@ -19,6 +19,5 @@ mod source;
 mod text_forms;
 mod value;
 
-pub(crate) use machine::run;
-pub(crate) use source::Source;
-pub(crate) use value::{Fault, Heap, ObjectId, TextId, Value};
+pub(crate) use machine::{Product, run};
+pub(crate) use value::{Fault, Heap, Limit, ObjectId, TextId, Value};

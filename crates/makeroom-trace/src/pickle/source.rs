@@ -1,9 +1,9 @@
 //! A stream as a window of bytes, with the offset of each.
 //!
 //! The buffer holds [`CHUNK`] bytes, whatever the file's size; what an opcode needs is made contiguous in it.
-//! Since most opcodes have at most eight operand bytes, [`Source::peek`] gives an opcode and eight bytes in one
-//! bounds check, with zeros after the end of the stream; [`Source::advance`] then finds out whether they were
-//! really there.
+//! Most opcodes have at most eight operand bytes. So the loop over opcodes asks once, before each, whether
+//! [`Source::is_short`] of nine bytes, and then peeks and advances without further questions. Behind the end of
+//! the stream lie zeros; an opcode whose operand reaches into them is found out by the next refill.
 
 use std::io::Read;
 
@@ -11,6 +11,8 @@ use crate::error::Error;
 use crate::input::read_failed;
 
 const CHUNK: usize = 256 << 10;
+/// An opcode and the longest operand of fixed length.
+const WINDOW: usize = 9;
 /// The longest piece that can be had at once.
 pub(super) const LONGEST_PIECE: usize = CHUNK / 4;
 
@@ -18,7 +20,7 @@ pub(super) const LONGEST_PIECE: usize = CHUNK / 4;
 pub(crate) struct Source<'a> {
     stream: Box<dyn Read + 'a>,
     buffer: Vec<u8>,
-    /// Where the next byte is in the buffer.
+    /// Where the next byte is in the buffer; up to a window behind the end after a truncated opcode.
     position: usize,
     /// Where the buffer's content ends.
     end: usize,
@@ -31,7 +33,7 @@ impl<'a> Source<'a> {
     pub(crate) fn new(stream: impl Read + 'a) -> Self {
         Self {
             stream: Box::new(stream),
-            buffer: vec![0; CHUNK],
+            buffer: vec![0; CHUNK + 2 * WINDOW],
             position: 0,
             end: 0,
             base: 0,
@@ -45,36 +47,54 @@ impl<'a> Source<'a> {
         self.base + self.position as u64
     }
 
-    /// The next byte and the eight after it as a little-endian number, zeros where the stream has ended.
+    /// Whether an opcode with its operand might not be in the buffer as a whole.
     #[inline]
-    pub(super) fn peek(&mut self) -> Result<(u8, u64), Error> {
-        if self.end - self.position < 9 {
-            self.fill(9)?;
+    pub(super) fn is_short(&self) -> bool {
+        self.end < self.position + WINDOW
+    }
+
+    /// Reads on, if there is more. Finds out when the opcode before had reached behind the end of the stream.
+    #[cold]
+    pub(super) fn refill(&mut self) -> Result<(), Error> {
+        match self.overrun() {
+            Some(error) => Err(error),
+            None => self.fill(WINDOW),
         }
-        let Some(&[first, ref operand @ ..]) =
-            self.buffer.get(self.position..).and_then(<[u8]>::first_chunk::<9>)
-        else {
-            return Ok((0, 0));
-        };
-        Ok((first, u64::from_le_bytes(*operand)))
+    }
+
+    /// The error of having consumed more than there was, if that is so.
+    pub(super) fn overrun(&self) -> Option<Error> {
+        (self.position > self.end).then(|| self.truncated("the rest of the pickle"))
+    }
+
+    /// The next byte and the eight after it as a little-endian number. Call [`Source::refill`] before when
+    /// [`Source::is_short`].
+    #[inline]
+    pub(super) fn peek(&self) -> (u8, u64) {
+        match self.buffer[self.position..].first_chunk::<WINDOW>() {
+            Some(&[first, ref operand @ ..]) => (first, u64::from_le_bytes(*operand)),
+            None => (0, 0),
+        }
+    }
+
+    /// What is in the buffer and not consumed.
+    #[inline]
+    pub(super) fn available(&self) -> &[u8] {
+        self.buffer.get(self.position..self.end).unwrap_or_default()
     }
 
     /// Consumes bytes that were peeked at.
     #[inline]
-    pub(super) fn advance(&mut self, count: usize, expected: &'static str) -> Result<(), Error> {
-        if self.end - self.position < count {
-            return Err(self.truncated(expected));
-        }
+    pub(super) fn advance(&mut self, count: usize) {
         self.position += count;
-        Ok(())
     }
 
     /// Consumes a piece of at most [`LONGEST_PIECE`] bytes.
     #[inline]
     pub(super) fn piece(&mut self, length: usize, expected: &'static str) -> Result<&[u8], Error> {
-        if self.end - self.position < length {
+        if self.end < self.position + length {
             self.fill(length)?;
-            if self.end - self.position < length {
+            if self.end < self.position + length {
                 return Err(self.truncated(expected));
             }
         }
@@ -96,6 +116,9 @@ impl<'a> Source<'a> {
     /// Consumes a line and its end; gives the line without it.
     pub(super) fn line(&mut self, expected: &'static str) -> Result<&[u8], Error> {
         let mut searched = 0;
+        if self.position > self.end {
+            return Err(self.truncated(expected));
+        }
         loop {
             let window = &self.buffer[self.position..self.end];
             if let Some(length) = window[searched..].iter().position(|&byte| byte == b'\n') {
@@ -124,25 +147,23 @@ impl<'a> Source<'a> {
     /// Reads on until `count` bytes are there or the stream ends.
     #[cold]
     fn fill(&mut self, count: usize) -> Result<(), Error> {
-        if self.position > 0 {
-            self.buffer.copy_within(self.position..self.end, 0);
-            self.base += self.position as u64;
-            self.end -= self.position;
-            self.position = 0;
+        if self.position > self.end {
+            return Ok(());
         }
+        self.buffer.copy_within(self.position..self.end, 0);
+        self.base += self.position as u64;
+        self.end -= self.position;
+        self.position = 0;
         while self.end < count && !self.is_exhausted {
-            match self.stream.read(&mut self.buffer[self.end..]) {
+            match self.stream.read(&mut self.buffer[self.end..CHUNK]) {
                 Ok(0) => self.is_exhausted = true,
                 Ok(length) => self.end += length,
                 Err(cause) if cause.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(cause) => return Err(read_failed(self.base + self.end as u64, cause)),
             }
         }
-        if self.is_exhausted {
-            // What was consumed or moved away must not show through behind the end.
-            let tail = self.end..(self.end + 9).min(self.buffer.len());
-            self.buffer[tail].fill(0);
-        }
+        // What was consumed or moved away must not show through behind the end.
+        self.buffer[self.end..self.end + 2 * WINDOW].fill(0);
         Ok(())
     }
 }

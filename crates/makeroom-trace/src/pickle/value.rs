@@ -9,7 +9,11 @@ pub(crate) struct TextId(pub(crate) u32);
 pub(crate) struct ObjectId(pub(crate) u32);
 
 /// One place of the machine's stack. It is copied freely: containers and texts are handles.
+///
+/// The tag is as wide as the content, so that a copy is two whole words; with a narrow tag the compiler copies the
+/// bytes behind it in overlapping pieces, which the processor cannot forward from store to load.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(u64)]
 pub(crate) enum Value {
     /// Python's `None`.
     None,
@@ -38,12 +42,14 @@ pub(crate) enum Fault {
     /// circular data is written otherwise.
     Changed,
     /// More of something than is read.
-    TooMany {
-        /// Of what.
-        what: &'static str,
-        /// How many are read.
-        limit: u64,
-    },
+    TooMany(&'static Limit),
+}
+
+/// How many of something are read. Behind a reference, so that a [`Fault`] stays as small as a handle.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) what: &'static str,
+    pub(crate) count: usize,
 }
 
 /// The keeper of texts and containers.

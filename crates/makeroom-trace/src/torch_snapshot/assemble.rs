@@ -17,9 +17,11 @@ use super::words::Word;
 use crate::error::Error;
 use crate::pickle::Value;
 
-/// How many notes about unknown keys and the like one trace may carry is bounded by their kinds, not by the file.
+/// The trace that the pieces of a snapshot make, given what is on top and where the pickle ended.
 pub(super) fn assemble(mut heap: SnapshotHeap, top: Value, offset: u64) -> Result<Trace, Error> {
-    heap.close(top).map_err(|_| Error::NotASnapshot { offset, found: "too much".to_owned() })?;
+    if let Value::Object(id) = top {
+        heap.close(id).map_err(|_| Error::NotASnapshot { offset, found: "too much".to_owned() })?;
+    }
     let record = match heap.get(top) {
         Some(Object::Record(index)) => heap.records.get(index as usize).cloned().unwrap_or_default(),
         Some(Object::List(_)) if heap.holds_segments(top) => {
@@ -137,7 +139,7 @@ impl SnapshotHeap {
         let Some(list) = record.get(Word::Segments) else { return };
         let mut passed_over = 0;
         for item in self.items(list) {
-            let Some(Object::Segment(index)) = self.take(item) else {
+            let Some(index) = self.take(item, Object::segment) else {
                 passed_over += 1;
                 continue;
             };
@@ -156,11 +158,11 @@ impl SnapshotHeap {
         segment.pool = loose.pool.map(|pool| self.pool(pool)).unwrap_or_default();
         let blocks = loose.blocks.map(|list| self.items(list)).unwrap_or_default();
         if let Some(list) = loose.blocks {
-            self.take(list);
+            self.take(list, Object::list);
         }
         let mut next = segment.address.0;
         for item in blocks {
-            let Some(Object::Block(index)) = self.take(item) else { continue };
+            let Some(index) = self.take(item, Object::block) else { continue };
             let Some(loose) = self.blocks.get(index as usize).copied() else { continue };
             let mut block = loose.block;
             if !loose.has_address {
@@ -187,7 +189,7 @@ impl SnapshotHeap {
     fn place_annotations(&mut self, record: &Record, trace: &mut Trace) {
         let Some(list) = record.get(Word::ExternalAnnotations) else { return };
         for item in self.items(list) {
-            let Some(Object::Annotation(index)) = self.take(item) else { continue };
+            let Some(index) = self.take(item, Object::annotation) else { continue };
             let Some(&loose) = self.annotations.get(index as usize) else { continue };
             trace.annotations.push(Annotation {
                 name: self.stacks.name_text(loose.name).to_owned(),
@@ -256,15 +258,13 @@ impl SnapshotHeap {
         let room = self.per_device(record.get(Word::TraceMaxEntries));
         let mut runs_by_device = Vec::new();
         for (device, item) in self.items(list).into_iter().enumerate() {
-            if let Some(Object::EventList(index)) = self.take(item) {
+            if let Some(index) = self.take(item, Object::event_list) {
                 runs_by_device.push((device, std::mem::take(&mut self.event_lists[index as usize])));
             }
         }
-        if matches!(self.get(list), Some(Object::EventList(_))) {
+        if let Some(index) = self.take(list, Object::event_list) {
             notes.push("`device_traces` is one list of entries; they were taken for device 0".to_owned());
-            if let Some(Object::EventList(index)) = self.take(list) {
-                runs_by_device.push((0, std::mem::take(&mut self.event_lists[index as usize])));
-            }
+            runs_by_device.push((0, std::mem::take(&mut self.event_lists[index as usize])));
         }
         // The pickle's own objects are not needed any more, and the copies below need room.
         let mut all = std::mem::take(&mut self.events);

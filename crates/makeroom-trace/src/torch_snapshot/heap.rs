@@ -10,14 +10,17 @@ use makeroom_core::{DeviceIndex, Events, FastMap, Frame, FrameId, NameId, PoolId
 use super::lists::{ClosedList, OpenList, Run};
 use super::record::{self, Kind, LooseBlock, LooseSegment, Record, number};
 use super::words::Word;
-use crate::pickle::{Fault, Heap, ObjectId, TextId, Value};
+use crate::pickle::{Fault, Heap, Limit, ObjectId, TextId, Value};
 
 /// The columns look a stream up among those they know; programs have a few dozen.
-const MOST_STREAMS: usize = 1 << 12;
+const STREAMS: Limit = Limit { what: "streams", count: 1 << 12 };
 /// Lists that are kept as lists: one per segment, and one per block in old snapshots.
-const MOST_LISTS: usize = 1 << 22;
+const LISTS: Limit = Limit { what: "lists", count: 1 << 22 };
 /// Dicts that are kept as dicts: the snapshot and its settings.
-const MOST_RECORDS: usize = 1 << 20;
+const RECORDS: Limit = Limit { what: "snapshots in one", count: 1 << 20 };
+const UNFINISHED: Limit = Limit { what: "unfinished containers", count: 1 << 22 };
+/// Handles are 32 bits wide.
+const OBJECTS: Limit = Limit { what: "containers", count: u32::MAX as usize };
 /// Dicts and lists without a known meaning that are kept in case the top-level dict gives them one. Newer recorders
 /// may write many, so what is beyond is dropped and no error.
 const MOST_PLAIN_CONTAINERS: usize = 1 << 16;
@@ -50,6 +53,39 @@ pub(super) enum Object {
     Record(u32),
     /// Closed: without a use.
     Nothing,
+}
+
+impl Object {
+    /// The position of an event list.
+    pub(super) fn event_list(self) -> Option<u32> {
+        if let Self::EventList(position) = self { Some(position) } else { None }
+    }
+
+    /// The position of a block.
+    pub(super) fn block(self) -> Option<u32> {
+        if let Self::Block(position) = self { Some(position) } else { None }
+    }
+
+    /// The position of a segment.
+    pub(super) fn segment(self) -> Option<u32> {
+        if let Self::Segment(position) = self { Some(position) } else { None }
+    }
+
+    /// The position of an annotation.
+    pub(super) fn annotation(self) -> Option<u32> {
+        if let Self::Annotation(position) = self { Some(position) } else { None }
+    }
+
+    /// The position of a list.
+    pub(super) fn list(self) -> Option<u32> {
+        if let Self::List(position) = self { Some(position) } else { None }
+    }
+
+    /// Whether keys or items may still come.
+    #[inline]
+    fn is_open(self) -> bool {
+        matches!(self, Self::NewDict | Self::NewList | Self::OpenDict(_) | Self::OpenList(_))
+    }
 }
 
 /// One end of a named span.
@@ -106,28 +142,25 @@ impl Heap for SnapshotHeap {
 
     #[inline]
     fn dict(&mut self) -> Result<Value, Fault> {
-        self.object(Object::NewDict)
+        self.object(Object::NewDict).map(Value::Object)
     }
 
     #[inline]
     fn list(&mut self) -> Result<Value, Fault> {
-        self.object(Object::NewList)
+        self.object(Object::NewList).map(Value::Object)
     }
 
     fn tuple(&mut self, items: &[Value]) -> Result<Value, Fault> {
-        let tuple = self.list()?;
-        self.append(tuple, items)?;
+        let tuple = self.object(Object::NewList)?;
+        self.append(Value::Object(tuple), items)?;
         self.close(tuple)?;
-        Ok(tuple)
+        Ok(Value::Object(tuple))
     }
 
     fn append(&mut self, list: Value, items: &[Value]) -> Result<(), Fault> {
         let Value::Object(id) = list else { return Err(Fault::NotAList) };
         if items.is_empty() {
             return Ok(());
-        }
-        if items.contains(&list) {
-            return Err(Fault::Changed);
         }
         let slot = match self.objects[id.0 as usize] {
             Object::OpenList(slot) => slot,
@@ -140,20 +173,21 @@ impl Heap for SnapshotHeap {
             _ => return Err(Fault::Changed),
         };
         for &item in items {
-            let closed = self.close(item)?;
+            self.place(item, id)?;
             let list = &mut self.open_lists[slot as usize];
-            match (closed, item) {
-                (Some(Object::Frame(frame)), _) => list.frames.push(frame),
-                (Some(Object::Event(row)), _) => list.push_event(row),
-                (Some(object), Value::Object(id)) => {
+            let Value::Object(item_id) = item else {
+                if let Some(number) = number(item) {
+                    list.push_number(number);
+                }
+                continue;
+            };
+            match self.objects[item_id.0 as usize] {
+                Object::Frame(frame) => list.frames.push(frame),
+                Object::Event(row) => list.push_event(row),
+                object => {
                     list.is_wanted |=
                         !matches!(object, Object::Nothing | Object::Record(_) | Object::Pool(_));
-                    list.items.push(id);
-                }
-                _ => {
-                    if let Some(number) = number(item) {
-                        list.push_number(number);
-                    }
+                    list.items.push(item_id);
                 }
             }
         }
@@ -172,20 +206,18 @@ impl Heap for SnapshotHeap {
             Object::NewList | Object::OpenList(_) => return Err(Fault::NotADict),
             _ => return Err(Fault::Changed),
         };
-        for pair in pairs.chunks_exact(2) {
-            if pair[1] == dict {
-                return Err(Fault::Changed);
-            }
-            self.close(pair[1])?;
-            self.open_dicts[slot as usize].insert(pair[0], pair[1]);
+        let (pairs, _) = pairs.as_chunks();
+        for [_, value] in pairs {
+            self.place(*value, id)?;
         }
+        self.open_dicts[slot as usize].extend(pairs);
         Ok(())
     }
 
     #[inline]
     fn settle(&mut self, value: Value) -> Result<(), Fault> {
-        match self.get(value) {
-            Some(Object::OpenDict(_)) => self.close(value).map(drop),
+        match value {
+            Value::Object(id) if matches!(self.objects[id.0 as usize], Object::OpenDict(_)) => self.close(id),
             _ => Ok(()),
         }
     }
@@ -203,24 +235,25 @@ fn vacant<T: Default>(vacancies: &mut Vec<u32>, slots: &mut Vec<T>) -> Result<u3
     if let Some(slot) = vacancies.pop() {
         return Ok(slot);
     }
-    if slots.len() >= MOST_LISTS {
-        return Err(Fault::TooMany { what: "unfinished containers", limit: MOST_LISTS as u64 });
+    if slots.len() >= UNFINISHED.count {
+        return Err(Fault::TooMany(&UNFINISHED));
     }
     slots.push(T::default());
     Ok(slots.len() as u32 - 1)
 }
 
-/// The position of what is pushed next; objects are counted in 32 bits.
-fn position<T>(table: &[T], what: &'static str) -> Result<u32, Fault> {
-    u32::try_from(table.len()).map_err(|_| Fault::TooMany { what, limit: u64::from(u32::MAX) })
+/// A position in a table as a handle.
+#[inline]
+fn handle(position: usize) -> Result<u32, Fault> {
+    u32::try_from(position).map_err(|_| Fault::TooMany(&OBJECTS))
 }
 
 impl SnapshotHeap {
     #[inline]
-    fn object(&mut self, object: Object) -> Result<Value, Fault> {
-        let id = position(&self.objects, "containers")?;
+    fn object(&mut self, object: Object) -> Result<ObjectId, Fault> {
+        let id = handle(self.objects.len())?;
         self.objects.push(object);
-        Ok(Value::Object(ObjectId(id)))
+        Ok(ObjectId(id))
     }
 
     /// What became of a container.
@@ -232,14 +265,13 @@ impl SnapshotHeap {
         }
     }
 
-    /// Marks a container as used up, so that a second reference to it finds nothing.
-    pub(super) fn take(&mut self, value: Value) -> Option<Object> {
-        match value {
-            Value::Object(id) => {
-                self.objects.get_mut(id.0 as usize).map(|object| std::mem::replace(object, Object::Nothing))
-            }
-            _ => None,
-        }
+    /// The position of a container of the wanted kind, once: a second reference to it finds nothing.
+    pub(super) fn take(&mut self, value: Value, wanted: impl Fn(Object) -> Option<u32>) -> Option<u32> {
+        let Value::Object(id) = value else { return None };
+        let object = self.objects.get_mut(id.0 as usize)?;
+        let position = wanted(*object)?;
+        *object = Object::Nothing;
+        Some(position)
     }
 
     /// The name behind a text.
@@ -258,19 +290,30 @@ impl SnapshotHeap {
         }
     }
 
-    /// Closes a container that is placed in another; gives what it is now.
+    /// Closes a value that is placed in a container, which it may not contain itself.
     #[inline]
-    pub(super) fn close(&mut self, value: Value) -> Result<Option<Object>, Fault> {
-        let Value::Object(id) = value else { return Ok(None) };
+    fn place(&mut self, value: Value, container: ObjectId) -> Result<(), Fault> {
+        let Value::Object(id) = value else { return Ok(()) };
+        if !self.objects[id.0 as usize].is_open() {
+            return Ok(());
+        }
+        if id == container {
+            return Err(Fault::Changed);
+        }
+        self.close(id)
+    }
+
+    /// Turns an open container into what it stands for.
+    pub(super) fn close(&mut self, id: ObjectId) -> Result<(), Fault> {
         let closed = match self.objects[id.0 as usize] {
             Object::OpenDict(slot) => self.close_dict(slot)?,
             Object::OpenList(slot) => self.close_list(slot)?,
             Object::NewList => Object::Empty,
             Object::NewDict => Object::Nothing,
-            closed => return Ok(Some(closed)),
+            closed => closed,
         };
         self.objects[id.0 as usize] = closed;
-        Ok(Some(closed))
+        Ok(())
     }
 
     fn close_dict(&mut self, slot: u32) -> Result<Object, Fault> {
@@ -292,18 +335,18 @@ impl SnapshotHeap {
                 Object::Frame(self.stacks.frame(Frame { function, file, line }))
             }
             Kind::Block => {
-                let index = position(&self.blocks, "blocks")?;
+                let index = handle(self.blocks.len())?;
                 self.blocks.push(record::block(record, |value| self.stack_of(value)));
                 Object::Block(index)
             }
             Kind::Segment => {
-                let index = position(&self.segments, "segments")?;
+                let index = handle(self.segments.len())?;
                 self.segments.push(record::segment(record, |value| self.stack_of(value)));
                 Object::Segment(index)
             }
             Kind::Annotation => match record::stage(record) {
                 Some(stage) => {
-                    let index = position(&self.annotations, "annotations")?;
+                    let index = handle(self.annotations.len())?;
                     let name = self.name(record.get(Word::Name));
                     let device = record::device(record).map(DeviceIndex);
                     let time_us = record.number(Word::TimeUs).unwrap_or(0);
@@ -313,7 +356,7 @@ impl SnapshotHeap {
                 None => Object::Nothing,
             },
             Kind::Tenant => {
-                let index = position(&self.tenants, "earlier tenants of blocks")?;
+                let index = handle(self.tenants.len())?;
                 let requested = record.number(Word::RealSize).unwrap_or(0);
                 let stack = record.get(Word::Frames).map_or(StackId::NONE, |value| self.stack_of(value));
                 self.tenants.push(Tenant { requested, stack });
@@ -321,8 +364,8 @@ impl SnapshotHeap {
             }
             Kind::Plain if self.records.len() >= MOST_PLAIN_CONTAINERS => Object::Nothing,
             Kind::Plain | Kind::Settings | Kind::Snapshot => {
-                if self.records.len() >= MOST_RECORDS {
-                    return Err(Fault::TooMany { what: "snapshots in one", limit: MOST_RECORDS as u64 });
+                if self.records.len() >= RECORDS.count {
+                    return Err(Fault::TooMany(&RECORDS));
                 }
                 self.records.push(record.clone());
                 Object::Record(self.records.len() as u32 - 1)
@@ -331,9 +374,7 @@ impl SnapshotHeap {
     }
 
     fn event(&mut self, record: &Record) -> Result<Object, Fault> {
-        let Ok(row) = u32::try_from(self.events.len()) else {
-            return Err(Fault::TooMany { what: "events", limit: u64::from(u32::MAX) });
-        };
+        let row = handle(self.events.len())?;
         match record::event(record, |value| self.stack_of(value)) {
             Ok((event, None)) if self.events.pool(0).is_none() => self.events.push(event),
             Ok((event, pool)) => {
@@ -345,8 +386,8 @@ impl SnapshotHeap {
                 return Ok(Object::Nothing);
             }
         }
-        if self.events.streams().len() > MOST_STREAMS {
-            return Err(Fault::TooMany { what: "streams", limit: MOST_STREAMS as u64 });
+        if self.events.streams().len() > STREAMS.count {
+            return Err(Fault::TooMany(&STREAMS));
         }
         Ok(Object::Event(row))
     }
@@ -390,16 +431,16 @@ impl SnapshotHeap {
         let mut list = std::mem::take(&mut self.open_lists[slot as usize]);
         let closed = if !list.runs.is_empty() {
             self.event_lists.push(list.runs.as_slice().into());
-            Object::EventList(position(&self.event_lists, "lists of events")? - 1)
+            Object::EventList(handle(self.event_lists.len())? - 1)
         } else if list.is_wanted {
-            if self.lists.len() >= MOST_LISTS {
-                return Err(Fault::TooMany { what: "lists", limit: MOST_LISTS as u64 });
+            if self.lists.len() >= LISTS.count {
+                return Err(Fault::TooMany(&LISTS));
             }
             self.keep_list(&list)
         } else if !list.frames.is_empty() {
             Object::Stack(self.stacks.stack(&list.frames))
         } else if let [first, second] = list.numbers[..] {
-            let next = position(&self.pools, "pools")?;
+            let next = handle(self.pools.len())?;
             let index = *self.pool_positions.entry((first, second)).or_insert(next);
             if index == next {
                 self.pools.push(PoolId(first, second));

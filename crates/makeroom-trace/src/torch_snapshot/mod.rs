@@ -26,14 +26,13 @@ use makeroom_core::Trace;
 
 use crate::check;
 use crate::error::Error;
-use crate::pickle::{self, Source};
+use crate::pickle::{self, Product};
 
 /// Reads a snapshot.
 pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
-    let mut source = Source::new(stream);
     let mut heap = heap::SnapshotHeap::default();
-    let top = pickle::run(&mut source, &mut heap)?;
-    let mut trace = assemble::assemble(heap, top, source.offset())?;
+    let Product { top, length } = pickle::run(stream, &mut heap)?;
+    let mut trace = assemble::assemble(heap, top, length)?;
     check::check(&mut trace);
     Ok(trace)
 }

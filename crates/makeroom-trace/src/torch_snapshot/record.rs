@@ -46,15 +46,17 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Takes in one key and its value.
+    /// Takes in keys and their values.
     #[inline]
-    pub(super) fn insert(&mut self, key: Value, value: Value) {
-        let Value::Text(key) = key else { return };
-        if let Some(word) = Word::at(key.0) {
-            self.kind = self.kind.max(word.kind());
-            self.fields.push((word, value));
-        } else if self.foreign_keys.len() < MOST_FOREIGN_KEYS {
-            self.foreign_keys.push(key);
+    pub(super) fn extend(&mut self, pairs: &[[Value; 2]]) {
+        for &[key, value] in pairs {
+            let Value::Text(key) = key else { continue };
+            if let Some(word) = Word::at(key.0) {
+                self.kind = self.kind.max(word.kind());
+                self.fields.push((word, value));
+            } else if self.foreign_keys.len() < MOST_FOREIGN_KEYS {
+                self.foreign_keys.push(key);
+            }
         }
     }
 

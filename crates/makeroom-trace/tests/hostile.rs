@@ -1,0 +1,224 @@
+//! Files that mean harm: nothing is run, nothing grows beyond the file, every refusal names the place.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use makeroom_trace::Error;
+use support::{Data, Writer, dict, int, list, pickle, read_trace, text};
+
+fn refusal(bytes: &[u8]) -> String {
+    match read_trace(bytes) {
+        Err(error @ Error::AsksToCall { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn os_system_is_refused_and_nothing_runs() {
+    let witness = std::env::temp_dir().join(format!("makeroom-trace-{}", std::process::id()));
+    let command = format!("touch {}", witness.display());
+    let short = [&[command.len() as u8][..], command.as_bytes()].concat();
+    let protocol_0 = format!("cos\nsystem\np0\n(V{command}\np1\ntp2\nRp3\n.").into_bytes();
+    let protocol_2 =
+        [b"\x80\x02cos\nsystem\nq\x00X", &short[..1], b"\0\0\0", &short[1..], b"\x85R."].concat();
+    let protocol_4 =
+        [b"\x80\x04\x8c\x02os\x94\x8c\x06system\x94\x93\x94\x8c", &short[..], b"\x94\x85\x94R."].concat();
+    for (bytes, offset) in [(protocol_0, 0), (protocol_2, 2), (protocol_4, 16)] {
+        assert_eq!(
+            refusal(&bytes),
+            format!(
+                "the file asks to call `os.system` at byte {offset}; a snapshot holds only data, so it is not read"
+            )
+        );
+    }
+    assert!(!witness.exists());
+}
+
+#[test]
+fn a_call_hidden_in_a_snapshot_is_refused() {
+    let mut bytes = pickle(&dict([("segments", list([]))]), Writer::Protocol4);
+    bytes.pop();
+    let offset = bytes.len();
+    bytes.extend(b"cbuiltins\neval\n(V1\ntR.");
+    assert!(refusal(&bytes).contains(&format!("`builtins.eval` at byte {offset}")));
+}
+
+#[test]
+fn every_opcode_that_could_call_is_refused() {
+    for opcode in [
+        &b"R"[..],
+        b"b",
+        b"o",
+        b"\x81",
+        b"\x92",
+        b"\x82\x01",
+        b"\x83\x01\0",
+        b"\x84\x01\0\0\0",
+        b"Pid\n",
+        b"Q",
+        b"\x97",
+        b"\x98",
+        b"\x93",
+        b"ios\nsystem\n",
+    ] {
+        let bytes = [b"\x80\x02((NN", opcode, b"."].concat();
+        assert!(refusal(&bytes).contains("at byte 6"), "{opcode:x?}");
+    }
+}
+
+/// Lists of two references each to the list before: 2³⁰⁰⁰ leaves if anybody expanded them.
+fn laughs(open: &[u8], close: &[u8]) -> Vec<u8> {
+    let mut bytes = b"\x80\x02]q\x00".to_vec();
+    for level in 0..3000_u32 {
+        bytes.extend(open);
+        for _ in 0..2 {
+            bytes.push(b'j');
+            bytes.extend(level.to_le_bytes());
+        }
+        bytes.extend(close);
+        bytes.push(b'r');
+        bytes.extend((level + 1).to_le_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn a_billion_laughs_are_never_expanded() {
+    let start = Instant::now();
+    for (open, close) in [(&b"]("[..], &b"e"[..]), (b"(", b"t"), (b"}(U\x08segments", b"u"), (b"(", b"l")] {
+        let mut bytes = laughs(open, close);
+        bytes.push(b'.');
+        assert!(read_trace(&bytes).is_err());
+    }
+    // The same under a key of a snapshot, as events and as segments.
+    for key in ["device_traces", "segments"] {
+        let mut bytes = laughs(b"](", b"e");
+        bytes.extend(b"}X");
+        bytes.extend((key.len() as u32).to_le_bytes());
+        bytes.extend(key.as_bytes());
+        bytes.extend(b"j\xb8\x0b\0\0s.");
+        let trace = read_trace(&bytes).expect("a strange snapshot");
+        assert_eq!(trace.event_count(), 0);
+    }
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_shared_list_of_events_is_used_once() {
+    let event = dict([("action", text("alloc")), ("addr", int(1))]);
+    let events = Data::List(vec![event; 1000]);
+    let mut bytes = b"\x80\x02}U\x0ddevice_traces](".to_vec();
+    let mut inner = pickle(&events, Writer::Cpp);
+    inner.pop();
+    // Number 0 is the list: remembered by the writer before it is filled.
+    bytes.extend(&inner[2..]);
+    bytes.extend(b"h\x00".repeat(100_000));
+    bytes.extend(b"es.");
+    let trace = read_trace(&bytes).expect("a snapshot");
+    assert_eq!(trace.event_count(), 1000);
+}
+
+#[test]
+fn shared_blocks_are_used_once() {
+    let block = dict([("address", int(0)), ("size", int(1)), ("state", text("inactive"))]);
+    let mut bytes = b"\x80\x02}U\x08segments](".to_vec();
+    let mut blocks = pickle(&Data::List(vec![block; 1000]), Writer::Cpp);
+    blocks.pop();
+    bytes.extend(&blocks[2..]);
+    for _ in 0..10_000 {
+        bytes.extend(b"}U\x06blocksh\x00s");
+    }
+    bytes.extend(b"es.");
+    let trace = read_trace(&bytes).expect("a snapshot");
+    let blocks: usize = trace.devices[0].segments.iter().map(|segment| segment.blocks.len()).sum();
+    assert_eq!((trace.devices[0].segments.len(), blocks), (10_000, 1000));
+}
+
+#[test]
+fn memo_numbers_and_lengths_are_not_believed() {
+    let sound = b"}U\x08segments]s.";
+    let far = [b"\x80\x02Nr\xff\xff\xff\xffNr\x00\x00\x00\xf00", &sound[..]].concat();
+    assert!(read_trace(&[b"\x80\x02Nr\xff\xff\xff\xff0", &sound[..]].concat()).is_ok());
+    assert!(read_trace(&[&far[..], b""].concat()).is_ok());
+    for (claim, offset) in [
+        (&b"\x80\x02X\xff\xff\xff\xffabc"[..], 10),
+        (b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7fabc", 14),
+        (b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xffabc", 14),
+        (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\xffabc", 14),
+        (b"\x80\x02\x8b\xff\xff\xff\xff\x01", 8),
+        (b"\x80\x02\x8a\xff\x01", 5),
+        (b"\x80\x02K", 3),
+        (b"\x80\x02j\x01\x02", 5),
+        (b"\x80\x02X\x01", 4),
+        (b"\x80\x02I12", 5),
+        (b"\x80\x02", 2),
+        (b"\x80", 1),
+    ] {
+        match read_trace(claim) {
+            Err(Error::Truncated { offset: found, .. }) => assert_eq!(found, offset, "{claim:x?}"),
+            Err(Error::Unrecognised { .. }) if claim.len() == 1 => {}
+            other => panic!("{claim:x?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn machines_in_an_impossible_state_are_reported_with_the_place() {
+    for (bytes, message) in [
+        (&b"\x80\x02."[..], "byte 2: a value on the stack was expected, and none was found"),
+        (b"\x80\x020", "byte 2: a value on the stack was expected, and none was found"),
+        (b"\x80\x02e", "byte 2: a mark on the stack was expected, and none was found"),
+        (b"\x80\x02](N(.", "byte 6: a value on the stack was expected, and none was found"),
+        (b"\x80\x02(e.", "byte 3: a value on the stack was expected, and none was found"),
+        (b"\x80\x02}(Nu.", "byte 5: a value for each key was expected, and a key without a value was found"),
+        (b"\x80\x02NNa.", "byte 4: a list to append to was expected, and something else was found"),
+        (b"\x80\x02]NNs.", "byte 5: a dict to put keys into was expected, and something else was found"),
+        (b"\x80\x02}Na.", "byte 4: a list to append to was expected, and something else was found"),
+        (b"\x80\x02h\x07.", "byte 2: a memo number that is in use was expected, and number 7 was found"),
+        (b"\x80\x02\xff.", "byte 2: a pickle opcode was expected, and the byte 0xff was found"),
+        (b"\x80\x02Iabc\n.", "byte 2: an integer was expected, and `abc` was found"),
+        (b"\x80\x02Sabc\n.", "byte 2: a quoted text was expected, and `abc` was found"),
+        (b"\x80\x02Npx\n.", "byte 3: a memo number was expected, and `x` was found"),
+        (
+            b"\x80\x02\x80\x09.",
+            "byte 2: a pickle protocol from 0 to 5 was expected, and protocol 9 was found",
+        ),
+    ] {
+        let error = read_trace(bytes).expect_err("it is damaged");
+        assert_eq!(error.to_string(), message, "{bytes:x?}");
+    }
+}
+
+#[test]
+fn circles_are_refused() {
+    for bytes in [
+        &b"\x80\x02]q\x00h\x00a."[..],
+        b"\x80\x02}q\x00(Nh\x00u.",
+        b"\x80\x02]q\x00]q\x01h\x00ah\x00h\x01a.",
+        b"\x80\x02]q\x00(h\x00te.",
+    ] {
+        let error = read_trace(bytes).expect_err("a circle");
+        assert!(matches!(error, Error::Malformed { .. } | Error::NotASnapshot { .. }), "{bytes:x?}: {error}");
+    }
+}
+
+#[test]
+fn deep_nesting_neither_recurses_nor_stops_the_reader() {
+    let mut bytes = b"\x80\x02".to_vec();
+    bytes.extend(b"]".repeat(500_000));
+    bytes.extend(b"a".repeat(499_999));
+    bytes.extend(b".");
+    assert!(matches!(read_trace(&bytes), Err(Error::NotASnapshot { .. })));
+    let marks = [&b"\x80\x02"[..], &b"(".repeat(2_000_000)].concat();
+    assert!(matches!(read_trace(&marks), Err(Error::TooMany { what: "open containers", .. })));
+}
+
+#[test]
+fn too_many_streams_are_an_error_and_not_an_hour() {
+    let event = |stream: i32| dict([("action", text("alloc")), ("stream", int(stream))]);
+    let events: Vec<_> = (0..10_000).map(event).collect();
+    let data = dict([("device_traces", list([Data::List(events)]))]);
+    let error = read_trace(&pickle(&data, Writer::Protocol4)).expect_err("no program has so many");
+    assert!(matches!(error, Error::TooMany { what: "streams", .. }), "{error}");
+}

@@ -1,0 +1,133 @@
+//! Whatever people pass: compressed, text, empty, something else.
+
+mod support;
+
+use std::io::Write;
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use makeroom_trace::{Error, Input, open, read};
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+use support::{dict, list, pickle, unpacked};
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).expect("it goes into memory");
+    encoder.finish().expect("it goes into memory")
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    compress_to_vec(bytes, CompressionLevel::Fastest)
+}
+
+fn events(bytes: &[u8]) -> usize {
+    match read(bytes) {
+        Ok(Input::Trace(trace)) => trace.event_count(),
+        other => panic!("{:?}", other.map(drop)),
+    }
+}
+
+fn text(bytes: &[u8]) -> Vec<u8> {
+    match read(bytes) {
+        Ok(Input::Text(text)) => text,
+        other => panic!("{:?}", other.map(drop)),
+    }
+}
+
+#[test]
+fn recordings_are_unpacked_whatever_their_members() {
+    let plain = unpacked("seed004");
+    let (first, second) = plain.split_at(plain.len() / 3);
+    assert_eq!(events(&plain), 400);
+    assert_eq!(events(&[gzip(first), gzip(second)].concat()), 400);
+    assert_eq!(events(&zstd(&plain)), 400);
+    let skippable = b"\x5a\x2a\x4d\x18\x03\x00\x00\x00abc".to_vec();
+    assert_eq!(events(&[skippable.clone(), zstd(first), skippable, zstd(second)].concat()), 400);
+    assert_eq!(events(&zstd(&gzip(&plain))), 400);
+}
+
+#[test]
+fn text_is_handed_back_as_it_is() {
+    let log = b"step 1\nRuntimeError: CUDA out of memory. Tried to allocate 1.17 GiB\n".to_vec();
+    assert_eq!(text(&log), log);
+    assert_eq!(text(&gzip(&log)), log);
+    assert_eq!(text(&zstd(&log)), log);
+    assert_eq!(text(b"\xff\xfeO\0K\0"), b"OK");
+    let long = b"a line of a log\n".repeat(100_000);
+    assert_eq!(text(&long).len(), long.len());
+}
+
+#[test]
+fn a_text_that_is_too_long_is_refused_with_the_way_out() {
+    let endless = std::io::Read::take(std::io::repeat(b'x'), (256 << 20) + 1);
+    let error = read(endless).map(drop).expect_err("too long");
+    assert_eq!(error.to_string(), "this text is longer than 256.00 MiB");
+    assert!(error.hint().is_some_and(|hint| hint.contains("tail -n 1000")));
+}
+
+#[test]
+fn what_is_neither_is_named() {
+    for (bytes, message, hint) in [
+        (&b""[..], "the input is empty", "killed while it writes"),
+        (b"PK\x03\x04\x14\0", "this is a zip archive, neither a recording nor a log", "checkpoint"),
+        (
+            b"\x7fELF\x02\x01",
+            "this is a program or library (ELF), neither a recording nor a log",
+            "makeroom run --",
+        ),
+        (b"\x89PNG\r\n", "this is a picture (PNG), neither a recording nor a log", "snapshot"),
+        (
+            b"\xfd7zXZ\0\0",
+            "this is xz-compressed, neither a recording nor a log",
+            "xz -dc FILE | makeroom why -",
+        ),
+        (
+            b"ROOM\x01\x00\x00\x00\xff",
+            "this is neither a recording nor a log: it begins with the bytes 52 4f 4f 4d 01 00 00 00",
+            "gzip or zstd",
+        ),
+    ] {
+        let error = read(bytes).map(drop).expect_err("neither");
+        assert_eq!(error.to_string(), message);
+        assert!(error.hint().is_some_and(|found| found.contains(hint)), "{error}: {:?}", error.hint());
+    }
+    assert!(matches!(read(&gzip(b"")[..]), Err(Error::Empty)));
+    let thrice = gzip(&gzip(&gzip(&gzip(b"x"))));
+    assert!(matches!(read(&thrice[..]), Err(Error::OtherFormat { .. })));
+}
+
+#[test]
+fn files_that_are_not_there_or_not_files() {
+    let missing = open(Path::new("no/such/file")).map(drop).expect_err("missing");
+    assert!(missing.to_string().starts_with("cannot open no/such/file: "), "{missing}");
+    let directory = open(Path::new(env!("CARGO_MANIFEST_DIR"))).map(drop).expect_err("a directory");
+    assert!(matches!(directory, Error::Directory { .. }), "{directory}");
+}
+
+#[test]
+fn damaged_compression_names_the_byte() {
+    let mut packed = gzip(&unpacked("seed004"));
+    packed.truncate(packed.len() / 2);
+    let error = read(&packed[..]).map(drop).expect_err("cut off");
+    assert!(matches!(error, Error::Read { offset: 1.., .. }), "{error}");
+    assert!(error.hint().is_some_and(|hint| hint.contains("gzip -t")));
+}
+
+#[test]
+fn a_stream_that_comes_a_byte_at_a_time_is_read_all_the_same() {
+    struct Slow<'a>(&'a [u8]);
+    impl std::io::Read for Slow<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let length = buffer.len().min(1);
+            std::io::Read::read(&mut self.0, &mut buffer[..length])
+        }
+    }
+    for writer in support::WRITERS {
+        let bytes = pickle(&dict([("segments", list([]))]), writer);
+        assert!(matches!(read(Slow(&bytes)), Ok(Input::Trace(_))), "{writer:?}");
+    }
+    assert!(
+        matches!(read(Slow(&unpacked("seed001"))), Ok(Input::Trace(trace)) if trace.event_count() == 505)
+    );
+}
