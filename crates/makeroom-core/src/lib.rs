@@ -13,13 +13,17 @@
 mod bytes;
 mod hash;
 mod ids;
+mod ranges;
 mod stacks;
+mod start;
 mod trace;
 
 pub use bytes::{Bytes, ParseBytesError, unit_bytes};
 pub use hash::{FastHasher, FastMap};
 pub use ids::{Address, DeviceIndex, PoolId, StreamId};
+pub use ranges::Ranges;
 pub use stacks::{Frame, FrameId, NameId, StackId, Stacks};
+pub use start::{OlderBlock, OlderSegment, Start};
 pub use trace::{
     Action, AllocatorSettings, Annotation, AnnotationStage, Block, BlockState, DeviceTrace, Event, Events,
     Segment, Trace, TraceKind,

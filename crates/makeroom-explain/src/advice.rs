@@ -11,8 +11,10 @@ pub(crate) fn expandable_segments() -> Fix {
 
 /// Trade time for memory.
 pub(crate) fn checkpointing() -> Fix {
-    Fix::new("recompute activations instead of keeping them: torch.utils.checkpoint, or the model's own switch")
-        .command("model.gradient_checkpointing_enable()")
+    Fix::new(
+        "recompute activations instead of keeping them: torch.utils.checkpoint, or the model's own switch",
+    )
+    .command("model.gradient_checkpointing_enable()")
 }
 
 /// Halve activations.
@@ -48,7 +50,9 @@ pub(crate) fn leak() -> Vec<Fix> {
     vec![
         Fix::new("keep numbers, not tensors, from step to step: a kept loss keeps its whole graph")
             .command("total += loss.item()"),
-        Fix::new("look for lists, hooks and caches that hold tensors of past steps, and for retain_graph=True"),
+        Fix::new(
+            "look for lists, hooks and caches that hold tensors of past steps, and for retain_graph=True",
+        ),
     ]
 }
 

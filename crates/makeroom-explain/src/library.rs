@@ -4,14 +4,42 @@
 //! installed, belongs to a framework by its path, or is not source at all.
 
 /// Path fragments that only installed packages have.
-const INSTALLED: [&str; 7] =
-    ["site-packages/", "dist-packages/", "/lib/python", "\\lib\\site-packages\\", "<frozen ", "<string>", "<__array_function__"];
+const INSTALLED: [&str; 7] = [
+    "site-packages/",
+    "dist-packages/",
+    "/lib/python",
+    "\\lib\\site-packages\\",
+    "<frozen ",
+    "<string>",
+    "<__array_function__",
+];
 
 /// Packages whose files are told by their first folder, for paths that were shortened.
 const PACKAGES: [&str; 24] = [
-    "torch/", "transformers/", "accelerate/", "deepspeed/", "lightning/", "pytorch_lightning/", "torchvision/",
-    "torchaudio/", "diffusers/", "peft/", "trl/", "vllm/", "sglang/", "megatron/", "flash_attn/", "xformers/",
-    "triton/", "jax/", "jaxlib/", "cupy/", "numpy/", "numba/", "tensorflow/", "keras/",
+    "torch/",
+    "transformers/",
+    "accelerate/",
+    "deepspeed/",
+    "lightning/",
+    "pytorch_lightning/",
+    "torchvision/",
+    "torchaudio/",
+    "diffusers/",
+    "peft/",
+    "trl/",
+    "vllm/",
+    "sglang/",
+    "megatron/",
+    "flash_attn/",
+    "xformers/",
+    "triton/",
+    "jax/",
+    "jaxlib/",
+    "cupy/",
+    "numpy/",
+    "numba/",
+    "tensorflow/",
+    "keras/",
 ];
 
 /// Whether a source file belongs to a library rather than to the program.
@@ -53,16 +81,24 @@ mod tests {
         for file in ["train.py", "/home/me/project/model.py", "src/torch_utils/net.py", "notebook.ipynb"] {
             assert!(!is_library_file(file), "{file}");
         }
-        for file in
-            ["site-packages/torch/nn/modules/module.py", "torch/autograd/graph.py", "??", "", "a/CUDAGuard.h", "libc.so.6"]
-        {
+        for file in [
+            "site-packages/torch/nn/modules/module.py",
+            "torch/autograd/graph.py",
+            "??",
+            "",
+            "a/CUDAGuard.h",
+            "libc.so.6",
+        ] {
             assert!(is_library_file(file), "{file}");
         }
     }
 
     #[test]
     fn files_are_shortened_to_what_people_know() {
-        assert_eq!(short_file("/opt/lib/python3.12/site-packages/torch/nn/functional.py"), "torch/nn/functional.py");
+        assert_eq!(
+            short_file("/opt/lib/python3.12/site-packages/torch/nn/functional.py"),
+            "torch/nn/functional.py"
+        );
         assert_eq!(short_file("/home/me/project/train.py"), "project/train.py");
         assert_eq!(short_file("train.py"), "train.py");
     }

@@ -80,7 +80,11 @@ fn account(out: &mut String, ledger: &Ledger, columns: usize) {
     let whole = ledger.total().unwrap_or(listed).max(listed);
     if unaccounted != 0 {
         // Texts round to two decimals; a rest that small is rounding, and still shown.
-        let remark = if unaccounted < 0 { Some("more is listed than there is: the figures contradict".to_owned()) } else { None };
+        let remark = if unaccounted < 0 {
+            Some("more is listed than there is: the figures contradict".to_owned())
+        } else {
+            None
+        };
         let size = Bytes::new(unaccounted.unsigned_abs());
         let sign = if unaccounted < 0 { "−" } else { "" };
         rows.push(Row { name: "unaccounted".to_owned(), size, shown: format!("{sign}{size}"), remark });
@@ -134,7 +138,8 @@ fn sites(out: &mut String, explanation: &Explanation, columns: usize) {
     let _ = writeln!(out, "\n{MARGIN}{TITLE}Who holds what is live{TITLE:#}");
     tree(out, &explanation.sites, columns, MOST_SITES);
     if !explanation.other_sites.is_zero() {
-        let _ = writeln!(out, "{MARGIN}{:>12}  {DIM}other places{DIM:#}", explanation.other_sites.to_string());
+        let _ =
+            writeln!(out, "{MARGIN}{:>12}  {DIM}other places{DIM:#}", explanation.other_sites.to_string());
     }
 }
 
@@ -161,8 +166,7 @@ fn advice(out: &mut String, explanation: &Explanation, columns: usize) {
     for line in &explanation.futile {
         paragraph(out, &format!("It will not help: {line}"), columns, Style::new());
     }
-    let possible: Vec<&str> =
-        explanation.causes.iter().skip(1).map(|finding| finding.cause.name()).collect();
+    let possible: Vec<&str> = explanation.causes.iter().skip(1).map(|finding| finding.cause.name()).collect();
     if !possible.is_empty() {
         let _ = writeln!(out, "\n{MARGIN}{DIM}also considered: {}{DIM:#}", possible.join(", "));
     }
@@ -178,7 +182,8 @@ fn advice(out: &mut String, explanation: &Explanation, columns: usize) {
 }
 
 fn numbered(out: &mut String, number: usize, fix: &Fix, columns: usize) {
-    let frees = fix.frees.filter(|bytes| !bytes.is_zero()).map_or(String::new(), |bytes| format!(" — up to {bytes}"));
+    let frees =
+        fix.frees.filter(|bytes| !bytes.is_zero()).map_or(String::new(), |bytes| format!(" — up to {bytes}"));
     let lines = wrap(&format!("{}{frees}", fix.action), columns - 7);
     for (index, line) in lines.iter().enumerate() {
         let label = if index == 0 { format!("{number}.") } else { String::new() };

@@ -51,9 +51,21 @@ impl Drawing<'_> {
             }
             self.left -= 1;
             let is_last = index + 1 == shown.len();
-            let branch = if is_top { "" } else if is_last { "└ " } else { "├ " };
+            let branch = if is_top {
+                ""
+            } else if is_last {
+                "└ "
+            } else {
+                "├ "
+            };
             self.line(site, &format!("{indent}{branch}"));
-            let below = if is_top { "" } else if is_last { "  " } else { "│ " };
+            let below = if is_top {
+                ""
+            } else if is_last {
+                "  "
+            } else {
+                "│ "
+            };
             self.level(&site.callees, &format!("{indent}{below}"), false);
         }
     }
@@ -81,10 +93,15 @@ mod tests {
 
     #[test]
     fn own_places_are_kept_when_lines_are_few() {
-        let sites = [site("train", true, 90, vec![
-            site("forward", true, 70, vec![site("linear", false, 60, Vec::new())]),
-            site("optimizer", true, 20, Vec::new()),
-        ])];
+        let sites = [site(
+            "train",
+            true,
+            90,
+            vec![
+                site("forward", true, 70, vec![site("linear", false, 60, Vec::new())]),
+                site("optimizer", true, 20, Vec::new()),
+            ],
+        )];
         let mut out = String::new();
         tree(&mut out, &sites, 80, 3);
         let plain = anstyle_free(&out);

@@ -8,7 +8,9 @@ use makeroom_core::Bytes;
 /// Says why CUDA ran out of memory, and makes room.
 #[derive(Debug, Parser)]
 #[command(name = "makeroom", version, about, max_term_width = 100)]
-#[command(after_help = "Start with what you have: `makeroom why error.txt`, or `makeroom why snapshot.pickle`.")]
+#[command(
+    after_help = "Start with what you have: `makeroom why error.txt`, or `makeroom why snapshot.pickle`."
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,

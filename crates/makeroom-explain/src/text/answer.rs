@@ -53,11 +53,7 @@ pub fn explain_text(text: &str) -> Explanation {
             device: facts.device,
             site: facts.site.clone().or_else(|| context.site.clone()),
         }),
-        verdict: Verdict {
-            cause,
-            certainty: causes[0].certainty,
-            summary: causes[0].summary.clone(),
-        },
+        verdict: Verdict { cause, certainty: causes[0].certainty, summary: causes[0].summary.clone() },
         ledger: ledger(&facts, cause),
         futile: fixes::futile(cause, &facts, &context),
         next: fixes::next(cause, &facts),
@@ -90,7 +86,10 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
         lines.push(line);
     }
     if let Some(cached) = account.cached {
-        let mut line = LedgerLine::new(if cause == Cause::Fragmentation { "unused, in pieces" } else { "unused, cached" }, cached);
+        let mut line = LedgerLine::new(
+            if cause == Cause::Fragmentation { "unused, in pieces" } else { "unused, cached" },
+            cached,
+        );
         if let (Cause::Fragmentation, Some(request)) = (cause, facts.request) {
             line = line.note(format!("the request needed {request} in one piece"));
         }

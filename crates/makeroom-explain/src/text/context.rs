@@ -45,8 +45,9 @@ static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 static FRAME: LazyLock<Regex> = LazyLock::new(|| pattern(r#"^\s*File "([^"]+)", line (\d+)(?:, in (\S+))?"#));
-static EXPANDABLE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?:try setting )?PYTORCH(?:_CUDA|_HIP)?_ALLOC_CONF[=: ]+\S*expandable_segments:True"));
+static EXPANDABLE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?:try setting )?PYTORCH(?:_CUDA|_HIP)?_ALLOC_CONF[=: ]+\S*expandable_segments:True")
+});
 
 impl Context {
     /// Reads what surrounds a failure.
@@ -81,7 +82,8 @@ fn growth(figures: &[Bytes]) -> Option<LoggedGrowth> {
     let (first, last) = (figures[0], figures[count - 1]);
     let falls = figures.windows(2).filter(|pair| pair[1] < pair[0]).count();
     let late = last - figures[count - 1 - count / 4];
-    let is_growing = last > first.scaled(1.2) && falls * 20 <= count && late.get() * 10 >= (last - first).get();
+    let is_growing =
+        last > first.scaled(1.2) && falls * 20 <= count && late.get() * 10 >= (last - first).get();
     let steps = count - 1;
     is_growing.then(|| LoggedGrowth {
         first,

@@ -162,8 +162,11 @@ impl Facts {
             self.limit,
             self.this_process,
         ];
-        let statements: usize =
-            self.statements.iter().map(|stated| if stated.certainty >= Certainty::Likely { 4 } else { 1 }).sum();
+        let statements: usize = self
+            .statements
+            .iter()
+            .map(|stated| if stated.certainty >= Certainty::Likely { 4 } else { 1 })
+            .sum();
         figures.iter().flatten().count() + self.processes.len() + statements
     }
 

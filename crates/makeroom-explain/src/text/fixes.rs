@@ -38,7 +38,9 @@ fn for_cause(cause: Cause, account: &Account<'_>, context: &Context) -> Vec<Fix>
         ],
         Cause::Leak => advice::leak(),
         Cause::IntegerOrShapeBug => {
-            vec![Fix::new("print the shape and the data type at the failing line: an index or a product overflowed")]
+            vec![Fix::new(
+                "print the shape and the data type at the failing line: an index or a product overflowed",
+            )]
         }
         Cause::CacheHeldByFramework => vec![advice::empty_other_cache()],
         Cause::Undetermined | Cause::None => Vec::new(),
@@ -55,9 +57,13 @@ fn fragmentation(account: &Account<'_>, context: &Context) -> Vec<Fix> {
         Allocator::TorchWithoutExpandable => {
             let text = account.facts.quote.as_str();
             fixes.push(
-                Fix::new("update PyTorch to 2.1 or later, which can grow segments instead of cutting them up")
-                    .command("pip install --upgrade torch && export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
-                    .frees(cached),
+                Fix::new(
+                    "update PyTorch to 2.1 or later, which can grow segments instead of cutting them up",
+                )
+                .command(
+                    "pip install --upgrade torch && export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                )
+                .frees(cached),
             );
             if text.contains("max_split_size_mb") {
                 fixes.push(
@@ -118,7 +124,8 @@ fn others(cause: Cause, account: &Account<'_>) -> Vec<Fix> {
         .collect();
     let unlisted = account.unlisted().map(|unlisted| unlisted - CONTEXT_TYPICAL);
     if fixes.is_empty() {
-        let mut see = if cause == Cause::HiddenHolder { advice::find_hidden_holders() } else { advice::list_holders() };
+        let mut see =
+            if cause == Cause::HiddenHolder { advice::find_hidden_holders() } else { advice::list_holders() };
         see.frees = unlisted.filter(|bytes| !bytes.is_zero());
         fixes.push(see);
     }
@@ -157,10 +164,15 @@ fn limit(account: &Account<'_>) -> Vec<Fix> {
         fixes.push(fix);
     } else {
         fixes.push(match facts.framework {
-            "onnxruntime" => Fix::new("raise the arena's limit").command("providers=[('CUDAExecutionProvider', {'gpu_mem_limit': N})]"),
-            "tensorflow" => Fix::new("raise per_process_gpu_memory_fraction, or the memory_limit of the logical device"),
+            "onnxruntime" => Fix::new("raise the arena's limit")
+                .command("providers=[('CUDAExecutionProvider', {'gpu_mem_limit': N})]"),
+            "tensorflow" => {
+                Fix::new("raise per_process_gpu_memory_fraction, or the memory_limit of the logical device")
+            }
             "cupy" => Fix::new("raise or remove the pool's limit").command("unset CUPY_GPU_MEMORY_LIMIT"),
-            "vllm" => Fix::new("give vLLM a larger share of the card").command("--gpu-memory-utilization 0.95"),
+            "vllm" => {
+                Fix::new("give vLLM a larger share of the card").command("--gpu-memory-utilization 0.95")
+            }
             _ => Fix::new("raise the limit that the program was given"),
         });
     }
@@ -170,25 +182,40 @@ fn limit(account: &Account<'_>) -> Vec<Fix> {
 fn preallocation(facts: &Facts) -> Vec<Fix> {
     match facts.framework {
         "jax" => vec![
-            Fix::new("let JAX take memory as it needs it").command("export XLA_PYTHON_CLIENT_PREALLOCATE=false"),
+            Fix::new("let JAX take memory as it needs it")
+                .command("export XLA_PYTHON_CLIENT_PREALLOCATE=false"),
             Fix::new("or give it a smaller share").command("export XLA_PYTHON_CLIENT_MEM_FRACTION=.50"),
         ],
-        "catboost" => vec![Fix::new("let CatBoost take a smaller share of the card").command("gpu_ram_part=0.5")],
+        "catboost" => {
+            vec![Fix::new("let CatBoost take a smaller share of the card").command("gpu_ram_part=0.5")]
+        }
         "paddlepaddle" => vec![
-            Fix::new("let Paddle take memory as it needs it").command("export FLAGS_allocator_strategy=auto_growth"),
+            Fix::new("let Paddle take memory as it needs it")
+                .command("export FLAGS_allocator_strategy=auto_growth"),
         ],
-        _ => vec![Fix::new("let TensorFlow take memory as it needs it").command("export TF_FORCE_GPU_ALLOW_GROWTH=true")],
+        _ => vec![
+            Fix::new("let TensorFlow take memory as it needs it")
+                .command("export TF_FORCE_GPU_ALLOW_GROWTH=true"),
+        ],
     }
 }
 
 fn overhead(account: &Account<'_>) -> Vec<Fix> {
     let facts = account.facts;
     let mut fixes = Vec::new();
-    if let Some(pools) = facts.private_pools.filter(|pools| pools.share_of(facts.live.unwrap_or(Bytes::MAX)) >= 0.5) {
-        fixes.push(Fix::new("capture fewer CUDA graphs, or let them share one pool: torch.cuda.graph(g, pool=…)").frees(pools));
+    if let Some(pools) =
+        facts.private_pools.filter(|pools| pools.share_of(facts.live.unwrap_or(Bytes::MAX)) >= 0.5)
+    {
+        fixes.push(
+            Fix::new("capture fewer CUDA graphs, or let them share one pool: torch.cuda.graph(g, pool=…)")
+                .frees(pools),
+        );
     }
     if facts.framework == "vllm" {
-        fixes.push(Fix::new("leave more of the card to graphs, NCCL and the context").command("--gpu-memory-utilization 0.85"));
+        fixes.push(
+            Fix::new("leave more of the card to graphs, NCCL and the context")
+                .command("--gpu-memory-utilization 0.85"),
+        );
         fixes.push(Fix::new("do without CUDA graphs").command("--enforce-eager"));
     }
     if let Some(overhead) = account.overhead().filter(|&overhead| overhead > CONTEXT_TYPICAL) {
@@ -198,7 +225,9 @@ fn overhead(account: &Account<'_>) -> Vec<Fix> {
         );
     }
     if fixes.is_empty() {
-        fixes.push(Fix::new("load kernels only when they are used").command("export CUDA_MODULE_LOADING=LAZY"));
+        fixes.push(
+            Fix::new("load kernels only when they are used").command("export CUDA_MODULE_LOADING=LAZY"),
+        );
         fixes.push(Fix::new("start fewer processes on this card: each keeps a context of its own"));
     }
     fixes
@@ -212,7 +241,9 @@ fn host(facts: &Facts) -> Vec<Fix> {
         ];
     }
     if facts.quote.contains("os error 1455") {
-        return vec![Fix::new("enlarge the paging file in Windows' advanced system settings, or load with fewer workers")];
+        return vec![Fix::new(
+            "enlarge the paging file in Windows' advanced system settings, or load with fewer workers",
+        )];
     }
     vec![
         Fix::new("see what the machine has and who uses it").command("free -g && ps aux --sort=-rss | head"),
@@ -241,7 +272,9 @@ pub(crate) fn futile(cause: Cause, facts: &Facts, context: &Context) -> Vec<Stri
             }
         }
         Cause::OtherProcesses | Cause::HiddenHolder => {
-            futile.push("a smaller batch or empty_cache(): this process holds too little to make room".to_owned());
+            futile.push(
+                "a smaller batch or empty_cache(): this process holds too little to make room".to_owned(),
+            );
         }
         Cause::ArtificialLimit => {
             futile.push("stopping other processes: the device has room, the limit does not".to_owned());

@@ -55,7 +55,10 @@ fn live(pieces: &Pieces) -> LedgerLine {
         parts.push(LedgerLine::new("in private pools", pieces.private_live));
     }
     if !pieces.pending.is_zero() {
-        parts.push(LedgerLine::new("freed, waiting for a stream", pieces.pending.min(whole - pieces.private_live)));
+        parts.push(LedgerLine::new(
+            "freed, waiting for a stream",
+            pieces.pending.min(whole - pieces.private_live),
+        ));
     }
     let named: Bytes = parts.iter().map(LedgerLine::bytes).sum();
     parts.insert(0, LedgerLine::new("in use", whole - named));

@@ -16,21 +16,29 @@ pub(crate) struct StepSplit {
 }
 
 /// Fills in the fixes of each finding.
-pub(crate) fn attach(findings: &mut [Finding], trace: &Trace, refusal: &Refusal<'_>, split: Option<StepSplit>) {
+pub(crate) fn attach(
+    findings: &mut [Finding],
+    trace: &Trace,
+    refusal: &Refusal<'_>,
+    split: Option<StepSplit>,
+) {
     for finding in findings {
         finding.fixes = match finding.cause {
             Cause::Fragmentation => fragmentation(trace, refusal),
             Cause::LiveDataFillsDevice => live_data(trace, refusal, split),
             Cause::RequestExceedsDevice => vec![pieces(refusal)],
             Cause::ArtificialLimit => vec![
-                Fix::new("say what the limit was, to learn what filled it").command("makeroom why --memory SIZE …"),
+                Fix::new("say what the limit was, to learn what filled it")
+                    .command("makeroom why --memory SIZE …"),
                 Fix::new("raise the limit, or remove the call that sets it")
                     .command("torch.cuda.set_per_process_memory_fraction(1.0)")
                     .frees(finding.bytes.unwrap_or(Bytes::ZERO)),
             ],
             Cause::NonFrameworkOverhead => vec![
-                Fix::new("capture fewer CUDA graphs, or let them share one pool: torch.cuda.graph(g, pool=…)")
-                    .frees(refusal.pieces.private_reserved),
+                Fix::new(
+                    "capture fewer CUDA graphs, or let them share one pool: torch.cuda.graph(g, pool=…)",
+                )
+                .frees(refusal.pieces.private_reserved),
             ],
             Cause::Leak => leak(refusal),
             _ => Vec::new(),
@@ -59,9 +67,13 @@ fn live_data(trace: &Trace, refusal: &Refusal<'_>, split: Option<StepSplit>) -> 
         let missing = missing.unwrap_or(Bytes::ZERO);
         let target = room.min(growing - missing.min(growing));
         let factor = target.share_of(growing);
-        let batch = trace.annotations.iter().rev().find_map(|annotation| crate::batch::batch_in(&annotation.name));
+        let batch =
+            trace.annotations.iter().rev().find_map(|annotation| crate::batch::batch_in(&annotation.name));
         let action = if factor <= 0.0 || room.is_zero() {
-            format!("what is older than the failing step ({}) already fills the {limit}: a smaller batch cannot help", split.lasting)
+            format!(
+                "what is older than the failing step ({}) already fills the {limit}: a smaller batch cannot help",
+                split.lasting
+            )
         } else {
             let batch = match batch {
                 Some(batch) if batch > 1 => {

@@ -1,7 +1,7 @@
 //! Recordings: rebuild the memory at the failure or at the peak, account for it, and say who holds it.
 //!
 //! ```text
-//! history.rs   one pass: peak, failures, floors of steps, what was there before the first event
+//! history.rs   one pass: running totals, peak, failures, floors of steps
 //! state.rs     all blocks and segments at chosen moments
 //! pieces.rs    reserved memory cut into live, rounding and unused pieces
 //! sites.rs     live memory by place in the program
@@ -13,7 +13,6 @@ mod account;
 mod fixes;
 mod history;
 mod pieces;
-mod ranges;
 mod room;
 mod sites;
 mod state;
@@ -49,7 +48,9 @@ pub fn explain_trace(trace: &Trace, question: &TraceQuestion) -> Explanation {
         .filter(|device| question.device.is_none_or(|asked| asked == device.device))
         .map(|device| Subject::new(trace, device))
         .collect();
-    subjects.sort_by_key(|subject| (subject.history.failures.is_empty(), std::cmp::Reverse(subject.history.peak_live)));
+    subjects.sort_by_key(|subject| {
+        (subject.history.failures.is_empty(), std::cmp::Reverse(subject.history.peak_live))
+    });
     let others = subjects.len().saturating_sub(1);
     match subjects.into_iter().next() {
         Some(subject) => {
@@ -107,7 +108,9 @@ impl<'trace> Subject<'trace> {
             notes: self.notes(),
         };
         match failure.and_then(|index| Some((index, self.device.events.get(index)?))) {
-            Some((index, event)) => self.explain_failure(&mut explanation, room, (index, event), &state, &pieces),
+            Some((index, event)) => {
+                self.explain_failure(&mut explanation, room, (index, event), &state, &pieces)
+            }
             None => self.explain_peak(&mut explanation, room, &pieces),
         }
         explanation
@@ -121,8 +124,13 @@ impl<'trace> Subject<'trace> {
         state: &State,
         pieces: &Pieces,
     ) {
-        let refusal =
-            Refusal { event, pieces, room, growth: explanation.growth.as_ref(), has_segments: self.has_segments() };
+        let refusal = Refusal {
+            event,
+            pieces,
+            room,
+            growth: explanation.growth.as_ref(),
+            has_segments: self.has_segments(),
+        };
         let mut causes = refusal.findings();
         fixes::attach(&mut causes, self.trace, &refusal, self.split(index, state));
         let first = &causes[0];
@@ -158,7 +166,8 @@ impl<'trace> Subject<'trace> {
             ),
             (None, _) => format!("No allocation was refused. At its peak the run had {live} live."),
         };
-        explanation.verdict = Verdict { cause: Cause::None, certainty: Certainty::Certain, summary: summary.clone() };
+        explanation.verdict =
+            Verdict { cause: Cause::None, certainty: Certainty::Certain, summary: summary.clone() };
         explanation.causes.push(Finding {
             cause: Cause::None,
             certainty: Certainty::Certain,
@@ -180,7 +189,8 @@ impl<'trace> Subject<'trace> {
                 fixes: crate::advice::leak(),
             });
         }
-        explanation.ledger = Some(account::ledger(self.device.device, room, pieces, self.has_segments(), None));
+        explanation.ledger =
+            Some(account::ledger(self.device.device, room, pieces, self.has_segments(), None));
         if room == Room::Unknown && self.has_segments() {
             explanation.next.push(say_the_room());
         }
@@ -200,14 +210,16 @@ impl<'trace> Subject<'trace> {
 
     fn input(&self) -> InputSummary {
         match self.trace.kind {
-            TraceKind::TorchSnapshot => InputSummary { kind: InputKind::TorchSnapshot, framework: Some("pytorch") },
+            TraceKind::TorchSnapshot => {
+                InputSummary { kind: InputKind::TorchSnapshot, framework: Some("pytorch") }
+            }
             TraceKind::RmmLog => InputSummary { kind: InputKind::RmmLog, framework: Some("rmm") },
         }
     }
 
     fn notes(&self) -> Vec<String> {
         let mut notes = self.trace.notes.clone();
-        let older: Bytes = self.history.live_before();
+        let older: Bytes = self.history.start.live();
         if older >= Bytes::mib(1) {
             notes.push(format!(
                 "the recording began late: {older} was live before its first event, without a stack unless it lives to the end"
@@ -216,8 +228,11 @@ impl<'trace> Subject<'trace> {
         if self.device.overflowed == Some(true) {
             notes.push("the recorder's ring overflowed: the oldest events are lost".to_owned());
         }
-        if self.history.unmatched_frees > 0 {
-            notes.push(format!("{} frees have no allocation in this recording", self.history.unmatched_frees));
+        if self.history.start.unmatched_frees > 0 {
+            notes.push(format!(
+                "{} frees have no allocation in this recording",
+                self.history.start.unmatched_frees
+            ));
         }
         if self.device.events.is_empty() {
             notes.push("the snapshot has no history, only its final state; switch recording on with torch.cuda.memory._record_memory_history()".to_owned());

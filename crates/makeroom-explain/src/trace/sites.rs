@@ -115,7 +115,14 @@ impl Node {
             Step::Unknown => "no stack recorded (backward pass, or a thread without Python)".to_owned(),
         };
         let held = self.held;
-        Site { place, is_own, through, bytes: held.bytes, blocks: held.blocks, callees: self.into_sites(least) }
+        Site {
+            place,
+            is_own,
+            through,
+            bytes: held.bytes,
+            blocks: held.blocks,
+            callees: self.into_sites(least),
+        }
     }
 }
 

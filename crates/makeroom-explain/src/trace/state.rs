@@ -1,9 +1,8 @@
 //! The memory of one device at chosen moments of its recording.
 
-use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, PoolId, StackId, StreamId};
+use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, PoolId, Ranges, StackId, StreamId};
 
 use super::history::History;
-use super::ranges::Ranges;
 
 /// A block in the program's hands.
 #[derive(Clone, Copy, Debug)]
@@ -71,16 +70,20 @@ impl Running {
     fn start(device: &DeviceTrace, history: &History) -> Self {
         let mut running = Self {
             blocks: history
-                .older_blocks
+                .start
+                .blocks
                 .iter()
                 .map(|block| {
-                    (block.address.0, LiveBlock {
-                        address: block.address.0,
-                        requested: block.requested,
-                        stack: block.stack,
-                        born: None,
-                        is_pending: block.is_pending,
-                    })
+                    (
+                        block.address.0,
+                        LiveBlock {
+                            address: block.address.0,
+                            requested: block.requested,
+                            stack: block.stack,
+                            born: None,
+                            is_pending: block.is_pending,
+                        },
+                    )
                 })
                 .collect(),
             segments: FastMap::default(),
@@ -98,17 +101,20 @@ impl Running {
                 })
                 .collect(),
         };
-        for segment in &history.older_segments {
+        for segment in &history.start.segments {
             if segment.is_expandable {
                 running.mapped.insert(segment.address.0, segment.size.get());
             } else {
-                running.segments.insert(segment.address.0, HeldSegment {
-                    address: segment.address.0,
-                    size: segment.size.get(),
-                    stream: segment.stream,
-                    is_expandable: false,
-                    pool: segment.pool,
-                });
+                running.segments.insert(
+                    segment.address.0,
+                    HeldSegment {
+                        address: segment.address.0,
+                        size: segment.size.get(),
+                        stream: segment.stream,
+                        is_expandable: false,
+                        pool: segment.pool,
+                    },
+                );
             }
         }
         running
@@ -119,13 +125,16 @@ impl Running {
         let address = event.address.0;
         match event.action {
             Action::Alloc => {
-                self.blocks.insert(address, LiveBlock {
+                self.blocks.insert(
                     address,
-                    requested: event.size,
-                    stack: event.stack,
-                    born: Some(index),
-                    is_pending: false,
-                });
+                    LiveBlock {
+                        address,
+                        requested: event.size,
+                        stack: event.stack,
+                        born: Some(index),
+                        is_pending: false,
+                    },
+                );
             }
             Action::FreeRequested => {
                 if let Some(block) = self.blocks.get_mut(&address) {
@@ -136,14 +145,18 @@ impl Running {
                 self.blocks.remove(&address);
             }
             Action::SegmentAlloc => {
-                let pool = device.events.pool(index).or_else(|| final_pool(device, address, event.size.get()));
-                self.segments.insert(address, HeldSegment {
+                let pool =
+                    device.events.pool(index).or_else(|| final_pool(device, address, event.size.get()));
+                self.segments.insert(
                     address,
-                    size: event.size.get(),
-                    stream: event.stream,
-                    is_expandable: false,
-                    pool: pool.unwrap_or_default(),
-                });
+                    HeldSegment {
+                        address,
+                        size: event.size.get(),
+                        stream: event.stream,
+                        is_expandable: false,
+                        pool: pool.unwrap_or_default(),
+                    },
+                );
             }
             Action::SegmentFree => {
                 self.segments.remove(&address);
@@ -167,7 +180,9 @@ impl Running {
 
     /// Who an expandable range belongs to.
     fn home_of(&self, address: u64) -> Option<&HeldSegment> {
-        self.homes.iter().find(|home| (home.address..home.address.saturating_add(home.size)).contains(&address))
+        self.homes
+            .iter()
+            .find(|home| (home.address..home.address.saturating_add(home.size)).contains(&address))
     }
 
     fn state(&self) -> State {
@@ -176,7 +191,8 @@ impl Running {
         let mut segments: Vec<HeldSegment> = self.segments.values().copied().collect();
         segments.extend(self.mapped.iter().map(|(address, size)| {
             let home = self.homes.iter().find(|home| {
-                home.address < address.saturating_add(size) && address < home.address.saturating_add(home.size)
+                home.address < address.saturating_add(size)
+                    && address < home.address.saturating_add(home.size)
             });
             HeldSegment {
                 address,

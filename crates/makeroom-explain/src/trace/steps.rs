@@ -30,8 +30,16 @@ impl Steps {
     pub(crate) fn find(trace: &Trace, device: &DeviceTrace) -> Self {
         Self::marked(trace, device).unwrap_or_else(|| {
             let length = device.events.len();
-            let starts = if length < PARTS * 8 { Vec::new() } else { (0..PARTS).map(|part| part * length / PARTS).collect() };
-            Self { starts, measured_by: format!("cutting the recording into {PARTS} parts"), are_marked: false }
+            let starts = if length < PARTS * 8 {
+                Vec::new()
+            } else {
+                (0..PARTS).map(|part| part * length / PARTS).collect()
+            };
+            Self {
+                starts,
+                measured_by: format!("cutting the recording into {PARTS} parts"),
+                are_marked: false,
+            }
         })
     }
 
@@ -82,7 +90,12 @@ fn positions(device: &DeviceTrace, times: &[u64]) -> Vec<usize> {
 }
 
 /// What grows from step to step, if anything does.
-pub(crate) fn growth(trace: &Trace, device: &DeviceTrace, history: &History, steps: &Steps) -> Option<Growth> {
+pub(crate) fn growth(
+    trace: &Trace,
+    device: &DeviceTrace,
+    history: &History,
+    steps: &Steps,
+) -> Option<Growth> {
     // Optimizers and caches fill up during the first steps; that is no leak.
     let settled = history.floors.get(history.floors.len() / 4..)?;
     if settled.len() < LEAST_STEPS || !keeps_growing(settled) {

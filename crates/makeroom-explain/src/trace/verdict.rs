@@ -78,10 +78,10 @@ impl Refusal<'_> {
     fn request_exceeds(&self) -> Option<Finding> {
         let request = self.event.size;
         let limit = self.room.limit()?;
-        let summary = format!("{request} was asked for in one piece; all that the allocator could take is {limit}.");
-        (request > limit).then(|| {
-            self.finding(Cause::RequestExceedsDevice, Certainty::Certain, request - limit, summary)
-        })
+        let summary =
+            format!("{request} was asked for in one piece; all that the allocator could take is {limit}.");
+        (request > limit)
+            .then(|| self.finding(Cause::RequestExceedsDevice, Certainty::Certain, request - limit, summary))
     }
 
     fn leak(&self) -> Option<Finding> {
@@ -133,7 +133,8 @@ impl Refusal<'_> {
                 "{request} was refused with {} live of {limit}: enough is unused, so no piece can have been large enough.",
                 self.live()
             );
-            return (left >= request).then(|| self.finding(Cause::Fragmentation, Certainty::Likely, left, summary));
+            return (left >= request)
+                .then(|| self.finding(Cause::Fragmentation, Certainty::Likely, left, summary));
         }
         if untaken + cached < request || self.pieces.slack() < FRAGMENTATION_SLACK {
             return None;
@@ -153,13 +154,16 @@ impl Refusal<'_> {
         let request = self.event.size;
         let live = self.live();
         if let Some(limit) = self.room.limit() {
-            let summary = format!("{live} is live; with the {request} asked for it does not fit the {limit} there is.");
+            let summary =
+                format!("{live} is live; with the {request} asked for it does not fit the {limit} there is.");
             if live + request > limit {
                 return Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Certain, live, summary));
             }
         }
         if !self.has_segments && self.room == Room::Unknown {
-            let summary = format!("{live} was live when {request} was refused; the log does not say how much there is.");
+            let summary = format!(
+                "{live} was live when {request} was refused; the log does not say how much there is."
+            );
             return Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Possible, live, summary));
         }
         let untaken = self.untaken()?;
@@ -179,7 +183,10 @@ impl Refusal<'_> {
             self.event.size,
             self.live()
         );
-        Finding { bytes: None, ..self.finding(Cause::Undetermined, Certainty::Undetermined, Bytes::ZERO, summary) }
+        Finding {
+            bytes: None,
+            ..self.finding(Cause::Undetermined, Certainty::Undetermined, Bytes::ZERO, summary)
+        }
     }
 
     /// The largest unused piece that the refused request may have used.

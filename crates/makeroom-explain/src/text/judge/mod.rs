@@ -18,18 +18,16 @@ pub(crate) fn judge(facts: &Facts, context: &Context) -> Vec<Finding> {
     let account = Account::new(facts);
     let mut findings: Vec<Finding> = Vec::new();
     let stated = |least: Certainty, most: Certainty| {
-        facts
-            .statements
-            .iter()
-            .filter(move |statement| (least..=most).contains(&statement.certainty))
-            .map(|statement| Finding {
+        facts.statements.iter().filter(move |statement| (least..=most).contains(&statement.certainty)).map(
+            |statement| Finding {
                 cause: statement.cause,
                 certainty: statement.certainty,
                 bytes: statement.bytes,
                 summary: statement.summary.clone(),
                 evidence: Vec::new(),
                 fixes: Vec::new(),
-            })
+            },
+        )
     };
     findings.extend(stated(Certainty::Likely, Certainty::Certain));
     if matches!(facts.resource, Resource::Device | Resource::Unknown) {
@@ -55,7 +53,10 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     if let Some(limit) = rules::artificial_limit(account) {
         let mut findings = vec![limit];
         // Inside the limit the same questions arise: is it full, or in pieces?
-        findings.extend(rules::fragmentation(account).map(|finding| Finding { certainty: Certainty::Possible, ..finding }));
+        findings.extend(
+            rules::fragmentation(account)
+                .map(|finding| Finding { certainty: Certainty::Possible, ..finding }),
+        );
         return findings;
     }
     if account.facts.total.is_some_and(|total| account.facts.request.is_some_and(|request| request > total)) {
@@ -68,15 +69,16 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     let pieces = rules::fragmentation(account);
     // Both can be true; the larger share of the card decides.
     let others_first = match (&others, &pieces) {
-        (Some(others), Some(pieces)) => {
-            others.bytes.map(|bytes| bytes - CONTEXT_CEILING) > pieces.bytes
-        }
+        (Some(others), Some(pieces)) => others.bytes.map(|bytes| bytes - CONTEXT_CEILING) > pieces.bytes,
         _ => others.is_some(),
     };
     let mut findings: Vec<Finding> = Vec::new();
     let overhead = rules::non_framework_overhead(account);
     let overhead_first = account.facts.private_pools.is_some()
-        || pieces.as_ref().zip(overhead.as_ref()).is_some_and(|(pieces, overhead)| overhead.bytes > pieces.bytes);
+        || pieces
+            .as_ref()
+            .zip(overhead.as_ref())
+            .is_some_and(|(pieces, overhead)| overhead.bytes > pieces.bytes);
     if overhead_first {
         findings.extend(overhead.clone());
     }
@@ -104,14 +106,19 @@ fn leak(context: &Context) -> Option<Finding> {
             "The log shows memory growing from {} to {} over {} steps, {} a step, without a pause: something is kept from every step.",
             growth.first, growth.last, growth.steps, growth.per_step
         ),
-        evidence: vec![format!("{} memory figures before the failure, each larger than the one before", growth.steps)],
+        evidence: vec![format!(
+            "{} memory figures before the failure, each larger than the one before",
+            growth.steps
+        )],
         fixes: Vec::new(),
     })
 }
 
 fn undetermined(facts: &Facts) -> Finding {
     let what = match (facts.request, facts.resource) {
-        (Some(request), _) => format!("{request} was refused; the text does not say what held the rest of the memory."),
+        (Some(request), _) => {
+            format!("{request} was refused; the text does not say what held the rest of the memory.")
+        }
         (None, Resource::Device) => "Device memory ran out; the text gives no figures.".to_owned(),
         (None, _) => "Memory ran out; the text gives no figures and does not say whose.".to_owned(),
     };

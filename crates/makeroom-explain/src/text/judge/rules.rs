@@ -25,7 +25,8 @@ pub(super) fn integer_or_shape_bug(account: &Account<'_>) -> Option<Finding> {
         return None;
     }
     let certainty = if request >= ABSURD { Certainty::Certain } else { Certainty::Likely };
-    let summary = format!("{request} was asked for. No GPU has that: a size wrapped around or a shape is wrong.");
+    let summary =
+        format!("{request} was asked for. No GPU has that: a size wrapped around or a shape is wrong.");
     Some(finding(Cause::IntegerOrShapeBug, certainty, Some(request), summary))
 }
 
@@ -35,7 +36,12 @@ pub(super) fn request_exceeds_device(account: &Account<'_>) -> Option<Finding> {
     let request = facts.request?;
     if let Some(total) = facts.total.filter(|&total| request > total) {
         let summary = format!("{request} was asked for in one piece; the whole device has {total}.");
-        return Some(finding(Cause::RequestExceedsDevice, Certainty::Certain, Some(request - total), summary));
+        return Some(finding(
+            Cause::RequestExceedsDevice,
+            Certainty::Certain,
+            Some(request - total),
+            summary,
+        ));
     }
     let free = facts.free?;
     let reachable = free + account.reserved?;
@@ -135,17 +141,20 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
         if live.is_zero() {
             return None;
         }
-        let summary = format!("{live} was in use when {request} was refused; the text does not give the card's size.");
+        let summary =
+            format!("{live} was in use when {request} was refused; the text does not give the card's size.");
         return Some(finding(Cause::LiveDataFillsDevice, Certainty::Possible, Some(live), summary));
     };
-    let summary = format!("{live} is live; with the {request} asked for it does not fit the device's {total}.");
+    let summary =
+        format!("{live} is live; with the {request} asked for it does not fit the device's {total}.");
     if live + request > total {
         return Some(finding(Cause::LiveDataFillsDevice, Certainty::Certain, Some(live), summary));
     }
     let free = facts.free?;
     let cached = account.cached.unwrap_or(Bytes::ZERO);
     let is_full = free < request || free.share_of(total) < 0.02;
-    let is_cache_useless = free + cached < request || account.slack().is_none_or(|slack| slack < FRAGMENTATION_SLACK);
+    let is_cache_useless =
+        free + cached < request || account.slack().is_none_or(|slack| slack < FRAGMENTATION_SLACK);
     // A program that holds little cannot be what fills the card.
     let is_main_holder = live.share_of(total) >= 0.4 || live >= account.unlisted().unwrap_or(Bytes::ZERO);
     if !is_full || !is_cache_useless || account.is_own_process_unclear || live.is_zero() || !is_main_holder {
@@ -165,7 +174,8 @@ pub(super) fn non_framework_overhead(account: &Account<'_>) -> Option<Finding> {
         && pools.share_of(live) >= 0.5
         && pools >= missing
     {
-        let summary = format!("{pools} of the {live} that is live belongs to private pools: CUDA graphs keep it.");
+        let summary =
+            format!("{pools} of the {live} that is live belongs to private pools: CUDA graphs keep it.");
         return Some(finding(Cause::NonFrameworkOverhead, Certainty::Likely, Some(pools), summary));
     }
     let total = facts.total?;
@@ -181,7 +191,9 @@ pub(super) fn non_framework_overhead(account: &Account<'_>) -> Option<Finding> {
     }
     let unlisted = account.unlisted()?;
     if unlisted <= CONTEXT_CEILING && unlisted.share_of(total) > 1.0 / 3.0 && unlisted >= missing {
-        let summary = format!("{unlisted} of this card's {total} is the driver's context and code; {missing} was missing.");
+        let summary = format!(
+            "{unlisted} of this card's {total} is the driver's context and code; {missing} was missing."
+        );
         return Some(finding(Cause::NonFrameworkOverhead, Certainty::Likely, Some(unlisted), summary));
     }
     None
@@ -223,7 +235,8 @@ pub(super) fn first_request_too_large(account: &Account<'_>) -> Option<Finding> 
     if facts.total.is_some() || facts.live.is_none_or(|live| !live.is_zero()) {
         return None;
     }
-    let summary =
-        format!("{request} was refused while the program held nothing: larger than what the device has, or than what others left.");
+    let summary = format!(
+        "{request} was refused while the program held nothing: larger than what the device has, or than what others left."
+    );
     Some(finding(Cause::RequestExceedsDevice, Certainty::Possible, Some(request), summary))
 }

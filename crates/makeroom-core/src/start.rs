@@ -1,0 +1,240 @@
+//! What was there before a recording began.
+//!
+//! A recording often starts late or loses its oldest events. What was live at its start can still be told: a free
+//! without an allocation was live, and so is a block that is live at the end and was never allocated in between.
+//! Segments are run backwards from the end: what is left before the first event was there at the start.
+
+use crate::{Action, Address, BlockState, Bytes, DeviceTrace, FastMap, PoolId, Ranges, StackId, StreamId};
+
+/// A block that is older than the recording.
+#[derive(Clone, Copy, Debug)]
+pub struct OlderBlock {
+    /// Where it begins.
+    pub address: Address,
+    /// What the program asked for.
+    pub requested: Bytes,
+    /// Its size with rounding; known only where it is still there at the end.
+    pub size: Option<Bytes>,
+    /// Its stream.
+    pub stream: StreamId,
+    /// Who asked for it; known only where it is still there at the end.
+    pub stack: StackId,
+    /// Its free had been requested before the recording began.
+    pub is_pending: bool,
+}
+
+/// Driver memory that is older than the recording.
+#[derive(Clone, Copy, Debug)]
+pub struct OlderSegment {
+    /// Where it begins.
+    pub address: Address,
+    /// Its size. For expandable segments: one contiguous mapped range.
+    pub size: Bytes,
+    /// The stream it serves.
+    pub stream: StreamId,
+    /// Whether it grows by mapping pages.
+    pub is_expandable: bool,
+    /// Whether it belongs to the pool of small blocks; known only where it is still there at the end.
+    pub is_small: Option<bool>,
+    /// The memory pool it belongs to; the default one where that is not known.
+    pub pool: PoolId,
+}
+
+/// The memory before the first event.
+#[derive(Clone, Debug, Default)]
+pub struct Start {
+    /// Blocks that were live or pending, by ascending address.
+    pub blocks: Vec<OlderBlock>,
+    /// Segments, by ascending address.
+    pub segments: Vec<OlderSegment>,
+    /// Frees of addresses that were not live, beyond what a late start explains.
+    pub unmatched_frees: usize,
+}
+
+impl Start {
+    /// Rebuilds the start of a device's recording.
+    pub fn new(device: &DeviceTrace) -> Self {
+        let mut start = Self::default();
+        start.find_blocks(device);
+        start.find_segments(device);
+        start
+    }
+
+    /// What was live.
+    pub fn live(&self) -> Bytes {
+        self.blocks.iter().map(|block| block.requested).sum()
+    }
+
+    /// What was reserved.
+    pub fn reserved(&self) -> Bytes {
+        self.segments.iter().map(|segment| segment.size).sum()
+    }
+
+    fn find_blocks(&mut self, device: &DeviceTrace) {
+        // What the events so far say of an address: live or not.
+        let mut is_live: FastMap<u64, bool> = FastMap::default();
+        let mut freed_early: FastMap<u64, ()> = FastMap::default();
+        for event in device.events.iter() {
+            match event.action {
+                Action::Alloc => {
+                    is_live.insert(event.address.0, true);
+                }
+                Action::FreeRequested if !is_live.contains_key(&event.address.0) => {
+                    freed_early.insert(event.address.0, ());
+                }
+                Action::FreeCompleted => match is_live.insert(event.address.0, false) {
+                    Some(true) => {}
+                    Some(false) => self.unmatched_frees += 1,
+                    None => self.blocks.push(OlderBlock {
+                        address: event.address,
+                        requested: event.size,
+                        size: None,
+                        stream: event.stream,
+                        // The stack of a free says who freed, not who holds.
+                        stack: StackId::NONE,
+                        is_pending: !freed_early.contains_key(&event.address.0),
+                    }),
+                },
+                _ => {}
+            }
+        }
+        for segment in &device.segments {
+            for block in &segment.blocks {
+                if block.state != BlockState::Free && !is_live.contains_key(&block.address.0) {
+                    self.blocks.push(OlderBlock {
+                        address: block.address,
+                        requested: block.requested.unwrap_or(block.size),
+                        size: Some(block.size),
+                        stream: segment.stream,
+                        stack: block.stack,
+                        is_pending: block.state == BlockState::PendingFree
+                            && !freed_early.contains_key(&block.address.0),
+                    });
+                }
+            }
+        }
+        self.blocks.sort_unstable_by_key(|block| block.address);
+    }
+
+    fn find_segments(&mut self, device: &DeviceTrace) {
+        let mut fixed: FastMap<u64, OlderSegment> = FastMap::default();
+        let mut mapped = Ranges::default();
+        for segment in &device.segments {
+            if segment.is_expandable {
+                mapped.insert(segment.address.0, segment.size.get());
+            } else {
+                fixed.insert(
+                    segment.address.0,
+                    OlderSegment {
+                        address: segment.address,
+                        size: segment.size,
+                        stream: segment.stream,
+                        is_expandable: false,
+                        is_small: Some(segment.is_small),
+                        pool: segment.pool,
+                    },
+                );
+            }
+        }
+        let mut streams: FastMap<u64, StreamId> = FastMap::default();
+        for event in device.events.iter().rev() {
+            match event.action {
+                Action::SegmentAlloc => {
+                    fixed.remove(&event.address.0);
+                }
+                Action::SegmentFree => {
+                    fixed.insert(
+                        event.address.0,
+                        OlderSegment {
+                            address: event.address,
+                            size: event.size,
+                            stream: event.stream,
+                            is_expandable: false,
+                            is_small: None,
+                            pool: PoolId::DEFAULT,
+                        },
+                    );
+                }
+                Action::SegmentMap => mapped.remove(event.address.0, event.size.get()),
+                Action::SegmentUnmap => {
+                    streams.insert(event.address.0, event.stream);
+                    mapped.insert(event.address.0, event.size.get());
+                }
+                _ => {}
+            }
+        }
+        self.segments = fixed.into_values().collect();
+        self.segments.extend(mapped.iter().map(|(address, size)| {
+            let home = device.segments.iter().find(|segment| {
+                segment.is_expandable
+                    && segment.address.0 < address.saturating_add(size)
+                    && address < segment.address.0.saturating_add(segment.size.get())
+            });
+            let stream = streams.get(&address).copied().unwrap_or_default();
+            OlderSegment {
+                address: Address(address),
+                size: Bytes::new(size),
+                stream: home.map_or(stream, |segment| segment.stream),
+                is_expandable: true,
+                is_small: home.map(|segment| segment.is_small),
+                pool: home.map_or(PoolId::DEFAULT, |segment| segment.pool),
+            }
+        }));
+        self.segments.sort_unstable_by_key(|segment| segment.address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Block, Event, Segment};
+
+    fn event(action: Action, address: u64, size: u64) -> Event {
+        Event {
+            action,
+            address: Address(address),
+            size: Bytes::new(size),
+            stream: StreamId(0),
+            time_us: 0,
+            stack: StackId::NONE,
+        }
+    }
+
+    #[test]
+    fn frees_without_allocations_and_blocks_without_events_were_there() {
+        let mut device = DeviceTrace::default();
+        for (action, address) in [
+            (Action::FreeRequested, 512),
+            (Action::FreeCompleted, 512),
+            (Action::Alloc, 1024),
+            (Action::FreeCompleted, 9999),
+        ] {
+            device.events.push(event(action, address, 100));
+        }
+        let blocks = [512, 1024, 2048].map(|address| Block {
+            address: Address(address),
+            size: Bytes::new(512),
+            requested: Some(Bytes::new(100)),
+            state: if address == 512 { BlockState::Free } else { BlockState::Live },
+            stack: StackId::NONE,
+        });
+        device.segments.push(Segment { size: Bytes::mib(2), blocks: blocks.to_vec(), ..Segment::default() });
+        let start = Start::new(&device);
+        let found: Vec<(u64, bool)> =
+            start.blocks.iter().map(|block| (block.address.0, block.is_pending)).collect();
+        assert_eq!(found, [(512, false), (2048, false), (9999, true)]);
+        assert_eq!(start.reserved(), Bytes::mib(2));
+    }
+
+    #[test]
+    fn segments_run_backwards_from_the_end() {
+        let mut device = DeviceTrace::default();
+        device.events.push(event(Action::SegmentFree, 1 << 30, 77));
+        device.events.push(event(Action::SegmentAlloc, 1 << 30, 88));
+        let segment = Segment { address: Address(1 << 30), size: Bytes::new(88), ..Segment::default() };
+        device.segments.push(segment);
+        let start = Start::new(&device);
+        assert_eq!(start.segments.len(), 1);
+        assert_eq!(start.segments[0].size, Bytes::new(77));
+    }
+}

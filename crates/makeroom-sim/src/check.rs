@@ -1,0 +1,338 @@
+//! Proves the model of PyTorch's allocator on a recording.
+//!
+//! The recording gives what the allocator cannot know: the order and size of requests, streams, when frees
+//! complete, the addresses of new segments, memory-pool membership, and when the driver refused. The model then
+//! has to say the rest: the address of every block, and whether, when and how large every segment is allocated,
+//! mapped, unmapped and freed. Every answer is compared with the recording; the model is never corrected by it.
+
+use makeroom_core::{Action, DeviceTrace, Event, FastMap, Stacks, Start};
+
+use crate::driver::{Driver, Refused};
+use crate::program::{Program, Step};
+use crate::pytorch::{Pytorch, Request, Settings};
+
+/// Made-up addresses begin here, above any that a driver returns.
+const MADE_UP: u64 = 1 << 52;
+
+/// The result of a check.
+#[derive(Clone, Debug, Default)]
+pub struct Check {
+    /// How many allocations were predicted.
+    pub allocations: usize,
+    /// Predictions that came true: addresses of blocks, segments, refusals.
+    pub matched: usize,
+    /// Predictions that did not, and events that were not predicted.
+    pub mismatched: usize,
+    /// The first of them.
+    pub first_mismatch: Option<Mismatch>,
+    /// The most the model had reserved.
+    pub peak_reserved: u64,
+    /// Blocks that are older than the recording.
+    pub older_blocks: usize,
+    /// Of these, how many have a size that had to be assumed.
+    pub assumed_blocks: usize,
+    /// Events that name an address nothing was known of.
+    pub lost_events: usize,
+}
+
+/// A wrong prediction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The event of the recording.
+    pub event: usize,
+    /// What the recording says.
+    pub recorded: String,
+    /// What the model said.
+    pub predicted: String,
+}
+
+/// Replays a device's recording under its own allocator and compares. `limit` is what the allocator was allowed
+/// to take, where it was told.
+pub fn check(device: &DeviceTrace, stacks: &Stacks, settings: Settings, limit: Option<u64>) -> Check {
+    let start = Start::new(device);
+    let program = Program::new(device, stacks, &start);
+    let (allocator, assumed) = Pytorch::at_start(settings, limit, &start);
+    let mut check = Check {
+        older_blocks: start.blocks.len(),
+        assumed_blocks: assumed,
+        lost_events: program.lost,
+        peak_reserved: allocator.reserved(),
+        ..Check::default()
+    };
+    Run { allocator, program: &program, recording: Recording::new(device, &program, &mut check) }.run();
+    check
+}
+
+struct Run<'trace> {
+    allocator: Pytorch,
+    program: &'trace Program,
+    recording: Recording<'trace>,
+}
+
+impl Run<'_> {
+    fn run(mut self) {
+        for position in 0..self.program.steps.len() {
+            let event = self.program.events[position] as usize;
+            match self.program.steps[position] {
+                Step::Allocate(number) | Step::AllocateRefused(number) => self.allocate(number, event),
+                Step::Free(number) => self.allocator.free(number),
+                Step::FreeRequested(number) => self.allocator.free_later(number),
+                Step::FreeCompleted(number) => {
+                    if !self.recording.is_left_to_release(event) {
+                        self.allocator.free(number);
+                    }
+                }
+                Step::EmptyCache => {
+                    self.recording.open(event);
+                    self.allocator.empty_cache(&mut self.recording);
+                    self.recording.close_releases();
+                }
+            }
+            self.recording.check.peak_reserved =
+                self.recording.check.peak_reserved.max(self.allocator.reserved());
+        }
+        self.recording.finish();
+    }
+
+    fn allocate(&mut self, number: u32, event: usize) {
+        let allocation = self.program.allocations[number as usize];
+        let request = Request { size: allocation.size, stream: allocation.stream, pool: allocation.pool };
+        self.recording.open(event);
+        self.recording.check.allocations += 1;
+        let answer = self.allocator.allocate(&mut self.recording, number, request);
+        self.recording.check.peak_reserved =
+            self.recording.check.peak_reserved.max(self.allocator.reserved());
+        self.recording.close(event, answer);
+        if answer.is_ok() && matches!(self.recording.action(event), Some(Action::OutOfMemory)) {
+            // The program did not get it.
+            self.allocator.free(number);
+        }
+    }
+}
+
+/// The recording in the role of the driver.
+struct Recording<'trace> {
+    device: &'trace DeviceTrace,
+    /// The next event that no prediction has claimed.
+    cursor: usize,
+    /// Predictions of the current step end before this event.
+    end: usize,
+    /// Which allocation completes its free at an event.
+    completions: FastMap<usize, u32>,
+    /// Completions that a release made: they take effect inside of the request that released.
+    left_to_release: FastMap<usize, ()>,
+    made_up: u64,
+    check: &'trace mut Check,
+}
+
+impl<'trace> Recording<'trace> {
+    fn new(device: &'trace DeviceTrace, program: &Program, check: &'trace mut Check) -> Self {
+        let completions = program
+            .steps
+            .iter()
+            .zip(&program.events)
+            .filter_map(|(step, &event)| match step {
+                Step::FreeCompleted(number) => Some((event as usize, *number)),
+                _ => None,
+            })
+            .collect();
+        let left_to_release = completions_by_release(device).into_iter().map(|index| (index, ())).collect();
+        Self { device, cursor: 0, end: 0, completions, left_to_release, made_up: MADE_UP, check }
+    }
+
+    fn is_left_to_release(&self, event: usize) -> bool {
+        self.left_to_release.contains_key(&event)
+    }
+
+    fn action(&self, event: usize) -> Option<Action> {
+        self.device.events.actions().get(event).copied()
+    }
+
+    fn event(&self, index: usize) -> Option<Event> {
+        self.device.events.get(index)
+    }
+
+    /// Begins a step that ends with `event`: what the model asks of the driver is compared with what lies between
+    /// the last step and this one.
+    fn open(&mut self, event: usize) {
+        self.end = event;
+        // A run of releases that the program asked for begins at its event; nothing else lies in between.
+        if matches!(self.action(event), Some(Action::SegmentFree | Action::SegmentUnmap)) {
+            self.end = event
+                + (event..self.device.events.len())
+                    .take_while(|&index| {
+                        matches!(
+                            self.action(index),
+                            Some(Action::SegmentFree | Action::SegmentUnmap | Action::FreeCompleted)
+                        )
+                    })
+                    .count();
+        }
+    }
+
+    /// The next event of this step that concerns the driver.
+    fn next(&self) -> Option<(usize, Event)> {
+        (self.cursor..self.end)
+            .filter_map(|index| Some((index, self.event(index)?)))
+            .find(|(_, event)| is_driver_call(event.action))
+    }
+
+    fn expect(&mut self, action: Action, address: Option<u64>, size: u64) -> bool {
+        let predicted = || match address {
+            Some(address) => format!("{action:?} of {size} bytes at {address:#x}"),
+            None => format!("{action:?} of {size} bytes"),
+        };
+        match self.next() {
+            Some((index, event)) if event.action == action => {
+                self.cursor = index + 1;
+                let is_right =
+                    event.size.get() == size && address.is_none_or(|address| address == event.address.0);
+                if is_right {
+                    self.check.matched += 1;
+                } else {
+                    self.mismatch(index, &describe(&event), &predicted());
+                }
+                is_right
+            }
+            other => {
+                let (index, recorded) = other
+                    .map_or((self.end, "nothing".to_owned()), |(index, event)| (index, describe(&event)));
+                self.mismatch(index, &recorded, &predicted());
+                false
+            }
+        }
+    }
+
+    fn mismatch(&mut self, event: usize, recorded: &str, predicted: &str) {
+        self.check.mismatched += 1;
+        if self.check.first_mismatch.is_none() {
+            self.check.first_mismatch =
+                Some(Mismatch { event, recorded: recorded.to_owned(), predicted: predicted.to_owned() });
+        }
+    }
+
+    /// Ends a request: its answer is compared, and driver calls that were not predicted are counted.
+    fn close(&mut self, event: usize, answer: Result<u64, Refused>) {
+        self.close_releases();
+        let Some(recorded) = self.event(event) else { return };
+        let predicted = match answer {
+            Ok(address) => format!("Alloc at {address:#x}"),
+            Err(Refused) => "OutOfMemory".to_owned(),
+        };
+        let is_right = match (recorded.action, answer) {
+            (Action::Alloc, Ok(address)) => recorded.address.0 == address,
+            (Action::OutOfMemory, Err(Refused)) => true,
+            _ => false,
+        };
+        if is_right {
+            self.check.matched += 1;
+        } else {
+            self.mismatch(event, &describe(&recorded), &predicted);
+        }
+        self.cursor = self.cursor.max(event + 1);
+    }
+
+    fn close_releases(&mut self) {
+        while let Some((index, event)) = self.next() {
+            self.mismatch(index, &describe(&event), "nothing");
+            self.cursor = index + 1;
+        }
+        self.cursor = self.cursor.max(self.end);
+    }
+
+    fn finish(mut self) {
+        self.end = self.device.events.len();
+        self.close_releases();
+    }
+
+    fn make_up(&mut self, size: u64) -> u64 {
+        let address = self.made_up;
+        self.made_up += size.next_multiple_of(2 << 20);
+        address
+    }
+
+    /// Whether the recording goes on with a release or ends in a refusal: then the driver refused.
+    fn has_refused(&self) -> bool {
+        match self.next() {
+            Some((_, event)) => matches!(event.action, Action::SegmentFree | Action::SegmentUnmap),
+            None => self.action(self.end) == Some(Action::OutOfMemory),
+        }
+    }
+}
+
+impl Driver for Recording<'_> {
+    fn allocate(&mut self, size: u64, _stream: u64) -> Result<u64, Refused> {
+        if self.has_refused() {
+            return Err(Refused);
+        }
+        let address = self
+            .next()
+            .filter(|(_, event)| event.action == Action::SegmentAlloc)
+            .map(|(_, event)| event.address.0);
+        let is_right = self.expect(Action::SegmentAlloc, None, size);
+        Ok(address.filter(|_| is_right).unwrap_or_else(|| self.make_up(size)))
+    }
+
+    fn release(&mut self, address: u64, size: u64) {
+        self.expect(Action::SegmentFree, Some(address), size);
+    }
+
+    fn reserve(&mut self, _stream: u64, _is_small: bool) -> u64 {
+        let next = self.next().filter(|(_, event)| event.action == Action::SegmentMap);
+        next.map_or_else(|| self.make_up(1 << 46), |(_, event)| event.address.0)
+    }
+
+    fn map(&mut self, address: u64, size: u64, _page: u64) -> Result<(), Refused> {
+        if self.has_refused() {
+            return Err(Refused);
+        }
+        self.expect(Action::SegmentMap, Some(address), size);
+        Ok(())
+    }
+
+    fn unmap(&mut self, address: u64, size: u64, _page: u64) {
+        self.expect(Action::SegmentUnmap, Some(address), size);
+    }
+
+    fn synchronize(&mut self) -> Vec<u32> {
+        (self.cursor..self.end)
+            .filter(|index| self.left_to_release.contains_key(index))
+            .filter_map(|index| self.completions.get(&index).copied())
+            .collect()
+    }
+}
+
+fn is_driver_call(action: Action) -> bool {
+    matches!(action, Action::SegmentAlloc | Action::SegmentFree | Action::SegmentMap | Action::SegmentUnmap)
+}
+
+fn describe(event: &Event) -> String {
+    format!("{:?} of {} bytes at {:#x}", event.action, event.size.get(), event.address.0)
+}
+
+/// Completions of frees that stand right before a release. The release waits for the device, which completes what
+/// was pending; the search for an unused block came before that and did not see it.
+fn completions_by_release(device: &DeviceTrace) -> Vec<usize> {
+    let events = &device.events;
+    let mut run: Vec<usize> = Vec::new();
+    let mut found = Vec::new();
+    let mut previous: Option<Event> = None;
+    for (index, event) in events.iter().enumerate() {
+        match event.action {
+            Action::FreeCompleted => {
+                let is_immediate = previous.is_some_and(|previous| {
+                    previous.action == Action::FreeRequested && previous.address == event.address
+                });
+                if is_immediate {
+                    run.clear();
+                } else {
+                    run.push(index);
+                }
+            }
+            Action::SegmentFree | Action::SegmentUnmap => found.append(&mut run),
+            _ => run.clear(),
+        }
+        previous = Some(event);
+    }
+    found
+}

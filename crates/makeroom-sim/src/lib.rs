@@ -1,0 +1,26 @@
+//! Runs recorded allocations under other allocators: exact models, what-if, offline planner.
+//!
+//! ```text
+//! program.rs   what a program did, freed from addresses        driver.rs   what a model asks of a driver
+//! pytorch/     PyTorch's native allocator, to the byte         device.rs   a simulated device
+//! check.rs     proves that model on a recording                costs.rs    what driver calls cost
+//! model.rs     what every model can do                         replay.rs   runs a program under a model
+//! ```
+#![forbid(unsafe_code)]
+
+mod check;
+mod costs;
+mod device;
+mod driver;
+mod model;
+mod program;
+mod pytorch;
+mod replay;
+
+pub use check::{Check, Mismatch, check};
+pub use device::{Device, PAGE};
+pub use driver::{Driver, Refused};
+pub use model::Model;
+pub use program::{Allocation, Program, Step};
+pub use pytorch::{Pytorch, Request, Settings, SettingsError, Version};
+pub use replay::{Outcome, Refusal, replay};

@@ -1,0 +1,314 @@
+//! What a program did, freed from where its memory lay: allocations by number, in order.
+//!
+//! A recording names blocks by address. Addresses are the old allocator's answer, not the program's question, so
+//! they are replaced by numbers once, and every run under another allocator is then a walk over two arrays.
+
+use makeroom_core::{Action, DeviceTrace, FastMap, PoolId, StackId, Stacks, Start};
+
+/// An allocation of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// How many bytes it asked for.
+    pub size: u64,
+    /// On which stream.
+    pub stream: u64,
+    /// For which memory pool.
+    pub pool: PoolId,
+    /// Where the recorded allocator put it.
+    pub address: u64,
+    /// Who asked.
+    pub stack: StackId,
+}
+
+/// One thing the program did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Asked for memory, and got it when it was recorded.
+    Allocate(u32),
+    /// Asked for memory, and was refused when it was recorded.
+    AllocateRefused(u32),
+    /// Gave memory back that may be used again at once.
+    Free(u32),
+    /// Gave memory back; it waits for a stream.
+    FreeRequested(u32),
+    /// Memory that waited for a stream may be used again.
+    FreeCompleted(u32),
+    /// Asked the allocator to give unused memory back to the driver.
+    EmptyCache,
+}
+
+/// A program on one device.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// All allocations; their number is their place here. Those that are older than the recording come first.
+    pub allocations: Vec<Allocation>,
+    /// How many allocations are older than the recording.
+    pub older: u32,
+    /// What it did, in order.
+    pub steps: Vec<Step>,
+    /// The event of the recording behind each step.
+    pub events: Vec<u32>,
+    /// Events that name an address nothing was known of, and were left out.
+    pub lost: usize,
+}
+
+impl Program {
+    /// Reads the program out of a recording.
+    pub fn new(device: &DeviceTrace, stacks: &Stacks, start: &Start) -> Self {
+        Reader::new(device, stacks).read(start)
+    }
+
+    /// The most bytes that were live at once, and what was live at the start.
+    pub fn peak_live(&self) -> u64 {
+        let mut live: u64 = self.allocations[..self.older as usize].iter().map(|older| older.size).sum();
+        let mut peak = live;
+        for step in &self.steps {
+            match *step {
+                Step::Allocate(number) => {
+                    live += self.size(number);
+                    peak = peak.max(live);
+                }
+                Step::Free(number) | Step::FreeCompleted(number) => live -= self.size(number),
+                _ => {}
+            }
+        }
+        peak
+    }
+
+    /// The size of an allocation.
+    pub fn size(&self, number: u32) -> u64 {
+        self.allocations[number as usize].size
+    }
+}
+
+struct Reader<'trace> {
+    device: &'trace DeviceTrace,
+    stacks: &'trace Stacks,
+    program: Program,
+    /// The allocation that lives at an address.
+    at: FastMap<u64, u32>,
+    pools: PoolFinder,
+}
+
+impl<'trace> Reader<'trace> {
+    fn new(device: &'trace DeviceTrace, stacks: &'trace Stacks) -> Self {
+        Self {
+            device,
+            stacks,
+            program: Program::default(),
+            at: FastMap::default(),
+            pools: PoolFinder::new(device),
+        }
+    }
+
+    fn read(mut self, start: &Start) -> Program {
+        self.read_older(start);
+        let empties: FastMap<u32, ()> =
+            empty_cache_calls(self.device, self.stacks).into_iter().map(|index| (index, ())).collect();
+        for (index, event) in self.device.events.iter().enumerate() {
+            let event_index = index as u32;
+            if event.action == Action::SegmentAlloc {
+                self.pools.see(index);
+            }
+            match event.action {
+                Action::Alloc => {
+                    let pool =
+                        self.device.events.pool(index).unwrap_or_else(|| self.pools.pool_of(event.address.0));
+                    let number = self.add(Allocation {
+                        size: event.size.get(),
+                        stream: event.stream.0,
+                        pool,
+                        address: event.address.0,
+                        stack: event.stack,
+                    });
+                    // A block that is handed out again without a free: its free was lost.
+                    if let Some(lost) = self.at.insert(event.address.0, number) {
+                        self.program.lost += 1;
+                        self.push(event_index, Step::Free(lost));
+                    }
+                    self.push(event_index, Step::Allocate(number));
+                }
+                Action::OutOfMemory => {
+                    let number = self.add(Allocation {
+                        size: event.size.get(),
+                        stream: event.stream.0,
+                        pool: PoolId::DEFAULT,
+                        address: 0,
+                        stack: event.stack,
+                    });
+                    self.push(event_index, Step::AllocateRefused(number));
+                }
+                Action::FreeRequested => match self.at.get(&event.address.0) {
+                    Some(&number) => self.push(event_index, Step::FreeRequested(number)),
+                    None => self.program.lost += 1,
+                },
+                Action::FreeCompleted => match self.at.remove(&event.address.0) {
+                    Some(number) => self.complete(event_index, number),
+                    None => self.program.lost += 1,
+                },
+                Action::SegmentFree | Action::SegmentUnmap => {
+                    if empties.contains_key(&event_index) {
+                        self.push(event_index, Step::EmptyCache);
+                    }
+                }
+                Action::SegmentAlloc | Action::SegmentMap | Action::Snapshot => {}
+            }
+        }
+        self.program
+    }
+
+    /// What was live before the first event.
+    fn read_older(&mut self, start: &Start) {
+        self.program.older = start.blocks.len() as u32;
+        for block in &start.blocks {
+            let number = self.add(Allocation {
+                size: block.requested.get(),
+                stream: block.stream.0,
+                pool: self.pools.pool_of(block.address.0),
+                address: block.address.0,
+                stack: block.stack,
+            });
+            self.at.insert(block.address.0, number);
+        }
+    }
+
+    fn add(&mut self, allocation: Allocation) -> u32 {
+        self.program.allocations.push(allocation);
+        self.program.allocations.len() as u32 - 1
+    }
+
+    /// A free that completes right after its request is one step: hardly any waits for a stream.
+    fn complete(&mut self, event: u32, number: u32) {
+        match self.program.steps.last_mut() {
+            Some(last) if *last == Step::FreeRequested(number) => *last = Step::Free(number),
+            _ => self.push(event, Step::FreeCompleted(number)),
+        }
+    }
+
+    fn push(&mut self, event: u32, step: Step) {
+        self.program.steps.push(step);
+        self.program.events.push(event);
+    }
+}
+
+/// Which memory pool an address belongs to, at the current event.
+///
+/// Recorders name the pool only of segments that are there at the end. A segment that went away before is taken
+/// for one of the default pool.
+struct PoolFinder {
+    private: Vec<PrivateSegment>,
+}
+
+struct PrivateSegment {
+    start: u64,
+    end: u64,
+    pool: PoolId,
+    /// The event that made it: addresses are used again, and only the last segment at one is there at the end.
+    made_by: Option<usize>,
+    is_there: bool,
+}
+
+impl PoolFinder {
+    fn new(device: &DeviceTrace) -> Self {
+        let mut made: FastMap<u64, usize> = FastMap::default();
+        for (index, event) in device.events.iter().enumerate() {
+            if event.action == Action::SegmentAlloc {
+                made.insert(event.address.0, index);
+            }
+        }
+        let private = device
+            .segments
+            .iter()
+            .filter(|segment| segment.pool != PoolId::DEFAULT)
+            .map(|segment| {
+                let made_by = made.get(&segment.address.0).copied().filter(|_| !segment.is_expandable);
+                PrivateSegment {
+                    start: segment.address.0,
+                    end: segment.address.0.saturating_add(segment.size.get()),
+                    pool: segment.pool,
+                    made_by,
+                    is_there: made_by.is_none(),
+                }
+            })
+            .collect();
+        Self { private }
+    }
+
+    /// Notes that an event has come.
+    fn see(&mut self, index: usize) {
+        for segment in &mut self.private {
+            segment.is_there |= segment.made_by == Some(index);
+        }
+    }
+
+    fn pool_of(&self, address: u64) -> PoolId {
+        let is_home =
+            |segment: &&PrivateSegment| segment.is_there && (segment.start..segment.end).contains(&address);
+        self.private.iter().find(is_home).map_or(PoolId::DEFAULT, |segment| segment.pool)
+    }
+}
+
+/// The first events of runs of releases that the program itself asked for.
+///
+/// A run that is followed by the allocator's own next step (new memory, or a refusal) can also be the allocator's:
+/// it gives memory back when the driver refuses. With Python stacks the call names itself. Without, a run counts as
+/// the program's unless reserved memory was about to exceed its highest mark, which only a refusal explains.
+pub(crate) fn empty_cache_calls(device: &DeviceTrace, stacks: &Stacks) -> Vec<u32> {
+    let events = &device.events;
+    let mut calls = Vec::new();
+    let mut reserved = 0_i64;
+    let mut peak = 0_i64;
+    for event in events.iter() {
+        match event.action {
+            Action::SegmentAlloc | Action::SegmentMap => reserved += event.size.get() as i64,
+            Action::SegmentFree | Action::SegmentUnmap => reserved -= event.size.get() as i64,
+            _ => {}
+        }
+        peak = peak.max(reserved);
+    }
+    let is_release = |action| matches!(action, Action::SegmentFree | Action::SegmentUnmap);
+    reserved = 0;
+    let mut index = 0;
+    while let Some(event) = events.get(index) {
+        if !is_release(event.action) {
+            if matches!(event.action, Action::SegmentAlloc | Action::SegmentMap) {
+                reserved += event.size.get() as i64;
+            }
+            index += 1;
+            continue;
+        }
+        let start = index;
+        let before = reserved;
+        while let Some(released) = events.get(index).filter(|event| is_release(event.action)) {
+            reserved -= released.size.get() as i64;
+            index += 1;
+        }
+        let next = events.get(index);
+        let is_named = names_empty_cache(stacks, event.stack);
+        let is_allocators = match next.map(|next| next.action) {
+            Some(Action::OutOfMemory) => true,
+            Some(Action::SegmentAlloc | Action::SegmentMap) => {
+                next.is_some_and(|next| before + next.size.get() as i64 > peak)
+            }
+            _ => false,
+        };
+        if is_named || (!is_allocators && stacks.frames_of(event.stack).is_empty()) || !follows(next) {
+            calls.push(start as u32);
+        }
+    }
+    calls
+}
+
+/// Whether the allocator itself may have gone on from a release to this event.
+fn follows(next: Option<makeroom_core::Event>) -> bool {
+    next.is_some_and(|next| {
+        matches!(next.action, Action::OutOfMemory | Action::SegmentAlloc | Action::SegmentMap)
+    })
+}
+
+fn names_empty_cache(stacks: &Stacks, stack: StackId) -> bool {
+    stacks
+        .frames_of(stack)
+        .iter()
+        .any(|&frame| stacks.name_text(stacks.frame_at(frame).function).contains("empty_cache"))
+}

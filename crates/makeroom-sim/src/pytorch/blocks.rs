@@ -1,0 +1,202 @@
+//! Blocks of memory, their neighbours, and the pools of unused ones.
+//!
+//! A block lies in one segment; `previous` and `next` are its neighbours there, in the order of addresses. Unused
+//! blocks are in exactly one set of their pool: mapped ones in `free`, ordered by stream, size and address; the
+//! unmapped holes of expandable segments in `unmapped`, ordered by stream and address. Both orders decide which
+//! block a request gets, so they are PyTorch's own.
+
+use std::collections::BTreeMap;
+
+/// A block's place in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockId(u32);
+
+/// What a block is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// In the program's hands.
+    Allocated,
+    /// Given back, waiting for a stream.
+    Pending,
+    /// Nobody's.
+    Unused,
+}
+
+/// A part of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) stream: u64,
+    pub(crate) pool: u32,
+    pub(crate) previous: Option<BlockId>,
+    pub(crate) next: Option<BlockId>,
+    pub(crate) usage: Use,
+    pub(crate) is_mapped: bool,
+    pub(crate) is_expandable: bool,
+    /// Where its segment begins.
+    pub(crate) segment: u64,
+    /// The pool's count of searches when the block became unused.
+    pub(crate) age_base: u64,
+}
+
+impl Block {
+    /// Whether it is a part of a segment that has other parts.
+    pub(crate) fn is_split(&self) -> bool {
+        self.previous.is_some() || self.next.is_some()
+    }
+}
+
+/// The unused blocks of one kind: small or large, of the default pool or of a private one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pool {
+    pub(crate) is_small: bool,
+    pub(crate) is_private: bool,
+    /// Mapped blocks of each stream by size and address.
+    free: BTreeMap<u64, BTreeMap<(u64, u64), BlockId>>,
+    /// Unmapped blocks by stream and address.
+    unmapped: BTreeMap<(u64, u64), BlockId>,
+    /// How often it was searched, for garbage collection.
+    pub(crate) searches: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(is_small: bool, is_private: bool) -> Self {
+        Self { is_small, is_private, ..Self::default() }
+    }
+}
+
+/// All blocks and pools of one allocator.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Blocks {
+    table: Vec<Block>,
+    vacant: Vec<BlockId>,
+    pub(crate) pools: Vec<Pool>,
+}
+
+impl Blocks {
+    pub(crate) fn get(&self, id: BlockId) -> &Block {
+        &self.table[id.0 as usize]
+    }
+
+    pub(crate) fn get_mut(&mut self, id: BlockId) -> &mut Block {
+        &mut self.table[id.0 as usize]
+    }
+
+    /// Adds a block; it is in no set yet.
+    pub(crate) fn add(&mut self, block: Block) -> BlockId {
+        if let Some(id) = self.vacant.pop() {
+            self.table[id.0 as usize] = block;
+            return id;
+        }
+        self.table.push(block);
+        BlockId(self.table.len() as u32 - 1)
+    }
+
+    /// Forgets a block that is in no set and has no neighbours left.
+    pub(crate) fn remove(&mut self, id: BlockId) {
+        self.vacant.push(id);
+    }
+
+    /// Puts an unused block into its set.
+    pub(crate) fn insert_unused(&mut self, id: BlockId) {
+        let block = &mut self.table[id.0 as usize];
+        let pool = &mut self.pools[block.pool as usize];
+        block.age_base = pool.searches;
+        if block.is_mapped {
+            pool.free.entry(block.stream).or_default().insert((block.size, block.address), id);
+        } else {
+            pool.unmapped.insert((block.stream, block.address), id);
+        }
+    }
+
+    /// Takes an unused block out of its set.
+    pub(crate) fn take_unused(&mut self, id: BlockId) {
+        let block = &self.table[id.0 as usize];
+        let pool = &mut self.pools[block.pool as usize];
+        if block.is_mapped {
+            if let Some(blocks) = pool.free.get_mut(&block.stream) {
+                blocks.remove(&(block.size, block.address));
+            }
+        } else {
+            pool.unmapped.remove(&(block.stream, block.address));
+        }
+    }
+
+    /// Unused mapped blocks of a stream with at least `size` bytes, smallest first.
+    pub(crate) fn candidates(&self, pool: u32, stream: u64, size: u64) -> impl Iterator<Item = BlockId> + '_ {
+        let blocks = self.pools[pool as usize].free.get(&stream);
+        blocks.into_iter().flat_map(move |blocks| blocks.range((size, 0)..).map(|(_, &id)| id))
+    }
+
+    /// Unused mapped blocks of a stream, largest first.
+    pub(crate) fn largest_first(&self, pool: u32, stream: u64) -> impl Iterator<Item = BlockId> + '_ {
+        let blocks = self.pools[pool as usize].free.get(&stream);
+        blocks.into_iter().flat_map(|blocks| blocks.values().rev().copied())
+    }
+
+    /// All unused mapped blocks of a pool, by stream, size and address.
+    pub(crate) fn unused(&self, pool: u32) -> impl Iterator<Item = BlockId> + '_ {
+        self.pools[pool as usize].free.values().flat_map(|blocks| blocks.values().copied())
+    }
+
+    /// The holes of a stream, by address.
+    pub(crate) fn holes(&self, pool: u32, stream: u64) -> impl Iterator<Item = BlockId> + '_ {
+        self.pools[pool as usize].unmapped.range((stream, 0)..=(stream, u64::MAX)).map(|(_, &id)| id)
+    }
+
+    /// Cuts the front `size` bytes off into the block itself and gives the rest as a new neighbour behind it, in
+    /// no set yet.
+    pub(crate) fn split_off(&mut self, id: BlockId, size: u64) -> BlockId {
+        let whole = *self.get(id);
+        let rest = self.add(Block {
+            address: whole.address + size,
+            size: whole.size - size,
+            previous: Some(id),
+            next: whole.next,
+            usage: Use::Unused,
+            ..whole
+        });
+        if let Some(next) = whole.next {
+            self.get_mut(next).previous = Some(rest);
+        }
+        let block = self.get_mut(id);
+        block.size = size;
+        block.next = Some(rest);
+        rest
+    }
+
+    /// Merges a neighbour into `id`, if it is unused and mapped alike. `id` is in no set; the neighbour is taken
+    /// out of its own.
+    pub(crate) fn merge(&mut self, id: BlockId, neighbour: Option<BlockId>) {
+        let Some(neighbour) = neighbour else { return };
+        let other = *self.get(neighbour);
+        if other.usage != Use::Unused || other.is_mapped != self.get(id).is_mapped {
+            return;
+        }
+        self.take_unused(neighbour);
+        let is_before = self.get(id).previous == Some(neighbour);
+        let block = self.get_mut(id);
+        block.size += other.size;
+        if is_before {
+            block.address = other.address;
+            block.previous = other.previous;
+        } else {
+            block.next = other.next;
+        }
+        match (is_before, other.previous, other.next) {
+            (true, Some(previous), _) => self.get_mut(previous).next = Some(id),
+            (false, _, Some(next)) => self.get_mut(next).previous = Some(id),
+            _ => {}
+        }
+        self.remove(neighbour);
+    }
+
+    /// Merges both neighbours into `id`, the one before it first.
+    pub(crate) fn merge_neighbours(&mut self, id: BlockId) {
+        let before = self.get(id).previous;
+        self.merge(id, before);
+        let after = self.get(id).next;
+        self.merge(id, after);
+    }
+}

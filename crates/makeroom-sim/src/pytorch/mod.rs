@@ -1,0 +1,267 @@
+//! PyTorch's native caching allocator, to the byte.
+//!
+//! The algorithm is deterministic given the order of requests, their streams, when frees complete, the addresses
+//! the driver returns and when it refuses. All of these are in a recording, so a recording proves the model: see
+//! `check`. Constants and orders here are PyTorch's; the comments say why an order matters, not that it is so.
+
+mod blocks;
+mod expandable;
+mod release;
+mod rounding;
+mod seed;
+mod settings;
+
+pub use settings::{Settings, SettingsError, Version};
+
+use makeroom_core::{FastMap, PoolId};
+
+use self::blocks::{Block, BlockId, Blocks, Pool, Use};
+use self::rounding::{GRAIN, SMALL};
+use crate::driver::{Driver, Refused};
+
+/// A request for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// How many bytes the program asked for.
+    pub size: u64,
+    /// On which stream.
+    pub stream: u64,
+    /// For which pool; the default one unless a CUDA graph is captured or a `MemPool` is in use.
+    pub pool: PoolId,
+}
+
+/// PyTorch's allocator on one device.
+#[derive(Clone, Debug)]
+pub struct Pytorch {
+    settings: Settings,
+    /// What the process may take in all; `None`: what the driver gives.
+    limit: Option<u64>,
+    blocks: Blocks,
+    /// The small pool of each memory pool; its large one follows.
+    pools: FastMap<PoolId, u32>,
+    /// Memory pools in the order they were made: the order of release.
+    pool_order: Vec<PoolId>,
+    /// Memory pools that nobody uses any more: their memory may go back to the driver.
+    released_pools: Vec<PoolId>,
+    /// The block of each allocation, by number.
+    allocations: Vec<Option<BlockId>>,
+    reserved: u64,
+}
+
+impl Pytorch {
+    /// An allocator that holds nothing.
+    pub fn new(settings: Settings, limit: Option<u64>) -> Self {
+        let mut allocator = Self {
+            settings,
+            limit,
+            blocks: Blocks::default(),
+            pools: FastMap::default(),
+            pool_order: Vec::new(),
+            released_pools: Vec::new(),
+            allocations: Vec::new(),
+            reserved: 0,
+        };
+        allocator.pool_of(PoolId::DEFAULT, true);
+        allocator
+    }
+
+    /// What is taken from the driver.
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// The address of an allocation that is live or pending.
+    pub fn address(&self, allocation: u32) -> Option<u64> {
+        self.block_of(allocation).map(|id| self.blocks.get(id).address)
+    }
+
+    /// Serves a request, as allocation number `allocation`; its address.
+    pub fn allocate<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        allocation: u32,
+        request: Request,
+    ) -> Result<u64, Refused> {
+        let size = self.settings.round_size(request.size);
+        let pool = self.pool_of(request.pool, size <= SMALL);
+        let search = Search {
+            size,
+            allocation_size: self.settings.allocation_size(size),
+            stream: request.stream,
+            pool,
+        };
+        let found = match self.find_unused(&search) {
+            Some(found) => {
+                self.blocks.take_unused(found);
+                found
+            }
+            None => self.obtain(driver, &search)?,
+        };
+        if self.should_split(found, &search) {
+            let rest = self.blocks.split_off(found, size);
+            self.blocks.insert_unused(rest);
+        }
+        let block = self.blocks.get_mut(found);
+        block.usage = Use::Allocated;
+        let address = block.address;
+        self.remember(allocation, found);
+        Ok(address)
+    }
+
+    /// Whether an unused block would serve the request, without taking it.
+    pub fn would_fit(&self, request: Request) -> bool {
+        let size = self.settings.round_size(request.size);
+        let Some(&small) = self.pools.get(&request.pool) else { return false };
+        let pool = small + u32::from(size > SMALL);
+        let search = Search { size, allocation_size: 0, stream: request.stream, pool };
+        self.best_unused(&search).is_some()
+    }
+
+    /// What would be asked of the driver for a request that no unused block serves.
+    pub fn driver_size(&self, request: Request) -> u64 {
+        self.settings.allocation_size(self.settings.round_size(request.size))
+    }
+
+    /// The program gives an allocation back; it waits for a stream.
+    pub fn free_later(&mut self, allocation: u32) {
+        if let Some(id) = self.block_of(allocation) {
+            self.blocks.get_mut(id).usage = Use::Pending;
+        }
+    }
+
+    /// An allocation's block may be used again.
+    pub fn free(&mut self, allocation: u32) {
+        let Some(id) = self.allocations.get_mut(allocation as usize).and_then(Option::take) else { return };
+        self.blocks.get_mut(id).usage = Use::Unused;
+        self.blocks.merge_neighbours(id);
+        self.blocks.insert_unused(id);
+    }
+
+    fn block_of(&self, allocation: u32) -> Option<BlockId> {
+        self.allocations.get(allocation as usize).copied().flatten()
+    }
+
+    fn remember(&mut self, allocation: u32, block: BlockId) {
+        let index = allocation as usize;
+        if self.allocations.len() <= index {
+            self.allocations.resize(index + 1, None);
+        }
+        self.allocations[index] = Some(block);
+    }
+
+    /// The pool for small or large blocks of a memory pool.
+    fn pool_of(&mut self, pool: PoolId, is_small: bool) -> u32 {
+        let small = *self.pools.entry(pool).or_insert_with(|| {
+            let index = self.blocks.pools.len() as u32;
+            let is_private = pool != PoolId::DEFAULT;
+            self.blocks.pools.push(Pool::new(true, is_private));
+            self.blocks.pools.push(Pool::new(false, is_private));
+            self.pool_order.push(pool);
+            index
+        });
+        small + u32::from(!is_small)
+    }
+
+    /// Searches the pool and counts the search, which ages what lies in it.
+    fn find_unused(&mut self, search: &Search) -> Option<BlockId> {
+        if self.collects_garbage() {
+            self.blocks.pools[search.pool as usize].searches += 1;
+        }
+        self.best_unused(search)
+    }
+
+    fn best_unused(&self, search: &Search) -> Option<BlockId> {
+        let mut candidates = self.blocks.candidates(search.pool, search.stream, search.size).peekable();
+        let mut found = candidates.next()?;
+        let is_active = self.settings.expandable_segments;
+        if is_active {
+            // Among growing segments the one that could become smallest serves, so that the tail stays free.
+            while self.blocks.get(found).is_expandable
+                && let Some(&next) = candidates.peek()
+                && self.potential_size(next) < self.potential_size(found)
+            {
+                found = next;
+                candidates.next();
+            }
+        } else {
+            while self.blocks.get(found).is_expandable {
+                found = candidates.next()?;
+            }
+        }
+        let available = self.blocks.get(found).size;
+        let limit = self.settings.max_split_size;
+        let is_oversized = search.size < limit && available >= limit;
+        let is_wasteful = search.size >= limit
+            && available >= search.size.saturating_add(self.settings.max_non_split_rounding);
+        (!is_oversized && !is_wasteful).then_some(found)
+    }
+
+    /// Gets memory from the driver, giving unused memory back first where it refuses.
+    fn obtain<D: Driver>(&mut self, driver: &mut D, search: &Search) -> Result<BlockId, Refused> {
+        if self.collects_garbage() {
+            self.collect_garbage(driver);
+        }
+        if let Ok(block) = self.take_from_driver(driver, search) {
+            return Ok(block);
+        }
+        if self.release_enough(driver, search)
+            && let Ok(block) = self.take_from_driver(driver, search)
+        {
+            return Ok(block);
+        }
+        // While a graph is captured nothing may be synchronized. What the synchronization completes is not
+        // searched again: PyTorch goes straight to the driver.
+        if self.blocks.pools[search.pool as usize].is_private {
+            return Err(Refused);
+        }
+        self.release_all(driver);
+        self.take_from_driver(driver, search)
+    }
+
+    fn take_from_driver<D: Driver>(&mut self, driver: &mut D, search: &Search) -> Result<BlockId, Refused> {
+        if self.limit.is_some_and(|limit| self.reserved.saturating_add(search.allocation_size) > limit) {
+            return Err(Refused);
+        }
+        if self.settings.expandable_segments {
+            return self.grow(driver, search);
+        }
+        let address = driver.allocate(search.allocation_size, search.stream)?;
+        self.reserved += search.allocation_size;
+        Ok(self.blocks.add(Block {
+            address,
+            size: search.allocation_size,
+            stream: search.stream,
+            pool: search.pool,
+            previous: None,
+            next: None,
+            usage: Use::Unused,
+            is_mapped: true,
+            is_expandable: false,
+            segment: address,
+            age_base: 0,
+        }))
+    }
+
+    fn should_split(&self, id: BlockId, search: &Search) -> bool {
+        let rest = self.blocks.get(id).size - search.size;
+        if self.blocks.pools[search.pool as usize].is_small || self.settings.expandable_segments {
+            return rest >= GRAIN;
+        }
+        search.size < self.settings.max_split_size && rest > SMALL
+    }
+
+    fn collects_garbage(&self) -> bool {
+        self.limit.is_some() && self.settings.garbage_collection_threshold > 0.0
+    }
+}
+
+/// A request on its way through the pools.
+#[derive(Clone, Copy, Debug)]
+struct Search {
+    /// The rounded size.
+    size: u64,
+    /// What the driver would be asked for.
+    allocation_size: u64,
+    stream: u64,
+    pool: u32,
+}

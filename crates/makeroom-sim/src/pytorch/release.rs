@@ -1,0 +1,127 @@
+//! Giving unused memory back to the driver: when it refuses, on `empty_cache`, and by garbage collection.
+
+use makeroom_core::PoolId;
+
+use super::blocks::BlockId;
+use super::{Pytorch, Search};
+use crate::driver::Driver;
+
+impl Pytorch {
+    /// What `torch.cuda.empty_cache()` does: waits for pending frees, then gives back every whole unused segment.
+    pub fn empty_cache<D: Driver>(&mut self, driver: &mut D) {
+        self.release_all(driver);
+    }
+
+    pub(super) fn release_all<D: Driver>(&mut self, driver: &mut D) {
+        for allocation in driver.synchronize() {
+            self.free(allocation);
+        }
+        let (Some(&default), order) = (self.pools.get(&PoolId::DEFAULT), self.pool_order.clone()) else {
+            return;
+        };
+        // Large before small in the default pool, small before large in private ones.
+        self.release_unused(driver, default + 1);
+        self.release_unused(driver, default);
+        for pool in order {
+            if pool != PoolId::DEFAULT
+                && self.released_pools.contains(&pool)
+                && let Some(&small) = self.pools.get(&pool)
+            {
+                self.release_unused(driver, small);
+                self.release_unused(driver, small + 1);
+            }
+        }
+    }
+
+    fn release_unused<D: Driver>(&mut self, driver: &mut D, pool: u32) {
+        let unused: Vec<BlockId> = self.blocks.unused(pool).collect();
+        let mut expandable = Vec::new();
+        for id in unused {
+            let block = self.blocks.get(id);
+            if block.is_expandable {
+                expandable.push(id);
+            } else if !block.is_split() {
+                self.release(driver, id);
+            }
+        }
+        for id in expandable {
+            self.unmap(driver, id);
+        }
+    }
+
+    /// Gives one whole segment back.
+    fn release<D: Driver>(&mut self, driver: &mut D, id: BlockId) {
+        let block = *self.blocks.get(id);
+        self.blocks.take_unused(id);
+        self.blocks.remove(id);
+        self.reserved -= block.size;
+        driver.release(block.address, block.size);
+    }
+
+    /// With a limit on splitting, oversized blocks are given back one by one until the request should fit.
+    /// Whether enough was given back.
+    pub(super) fn release_enough<D: Driver>(&mut self, driver: &mut D, search: &Search) -> bool {
+        let limit = self.settings.max_split_size;
+        if limit == u64::MAX {
+            return false;
+        }
+        let wanted = search.size.max(limit);
+        let single = self.blocks.candidates(search.pool, search.stream, wanted).next();
+        if let Some(id) = single.filter(|&id| !self.blocks.get(id).is_expandable) {
+            self.release(driver, id);
+            return true;
+        }
+        let mut released = 0;
+        let oversized: Vec<BlockId> = self
+            .blocks
+            .largest_first(search.pool, search.stream)
+            .take_while(|&id| self.blocks.get(id).size >= limit)
+            .filter(|&id| !self.blocks.get(id).is_expandable)
+            .collect();
+        for id in oversized {
+            if released >= wanted {
+                break;
+            }
+            released += self.blocks.get(id).size;
+            self.release(driver, id);
+        }
+        released >= wanted
+    }
+
+    /// Gives back large unused segments that were not used for longest, until reserved memory is below the
+    /// threshold.
+    pub(super) fn collect_garbage<D: Driver>(&mut self, driver: &mut D) {
+        let Some(limit) = self.limit else { return };
+        let threshold = (self.settings.garbage_collection_threshold * limit as f64) as u64;
+        if self.reserved <= threshold {
+            return;
+        }
+        let target = self.reserved - threshold;
+        let pool = self.pool_of(PoolId::DEFAULT, false);
+        let mut reclaimed = 0;
+        loop {
+            let searches = self.blocks.pools[pool as usize].searches;
+            let ages: Vec<(BlockId, u64)> = self
+                .blocks
+                .unused(pool)
+                .filter(|&id| !self.blocks.get(id).is_split() && !self.blocks.get(id).is_expandable)
+                .map(|id| (id, searches - self.blocks.get(id).age_base))
+                .collect();
+            if ages.is_empty() || reclaimed >= target {
+                return;
+            }
+            let mean = ages.iter().map(|&(_, age)| age).sum::<u64>() as f64 / ages.len() as f64;
+            let mut is_any_released = false;
+            for (id, age) in ages {
+                if age as f64 >= mean {
+                    reclaimed += self.blocks.get(id).size;
+                    self.release(driver, id);
+                    is_any_released = true;
+                }
+            }
+            if !is_any_released {
+                return;
+            }
+        }
+    }
+}

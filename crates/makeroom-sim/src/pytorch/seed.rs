@@ -1,0 +1,211 @@
+//! Puts an allocator into the state in which a recording begins.
+//!
+//! Segments and live blocks are known (see [`Start`]). The unused blocks between them follow: PyTorch merges
+//! neighbours that are unused, so every gap is one block. Only the true sizes of blocks that go away during the
+//! recording have to be assumed: the rounded request, plus a rest too small to be split off.
+
+use makeroom_core::{OlderBlock, OlderSegment, PoolId, Start};
+
+use super::blocks::{Block, BlockId, Use};
+use super::expandable::RESERVATION;
+use super::rounding::{SMALL, SMALL_SEGMENT};
+use super::{Pytorch, Settings};
+
+impl Pytorch {
+    /// An allocator in the state before a recording's first event. Blocks get the numbers 0, 1, … in the order of
+    /// `start.blocks`. Also how many blocks have a size that was assumed.
+    pub fn at_start(settings: Settings, limit: Option<u64>, start: &Start) -> (Self, usize) {
+        let mut allocator = Self::new(settings, limit);
+        let mut assumed = 0;
+        let mut first = 0;
+        let mut reservations: Vec<Reservation> = Vec::new();
+        for segment in &start.segments {
+            let begin = segment.address.0;
+            let end = begin.saturating_add(segment.size.get());
+            first += start.blocks[first..].partition_point(|block| block.address.0 < begin);
+            let count = start.blocks[first..].partition_point(|block| block.address.0 < end);
+            let blocks = &start.blocks[first..first + count];
+            let is_small = segment.is_small.unwrap_or_else(|| looks_small(segment, blocks));
+            let pool = allocator.pool_of(segment.pool, is_small);
+            let previous = if segment.is_expandable {
+                Reservation::end_of(&mut reservations, segment, is_small, &mut allocator, pool)
+            } else {
+                None
+            };
+            let home = Home { pool, segment: previous.map_or(begin, |id| allocator.blocks.get(id).segment) };
+            let chain = allocator.seed_segment(segment, blocks, first, home, previous, is_small);
+            assumed += chain.assumed;
+            allocator.reserved += segment.size.get();
+            if segment.is_expandable {
+                let known = reservations.iter_mut().find(|known| known.is_for(segment, is_small));
+                if let Some(known) = known {
+                    known.last = chain.last;
+                } else {
+                    reservations.push(Reservation {
+                        stream: segment.stream.0,
+                        is_small,
+                        pool: segment.pool,
+                        last: chain.last,
+                    });
+                }
+            }
+            first += count;
+        }
+        for reservation in reservations {
+            allocator.seed_tail(reservation.last);
+        }
+        (allocator, assumed)
+    }
+
+    /// Fills one segment with its live blocks and the unused ones between. `previous` is the block before it in
+    /// the same reservation.
+    fn seed_segment(
+        &mut self,
+        segment: &OlderSegment,
+        live: &[OlderBlock],
+        first_number: usize,
+        home: Home,
+        previous: Option<BlockId>,
+        is_small: bool,
+    ) -> Chain {
+        let end = segment.address.0.saturating_add(segment.size.get());
+        let mut chain = Chain { last: previous, assumed: 0 };
+        let mut cursor = segment.address.0;
+        for (index, block) in live.iter().enumerate() {
+            self.seed_block(&mut chain, segment, home, cursor, block.address.0, Use::Unused);
+            let next = live.get(index + 1).map_or(end, |next| next.address.0);
+            let size = block.size.map_or_else(
+                || {
+                    chain.assumed += 1;
+                    self.assumed_size(block, next, is_small, segment.is_expandable)
+                },
+                makeroom_core::Bytes::get,
+            );
+            let to = block.address.0.saturating_add(size).min(next);
+            let usage = if block.is_pending { Use::Pending } else { Use::Allocated };
+            self.seed_block(&mut chain, segment, home, block.address.0, to, usage);
+            if let Some(id) = chain.last {
+                self.remember((first_number + index) as u32, id);
+            }
+            cursor = to;
+        }
+        self.seed_block(&mut chain, segment, home, cursor, end, Use::Unused);
+        chain
+    }
+
+    fn assumed_size(&self, block: &OlderBlock, next: u64, is_small: bool, is_expandable: bool) -> u64 {
+        let size = self.settings.round_size(block.requested.get());
+        let gap = next.saturating_sub(block.address.0.saturating_add(size));
+        if !is_small && !is_expandable && gap <= SMALL { size + gap } else { size }
+    }
+
+    fn seed_block(
+        &mut self,
+        chain: &mut Chain,
+        segment: &OlderSegment,
+        home: Home,
+        from: u64,
+        to: u64,
+        usage: Use,
+    ) {
+        if to <= from {
+            return;
+        }
+        let id = self.blocks.add(Block {
+            address: from,
+            size: to - from,
+            stream: segment.stream.0,
+            pool: home.pool,
+            previous: chain.last,
+            next: None,
+            usage,
+            is_mapped: true,
+            is_expandable: segment.is_expandable,
+            segment: home.segment,
+            age_base: 0,
+        });
+        if let Some(previous) = chain.last {
+            self.blocks.get_mut(previous).next = Some(id);
+        }
+        if usage == Use::Unused {
+            self.blocks.insert_unused(id);
+        }
+        chain.last = Some(id);
+    }
+
+    /// The unmapped rest of a reservation.
+    fn seed_tail(&mut self, last: Option<BlockId>) {
+        let Some(last) = last else { return };
+        let block = *self.blocks.get(last);
+        self.seed_hole(last, (block.segment + RESERVATION).saturating_sub(block.address + block.size));
+    }
+
+    fn seed_hole(&mut self, after: BlockId, size: u64) -> BlockId {
+        let block = *self.blocks.get(after);
+        let hole = self.blocks.add(Block {
+            address: block.address + block.size,
+            size,
+            previous: Some(after),
+            next: None,
+            usage: Use::Unused,
+            is_mapped: false,
+            ..block
+        });
+        self.blocks.get_mut(after).next = Some(hole);
+        self.blocks.insert_unused(hole);
+        hole
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Home {
+    pool: u32,
+    /// Where the segment, or the reservation it lies in, begins.
+    segment: u64,
+}
+
+struct Chain {
+    last: Option<BlockId>,
+    assumed: usize,
+}
+
+/// The range of addresses of one stream and pool: its mapped ranges follow each other with holes between.
+struct Reservation {
+    stream: u64,
+    is_small: bool,
+    pool: PoolId,
+    last: Option<BlockId>,
+}
+
+impl Reservation {
+    fn is_for(&self, segment: &OlderSegment, is_small: bool) -> bool {
+        self.stream == segment.stream.0 && self.is_small == is_small && self.pool == segment.pool
+    }
+
+    /// The block before a mapped range: the hole that follows the range before it.
+    fn end_of(
+        reservations: &mut [Self],
+        segment: &OlderSegment,
+        is_small: bool,
+        allocator: &mut Pytorch,
+        _pool: u32,
+    ) -> Option<BlockId> {
+        let known = reservations.iter_mut().find(|known| known.is_for(segment, is_small))?;
+        let last = known.last?;
+        let block = allocator.blocks.get(last);
+        let gap = segment.address.0.checked_sub(block.address + block.size)?;
+        if gap == 0 || gap >= RESERVATION {
+            return None;
+        }
+        Some(allocator.seed_hole(last, gap))
+    }
+}
+
+/// Whether a segment whose kind is not recorded holds small blocks.
+fn looks_small(segment: &OlderSegment, blocks: &[OlderBlock]) -> bool {
+    if segment.is_expandable {
+        !blocks.is_empty() && blocks.iter().all(|block| block.requested.get() <= SMALL)
+    } else {
+        segment.size.get() <= SMALL_SEGMENT
+    }
+}

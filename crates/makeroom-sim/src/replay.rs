@@ -1,0 +1,109 @@
+//! Runs a program under an allocator model.
+
+use crate::device::Device;
+use crate::model::Model;
+use crate::program::{Allocation, Program, Step};
+use crate::pytorch::Request;
+
+/// What came of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The most bytes that were live at once, up to the end or the refusal.
+    pub peak_live: u64,
+    /// The most that the allocator had taken from the driver.
+    pub peak_reserved: u64,
+    /// How many driver calls it made.
+    pub driver_calls: u64,
+    /// What they cost, in nanoseconds.
+    pub driver_nanoseconds: u64,
+    /// The request that was refused, which ended the run.
+    pub refusal: Option<Refusal>,
+}
+
+/// A refused request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The event of the recording that asked; `None` for what is older than the recording.
+    pub event: Option<u32>,
+    /// How much was asked for.
+    pub bytes: u64,
+    /// The allocation's number in the program.
+    pub allocation: u32,
+}
+
+/// Runs a program to its end, or to the first refusal: there the real program would have died.
+pub fn replay<M: Model + ?Sized>(program: &Program, model: &mut M, device: &mut Device) -> Outcome {
+    let mut run = Run { program, model, device, outcome: Outcome::default(), live: 0 };
+    let refusal = run.run();
+    let mut outcome = run.outcome;
+    outcome.refusal = refusal;
+    outcome.driver_calls = device.calls();
+    outcome.driver_nanoseconds = device.nanoseconds();
+    outcome
+}
+
+struct Run<'run, M: ?Sized> {
+    program: &'run Program,
+    model: &'run mut M,
+    device: &'run mut Device,
+    outcome: Outcome,
+    live: u64,
+}
+
+impl<M: Model + ?Sized> Run<'_, M> {
+    fn run(&mut self) -> Option<Refusal> {
+        for number in 0..self.program.older {
+            if !self.allocate(number) {
+                return Some(Refusal { event: None, bytes: self.program.size(number), allocation: number });
+            }
+        }
+        for (step, &event) in self.program.steps.iter().zip(&self.program.events) {
+            match *step {
+                Step::Allocate(number) => {
+                    if !self.allocate(number) {
+                        return Some(Refusal {
+                            event: Some(event),
+                            bytes: self.program.size(number),
+                            allocation: number,
+                        });
+                    }
+                }
+                Step::AllocateRefused(number) => {
+                    // It is not known how long the program would have kept it: it is given back at once.
+                    if !self.allocate(number) {
+                        return Some(Refusal {
+                            event: Some(event),
+                            bytes: self.program.size(number),
+                            allocation: number,
+                        });
+                    }
+                    self.free(number);
+                }
+                Step::Free(number) => self.free(number),
+                Step::FreeRequested(number) => self.model.free_later(self.device, number),
+                Step::FreeCompleted(number) => {
+                    self.device.complete(number);
+                    self.free(number);
+                }
+                Step::EmptyCache => self.model.empty_cache(self.device),
+            }
+        }
+        None
+    }
+
+    fn allocate(&mut self, number: u32) -> bool {
+        let Allocation { size, stream, pool, .. } = self.program.allocations[number as usize];
+        let is_served = self.model.allocate(self.device, number, Request { size, stream, pool }).is_ok();
+        if is_served {
+            self.live += size;
+            self.outcome.peak_live = self.outcome.peak_live.max(self.live);
+            self.outcome.peak_reserved = self.outcome.peak_reserved.max(self.model.reserved());
+        }
+        is_served
+    }
+
+    fn free(&mut self, number: u32) {
+        self.live -= self.program.size(number);
+        self.model.free(self.device, number);
+    }
+}

@@ -1,0 +1,65 @@
+//! The model of PyTorch's allocator against real recordings: every address, every segment, every refusal.
+
+use std::path::PathBuf;
+
+use makeroom_core::{Start, Trace};
+use makeroom_sim::{Device, Program, Pytorch, Settings, check, replay};
+use makeroom_trace::Input;
+
+fn trace(name: &str) -> Trace {
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(format!("{name}.pickle.gz"));
+    match makeroom_trace::open(&path).unwrap() {
+        Input::Trace(trace) => trace,
+        Input::Text(_) => panic!("{name} is no recording"),
+    }
+}
+
+/// The recordings, the limit they ran under, and the peak of reserved memory that PyTorch itself reported.
+const RECORDINGS: [(&str, Option<u64>, u64); 9] = [
+    ("gpt2_varlen", None, 25_700_597_760),
+    ("oom_fragmented", Some(6 << 30), 6_190_792_704),
+    ("oom_fragmented-expandable", Some(6 << 30), 6_234_832_896),
+    ("oom_batch", Some(8 << 30), 8_579_448_832),
+    ("streams", None, 545_259_520),
+    ("streams-expandable", None, 236_978_176),
+    ("graphs", None, 176_160_768),
+    ("seed001", None, 23_068_672),
+    ("seed004", None, 343_932_928),
+];
+
+#[test]
+fn every_prediction_comes_true() {
+    for (name, limit, peak_reserved) in RECORDINGS {
+        let trace = trace(name);
+        let result = check(&trace.devices[0], &trace.stacks, Settings::recorded(&trace.settings), limit);
+        assert_eq!(result.mismatched, 0, "{name}: {:?}", result.first_mismatch);
+        assert_eq!(result.peak_reserved, peak_reserved, "{name}");
+        assert!(result.matched > result.allocations, "{name}");
+    }
+}
+
+#[test]
+fn a_recording_that_lost_its_beginning_is_rebuilt_from_its_end() {
+    let trace = trace("vit_varbatch-ring");
+    let result = check(&trace.devices[0], &trace.stacks, Settings::recorded(&trace.settings), None);
+    assert!(result.mismatched * 1000 <= result.matched, "{:?}", result.first_mismatch);
+    assert!(result.older_blocks > 0 && result.assumed_blocks > 0);
+}
+
+#[test]
+fn a_wrong_setting_is_noticed() {
+    let trace = trace("gpt2_varlen");
+    let settings = Settings::parse("max_split_size_mb:64").unwrap();
+    assert!(check(&trace.devices[0], &trace.stacks, settings, None).mismatched > 1000);
+}
+
+#[test]
+fn expandable_segments_reserve_what_the_real_run_with_them_reserved() {
+    let trace = trace("gpt2_varlen");
+    let program = Program::new(&trace.devices[0], &trace.stacks, &Start::new(&trace.devices[0]));
+    let mut model = Pytorch::new(Settings::parse("expandable_segments:True").unwrap(), None);
+    let outcome = replay(&program, &mut model, &mut Device::new(None));
+    assert_eq!(outcome.peak_reserved, 16_777_216_000);
+    assert_eq!(outcome.refusal, None);
+}
