@@ -54,8 +54,8 @@ fn text_is_handed_back_as_it_is() {
     assert_eq!(text(&gzip(&log)), log);
     assert_eq!(text(&zstd(&log)), log);
     assert_eq!(text(b"\xff\xfeO\0K\0"), b"OK");
-    let long = b"a line of a log\n".repeat(100_000);
-    assert_eq!(text(&long).len(), long.len());
+    let many_lines = b"a line of a log\n".repeat(100_000);
+    assert_eq!(text(&many_lines).len(), many_lines.len());
 }
 
 #[test]

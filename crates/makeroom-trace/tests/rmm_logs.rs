@@ -24,8 +24,7 @@ fn a_log_becomes_events() {
     assert_eq!(trace.notes, [""; 0]);
     let events: Vec<_> = trace.devices[0].events.iter().collect();
     let actions: Vec<_> = events.iter().map(|event| event.action).collect();
-    use Action::{Alloc, FreeCompleted, FreeRequested, OutOfMemory};
-    assert_eq!(actions, [Alloc, FreeRequested, FreeCompleted, OutOfMemory]);
+    assert_eq!(actions, [Action::Alloc, Action::FreeRequested, Action::FreeCompleted, Action::OutOfMemory]);
     assert_eq!(events[0].address, Address(0x7f2a_0000_0000));
     assert_eq!((events[0].size, events[0].stream), (Bytes::mib(1), StreamId(2)));
     assert_eq!(events[0].time_us, ((10 * 60 + 14) * 60 + 1) * 1_000_000 + 123);

@@ -277,10 +277,10 @@ fn pools_of_events_are_tuples_or_lists() {
 
 #[test]
 fn words_of_the_format_may_be_names_of_functions() {
-    let named = |name: &str| dict([("name", text(name)), ("filename", text("")), ("line", int(-1))]);
+    let frame_in = |name: &str| dict([("name", text(name)), ("filename", text("")), ("line", int(-1))]);
     let data = snapshot_of(list([dict([
         ("action", text("alloc")),
-        ("frames", list([named("alloc"), named("N/A"), named("größe")])),
+        ("frames", list([frame_in("alloc"), frame_in("N/A"), frame_in("größe")])),
     ])]));
     let trace = read(&data);
     let stack = trace.devices[0].events.get(0).expect("an event").stack;

@@ -12,6 +12,8 @@
 //! for it have arrived.
 
 mod complaints;
+mod containers;
+mod literals;
 mod machine;
 mod memo;
 mod opcode;

@@ -14,9 +14,9 @@ pub enum Data {
     Int(i128),
     Float(f64),
     Text(String),
-    List(Vec<Data>),
-    Tuple(Vec<Data>),
-    Dict(Vec<(Data, Data)>),
+    List(Vec<Self>),
+    Tuple(Vec<Self>),
+    Dict(Vec<(Self, Self)>),
 }
 
 /// Who writes.
@@ -87,7 +87,7 @@ impl Pickler {
             Data::Tuple(items) => self.write_tuple(items),
             Data::List(items) => {
                 self.open(b"]", b"(l");
-                self.write_portions(items, |pickler, item| pickler.write(item), b'a', b'e');
+                self.write_portions(items, Self::write, b'a', b'e');
             }
             Data::Dict(pairs) => {
                 self.open(b"}", b"(d");
