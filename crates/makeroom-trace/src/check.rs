@@ -24,7 +24,7 @@ fn overlaps(device: &DeviceTrace) -> Option<String> {
     let mut overlapping = device.segments.windows(2).filter(is_overlap);
     let first = overlapping.next()?;
     Some(format!(
-        "device {}: {} segments overlap the next one, the first at {}",
+        "device {}: segments that overlap the next one: {}, the first at {}",
         device.device,
         overlapping.count() + 1,
         first[0].address
@@ -36,7 +36,7 @@ fn gaps(device: &DeviceTrace) -> Option<String> {
     let first = untiled.next()?;
     let covered = first.blocks.iter().map(|block| block.size).sum::<makeroom_core::Bytes>();
     Some(format!(
-        "device {}: the blocks of {} segments do not fill them exactly; at {}, blocks of {} lie in {}",
+        "device {}: segments not filled exactly by their blocks: {}; at {}, blocks of {} lie in {}",
         device.device,
         untiled.count() + 1,
         first.address,
@@ -99,8 +99,8 @@ mod tests {
         assert_eq!(
             trace.notes,
             [
-                "device 0: 1 segments overlap the next one, the first at 0xa",
-                "device 0: the blocks of 3 segments do not fill them exactly; at 0xa, blocks of 19 B lie in 20 B",
+                "device 0: segments that overlap the next one: 1, the first at 0xa",
+                "device 0: segments not filled exactly by their blocks: 3; at 0xa, blocks of 19 B lie in 20 B",
             ]
         );
     }

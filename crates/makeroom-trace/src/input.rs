@@ -137,7 +137,11 @@ const OTHER_FORMATS: [(&[u8], &str, &str); 10] = [
         "a model checkpoint of an old PyTorch",
         "a memory snapshot is written by torch.cuda.memory._dump_snapshot(\"run.pickle\")",
     ),
-    (b"\x7fELF", "a program or library (ELF)", "pass what the program printed: PROGRAM 2>&1 | makeroom why -"),
+    (
+        b"\x7fELF",
+        "a program or library (ELF)",
+        "pass what the program printed: PROGRAM 2>&1 | makeroom why -",
+    ),
     (b"\x89PNG", "a picture (PNG)", NOT_A_RECORDING),
     (b"\xfd7zXZ\0", "xz-compressed", "unpack it on the way: xz -dc FILE | makeroom why -"),
     (b"BZh", "bzip2-compressed", "unpack it on the way: bzip2 -dc FILE | makeroom why -"),

@@ -74,7 +74,7 @@ fn what_is_neither_is_named() {
         (
             b"\x7fELF\x02\x01",
             "this is a program or library (ELF), neither a recording nor a log",
-            "makeroom run --",
+            "PROGRAM 2>&1 | makeroom why -",
         ),
         (b"\x89PNG\r\n", "this is a picture (PNG), neither a recording nor a log", "snapshot"),
         (

@@ -238,6 +238,11 @@ fn a_recorder_with_room_left_has_lost_nothing() {
     };
     assert_eq!(with(100), Some(false));
     assert_eq!(with(1), None);
+    for flags in [list([Data::Bool(true)]), Data::Bool(true)] {
+        let events = list([event("alloc", 1)]);
+        let data = dict([("device_traces", list([events])), ("trace_alloc_overflowed", flags)]);
+        assert_eq!(read(&data).devices[0].overflowed, Some(true));
+    }
 }
 
 #[test]
@@ -248,8 +253,8 @@ fn unknown_actions_are_counted() {
         assert_eq!(
             trace.notes,
             [
-                "2 entries of the unknown kind `teleport` were passed over",
-                "1 entries of the unknown kind `size` were passed over",
+                "trace entries passed over, of the unknown kind `teleport`: 2",
+                "trace entries passed over, of the unknown kind `size`: 1",
             ]
         );
     });
@@ -346,9 +351,9 @@ fn trouble_inside_is_noted_and_not_an_error() {
     assert_eq!(
         trace.notes,
         [
-            "1 entries of `segments` are not segments and were passed over",
-            "device 0: 1 segments overlap the next one, the first at 0x1b58",
-            "device 0: the blocks of 2 segments do not fill them exactly; at 0x1b58, blocks of 0 B lie in 2.00 KiB",
+            "passed over in `segments`, being none: 1",
+            "device 0: segments that overlap the next one: 1, the first at 0x1b58",
+            "device 0: segments not filled exactly by their blocks: 2; at 0x1b58, blocks of 0 B lie in 2.00 KiB",
         ]
     );
 }

@@ -10,12 +10,13 @@ use makeroom_core::{
     TraceKind,
 };
 
-use super::heap::{Object, SnapshotHeap};
+use super::heap::SnapshotHeap;
 use super::lists::Run;
-use super::record::{LooseSegment, Record};
+use super::object::Object;
+use super::record::{LooseSegment, Record, number};
 use super::words::Word;
 use crate::error::Error;
-use crate::pickle::Value;
+use crate::pickle::{Heap, Value};
 
 /// The trace that the pieces of a snapshot make, given what is on top and where the pickle ended.
 pub(super) fn assemble(mut heap: SnapshotHeap, top: Value, offset: u64) -> Result<Trace, Error> {
@@ -123,7 +124,7 @@ impl SnapshotHeap {
     fn describe_dict(&self, index: u32) -> String {
         let Some(record) = self.records.get(index as usize) else { return "a dict".to_owned() };
         let known = record.fields.iter().map(|(word, _)| word.text());
-        let foreign = record.foreign_keys.iter().map(|&key| crate::pickle::Heap::text_of(self, key));
+        let foreign = record.foreign_keys.iter().map(|&key| self.text_of(key));
         let keys: Vec<_> = known
             .chain(foreign)
             .take(6)
@@ -149,7 +150,7 @@ impl SnapshotHeap {
             device_at(devices, device).segments.push(segment);
         }
         if passed_over > 0 {
-            notes.push(format!("{passed_over} entries of `segments` are not segments and were passed over"));
+            notes.push(format!("passed over in `segments`, being none: {passed_over}"));
         }
     }
 
@@ -203,10 +204,14 @@ impl SnapshotHeap {
     fn note_unknown_actions(&self, notes: &mut Vec<String>) {
         for &(name, count) in &self.unknown_actions {
             let name = match name {
-                Value::Text(text) => crate::pickle::Heap::text_of(self, text).chars().take(40).collect(),
+                Value::Text(text) => self.text_of(text).chars().take(40).collect(),
                 _ => String::from("(no text)"),
             };
-            notes.push(format!("{count} entries of the unknown kind `{name}` were passed over"));
+            notes.push(format!("trace entries passed over, of the unknown kind `{name}`: {count}"));
+        }
+        if self.further_unknown_actions > 0 {
+            let count = self.further_unknown_actions;
+            notes.push(format!("trace entries passed over, of further unknown kinds: {count}"));
         }
     }
 
@@ -220,7 +225,7 @@ impl SnapshotHeap {
         let text = settings.get(Word::CudaAllocConf).or(settings.get(Word::AllocConf));
         AllocatorSettings {
             text: match text {
-                Some(Value::Text(text)) => Some(crate::pickle::Heap::text_of(self, text).to_owned()),
+                Some(Value::Text(text)) => Some(self.text_of(text).to_owned()),
                 _ => None,
             },
             // −1 is how PyTorch writes "no limit".
@@ -244,7 +249,7 @@ impl SnapshotHeap {
         let Some(Object::Record(index)) = self.get(table) else { return None };
         let mut divisions = [0; 16];
         for &(word, value) in &self.records.get(index as usize)?.fields {
-            if let (Some(size), Some(number)) = (word.division(), super::record::number(value)) {
+            if let (Some(size), Some(number)) = (word.division(), number(value)) {
                 divisions[size] = u32::try_from(number).unwrap_or(0);
             }
         }
@@ -253,9 +258,6 @@ impl SnapshotHeap {
 
     fn place_events(mut self, record: &Record, devices: &mut Devices, notes: &mut Vec<String>) {
         let Some(list) = record.get(Word::DeviceTraces) else { return };
-        let of_device = |values: &[u64], device: usize| values.get(device).or(values.last()).copied();
-        let overflowed = self.per_device(record.get(Word::TraceOverflowed));
-        let room = self.per_device(record.get(Word::TraceMaxEntries));
         let mut runs_by_device = Vec::new();
         for (device, item) in self.items(list).into_iter().enumerate() {
             if let Some(index) = self.take(item, Object::event_list) {
@@ -266,26 +268,25 @@ impl SnapshotHeap {
             notes.push("`device_traces` is one list of entries; they were taken for device 0".to_owned());
             runs_by_device.push((0, std::mem::take(&mut self.event_lists[index as usize])));
         }
+        for (device, runs) in &runs_by_device {
+            let flag = self.of_device(record.get(Word::TraceOverflowed), *device).map(|flag| flag != 0);
+            // Without a flag, a recorder that had room left has lost nothing.
+            let count: u64 = runs.iter().map(|run| u64::from(run.end - run.start)).sum();
+            let room = self.of_device(record.get(Word::TraceMaxEntries), *device);
+            let had_room = room.is_some_and(|room| count < room);
+            device_at(devices, *device as u32).overflowed = flag.or(had_room.then_some(false));
+        }
         // The pickle's own objects are not needed any more, and the copies below need room.
         let mut all = std::mem::take(&mut self.events);
         drop(self);
         for (device, runs) in runs_by_device {
-            let events = select(&mut all, &runs);
-            let flag = of_device(&overflowed, device).map(|flag| flag != 0);
-            // Without a flag, a recorder that had room left has lost nothing.
-            let had_room = of_device(&room, device).is_some_and(|room| (events.len() as u64) < room);
-            let entry = device_at(devices, device as u32);
-            entry.overflowed = flag.or(had_room.then_some(false));
-            entry.events = events;
+            device_at(devices, device as u32).events = select(&mut all, &runs);
         }
     }
 
-    /// A value that a recorder writes once, or once per device.
-    fn per_device(&self, value: Option<Value>) -> Vec<u64> {
-        value.map_or_else(Vec::new, |value| match super::record::number(value) {
-            Some(number) => vec![number],
-            None => self.numbers(value),
-        })
+    /// The number for a device out of what a recorder writes once, or once per device.
+    fn of_device(&self, value: Option<Value>, device: usize) -> Option<u64> {
+        number(value?).or_else(|| self.numbers(value?).get(device).copied())
     }
 }
 

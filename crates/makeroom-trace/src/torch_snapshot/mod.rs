@@ -15,8 +15,10 @@
 //! little more memory than its columns and the pickle's memo.
 
 mod assemble;
+mod closing;
 mod heap;
 mod lists;
+mod object;
 mod record;
 mod words;
 

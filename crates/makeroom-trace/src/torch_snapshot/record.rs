@@ -4,7 +4,8 @@
 //! placed somewhere its [`Kind`] says what to make of it. Keys without a meaning are dropped on arrival.
 
 use makeroom_core::{
-    Action, Address, AnnotationStage, Block, BlockState, Bytes, Event, Segment, StackId, StreamId,
+    Action, Address, AnnotationStage, Block, BlockState, Bytes, DeviceIndex, Event, NameId, Segment, StackId,
+    StreamId,
 };
 
 use super::words::Word;
@@ -217,4 +218,20 @@ pub(super) fn stage(record: &Record) -> Option<AnnotationStage> {
         Word::End => Some(AnnotationStage::End),
         _ => None,
     }
+}
+
+/// One end of a named span.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LooseAnnotation {
+    pub(super) name: NameId,
+    pub(super) stage: AnnotationStage,
+    pub(super) device: Option<DeviceIndex>,
+    pub(super) time_us: u64,
+}
+
+/// An earlier tenant of a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tenant {
+    pub(super) requested: u64,
+    pub(super) stack: StackId,
 }

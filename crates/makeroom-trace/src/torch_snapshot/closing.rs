@@ -1,0 +1,163 @@
+//! Turns a dict or list that is complete into what it stands for.
+
+use makeroom_core::{DeviceIndex, Frame, PoolId, StackId};
+
+use super::heap::{SnapshotHeap, handle};
+use super::lists::{ClosedList, OpenList};
+use super::object::Object;
+use super::record::{self, Kind, LooseAnnotation, Record, Tenant};
+use super::words::Word;
+use crate::pickle::{Fault, Heap, Limit, Value};
+
+/// The columns look a stream up among those they know; programs have a few dozen.
+const STREAMS: Limit = Limit { what: "streams", count: 1 << 12 };
+/// Lists that are kept as lists: one per segment, and one per block in old snapshots.
+const LISTS: Limit = Limit { what: "lists", count: 1 << 22 };
+/// Dicts that are kept as dicts: the snapshot and its settings.
+const RECORDS: Limit = Limit { what: "snapshots in one", count: 1 << 20 };
+/// Dicts and lists without a known meaning that are kept in case the top-level dict gives them one. Newer recorders
+/// may write many, so what is beyond is dropped and no error.
+const MOST_PLAIN_CONTAINERS: usize = 1 << 16;
+/// Names of unknown actions that are told apart in the notes.
+const MOST_UNKNOWN_ACTIONS: usize = 8;
+
+impl SnapshotHeap {
+    pub(super) fn close_dict(&mut self, slot: u32) -> Result<Object, Fault> {
+        let mut record = std::mem::take(&mut self.open_dicts[slot as usize]);
+        let closed = self.interpret(&mut record)?;
+        record.clear();
+        self.open_dicts[slot as usize] = record;
+        self.vacant_dicts.push(slot);
+        Ok(closed)
+    }
+
+    fn interpret(&mut self, record: &mut Record) -> Result<Object, Fault> {
+        Ok(match record.kind {
+            Kind::Event => self.event(record)?,
+            Kind::Frame => {
+                let function = self.name(record.get(Word::Name));
+                let file = self.name(record.get(Word::Filename));
+                let line = record.number(Word::Line).and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
+                Object::Frame(self.stacks.frame(Frame { function, file, line }))
+            }
+            Kind::Block => {
+                let index = handle(self.blocks.len())?;
+                self.blocks.push(record::block(record, |value| self.stack_of(value)));
+                Object::Block(index)
+            }
+            Kind::Segment => {
+                let index = handle(self.segments.len())?;
+                self.segments.push(record::segment(record, |value| self.stack_of(value)));
+                Object::Segment(index)
+            }
+            Kind::Annotation => match record::stage(record) {
+                Some(stage) => {
+                    let index = handle(self.annotations.len())?;
+                    let name = self.name(record.get(Word::Name));
+                    let device = record::device(record).map(DeviceIndex);
+                    let time_us = record.number(Word::TimeUs).unwrap_or(0);
+                    self.annotations.push(LooseAnnotation { name, stage, device, time_us });
+                    Object::Annotation(index)
+                }
+                None => Object::Nothing,
+            },
+            Kind::Tenant => {
+                let index = handle(self.tenants.len())?;
+                let requested = record.number(Word::RealSize).unwrap_or(0);
+                let stack = record.get(Word::Frames).map_or(StackId::NONE, |value| self.stack_of(value));
+                self.tenants.push(Tenant { requested, stack });
+                Object::Tenant(index)
+            }
+            Kind::Plain if self.records.len() >= MOST_PLAIN_CONTAINERS => Object::Nothing,
+            Kind::Plain | Kind::Settings | Kind::Snapshot => {
+                if self.records.len() >= RECORDS.count {
+                    return Err(Fault::TooMany(&RECORDS));
+                }
+                self.records.push(record.clone());
+                Object::Record(self.records.len() as u32 - 1)
+            }
+        })
+    }
+
+    fn event(&mut self, record: &Record) -> Result<Object, Fault> {
+        let row = handle(self.events.len())?;
+        match record::event(record, |value| self.stack_of(value)) {
+            Ok((event, None)) if self.events.pool(0).is_none() => self.events.push(event),
+            Ok((event, pool)) => {
+                let pool = pool.map_or(PoolId::DEFAULT, |pool| self.pool(pool));
+                self.events.push_in_pool(event, pool);
+            }
+            Err(name) => {
+                self.count_unknown_action(name);
+                return Ok(Object::Nothing);
+            }
+        }
+        if self.events.streams().len() > STREAMS.count {
+            return Err(Fault::TooMany(&STREAMS));
+        }
+        Ok(Object::Event(row))
+    }
+
+    fn count_unknown_action(&mut self, name: Value) {
+        let text = |value| if let Value::Text(text) = value { Some(self.text_of(text)) } else { None };
+        let known = self.unknown_actions.iter().position(|&(action, _)| text(action) == text(name));
+        match known {
+            Some(index) => self.unknown_actions[index].1 += 1,
+            None if self.unknown_actions.len() < MOST_UNKNOWN_ACTIONS => self.unknown_actions.push((name, 1)),
+            None => self.further_unknown_actions += 1,
+        }
+    }
+
+    /// The stack that a value stands for.
+    #[inline]
+    fn stack_of(&self, value: Value) -> StackId {
+        match self.get(value) {
+            Some(Object::Stack(stack)) => stack,
+            _ => StackId::NONE,
+        }
+    }
+
+    /// The pool that a value stands for.
+    pub(super) fn pool(&self, value: Value) -> PoolId {
+        match self.get(value) {
+            Some(Object::Pool(index)) => self.pools.get(index as usize).copied().unwrap_or_default(),
+            _ => PoolId::DEFAULT,
+        }
+    }
+
+    pub(super) fn close_list(&mut self, slot: u32) -> Result<Object, Fault> {
+        let mut list = std::mem::take(&mut self.open_lists[slot as usize]);
+        let closed = if !list.runs.is_empty() {
+            self.event_lists.push(list.runs.as_slice().into());
+            Object::EventList(handle(self.event_lists.len())? - 1)
+        } else if list.is_wanted {
+            if self.lists.len() >= LISTS.count {
+                return Err(Fault::TooMany(&LISTS));
+            }
+            self.keep_list(&list)
+        } else if !list.frames.is_empty() {
+            Object::Stack(self.stacks.stack(&list.frames))
+        } else if let [first, second] = list.numbers[..] {
+            let next = handle(self.pools.len())?;
+            let index = *self.pool_positions.entry((first, second)).or_insert(next);
+            if index == next {
+                self.pools.push(PoolId(first, second));
+            }
+            Object::Pool(index)
+        } else if !list.numbers.is_empty() && self.lists.len() < MOST_PLAIN_CONTAINERS {
+            self.keep_list(&list)
+        } else {
+            Object::Nothing
+        };
+        list.clear();
+        self.open_lists[slot as usize] = list;
+        self.vacant_lists.push(slot);
+        Ok(closed)
+    }
+
+    fn keep_list(&mut self, list: &OpenList) -> Object {
+        let (items, numbers) = (list.items.as_slice().into(), list.numbers.as_slice().into());
+        self.lists.push(ClosedList { items, numbers });
+        Object::List(self.lists.len() as u32 - 1)
+    }
+}
