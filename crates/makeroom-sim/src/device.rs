@@ -74,7 +74,13 @@ impl Device {
         self.pending.retain(|&waiting| waiting != allocation);
     }
 
-    fn take(&mut self, size: u64) -> Result<(), Refused> {
+    /// Gives memory back without a driver call.
+    pub(crate) fn give_back(&mut self, size: u64) {
+        self.taken = self.taken.saturating_sub(size);
+    }
+
+    /// Takes memory without a driver call.
+    pub(crate) fn take(&mut self, size: u64) -> Result<(), Refused> {
         let taken = self.taken.checked_add(size).ok_or(Refused)?;
         if self.capacity.is_some_and(|capacity| taken > capacity) {
             return Err(Refused);
@@ -98,7 +104,7 @@ impl Driver for Device {
 
     fn release(&mut self, _address: u64, size: u64) {
         self.charge(1, costs::malloc_or_free(size));
-        self.taken = self.taken.saturating_sub(size);
+        self.give_back(size);
     }
 
     fn reserve(&mut self, _stream: u64, _is_small: bool) -> u64 {
@@ -119,7 +125,7 @@ impl Driver for Device {
     fn unmap(&mut self, _address: u64, size: u64, page: u64) {
         let handles = size / page.max(1);
         self.charge(2 * handles, costs::unmap(handles));
-        self.taken = self.taken.saturating_sub(size);
+        self.give_back(size);
     }
 
     fn synchronize(&mut self) -> Vec<u32> {

@@ -1,6 +1,7 @@
 //! Runs recorded allocations under other allocators: exact models, what-if, offline planner.
 //!
 //! ```text
+//! allocators.rs  allocators by name
 //! program.rs   what a program did, freed from addresses        driver.rs   what a model asks of a driver
 //! pytorch/     PyTorch's native allocator, to the byte         device.rs   a simulated device
 //! check.rs     proves that model on a recording                costs.rs    what driver calls cost
@@ -8,19 +9,25 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod allocators;
 mod check;
 mod costs;
 mod device;
 mod driver;
 mod model;
+mod models;
 mod program;
 mod pytorch;
 mod replay;
+#[cfg(test)]
+mod testing;
 
+pub use allocators::{AllocatorError, AllocatorSpec, parse};
 pub use check::{Check, Mismatch, check};
 pub use device::{Device, PAGE};
 pub use driver::{Driver, Refused};
 pub use model::Model;
+pub use models::OptionError;
 pub use program::{Allocation, Program, Step};
 pub use pytorch::{Pytorch, Request, Settings, SettingsError, Version};
 pub use replay::{Outcome, Refusal, replay};

@@ -14,12 +14,18 @@ const LARGE_SEGMENT: u64 = 20 * MIB;
 /// How many powers of two, from 1 MiB on, can have divisions of their own.
 const ROUNDUP_INTERVALS: usize = 16;
 
-/// Which release of PyTorch is modelled, where they differ in bytes or order.
+/// Which release of PyTorch is modelled.
+///
+/// For what a recording can express the releases place every block alike. What changed between them concerns
+/// memory pools with an allocator of their own, pools that are never split and pools that lend memory when it runs
+/// out, none of which a recording names. Two differences remain: 2.9 does not know `large_segment_size_mb` and
+/// `per_process_memory_fraction`, and refuses them; and a fraction of 1.0 set a limit in 2.9, which turned garbage
+/// collection on, and sets none since. A limit given to the model is one in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     /// 2.9 and earlier releases with expandable segments.
     V2_9,
-    /// 2.10 and later.
+    /// 2.10 and 2.11.
     #[default]
     V2_11,
 }
@@ -71,9 +77,14 @@ pub struct SettingsError {
 }
 
 impl Settings {
-    /// Reads a settings string (`expandable_segments:True,max_split_size_mb:128`).
+    /// Reads a settings string (`expandable_segments:True,max_split_size_mb:128`) as the newest release does.
     pub fn parse(text: &str) -> Result<Self, SettingsError> {
-        let mut settings = Self::default();
+        Self::parse_for(Version::default(), text)
+    }
+
+    /// Reads a settings string as a release does.
+    pub fn parse_for(version: Version, text: &str) -> Result<Self, SettingsError> {
+        let mut settings = Self { version, ..Self::default() };
         for entry in split_entries(text) {
             let (key, value) = entry.split_once(':').ok_or_else(|| refused(entry, "a value is missing"))?;
             settings.set(key.trim(), value.trim())?;
@@ -100,8 +111,16 @@ impl Settings {
         settings
     }
 
+    /// What the process may take of this much memory.
+    pub(crate) fn limit_of(&self, memory: u64) -> u64 {
+        self.per_process_memory_fraction.map_or(memory, |fraction| (fraction * memory as f64) as u64)
+    }
+
     fn set(&mut self, key: &str, value: &str) -> Result<(), SettingsError> {
         match key {
+            "large_segment_size_mb" | "per_process_memory_fraction" if self.version == Version::V2_9 => {
+                return Err(refused(key, "is not known to PyTorch 2.9"));
+            }
             "max_split_size_mb" => {
                 let size = number(key, value)?;
                 if size < self.large_segment_size / MIB {

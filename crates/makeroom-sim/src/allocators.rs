@@ -1,0 +1,161 @@
+//! Allocators by the name a person types: `pytorch:expandable_segments:True`, `bfc:preallocate=false`, `ideal`.
+//!
+//! A name is read once into a spec; a spec builds as many fresh models as a search needs. What `memory` means is
+//! decided here and nowhere else: for PyTorch's models it is the allocator's own limit (what
+//! `set_per_process_memory_fraction` sets), for all others it is what the device has.
+
+use crate::device::Device;
+use crate::model::Model;
+use crate::models::{Ideal, OptionError};
+use crate::program::Program;
+use crate::pytorch::{Pytorch, Settings, SettingsError, Version};
+use crate::replay::{Outcome, replay};
+
+/// An allocator and its settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AllocatorSpec {
+    name: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Kind {
+    Pytorch(Settings),
+    Ideal,
+}
+
+/// Why a name is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AllocatorError {
+    /// Nothing has this name.
+    #[error("`{name}` is not an allocator; there are {KNOWN}")]
+    Unknown {
+        /// The name before the first colon.
+        name: String,
+    },
+    /// The allocator has no options, and some were given.
+    #[error("`{name}` has no options, but `{options}` was given")]
+    NoOptions {
+        /// The allocator.
+        name: String,
+        /// What was given.
+        options: String,
+    },
+    /// An option cannot be used.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// A setting of PyTorch cannot be used.
+    #[error(transparent)]
+    Setting(#[from] SettingsError),
+}
+
+/// All names, for messages.
+const KNOWN: &str = "`pytorch[:SETTINGS]`, `pytorch-2.9[:SETTINGS]` and `ideal`";
+
+/// Reads an allocator's name with its settings.
+pub fn parse(name: &str) -> Result<AllocatorSpec, AllocatorError> {
+    let (allocator, options) = name.split_once(':').unwrap_or((name, ""));
+    let kind = match allocator.trim() {
+        "pytorch" => Kind::Pytorch(Settings::parse_for(Version::V2_11, options)?),
+        "pytorch-2.9" => Kind::Pytorch(Settings::parse_for(Version::V2_9, options)?),
+        "ideal" => without_options(allocator, options, Kind::Ideal)?,
+        unknown => return Err(AllocatorError::Unknown { name: unknown.to_owned() }),
+    };
+    Ok(AllocatorSpec { name: name.to_owned(), kind })
+}
+
+fn without_options(name: &str, options: &str, kind: Kind) -> Result<Kind, AllocatorError> {
+    if options.trim().is_empty() {
+        return Ok(kind);
+    }
+    Err(AllocatorError::NoOptions { name: name.to_owned(), options: options.to_owned() })
+}
+
+impl AllocatorSpec {
+    /// PyTorch's allocator with these settings, under a name of the caller's choice.
+    pub fn pytorch(name: &str, settings: Settings) -> Self {
+        Self { name: name.to_owned(), kind: Kind::Pytorch(settings) }
+    }
+
+    /// The name, exactly as it was typed.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// PyTorch's settings, for its models.
+    pub fn settings(&self) -> Option<&Settings> {
+        match &self.kind {
+            Kind::Pytorch(settings) => Some(settings),
+            Kind::Ideal => None,
+        }
+    }
+
+    /// Whether the model is a guess at an allocator whose rules are not known. Wherever its figures are shown they
+    /// are to be called estimates.
+    pub fn is_estimate(&self) -> bool {
+        match self.kind {
+            Kind::Pytorch(_) | Kind::Ideal => false,
+        }
+    }
+
+    /// A model that holds nothing yet, for a run in this much memory; `None` is no limit.
+    pub fn build(&self, memory: Option<u64>) -> Box<dyn Model> {
+        match &self.kind {
+            Kind::Pytorch(settings) => {
+                let limit = memory.map(|memory| settings.limit_of(memory));
+                Box::new(Pytorch::new(settings.clone(), limit))
+            }
+            Kind::Ideal => Box::new(Ideal::default()),
+        }
+    }
+
+    /// The device for a run in this much memory. PyTorch's models enforce a limit themselves.
+    pub fn device(&self, memory: Option<u64>) -> Device {
+        Device::new(memory.filter(|_| !matches!(self.kind, Kind::Pytorch(_))))
+    }
+
+    /// Runs a program under a fresh model in this much memory, to its end or to the first refusal.
+    pub fn run(&self, program: &Program, memory: Option<u64>) -> Outcome {
+        replay(program, &mut *self.build(memory), &mut self.device(memory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Script;
+
+    #[test]
+    fn a_name_is_kept_as_it_was_typed() {
+        let spec = parse("pytorch:expandable_segments:True").unwrap();
+        assert_eq!(spec.name(), "pytorch:expandable_segments:True");
+        assert!(spec.settings().is_some_and(|settings| settings.expandable_segments));
+    }
+
+    #[test]
+    fn wrong_names_and_options_say_what_is_wrong() {
+        for (name, message) in [
+            ("tcmalloc", "`tcmalloc` is not an allocator; there are"),
+            ("pytorch:nonsense:1", "allocator setting `nonsense`: is not a setting"),
+            ("pytorch-2.9:large_segment_size_mb:32", "is not known to PyTorch 2.9"),
+            ("ideal:fast", "`ideal` has no options, but `fast` was given"),
+        ] {
+            let error = parse(name).unwrap_err().to_string();
+            assert!(error.contains(message), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn memory_limits_pytorch_itself_and_everything_else_through_the_device() {
+        let pytorch = parse("pytorch:per_process_memory_fraction:0.5").unwrap();
+        let mut script = Script::default();
+        script.allocate(1 << 20);
+        script.allocate(6 << 20);
+        let program = script.program();
+        assert_eq!(pytorch.run(&program, Some(64 << 20)).refusal, None);
+        assert!(pytorch.run(&program, Some(24 << 20)).refusal.is_some());
+        let ideal = parse("ideal").unwrap();
+        assert_eq!(ideal.run(&program, Some(7 << 20)).peak_reserved, 7 << 20);
+        assert!(ideal.run(&program, Some((7 << 20) - 1)).refusal.is_some());
+    }
+}

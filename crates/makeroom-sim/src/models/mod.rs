@@ -1,0 +1,11 @@
+//! Allocator models besides PyTorch's, one file each.
+//!
+//! What they place they place with `makeroom-place`; what is here is when they ask the driver, for how much, and
+//! what they do when it refuses. Private pools of CUDA graphs are PyTorch's: these models know one pool.
+
+mod ideal;
+mod numbered;
+mod options;
+
+pub(crate) use ideal::Ideal;
+pub use options::OptionError;

@@ -1,0 +1,53 @@
+//! Options behind an allocator's name: `bfc:preallocate=false,fraction=0.5`.
+//!
+//! PyTorch's settings are not read here: theirs is the string people put into the environment, quirks included.
+
+use std::str::FromStr;
+
+use makeroom_core::Bytes;
+
+/// An option that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("allocator option `{option}`: {reason}")]
+pub struct OptionError {
+    /// The option.
+    pub option: String,
+    /// Why it cannot be used.
+    pub reason: String,
+}
+
+impl OptionError {
+    pub(crate) fn new(option: &str, reason: impl Into<String>) -> Self {
+        Self { option: option.to_owned(), reason: reason.into() }
+    }
+
+    /// An option that the allocator does not have.
+    pub(crate) fn unknown(option: &str, known: &str) -> Self {
+        Self::new(option, format!("there is no such option; {known}"))
+    }
+}
+
+/// The options of a list as name and value.
+pub(crate) fn entries(text: &str) -> impl Iterator<Item = Result<(&str, &str), OptionError>> {
+    text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(|entry| {
+        let (name, value) = entry
+            .split_once('=')
+            .ok_or_else(|| OptionError::new(entry, "a value is missing: options are written `name=value`"))?;
+        Ok((name.trim(), value.trim()))
+    })
+}
+
+pub(crate) fn boolean(name: &str, value: &str) -> Result<bool, OptionError> {
+    value.parse().map_err(|_| OptionError::new(name, format!("`{value}` is neither `true` nor `false`")))
+}
+
+/// A share above 0 and up to 1.
+pub(crate) fn share(name: &str, value: &str) -> Result<f64, OptionError> {
+    let share = value.parse().ok().filter(|share: &f64| *share > 0.0 && *share <= 1.0);
+    share.ok_or_else(|| OptionError::new(name, format!("`{value}` is not a number above 0 and up to 1")))
+}
+
+pub(crate) fn size(name: &str, value: &str) -> Result<u64, OptionError> {
+    let size = Bytes::from_str(value).map_err(|error| OptionError::new(name, error.to_string()))?;
+    Ok(size.get())
+}
