@@ -58,7 +58,9 @@ pub(crate) fn leak() -> Vec<Fix> {
 
 /// Record a run so that the next failure can be explained by line.
 pub(crate) fn record_snapshot() -> Fix {
-    Fix::new("to see which lines hold the memory, record the run and hand the snapshot to makeroom").command(
-        "torch.cuda.memory._record_memory_history(); …; torch.cuda.memory._dump_snapshot('run.pickle')  # makeroom why run.pickle",
+    Fix::new(
+        "which lines hold the memory: call torch.cuda.memory._record_memory_history() when the program starts and \
+         torch.cuda.memory._dump_snapshot('run.pickle') when it fails, then",
     )
+    .command("makeroom why run.pickle")
 }

@@ -120,6 +120,9 @@ struct Row {
 
 fn push_rows(rows: &mut Vec<Row>, line: &LedgerLine, depth: usize) {
     let size = line.bytes();
+    if size.is_zero() {
+        return;
+    }
     rows.push(Row {
         name: format!("{}{}", "  ".repeat(depth), line.what()),
         size,

@@ -6,6 +6,9 @@ use std::process::ExitCode;
 /// A command that could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
+    /// The input could not be opened; the error names it.
+    #[error("{0}")]
+    Open(makeroom_trace::Error),
     /// The input could not be read as anything.
     #[error("{name}: {error}")]
     Input {
@@ -33,6 +36,14 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// The input of this name could not be read.
+    pub(crate) fn input(name: &str, error: makeroom_trace::Error) -> Self {
+        match error {
+            makeroom_trace::Error::Open { .. } | makeroom_trace::Error::Directory { .. } => Self::Open(error),
+            error => Self::Input { name: name.to_owned(), error },
+        }
+    }
+
     /// Prints the failure to stderr and gives the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         if let Self::Output(error) = self
@@ -47,7 +58,7 @@ impl Failure {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Input { error, .. } => error.hint(),
+            Self::Input { error, .. } | Self::Open(error) => error.hint(),
             _ => None,
         }
     }

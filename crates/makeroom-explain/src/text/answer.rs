@@ -148,7 +148,7 @@ fn nothing_found(log: &Log) -> Explanation {
         growth: None,
         futile: Vec::new(),
         next: vec![crate::advice::list_holders()],
-        notes: Vec::new(),
+        notes: vec!["pass the lines around the error, or the whole output of the program: PROGRAM 2>&1 | makeroom why -".to_owned()],
     }
 }
 

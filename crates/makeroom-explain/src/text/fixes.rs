@@ -290,7 +290,15 @@ pub(crate) fn next(cause: Cause, facts: &Facts) -> Vec<Fix> {
     if matches!(cause, Cause::Undetermined) {
         next.push(advice::list_holders());
     }
-    if facts.framework == "pytorch" && !matches!(cause, Cause::HostMemory | Cause::IntegerOrShapeBug) {
+    let is_about_own_memory = matches!(
+        cause,
+        Cause::LiveDataFillsDevice
+            | Cause::Fragmentation
+            | Cause::Leak
+            | Cause::ArtificialLimit
+            | Cause::Undetermined
+    );
+    if facts.framework == "pytorch" && is_about_own_memory {
         next.push(advice::record_snapshot());
     }
     next

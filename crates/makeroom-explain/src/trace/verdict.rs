@@ -143,10 +143,17 @@ impl Refusal<'_> {
         if largest >= request {
             return None;
         }
-        let summary = format!(
-            "{request} was refused while {cached} of the {} that PyTorch holds lay unused; the largest piece it could use is {largest}.",
-            self.pieces.reserved
-        );
+        let summary = if cached >= request {
+            format!(
+                "{request} was refused while {cached} of the {} that PyTorch holds lay unused; the largest piece it could use is {largest}.",
+                self.pieces.reserved
+            )
+        } else {
+            format!(
+                "{request} was refused although {} was left: {untaken} not yet taken, and {cached} unused in pieces, of which the largest it could use is {largest}.",
+                untaken + cached
+            )
+        };
         Some(self.finding(Cause::Fragmentation, Certainty::Certain, cached, summary))
     }
 

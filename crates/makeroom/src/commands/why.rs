@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &Why) -> Result<(), Failure> {
 
 fn explain(arguments: &Why) -> Result<Explanation, Failure> {
     let name = display_name(&arguments.input);
-    let input = read(&arguments.input).map_err(|error| Failure::Input { name: name.clone(), error })?;
+    let input = read(&arguments.input).map_err(|error| Failure::input(&name, error))?;
     let trace = match input {
         Input::Text(bytes) => return Ok(explain_text(&String::from_utf8_lossy(&bytes))),
         Input::Trace(trace) => trace,

@@ -10,7 +10,7 @@ mod rules;
 pub(crate) use account::{Account, CONTEXT_CEILING, CONTEXT_TYPICAL};
 
 use super::context::Context;
-use super::facts::{Facts, Resource};
+use super::facts::{Facts, Resource, Severity};
 use crate::{Cause, Certainty, Finding};
 
 /// All causes that apply, the most convincing first. Never empty.
@@ -91,7 +91,9 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     findings.extend(overhead);
     findings.extend(rules::live_data_fills_device(account));
     findings.extend(rules::first_request_too_large(account));
-    findings.extend(rules::full_for_unknown_reason(account));
+    if findings.is_empty() {
+        findings.extend(rules::full_for_unknown_reason(account));
+    }
     findings
 }
 
@@ -115,18 +117,22 @@ fn leak(context: &Context) -> Option<Finding> {
 }
 
 fn undetermined(facts: &Facts) -> Finding {
-    let what = match (facts.request, facts.resource) {
-        (Some(request), _) => {
+    let summary = match (facts.severity, facts.request, facts.resource) {
+        (Severity::Observation, ..) => {
+            "This shows who holds memory; nothing in it failed, and it does not say what was asked for."
+                .to_owned()
+        }
+        (_, Some(request), _) => {
             format!("{request} was refused; the text does not say what held the rest of the memory.")
         }
-        (None, Resource::Device) => "Device memory ran out; the text gives no figures.".to_owned(),
-        (None, _) => "Memory ran out; the text gives no figures and does not say whose.".to_owned(),
+        (_, None, Resource::Device) => "Device memory ran out; the text gives no figures.".to_owned(),
+        (_, None, _) => "Memory ran out; the text gives no figures and does not say whose.".to_owned(),
     };
     Finding {
         cause: Cause::Undetermined,
         certainty: Certainty::Undetermined,
         bytes: None,
-        summary: what,
+        summary,
         evidence: Vec::new(),
         fixes: Vec::new(),
     }

@@ -1,0 +1,93 @@
+//! Real error texts and what must be said of them.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+use makeroom_explain::{Cause, Certainty, explain_text};
+use serde_json::Value;
+
+fn lines(path: &PathBuf) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Errors that were provoked on real hardware; `accept` lists the causes that the text allows.
+#[test]
+fn provoked_errors_get_a_cause_that_was_provoked() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/provoked.jsonl");
+    let lines = lines(&path);
+    assert!(lines.len() >= 16);
+    for line in lines {
+        let explanation = explain_text(line["text"].as_str().unwrap());
+        let said = explanation.verdict.cause.name();
+        let accepted: Vec<&str> =
+            line["accept"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert!(accepted.contains(&said), "{}: {said}, accepted are {accepted:?}", line["id"]);
+    }
+}
+
+/// A larger collection that is not part of the project, if `MAKEROOM_MESSAGES` names it: JSON lines with `text`,
+/// `cause` and `basis`.
+#[test]
+fn a_collection_of_messages_is_named_and_not_overclaimed() {
+    let Some(path) = env::var_os("MAKEROOM_MESSAGES") else { return };
+    let (mut named, mut wrong, mut careful, mut careless) = (0, Vec::new(), 0, Vec::new());
+    for line in lines(&PathBuf::from(path)) {
+        let explanation = explain_text(line["text"].as_str().unwrap());
+        let (cause, id) = (line["cause"].as_str().unwrap(), line["id"].to_string());
+        if cause == "unknown" {
+            let is_careful = explanation.verdict.certainty <= Certainty::Possible;
+            if is_careful { careful += 1 } else { careless.push(id) }
+        } else if line["basis"] == "text" {
+            let is_right = explanation.verdict.cause.name() == cause;
+            if is_right { named += 1 } else { wrong.push(id) }
+        }
+    }
+    assert!(named * 5 >= wrong.len() * 95, "wrong: {wrong:?}");
+    assert!(careful * 5 >= careless.len() * 95, "careless: {careless:?}");
+}
+
+#[test]
+fn a_failure_is_found_in_megabytes_of_output() {
+    let mut log = String::new();
+    for step in 0..60_000 {
+        log.push_str(&format!("\u{1b}[32mstep {step}\u{1b}[0m loss 0.{step} |███▌  | {step}/60000\r\n"));
+    }
+    log.push_str("[rank3]: Traceback (most recent call last):\n[rank1]: something else\n");
+    log.push_str("[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of 79.10 GiB \n");
+    log.push_str("[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 1 has a total capacity of 79.10 GiB of which 1.00 GiB is free.\n");
+    log.push_str("[rank3]: of which 31.00 MiB is free. Including non-PyTorch memory, this process has 79.06 GiB memory in use. Of the allocated memory 77.10 GiB is allocated by PyTorch, and 1.20 GiB is reserved by PyTorch but unallocated.\n");
+    let explanation = explain_text(&log);
+    assert_eq!(explanation.verdict.cause, Cause::LiveDataFillsDevice);
+    let request = explanation.request.unwrap();
+    assert_eq!(request.device.map(|device| device.0), Some(3));
+    assert_eq!(request.bytes.map(|bytes| bytes.get()), Some(2 << 30));
+}
+
+#[test]
+fn the_ledger_adds_up_to_the_device() {
+    let text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 13.77 GiB is free. Process 485 has 125.51 GiB memory in use. Including non-PyTorch memory, this process has 518.00 MiB memory in use. Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.";
+    let ledger = explain_text(text).ledger.unwrap();
+    let listed: i64 = ledger.lines().iter().map(|line| line.bytes().get() as i64).sum();
+    assert_eq!(listed + ledger.unaccounted(), ledger.total().unwrap().get() as i64);
+    // The text rounds to hundredths of a GiB: what is left over is rounding.
+    assert!(ledger.unaccounted().abs() < 64 << 20);
+}
+
+#[test]
+fn advice_that_cannot_help_is_not_given() {
+    let with_expandable = "$ PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 100.00 MiB is free. Including non-PyTorch memory, this process has 23.90 GiB memory in use. Of the allocated memory 15.00 GiB is allocated by PyTorch, and 8.40 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.";
+    let explanation = explain_text(with_expandable);
+    assert_eq!(explanation.verdict.cause, Cause::Fragmentation);
+    let commands: Vec<&str> =
+        explanation.causes[0].fixes.iter().filter_map(|fix| fix.command.as_deref()).collect();
+    assert!(!commands.iter().any(|command| command.contains("expandable_segments")), "{commands:?}");
+    let without = explain_text(&with_expandable[with_expandable.find('\n').unwrap()..]);
+    assert!(
+        without.causes[0]
+            .fixes
+            .iter()
+            .any(|fix| fix.command.as_deref().is_some_and(|command| command.contains("expandable_segments")))
+    );
+}

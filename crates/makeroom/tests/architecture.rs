@@ -1,0 +1,56 @@
+//! Imports go downward only: every crate's `Cargo.toml` against the layers of `ARCHITECTURE.md`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// Crates from the bottom up. A crate may depend on those before it.
+const LAYERS: [&str; 7] = [
+    "makeroom-core",
+    "makeroom-trace",
+    "makeroom-place",
+    "makeroom-sim",
+    "makeroom-explain",
+    "makeroom-report",
+    "makeroom",
+];
+
+/// Below these crates nothing may be reached although it lies lower: readers conclude nothing, explainers and
+/// simulators read no files.
+const FORBIDDEN: [(&str, &str); 3] = [
+    ("makeroom-explain", "makeroom-trace"),
+    ("makeroom-sim", "makeroom-trace"),
+    ("makeroom-place", "makeroom-trace"),
+];
+
+fn dependencies() -> BTreeMap<String, Vec<String>> {
+    let crates = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    fs::read_dir(crates)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| {
+            let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).unwrap();
+            let normal =
+                manifest.split("[dependencies]").nth(1).unwrap_or("").split("\n[").next().unwrap_or("");
+            let names = normal.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
+            let ours = names.filter(|name| name.starts_with("makeroom")).map(str::to_owned).collect();
+            (entry.file_name().into_string().unwrap(), ours)
+        })
+        .collect()
+}
+
+#[test]
+fn every_crate_has_its_layer_and_imports_downward() {
+    let layer = |name: &str| LAYERS.iter().position(|known| *known == name);
+    for (name, dependencies) in dependencies() {
+        let own =
+            layer(&name).unwrap_or_else(|| panic!("{name} has no layer: add it here and to ARCHITECTURE.md"));
+        for dependency in dependencies {
+            assert!(
+                layer(&dependency).is_some_and(|below| below < own),
+                "{name} must not import {dependency}"
+            );
+            assert!(!FORBIDDEN.contains(&(&name, &dependency)), "{name} must not import {dependency}");
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! What README and docs show is what the program prints; `tests/cli/` holds the error cases.
+//!
+//! Commands run in the root of the project, as a reader runs them. After a wanted change:
+//! `TRYCMD=overwrite cargo test -p makeroom --test documents`.
+
+use std::env;
+use std::path::Path;
+
+#[test]
+fn documents_show_what_is_printed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    env::set_current_dir(&root).unwrap();
+    trycmd::TestCases::new().case("README.md").case("docs/*.md").case("crates/makeroom/tests/cli/*.md");
+}
