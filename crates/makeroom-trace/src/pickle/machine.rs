@@ -62,7 +62,6 @@ pub(super) struct Machine<'a, 'b, H> {
 impl<H: Heap> Machine<'_, '_, H> {
     fn run(mut self) -> Outcome<Product> {
         loop {
-            self.push_run();
             if self.source.is_short() {
                 self.refill()?;
             }
@@ -73,6 +72,7 @@ impl<H: Heap> Machine<'_, '_, H> {
                 op::MEMOIZE => {
                     let top = self.top()?;
                     self.memo.push(top);
+                    self.push_run();
                 }
                 op::MARK => {
                     if self.marks.len() >= MOST_MARKS {
@@ -80,6 +80,7 @@ impl<H: Heap> Machine<'_, '_, H> {
                     }
                     self.marks.push(self.floor);
                     self.floor = self.stack.len();
+                    self.push_run();
                 }
                 op::SHORT_BINUNICODE => {
                     self.source.advance(1);
@@ -100,14 +101,17 @@ impl<H: Heap> Machine<'_, '_, H> {
                     let length = self.source.offset();
                     return self.pop().map(|top| Product { top, length });
                 }
-                _ => self.step(opcode, operand)?,
+                _ => {
+                    self.step(opcode, operand)?;
+                    self.push_run();
+                }
             }
         }
     }
 
     /// Carries out the opcodes that only push a number or what is remembered, as far as they follow each other:
     /// three quarters of a snapshot are such runs. Stops before anything else, and before what needs a closer look.
-    #[inline]
+    /// Called where such a run is likely; elsewhere `step` takes its first opcode.
     fn push_run(&mut self) {
         let mut code = self.source.available();
         let length = code.len();

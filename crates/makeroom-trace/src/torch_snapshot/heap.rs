@@ -88,21 +88,20 @@ impl Heap for SnapshotHeap {
             _ => return Err(Fault::Changed),
         };
         for &item in items {
-            self.place(item, id)?;
+            let object = self.placed(item, id)?;
             let list = &mut self.open_lists[slot as usize];
-            let Value::Object(item_id) = item else {
-                if let Some(number) = number(item) {
-                    list.push_number(number);
-                }
-                continue;
-            };
-            match self.objects[item_id.0 as usize] {
-                Object::Frame(frame) => list.frames.push(frame),
-                Object::Event(row) => list.push_event(row),
-                object => {
+            match object {
+                Some((_, Object::Frame(frame))) => list.frames.push(frame),
+                Some((_, Object::Event(row))) => list.push_event(row),
+                Some((item, object)) => {
                     list.is_wanted |=
                         !matches!(object, Object::Nothing | Object::Record(_) | Object::Pool(_));
-                    list.items.push(item_id);
+                    list.items.push(item);
+                }
+                None => {
+                    if let Some(number) = number(item) {
+                        list.push_number(number);
+                    }
                 }
             }
         }
@@ -123,7 +122,7 @@ impl Heap for SnapshotHeap {
         };
         let (pairs, _) = pairs.as_chunks();
         for [_, value] in pairs {
-            self.place(*value, id)?;
+            self.placed(*value, id)?;
         }
         self.open_dicts[slot as usize].extend(pairs);
         Ok(())
@@ -132,7 +131,9 @@ impl Heap for SnapshotHeap {
     #[inline]
     fn settle(&mut self, value: Value) -> Result<(), Fault> {
         match value {
-            Value::Object(id) if matches!(self.objects[id.0 as usize], Object::OpenDict(_)) => self.close(id),
+            Value::Object(id) if matches!(self.objects[id.0 as usize], Object::OpenDict(_)) => {
+                self.close(id).map(drop)
+            }
             _ => Ok(()),
         }
     }
@@ -205,21 +206,22 @@ impl SnapshotHeap {
         }
     }
 
-    /// Closes a value that is placed in a container, which it may not contain itself.
+    /// What a value is, if it is a container, once it is placed in another one, which may not be itself.
     #[inline]
-    fn place(&mut self, value: Value, container: ObjectId) -> Result<(), Fault> {
-        let Value::Object(id) = value else { return Ok(()) };
-        if !self.objects[id.0 as usize].is_open() {
-            return Ok(());
+    fn placed(&mut self, value: Value, container: ObjectId) -> Result<Option<(ObjectId, Object)>, Fault> {
+        let Value::Object(id) = value else { return Ok(None) };
+        let object = self.objects[id.0 as usize];
+        if !object.is_open() {
+            return Ok(Some((id, object)));
         }
         if id == container {
             return Err(Fault::Changed);
         }
-        self.close(id)
+        self.close(id).map(|object| Some((id, object)))
     }
 
     /// Turns an open container into what it stands for.
-    pub(super) fn close(&mut self, id: ObjectId) -> Result<(), Fault> {
+    pub(super) fn close(&mut self, id: ObjectId) -> Result<Object, Fault> {
         let closed = match self.objects[id.0 as usize] {
             Object::OpenDict(slot) => self.close_dict(slot)?,
             Object::OpenList(slot) => self.close_list(slot)?,
@@ -228,6 +230,6 @@ impl SnapshotHeap {
             closed => closed,
         };
         self.objects[id.0 as usize] = closed;
-        Ok(())
+        Ok(closed)
     }
 }

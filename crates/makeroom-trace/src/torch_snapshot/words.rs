@@ -7,9 +7,10 @@ use super::record::Kind;
 
 macro_rules! words {
     ($($word:ident = $text:literal),* $(,)?) => {
-        /// A text with a meaning.
+        /// A text with a meaning. As wide as a machine word, for the same reason as the tag of a `Value`: the two
+        /// are stored side by side.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(u8)]
+        #[repr(u64)]
         pub(super) enum Word { $($word),* }
 
         impl Word {
@@ -82,7 +83,21 @@ impl Word {
     }
 
     /// What a dict is that has this key, as far as the key tells.
+    #[inline]
     pub(super) fn kind(self) -> Kind {
+        const KINDS: [Kind; Word::ALL.len()] = {
+            let mut kinds = [Kind::Plain; Word::ALL.len()];
+            let mut number = 0;
+            while number < kinds.len() {
+                kinds[number] = Word::ALL[number].told_kind();
+                number += 1;
+            }
+            kinds
+        };
+        KINDS[self as usize]
+    }
+
+    const fn told_kind(self) -> Kind {
         match self {
             Self::Action => Kind::Event,
             Self::Filename => Kind::Frame,
