@@ -6,7 +6,7 @@
 
 use crate::device::Device;
 use crate::model::Model;
-use crate::models::{Ideal, OptionError};
+use crate::models::{Bfc, BfcOptions, Cupy, Ideal, OptionError, RmmPool, RmmPoolOptions};
 use crate::program::Program;
 use crate::pytorch::{Pytorch, Settings, SettingsError, Version};
 use crate::replay::{Outcome, replay};
@@ -21,6 +21,9 @@ pub struct AllocatorSpec {
 #[derive(Clone, Debug, PartialEq)]
 enum Kind {
     Pytorch(Settings),
+    Bfc(BfcOptions),
+    Cupy,
+    RmmPool(RmmPoolOptions),
     Ideal,
 }
 
@@ -50,7 +53,7 @@ pub enum AllocatorError {
 }
 
 /// All names, for messages.
-const KNOWN: &str = "`pytorch[:SETTINGS]`, `pytorch-2.9[:SETTINGS]` and `ideal`";
+const KNOWN: &str = "`pytorch[:SETTINGS]`, `pytorch-2.9[:SETTINGS]`, `bfc[:OPTIONS]`, `cupy`, `rmm-pool[:OPTIONS]` and `ideal`";
 
 /// Reads an allocator's name with its settings.
 pub fn parse(name: &str) -> Result<AllocatorSpec, AllocatorError> {
@@ -58,6 +61,9 @@ pub fn parse(name: &str) -> Result<AllocatorSpec, AllocatorError> {
     let kind = match allocator.trim() {
         "pytorch" => Kind::Pytorch(Settings::parse_for(Version::V2_11, options)?),
         "pytorch-2.9" => Kind::Pytorch(Settings::parse_for(Version::V2_9, options)?),
+        "bfc" => Kind::Bfc(BfcOptions::parse(options)?),
+        "cupy" => without_options(allocator, options, Kind::Cupy)?,
+        "rmm-pool" => Kind::RmmPool(RmmPoolOptions::parse(options)?),
         "ideal" => without_options(allocator, options, Kind::Ideal)?,
         unknown => return Err(AllocatorError::Unknown { name: unknown.to_owned() }),
     };
@@ -86,7 +92,7 @@ impl AllocatorSpec {
     pub fn settings(&self) -> Option<&Settings> {
         match &self.kind {
             Kind::Pytorch(settings) => Some(settings),
-            Kind::Ideal => None,
+            _ => None,
         }
     }
 
@@ -94,7 +100,7 @@ impl AllocatorSpec {
     /// are to be called estimates.
     pub fn is_estimate(&self) -> bool {
         match self.kind {
-            Kind::Pytorch(_) | Kind::Ideal => false,
+            Kind::Pytorch(_) | Kind::Bfc(_) | Kind::Cupy | Kind::RmmPool(_) | Kind::Ideal => false,
         }
     }
 
@@ -105,6 +111,9 @@ impl AllocatorSpec {
                 let limit = memory.map(|memory| settings.limit_of(memory));
                 Box::new(Pytorch::new(settings.clone(), limit))
             }
+            Kind::Bfc(options) => Box::new(Bfc::new(*options, memory)),
+            Kind::Cupy => Box::new(Cupy::default()),
+            Kind::RmmPool(options) => Box::new(RmmPool::new(*options, memory)),
             Kind::Ideal => Box::new(Ideal::default()),
         }
     }
@@ -138,6 +147,9 @@ mod tests {
             ("tcmalloc", "`tcmalloc` is not an allocator; there are"),
             ("pytorch:nonsense:1", "allocator setting `nonsense`: is not a setting"),
             ("pytorch-2.9:large_segment_size_mb:32", "is not known to PyTorch 2.9"),
+            ("bfc:fraction=2", "allocator option `fraction`: `2` is not a number above 0 and up to 1"),
+            ("bfc:preallocate", "allocator option `preallocate`: a value is missing"),
+            ("rmm-pool:initial=lots", "allocator option `initial`: `lots` is not a size"),
             ("ideal:fast", "`ideal` has no options, but `fast` was given"),
         ] {
             let error = parse(name).unwrap_err().to_string();

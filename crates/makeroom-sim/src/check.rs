@@ -5,7 +5,9 @@
 //! has to say the rest: the address of every block, and whether, when and how large every segment is allocated,
 //! mapped, unmapped and freed. Every answer is compared with the recording; the model is never corrected by it.
 
-use makeroom_core::{Action, DeviceTrace, Event, FastMap, Stacks, Start};
+use std::collections::HashSet;
+
+use makeroom_core::{Action, DeviceTrace, Event, FastHasher, FastMap, Stacks, Start};
 
 use crate::driver::{Driver, Refused};
 use crate::program::{Program, Step};
@@ -120,7 +122,7 @@ struct Recording<'trace> {
     /// Which allocation completes its free at an event.
     completions: FastMap<usize, u32>,
     /// Completions that a release made: they take effect inside of the request that released.
-    left_to_release: FastMap<usize, ()>,
+    left_to_release: HashSet<usize, FastHasher>,
     made_up: u64,
     check: &'trace mut Check,
 }
@@ -136,12 +138,12 @@ impl<'trace> Recording<'trace> {
                 _ => None,
             })
             .collect();
-        let left_to_release = completions_by_release(device).into_iter().map(|index| (index, ())).collect();
+        let left_to_release = completions_by_release(device).into_iter().collect();
         Self { device, cursor: 0, end: 0, completions, left_to_release, made_up: MADE_UP, check }
     }
 
     fn is_left_to_release(&self, event: usize) -> bool {
-        self.left_to_release.contains_key(&event)
+        self.left_to_release.contains(&event)
     }
 
     fn action(&self, event: usize) -> Option<Action> {
@@ -296,7 +298,7 @@ impl Driver for Recording<'_> {
 
     fn synchronize(&mut self) -> Vec<u32> {
         (self.cursor..self.end)
-            .filter(|index| self.left_to_release.contains_key(index))
+            .filter(|index| self.left_to_release.contains(index))
             .filter_map(|index| self.completions.get(&index).copied())
             .collect()
     }

@@ -11,13 +11,15 @@ use crate::driver::{Driver, Refused};
 pub const PAGE: u64 = 2 << 20;
 /// The first address.
 const FIRST_ADDRESS: u64 = 0x7f00_0000_0000;
+/// As much as there are addresses for on today's machines; a device without a capacity has this much.
+const ALL_ADDRESSES: u64 = 1 << 47;
 /// The distance between reserved ranges.
 const RESERVATION: u64 = 1 << 47;
 
 /// A device that answers an allocator model.
 #[derive(Clone, Debug)]
 pub struct Device {
-    capacity: Option<u64>,
+    capacity: u64,
     taken: u64,
     peak_taken: u64,
     next_address: u64,
@@ -29,10 +31,10 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device with this much memory for the allocator; `None` never refuses.
+    /// A device with this much memory for the allocator; `None` refuses only what no device could have.
     pub fn new(capacity: Option<u64>) -> Self {
         Self {
-            capacity,
+            capacity: capacity.unwrap_or(ALL_ADDRESSES),
             taken: 0,
             peak_taken: 0,
             next_address: FIRST_ADDRESS,
@@ -82,7 +84,7 @@ impl Device {
     /// Takes memory without a driver call.
     pub(crate) fn take(&mut self, size: u64) -> Result<(), Refused> {
         let taken = self.taken.checked_add(size).ok_or(Refused)?;
-        if self.capacity.is_some_and(|capacity| taken > capacity) {
+        if taken > self.capacity {
             return Err(Refused);
         }
         self.taken = taken;

@@ -19,6 +19,7 @@ mod models;
 mod program;
 mod pytorch;
 mod replay;
+mod smallest;
 #[cfg(test)]
 mod testing;
 
@@ -31,3 +32,4 @@ pub use models::OptionError;
 pub use program::{Allocation, Program, Step};
 pub use pytorch::{Pytorch, Request, Settings, SettingsError, Version};
 pub use replay::{Outcome, Refusal, replay};
+pub use smallest::smallest_memory;

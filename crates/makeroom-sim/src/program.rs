@@ -3,7 +3,9 @@
 //! A recording names blocks by address. Addresses are the old allocator's answer, not the program's question, so
 //! they are replaced by numbers once, and every run under another allocator is then a walk over two arrays.
 
-use makeroom_core::{Action, DeviceTrace, FastMap, PoolId, StackId, Stacks, Start};
+use std::collections::HashSet;
+
+use makeroom_core::{Action, DeviceTrace, FastHasher, FastMap, PoolId, StackId, Stacks, Start};
 
 /// An allocation of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,15 +62,18 @@ impl Program {
 
     /// The most bytes that were live at once, and what was live at the start.
     pub fn peak_live(&self) -> u64 {
-        let mut live: u64 = self.allocations[..self.older as usize].iter().map(|older| older.size).sum();
+        let older = &self.allocations[..self.older as usize];
+        let mut live = older.iter().fold(0_u64, |live, older| live.saturating_add(older.size));
         let mut peak = live;
         for step in &self.steps {
             match *step {
                 Step::Allocate(number) => {
-                    live += self.size(number);
+                    live = live.saturating_add(self.size(number));
                     peak = peak.max(live);
                 }
-                Step::Free(number) | Step::FreeCompleted(number) => live -= self.size(number),
+                Step::Free(number) | Step::FreeCompleted(number) => {
+                    live = live.saturating_sub(self.size(number));
+                }
                 _ => {}
             }
         }
@@ -103,8 +108,8 @@ impl<'trace> Reader<'trace> {
 
     fn read(mut self, start: &Start) -> Program {
         self.read_older(start);
-        let empties: FastMap<u32, ()> =
-            empty_cache_calls(self.device, self.stacks).into_iter().map(|index| (index, ())).collect();
+        let empties: HashSet<u32, FastHasher> =
+            empty_cache_calls(self.device, self.stacks).into_iter().collect();
         for (index, event) in self.device.events.iter().enumerate() {
             let event_index = index as u32;
             if event.action == Action::SegmentAlloc {
@@ -147,7 +152,7 @@ impl<'trace> Reader<'trace> {
                     None => self.program.lost += 1,
                 },
                 Action::SegmentFree | Action::SegmentUnmap => {
-                    if empties.contains_key(&event_index) {
+                    if empties.contains(&event_index) {
                         self.push(event_index, Step::EmptyCache);
                     }
                 }
@@ -256,12 +261,12 @@ impl PoolFinder {
 pub(crate) fn empty_cache_calls(device: &DeviceTrace, stacks: &Stacks) -> Vec<u32> {
     let events = &device.events;
     let mut calls = Vec::new();
-    let mut reserved = 0_i64;
-    let mut peak = 0_i64;
+    let mut reserved = 0_i128;
+    let mut peak = 0_i128;
     for event in events.iter() {
         match event.action {
-            Action::SegmentAlloc | Action::SegmentMap => reserved += event.size.get() as i64,
-            Action::SegmentFree | Action::SegmentUnmap => reserved -= event.size.get() as i64,
+            Action::SegmentAlloc | Action::SegmentMap => reserved += i128::from(event.size.get()),
+            Action::SegmentFree | Action::SegmentUnmap => reserved -= i128::from(event.size.get()),
             _ => {}
         }
         peak = peak.max(reserved);
@@ -272,7 +277,7 @@ pub(crate) fn empty_cache_calls(device: &DeviceTrace, stacks: &Stacks) -> Vec<u3
     while let Some(event) = events.get(index) {
         if !is_release(event.action) {
             if matches!(event.action, Action::SegmentAlloc | Action::SegmentMap) {
-                reserved += event.size.get() as i64;
+                reserved += i128::from(event.size.get());
             }
             index += 1;
             continue;
@@ -280,7 +285,7 @@ pub(crate) fn empty_cache_calls(device: &DeviceTrace, stacks: &Stacks) -> Vec<u3
         let start = index;
         let before = reserved;
         while let Some(released) = events.get(index).filter(|event| is_release(event.action)) {
-            reserved -= released.size.get() as i64;
+            reserved -= i128::from(released.size.get());
             index += 1;
         }
         let next = events.get(index);
@@ -288,7 +293,7 @@ pub(crate) fn empty_cache_calls(device: &DeviceTrace, stacks: &Stacks) -> Vec<u3
         let is_allocators = match next.map(|next| next.action) {
             Some(Action::OutOfMemory) => true,
             Some(Action::SegmentAlloc | Action::SegmentMap) => {
-                next.is_some_and(|next| before + next.size.get() as i64 > peak)
+                next.is_some_and(|next| before + i128::from(next.size.get()) > peak)
             }
             _ => false,
         };

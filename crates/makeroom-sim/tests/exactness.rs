@@ -9,9 +9,9 @@ use makeroom_trace::Input;
 fn trace(name: &str) -> Trace {
     let path =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(format!("{name}.pickle.gz"));
-    match makeroom_trace::open(&path).unwrap() {
-        Input::Trace(trace) => trace,
-        Input::Text(_) => panic!("{name} is no recording"),
+    match makeroom_trace::open(&path) {
+        Ok(Input::Trace(trace)) => trace,
+        other => panic!("{name} is no recording: {:?}", other.err()),
     }
 }
 

@@ -3,9 +3,15 @@
 //! What they place they place with `makeroom-place`; what is here is when they ask the driver, for how much, and
 //! what they do when it refuses. Private pools of CUDA graphs are PyTorch's: these models know one pool.
 
+mod bfc;
+mod cupy;
 mod ideal;
 mod numbered;
 mod options;
+mod rmm_pool;
 
+pub(crate) use bfc::{Bfc, Options as BfcOptions};
+pub(crate) use cupy::Cupy;
 pub(crate) use ideal::Ideal;
 pub use options::OptionError;
+pub(crate) use rmm_pool::{Options as RmmPoolOptions, RmmPool};

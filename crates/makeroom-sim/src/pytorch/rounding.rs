@@ -48,7 +48,7 @@ fn round_to_division(size: u64, divisions: u64) -> u64 {
     if size.is_power_of_two() {
         return size;
     }
-    let power = 1_u64 << (63 - size.leading_zeros());
+    let power = 1_u64 << size.ilog2();
     let step = power >> divisions.trailing_zeros();
     if step == 0 { power.saturating_mul(2) } else { size.checked_next_multiple_of(step).unwrap_or(u64::MAX) }
 }

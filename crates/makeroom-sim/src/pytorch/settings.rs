@@ -221,12 +221,12 @@ fn divisions(value: &str) -> Result<[u32; ROUNDUP_INTERVALS], SettingsError> {
         }
         Ok(count)
     };
-    let Some(list) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
+    let Some(pairs) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
         return Ok([count(value)?; ROUNDUP_INTERVALS]);
     };
     let mut divisions = [0; ROUNDUP_INTERVALS];
     let mut last = None;
-    for pair in list.split(',') {
+    for pair in pairs.split(',') {
         let (size, value) = pair.split_once(':').ok_or_else(|| refused(KEY, "a pair lacks its value"))?;
         let value = count(value)?;
         if size.trim() == ">" {

@@ -1,0 +1,123 @@
+//! CuPy's memory pool.
+//!
+//! One arena per stream, no pools for small and large, no least segment: a miss asks the driver for exactly the
+//! rounded size, a hit is cut exactly. When the driver refuses, every whole unused segment of every arena goes
+//! back and the request is tried once more.
+//!
+//! Of equally large holes CuPy takes the one whose host object lies lowest, which no recording tells; here it is
+//! the lowest address. That can change which hole is used, and with it how later ones are cut.
+
+use makeroom_core::FastMap;
+use makeroom_place::{BestFit, Offset, Placement};
+
+use crate::device::Device;
+use crate::driver::{Driver, Refused};
+use crate::model::Model;
+use crate::models::numbered::Numbered;
+use crate::pytorch::Request;
+
+/// The grain of blocks.
+const GRAIN: u64 = 512;
+
+/// CuPy's pool on one device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cupy {
+    arenas: Vec<BestFit>,
+    /// The arena of each stream.
+    streams: FastMap<u64, usize>,
+    /// The arena and the place of each allocation.
+    blocks: Numbered<(usize, Offset)>,
+    reserved: u64,
+}
+
+impl Cupy {
+    fn arena_of(&mut self, stream: u64) -> usize {
+        *self.streams.entry(stream).or_insert_with(|| {
+            self.arenas.push(BestFit::new(GRAIN));
+            self.arenas.len() - 1
+        })
+    }
+
+    /// Takes a segment of exactly this size from the driver.
+    fn extend(&mut self, device: &mut Device, arena: usize, size: u64) -> Result<(), Refused> {
+        if device.allocate(size, 0).is_err() {
+            self.free_all_blocks(device);
+            device.allocate(size, 0)?;
+        }
+        self.reserved += size;
+        self.arenas[arena].grow(size).map(|_| ()).ok_or(Refused)
+    }
+
+    /// Gives back every segment in which nothing is placed.
+    fn free_all_blocks(&mut self, device: &mut Device) {
+        for arena in &mut self.arenas {
+            for region in arena.shrink() {
+                device.release(region.offset.0, region.size);
+                self.reserved -= region.size;
+            }
+        }
+    }
+}
+
+impl Model for Cupy {
+    fn allocate(&mut self, device: &mut Device, number: u32, request: Request) -> Result<(), Refused> {
+        let arena = self.arena_of(request.stream);
+        let size = request.size.max(1).checked_next_multiple_of(GRAIN).ok_or(Refused)?;
+        let mut placed = self.arenas[arena].place(size, GRAIN);
+        if placed.is_none() {
+            self.extend(device, arena, size)?;
+            placed = self.arenas[arena].place(size, GRAIN);
+        }
+        self.blocks.insert(number, (arena, placed.ok_or(Refused)?));
+        Ok(())
+    }
+
+    fn free_later(&mut self, _device: &mut Device, _number: u32) {}
+
+    fn free(&mut self, _device: &mut Device, number: u32) {
+        if let Some((arena, offset)) = self.blocks.take(number) {
+            let freed = self.arenas[arena].free(offset);
+            debug_assert!(freed.is_ok());
+        }
+    }
+
+    /// What `MemoryPool.free_all_blocks()` does.
+    fn empty_cache(&mut self, device: &mut Device) {
+        self.free_all_blocks(device);
+    }
+
+    fn reserved(&self) -> u64 {
+        self.reserved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::replay;
+    use crate::testing::Script;
+
+    #[test]
+    fn segments_are_exact_and_cut_exactly() {
+        let mut script = Script::default();
+        let large = script.allocate(10_000);
+        script.free(large);
+        script.allocate(513);
+        script.allocate(9_000);
+        let outcome = replay(&script.program(), &mut Cupy::default(), &mut Device::new(None));
+        assert_eq!((outcome.peak_reserved, outcome.driver_calls), (10_240, 1));
+    }
+
+    #[test]
+    fn streams_do_not_share_but_give_back_for_each_other() {
+        let mut script = Script::default();
+        let first = script.allocate_on(4096, 1);
+        script.free(first);
+        script.allocate_on(4096, 2);
+        let program = script.program();
+        let roomy = replay(&program, &mut Cupy::default(), &mut Device::new(None));
+        assert_eq!(roomy.peak_reserved, 8192);
+        let tight = replay(&program, &mut Cupy::default(), &mut Device::new(Some(4096)));
+        assert_eq!((tight.peak_reserved, tight.refusal), (4096, None));
+    }
+}

@@ -1,0 +1,288 @@
+//! RMM's pool (`pool_memory_resource`).
+//!
+//! One list of free blocks per stream; blocks merge only inside of a list, never over the seam of two driver
+//! allocations. A request looks into its own list, then takes a block out of another's, then moves the others'
+//! lists into its own one by one, and then the pool grows: to twice its size, or by the request where that is more.
+//! It never shrinks.
+//!
+//! RMM asks the other lists in the order of host handles, which no recording tells; here it is the order in which
+//! streams first appeared. The initial size is half of the memory, as RMM's Python interface has it, where the
+//! memory is known, and otherwise none.
+
+use makeroom_core::FastMap;
+use makeroom_place::{BySize, Hole, Index, REGION_ALIGNMENT, Tile, TileId, Tiles};
+
+use crate::device::Device;
+use crate::driver::{Driver, Refused};
+use crate::model::Model;
+use crate::models::numbered::Numbered;
+use crate::models::options::{self, OptionError};
+use crate::pytorch::Request;
+
+/// The grain of blocks.
+const GRAIN: u64 = 256;
+
+/// How the pool is set up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Options {
+    /// What it takes at its first allocation; `None`: half of the memory.
+    initial: Option<u64>,
+    /// The most it may take; `None`: what the driver gives.
+    maximum: Option<u64>,
+}
+
+impl Options {
+    pub(crate) fn parse(text: &str) -> Result<Self, OptionError> {
+        let mut options = Self::default();
+        for entry in options::entries(text) {
+            match entry? {
+                ("initial", value) => options.initial = Some(options::size("initial", value)?),
+                ("maximum", value) => options.maximum = Some(options::size("maximum", value)?),
+                (name, _) => {
+                    return Err(OptionError::unknown(name, "`rmm-pool` has `initial` and `maximum`"));
+                }
+            }
+        }
+        if let (Some(initial), Some(maximum)) = (options.initial, options.maximum)
+            && initial > maximum
+        {
+            return Err(OptionError::new("initial", "must not be more than `maximum`"));
+        }
+        Ok(options)
+    }
+}
+
+/// RMM's pool on one device. A tile's owner is the place of its list.
+#[derive(Clone, Debug)]
+pub(crate) struct RmmPool {
+    tiles: Tiles,
+    lists: Vec<BySize>,
+    /// The list of each stream.
+    streams: FastMap<u64, u32>,
+    blocks: Numbered<TileId>,
+    /// What it takes before the first request is served; 0 once it has.
+    initial: u64,
+    maximum: Option<u64>,
+    reserved: u64,
+    /// Where the next driver allocation begins.
+    end: u64,
+}
+
+impl RmmPool {
+    pub(crate) fn new(options: Options, memory: Option<u64>) -> Self {
+        let initial = options.initial.or(memory.map(|memory| memory / 2)).unwrap_or(0);
+        let initial = options.maximum.map_or(initial, |maximum| initial.min(maximum));
+        Self {
+            tiles: Tiles::default(),
+            lists: Vec::new(),
+            streams: FastMap::default(),
+            blocks: Numbered::default(),
+            initial: initial / GRAIN * GRAIN,
+            maximum: options.maximum,
+            reserved: 0,
+            end: 0,
+        }
+    }
+
+    fn list_of(&mut self, stream: u64) -> u32 {
+        *self.streams.entry(stream).or_insert_with(|| {
+            self.lists.push(BySize::default());
+            self.lists.len() as u32 - 1
+        })
+    }
+
+    fn list(&mut self, owner: u32) -> &mut BySize {
+        &mut self.lists[owner as usize]
+    }
+
+    fn hole(&self, tile: TileId) -> Hole {
+        let &Tile { size, offset, .. } = self.tiles.get(tile);
+        Hole { size, offset, tile }
+    }
+
+    /// Takes a block out of a list; its rest stays there.
+    fn take(&mut self, owner: u32, size: u64) -> Option<TileId> {
+        let hole = self.list(owner).first(size)?;
+        self.list(owner).remove(hole);
+        if hole.size > size {
+            let rest = self.tiles.split(hole.tile, size);
+            let rest = self.hole(rest);
+            self.list(owner).insert(rest);
+        }
+        self.tiles.set_free(hole.tile, false);
+        Some(hole.tile)
+    }
+
+    /// Puts a free tile into a list and merges it with its neighbours there.
+    fn put(&mut self, owner: u32, mut tile: TileId) {
+        self.tiles.set_owner(tile, owner);
+        self.tiles.set_free(tile, true);
+        if let Some(next) = self.tiles.mergeable_next(tile) {
+            let hole = self.hole(next);
+            self.list(owner).remove(hole);
+            self.tiles.absorb_next(tile);
+        }
+        if let Some(previous) = self.tiles.mergeable_previous(tile) {
+            let hole = self.hole(previous);
+            self.list(owner).remove(hole);
+            self.tiles.absorb_next(previous);
+            tile = previous;
+        }
+        let hole = self.hole(tile);
+        self.list(owner).insert(hole);
+    }
+
+    /// Moves other lists into this one, one by one, until it has a block.
+    fn merge_lists(&mut self, owner: u32, size: u64) -> Option<TileId> {
+        for other in (0..self.lists.len() as u32).filter(|&other| other != owner) {
+            let moved = std::mem::take(self.list(other));
+            for hole in moved.iter() {
+                self.put(owner, hole.tile);
+            }
+            if let Some(tile) = self.take(owner, size) {
+                return Some(tile);
+            }
+        }
+        None
+    }
+
+    /// Takes driver memory for a request of `size` bytes: as much as is wanted, or half of it, or half of that.
+    fn expand(&mut self, device: &mut Device, owner: u32, size: u64) -> Result<(), Refused> {
+        let mut wanted = match self.maximum {
+            None => size.max(self.reserved),
+            Some(maximum) => {
+                let left = maximum.saturating_sub(self.reserved);
+                if size > left {
+                    return Err(Refused);
+                }
+                size.max(left / 2 / GRAIN * GRAIN)
+            }
+        };
+        while device.allocate(wanted, 0).is_err() {
+            if wanted == size {
+                return Err(Refused);
+            }
+            wanted = size.max((wanted / 2).next_multiple_of(GRAIN));
+        }
+        self.add(owner, wanted)
+    }
+
+    fn add(&mut self, owner: u32, size: u64) -> Result<(), Refused> {
+        let end = self.end.checked_add(size).and_then(|end| end.checked_next_multiple_of(REGION_ALIGNMENT));
+        let tile = self.tiles.add_region(self.end, size, owner);
+        self.end = end.ok_or(Refused)?;
+        self.reserved += size;
+        let hole = self.hole(tile);
+        self.list(owner).insert(hole);
+        Ok(())
+    }
+
+    /// The initial pool is taken whole or not at all: without it RMM does not start.
+    fn begin(&mut self, device: &mut Device, owner: u32) -> Result<(), Refused> {
+        let initial = std::mem::take(&mut self.initial);
+        if initial > 0 {
+            device.allocate(initial, 0)?;
+            self.add(owner, initial)?;
+        }
+        Ok(())
+    }
+}
+
+impl Model for RmmPool {
+    fn allocate(&mut self, device: &mut Device, number: u32, request: Request) -> Result<(), Refused> {
+        let size = request.size.max(1).checked_next_multiple_of(GRAIN).ok_or(Refused)?;
+        let own = self.list_of(request.stream);
+        self.begin(device, own)?;
+        let others = (0..self.lists.len() as u32).filter(|&other| other != own);
+        let mut found = self.take(own, size);
+        for other in others {
+            found = found.or_else(|| self.take(other, size));
+        }
+        let mut found = found.or_else(|| self.merge_lists(own, size));
+        if found.is_none() {
+            self.expand(device, own, size)?;
+            found = self.take(own, size);
+        }
+        let tile = found.ok_or(Refused)?;
+        // Whatever list it came from, it goes back to the one of the stream that frees it.
+        self.tiles.set_owner(tile, own);
+        self.blocks.insert(number, tile);
+        Ok(())
+    }
+
+    fn free_later(&mut self, _device: &mut Device, _number: u32) {}
+
+    fn free(&mut self, _device: &mut Device, number: u32) {
+        if let Some(tile) = self.blocks.take(number) {
+            self.put(self.tiles.get(tile).owner, tile);
+        }
+    }
+
+    /// It never gives anything back.
+    fn empty_cache(&mut self, _device: &mut Device) {}
+
+    fn reserved(&self) -> u64 {
+        self.reserved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::{Outcome, replay};
+    use crate::testing::Script;
+
+    const MIB: u64 = 1 << 20;
+
+    fn run(script: Script, options: &str, memory: Option<u64>) -> Outcome {
+        let mut model = RmmPool::new(Options::parse(options).unwrap(), memory);
+        replay(&script.program(), &mut model, &mut Device::new(memory))
+    }
+
+    fn three_requests() -> Script {
+        let mut script = Script::default();
+        for size in [10 * MIB, MIB, 10 * MIB] {
+            script.allocate(size);
+        }
+        script
+    }
+
+    #[test]
+    fn the_pool_doubles() {
+        let outcome = run(three_requests(), "", None);
+        assert_eq!((outcome.peak_reserved, outcome.driver_calls), (40 * MIB, 3));
+    }
+
+    #[test]
+    fn the_pool_begins_with_half_of_the_memory_and_halves_what_is_refused() {
+        let outcome = run(three_requests(), "", Some(24 * MIB));
+        assert_eq!((outcome.peak_reserved, outcome.driver_calls), (24 * MIB, 2));
+        // Another 14 are refused, half of that would be too little.
+        let outcome = run(three_requests(), "initial=14MiB", Some(24 * MIB));
+        assert_eq!((outcome.peak_reserved, outcome.driver_calls), (24 * MIB, 3));
+        let outcome = run(three_requests(), "initial=0", Some(24 * MIB));
+        assert_eq!(outcome.peak_reserved, 20 * MIB);
+        assert!(outcome.refusal.is_some());
+        assert!(run(three_requests(), "maximum=20MiB", None).refusal.is_some());
+    }
+
+    #[test]
+    fn a_stream_takes_from_another_and_keeps_what_it_took() {
+        let mut script = Script::default();
+        let whole = script.allocate_on(8 * MIB, 1);
+        script.free(whole);
+        // The second stream takes 2 MiB of the first one's 8, and frees them into its own list …
+        let taken = script.allocate_on(2 * MIB, 2);
+        script.free(taken);
+        // … so 8 MiB are whole again only when the lists are merged.
+        script.allocate_on(8 * MIB, 1);
+        let outcome = run(script, "", None);
+        assert_eq!((outcome.peak_reserved, outcome.driver_calls), (8 * MIB, 1));
+    }
+
+    #[test]
+    fn an_initial_size_above_the_maximum_is_refused() {
+        assert!(Options::parse("initial=2GiB,maximum=1GiB").is_err());
+        assert!(Options::parse("size=1GiB").is_err());
+    }
+}
