@@ -5,7 +5,7 @@
 //! ```text
 //! mkdir -p fuzz/corpus/snapshot
 //! for name in seed001 graphs; do
-//!   gzip -dc crates/makeroom-trace/tests/data/$name.pickle.gz > fuzz/corpus/snapshot/$name
+//!   gzip -dc traces/$name.pickle.gz > fuzz/corpus/snapshot/$name
 //! done
 //! cargo +nightly fuzz run snapshot -- -max_len=200000 -rss_limit_mb=512 -timeout=5
 //! ```

@@ -3,7 +3,7 @@
 //! Events are columns, not structs: a recording of ten million events is then some 330 MB instead of several GB,
 //! and a pass over one column touches only that column. What a file did not say is `None`, never a guess.
 
-use crate::{Address, Bytes, DeviceIndex, PoolId, StackId, Stacks, StreamId};
+use crate::{Address, Bytes, DeviceIndex, FastMap, PoolId, StackId, Stacks, StreamId};
 
 /// Where a trace came from; it decides what its events mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +103,7 @@ pub struct Events {
     /// Positions in `stream_ids`: a program has few streams, so four bytes are plenty.
     streams: Vec<u32>,
     stream_ids: Vec<StreamId>,
+    stream_positions: FastMap<StreamId, u32>,
     times: Vec<u64>,
     stacks: Vec<StackId>,
     /// The private pool of each event; empty when the recorder did not write it.
@@ -139,12 +140,17 @@ impl Events {
     }
 
     fn stream_position(&mut self, stream: StreamId) -> u32 {
-        // The newest streams are the likeliest; programs that make thousands of them still have runs of one.
-        if let Some(position) = self.stream_ids.iter().rposition(|&known| known == stream) {
-            return position as u32;
+        // Nearly every event is on the stream of the one before it.
+        if let Some(&last) = self.streams.last()
+            && self.stream_ids[last as usize] == stream
+        {
+            return last;
         }
-        self.stream_ids.push(stream);
-        self.stream_ids.len() as u32 - 1
+        let stream_ids = &mut self.stream_ids;
+        *self.stream_positions.entry(stream).or_insert_with(|| {
+            stream_ids.push(stream);
+            stream_ids.len() as u32 - 1
+        })
     }
 
     /// The event at a position.
@@ -282,6 +288,14 @@ impl Trace {
             settings: AllocatorSettings::default(),
             annotations: Vec::new(),
             notes: Vec::new(),
+        }
+    }
+
+    /// A device by its index, or the one with the most events.
+    pub fn device(&self, index: Option<DeviceIndex>) -> Option<&DeviceTrace> {
+        match index {
+            Some(index) => self.devices.iter().find(|device| device.device == index),
+            None => self.devices.iter().max_by_key(|device| (device.events.len(), std::cmp::Reverse(device.device))),
         }
     }
 

@@ -22,8 +22,6 @@ use crate::input::read_failed;
 const HEADER: &[u8] = b"Thread,Time,Action,Pointer,Size,Stream";
 const LONGEST_LINE: u64 = 4096;
 const DAY_US: u64 = 24 * 60 * 60 * 1_000_000;
-/// The columns look a stream up among those they know; programs have a few dozen.
-const MOST_STREAMS: usize = 1 << 12;
 
 /// Whether a line is the header of such a log.
 pub(crate) fn is_header(line: &[u8]) -> bool {
@@ -47,10 +45,6 @@ pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
                 trace.notes.push(format!("line {} is cut off and was passed over", lines.number));
             }
             Err(expected) => return Err(lines.error(expected)),
-        }
-        if device.events.streams().len() > MOST_STREAMS {
-            let limit = MOST_STREAMS as u64;
-            return Err(Error::TooMany { offset: lines.offset, what: "streams", limit });
         }
     }
     trace.devices.push(device);

@@ -215,10 +215,10 @@ fn deep_nesting_neither_recurses_nor_stops_the_reader() {
 }
 
 #[test]
-fn too_many_streams_are_an_error_and_not_an_hour() {
+fn a_stream_for_every_event_takes_no_longer_than_one_for_all() {
     let event = |stream: i32| dict([("action", text("alloc")), ("stream", int(stream))]);
-    let events: Vec<_> = (0..10_000).map(event).collect();
+    let events: Vec<_> = (0..200_000).map(event).collect();
     let data = dict([("device_traces", list([Data::List(events)]))]);
-    let error = read_trace(&pickle(&data, Writer::Protocol4)).expect_err("no program has so many");
-    assert!(matches!(error, Error::TooMany { what: "streams", .. }), "{error}");
+    let trace = read_trace(&pickle(&data, Writer::Protocol4)).unwrap();
+    assert_eq!(trace.devices[0].events.streams().len(), 200_000);
 }

@@ -9,8 +9,6 @@ use super::record::{self, Kind, LooseAnnotation, Record, Tenant};
 use super::words::Word;
 use crate::pickle::{Fault, Heap, Limit, Value};
 
-/// The columns look a stream up among those they know; programs have a few dozen.
-const STREAMS: Limit = Limit { what: "streams", count: 1 << 12 };
 /// Lists that are kept as lists: one per segment, and one per block in old snapshots.
 const LISTS: Limit = Limit { what: "lists", count: 1 << 22 };
 /// Dicts that are kept as dicts: the snapshot and its settings.
@@ -91,9 +89,6 @@ impl SnapshotHeap {
                 self.count_unknown_action(name);
                 return Ok(Object::Nothing);
             }
-        }
-        if self.events.streams().len() > STREAMS.count {
-            return Err(Fault::TooMany(&STREAMS));
         }
         Ok(Object::Event(row))
     }

@@ -226,7 +226,7 @@ pub fn for_each_writer(data: &Data, check: impl Fn(&Trace)) {
 
 /// A real recording that lies beside these tests.
 pub fn real(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(format!("{name}.pickle.gz"))
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(format!("{name}.pickle.gz"))
 }
 
 /// The plain bytes of a real recording.
