@@ -23,6 +23,8 @@ pub struct Explanation {
     pub other_sites: Bytes,
     /// Live memory from step to step.
     pub growth: Option<Growth>,
+    /// What the same run needs under other settings; only for recordings that failed.
+    pub alternatives: Vec<Alternative>,
     /// Things people try that cannot help here, each with the reason.
     pub futile: Vec<String>,
     /// What would tell more, each with the exact command.
@@ -166,4 +168,17 @@ pub struct Growth {
     pub per_step: Bytes,
     /// The places whose live bytes rise with the steps, fastest first.
     pub leaking: Vec<Site>,
+}
+
+/// What a recorded run needs under a setting, found by running it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alternative {
+    /// The setting of PyTorch's allocator; `None` is the recorded one.
+    pub settings: Option<&'static str>,
+    /// What it reserves at its peak when nothing limits it, or within the limit where it fits.
+    pub needs: Bytes,
+    /// Whether it completes in the room there was; `None` when that is not known or it is the recorded run.
+    pub fits: Option<bool>,
+    /// Whether nothing had to be assumed.
+    pub is_exact: bool,
 }

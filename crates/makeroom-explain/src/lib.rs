@@ -11,7 +11,9 @@ mod text;
 mod trace;
 
 pub use cause::{Cause, Certainty};
-pub use explanation::{Explanation, Finding, Fix, Growth, InputKind, InputSummary, Request, Site, Verdict};
+pub use explanation::{
+    Alternative, Explanation, Finding, Fix, Growth, InputKind, InputSummary, Request, Site, Verdict,
+};
 pub use ledger::{Ledger, LedgerLine};
 pub use text::explain_text;
 pub use trace::{Room, TraceQuestion, explain_trace};

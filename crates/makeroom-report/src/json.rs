@@ -26,6 +26,12 @@ pub fn explanation_json(explanation: &Explanation) -> Value {
         "sites": explanation.sites.iter().map(site).collect::<Vec<_>>(),
         "other_sites_bytes": explanation.other_sites.get(),
         "growth": explanation.growth.as_ref().map(growth),
+        "alternatives": explanation.alternatives.iter().map(|alternative| json!({
+            "settings": alternative.settings,
+            "needs_bytes": alternative.needs.get(),
+            "fits": alternative.fits,
+            "exact": alternative.is_exact,
+        })).collect::<Vec<_>>(),
         "will_not_help": explanation.futile,
         "next": explanation.next.iter().map(fix).collect::<Vec<_>>(),
         "notes": explanation.notes,

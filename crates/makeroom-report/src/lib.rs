@@ -6,9 +6,14 @@
 
 mod bars;
 mod json;
+mod replay;
+mod table;
 mod text;
 mod tree;
+mod tune;
 mod wrap;
 
 pub use json::explanation_json;
+pub use replay::{ReplayReport, replay_json, replay_text};
 pub use text::explanation_text;
+pub use tune::{tune_json, tune_text};

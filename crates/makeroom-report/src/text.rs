@@ -21,7 +21,7 @@ const MOST_LEAKS: usize = 4;
 /// The narrowest layout.
 const LEAST_COLUMNS: usize = 60;
 
-const TITLE: Style = Style::new().bold();
+pub(crate) const TITLE: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 const COMMAND: Style = AnsiColor::Cyan.on_default();
 
@@ -37,6 +37,7 @@ pub fn explanation_text(explanation: &Explanation, columns: usize) -> String {
     if let Some(growth) = &explanation.growth {
         steps(&mut out, growth, columns);
     }
+    what_fits(&mut out, explanation);
     advice(&mut out, explanation, columns);
     for note in &explanation.notes {
         paragraph(&mut out, &format!("note: {note}"), columns, DIM);
@@ -156,6 +157,27 @@ fn steps(out: &mut String, growth: &Growth, columns: usize) {
         growth.per_step, growth.steps, growth.measured_by
     );
     tree(out, &growth.leaking, columns, MOST_LEAKS);
+}
+
+fn what_fits(out: &mut String, explanation: &Explanation) {
+    if explanation.alternatives.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "\n{MARGIN}{TITLE}What it would have taken{TITLE:#}, up to and with the refused request"
+    );
+    for alternative in &explanation.alternatives {
+        let setting = alternative.settings.unwrap_or("as it was run");
+        let fits = match alternative.fits {
+            Some(true) => "fits",
+            Some(false) => "does not fit either",
+            None => "without the limit",
+        };
+        let about = if alternative.is_exact { "" } else { "about " };
+        let needs = format!("{about}{}", alternative.needs);
+        let _ = writeln!(out, "{MARGIN}{needs:>18}  {setting}: {fits}");
+    }
 }
 
 fn advice(out: &mut String, explanation: &Explanation, columns: usize) {

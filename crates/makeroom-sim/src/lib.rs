@@ -11,6 +11,7 @@
 
 mod allocators;
 mod check;
+mod comparison;
 mod costs;
 mod device;
 mod driver;
@@ -22,9 +23,11 @@ mod replay;
 mod smallest;
 #[cfg(test)]
 mod testing;
+mod tune;
 
 pub use allocators::{AllocatorError, AllocatorSpec, parse};
 pub use check::{Check, Mismatch, check};
+pub use comparison::{ComparedRun, Memory, Workload};
 pub use device::{Device, PAGE};
 pub use driver::{Driver, Refused};
 pub use model::Model;
@@ -33,3 +36,4 @@ pub use program::{Allocation, Program, Step};
 pub use pytorch::{Pytorch, Request, Settings, SettingsError, Version};
 pub use replay::{Outcome, Refusal, replay};
 pub use smallest::smallest_memory;
+pub use tune::{Trial, Tuning, candidates, tune};

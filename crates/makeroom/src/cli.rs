@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use makeroom_core::Bytes;
+use makeroom_sim::AllocatorSpec;
 
 /// Says why CUDA ran out of memory, and makes room.
 #[derive(Debug, Parser)]
@@ -21,6 +22,78 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Say why memory ran out, from an error text or a recording
     Why(Why),
+    /// Run a recording under other allocators, exactly
+    Replay(Replay),
+    /// Find the allocator setting that serves a recording best
+    Tune(Tune),
+}
+
+/// What every command that takes a recording asks about it.
+#[derive(Debug, Args)]
+pub(crate) struct Recording {
+    /// The file to read, or `-` for standard input
+    pub(crate) input: PathBuf,
+
+    /// What the allocator may take, nothing deducted
+    #[arg(long, value_name = "SIZE", conflicts_with = "card")]
+    pub(crate) memory: Option<Bytes>,
+
+    /// The size of a card; what driver and context take is deducted
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) card: Option<Bytes>,
+
+    /// The device; without it the one with the most events
+    #[arg(long, value_name = "INDEX")]
+    pub(crate) device: Option<u32>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Run a recording under other allocators, exactly
+///
+/// Shows for each allocator what it reserves at its peak, what it asks of the driver, whether it runs out of
+/// memory, and the smallest memory in which the run completes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  makeroom replay snapshot.pickle                                 the recorded allocator beside others
+  makeroom replay --check snapshot.pickle                         prove the model on the recording
+  makeroom replay --card 24GiB --allocator pytorch --allocator cuda-async snapshot.pickle
+
+Allocators: pytorch[:SETTINGS], pytorch-2.9[:SETTINGS], cuda-async (an estimate), bfc, cupy, rmm-pool, planned
+(addresses chosen with the future known), ideal (peak live bytes). SETTINGS is what goes into
+PYTORCH_CUDA_ALLOC_CONF, e.g. pytorch:expandable_segments:True,roundup_power2_divisions:8")]
+pub(crate) struct Replay {
+    #[command(flatten)]
+    pub(crate) recording: Recording,
+
+    /// An allocator to run under; may be given several times
+    #[arg(long = "allocator", value_name = "NAME", value_parser = makeroom_sim::parse)]
+    pub(crate) allocators: Vec<AllocatorSpec>,
+
+    /// Replay the recording's own allocator and compare every prediction with the recording
+    #[arg(long)]
+    pub(crate) check: bool,
+
+    /// Do not search for the smallest memory
+    #[arg(long)]
+    pub(crate) no_smallest: bool,
+}
+
+/// Find the allocator setting that serves a recording best
+///
+/// Runs the recording under every setting of PyTorch's allocator that can matter for it, exactly, and prints the
+/// line to paste, what it saves and what it costs.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  makeroom tune snapshot.pickle                   the setting that reserves least
+  makeroom tune --memory 24GiB snapshot.pickle    the setting with which the run fits")]
+pub(crate) struct Tune {
+    #[command(flatten)]
+    pub(crate) recording: Recording,
 }
 
 /// Say why memory ran out, from an error text or a recording

@@ -33,6 +33,24 @@ pub(crate) enum Failure {
         /// The devices there are.
         present: String,
     },
+    /// A recording was wanted and a text came.
+    #[error("{name}: this is a text, not a recording")]
+    NotARecording {
+        /// The file, as the user named it.
+        name: String,
+    },
+    /// The recording holds no device.
+    #[error("{name}: the recording is empty")]
+    EmptyRecording {
+        /// The file, as the user named it.
+        name: String,
+    },
+    /// The model of the allocator and the recording disagree.
+    #[error("{count} predictions differ from the recording")]
+    Mismatched {
+        /// How many.
+        count: usize,
+    },
 }
 
 impl Failure {
@@ -59,6 +77,11 @@ impl Failure {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
+            Self::NotARecording { name } => Some(format!("to explain an error text: makeroom why {name}")),
+            Self::Mismatched { .. } => Some(
+                "the run was made by another version of PyTorch, under a limit (pass it with --memory), or with a setting that the snapshot does not hold"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }

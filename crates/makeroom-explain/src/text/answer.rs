@@ -60,6 +60,7 @@ pub fn explain_text(text: &str) -> Explanation {
         sites: Vec::new(),
         other_sites: Bytes::ZERO,
         growth: None,
+        alternatives: Vec::new(),
         causes,
         notes,
     }
@@ -146,6 +147,7 @@ fn nothing_found(log: &Log) -> Explanation {
         sites: Vec::new(),
         other_sites: Bytes::ZERO,
         growth: None,
+        alternatives: Vec::new(),
         futile: Vec::new(),
         next: vec![crate::advice::list_holders()],
         notes: vec!["pass the lines around the error, or the whole output of the program: PROGRAM 2>&1 | makeroom why -".to_owned()],

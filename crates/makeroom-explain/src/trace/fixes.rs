@@ -4,7 +4,7 @@ use makeroom_core::{Bytes, Trace};
 
 use super::verdict::Refusal;
 use crate::advice;
-use crate::{Cause, Finding, Fix};
+use crate::{Alternative, Cause, Finding, Fix};
 
 /// What was allocated in the step that failed, and what was there before it.
 #[derive(Clone, Copy, Debug)]
@@ -21,10 +21,11 @@ pub(crate) fn attach(
     trace: &Trace,
     refusal: &Refusal<'_>,
     split: Option<StepSplit>,
+    alternatives: &[Alternative],
 ) {
     for finding in findings {
         finding.fixes = match finding.cause {
-            Cause::Fragmentation => fragmentation(trace, refusal),
+            Cause::Fragmentation => fragmentation(trace, refusal, alternatives),
             Cause::LiveDataFillsDevice => live_data(trace, refusal, split),
             Cause::RequestExceedsDevice => vec![pieces(refusal)],
             Cause::ArtificialLimit => vec![
@@ -47,10 +48,24 @@ pub(crate) fn attach(
     }
 }
 
-fn fragmentation(trace: &Trace, refusal: &Refusal<'_>) -> Vec<Fix> {
+fn fragmentation(trace: &Trace, refusal: &Refusal<'_>, alternatives: &[Alternative]) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if trace.settings.expandable_segments != Some(true) && refusal.has_segments {
-        fixes.push(advice::expandable_segments().frees(refusal.pieces.cached()));
+        let mut fix = advice::expandable_segments();
+        match alternatives.iter().find(|alternative| alternative.settings.is_some()) {
+            Some(Alternative { fits: Some(false), needs, .. }) => {
+                fix.action = format!("{}: not enough by itself, it needs {needs}", fix.action);
+            }
+            Some(Alternative { fits: Some(true), needs, .. }) => {
+                fix.action = format!(
+                    "{}: the recorded requests, the refused one included, then peak at {needs} and fit",
+                    fix.action
+                );
+                fix.frees = Some(refusal.pieces.cached());
+            }
+            _ => fix.frees = Some(refusal.pieces.cached()),
+        }
+        fixes.push(fix);
     }
     fixes.push(Fix::new("ask for fewer different sizes: pad batches to a few fixed lengths or image sizes"));
     fixes

@@ -7,9 +7,11 @@
 //! sites.rs     live memory by place in the program
 //! steps.rs     steps, and what grows from one to the next
 //! verdict.rs   the cause;  fixes.rs  what to do;  account.rs  the ledger
+//! alternatives.rs   the same run under other settings
 //! ```
 
 mod account;
+mod alternatives;
 mod fixes;
 mod history;
 mod pieces;
@@ -103,6 +105,7 @@ impl<'trace> Subject<'trace> {
             sites,
             other_sites,
             growth,
+            alternatives: Vec::new(),
             futile: Vec::new(),
             next: Vec::new(),
             notes: self.notes(),
@@ -132,7 +135,9 @@ impl<'trace> Subject<'trace> {
             has_segments: self.has_segments(),
         };
         let mut causes = refusal.findings();
-        fixes::attach(&mut causes, self.trace, &refusal, self.split(index, state));
+        let limit = refusal.untaken().map(|untaken| pieces.reserved + untaken);
+        let alternatives = alternatives::alternatives(self.trace, self.device, &self.history.start, limit);
+        fixes::attach(&mut causes, self.trace, &refusal, self.split(index, state), &alternatives);
         let first = &causes[0];
         explanation.verdict =
             Verdict { cause: first.cause, certainty: first.certainty, summary: first.summary.clone() };
@@ -151,6 +156,7 @@ impl<'trace> Subject<'trace> {
         if later > 0 {
             explanation.notes.push(format!("{later} more refusals follow; the first one decides"));
         }
+        explanation.alternatives = alternatives;
         explanation.causes = causes;
     }
 
@@ -263,6 +269,7 @@ fn empty(trace: &Trace) -> Explanation {
         sites: Vec::new(),
         other_sites: Bytes::ZERO,
         growth: None,
+        alternatives: Vec::new(),
         futile: Vec::new(),
         next: Vec::new(),
         notes: trace.notes.clone(),

@@ -1,5 +1,8 @@
 //! One file per command. A command reads its input, calls the library, and prints.
 
+mod recording;
+mod replay;
+mod tune;
 mod why;
 
 use crate::cli::Command;
@@ -9,5 +12,7 @@ use crate::failure::Failure;
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Why(arguments) => why::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
     }
 }

@@ -1,0 +1,167 @@
+//! The result of `makeroom replay`: a table of allocators, and the check of the model.
+
+use std::fmt::Write as _;
+
+use makeroom_core::Bytes;
+use makeroom_sim::{Check, ComparedRun};
+use serde_json::{Value, json};
+
+use crate::table::{Column, table};
+use crate::text::{DIM, MARGIN, TITLE};
+use crate::wrap::wrap;
+
+/// What was replayed, and what came of it.
+#[derive(Clone, Debug)]
+pub struct ReplayReport {
+    /// How many events the recording has.
+    pub events: usize,
+    /// How many allocations the program made.
+    pub allocations: usize,
+    /// The most that was live at once.
+    pub peak_live: Bytes,
+    /// What the allocators could take.
+    pub memory: Option<Bytes>,
+    /// The check of the model against the recording, if one was asked for.
+    pub check: Option<Check>,
+    /// One run per allocator.
+    pub runs: Vec<ComparedRun>,
+    /// What the reader should know.
+    pub notes: Vec<String>,
+}
+
+/// The result as JSON.
+pub fn replay_json(report: &ReplayReport) -> Value {
+    let mut value = json!({
+        "trace": {
+            "events": report.events,
+            "allocations": report.allocations,
+            "peak_live_bytes": report.peak_live.get(),
+        },
+        "memory_bytes": report.memory.map(Bytes::get),
+    });
+    if let Some(check) = &report.check {
+        value["check"] = json!({
+            "allocations": check.allocations,
+            "matched": check.matched,
+            "mismatched": check.mismatched,
+            "first_mismatch": check.first_mismatch.as_ref().map(|mismatch| json!({
+                "event": mismatch.event,
+                "recorded": mismatch.recorded,
+                "predicted": mismatch.predicted,
+            })),
+            "peak_reserved_bytes": check.peak_reserved,
+            "older_blocks": check.older_blocks,
+            "assumed_blocks": check.assumed_blocks,
+            "lost_events": check.lost_events,
+        });
+    }
+    value["runs"] = report.runs.iter().map(run_json).collect();
+    value["notes"] = json!(report.notes);
+    value
+}
+
+/// One run as JSON.
+pub(crate) fn run_json(run: &ComparedRun) -> Value {
+    json!({
+        "allocator": run.allocator,
+        "estimate": run.is_estimate,
+        "peak_live_bytes": run.outcome.peak_live,
+        "peak_reserved_bytes": run.outcome.peak_reserved,
+        "reserved_over_live": run.reserved_over_live(),
+        "driver_calls": run.outcome.driver_calls,
+        "driver_time_us": run.outcome.driver_nanoseconds / 1000,
+        "oom": run.outcome.refusal.map(|refusal| json!({ "event": refusal.event, "bytes": refusal.bytes })),
+        "smallest_memory_bytes": run.smallest_memory,
+    })
+}
+
+/// The result as text.
+pub fn replay_text(report: &ReplayReport, columns: usize) -> String {
+    let mut out = String::new();
+    let memory = report.memory.map_or(String::new(), |memory| format!(", in {memory}"));
+    let _ = writeln!(
+        out,
+        "\n{MARGIN}{TITLE}{} events, {} allocations, at most {} live{memory}{TITLE:#}\n",
+        report.events, report.allocations, report.peak_live
+    );
+    if let Some(check) = &report.check {
+        check_text(&mut out, check, columns);
+    }
+    if !report.runs.is_empty() {
+        runs_text(&mut out, &report.runs);
+    }
+    for note in &report.notes {
+        for line in wrap(&format!("note: {note}"), columns - 2) {
+            let _ = writeln!(out, "{MARGIN}{DIM}{line}{DIM:#}");
+        }
+    }
+    out
+}
+
+fn check_text(out: &mut String, check: &Check, columns: usize) {
+    let verdict = match &check.first_mismatch {
+        None => format!(
+            "all {} predictions came true: every address, every segment, every refusal",
+            check.matched
+        ),
+        Some(mismatch) => format!(
+            "{} of {} predictions were wrong; the first at event {}: recorded {}, predicted {}",
+            check.mismatched,
+            check.matched + check.mismatched,
+            mismatch.event,
+            mismatch.recorded,
+            mismatch.predicted
+        ),
+    };
+    for line in wrap(&verdict, columns - 2) {
+        let _ = writeln!(out, "{MARGIN}{line}");
+    }
+    if check.older_blocks > 0 {
+        let _ = writeln!(
+            out,
+            "{MARGIN}{} blocks are older than the recording; the sizes of {} of them were assumed",
+            check.older_blocks, check.assumed_blocks
+        );
+    }
+    let _ = writeln!(out);
+}
+
+fn runs_text(out: &mut String, runs: &[ComparedRun]) {
+    let columns = [
+        Column { heading: "allocator", is_number: false },
+        Column { heading: "reserved", is_number: true },
+        Column { heading: "÷ live", is_number: true },
+        Column { heading: "driver calls", is_number: true },
+        Column { heading: "driver time", is_number: true },
+        Column { heading: "smallest memory", is_number: true },
+        Column { heading: "", is_number: false },
+    ];
+    let rows: Vec<Vec<String>> = runs.iter().map(run_row).collect();
+    table(out, &columns, &rows);
+}
+
+fn run_row(run: &ComparedRun) -> Vec<String> {
+    let outcome = &run.outcome;
+    let refusal = outcome.refusal.map(|refusal| {
+        let place = refusal.event.map_or("its start".to_owned(), |event| format!("event {event}"));
+        format!("out of memory at {place}: {} refused", Bytes::new(refusal.bytes))
+    });
+    vec![
+        format!("{}{}", run.allocator, if run.is_estimate { " (estimate)" } else { "" }),
+        Bytes::new(outcome.peak_reserved).to_string(),
+        run.reserved_over_live().map_or(String::new(), |ratio| format!("{ratio:.3}")),
+        outcome.driver_calls.to_string(),
+        driver_time(outcome.driver_nanoseconds),
+        run.smallest_memory.map_or(String::new(), |bytes| Bytes::new(bytes).to_string()),
+        refusal.unwrap_or_default(),
+    ]
+}
+
+/// A duration as people read it.
+pub(crate) fn driver_time(nanoseconds: u64) -> String {
+    match nanoseconds {
+        0..1_000_000 => format!("{:.0} µs", nanoseconds as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.0} ms", nanoseconds as f64 / 1e6),
+        _ => format!("{:.2} s", nanoseconds as f64 / 1e9),
+    }
+}

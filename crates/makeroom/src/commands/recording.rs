@@ -1,0 +1,63 @@
+//! What commands that take a recording share: reading it, choosing its device, saying how much room there is.
+
+use std::io;
+use std::path::Path;
+
+use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace};
+use makeroom_explain::Room;
+use makeroom_sim::Memory;
+use makeroom_trace::Input;
+
+use crate::failure::Failure;
+
+/// Reads an input file, or standard input for `-`.
+pub(crate) fn read(path: &Path) -> Result<Input, Failure> {
+    let input = if path == Path::new("-") {
+        makeroom_trace::read(io::stdin().lock())
+    } else {
+        makeroom_trace::open(path)
+    };
+    input.map_err(|error| Failure::input(&name(path), error))
+}
+
+/// Reads a recording; a text is none.
+pub(crate) fn read_trace(path: &Path) -> Result<Trace, Failure> {
+    match read(path)? {
+        Input::Trace(trace) => Ok(trace),
+        Input::Text(_) => Err(Failure::NotARecording { name: name(path) }),
+    }
+}
+
+/// The device a command is about.
+pub(crate) fn device<'trace>(
+    trace: &'trace Trace,
+    path: &Path,
+    asked: Option<u32>,
+) -> Result<&'trace DeviceTrace, Failure> {
+    trace.device(asked.map(DeviceIndex)).ok_or_else(|| {
+        let present: Vec<String> = trace.devices.iter().map(|device| device.device.to_string()).collect();
+        match asked {
+            Some(asked) => Failure::NoSuchDevice { name: name(path), asked, present: present.join(", ") },
+            None => Failure::EmptyRecording { name: name(path) },
+        }
+    })
+}
+
+/// How much room there is, from the options.
+pub(crate) fn room(memory: Option<Bytes>, card: Option<Bytes>) -> Room {
+    match (memory, card) {
+        (Some(limit), _) => Room::Limit(limit),
+        (None, Some(card)) => Room::Card(card),
+        (None, None) => Room::Unknown,
+    }
+}
+
+/// The same for a simulated run.
+pub(crate) fn simulated(room: Room) -> Memory {
+    Memory { bytes: room.limit().map(Bytes::get) }
+}
+
+/// What to call an input in messages.
+pub(crate) fn name(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+}

@@ -1,0 +1,33 @@
+//! `makeroom tune`: find the allocator setting that serves a recording best.
+
+use makeroom_report::{tune_json, tune_text};
+use makeroom_sim::{Settings, Workload, candidates, tune};
+
+use crate::cli::Tune;
+use crate::commands::{recording, replay};
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::Progress;
+
+/// Runs `makeroom tune`.
+pub(crate) fn run(arguments: &Tune) -> Result<(), Failure> {
+    let options = &arguments.recording;
+    let trace = recording::read_trace(&options.input)?;
+    let device = recording::device(&trace, &options.input, options.device)?;
+    let room = recording::room(options.memory, options.card);
+    let memory = recording::simulated(room);
+    let workload = Workload::new(device, &trace.stacks);
+    let settings = candidates(&workload, memory);
+    let progress = Progress::new(settings.len() as u64 + 1);
+    let recorded = Settings::recorded(&trace.settings);
+    let tuning = tune(&workload, &recorded, memory, &settings, |done, _| {
+        progress.step(if done == 0 { "as recorded" } else { &settings[done - 1] });
+    });
+    progress.finish();
+    let notes = replay::notes(&trace, &workload);
+    if options.json {
+        output::json(&tune_json(&tuning, room.limit(), &notes))
+    } else {
+        Ok(output::result(&tune_text(&tuning, room.limit(), &notes, output::columns()))?)
+    }
+}
