@@ -1,46 +1,45 @@
 //! Best fit: holes by size, those of equal size by offset.
 
-use std::collections::BTreeMap;
-
+use crate::size_map::SizeMap;
 use crate::space::{Hole, Index};
 use crate::tiles::TileId;
 
 /// Holes in the order of best fit.
 #[derive(Clone, Debug, Default)]
 pub struct BySize {
-    holes: BTreeMap<(u64, u64), TileId>,
+    holes: SizeMap<TileId>,
 }
 
 impl BySize {
     /// All holes, smallest first.
     pub fn iter(&self) -> impl Iterator<Item = Hole> + '_ {
-        self.holes.iter().map(hole)
+        self.holes.iter_from(0).map(hole)
     }
 }
 
-fn hole((&(size, offset), &tile): (&(u64, u64), &TileId)) -> Hole {
+fn hole((size, offset, tile): (u64, u64, TileId)) -> Hole {
     Hole { size, offset, tile }
 }
 
 impl Index for BySize {
     fn insert(&mut self, hole: Hole) {
-        self.holes.insert((hole.size, hole.offset), hole.tile);
+        self.holes.insert(hole.size, hole.offset, hole.tile);
     }
 
     fn remove(&mut self, hole: Hole) {
-        self.holes.remove(&(hole.size, hole.offset));
+        self.holes.remove(hole.size, hole.offset);
     }
 
     fn first(&self, size: u64) -> Option<Hole> {
-        self.holes.range((size, 0)..).next().map(hole)
+        self.holes.first_from(size, 0).map(hole)
     }
 
     fn next(&self, _size: u64, refused: Hole) -> Option<Hole> {
-        self.holes.range((refused.size, refused.offset.checked_add(1)?)..).next().map(hole)
+        self.holes.first_from(refused.size, refused.offset.checked_add(1)?).map(hole)
     }
 
     fn largest(&self) -> u64 {
-        self.holes.last_key_value().map_or(0, |(&(size, _), _)| size)
+        self.holes.largest()
     }
 
     fn len(&self) -> usize {

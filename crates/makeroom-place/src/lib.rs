@@ -8,7 +8,8 @@
 //! placement.rs   what every policy can do            tiles.rs        regions cut into tiles, and merging
 //! space.rs       tiles + an index = a policy         by_size.rs      best fit
 //! validate.rs    a slow, obviously right referee     by_address.rs   first fit
-//! conformance.rs what every policy must pass         bins.rs         BFC's bins and its split rule
+//! conformance.rs what every policy must pass         bins.rs         BFC, best fit with its own rule for cutting
+//! size_map.rs    an ordered map by size and address
 //! ```
 //!
 //! Not here: streams, drivers, when to grow and by how much. Those are an allocator's, not a policy's.
@@ -19,6 +20,7 @@ mod by_address;
 mod by_size;
 mod conformance;
 mod placement;
+mod size_map;
 mod space;
 mod tiles;
 mod validate;
@@ -28,6 +30,7 @@ pub use by_address::ByAddress;
 pub use by_size::BySize;
 pub use conformance::conformance;
 pub use placement::{NotPlaced, Offset, Placement, Region, Report};
+pub use size_map::SizeMap;
 pub use space::{BestFit, Bfc, FirstFit, Hole, Index, REGION_ALIGNMENT, Space};
 pub use tiles::{Tile, TileId, Tiles};
 pub use validate::{Validated, Violation};

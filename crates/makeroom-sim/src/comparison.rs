@@ -3,8 +3,10 @@
 use makeroom_core::{DeviceTrace, Stacks, Start};
 
 use crate::allocators::AllocatorSpec;
+use crate::device::Device;
 use crate::program::Program;
-use crate::replay::Outcome;
+use crate::pytorch::Pytorch;
+use crate::replay::{Outcome, replay_from_start};
 use crate::smallest::smallest_memory;
 
 /// How much memory the runs have.
@@ -30,7 +32,8 @@ pub struct ComparedRun {
 impl ComparedRun {
     /// Peak reserved over peak live: 1 wastes nothing. `None` when nothing was live.
     pub fn reserved_over_live(&self) -> Option<f64> {
-        (self.outcome.peak_live > 0).then(|| self.outcome.peak_reserved as f64 / self.outcome.peak_live as f64)
+        (self.outcome.peak_live > 0)
+            .then(|| self.outcome.peak_reserved as f64 / self.outcome.peak_live as f64)
     }
 }
 
@@ -43,22 +46,39 @@ pub struct Workload {
     pub events: usize,
     /// The most that was live at once.
     pub peak_live: u64,
+    start: Start,
 }
 
 impl Workload {
     /// Reads the workload of a device out of its recording.
     pub fn new(device: &DeviceTrace, stacks: &Stacks) -> Self {
-        let program = Program::new(device, stacks, &Start::new(device));
+        let start = Start::new(device);
+        let program = Program::new(device, stacks, &start);
         let peak_live = program.peak_live();
-        Self { program, events: device.events.len(), peak_live }
+        Self { program, events: device.events.len(), peak_live, start }
+    }
+
+    /// Runs it under the settings it was recorded with, from the state in which the recording began: what is older
+    /// than the recording lies where it lay.
+    pub fn run_recorded(&self, spec: &AllocatorSpec, memory: Memory, finds_smallest: bool) -> ComparedRun {
+        let Some(settings) = spec.settings() else { return self.run(spec, memory, finds_smallest) };
+        let limit = memory.bytes.map(|bytes| settings.limit_of(bytes));
+        let (mut model, _) = Pytorch::at_start(settings.clone(), limit, &self.start);
+        let outcome = replay_from_start(&self.program, &mut model, &mut Device::new(None));
+        ComparedRun { outcome, ..self.run_named(spec, finds_smallest) }
     }
 
     /// Runs it under one allocator, and searches for the least memory where that is wanted.
     pub fn run(&self, spec: &AllocatorSpec, memory: Memory, finds_smallest: bool) -> ComparedRun {
+        ComparedRun { outcome: spec.run(&self.program, memory.bytes), ..self.run_named(spec, finds_smallest) }
+    }
+
+    /// All of a run but its outcome.
+    fn run_named(&self, spec: &AllocatorSpec, finds_smallest: bool) -> ComparedRun {
         ComparedRun {
             allocator: spec.name().to_owned(),
             is_estimate: spec.is_estimate(),
-            outcome: spec.run(&self.program, memory.bytes),
+            outcome: Outcome::default(),
             smallest_memory: finds_smallest.then(|| smallest_memory(&self.program, spec)).flatten(),
         }
     }

@@ -31,15 +31,22 @@ pub struct Refusal {
     pub allocation: u32,
 }
 
-/// Runs a program to its end, or to the first refusal: there the real program would have died.
+/// Runs a program to its end, or to the first refusal: there the real program would have died. What is older than
+/// the recording is allocated first.
 pub fn replay<M: Model + ?Sized>(program: &Program, model: &mut M, device: &mut Device) -> Outcome {
-    let mut run = Run { program, model, device, outcome: Outcome::default(), live: 0 };
-    let refusal = run.run();
-    let mut outcome = run.outcome;
-    outcome.refusal = refusal;
-    outcome.driver_calls = device.calls();
-    outcome.driver_nanoseconds = device.nanoseconds();
-    outcome
+    let run = Run { program, model, device, outcome: Outcome::default(), live: 0 };
+    run.to_the_end(Run::allocate_older)
+}
+
+/// Runs a program under a model that already holds what is older than the recording.
+pub fn replay_from_start<M: Model + ?Sized>(
+    program: &Program,
+    model: &mut M,
+    device: &mut Device,
+) -> Outcome {
+    let live = program.allocations[..program.older as usize].iter().map(|older| older.size).sum();
+    let outcome = Outcome { peak_live: live, peak_reserved: model.reserved(), ..Outcome::default() };
+    Run { program, model, device, outcome, live }.to_the_end(|_| None)
 }
 
 struct Run<'run, M: ?Sized> {
@@ -51,12 +58,24 @@ struct Run<'run, M: ?Sized> {
 }
 
 impl<M: Model + ?Sized> Run<'_, M> {
-    fn run(&mut self) -> Option<Refusal> {
-        for number in 0..self.program.older {
-            if !self.allocate(number) {
-                return Some(Refusal { event: None, bytes: self.program.size(number), allocation: number });
-            }
+    fn to_the_end(mut self, begin: impl FnOnce(&mut Self) -> Option<Refusal>) -> Outcome {
+        let refusal = begin(&mut self).or_else(|| self.steps());
+        Outcome {
+            refusal,
+            driver_calls: self.device.calls(),
+            driver_nanoseconds: self.device.nanoseconds(),
+            ..self.outcome
         }
+    }
+
+    fn allocate_older(&mut self) -> Option<Refusal> {
+        (0..self.program.older).find_map(|number| {
+            let refusal = Refusal { event: None, bytes: self.program.size(number), allocation: number };
+            (!self.allocate(number)).then_some(refusal)
+        })
+    }
+
+    fn steps(&mut self) -> Option<Refusal> {
         for (step, &event) in self.program.steps.iter().zip(&self.program.events) {
             match *step {
                 Step::Allocate(number) => {

@@ -79,7 +79,8 @@ pub fn tune(
 ) -> Tuning {
     let total = candidates.len() + 1;
     progress(0, total);
-    let recorded = workload.run(&AllocatorSpec::pytorch("recorded", recorded.clone()), memory, false);
+    let recorded =
+        workload.run_recorded(&AllocatorSpec::pytorch("recorded", recorded.clone()), memory, false);
     let mut trials: Vec<Trial> = Vec::with_capacity(candidates.len());
     for (index, settings) in candidates.iter().enumerate() {
         progress(index + 1, total);
@@ -98,7 +99,13 @@ fn rank(run: &ComparedRun, words: usize) -> (bool, u64, u64, usize, u64) {
     let outcome = &run.outcome;
     let step = (outcome.peak_live as f64 * LEAST_GAIN).max(1.0);
     let reserved = (outcome.peak_reserved as f64 / step) as u64;
-    (outcome.refusal.is_some(), reserved, outcome.driver_nanoseconds / DRIVER_NOISE, words, outcome.peak_reserved)
+    (
+        outcome.refusal.is_some(),
+        reserved,
+        outcome.driver_nanoseconds / DRIVER_NOISE,
+        words,
+        outcome.peak_reserved,
+    )
 }
 
 fn is_better(best: &ComparedRun, recorded: &ComparedRun) -> bool {

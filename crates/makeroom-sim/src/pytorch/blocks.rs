@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use makeroom_place::SizeMap;
+
 /// A block's place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockId(u32);
@@ -53,7 +55,7 @@ pub(crate) struct Pool {
     pub(crate) is_small: bool,
     pub(crate) is_private: bool,
     /// Mapped blocks of each stream by size and address.
-    free: BTreeMap<u64, BTreeMap<(u64, u64), BlockId>>,
+    free: BTreeMap<u64, SizeMap<BlockId>>,
     /// Unmapped blocks by stream and address.
     unmapped: BTreeMap<(u64, u64), BlockId>,
     /// How often it was searched, for garbage collection.
@@ -104,7 +106,7 @@ impl Blocks {
         let pool = &mut self.pools[block.pool as usize];
         block.age_base = pool.searches;
         if block.is_mapped {
-            pool.free.entry(block.stream).or_default().insert((block.size, block.address), id);
+            pool.free.entry(block.stream).or_default().insert(block.size, block.address, id);
         } else {
             pool.unmapped.insert((block.stream, block.address), id);
         }
@@ -116,7 +118,7 @@ impl Blocks {
         let pool = &mut self.pools[block.pool as usize];
         if block.is_mapped {
             if let Some(blocks) = pool.free.get_mut(&block.stream) {
-                blocks.remove(&(block.size, block.address));
+                blocks.remove(block.size, block.address);
             }
         } else {
             pool.unmapped.remove(&(block.stream, block.address));
@@ -126,18 +128,19 @@ impl Blocks {
     /// Unused mapped blocks of a stream with at least `size` bytes, smallest first.
     pub(crate) fn candidates(&self, pool: u32, stream: u64, size: u64) -> impl Iterator<Item = BlockId> + '_ {
         let blocks = self.pools[pool as usize].free.get(&stream);
-        blocks.into_iter().flat_map(move |blocks| blocks.range((size, 0)..).map(|(_, &id)| id))
+        blocks.into_iter().flat_map(move |blocks| blocks.iter_from(size).map(|(_, _, id)| id))
     }
 
     /// Unused mapped blocks of a stream, largest first.
     pub(crate) fn largest_first(&self, pool: u32, stream: u64) -> impl Iterator<Item = BlockId> + '_ {
         let blocks = self.pools[pool as usize].free.get(&stream);
-        blocks.into_iter().flat_map(|blocks| blocks.values().rev().copied())
+        blocks.into_iter().flat_map(|blocks| blocks.iter_descending().map(|(_, _, id)| id))
     }
 
     /// All unused mapped blocks of a pool, by stream, size and address.
     pub(crate) fn unused(&self, pool: u32) -> impl Iterator<Item = BlockId> + '_ {
-        self.pools[pool as usize].free.values().flat_map(|blocks| blocks.values().copied())
+        let streams = self.pools[pool as usize].free.values();
+        streams.flat_map(|blocks| blocks.iter_from(0).map(|(_, _, id)| id))
     }
 
     /// The holes of a stream, by address.

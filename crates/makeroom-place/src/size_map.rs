@@ -1,0 +1,148 @@
+//! An ordered map by size and address, as best fit needs it: the hot structure of every model and pool.
+//!
+//! A plain tree over all holes is deep where it matters, since a program that fragments has thousands of them. So
+//! sizes are cut into 128 bins, four per power of two, each with a tree of its own; a word with one bit per bin
+//! finds the next one that has anything. The order is that of one tree: bins ascend with the sizes in them.
+//!
+//! ```text
+//! bin     0         1         2         3         4         …   127
+//! sizes   0–319     320–383   384–447   448–511   512–639   …   2⁴⁰ − 2³⁷ and more
+//! ```
+
+use std::collections::BTreeMap;
+
+/// How many bins there are: one per bit of a `u128`.
+const COUNT: usize = 128;
+/// Two to this is the size from which bins count.
+const LEAST_POWER: u32 = 8;
+/// Two to this is how many bins a power of two has.
+const PARTS_POWER: u32 = 2;
+
+/// Values by size and address.
+#[derive(Clone, Debug)]
+pub struct SizeMap<T> {
+    bins: Box<[BTreeMap<(u64, u64), T>; COUNT]>,
+    /// Bit `b` is set if bin `b` has anything.
+    filled: u128,
+    len: usize,
+}
+
+impl<T> Default for SizeMap<T> {
+    fn default() -> Self {
+        Self { bins: Box::new(std::array::from_fn(|_| BTreeMap::new())), filled: 0, len: 0 }
+    }
+}
+
+fn bin_of(size: u64) -> usize {
+    let size = size.max(1 << LEAST_POWER);
+    let power = size.ilog2();
+    let part = (size >> (power - PARTS_POWER)) & ((1 << PARTS_POWER) - 1);
+    ((((power - LEAST_POWER) << PARTS_POWER) as usize) + part as usize).min(COUNT - 1)
+}
+
+impl<T: Copy> SizeMap<T> {
+    /// Adds a value.
+    pub fn insert(&mut self, size: u64, address: u64, value: T) {
+        let bin = bin_of(size);
+        self.filled |= 1 << bin;
+        if self.bins[bin].insert((size, address), value).is_none() {
+            self.len += 1;
+        }
+    }
+
+    /// Takes a value out.
+    pub fn remove(&mut self, size: u64, address: u64) -> Option<T> {
+        let bin = bin_of(size);
+        let removed = self.bins[bin].remove(&(size, address))?;
+        self.len -= 1;
+        if self.bins[bin].is_empty() {
+            self.filled &= !(1 << bin);
+        }
+        Some(removed)
+    }
+
+    /// The first entry at or behind a size and address.
+    pub fn first_from(&self, size: u64, address: u64) -> Option<(u64, u64, T)> {
+        let bin = bin_of(size);
+        let within = self.bins[bin].range((size, address)..).next();
+        let found = within.or_else(|| {
+            let above = self.filled.checked_shr(bin as u32 + 1).filter(|&above| above != 0)?;
+            self.bins[bin + 1 + above.trailing_zeros() as usize].first_key_value()
+        })?;
+        let (&(size, address), &value) = found;
+        Some((size, address, value))
+    }
+
+    /// All entries at or behind a size, ascending. Each is looked up when it is asked for: made for a look at the
+    /// first few.
+    pub fn iter_from(&self, size: u64) -> impl Iterator<Item = (u64, u64, T)> + '_ {
+        let mut from = Some((size, 0));
+        std::iter::from_fn(move || {
+            let (size, address) = from?;
+            let found = self.first_from(size, address)?;
+            from = found.1.checked_add(1).map(|address| (found.0, address));
+            Some(found)
+        })
+    }
+
+    /// All entries, descending.
+    pub fn iter_descending(&self) -> impl Iterator<Item = (u64, u64, T)> + '_ {
+        let entries = self.bins.iter().rev().flat_map(|bin| bin.iter().rev());
+        entries.map(|(&(size, address), &value)| (size, address, value))
+    }
+
+    /// The largest size, 0 where there is nothing.
+    pub fn largest(&self) -> u64 {
+        let last = self.filled.checked_ilog2().and_then(|bin| self.bins[bin as usize].last_key_value());
+        last.map_or(0, |(&(size, _), _)| size)
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bins_ascend_with_sizes() {
+        assert_eq!([0, 256, 319, 320, 511, 512, 639, 640].map(bin_of), [0, 0, 0, 1, 3, 4, 4, 5]);
+        assert_eq!([(1 << 40) - (1 << 37), 1 << 40, u64::MAX].map(bin_of), [127; 3]);
+        assert_eq!(bin_of((1 << 40) - (1 << 37) - 1), 126);
+        assert!((0..1_u64 << 14).is_sorted_by_key(|size| bin_of(size << 7)));
+    }
+
+    #[test]
+    fn the_order_is_that_of_one_tree() {
+        let mut map = SizeMap::default();
+        let mut tree = BTreeMap::new();
+        let mut state = 1_u64;
+        for _ in 0..5000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (size, address) = ((state >> 33) >> ((state >> 20) % 31), (state >> 50) % 4);
+            if state.is_multiple_of(3) {
+                assert_eq!(map.remove(size, address), tree.remove(&(size, address)));
+            } else {
+                map.insert(size, address, ());
+                tree.insert((size, address), ());
+            }
+            let from = (state >> 40) >> ((state >> 10) % 24);
+            let expected = tree.range((from, 0)..).next().map(|(&(size, address), ())| (size, address, ()));
+            assert_eq!(map.first_from(from, 0), expected);
+            assert_eq!(map.iter_from(from).next(), expected);
+            assert_eq!(map.len(), tree.len());
+            assert_eq!(map.largest(), tree.last_key_value().map_or(0, |(&(size, _), ())| size));
+        }
+        assert!(
+            map.iter_descending().map(|(size, address, ())| (size, address)).eq(tree.keys().rev().copied())
+        );
+    }
+}
