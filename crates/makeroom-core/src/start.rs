@@ -4,6 +4,8 @@
 //! without an allocation was live, and so is a block that is live at the end and was never allocated in between.
 //! Segments are run backwards from the end: what is left before the first event was there at the start.
 
+use std::collections::BTreeMap;
+
 use crate::{Action, Address, BlockState, Bytes, DeviceTrace, FastMap, PoolId, Ranges, StackId, StreamId};
 
 /// A block that is older than the recording.
@@ -13,8 +15,11 @@ pub struct OlderBlock {
     pub address: Address,
     /// What the program asked for.
     pub requested: Bytes,
-    /// Its size with rounding; known only where it is still there at the end.
+    /// Its size with rounding; known where it is still there at the end.
     pub size: Option<Bytes>,
+    /// Where what follows it was first handed out while it was still there: an allocator cuts from the front, so
+    /// there the block ends. `None` where nothing tells.
+    pub end: Option<Address>,
     /// Its stream.
     pub stream: StreamId,
     /// Who asked for it; known only where it is still there at the end.
@@ -49,6 +54,8 @@ pub struct Start {
     pub segments: Vec<OlderSegment>,
     /// Frees of addresses that were not live, beyond what a late start explains.
     pub unmatched_frees: usize,
+    /// Where pages were mapped during the recording: a reserved range may begin before what was mapped at the start.
+    pub mapped_later: Vec<(StreamId, Address)>,
 }
 
 impl Start {
@@ -57,6 +64,7 @@ impl Start {
         let mut start = Self::default();
         start.find_blocks(device);
         start.find_segments(device);
+        start.find_ends(device);
         start
     }
 
@@ -89,6 +97,7 @@ impl Start {
                         address: event.address,
                         requested: event.size,
                         size: None,
+                        end: None,
                         stream: event.stream,
                         // The stack of a free says who freed, not who holds.
                         stack: StackId::NONE,
@@ -105,6 +114,7 @@ impl Start {
                         address: block.address,
                         requested: block.requested.unwrap_or(block.size),
                         size: Some(block.size),
+                        end: Some(Address(block.address.0.saturating_add(block.size.get()))),
                         stream: segment.stream,
                         stack: block.stack,
                         is_pending: block.state == BlockState::PendingFree
@@ -114,6 +124,38 @@ impl Start {
             }
         }
         self.blocks.sort_unstable_by_key(|block| block.address);
+    }
+
+    /// Looks for the first allocation behind each older block while that is still there.
+    fn find_ends(&mut self, device: &DeviceTrace) {
+        // Where the gap behind each such block ends: at the next older block, or with its segment.
+        let mut open: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
+        for (index, block) in self.blocks.iter().enumerate().filter(|(_, block)| block.end.is_none()) {
+            let next = self.blocks.get(index + 1).map_or(u64::MAX, |next| next.address.0);
+            let after = self.segments.partition_point(|segment| segment.address <= block.address);
+            let segment = after.checked_sub(1).map(|position| &self.segments[position]);
+            let end = segment.map_or(0, |segment| segment.address.0.saturating_add(segment.size.get()));
+            open.insert(block.address.0, (index, next.min(end)));
+        }
+        for event in device.events.iter() {
+            if open.is_empty() {
+                return;
+            }
+            match event.action {
+                Action::Alloc => {
+                    let before = open.range(..event.address.0).next_back();
+                    let Some((&before, &(index, gap_end))) = before else { continue };
+                    if event.address.0 < gap_end {
+                        self.blocks[index].end = Some(event.address);
+                        open.remove(&before);
+                    }
+                }
+                Action::FreeCompleted => {
+                    open.remove(&event.address.0);
+                }
+                _ => {}
+            }
+        }
     }
 
     fn find_segments(&mut self, device: &DeviceTrace) {
@@ -155,7 +197,10 @@ impl Start {
                         },
                     );
                 }
-                Action::SegmentMap => mapped.remove(event.address.0, event.size.get()),
+                Action::SegmentMap => {
+                    self.mapped_later.push((event.stream, event.address));
+                    mapped.remove(event.address.0, event.size.get());
+                }
                 Action::SegmentUnmap => {
                     streams.insert(event.address.0, event.stream);
                     mapped.insert(event.address.0, event.size.get());

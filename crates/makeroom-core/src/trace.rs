@@ -295,7 +295,10 @@ impl Trace {
     pub fn device(&self, index: Option<DeviceIndex>) -> Option<&DeviceTrace> {
         match index {
             Some(index) => self.devices.iter().find(|device| device.device == index),
-            None => self.devices.iter().max_by_key(|device| (device.events.len(), std::cmp::Reverse(device.device))),
+            None => self
+                .devices
+                .iter()
+                .max_by_key(|device| (device.events.len(), std::cmp::Reverse(device.device))),
         }
     }
 

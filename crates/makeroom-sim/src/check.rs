@@ -101,6 +101,7 @@ impl Run<'_> {
         let request = Request { size: allocation.size, stream: allocation.stream, pool: allocation.pool };
         self.recording.open(event);
         self.recording.check.allocations += 1;
+        self.complete_before_search(request);
         let answer = self.allocator.allocate(&mut self.recording, number, request);
         self.recording.check.peak_reserved =
             self.recording.check.peak_reserved.max(self.allocator.reserved());
@@ -108,6 +109,25 @@ impl Run<'_> {
         if answer.is_ok() && matches!(self.recording.action(event), Some(Action::OutOfMemory)) {
             // The program did not get it.
             self.allocator.free(number);
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Completions that stand before a release were made either at the beginning of the request, before the search
+    /// for an unused block, or by the release itself, after it. A recording does not tell them apart, but the
+    /// search does: had they made room for the request, nothing would have been released.
+    fn complete_before_search(&mut self, request: Request) {
+        let completed = self.recording.completions_before_release();
+        if completed.is_empty() {
+            return;
+        }
+        let mut after = self.allocator.clone();
+        for &number in &completed {
+            after.free(number);
+        }
+        if !after.would_fit(request) {
+            self.allocator = after;
         }
     }
 }
@@ -144,6 +164,15 @@ impl<'trace> Recording<'trace> {
 
     fn is_left_to_release(&self, event: usize) -> bool {
         self.left_to_release.contains(&event)
+    }
+
+    /// The allocations whose free completes in this step before anything is released.
+    fn completions_before_release(&self) -> Vec<u32> {
+        (self.cursor..self.end)
+            .take_while(|&index| self.action(index).is_some_and(|action| !is_driver_call(action)))
+            .filter(|index| self.left_to_release.contains(index))
+            .filter_map(|index| self.completions.get(&index).copied())
+            .collect()
     }
 
     fn action(&self, event: usize) -> Option<Action> {

@@ -284,8 +284,14 @@ pub(crate) fn empty_cache_calls(device: &DeviceTrace, stacks: &Stacks) -> Vec<u3
         }
         let start = index;
         let before = reserved;
-        while let Some(released) = events.get(index).filter(|event| is_release(event.action)) {
-            reserved -= i128::from(released.size.get());
+        // The allocator waits for the device in the middle of a release; what that completes stands in between.
+        while let Some(released) = events
+            .get(index)
+            .filter(|event| is_release(event.action) || event.action == Action::FreeCompleted)
+        {
+            if is_release(released.action) {
+                reserved -= i128::from(released.size.get());
+            }
             index += 1;
         }
         let next = events.get(index);

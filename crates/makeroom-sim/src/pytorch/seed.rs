@@ -4,12 +4,15 @@
 //! neighbours that are unused, so every gap is one block. Only the true sizes of blocks that go away during the
 //! recording have to be assumed: the rounded request, plus a rest too small to be split off.
 
-use makeroom_core::{OlderBlock, OlderSegment, PoolId, Start};
+use makeroom_core::{Address, OlderBlock, OlderSegment, PoolId, Start, StreamId};
 
 use super::blocks::{Block, BlockId, Use};
 use super::expandable::RESERVATION;
 use super::rounding::{SMALL, SMALL_SEGMENT};
 use super::{Pytorch, Settings};
+
+/// Reservations are larger than any card; what lies farther below than this belongs to another.
+const FARTHEST_FRONT: u64 = 64 << 30;
 
 impl Pytorch {
     /// An allocator in the state before a recording's first event. Blocks get the numbers 0, 1, … in the order of
@@ -27,11 +30,11 @@ impl Pytorch {
             let blocks = &start.blocks[first..first + count];
             let is_small = segment.is_small.unwrap_or_else(|| looks_small(segment, blocks));
             let pool = allocator.pool_of(segment.pool, is_small);
-            let previous = if segment.is_expandable {
-                Reservation::end_of(&mut reservations, segment, is_small, &mut allocator, pool)
-            } else {
-                None
-            };
+            let previous = segment.is_expandable.then(|| {
+                Reservation::end_of(&reservations, segment, is_small, &mut allocator)
+                    .or_else(|| allocator.seed_front(segment, pool, start))
+            });
+            let previous = previous.flatten();
             let home = Home { pool, segment: previous.map_or(begin, |id| allocator.blocks.get(id).segment) };
             let chain = allocator.seed_segment(segment, blocks, first, home, previous, is_small);
             assumed += chain.assumed;
@@ -93,10 +96,20 @@ impl Pytorch {
         chain
     }
 
+    /// The size of a block that goes away during the recording. Blocks that are split exactly have the rounded size
+    /// of their request; one that is not split off has the rest too, up to what is handed out behind it.
     fn assumed_size(&self, block: &OlderBlock, next: u64, is_small: bool, is_expandable: bool) -> u64 {
         let size = self.settings.round_size(block.requested.get());
-        let gap = next.saturating_sub(block.address.0.saturating_add(size));
-        if !is_small && !is_expandable && gap <= SMALL { size + gap } else { size }
+        if is_small || is_expandable {
+            return size;
+        }
+        let room = next.saturating_sub(block.address.0);
+        if size >= self.settings.max_split_size {
+            return room;
+        }
+        let end = block.end.map_or(next, |end| end.0.min(next));
+        let rest = end.saturating_sub(block.address.0.saturating_add(size));
+        if rest <= SMALL { size + rest } else { size }
     }
 
     fn seed_block(
@@ -131,6 +144,34 @@ impl Pytorch {
             self.blocks.insert_unused(id);
         }
         chain.last = Some(id);
+    }
+
+    /// The unmapped front of a reservation, where pages below the first mapped range are mapped later.
+    fn seed_front(&mut self, segment: &OlderSegment, pool: u32, start: &Start) -> Option<BlockId> {
+        let begin = segment.address.0;
+        let below = start.segments.iter().map(|other| other.address.0).filter(|&other| other < begin).max();
+        let is_ours = |&&(stream, address): &&(StreamId, Address)| {
+            stream == segment.stream
+                && address.0 < begin
+                && begin - address.0 < FARTHEST_FRONT
+                && below.is_none_or(|below| address.0 > below)
+        };
+        let base = start.mapped_later.iter().filter(is_ours).map(|&(_, address)| address.0).min()?;
+        let hole = self.blocks.add(Block {
+            address: base,
+            size: begin - base,
+            stream: segment.stream.0,
+            pool,
+            previous: None,
+            next: None,
+            usage: Use::Unused,
+            is_mapped: false,
+            is_expandable: true,
+            segment: base,
+            age_base: 0,
+        });
+        self.blocks.insert_unused(hole);
+        Some(hole)
     }
 
     /// The unmapped rest of a reservation.
@@ -184,13 +225,12 @@ impl Reservation {
 
     /// The block before a mapped range: the hole that follows the range before it.
     fn end_of(
-        reservations: &mut [Self],
+        reservations: &[Self],
         segment: &OlderSegment,
         is_small: bool,
         allocator: &mut Pytorch,
-        _pool: u32,
     ) -> Option<BlockId> {
-        let known = reservations.iter_mut().find(|known| known.is_for(segment, is_small))?;
+        let known = reservations.iter().find(|known| known.is_for(segment, is_small))?;
         let last = known.last?;
         let block = allocator.blocks.get(last);
         let gap = segment.address.0.checked_sub(block.address + block.size)?;

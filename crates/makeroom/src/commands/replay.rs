@@ -20,20 +20,23 @@ pub(crate) fn run(arguments: &Replay) -> Result<(), Failure> {
     let device = recording::device(&trace, &options.input, options.device)?;
     let room = recording::room(options.memory, options.card);
     let memory = recording::simulated(room);
-    let specs = allocators(arguments, &trace);
-    let progress = Progress::new(specs.len() as u64 + u64::from(arguments.check));
+    let recorded = recorded(arguments, &trace);
+    let others = others(arguments);
+    let progress = Progress::new((recorded.iter().len() + others.len()) as u64 + u64::from(arguments.check));
     let checked = arguments.check.then(|| {
         progress.step("checking the model");
         check(device, &trace.stacks, Settings::recorded(&trace.settings), memory.bytes)
     });
     let workload = Workload::new(device, &trace.stacks);
-    let runs = specs
-        .iter()
-        .map(|spec| {
-            progress.step(spec.name());
-            workload.run(spec, memory, !arguments.no_smallest)
-        })
-        .collect();
+    let mut runs = Vec::new();
+    if let Some(spec) = &recorded {
+        progress.step(spec.name());
+        runs.push(workload.run_recorded(spec, memory, !arguments.no_smallest));
+    }
+    for spec in &others {
+        progress.step(spec.name());
+        runs.push(workload.run(spec, memory, !arguments.no_smallest));
+    }
     progress.finish();
     let mismatched = checked.as_ref().map_or(0, |checked| checked.mismatched);
     let report = ReplayReport {
@@ -53,21 +56,22 @@ pub(crate) fn run(arguments: &Replay) -> Result<(), Failure> {
     if mismatched > 0 { Err(Failure::Mismatched { count: mismatched }) } else { Ok(()) }
 }
 
-/// The allocators named, or the recorded one beside the usual ones. A check alone runs only the recorded one.
-fn allocators(arguments: &Replay, trace: &Trace) -> Vec<AllocatorSpec> {
-    if !arguments.allocators.is_empty() {
-        return arguments.allocators.clone();
+/// The recorded allocator, unless others were named.
+fn recorded(arguments: &Replay, trace: &Trace) -> Option<AllocatorSpec> {
+    if !arguments.allocators.is_empty() || trace.kind != TraceKind::TorchSnapshot {
+        return None;
     }
-    let mut specs = Vec::new();
-    if trace.kind == TraceKind::TorchSnapshot {
-        let settings = trace.settings.text.as_deref().filter(|text| !text.is_empty());
-        let name = settings.map_or("pytorch".to_owned(), |settings| format!("pytorch:{settings}"));
-        specs.push(AllocatorSpec::pytorch(&name, Settings::recorded(&trace.settings)));
+    let settings = trace.settings.text.as_deref().filter(|text| !text.is_empty());
+    let name = settings.map_or("pytorch".to_owned(), |settings| format!("pytorch:{settings}"));
+    Some(AllocatorSpec::pytorch(&name, Settings::recorded(&trace.settings)))
+}
+
+/// The allocators named, or the usual ones. A check alone runs only the recorded one.
+fn others(arguments: &Replay) -> Vec<AllocatorSpec> {
+    if arguments.allocators.is_empty() && !arguments.check {
+        return USUAL.iter().filter_map(|name| makeroom_sim::parse(name).ok()).collect();
     }
-    if !arguments.check {
-        specs.extend(USUAL.iter().filter_map(|name| makeroom_sim::parse(name).ok()));
-    }
-    specs
+    arguments.allocators.clone()
 }
 
 /// What the reader should know about how exact the runs are.
@@ -76,7 +80,7 @@ pub(crate) fn notes(trace: &Trace, workload: &Workload) -> Vec<String> {
     let older = workload.program.older;
     if older > 0 {
         notes.push(format!(
-            "{older} allocations are older than the recording: they are made first, in the order of their addresses, which is an assumption"
+            "{older} allocations are older than the recording; under other settings than the recorded ones they are made first, in the order of their addresses, which is an assumption"
         ));
     }
     if workload.program.lost > 0 {
