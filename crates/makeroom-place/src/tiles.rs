@@ -13,7 +13,8 @@ use std::num::NonZeroU32;
 pub struct TileId(NonZeroU32);
 
 impl TileId {
-    fn index(self) -> usize {
+    /// Its place in the table, for tables beside it.
+    pub fn index(self) -> usize {
         self.0.get() as usize - 1
     }
 }
@@ -36,6 +37,11 @@ pub struct Tile {
 }
 
 impl Tile {
+    /// Where it ends, exclusive.
+    pub fn end(&self) -> u64 {
+        self.offset + self.size
+    }
+
     /// Whether it is all of its region.
     pub fn is_whole_region(&self) -> bool {
         self.previous.is_none() && self.next.is_none()

@@ -6,7 +6,7 @@
 
 use crate::device::Device;
 use crate::model::Model;
-use crate::models::{Bfc, BfcOptions, Cupy, Ideal, OptionError, RmmPool, RmmPoolOptions};
+use crate::models::{Bfc, BfcOptions, CudaAsync, Cupy, Ideal, OptionError, RmmPool, RmmPoolOptions};
 use crate::program::Program;
 use crate::pytorch::{Pytorch, Settings, SettingsError, Version};
 use crate::replay::{Outcome, replay};
@@ -21,6 +21,7 @@ pub struct AllocatorSpec {
 #[derive(Clone, Debug, PartialEq)]
 enum Kind {
     Pytorch(Settings),
+    CudaAsync,
     Bfc(BfcOptions),
     Cupy,
     RmmPool(RmmPoolOptions),
@@ -53,7 +54,8 @@ pub enum AllocatorError {
 }
 
 /// All names, for messages.
-const KNOWN: &str = "`pytorch[:SETTINGS]`, `pytorch-2.9[:SETTINGS]`, `bfc[:OPTIONS]`, `cupy`, `rmm-pool[:OPTIONS]` and `ideal`";
+const KNOWN: &str = "`pytorch[:SETTINGS]`, `pytorch-2.9[:SETTINGS]`, `cuda-async`, `bfc[:OPTIONS]`, `cupy`, \
+                     `rmm-pool[:OPTIONS]` and `ideal`";
 
 /// Reads an allocator's name with its settings.
 pub fn parse(name: &str) -> Result<AllocatorSpec, AllocatorError> {
@@ -61,6 +63,7 @@ pub fn parse(name: &str) -> Result<AllocatorSpec, AllocatorError> {
     let kind = match allocator.trim() {
         "pytorch" => Kind::Pytorch(Settings::parse_for(Version::V2_11, options)?),
         "pytorch-2.9" => Kind::Pytorch(Settings::parse_for(Version::V2_9, options)?),
+        "cuda-async" => without_options(allocator, options, Kind::CudaAsync)?,
         "bfc" => Kind::Bfc(BfcOptions::parse(options)?),
         "cupy" => without_options(allocator, options, Kind::Cupy)?,
         "rmm-pool" => Kind::RmmPool(RmmPoolOptions::parse(options)?),
@@ -99,9 +102,7 @@ impl AllocatorSpec {
     /// Whether the model is a guess at an allocator whose rules are not known. Wherever its figures are shown they
     /// are to be called estimates.
     pub fn is_estimate(&self) -> bool {
-        match self.kind {
-            Kind::Pytorch(_) | Kind::Bfc(_) | Kind::Cupy | Kind::RmmPool(_) | Kind::Ideal => false,
-        }
+        matches!(self.kind, Kind::CudaAsync)
     }
 
     /// A model that holds nothing yet, for a run in this much memory; `None` is no limit.
@@ -111,6 +112,7 @@ impl AllocatorSpec {
                 let limit = memory.map(|memory| settings.limit_of(memory));
                 Box::new(Pytorch::new(settings.clone(), limit))
             }
+            Kind::CudaAsync => Box::new(CudaAsync::default()),
             Kind::Bfc(options) => Box::new(Bfc::new(*options, memory)),
             Kind::Cupy => Box::new(Cupy::default()),
             Kind::RmmPool(options) => Box::new(RmmPool::new(*options, memory)),

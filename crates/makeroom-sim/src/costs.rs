@@ -14,6 +14,10 @@ const MAP_HANDLE: u64 = 18_000 + 2_000 + 37_000;
 const UNMAP_HANDLE: u64 = 23_000 + 15_000;
 /// Nanoseconds of a stream-ordered allocation or free from a warm pool.
 pub(crate) const POOL_CALL: u64 = 650;
+/// Nanoseconds for such a pool to take one more chunk of 32 MiB from the device.
+pub(crate) const POOL_GROW: u64 = 40_000;
+/// Nanoseconds for such a pool to move a chunk to other addresses.
+pub(crate) const POOL_MOVE: u64 = 52_000;
 
 /// Nanoseconds of one `cudaMalloc`, or of one `cudaFree`: half of both.
 pub(crate) fn malloc_or_free(size: u64) -> u64 {

@@ -1,11 +1,13 @@
 //! Runs recorded allocations under other allocators: exact models, what-if, offline planner.
 //!
 //! ```text
-//! allocators.rs  allocators by name
-//! program.rs   what a program did, freed from addresses        driver.rs   what a model asks of a driver
-//! pytorch/     PyTorch's native allocator, to the byte         device.rs   a simulated device
-//! check.rs     proves that model on a recording                costs.rs    what driver calls cost
-//! model.rs     what every model can do                         replay.rs   runs a program under a model
+//! allocators.rs   allocators by name                    driver.rs       what a model asks of a driver
+//! program.rs      what a program did, without addresses device.rs       a simulated device
+//! pytorch/        PyTorch's allocator, to the byte      costs.rs        what driver calls cost
+//! models/         all others                            replay.rs       runs a program under a model
+//! model.rs        what every model can do               smallest.rs     the least memory it completes in
+//! check.rs        proves PyTorch's on a recording       comparison.rs   several runs of one recording
+//! tune.rs         the best settings for a recording
 //! ```
 #![forbid(unsafe_code)]
 

@@ -35,7 +35,7 @@ pub struct Refusal {
 /// the recording is allocated first.
 pub fn replay<M: Model + ?Sized>(program: &Program, model: &mut M, device: &mut Device) -> Outcome {
     let run = Run { program, model, device, outcome: Outcome::default(), live: 0 };
-    run.to_the_end(Run::allocate_older)
+    run.finish(Run::allocate_older)
 }
 
 /// Runs a program under a model that already holds what is older than the recording.
@@ -46,7 +46,7 @@ pub fn replay_from_start<M: Model + ?Sized>(
 ) -> Outcome {
     let live = program.allocations[..program.older as usize].iter().map(|older| older.size).sum();
     let outcome = Outcome { peak_live: live, peak_reserved: model.reserved(), ..Outcome::default() };
-    Run { program, model, device, outcome, live }.to_the_end(|_| None)
+    Run { program, model, device, outcome, live }.finish(|_| None)
 }
 
 struct Run<'run, M: ?Sized> {
@@ -58,7 +58,7 @@ struct Run<'run, M: ?Sized> {
 }
 
 impl<M: Model + ?Sized> Run<'_, M> {
-    fn to_the_end(mut self, begin: impl FnOnce(&mut Self) -> Option<Refusal>) -> Outcome {
+    fn finish(mut self, begin: impl FnOnce(&mut Self) -> Option<Refusal>) -> Outcome {
         let refusal = begin(&mut self).or_else(|| self.steps());
         Outcome {
             refusal,

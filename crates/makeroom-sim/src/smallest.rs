@@ -95,6 +95,7 @@ mod tests {
             "pytorch-2.9:max_split_size_mb:20",
             "bfc",
             "bfc:preallocate=false",
+            "cuda-async",
             "cupy",
             "rmm-pool",
             "rmm-pool:initial=8MiB",

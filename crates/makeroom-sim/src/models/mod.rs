@@ -4,6 +4,7 @@
 //! what they do when it refuses. Private pools of CUDA graphs are PyTorch's: these models know one pool.
 
 mod bfc;
+mod cuda_async;
 mod cupy;
 mod ideal;
 mod numbered;
@@ -11,6 +12,7 @@ mod options;
 mod rmm_pool;
 
 pub(crate) use bfc::{Bfc, Options as BfcOptions};
+pub(crate) use cuda_async::CudaAsync;
 pub(crate) use cupy::Cupy;
 pub(crate) use ideal::Ideal;
 pub use options::OptionError;
