@@ -20,6 +20,7 @@ mod error;
 mod input;
 mod pickle;
 mod rmm_log;
+pub mod room;
 mod torch_snapshot;
 
 pub use error::Error;

@@ -1,0 +1,313 @@
+//! Turns records into the payload of a frame.
+//!
+//! It runs inside other people's programs, on the thread that just asked for memory: no input or output, no locks,
+//! no logging, nothing that panics. It only appends to a buffer, and while that has [`LONGEST_EVENT`] bytes to
+//! spare, an event allocates nothing.
+//!
+//! ```
+//! use makeroom_core::{Address, Bytes};
+//! use makeroom_trace::room::{Encoder, Event, EventKind, StackNumber, ThreadNumber, seal};
+//!
+//! let mut encoder = Encoder::new(ThreadNumber(4711), Vec::with_capacity(64 << 10));
+//! encoder.event(&Event {
+//!     kind: EventKind::DeviceAlloc,
+//!     time_ns: 123_456,
+//!     address: Address(0x7f00_0000_0000),
+//!     size: Bytes::mib(2),
+//!     ..Event::default()
+//! });
+//! let batch = encoder.replace(Vec::with_capacity(64 << 10));   // by whoever writes the file
+//! let mut frame = Vec::new();
+//! seal(&batch, &mut frame);
+//! assert_eq!(frame.len(), 9 + 15);
+//! ```
+
+use super::layout::{ALIGNED, ALIGNED_SHIFT, Chain, EVENT, LONG_KIND, LONGEST_EVENT, field, measured, tag};
+use super::record::{
+    DeviceDefinition, Dropped, End, Event, FrameDefinition, FrameNumber, NameNumber, Note, Record, Sample,
+    StackNumber, ThreadNumber,
+};
+use super::varint::{fold, put, put_text};
+
+/// Appends the records of one thread to a buffer.
+///
+/// What was encoded since the last [`Self::replace`] is a batch: the payload of one frame.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    thread: ThreadNumber,
+    bytes: Vec<u8>,
+    /// How long an empty batch is.
+    start: usize,
+    chain: Chain,
+    events: u64,
+}
+
+impl Encoder {
+    /// An encoder for the records of a thread. The buffer's content is discarded, its capacity is used.
+    pub fn new(thread: ThreadNumber, buffer: Vec<u8>) -> Self {
+        let mut encoder = Self { thread, bytes: buffer, start: 0, chain: Chain::default(), events: 0 };
+        encoder.clear();
+        encoder
+    }
+
+    /// Forgets the records of the batch: after a fork, what the parent will write.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        put(&mut self.bytes, self.thread.0);
+        self.start = self.bytes.len();
+        self.chain = Chain::default();
+        self.events = 0;
+    }
+
+    /// Hands the batch out and goes on in another buffer, whose content is discarded.
+    #[must_use = "the batch is the only copy of its records"]
+    pub fn replace(&mut self, buffer: Vec<u8>) -> Vec<u8> {
+        let batch = std::mem::replace(&mut self.bytes, buffer);
+        self.clear();
+        batch
+    }
+
+    /// The batch so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How long the batch is.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether the batch holds no record.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.len() <= self.start
+    }
+
+    /// How many events the batch holds: what is lost when it is thrown away.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Whether an event fits without a larger buffer.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.bytes.capacity() - self.bytes.len() >= LONGEST_EVENT
+    }
+
+    /// Appends an event.
+    #[inline]
+    pub fn event(&mut self, event: &Event) {
+        let chain = self.chain;
+        let delta = event.address.0.wrapping_sub(chain.address.0) as i64;
+        let size = event.size.get();
+        let has_address = delta != 0;
+        let has_size = event.size != chain.size;
+        let has_place = event.device != chain.device || event.context != chain.context;
+        let present = |is_present: bool, bit: u8| if is_present { bit } else { 0 };
+        let fields = present(has_address, field::ADDRESS)
+            | present(has_size, field::SIZE)
+            | present(event.stack != chain.stack, field::STACK)
+            | present(event.stream != chain.stream, field::STREAM)
+            | present(has_place, field::PLACE)
+            | present(event.pool != chain.pool, field::POOL)
+            | present(event.result != 0, field::RESULT)
+            | present(event.extra != 0, field::EXTRA);
+        let unaligned = (delta as u64 | if has_size { size } else { 0 }) & ((1 << ALIGNED_SHIFT) - 1);
+        let is_aligned = unaligned == 0 && (has_address || has_size);
+        let shift = if is_aligned { ALIGNED_SHIFT } else { 0 };
+
+        self.bytes.reserve(LONGEST_EVENT);
+        let number = event.kind.number();
+        let head = EVENT | present(is_aligned, ALIGNED);
+        if number < LONG_KIND {
+            self.bytes.extend_from_slice(&[head | number, fields]);
+        } else {
+            self.bytes.extend_from_slice(&[head | LONG_KIND, number, fields]);
+        }
+        put(&mut self.bytes, fold(event.time_ns.wrapping_sub(chain.time_ns) as i64));
+        if has_address {
+            put(&mut self.bytes, fold(delta >> shift));
+        }
+        if has_size {
+            put(&mut self.bytes, size >> shift);
+        }
+        if fields & field::STACK != 0 {
+            put(&mut self.bytes, u64::from(event.stack.0));
+        }
+        if fields & !(field::ADDRESS | field::SIZE | field::STACK) != 0 {
+            self.rare_fields(event, fields);
+        }
+        self.events += 1;
+        self.chain = Chain {
+            time_ns: event.time_ns,
+            address: event.address,
+            size: event.size,
+            stack: event.stack,
+            stream: event.stream,
+            device: event.device,
+            context: event.context,
+            pool: event.pool,
+        };
+    }
+
+    fn rare_fields(&mut self, event: &Event, fields: u8) {
+        let bytes = &mut self.bytes;
+        if fields & field::STREAM != 0 {
+            put(bytes, event.stream.0);
+        }
+        if fields & field::PLACE != 0 {
+            put(bytes, u64::from(event.device.0));
+            put(bytes, event.context.0);
+        }
+        if fields & field::POOL != 0 {
+            put(bytes, event.pool.0);
+        }
+        if fields & field::RESULT != 0 {
+            put(bytes, u64::from(event.result));
+        }
+        if fields & field::EXTRA != 0 {
+            put(bytes, event.extra);
+        }
+    }
+
+    /// Gives a text a number.
+    pub fn name(&mut self, number: NameNumber, text: &[u8]) {
+        self.record_with(tag::NAME, |bytes| {
+            put(bytes, u64::from(number.0));
+            bytes.extend_from_slice(text);
+        });
+    }
+
+    /// Gives a stack frame a number. The names it uses are defined already.
+    pub fn frame(&mut self, number: FrameNumber, frame: &FrameDefinition) {
+        self.record_with(tag::FRAME, |bytes| {
+            put(bytes, u64::from(number.0));
+            bytes.push(frame.origin.number());
+            for value in [frame.function.0, frame.file.0, frame.line, frame.library.0] {
+                put(bytes, u64::from(value));
+            }
+            put(bytes, frame.offset);
+        });
+    }
+
+    /// Gives a stack a number, innermost frame first. The frames are defined already.
+    pub fn stack(&mut self, number: StackNumber, frames: &[FrameNumber]) {
+        self.record_with(tag::STACK, |bytes| {
+            put(bytes, u64::from(number.0));
+            // Frames that were met one after the other have neighbouring numbers.
+            let mut before = 0;
+            for frame in frames {
+                put(bytes, fold(i64::from(frame.0) - before));
+                before = i64::from(frame.0);
+            }
+        });
+    }
+
+    /// Says what is known of a device.
+    pub fn device(&mut self, device: &DeviceDefinition) {
+        self.record_with(tag::DEVICE, |bytes| {
+            put(bytes, u64::from(device.device.0));
+            put_text(bytes, &device.uuid);
+            put_text(bytes, &device.name);
+            put(bytes, device.total.get());
+        });
+    }
+
+    /// Appends what was measured.
+    pub fn sample(&mut self, sample: &Sample) {
+        let delta = self.advance(sample.time_ns);
+        self.record_with(tag::SAMPLE, |bytes| {
+            put(bytes, delta);
+            let place = bytes.len();
+            bytes.push(0);
+            let mut fields = 0;
+            if let Some(device) = sample.device {
+                fields |= measured::DEVICE;
+                put(bytes, u64::from(device.device.0));
+                put(bytes, device.free.get());
+                put(bytes, device.total.get());
+            }
+            for (bit, value) in [
+                (measured::RESIDENT, sample.resident),
+                (measured::CGROUP_USAGE, sample.cgroup_usage),
+                (measured::CGROUP_LIMIT, sample.cgroup_limit),
+                (measured::PINNED, sample.pinned),
+            ] {
+                if let Some(value) = value {
+                    fields |= bit;
+                    put(bytes, value.get());
+                }
+            }
+            if let Some(byte) = bytes.get_mut(place) {
+                *byte = fields;
+            }
+        });
+    }
+
+    /// Says that events were lost.
+    pub fn dropped(&mut self, dropped: &Dropped) {
+        let delta = self.advance(dropped.time_ns);
+        self.record_with(tag::DROPPED, |bytes| {
+            put(bytes, delta);
+            put(bytes, dropped.events);
+            bytes.push(dropped.reason.number());
+        });
+    }
+
+    /// Appends a remark of the recorder.
+    pub fn note(&mut self, note: &Note) {
+        let delta = self.advance(note.time_ns);
+        self.record_with(tag::NOTE, |bytes| {
+            put(bytes, delta);
+            bytes.push(note.severity.number());
+            bytes.extend_from_slice(&note.text);
+        });
+    }
+
+    /// Says that the process ends.
+    pub fn end(&mut self, end: &End) {
+        let delta = self.advance(end.time_ns);
+        self.record_with(tag::END, |bytes| {
+            put(bytes, delta);
+            bytes.push(end.reason.number());
+            put(bytes, u64::from(end.status));
+        });
+    }
+
+    /// Appends any record, as it was read.
+    pub fn record(&mut self, record: &Record) {
+        match record {
+            Record::Name { number, text } => self.name(*number, text),
+            Record::Frame { number, frame } => self.frame(*number, frame),
+            Record::Stack { number, frames } => self.stack(*number, frames),
+            Record::Device(device) => self.device(device),
+            Record::Event(event) => self.event(event),
+            Record::Sample(sample) => self.sample(sample),
+            Record::Dropped(dropped) => self.dropped(dropped),
+            Record::Note(note) => self.note(note),
+            Record::End(end) => self.end(end),
+            Record::Unknown { kind, body } => {
+                self.record_with(*kind, |bytes| bytes.extend_from_slice(body));
+            }
+        }
+    }
+
+    /// Moves the chain's time on and says by how much.
+    fn advance(&mut self, time_ns: u64) -> u64 {
+        let delta = fold(time_ns.wrapping_sub(self.chain.time_ns) as i64);
+        self.chain.time_ns = time_ns;
+        delta
+    }
+
+    /// Appends a record that carries its length, which is known only when its body is there.
+    fn record_with(&mut self, tag: u8, write_body: impl FnOnce(&mut Vec<u8>)) {
+        self.bytes.push(tag & !EVENT);
+        let body = self.bytes.len();
+        write_body(&mut self.bytes);
+        let length_at = self.bytes.len();
+        put(&mut self.bytes, (length_at - body) as u64);
+        let length_size = self.bytes.len() - length_at;
+        if let Some(written) = self.bytes.get_mut(body..) {
+            written.rotate_right(length_size);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The constants of the format, shared by encoder and reader, and the chain that both keep. `spec/room.md` draws
+//! them.
+
+use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
+
+use super::record::{ContextHandle, PoolHandle, StackNumber};
+use super::varint;
+
+/// How a file begins. The first byte is no text, CR LF does not survive a conversion of line ends, and 0x1a stops
+/// what prints files on DOS: a file that was mangled on its way is told from one that is something else.
+pub const MAGIC: [u8; 8] = *b"\x8dROOM\r\n\x1a";
+/// The version that is written. Versions only add; every reader reads every file.
+pub const VERSION: u32 = 1;
+
+/// The bytes before a frame's payload: length, checksum, kind.
+pub const FRAME_HEAD: usize = 9;
+/// The longest payload of a frame. A batch is sealed long before it.
+pub const LONGEST_PAYLOAD: usize = 16 << 20;
+
+/// The frame that holds the header.
+pub(crate) const HEADER_FRAME: u8 = 1;
+/// A frame with the records of one thread.
+pub(crate) const RECORDS_FRAME: u8 = 2;
+
+/// The kinds of records that carry their length.
+pub(crate) mod tag {
+    pub(crate) const NAME: u8 = 1;
+    pub(crate) const FRAME: u8 = 2;
+    pub(crate) const STACK: u8 = 3;
+    pub(crate) const DEVICE: u8 = 4;
+    pub(crate) const SAMPLE: u8 = 5;
+    pub(crate) const DROPPED: u8 = 6;
+    pub(crate) const NOTE: u8 = 7;
+    pub(crate) const END: u8 = 8;
+}
+
+/// The first byte of an event: this bit, [`ALIGNED`], and six bits of kind.
+pub(crate) const EVENT: u8 = 0x80;
+/// Address and size count in units of 512 bytes.
+pub(crate) const ALIGNED: u8 = 0x40;
+/// Six bits that say that the kind follows in a byte of its own.
+pub(crate) const LONG_KIND: u8 = 0x3f;
+/// 512 bytes is the grain of the driver's and of PyTorch's blocks.
+pub(crate) const ALIGNED_SHIFT: u32 = 9;
+
+/// The second byte of an event: which fields follow.
+pub(crate) mod field {
+    pub(crate) const ADDRESS: u8 = 1 << 0;
+    pub(crate) const SIZE: u8 = 1 << 1;
+    pub(crate) const STACK: u8 = 1 << 2;
+    pub(crate) const STREAM: u8 = 1 << 3;
+    pub(crate) const PLACE: u8 = 1 << 4;
+    pub(crate) const POOL: u8 = 1 << 5;
+    pub(crate) const RESULT: u8 = 1 << 6;
+    pub(crate) const EXTRA: u8 = 1 << 7;
+}
+
+/// The fields of a sample that follow.
+pub(crate) mod measured {
+    pub(crate) const DEVICE: u8 = 1 << 0;
+    pub(crate) const RESIDENT: u8 = 1 << 1;
+    pub(crate) const CGROUP_USAGE: u8 = 1 << 2;
+    pub(crate) const CGROUP_LIMIT: u8 = 1 << 3;
+    pub(crate) const PINNED: u8 = 1 << 4;
+    pub(crate) const ALL: u8 = (1 << 5) - 1;
+}
+
+/// The most bytes that one event takes: three of head, seven 64-bit and four 32-bit numbers.
+pub const LONGEST_EVENT: usize = 3 + 7 * varint::LONGEST + 4 * 5;
+
+/// What a record may leave out because the one before it in the same frame said it. All zero at a frame's start, so
+/// every frame can be read alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Chain {
+    pub(crate) time_ns: u64,
+    pub(crate) address: Address,
+    pub(crate) size: Bytes,
+    pub(crate) stack: StackNumber,
+    pub(crate) stream: StreamId,
+    pub(crate) device: DeviceIndex,
+    pub(crate) context: ContextHandle,
+    pub(crate) pool: PoolHandle,
+}
