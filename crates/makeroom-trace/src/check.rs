@@ -5,6 +5,9 @@
 
 use makeroom_core::{DeviceTrace, Segment, Trace};
 
+/// More notes than this nobody reads; a file may name fifty thousand devices.
+const MOST_NOTES: usize = 10;
+
 /// Orders segments and blocks by address and notes gaps and overlaps.
 pub(crate) fn check(trace: &mut Trace) {
     for device in &mut trace.devices {
@@ -14,6 +17,11 @@ pub(crate) fn check(trace: &mut Trace) {
         }
         let notes = [overlaps(device), gaps(device)];
         trace.notes.extend(notes.into_iter().flatten());
+    }
+    let further = trace.notes.len().saturating_sub(MOST_NOTES);
+    if further > 0 {
+        trace.notes.truncate(MOST_NOTES);
+        trace.notes.push(format!("and {further} more notes like these"));
     }
 }
 
@@ -90,6 +98,16 @@ mod tests {
         assert!(trace.notes.is_empty(), "{:?}", trace.notes);
         assert_eq!(trace.devices[0].segments[0].address, Address(10));
         assert_eq!(trace.devices[0].segments[1].blocks[0].address, Address(40));
+    }
+
+    #[test]
+    fn many_devices_in_trouble_make_a_few_notes() {
+        let mut trace = Trace::new(TraceKind::TorchSnapshot);
+        let device = DeviceTrace { segments: vec![segment(10, 20, &[(10, 19)])], ..DeviceTrace::default() };
+        trace.devices = vec![device; 1000];
+        check(&mut trace);
+        assert_eq!(trace.notes.len(), 11);
+        assert_eq!(trace.notes[10], "and 990 more notes like these");
     }
 
     #[test]

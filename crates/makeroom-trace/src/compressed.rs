@@ -1,5 +1,8 @@
 //! Compressed streams as plain ones: every gzip member and every zstd frame, one after the other.
 //!
+//! Damage is found by the checksum that every gzip member has and most zstd frames do, once the end is reached: who
+//! stops reading before it calls [`verify`].
+//!
 //! The two decoders are pure Rust. A [`Ratio`] guard sits on each: a real snapshot shrinks by a factor of 10 to
 //! 50, so a stream that unpacks to hundreds of times its size is an attack on memory, not a recording.
 
@@ -13,8 +16,10 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 /// Below this nothing is called a bomb: text of one repeated line is harmless while it is short.
-const UNSUSPICIOUS: u64 = 256 << 20;
+const UNSUSPICIOUS: u64 = 16 << 20;
 const LARGEST_RATIO: u64 = 400;
+/// The magic and the length of a frame without content.
+const SKIPPABLE_HEADER: u64 = 8;
 
 /// The plain content of a gzip stream.
 pub(crate) fn gzip<'a>(packed: impl Read + 'a) -> Box<dyn Read + 'a> {
@@ -27,7 +32,8 @@ pub(crate) fn gzip<'a>(packed: impl Read + 'a) -> Box<dyn Read + 'a> {
 pub(crate) fn zstd<'a>(packed: impl Read + 'a) -> Box<dyn Read + 'a> {
     let packed = Counted::new(packed);
     let count = Rc::clone(&packed.count);
-    let frames = ZstdFrames { packed: BufReader::new(packed), decoder: FrameDecoder::new(), is_open: false };
+    let packed = BufReader::new(packed);
+    let frames = ZstdFrames { packed, decoder: FrameDecoder::new(), is_open: false, offset: 0 };
     Box::new(Ratio { unpacked: frames, packed: count, length: 0 })
 }
 
@@ -37,6 +43,22 @@ pub(crate) fn zstd<'a>(packed: impl Read + 'a) -> Box<dyn Read + 'a> {
 pub(crate) struct Bomb {
     pub(crate) packed: Bytes,
     pub(crate) unpacked: Bytes,
+}
+
+/// Content that does not have the checksum its frame gives; travels inside an [`io::Error`].
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the zstd frame that ends at byte {end} of the compressed data has the checksum {given:08x}, but its content {found:08x}"
+)]
+struct WrongChecksum {
+    end: u64,
+    given: u32,
+    found: u32,
+}
+
+/// Reads what is left of a stream, so that its checksums are compared; gives how much that was.
+pub(crate) fn verify(rest: &mut impl Read) -> io::Result<u64> {
+    io::copy(rest, &mut io::sink())
 }
 
 struct Counted<R> {
@@ -81,6 +103,8 @@ struct ZstdFrames<R> {
     packed: R,
     decoder: FrameDecoder,
     is_open: bool,
+    /// Where the open frame begins in the compressed data, or the next one.
+    offset: u64,
 }
 
 impl<R: BufRead> ZstdFrames<R> {
@@ -97,11 +121,25 @@ impl<R: BufRead> ZstdFrames<R> {
                     ..
                 })) => {
                     io::copy(&mut self.packed.by_ref().take(u64::from(length)), &mut io::sink())?;
+                    self.offset += SKIPPABLE_HEADER + u64::from(length);
                 }
                 Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
             }
         }
         Ok(false)
+    }
+
+    /// Ends a frame whose content was read to its end.
+    fn close_frame(&mut self) -> io::Result<()> {
+        self.is_open = false;
+        self.offset += self.decoder.bytes_read_from_source();
+        match (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum()) {
+            (Some(given), Some(found)) if given != found => {
+                let error = WrongChecksum { end: self.offset, given, found };
+                Err(io::Error::new(io::ErrorKind::InvalidData, error))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -123,7 +161,7 @@ impl<R: BufRead> Read for ZstdFrames<R> {
             if length > 0 {
                 return Ok(length);
             }
-            self.is_open = false;
+            self.close_frame()?;
         }
     }
 }
@@ -143,7 +181,7 @@ mod tests {
         let cause = read_on().expect_err("a bomb");
         assert_eq!(
             read_failed(0, cause).to_string(),
-            "1000 B of compressed data unpack to more than 257.00 MiB"
+            "1000 B of compressed data unpack to more than 17.00 MiB"
         );
         packed.set(1 << 30);
         assert!(read_on().is_ok());

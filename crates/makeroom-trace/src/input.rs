@@ -11,7 +11,7 @@ use std::path::Path;
 use makeroom_core::{Bytes, Trace};
 
 use crate::error::Error;
-use crate::{compressed, rmm_log, torch_snapshot};
+use crate::{compressed, pickle, rmm_log, torch_snapshot};
 
 /// What an input turned out to be.
 #[derive(Clone, Debug)]
@@ -37,14 +37,21 @@ pub fn open(path: &Path) -> Result<Input, Error> {
 /// Reads a stream to its end, whatever it holds.
 pub fn read(stream: impl Read) -> Result<Input, Error> {
     let mut stream: Box<dyn Read + '_> = Box::new(stream);
-    for _ in 0..=COMPRESSION_LAYERS {
+    for layer in 0..=COMPRESSION_LAYERS {
         let head = read_head(&mut stream)?;
         let format = Format::of(&head);
-        let whole = Cursor::new(head).chain(stream);
+        let mut whole = Cursor::new(head).chain(stream);
         stream = match format {
             Format::Gzip => compressed::gzip(whole),
             Format::Zstd => compressed::zstd(whole),
-            Format::Pickle => return torch_snapshot::read(whole).map(Input::Trace),
+            Format::Pickle => {
+                let (trace, length) = torch_snapshot::read(whole.by_ref())?;
+                // A pickle says where it ends. What follows matters only where a checksum is in it.
+                if layer > 0 {
+                    compressed::verify(&mut whole).map_err(|cause| read_failed(length, cause))?;
+                }
+                return Ok(Input::Trace(trace));
+            }
             Format::RmmLog => return rmm_log::read(whole).map(Input::Trace),
             Format::Text => return read_text(whole).map(Input::Text),
             Format::Empty => return Err(Error::Empty),
@@ -66,6 +73,8 @@ const COMPRESSION_LAYERS: usize = 2;
 /// What is looked at to tell text from binary data.
 const HEAD_LENGTH: u64 = 16 << 10;
 const LONGEST_TEXT: u64 = 256 << 20;
+/// Characters without which zeros in between may be chance.
+const LEAST_BARE_UTF16: usize = 8;
 
 fn read_head(stream: &mut dyn Read) -> Result<Vec<u8>, Error> {
     let mut head = Vec::new();
@@ -96,12 +105,13 @@ fn read_text(stream: impl Read) -> Result<Vec<u8>, Error> {
 }
 
 fn from_utf16(text: &[u8]) -> Option<Vec<u8>> {
-    let to_unit: fn([u8; 2]) -> u16 = match text.get(..2)? {
-        [0xff, 0xfe] => u16::from_le_bytes,
-        [0xfe, 0xff] => u16::from_be_bytes,
+    let (to_unit, text): (fn([u8; 2]) -> u16, _) = match text {
+        [0xff, 0xfe, text @ ..] => (u16::from_le_bytes, text),
+        [0xfe, 0xff, text @ ..] => (u16::from_be_bytes, text),
+        _ if is_bare_utf16(&text[..text.len().min(HEAD_LENGTH as usize)]) => (u16::from_le_bytes, text),
         _ => return None,
     };
-    let units = text[2..].chunks_exact(2).map(|pair| to_unit([pair[0], pair[1]]));
+    let units = text.chunks_exact(2).map(|pair| to_unit([pair[0], pair[1]]));
     let characters = char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER));
     Some(characters.collect::<String>().into_bytes())
 }
@@ -168,7 +178,7 @@ impl Format {
         if let Some(&(_, name, hint)) = OTHER_FORMATS.iter().find(|(magic, ..)| head.starts_with(magic)) {
             return Self::Other { name, hint };
         }
-        if is_pickle(head) {
+        if pickle::is_opening(head) {
             return Self::Pickle;
         }
         if rmm_log::is_header(head.split(|&byte| byte == b'\n').next().unwrap_or(head)) {
@@ -178,46 +188,28 @@ impl Format {
     }
 }
 
-/// Whether this is a pickle. Protocols 2 to 5 say so in their first byte; 0 and 1 are told from text by the
-/// openings that picklers write: a memoized dict or list, or the name of something to call.
-fn is_pickle(head: &[u8]) -> bool {
-    match head {
-        [0x80, protocol, ..] => (2..=5).contains(protocol),
-        [b'}' | b']', b'q', 0, ..] => true,
-        [b'(', b'd' | b'l', rest @ ..] => after_put(rest).is_some(),
-        [b'c', rest @ ..] => {
-            let mut lines = rest.splitn(3, |&byte| byte == b'\n');
-            let is_name = |line: Option<&[u8]>| {
-                line.is_some_and(|line| {
-                    !line.is_empty()
-                        && line.iter().all(|byte| byte.is_ascii_alphanumeric() || b"._".contains(byte))
-                })
-            };
-            is_name(lines.next())
-                && is_name(lines.next())
-                && lines.next().is_some_and(|rest| after_put(rest).unwrap_or(rest).starts_with(b"("))
-        }
-        _ => false,
-    }
-}
-
-/// What follows a `p123\n` at the beginning.
-fn after_put(head: &[u8]) -> Option<&[u8]> {
-    let digits = head.strip_prefix(b"p")?;
-    let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;
-    if end == 0 { None } else { digits[end..].strip_prefix(b"\n") }
-}
-
 /// Whether a person could read this: hardly any control characters, hardly any bytes that are no UTF-8. Logs do
 /// hold the odd NUL or Latin-1 letter.
 fn is_text(head: &[u8]) -> bool {
     if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
         return head.len().is_multiple_of(2) || head.len() as u64 == HEAD_LENGTH;
     }
+    if is_bare_utf16(head) {
+        return true;
+    }
     let is_control = |byte: &&u8| **byte < 0x20 && !b"\t\n\r\x07\x08\x0c\x1b".contains(byte);
     let controls = head.iter().filter(is_control).count();
     let foreign: usize = head.utf8_chunks().map(|chunk| chunk.invalid().len()).sum();
     controls * 100 <= head.len() && foreign * 10 <= head.len()
+}
+
+/// Whether this is text in little-endian UTF-16 without the mark that should be before it: every other byte is zero,
+/// all but a few, and what is left of it without those can be read.
+fn is_bare_utf16(head: &[u8]) -> bool {
+    let (pairs, rest) = head.as_chunks::<2>();
+    let is_readable = |byte: u8| (0x20..0x7f).contains(&byte) || b"\t\n\r\x1b".contains(&byte);
+    let readable = pairs.iter().filter(|pair| pair[1] == 0 && is_readable(pair[0])).count();
+    pairs.len() >= LEAST_BARE_UTF16 && rest.is_empty() && readable * 20 >= pairs.len() * 19
 }
 
 #[cfg(test)]
@@ -236,11 +228,12 @@ mod tests {
             (b"(dp0\nVsegments\n", Format::Pickle),
             (b"(lp0\n", Format::Pickle),
             (b"cos\nsystem\n(S'true'\n", Format::Pickle),
-            (b"cposix\nsystem\np0\n(V", Format::Pickle),
             (b"Thread,Time,Action,Pointer,Size,Stream\n", Format::RmmLog),
             (b"\xef\xbb\xbfThread,Time,Action,Pointer,Size,Stream\r\n", Format::RmmLog),
             (b"Traceback (most recent call last):\n", Format::Text),
-            (b"could\nnot\nallocate (much)", Format::Text),
+            (b"clear\nls\n(base) user@host:~$ python train.py\n", Format::Text),
+            (b"E\0r\0r\0o\0r\0:\0 \x000\0\r\0\n\0", Format::Text),
+            (b"E\0r\0r\0o\0\x01\x02\x03\x04\x05\x06\x07\0\0\0", Format::Unknown),
             (b"}quit", Format::Text),
             (b"(draft)", Format::Text),
             (b"(deprecated) p0\n", Format::Text),
@@ -260,5 +253,8 @@ mod tests {
     fn utf16_becomes_utf8() {
         assert_eq!(read_text(&b"\xff\xfeO\0K\0"[..]).ok(), Some(b"OK".to_vec()));
         assert_eq!(read_text(&b"\xfe\xff\0O\0K"[..]).ok(), Some(b"OK".to_vec()));
+        let bare = "CUDA error: 2 – out of memory\r\n".encode_utf16().flat_map(u16::to_le_bytes);
+        let bare: Vec<u8> = bare.collect();
+        assert_eq!(read_text(&bare[..]).ok(), Some("CUDA error: 2 – out of memory\r\n".into()));
     }
 }

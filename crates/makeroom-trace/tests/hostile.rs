@@ -4,6 +4,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use makeroom_core::Bytes;
 use makeroom_trace::Error;
 use support::{Data, Writer, dict, int, list, pickle, read_trace, text};
 
@@ -161,6 +162,61 @@ fn memo_numbers_and_lengths_are_not_believed() {
             other => panic!("{claim:x?}: {other:?}"),
         }
     }
+}
+
+#[test]
+fn remembering_one_thing_over_and_over_is_refused() {
+    let bytes = [&b"\x80\x04}"[..], &b"\x94".repeat(4 << 20), b"."].concat();
+    let error = read_trace(&bytes).expect_err("a bomb");
+    assert!(matches!(error, Error::TooMany { offset: ..=524_288, .. }), "{error}");
+    // A list of empty lists, all remembered: nothing takes fewer bytes to be remembered.
+    let bytes = [&b"\x80\x04]("[..], &b"]\x94".repeat(1 << 20), b"e0}\x8c\x08segments]s."].concat();
+    assert!(read_trace(&bytes).is_ok());
+}
+
+#[test]
+fn repeated_keys_and_shared_histories_take_no_more_than_their_bytes() {
+    let start = Instant::now();
+    // A dict with a key a hundred thousand times over, and a list of thirty thousand devices.
+    let mut bytes = b"\x80\x04}(\x8c\x08segments\x94]\x94".to_vec();
+    bytes.extend(b"h\0h\x01".repeat(100_000));
+    bytes.extend(b"\x8c\x0ddevice_traces](");
+    bytes.extend(b"](}\x8c\x06action\x8c\x08snapshotse".repeat(30_000));
+    bytes.extend(b"eu.");
+    assert_eq!(read_trace(&bytes).expect("a snapshot").devices.len(), 30_000);
+
+    // One list of earlier tenants for twenty thousand blocks.
+    let mut bytes = b"\x80\x04](}\x8c\x09real_sizeK\x05s\x94".to_vec();
+    bytes.extend(b"h\0".repeat(20_000));
+    bytes.extend(b"e\x940}\x8c\x08segments](}\x8c\x06blocks](");
+    bytes.extend(b"}(\x8c\x05state\x8c\x08inactive\x8c\x07historyh\x01u".repeat(20_000));
+    bytes.extend(b"eses.");
+    let trace = read_trace(&bytes).expect("a snapshot");
+    let blocks = &trace.devices[0].segments[0].blocks;
+    assert!(blocks.len() == 20_000 && blocks.iter().all(|block| block.requested == Some(Bytes::new(5))));
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[test]
+fn sizes_below_zero_are_left_out_and_counted() {
+    let event = |action: &str, size: i128| dict([("action", text(action)), ("size", Data::Int(size))]);
+    let block = |size: i128| {
+        dict([("size", Data::Int(size)), ("requested_size", int(-1)), ("state", text("active_allocated"))])
+    };
+    let segment = |size: i128, blocks| dict([("total_size", Data::Int(size)), ("blocks", blocks)]);
+    let data = dict([
+        ("segments", list([segment(512, list([block(512), block(-512)])), segment(-1, list([]))])),
+        ("device_traces", list([list([event("alloc", 512), event("alloc", -1), event("oom", 1 << 56)])])),
+    ]);
+    let trace = read_trace(&pickle(&data, Writer::Protocol4)).expect("a snapshot");
+    let device = &trace.devices[0];
+    assert_eq!((device.events.len(), device.segments.len(), device.segments[0].blocks.len()), (1, 1, 1));
+    assert_eq!(device.segments[0].blocks[0].requested, None);
+    assert!(
+        trace.notes.contains(&"passed over, with a size that no memory has: 4".to_owned()),
+        "{:?}",
+        trace.notes
+    );
 }
 
 #[test]

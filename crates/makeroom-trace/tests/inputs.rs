@@ -114,6 +114,36 @@ fn damaged_compression_names_the_byte() {
     assert!(error.hint().is_some_and(|hint| hint.contains("gzip -t")));
 }
 
+/// A zstd frame with one block as it is and a checksum, which the encoder at hand does not write.
+fn checked_zstd(bytes: &[u8], checksum: u32) -> Vec<u8> {
+    let block = (bytes.len() as u32) << 3 | 1;
+    let head = [b"\x28\xb5\x2f\xfd\xa4", &(bytes.len() as u32).to_le_bytes()[..], &block.to_le_bytes()[..3]];
+    [&head.concat(), bytes, &checksum.to_le_bytes()].concat()
+}
+
+#[test]
+fn damage_is_told_by_the_checksum_even_behind_the_end_of_a_snapshot() {
+    let log = b"RuntimeError: CUDA out of memory.\n";
+    assert_eq!(text(&checked_zstd(log, 0x380e_15a2)), log);
+    let frames =
+        [checked_zstd(log, 0x380e_15a2), checked_zstd(b"RuntimeError: XUDA out of memory.\n", 0x380e_15a2)];
+    let error = read(&frames.concat()[..]).map(drop).expect_err("damaged");
+    let message = error.to_string();
+    assert!(matches!(error, Error::Read { offset: 34.., .. }), "{message}");
+    assert!(
+        message.contains("ends at byte 100 of the compressed data has the checksum 380e15a2"),
+        "{message}"
+    );
+
+    let snapshot = pickle(&dict([("segments", list([]))]), support::Writer::Protocol4);
+    let error = read(&checked_zstd(&snapshot, 1)[..]).map(drop).expect_err("damaged");
+    assert!(matches!(error, Error::Read { offset: 1.., .. }), "{error}");
+    let mut packed = gzip(&unpacked("seed004"));
+    let checksum = packed.len() - 8;
+    packed[checksum] ^= 1;
+    assert!(matches!(read(&packed[..]), Err(Error::Read { offset: 1.., .. })));
+}
+
 #[test]
 fn a_stream_that_comes_a_byte_at_a_time_is_read_all_the_same() {
     struct Slow<'a>(&'a [u8]);

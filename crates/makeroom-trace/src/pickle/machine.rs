@@ -20,6 +20,9 @@ use crate::error::Error;
 /// C++ writers put a whole list on the stack before they store it, so this is also the longest such list.
 const DEEPEST_STACK: usize = 1 << 26;
 const MOST_MARKS: usize = 1 << 20;
+/// What is remembered takes two bytes of a file at least, one to make it and one to remember it; a file may also
+/// begin with a little more.
+const LEAST_REMEMBERED: u64 = 1024;
 
 /// Errors are large and rare; boxed, they do not slow down the loop.
 pub(super) type Outcome<T> = Result<T, Box<Error>>;
@@ -124,12 +127,16 @@ impl<H: Heap> Machine<'_, '_, H> {
         self.source.advance(count);
     }
 
-    /// Reads on. This is also where the stack's depth is looked at: between two refills it can grow by no more than
-    /// a chunk has bytes.
+    /// Reads on. This is also where the stack's depth and the memo are looked at: between two refills they can grow
+    /// by no more than a chunk has bytes.
     #[cold]
     fn refill(&mut self) -> Outcome<()> {
         if self.stack.len() > DEEPEST_STACK {
             return Err(self.too_many("values in one container", DEEPEST_STACK));
+        }
+        let most = self.source.offset() / 2 + LEAST_REMEMBERED;
+        if self.memo.count() > most {
+            return Err(self.too_many("remembered values so far", most as usize));
         }
         Ok(self.source.refill()?)
     }

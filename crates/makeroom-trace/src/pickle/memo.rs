@@ -10,6 +10,8 @@ use super::value::Value;
 
 /// How far a number may be ahead of the row before it goes into the map.
 const LARGEST_GAP: u64 = 16;
+/// The row has at most this many places for each entry.
+const LARGEST_STRIDE: u64 = 4;
 
 #[derive(Default)]
 pub(super) struct Memo {
@@ -33,7 +35,8 @@ impl Memo {
     /// Remembers under a number.
     pub(super) fn put(&mut self, number: u64, value: Value) {
         self.count += u64::from(self.get(number).is_none());
-        if number > self.row.len() as u64 + LARGEST_GAP {
+        let farthest = (self.row.len() as u64).min(self.count * LARGEST_STRIDE) + LARGEST_GAP;
+        if number >= self.row.len() as u64 && number > farthest {
             self.scattered.insert(number, value);
             return;
         }
@@ -42,6 +45,11 @@ impl Memo {
             self.row.resize(index + 1, None);
         }
         self.row[index] = Some(value);
+    }
+
+    /// How much is remembered.
+    pub(super) fn count(&self) -> u64 {
+        self.count
     }
 
     /// What was remembered under the numbers from zero on, as far as there are no large gaps.
@@ -103,6 +111,17 @@ mod tests {
         assert_eq!(memo.get(40), Some(Value::Bool(true)));
         memo.put(40, Value::Bool(false));
         assert_eq!(memo.get(40), Some(Value::Bool(false)));
+    }
+
+    #[test]
+    fn gaps_that_follow_each_other_do_not_multiply_the_row() {
+        let mut memo = Memo::default();
+        for number in 0..10_000 {
+            memo.put(number * 17, Value::Int(number));
+        }
+        assert!(memo.row.len() <= 50_000);
+        assert!((0..10_000).all(|number| memo.get(number * 17) == Some(Value::Int(number))));
+        assert_eq!((memo.get(18), memo.count()), (None, 10_000));
     }
 
     #[test]

@@ -17,9 +17,11 @@ mod literals;
 mod machine;
 mod memo;
 mod opcode;
+mod opening;
 mod source;
 mod text_forms;
 mod value;
 
 pub(crate) use machine::{Product, run};
+pub(crate) use opening::is_opening;
 pub(crate) use value::{Fault, Heap, Limit, ObjectId, TextId, Value};

@@ -45,6 +45,10 @@ pub(super) fn assemble(mut heap: SnapshotHeap, top: Value, offset: u64) -> Resul
     heap.place_segments(&record, &mut devices, &mut trace.notes);
     heap.place_annotations(&record, &mut trace);
     heap.note_unknown_actions(&mut trace.notes);
+    if heap.impossible_sizes > 0 {
+        let count = heap.impossible_sizes;
+        trace.notes.push(format!("passed over, with a size that no memory has: {count}"));
+    }
     trace.settings = heap.settings(&record);
     trace.stacks = std::mem::take(&mut heap.stacks);
     heap.place_events(&record, &mut devices, &mut trace.notes);
@@ -82,6 +86,12 @@ impl SnapshotHeap {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// The first container in a list.
+    fn first_item(&self, list: Value) -> Option<Value> {
+        let Some(Object::List(index)) = self.get(list) else { return None };
+        self.lists.get(index as usize)?.items.first().map(|&id| Value::Object(id))
     }
 
     /// The numbers in a list.
@@ -180,10 +190,12 @@ impl SnapshotHeap {
 
     /// Old snapshots give the request and the stack of a block in the newest entry of its history.
     fn apply_history(&self, block: &mut Block, history: Value) {
-        let Some(&newest) = self.items(history).first() else { return };
+        let Some(newest) = self.first_item(history) else { return };
         let Some(Object::Tenant(index)) = self.get(newest) else { return };
         let Some(tenant) = self.tenants.get(index as usize) else { return };
-        block.requested.get_or_insert(Bytes::new(tenant.requested));
+        if block.requested.is_none() {
+            block.requested = tenant.requested;
+        }
         block.stack = tenant.stack;
     }
 
@@ -268,11 +280,12 @@ impl SnapshotHeap {
             notes.push("`device_traces` is one list of entries; they were taken for device 0".to_owned());
             runs_by_device.push((0, std::mem::take(&mut self.event_lists[index as usize])));
         }
+        let (overflowed, most) = (record.get(Word::TraceOverflowed), record.get(Word::TraceMaxEntries));
         for (device, runs) in &runs_by_device {
-            let flag = self.of_device(record.get(Word::TraceOverflowed), *device).map(|flag| flag != 0);
+            let flag = self.of_device(overflowed, *device).map(|flag| flag != 0);
             // Without a flag, a recorder that had room left has lost nothing.
             let count: u64 = runs.iter().map(|run| u64::from(run.end - run.start)).sum();
-            let room = self.of_device(record.get(Word::TraceMaxEntries), *device);
+            let room = self.of_device(most, *device);
             let had_room = room.is_some_and(|room| count < room);
             device_at(devices, *device as u32).overflowed = flag.or(had_room.then_some(false));
         }

@@ -38,11 +38,13 @@ impl SnapshotHeap {
                 let line = record.number(Word::Line).and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
                 Object::Frame(self.stacks.frame(Frame { function, file, line }))
             }
+            Kind::Block if !record::is_possible(record, Word::Size) => self.impossible(),
             Kind::Block => {
                 let index = handle(self.blocks.len())?;
                 self.blocks.push(record::block(record, |value| self.stack_of(value)));
                 Object::Block(index)
             }
+            Kind::Segment if !record::is_possible(record, Word::TotalSize) => self.impossible(),
             Kind::Segment => {
                 let index = handle(self.segments.len())?;
                 self.segments.push(record::segment(record, |value| self.stack_of(value)));
@@ -61,7 +63,7 @@ impl SnapshotHeap {
             },
             Kind::Tenant => {
                 let index = handle(self.tenants.len())?;
-                let requested = record.number(Word::RealSize).unwrap_or(0);
+                let requested = record.number(Word::RealSize).and_then(record::size);
                 let stack = record.get(Word::Frames).map_or(StackId::NONE, |value| self.stack_of(value));
                 self.tenants.push(Tenant { requested, stack });
                 Object::Tenant(index)
@@ -80,6 +82,7 @@ impl SnapshotHeap {
     fn event(&mut self, record: &Record) -> Result<Object, Fault> {
         let row = handle(self.events.len())?;
         match record::event(record, |value| self.stack_of(value)) {
+            Ok((event, _)) if record::size(event.size.get()).is_none() => return Ok(self.impossible()),
             Ok((event, None)) if self.events.pool(0).is_none() => self.events.push(event),
             Ok((event, pool)) => {
                 let pool = pool.map_or(PoolId::DEFAULT, |pool| self.pool(pool));
@@ -91,6 +94,12 @@ impl SnapshotHeap {
             }
         }
         Ok(Object::Event(row))
+    }
+
+    /// What becomes of something with a size that is none.
+    fn impossible(&mut self) -> Object {
+        self.impossible_sizes += 1;
+        Object::Nothing
     }
 
     fn count_unknown_action(&mut self, name: Value) {

@@ -36,6 +36,8 @@ pub(super) struct SnapshotHeap {
     pub(super) unknown_actions: Vec<(Value, u64)>,
     /// Entries of still more unknown actions.
     pub(super) further_unknown_actions: u64,
+    /// Events, blocks and segments with a size that is none, which are left out.
+    pub(super) impossible_sizes: u64,
     objects: Vec<Object>,
     /// The names that are no [`Word`]; a [`TextId`] counts on from the words.
     names: Vec<NameId>,

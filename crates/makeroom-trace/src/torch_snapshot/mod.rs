@@ -30,11 +30,11 @@ use crate::check;
 use crate::error::Error;
 use crate::pickle::{self, Product};
 
-/// Reads a snapshot.
-pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
+/// Reads a snapshot; also how long it is.
+pub(crate) fn read(stream: impl Read) -> Result<(Trace, u64), Error> {
     let mut heap = heap::SnapshotHeap::default();
     let Product { top, length } = pickle::run(stream, &mut heap)?;
     let mut trace = assemble::assemble(heap, top, length)?;
     check::check(&mut trace);
-    Ok(trace)
+    Ok((trace, length))
 }

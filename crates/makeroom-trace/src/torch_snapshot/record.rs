@@ -35,6 +35,11 @@ pub(super) enum Kind {
     Snapshot,
 }
 
+/// Sizes begin to be none here: no machine has addresses for so much, and a size below zero lies far above.
+const LEAST_IMPOSSIBLE_SIZE: u64 = 1 << 56;
+/// From this many on, fields are looked over for keys that came more than once.
+const CROWDED: usize = 2 * Word::COUNT as usize;
+
 /// How many keys without a meaning are remembered, to say what a foreign pickle holds.
 const MOST_FOREIGN_KEYS: usize = 6;
 
@@ -55,10 +60,23 @@ impl Record {
             if let Some(word) = Word::at(key.0) {
                 self.kind = self.kind.max(word.kind());
                 self.fields.push((word, value));
+                if self.fields.len() >= CROWDED {
+                    self.forget_repeated();
+                }
             } else if self.foreign_keys.len() < MOST_FOREIGN_KEYS {
                 self.foreign_keys.push(key);
             }
         }
+    }
+
+    /// Leaves the last value of each key, in order. A file may repeat a key a million times, and what looks one up
+    /// must not walk over them all.
+    #[cold]
+    fn forget_repeated(&mut self) {
+        let mut is_seen = [false; Word::COUNT as usize];
+        self.fields.reverse();
+        self.fields.retain(|&(word, _)| !std::mem::replace(&mut is_seen[word as usize], true));
+        self.fields.reverse();
     }
 
     /// Forgets everything, for the next dict.
@@ -88,6 +106,17 @@ pub(super) fn number(value: Value) -> Option<u64> {
         Value::Float(value) if value.is_finite() => Some(value as u64),
         _ => None,
     }
+}
+
+/// A number as a size, if it can be one.
+#[inline]
+pub(super) fn size(number: u64) -> Option<Bytes> {
+    (number < LEAST_IMPOSSIBLE_SIZE).then_some(Bytes::new(number))
+}
+
+/// Whether the number under a key can be a size; a missing one can.
+pub(super) fn is_possible(record: &Record, key: Word) -> bool {
+    record.number(key).is_none_or(|number| size(number).is_some())
 }
 
 /// A value as one of the words.
@@ -172,7 +201,7 @@ pub(super) fn block(record: &Record, mut stack_of: impl FnMut(Value) -> StackId)
     let block = Block {
         address: Address(address.unwrap_or(0)),
         size: Bytes::new(record.number(Word::Size).unwrap_or(0)),
-        requested: record.number(Word::RequestedSize).map(Bytes::new),
+        requested: record.number(Word::RequestedSize).and_then(size),
         state,
         stack: record.get(Word::Frames).map_or(StackId::NONE, &mut stack_of),
     };
@@ -232,6 +261,22 @@ pub(super) struct LooseAnnotation {
 /// An earlier tenant of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tenant {
-    pub(super) requested: u64,
+    pub(super) requested: Option<Bytes>,
     pub(super) stack: StackId,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_repeated_without_end_takes_no_more_room_than_one() {
+        let mut record = Record::default();
+        let key = |word: Word| Value::Text(TextId(word as u32));
+        record.extend(&[[key(Word::Addr), Value::Int(7)], [key(Word::Size), Value::Int(1)]]);
+        let repeated: Vec<_> = (0..100_000).map(|number| [key(Word::Size), Value::Int(number)]).collect();
+        record.extend(&repeated);
+        assert!(record.fields.len() < CROWDED);
+        assert_eq!((record.number(Word::Addr), record.number(Word::Size)), (Some(7), Some(99_999)));
+    }
 }
