@@ -4,9 +4,9 @@
 //! without an allocation was live, and so is a block that is live at the end and was never allocated in between.
 //! Segments are run backwards from the end: what is left before the first event was there at the start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use crate::{Action, Address, BlockState, Bytes, DeviceTrace, FastMap, PoolId, Ranges, StackId, StreamId};
+use crate::{Action, Address, BlockState, Bytes, DeviceTrace, FastHasher, FastMap, PoolId, Ranges, Segment, StackId, StreamId};
 
 /// A block that is older than the recording.
 #[derive(Clone, Copy, Debug)]
@@ -81,14 +81,14 @@ impl Start {
     fn find_blocks(&mut self, device: &DeviceTrace) {
         // What the events so far say of an address: live or not.
         let mut is_live: FastMap<u64, bool> = FastMap::default();
-        let mut freed_early: FastMap<u64, ()> = FastMap::default();
+        let mut freed_early: HashSet<u64, FastHasher> = HashSet::default();
         for event in device.events.iter() {
             match event.action {
                 Action::Alloc => {
                     is_live.insert(event.address.0, true);
                 }
                 Action::FreeRequested if !is_live.contains_key(&event.address.0) => {
-                    freed_early.insert(event.address.0, ());
+                    freed_early.insert(event.address.0);
                 }
                 Action::FreeCompleted => match is_live.insert(event.address.0, false) {
                     Some(true) => {}
@@ -101,7 +101,7 @@ impl Start {
                         stream: event.stream,
                         // The stack of a free says who freed, not who holds.
                         stack: StackId::NONE,
-                        is_pending: !freed_early.contains_key(&event.address.0),
+                        is_pending: !freed_early.contains(&event.address.0),
                     }),
                 },
                 _ => {}
@@ -118,7 +118,7 @@ impl Start {
                         stream: segment.stream,
                         stack: block.stack,
                         is_pending: block.state == BlockState::PendingFree
-                            && !freed_early.contains_key(&block.address.0),
+                            && !freed_early.contains(&block.address.0),
                     });
                 }
             }
@@ -208,13 +208,15 @@ impl Start {
                 _ => {}
             }
         }
+        let mut expandable: Vec<&Segment> = device.segments.iter().filter(|segment| segment.is_expandable).collect();
+        expandable.sort_unstable_by_key(|segment| segment.address);
         self.segments = fixed.into_values().collect();
         self.segments.extend(mapped.iter().map(|(address, size)| {
-            let home = device.segments.iter().find(|segment| {
-                segment.is_expandable
-                    && segment.address.0 < address.saturating_add(size)
-                    && address < segment.address.0.saturating_add(segment.size.get())
-            });
+            let after = expandable.partition_point(|segment| segment.address.0 < address.saturating_add(size));
+            let home = after
+                .checked_sub(1)
+                .map(|position| expandable[position])
+                .filter(|segment| address < segment.address.0.saturating_add(segment.size.get()));
             let stream = streams.get(&address).copied().unwrap_or_default();
             OlderSegment {
                 address: Address(address),
@@ -232,7 +234,7 @@ impl Start {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Block, Event, Segment};
+    use crate::{Block, Event};
 
     fn event(action: Action, address: u64, size: u64) -> Event {
         Event {

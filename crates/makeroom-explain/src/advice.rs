@@ -1,5 +1,7 @@
 //! Things to do that several explanations share, worded once.
 
+use makeroom_core::DeviceIndex;
+
 use crate::Fix;
 
 /// PyTorch's setting against fragmentation. The older variable name is understood by every version; where both
@@ -18,14 +20,47 @@ pub(crate) fn checkpointing() -> Fix {
 }
 
 /// Halve activations.
-pub(crate) fn half_precision() -> Fix {
-    Fix::new("keep activations in 16 bits").command("with torch.autocast('cuda', dtype=torch.bfloat16): …")
+pub(crate) fn half_precision(maker: Maker) -> Fix {
+    let device = match maker {
+        Maker::Intel => "xpu",
+        Maker::Apple => "mps",
+        Maker::Nvidia | Maker::Amd => "cuda",
+    };
+    Fix::new("keep activations in 16 bits")
+        .command(format!("with torch.autocast('{device}', dtype=torch.bfloat16): …"))
+}
+
+/// Whose GPU it is: the commands differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Maker {
+    #[default]
+    Nvidia,
+    Amd,
+    Intel,
+    Apple,
+}
+
+impl Maker {
+    /// The maker behind a framework's name.
+    pub(crate) fn of(framework: &str) -> Self {
+        match framework {
+            name if name.ends_with("-rocm") => Self::Amd,
+            name if name.ends_with("-xpu") => Self::Intel,
+            name if name.ends_with("-mps") => Self::Apple,
+            _ => Self::Nvidia,
+        }
+    }
 }
 
 /// Look who holds the card.
-pub(crate) fn list_holders() -> Fix {
-    Fix::new("see who holds the card")
-        .command("nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv")
+pub(crate) fn list_holders(maker: Maker) -> Fix {
+    match maker {
+        Maker::Nvidia => Fix::new("see who holds the card")
+            .command("nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"),
+        Maker::Amd => Fix::new("see who holds the card").command("rocm-smi --showpids"),
+        Maker::Intel => Fix::new("see who holds the card").command("xpu-smi ps"),
+        Maker::Apple => Fix::new("see in Activity Monitor who uses the memory: the GPU shares it with everything else"),
+    }
 }
 
 /// Look for holders that `nvidia-smi` does not list.
@@ -34,9 +69,16 @@ pub(crate) fn find_hidden_holders() -> Fix {
         .command("sudo fuser -v /dev/nvidia*")
 }
 
-/// Go elsewhere.
-pub(crate) fn another_device() -> Fix {
-    Fix::new("or use another GPU, if the machine has one").command("export CUDA_VISIBLE_DEVICES=1")
+/// Go elsewhere; never to the device that is full.
+pub(crate) fn another_device(maker: Maker, full: Option<DeviceIndex>) -> Option<Fix> {
+    let variable = match maker {
+        Maker::Nvidia => "CUDA_VISIBLE_DEVICES",
+        Maker::Amd => "HIP_VISIBLE_DEVICES",
+        Maker::Intel => "ZE_AFFINITY_MASK",
+        Maker::Apple => return None,
+    };
+    let other = u32::from(full.is_none_or(|full| full.0 == 0));
+    Some(Fix::new("or use another GPU, if the machine has one").command(format!("export {variable}={other}")))
 }
 
 /// Give another framework's cache back.

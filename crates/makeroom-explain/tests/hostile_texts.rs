@@ -34,7 +34,8 @@ proptest! {
         cuts in prop::collection::vec((any::<usize>(), 0_usize..40, prop::collection::vec(any::<u8>(), 0..12)), 1..8),
     ) {
         let texts = real_texts();
-        let explanation = explain_text(&mutated(which.get(texts.as_slice()), &cuts));
+        let text: &String = which.get(&texts);
+        let explanation = explain_text(&mutated(text, &cuts));
         prop_assert!(!explanation.verdict.summary.is_empty());
         prop_assert!(!explanation.causes.is_empty());
     }

@@ -91,3 +91,55 @@ fn advice_that_cannot_help_is_not_given() {
             .any(|fix| fix.command.as_deref().is_some_and(|command| command.contains("expandable_segments")))
     );
 }
+
+#[test]
+fn in_a_container_the_process_that_is_oneself_is_not_to_be_killed() {
+    let text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.20 GiB is free. Process 3201 has 77.90 GiB memory in use. Of the allocated memory 70.00 GiB is allocated by PyTorch, and 3.00 GiB is reserved by PyTorch but unallocated.";
+    let explanation = explain_text(text);
+    assert_ne!(explanation.verdict.cause, Cause::OtherProcesses);
+    let commands = explanation.causes.iter().flat_map(|cause| cause.fixes.iter().filter_map(|fix| fix.command.as_deref()));
+    assert!(!commands.into_iter().any(|command| command.contains("kill")));
+    assert!(explanation.ledger.unwrap().unaccounted() >= 0);
+}
+
+#[test]
+fn another_gpu_is_never_the_full_one() {
+    let text = "RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB (GPU 1; 24.00 GiB total capacity; 1.00 GiB already allocated; 10.00 MiB free; 1.10 GiB reserved in total by PyTorch)";
+    let explanation = explain_text(text);
+    assert_eq!(explanation.verdict.cause, Cause::OtherProcesses);
+    let fixes = &explanation.causes[0].fixes;
+    assert!(fixes.iter().any(|fix| fix.command.as_deref() == Some("export CUDA_VISIBLE_DEVICES=0")), "{fixes:?}");
+}
+
+#[test]
+fn other_makers_get_their_own_commands() {
+    let text = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 1.00 GiB is free. Of the allocated memory 1.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.";
+    let explanation = explain_text(text);
+    let text = format!("{:?}{:?}", explanation.causes, explanation.next);
+    assert!(!text.contains("nvidia-smi") && !text.contains("CUDA_VISIBLE"), "{text}");
+}
+
+#[test]
+fn words_about_memory_that_report_no_failure_are_not_one() {
+    for text in [
+        "all steps done, no out of memory errors",
+        "tests/test_gpu.py::test_raises_cuda_out_of_memory PASSED",
+        "Number of Processes: 4\nSegmentation fault",
+    ] {
+        let explanation = explain_text(text);
+        assert!(explanation.verdict.certainty <= Certainty::Possible);
+        assert!(!explanation.verdict.summary.contains("ran out"), "{text}: {}", explanation.verdict.summary);
+    }
+}
+
+#[test]
+fn advice_in_a_log_is_no_evidence_that_it_was_followed() {
+    let error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 100.00 MiB is free. Including non-PyTorch memory, this process has 23.90 GiB memory in use. Of the allocated memory 15.00 GiB is allocated by PyTorch, and 8.40 GiB is reserved by PyTorch but unallocated.";
+    for before in [
+        "hint: you can set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "If reserved memory is large try setting\nPYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+    ] {
+        let explanation = explain_text(&format!("{before}\n{error}"));
+        assert!(!explanation.futile.iter().any(|line| line.contains("is on")), "{before}");
+    }
+}

@@ -14,8 +14,12 @@ use crate::wrap::{clip, wrap};
 pub(crate) const MARGIN: &str = "  ";
 /// The longest bar.
 const BAR_COLUMNS: usize = 28;
-/// Lines of the tree of sites.
+/// Lines of the tree of sites, where the terminal has room for them.
 const MOST_SITES: usize = 12;
+/// Lines of the tree on the smallest terminal.
+const LEAST_SITES: usize = 5;
+/// Lines that everything but the tree takes, about.
+const OTHER_LINES: usize = 28;
 /// Lines of the tree of what grows.
 const MOST_LEAKS: usize = 4;
 /// The narrowest layout.
@@ -25,15 +29,16 @@ pub(crate) const TITLE: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 const COMMAND: Style = AnsiColor::Cyan.on_default();
 
-/// The answer to "why" for a terminal of `columns` columns.
-pub fn explanation_text(explanation: &Explanation, columns: usize) -> String {
+/// The answer to "why" for a terminal of `columns` columns and, where it is known, `rows` rows.
+pub fn explanation_text(explanation: &Explanation, columns: usize, rows: Option<usize>) -> String {
     let columns = columns.max(LEAST_COLUMNS);
     let mut out = String::new();
     verdict(&mut out, explanation, columns);
     if let Some(ledger) = &explanation.ledger {
         account(&mut out, ledger, columns);
     }
-    sites(&mut out, explanation, columns);
+    let lines = rows.map_or(MOST_SITES, |rows| rows.saturating_sub(OTHER_LINES).clamp(LEAST_SITES, MOST_SITES));
+    sites(&mut out, explanation, columns, lines);
     if let Some(growth) = &explanation.growth {
         steps(&mut out, growth, columns);
     }
@@ -135,12 +140,12 @@ fn push_rows(rows: &mut Vec<Row>, line: &LedgerLine, depth: usize) {
     }
 }
 
-fn sites(out: &mut String, explanation: &Explanation, columns: usize) {
+fn sites(out: &mut String, explanation: &Explanation, columns: usize, lines: usize) {
     if explanation.sites.is_empty() {
         return;
     }
     let _ = writeln!(out, "\n{MARGIN}{TITLE}Who holds what is live{TITLE:#}");
-    tree(out, &explanation.sites, columns, MOST_SITES);
+    tree(out, &explanation.sites, columns, lines);
     if !explanation.other_sites.is_zero() {
         let _ =
             writeln!(out, "{MARGIN}{:>12}  {DIM}other places{DIM:#}", explanation.other_sites.to_string());
@@ -181,9 +186,16 @@ fn what_fits(out: &mut String, explanation: &Explanation) {
 }
 
 fn advice(out: &mut String, explanation: &Explanation, columns: usize) {
-    let fixes = explanation.causes.first().map_or(&[][..], |finding| finding.fixes.as_slice());
+    // Where nothing is decided, what helps in the likeliest case is better than silence, and is called so.
+    let decided = explanation.causes.first().filter(|finding| finding.cause != Cause::Undetermined);
+    let considered = explanation.causes.iter().find(|finding| finding.cause != Cause::Undetermined);
+    let fixes = decided.or(considered).map_or(&[][..], |finding| finding.fixes.as_slice());
     if !fixes.is_empty() {
-        let _ = writeln!(out, "\n{MARGIN}{TITLE}What to do, most room first{TITLE:#}");
+        let heading = match (decided, considered) {
+            (None, Some(finding)) => format!("If it is {}", finding.cause.name()),
+            _ => "What to do, most room first".to_owned(),
+        };
+        let _ = writeln!(out, "\n{MARGIN}{TITLE}{heading}{TITLE:#}");
         for (index, fix) in fixes.iter().enumerate() {
             numbered(out, index + 1, fix, columns);
         }

@@ -22,6 +22,11 @@ fn line_to_paste(settings: &str) -> String {
     if settings.is_empty() { format!("unset {VARIABLE}") } else { format!("export {VARIABLE}={settings}") }
 }
 
+/// The setting to change to: it serves the recording, and better than the recorded one.
+fn worthwhile(tuning: &Tuning) -> Option<&Trial> {
+    tuning.best().filter(|best| tuning.is_worth_it && best.run.outcome.refusal.is_none())
+}
+
 /// The result as JSON.
 pub fn tune_json(tuning: &Tuning, memory: Option<Bytes>, notes: &[String]) -> Value {
     let trial = |trial: &Trial| {
@@ -29,7 +34,7 @@ pub fn tune_json(tuning: &Tuning, memory: Option<Bytes>, notes: &[String]) -> Va
         value["settings"] = json!(trial.settings);
         value
     };
-    let best = tuning.best().filter(|_| tuning.is_worth_it);
+    let best = worthwhile(tuning);
     json!({
         "memory_bytes": memory.map(Bytes::get),
         "recorded": run_json(&tuning.recorded),
@@ -49,7 +54,7 @@ pub fn tune_json(tuning: &Tuning, memory: Option<Bytes>, notes: &[String]) -> Va
 pub fn tune_text(tuning: &Tuning, memory: Option<Bytes>, notes: &[String], columns: usize) -> String {
     let mut out = String::new();
     let _ = writeln!(out);
-    match tuning.best().filter(|_| tuning.is_worth_it) {
+    match worthwhile(tuning) {
         Some(best) => better(&mut out, tuning, best, memory, columns),
         None => nothing_better(&mut out, tuning, memory, columns),
     }
@@ -82,7 +87,7 @@ fn better(out: &mut String, tuning: &Tuning, best: &Trial, memory: Option<Bytes>
     let saved = Bytes::new(before.peak_reserved) - reserved;
     let fits = match (memory, before.refusal) {
         (Some(memory), Some(_)) => {
-            format!("All recorded requests fit in {memory}, the one that was refused included. ")
+            format!("All recorded requests fit in {memory}, where the recorded setting runs out. ")
         }
         _ => String::new(),
     };

@@ -42,7 +42,7 @@ pub(crate) struct Recording {
     #[arg(long, value_name = "SIZE")]
     pub(crate) card: Option<Bytes>,
 
-    /// The device; without it the one with the most events
+    /// The device; without it the one that failed, or the one with most to tell
     #[arg(long, value_name = "INDEX")]
     pub(crate) device: Option<u32>,
 
@@ -62,9 +62,14 @@ Examples:
   makeroom replay --check snapshot.pickle                         prove the model on the recording
   makeroom replay --card 24GiB --allocator pytorch --allocator cuda-async snapshot.pickle
 
-Allocators: pytorch[:SETTINGS], pytorch-2.9[:SETTINGS], cuda-async (an estimate), bfc, cupy, rmm-pool, planned
-(addresses chosen with the future known), ideal (peak live bytes). SETTINGS is what goes into
-PYTORCH_CUDA_ALLOC_CONF, e.g. pytorch:expandable_segments:True,roundup_power2_divisions:8")]
+Allocators:
+  pytorch[:SETTINGS]      PyTorch's own, to the byte; SETTINGS as in PYTORCH_CUDA_ALLOC_CONF,
+                          e.g. pytorch:expandable_segments:True,roundup_power2_divisions:8
+  pytorch-2.9[:SETTINGS]  the same, as of that release
+  cuda-async              cudaMallocAsync; an estimate
+  bfc, cupy, rmm-pool     JAX and TensorFlow; CuPy; RMM
+  planned                 addresses chosen with the future known
+  ideal                   the peak of live bytes")]
 pub(crate) struct Replay {
     #[command(flatten)]
     pub(crate) recording: Recording,
@@ -111,22 +116,6 @@ Examples:
 A snapshot is made in PyTorch by
   torch.cuda.memory._record_memory_history(); …; torch.cuda.memory._dump_snapshot('snapshot.pickle')")]
 pub(crate) struct Why {
-    /// The file to read, or `-` for standard input
-    pub(crate) input: PathBuf,
-
-    /// What the allocator was allowed to take, nothing deducted (a snapshot does not say)
-    #[arg(long, value_name = "SIZE", conflicts_with = "card")]
-    pub(crate) memory: Option<Bytes>,
-
-    /// The size of the card; what driver and context take is deducted
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) card: Option<Bytes>,
-
-    /// The device to explain; without it the one that failed, or that holds most
-    #[arg(long, value_name = "INDEX")]
-    pub(crate) device: Option<u32>,
-
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) recording: Recording,
 }

@@ -4,7 +4,7 @@
 use std::io::{self, Write as _};
 
 use anstream::{stderr, stdout};
-use terminal_size::{Width, terminal_size};
+use terminal_size::{Height, Width, terminal_size};
 
 /// The widest layout: longer lines are harder to read, not easier.
 const MOST_COLUMNS: usize = 110;
@@ -38,4 +38,9 @@ pub(crate) fn error(message: &str, hint: Option<&str>) {
 /// How wide the reader's terminal is.
 pub(crate) fn columns() -> usize {
     terminal_size().map_or(MOST_COLUMNS, |(Width(width), _)| usize::from(width).min(MOST_COLUMNS))
+}
+
+/// How many rows the reader's terminal has; `None` where no terminal reads.
+pub(crate) fn rows() -> Option<usize> {
+    terminal_size().map(|(_, Height(height))| usize::from(height))
 }

@@ -14,7 +14,7 @@ impl Progress {
     pub(crate) fn new(steps: u64) -> Self {
         // indicatif draws nothing where stderr is no terminal.
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(10));
-        if let Ok(style) = ProgressStyle::with_template("  {bar:28} {pos}/{len}  {msg}") {
+        if let Ok(style) = ProgressStyle::with_template("  {bar:28} {pos}/{len}  {wide_msg}") {
             bar.set_style(style);
         }
         bar.enable_steady_tick(Duration::from_millis(200));

@@ -12,21 +12,27 @@ use crate::{
     Cause, Certainty, Explanation, Finding, InputKind, InputSummary, Ledger, LedgerLine, Request, Verdict,
 };
 
+/// A text that was pasted or wrapped by a terminal is no longer than this; a log file is not wrapped.
+const LONGEST_UNWRAPPED: usize = 4 << 20;
+
 /// Explains an error text: a message, or a whole log with one in it.
 pub fn explain_text(text: &str) -> Explanation {
     let mut log = Log::new(text);
     let mut found = find::failures(&log);
     // A terminal may have cut the deciding words in two. Joining lines is a guess, so it replaces the plain
     // reading only where it reads more.
-    let unwrapped = log.unwrapped();
-    let joined = find::failures(&unwrapped);
     let weight = |found: &Option<find::Found>| found.as_ref().map_or(0, |found| 1 + found.first.weight());
-    if weight(&joined) > weight(&found) {
-        (log, found) = (unwrapped, joined);
+    if text.len() <= LONGEST_UNWRAPPED
+        && let Some(unwrapped) = log.unwrapped()
+    {
+        let joined = find::failures(&unwrapped);
+        if weight(&joined) > weight(&found) {
+            (log, found) = (unwrapped, joined);
+        }
     }
     let Some(found) = found else { return nothing_found(&log) };
     let facts = found.first;
-    let context = Context::read(&log, &facts);
+    let context = Context::read(&log, found.index);
     let mut causes = judge(&facts, &context);
     for finding in &mut causes {
         finding.evidence.push(format!("line {}: {}", facts.line, shortened(&facts.quote)));
@@ -149,7 +155,7 @@ fn nothing_found(log: &Log) -> Explanation {
         growth: None,
         alternatives: Vec::new(),
         futile: Vec::new(),
-        next: vec![crate::advice::list_holders()],
+        next: vec![crate::advice::list_holders(crate::advice::Maker::Nvidia)],
         notes: vec!["pass the lines around the error, or the whole output of the program: PROGRAM 2>&1 | makeroom why -".to_owned()],
     }
 }

@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 use makeroom_core::Bytes;
 use regex::Regex;
 
-use super::facts::Facts;
 use super::figures::{binary_size, pattern};
 use super::log::{Log, split_prefix};
 
@@ -45,14 +44,17 @@ static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 static FRAME: LazyLock<Regex> = LazyLock::new(|| pattern(r#"^\s*File "([^"]+)", line (\d+)(?:, in (\S+))?"#));
+/// The setting as it is put into force: exported, written before a command, or shown as a value. Advice to set it,
+/// PyTorch's own above all, is no evidence.
 static EXPANDABLE: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?:try setting )?PYTORCH(?:_CUDA|_HIP)?_ALLOC_CONF[=: ]+\S*expandable_segments:True")
+    pattern(
+        r#"(?m)(?:^\s*(?:\$|\+|#)?\s*(?:export\s+|set\s+|env\s+)?|\bexport\s+|\benv\s+|["'{,]\s*)PYTORCH(?:_CUDA|_HIP)?_ALLOC_CONF["']?\]?\s*[=:]\s*["']?[\w:,.\[\]>]*expandable_segments:True"#,
+    )
 });
 
 impl Context {
-    /// Reads what surrounds a failure.
-    pub(crate) fn read(log: &Log, failure: &Facts) -> Self {
-        let failure_line = log.index_of_line(failure.line);
+    /// Reads what surrounds a failure in this line of a log.
+    pub(crate) fn read(log: &Log, failure_line: usize) -> Self {
         let from = failure_line.saturating_sub(LINES_SEARCHED);
         let mut context = Self { site: program_line(log, failure_line), ..Self::default() };
         let mut figures = Vec::new();
@@ -67,7 +69,7 @@ impl Context {
         }
         context.growth = growth(&figures);
         context.is_expandable_on =
-            EXPANDABLE.find_iter(log.text()).any(|found| !found.as_str().starts_with("try setting"));
+            (0..failure_line).any(|index| !log.line(index).contains("try setting") && EXPANDABLE.is_match(log.line(index)));
         context
     }
 }
@@ -83,7 +85,7 @@ fn growth(figures: &[Bytes]) -> Option<LoggedGrowth> {
     let falls = figures.windows(2).filter(|pair| pair[1] < pair[0]).count();
     let late = last - figures[count - 1 - count / 4];
     let is_growing =
-        last > first.scaled(1.2) && falls * 20 <= count && late.get() * 10 >= (last - first).get();
+        last > first.scaled(1.2) && falls * 20 <= count && late.get().saturating_mul(10) >= (last - first).get();
     let steps = count - 1;
     is_growing.then(|| LoggedGrowth {
         first,
@@ -140,7 +142,7 @@ mod tests {
     fn the_programs_own_line_is_found_in_a_traceback() {
         let text = "Traceback (most recent call last):\n  File \"train.py\", line 12, in step\n    loss = model(x)\n  File \"/usr/lib/python3/site-packages/torch/nn/modules/module.py\", line 1779, in _call\n    return f()\nCUDA out of memory. Tried to allocate 2.00 GiB";
         let log = Log::new(text);
-        let facts = super::super::find::facts_in(text).unwrap();
-        assert_eq!(Context::read(&log, &facts).site.as_deref(), Some("train.py:12 step"));
+        let index = super::super::find::failures(&log).unwrap().index;
+        assert_eq!(Context::read(&log, index).site.as_deref(), Some("train.py:12 step"));
     }
 }

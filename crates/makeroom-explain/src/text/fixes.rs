@@ -8,7 +8,7 @@ use makeroom_core::Bytes;
 use super::context::Context;
 use super::facts::{Allocator, Facts};
 use super::judge::{Account, CONTEXT_TYPICAL};
-use crate::advice;
+use crate::advice::{self, Maker};
 use crate::{Cause, Finding, Fix};
 
 /// Fills in the fixes of each finding.
@@ -25,17 +25,13 @@ fn for_cause(cause: Cause, account: &Account<'_>, context: &Context) -> Vec<Fix>
     match cause {
         Cause::Fragmentation => fragmentation(account, context),
         Cause::LiveDataFillsDevice => live_data(account, context),
-        Cause::OtherProcesses | Cause::HiddenHolder => others(cause, account),
+        Cause::OtherProcesses | Cause::HiddenHolder => others(cause, account, context),
         Cause::RequestExceedsDevice => vec![request_too_large(account)],
         Cause::ArtificialLimit => limit(account),
         Cause::Preallocation => preallocation(facts),
         Cause::NonFrameworkOverhead => overhead(account),
         Cause::HostMemory => host(facts),
-        Cause::SharedMemoryOrKernelResource => vec![
-            Fix::new("launch with fewer threads per block, or let the compiler use fewer registers")
-                .command("nvcc -maxrregcount=64 …"),
-            Fix::new("use smaller tiles (Triton: a smaller BLOCK size, or num_stages=1)"),
-        ],
+        Cause::SharedMemoryOrKernelResource => kernel(facts),
         Cause::Leak => advice::leak(),
         Cause::IntegerOrShapeBug => {
             vec![Fix::new(
@@ -45,6 +41,13 @@ fn for_cause(cause: Cause, account: &Account<'_>, context: &Context) -> Vec<Fix>
         Cause::CacheHeldByFramework => vec![advice::empty_other_cache()],
         Cause::Undetermined | Cause::None => Vec::new(),
     }
+}
+
+fn kernel(facts: &Facts) -> Vec<Fix> {
+    let tiles = Fix::new("use smaller tiles (Triton: a smaller BLOCK size, or num_stages=1)");
+    let registers = Fix::new("launch with fewer threads per block, or let the compiler use fewer registers")
+        .command("nvcc -maxrregcount=64 …");
+    if facts.quote.contains("shared") || facts.framework == "triton" { vec![tiles] } else { vec![registers, tiles] }
 }
 
 fn fragmentation(account: &Account<'_>, context: &Context) -> Vec<Fix> {
@@ -85,34 +88,45 @@ fn fragmentation(account: &Account<'_>, context: &Context) -> Vec<Fix> {
 
 fn live_data(account: &Account<'_>, context: &Context) -> Vec<Fix> {
     let facts = account.facts;
-    let mut fixes = Vec::new();
-    let missing = account.missing();
-    if let (Some(live), Some(request), Some(missing)) = (facts.live, facts.request, missing) {
-        let needed = live + request;
-        let factor = (needed - missing).share_of(needed);
-        let action = match facts.batch.or(context.batch) {
-            Some(batch) if batch > 1 => format!(
-                "a smaller batch: at most {} instead of {batch} if everything grew with it, less if the model takes its part",
-                ((batch as f64 * factor).floor() as u64).clamp(1, batch - 1)
-            ),
-            Some(_) => "shorter sequences or smaller images: the batch is already 1".to_owned(),
-            None => format!(
-                "a smaller batch or shorter inputs: {missing} must go, {:.0} % of what is live",
-                100.0 * missing.share_of(live).min(1.0)
-            ),
-        };
-        fixes.push(Fix::new(action).frees(missing));
-    } else {
-        fixes.push(Fix::new("a smaller batch, shorter sequences or smaller images"));
+    let mut fixes = vec![smaller_batch(account, context)];
+    if facts.framework == "pytorch-mps" {
+        fixes.push(
+            Fix::new("or let PyTorch take more than its share; the machine may then swap or stop")
+                .command("export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0"),
+        );
     }
-    if facts.framework.starts_with("pytorch") && facts.framework != "pytorch-mps" {
+    if facts.framework.starts_with("pytorch") {
         fixes.push(advice::checkpointing());
-        fixes.push(advice::half_precision());
+        fixes.push(advice::half_precision(Maker::of(facts.framework)));
     }
     fixes
 }
 
-fn others(cause: Cause, account: &Account<'_>) -> Vec<Fix> {
+/// What must go, and how much smaller the batch would have to be.
+fn smaller_batch(account: &Account<'_>, context: &Context) -> Fix {
+    let facts = account.facts;
+    let (Some(live), Some(request), Some(short)) = (facts.live, facts.request, account.short_of()) else {
+        return Fix::new("a smaller batch, shorter sequences or smaller images");
+    };
+    let needed = live + request;
+    let factor = (needed - short).share_of(needed);
+    let share = 100.0 * short.share_of(needed);
+    let share = if share < 1.0 { "less than 1 %".to_owned() } else { format!("{share:.0} %") };
+    let action = match facts.batch.or(context.batch) {
+        Some(batch) if batch > 1 => format!(
+            "a smaller batch: at most {} instead of {batch} if everything grew with it, less if the model takes its part",
+            ((batch as f64 * factor).floor() as u64).clamp(1, batch - 1)
+        ),
+        Some(_) => "shorter sequences or smaller images: the batch is already 1".to_owned(),
+        None => format!(
+            "a smaller batch or shorter inputs: {short} must go, {share} of what is live and asked for"
+        ),
+    };
+    Fix::new(action).frees(short)
+}
+
+fn others(cause: Cause, account: &Account<'_>, context: &Context) -> Vec<Fix> {
+    let maker = Maker::of(account.facts.framework);
     let mut fixes: Vec<Fix> = account
         .others
         .iter()
@@ -125,12 +139,23 @@ fn others(cause: Cause, account: &Account<'_>) -> Vec<Fix> {
     let unlisted = account.unlisted().map(|unlisted| unlisted - CONTEXT_TYPICAL);
     if fixes.is_empty() {
         let mut see =
-            if cause == Cause::HiddenHolder { advice::find_hidden_holders() } else { advice::list_holders() };
+            if cause == Cause::HiddenHolder { advice::find_hidden_holders() } else { advice::list_holders(maker) };
         see.frees = unlisted.filter(|bytes| !bytes.is_zero());
         fixes.push(see);
     }
-    fixes.push(advice::another_device());
+    fixes.extend(advice::another_device(maker, account.facts.device));
+    if can_make_room_itself(account) {
+        fixes.push(Fix { frees: None, ..smaller_batch(account, context) });
+    }
     fixes
+}
+
+/// Whether this process holds, or asks for, enough that less of it would do.
+fn can_make_room_itself(account: &Account<'_>) -> bool {
+    let held = account.reserved.or(account.facts.live).unwrap_or(Bytes::ZERO);
+    let free = account.facts.free.unwrap_or(Bytes::ZERO);
+    let request = account.facts.request.unwrap_or(Bytes::MAX);
+    account.missing().is_some_and(|missing| held >= missing) || free.share_of(request) >= 0.1
 }
 
 fn request_too_large(account: &Account<'_>) -> Fix {
@@ -266,12 +291,13 @@ pub(crate) fn futile(cause: Cause, facts: &Facts, context: &Context) -> Vec<Stri
         }
         Cause::LiveDataFillsDevice => {
             let account = Account::new(facts);
-            if account.slack().is_some_and(|slack| slack < 0.05) {
+            let is_little = account.slack().is_some_and(|slack| slack < 0.05) && Maker::of(facts.framework) != Maker::Apple;
+            if is_little {
                 let cached = account.cached.unwrap_or(Bytes::ZERO);
                 futile.push(format!("empty_cache() or expandable_segments: only {cached} is unused"));
             }
         }
-        Cause::OtherProcesses | Cause::HiddenHolder => {
+        Cause::OtherProcesses | Cause::HiddenHolder if !can_make_room_itself(&Account::new(facts)) => {
             futile.push(
                 "a smaller batch or empty_cache(): this process holds too little to make room".to_owned(),
             );
@@ -288,7 +314,7 @@ pub(crate) fn futile(cause: Cause, facts: &Facts, context: &Context) -> Vec<Stri
 pub(crate) fn next(cause: Cause, facts: &Facts) -> Vec<Fix> {
     let mut next = Vec::new();
     if matches!(cause, Cause::Undetermined) {
-        next.push(advice::list_holders());
+        next.push(advice::list_holders(Maker::of(facts.framework)));
     }
     let is_about_own_memory = matches!(
         cause,

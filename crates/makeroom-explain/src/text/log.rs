@@ -17,6 +17,10 @@ const LINES_AFTER: usize = 400;
 const LINES_SCANNED: usize = 20_000;
 /// How many of the following lines are joined into the running text of a passage.
 const LINES_JOINED: usize = 14;
+/// Of the lines around an anchor this much is looked at; the anchor's own line is seen whole.
+const LONGEST_NEIGHBOUR: usize = 4096;
+/// The running text of a passage ends here.
+const LONGEST_FLAT: usize = 64 * 1024;
 /// A line longer than this is cut: no format needs more, and a megabyte of one line would be searched in vain.
 const LONGEST_LINE: usize = 32 * 1024;
 
@@ -59,15 +63,15 @@ impl Log {
 
     /// The same log with hard-wrapped lines put together again: a line that is as long as the longest of its
     /// neighbours goes on in the next one.
-    pub(crate) fn unwrapped(&self) -> Self {
+    pub(crate) fn unwrapped(&self) -> Option<Self> {
+        let width = self.wrap_width()?;
         let mut log = Self { text: String::with_capacity(self.text.len()), lines: Vec::new() };
         let mut open: Option<(String, usize)> = None;
-        let width = self.wrap_width();
         for index in 0..self.lines.len() {
             let body = self.line(index);
             let (mut joined, number) = open.take().unwrap_or((String::new(), self.lines[index].number));
             joined.push_str(body);
-            if width.is_some_and(|width| body.chars().count() == width) && joined.len() < LONGEST_LINE {
+            if body.chars().count() == width && joined.len() < LONGEST_LINE {
                 open = Some((joined, number));
             } else {
                 log.push(&joined, number);
@@ -76,7 +80,7 @@ impl Log {
         if let Some((joined, number)) = open {
             log.push(&joined, number);
         }
-        log
+        Some(log)
     }
 
     /// The column at which lines were cut, if several lines end exactly at the longest length.
@@ -102,11 +106,7 @@ impl Log {
 
     fn push(&mut self, line: &str, number: usize) {
         let start = self.text.len();
-        let mut end = line.len().min(LONGEST_LINE);
-        while !line.is_char_boundary(end) {
-            end -= 1;
-        }
-        self.text.push_str(line[..end].trim_end());
+        self.text.push_str(unboxed(clipped(line, LONGEST_LINE)).trim_end());
         self.lines.push(Line { start, end: self.text.len(), number });
         self.text.push('\n');
     }
@@ -131,11 +131,6 @@ impl Log {
         self.lines.partition_point(|line| line.start <= offset).saturating_sub(1)
     }
 
-    /// The first cleaned line that came from a line of the input, counted from 1.
-    pub(crate) fn index_of_line(&self, number: usize) -> usize {
-        self.lines.partition_point(|line| line.number < number)
-    }
-
     /// The passage around a line: the lines near it that the same writer wrote, without prefixes.
     pub(crate) fn passage(&self, index: usize) -> Passage<'_> {
         let (writer, _) = split_prefix(self.line(index));
@@ -153,6 +148,7 @@ impl Log {
             }
             counted += usize::from(!is_free_block(line));
             let (line_writer, body) = split_prefix(line);
+            let body = if position == index { body } else { clipped(body, LONGEST_NEIGHBOUR) };
             // A line without a prefix goes on what stands above it, or is the launcher's and concerns all.
             if position == index {
                 hit = lines.len();
@@ -205,10 +201,30 @@ fn is_free_block(line: &str) -> bool {
     line.contains("] Free ")
 }
 
+/// The front of a text, at most this many bytes of it.
+fn clipped(text: &str, longest: usize) -> &str {
+    let mut end = text.len().min(longest);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// A line without the frame that rich consoles draw around tracebacks.
+fn unboxed(line: &str) -> &str {
+    match line.trim().strip_prefix(['│', '┃']) {
+        Some(inside) => inside.trim_end().strip_suffix(['│', '┃']).unwrap_or(inside),
+        None => line,
+    }
+}
+
 /// Joins lines into running text. Lines that were cut at a column are put together without a space between.
 fn flatten(lines: &[&str]) -> String {
     let mut flat = String::new();
     for line in lines {
+        if flat.len() > LONGEST_FLAT {
+            break;
+        }
         for word in line.split_whitespace() {
             if !flat.is_empty() {
                 flat.push(' ');
@@ -229,6 +245,10 @@ fn strip_escapes(raw: &str) -> String {
                 // Control sequence: parameters, then one final byte from @ to ~.
                 Some('[') => {
                     let _ = rest.by_ref().find(|next| ('@'..='~').contains(next));
+                }
+                // Choice of a character set: one more byte.
+                Some('(' | ')') => {
+                    let _ = rest.next();
                 }
                 // Operating-system command: up to the bell or the string terminator.
                 Some(']') => {
@@ -319,7 +339,7 @@ mod tests {
     fn hard_wrapped_lines_are_joined() {
         let log = Log::new("RuntimeError: CUDA out of mem\nory. Tried to allocate 2.00 G\niB (GPU 0)");
         assert_eq!(
-            log.unwrapped().line(0),
+            log.unwrapped().unwrap().line(0),
             "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0)"
         );
     }

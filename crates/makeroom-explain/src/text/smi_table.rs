@@ -102,11 +102,16 @@ struct Reader {
     place: Option<Place>,
 }
 
+/// The heading of the list of processes: in a frame, or alone on its line. "Number of Processes: 4" is none.
+fn is_process_heading(line: &str) -> bool {
+    line.contains("Processes:") && (line.contains('|') || line.trim() == "Processes:")
+}
+
 impl Reader {
     fn line(&mut self, line: &str) {
         if line.contains("NVIDIA-SMI") {
             self.finish_table();
-        } else if line.contains("Processes:") || LIST_HEADER.is_match(line) {
+        } else if is_process_heading(line) || LIST_HEADER.is_match(line) {
             self.begin_processes(!line.contains('|'));
         } else if line.contains("No running processes found") {
             self.open.has_process_part = true;

@@ -3,7 +3,7 @@
 use makeroom_core::{Bytes, Trace};
 
 use super::verdict::Refusal;
-use crate::advice;
+use crate::advice::{self, Maker};
 use crate::{Alternative, Cause, Finding, Fix};
 
 /// What was allocated in the step that failed, and what was there before it.
@@ -26,7 +26,7 @@ pub(crate) fn attach(
     for finding in findings {
         finding.fixes = match finding.cause {
             Cause::Fragmentation => fragmentation(trace, refusal, alternatives),
-            Cause::LiveDataFillsDevice => live_data(trace, refusal, split),
+            Cause::LiveDataFillsDevice => live_data(trace, refusal, split, alternatives),
             Cause::RequestExceedsDevice => vec![pieces(refusal)],
             Cause::ArtificialLimit => vec![
                 Fix::new("say what the limit was, to learn what filled it")
@@ -51,63 +51,80 @@ pub(crate) fn attach(
 fn fragmentation(trace: &Trace, refusal: &Refusal<'_>, alternatives: &[Alternative]) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if trace.settings.expandable_segments != Some(true) && refusal.has_segments {
-        let mut fix = advice::expandable_segments();
-        match alternatives.iter().find(|alternative| alternative.settings.is_some()) {
-            Some(Alternative { fits: Some(false), needs, .. }) => {
+        let tried = alternatives.iter().find(|alternative| alternative.settings.is_some());
+        fixes.push(expandable_that_fits(alternatives).unwrap_or_else(|| {
+            let mut fix = advice::expandable_segments();
+            if let Some(Alternative { fits: Some(false), needs, .. }) = tried {
                 fix.action = format!("{}: not enough by itself, it needs {needs}", fix.action);
             }
-            Some(Alternative { fits: Some(true), needs, .. }) => {
-                fix.action = format!(
-                    "{}: the recorded requests, the refused one included, then peak at {needs} and fit",
-                    fix.action
-                );
-                fix.frees = Some(refusal.pieces.cached());
-            }
-            _ => fix.frees = Some(refusal.pieces.cached()),
-        }
-        fixes.push(fix);
+            fix
+        }));
     }
     fixes.push(Fix::new("ask for fewer different sizes: pad batches to a few fixed lengths or image sizes"));
     fixes
 }
 
-fn live_data(trace: &Trace, refusal: &Refusal<'_>, split: Option<StepSplit>) -> Vec<Fix> {
+fn live_data(
+    trace: &Trace,
+    refusal: &Refusal<'_>,
+    split: Option<StepSplit>,
+    alternatives: &[Alternative],
+) -> Vec<Fix> {
     let mut fixes = Vec::new();
+    fixes.extend(expandable_that_fits(alternatives));
     let request = refusal.event.size;
     let missing = refusal.untaken().map(|untaken| request - untaken.min(request));
-    if let Some((split, limit)) = split.zip(refusal.room.limit()) {
-        let growing = split.growing + request;
-        let room = limit - split.lasting;
-        // Live bytes alone may fit; what must go is what the allocator could not serve.
-        let missing = missing.unwrap_or(Bytes::ZERO);
-        let target = room.min(growing - missing.min(growing));
-        let factor = target.share_of(growing);
-        let batch =
-            trace.annotations.iter().rev().find_map(|annotation| crate::batch::batch_in(&annotation.name));
-        let action = if factor <= 0.0 || room.is_zero() {
-            format!(
-                "what is older than the failing step ({}) already fills the {limit}: a smaller batch cannot help",
-                split.lasting
-            )
-        } else {
-            let batch = match batch {
-                Some(batch) if batch > 1 => {
-                    format!(": batch {} instead of {batch}", ((batch as f64 * factor).floor() as u64).max(1))
-                }
-                _ => String::new(),
-            };
-            format!(
-                "shrink what the step makes ({growing}, the request included) to at most {:.0} % of it, by batch, length or image size{batch}",
-                (100.0 * factor).floor()
-            )
-        };
-        fixes.push(Fix::new(action).frees(growing - target));
-    } else if let Some(missing) = missing {
-        fixes.push(Fix::new("a smaller batch, shorter sequences or smaller images").frees(missing));
+    match split.zip(refusal.room.limit()) {
+        Some((split, limit)) => fixes.extend(smaller_step(trace, split, limit, request, missing)),
+        None => fixes.extend(
+            missing.map(|missing| Fix::new("a smaller batch, shorter sequences or smaller images").frees(missing)),
+        ),
     }
     fixes.push(advice::checkpointing());
-    fixes.push(advice::half_precision());
+    fixes.push(advice::half_precision(Maker::Nvidia));
     fixes
+}
+
+/// By how much what the step makes must shrink; nothing where what is older already fills the limit.
+fn smaller_step(
+    trace: &Trace,
+    split: StepSplit,
+    limit: Bytes,
+    request: Bytes,
+    missing: Option<Bytes>,
+) -> Option<Fix> {
+    let growing = split.growing + request;
+    let room = limit - split.lasting;
+    // Live bytes alone may fit; what must go is what the allocator could not serve.
+    let target = room.min(growing - missing.unwrap_or(Bytes::ZERO).min(growing));
+    if target.is_zero() {
+        return None;
+    }
+    let factor = target.share_of(growing);
+    let batch = trace.annotations.iter().rev().find_map(|annotation| crate::batch::batch_in(&annotation.name));
+    let batch = match batch {
+        Some(batch) if batch > 1 => {
+            format!(": batch {} instead of {batch}", ((batch as f64 * factor).floor() as u64).max(1))
+        }
+        _ => String::new(),
+    };
+    let action = format!(
+        "shrink what the step makes ({growing}, the request included) to at most {:.0} % of it, by batch, length or image size{batch}",
+        (100.0 * factor).floor()
+    );
+    Some(Fix::new(action).frees(growing - target))
+}
+
+/// Expandable segments, where running the recording with them shows that they suffice.
+fn expandable_that_fits(alternatives: &[Alternative]) -> Option<Fix> {
+    let fitting = alternatives.iter().find(|alternative| alternative.fits == Some(true))?;
+    let mut fix = advice::expandable_segments();
+    fix.action = format!(
+        "{}: the recorded requests, the refused one included, then peak at {} and fit",
+        fix.action, fitting.needs
+    );
+    let recorded = alternatives.iter().find(|alternative| alternative.settings.is_none())?;
+    Some(fix.frees(recorded.needs - fitting.needs))
 }
 
 fn pieces(refusal: &Refusal<'_>) -> Fix {
@@ -133,7 +150,13 @@ fn leak(refusal: &Refusal<'_>) -> Vec<Fix> {
 }
 
 /// Things people try that cannot help here.
-pub(crate) fn futile(cause: Cause, trace: &Trace, refusal: &Refusal<'_>) -> Vec<String> {
+pub(crate) fn futile(
+    cause: Cause,
+    trace: &Trace,
+    refusal: &Refusal<'_>,
+    split: Option<StepSplit>,
+    alternatives: &[Alternative],
+) -> Vec<String> {
     let mut futile = Vec::new();
     if !refusal.has_segments {
         return futile;
@@ -148,11 +171,20 @@ pub(crate) fn futile(cause: Cause, trace: &Trace, refusal: &Refusal<'_>) -> Vec<
         }
         Cause::LiveDataFillsDevice => {
             let cached = refusal.pieces.cached();
-            futile.push(if is_expandable {
-                format!("empty_cache(): only {cached} is unused, and expandable_segments was on")
-            } else {
-                format!("empty_cache() or expandable_segments: only {cached} is unused")
+            let would_fit = alternatives.iter().any(|alternative| alternative.fits == Some(true));
+            futile.push(match (is_expandable, would_fit) {
+                (true, _) => format!("empty_cache(): only {cached} is unused, and expandable_segments was on"),
+                (false, true) => format!("empty_cache(): only {cached} is unused, between live tensors"),
+                (false, false) => format!("empty_cache() or expandable_segments: only {cached} is unused"),
             });
+            if let Some((split, limit)) = split.zip(refusal.room.limit())
+                && split.lasting >= limit
+            {
+                futile.push(format!(
+                    "a smaller batch: what is older than the failing step, {}, already fills the {limit}",
+                    split.lasting
+                ));
+            }
         }
         Cause::Leak => {
             futile.push("a smaller batch: it fails later, but it fails".to_owned());

@@ -23,7 +23,8 @@ mod verdict;
 
 pub use room::Room;
 
-use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
+use makeroom_core::{Action, Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
+use makeroom_sim::Settings;
 
 use self::fixes::StepSplit;
 use self::history::History;
@@ -44,28 +45,36 @@ pub struct TraceQuestion {
 
 /// Explains a recording.
 pub fn explain_trace(trace: &Trace, question: &TraceQuestion) -> Explanation {
-    let mut subjects: Vec<Subject<'_>> = trace
-        .devices
-        .iter()
-        .filter(|device| question.device.is_none_or(|asked| asked == device.device))
-        .map(|device| Subject::new(trace, device))
-        .collect();
-    subjects.sort_by_key(|subject| {
-        (subject.history.failures.is_empty(), std::cmp::Reverse(subject.history.peak_live))
-    });
-    let others = subjects.len().saturating_sub(1);
-    match subjects.into_iter().next() {
-        Some(subject) => {
-            let mut explanation = subject.explain(question.room);
-            if others > 0 {
-                explanation.notes.push(format!(
-                    "{others} more device{} in this recording; `--device N` explains another",
-                    if others == 1 { " is" } else { "s are" }
-                ));
-            }
-            explanation
-        }
-        None => empty(trace),
+    let Some(device) = chosen_device(trace, question.device) else { return empty(trace) };
+    let mut explanation = Subject::new(trace, device).explain(question.room);
+    let others = trace.devices.len() - 1;
+    if others > 0 && question.device.is_none() {
+        explanation.notes.push(format!(
+            "{others} more device{} in this recording; `--device N` explains another",
+            if others == 1 { " is" } else { "s are" }
+        ));
+    }
+    explanation
+}
+
+/// The device asked for; else the one that failed first; else the one that held most.
+fn chosen_device(trace: &Trace, asked: Option<DeviceIndex>) -> Option<&DeviceTrace> {
+    if asked.is_some() {
+        return trace.device(asked);
+    }
+    let first_failure = |device: &DeviceTrace| {
+        let index = device.events.actions().iter().position(|&action| action == Action::OutOfMemory)?;
+        device.events.get(index).map(|event| event.time_us)
+    };
+    let failed = trace.devices.iter().filter_map(|device| Some((first_failure(device)?, device)));
+    if let Some((_, device)) = failed.min_by_key(|(time, _)| *time) {
+        return Some(device);
+    }
+    match trace.devices.as_slice() {
+        [only] => Some(only),
+        devices => devices
+            .iter()
+            .max_by_key(|device| (History::new(device, &[]).peak_live, std::cmp::Reverse(device.device))),
     }
 }
 
@@ -75,13 +84,14 @@ struct Subject<'trace> {
     device: &'trace DeviceTrace,
     steps: Steps,
     history: History,
+    settings: Settings,
 }
 
 impl<'trace> Subject<'trace> {
     fn new(trace: &'trace Trace, device: &'trace DeviceTrace) -> Self {
         let steps = Steps::find(trace, device);
         let history = History::new(device, &steps.starts);
-        Self { trace, device, steps, history }
+        Self { trace, device, steps, history, settings: Settings::recorded(&trace.settings) }
     }
 
     fn has_segments(&self) -> bool {
@@ -93,7 +103,7 @@ impl<'trace> Subject<'trace> {
         let moment = failure.or(self.history.peak);
         let mut states = states_at(self.device, &self.history, &[moment]);
         let state = states.pop().unwrap_or_default();
-        let pieces = Pieces::new(self.device, &state);
+        let pieces = Pieces::new(self.device, &self.settings, &state, moment);
         let growth = steps::growth(self.trace, self.device, &self.history, &self.steps);
         let (sites, other_sites) = sites::tree(&self.trace.stacks, &sites::by_stack(&state.blocks));
         let mut explanation = Explanation {
@@ -110,6 +120,7 @@ impl<'trace> Subject<'trace> {
             next: Vec::new(),
             notes: self.notes(),
         };
+        let room = self.possible_room(room, &mut explanation);
         match failure.and_then(|index| Some((index, self.device.events.get(index)?))) {
             Some((index, event)) => {
                 self.explain_failure(&mut explanation, room, (index, event), &state, &pieces)
@@ -117,6 +128,24 @@ impl<'trace> Subject<'trace> {
             None => self.explain_peak(&mut explanation, room, &pieces),
         }
         explanation
+    }
+
+    /// The room that was named, unless the run is known to have held more than that.
+    fn possible_room(&self, room: Room, explanation: &mut Explanation) -> Room {
+        match (room.limit(), self.history.peak_reserved) {
+            (Some(limit), Some(reserved)) if reserved > limit => {
+                explanation.notes.insert(
+                    0,
+                    format!("the run held up to {reserved}, so {limit} was not its limit and is not used here"),
+                );
+                explanation.next.push(
+                    Fix::new("to see whether it would have fit")
+                        .command(format!("makeroom replay --memory {}MiB …", limit.get() >> 20)),
+                );
+                Room::Unknown
+            }
+            _ => room,
+        }
     }
 
     fn explain_failure(
@@ -133,15 +162,17 @@ impl<'trace> Subject<'trace> {
             room,
             growth: explanation.growth.as_ref(),
             has_segments: self.has_segments(),
+            settings: &self.settings,
         };
         let mut causes = refusal.findings();
-        let limit = refusal.untaken().map(|untaken| pieces.reserved + untaken);
-        let alternatives = alternatives::alternatives(self.trace, self.device, &self.history.start, limit);
-        fixes::attach(&mut causes, self.trace, &refusal, self.split(index, state), &alternatives);
+        let split = self.split(index, state);
+        let alternatives =
+            alternatives::alternatives(self.trace, self.device, &self.history.start, room.limit());
+        fixes::attach(&mut causes, self.trace, &refusal, split, &alternatives);
         let first = &causes[0];
         explanation.verdict =
             Verdict { cause: first.cause, certainty: first.certainty, summary: first.summary.clone() };
-        explanation.futile = fixes::futile(first.cause, self.trace, &refusal);
+        explanation.futile = fixes::futile(first.cause, self.trace, &refusal, split, &alternatives);
         explanation.ledger =
             Some(account::ledger(self.device.device, room, pieces, self.has_segments(), Some(&refusal)));
         explanation.request = Some(Request {
@@ -161,16 +192,18 @@ impl<'trace> Subject<'trace> {
     }
 
     fn explain_peak(&self, explanation: &mut Explanation, room: Room, pieces: &Pieces) {
+        if self.device.events.is_empty() {
+            return self.explain_final_state(explanation, room, pieces);
+        }
         let live = self.history.peak_live;
-        let summary = match (self.history.peak_reserved, room.limit()) {
-            (Some(reserved), Some(limit)) => format!(
-                "No allocation was refused. At its peak the run had {live} live; it reserved up to {reserved} of the {limit} there is."
+        let summary = match self.history.peak_reserved {
+            Some(reserved) => format!(
+                "No allocation was refused. At its peak the run had {live} live in {} reserved, {:.0} % of it unused; the most it reserved was {reserved}{}.",
+                pieces.reserved,
+                100.0 * pieces.slack(),
+                room.limit().map_or(String::new(), |limit| format!(" of the {limit} there is"))
             ),
-            (Some(reserved), None) => format!(
-                "No allocation was refused. At its peak the run had {live} live; it reserved up to {reserved}, {:.0} % of it unused then.",
-                100.0 * pieces.slack()
-            ),
-            (None, _) => format!("No allocation was refused. At its peak the run had {live} live."),
+            None => format!("No allocation was refused. At its peak the run had {live} live."),
         };
         explanation.verdict =
             Verdict { cause: Cause::None, certainty: Certainty::Certain, summary: summary.clone() };
@@ -202,6 +235,30 @@ impl<'trace> Subject<'trace> {
         }
     }
 
+    /// A snapshot without history says what was there when it was taken, and nothing of what failed.
+    fn explain_final_state(&self, explanation: &mut Explanation, room: Room, pieces: &Pieces) {
+        let summary = format!(
+            "The snapshot has no history: it shows what was there when it was taken, {} live in {} reserved, not what failed.",
+            pieces.live, pieces.reserved
+        );
+        explanation.verdict = Verdict {
+            cause: Cause::Undetermined,
+            certainty: Certainty::Undetermined,
+            summary: summary.clone(),
+        };
+        explanation.causes.push(Finding {
+            cause: Cause::Undetermined,
+            certainty: Certainty::Undetermined,
+            bytes: Some(pieces.live),
+            summary,
+            evidence: Vec::new(),
+            fixes: Vec::new(),
+        });
+        explanation.ledger =
+            Some(account::ledger(self.device.device, room, pieces, self.has_segments(), None));
+        explanation.next.push(crate::advice::record_snapshot());
+    }
+
     /// What of the live memory is older than the step that failed, where steps are marked.
     fn split(&self, failure: usize, state: &State) -> Option<StepSplit> {
         let start = self.steps.start_of(failure).filter(|_| self.steps.are_marked)?;
@@ -226,7 +283,7 @@ impl<'trace> Subject<'trace> {
     fn notes(&self) -> Vec<String> {
         let mut notes = self.trace.notes.clone();
         let older: Bytes = self.history.start.live();
-        if older >= Bytes::mib(1) {
+        if older >= Bytes::mib(1) && !self.device.events.is_empty() {
             notes.push(format!(
                 "the recording began late: {older} was live before its first event, without a stack unless it lives to the end"
             ));
@@ -240,16 +297,13 @@ impl<'trace> Subject<'trace> {
                 self.history.start.unmatched_frees
             ));
         }
-        if self.device.events.is_empty() {
-            notes.push("the snapshot has no history, only its final state; switch recording on with torch.cuda.memory._record_memory_history()".to_owned());
-        }
         notes
     }
 }
 
 fn say_the_room() -> Fix {
     Fix::new("a snapshot holds neither the card's size nor a limit; say it to have the account closed")
-        .command("makeroom why --card 24GiB …   (or --memory SIZE for a limit)")
+        .command("makeroom why --card SIZE …   (or --memory SIZE, where the program set a limit)")
 }
 
 fn empty(trace: &Trace) -> Explanation {

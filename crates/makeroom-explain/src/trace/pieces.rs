@@ -5,15 +5,14 @@
 //! ```
 //!
 //! A recording gives requested sizes; block sizes are known only for blocks that are still there at its end. For
-//! others the allocator's rules tell nearly all: sizes are multiples of 512 bytes, and in segments of large
+//! others the allocator's rules tell nearly all: sizes are rounded as its settings say, and in segments of large
 //! blocks no unused piece of 1 MiB or less exists, because such a rest is never split off.
 
-use makeroom_core::{Bytes, DeviceTrace, FastMap, PoolId, StreamId};
+use makeroom_core::{Action, BlockState, Bytes, DeviceTrace, FastMap, PoolId, StreamId};
+use makeroom_sim::Settings;
 
 use super::state::{HeldSegment, LiveBlock, State};
 
-/// The grain of PyTorch's blocks.
-const GRAIN: u64 = 512;
 /// The rest of a large block that is not worth splitting off.
 const LARGEST_UNSPLIT: u64 = 1 << 20;
 /// The size of a segment of small blocks.
@@ -45,9 +44,9 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Cuts up a state. `is_exact_at_end` says that the state is that of the end of the recording.
-    pub(crate) fn new(device: &DeviceTrace, state: &State) -> Self {
-        let known = sizes_at_end(device);
+    /// Cuts up the state after the event `moment`; `None` is before the first.
+    pub(crate) fn new(device: &DeviceTrace, settings: &Settings, state: &State, moment: Option<usize>) -> Self {
+        let known = Known { sizes: sizes_at_end(device, moment), settings };
         let mut pieces = Self::default();
         let mut rest = state.blocks.as_slice();
         for segment in &state.segments {
@@ -63,7 +62,7 @@ impl Pieces {
         pieces
     }
 
-    fn cut(&mut self, segment: &HeldSegment, blocks: &[LiveBlock], known: &FastMap<u64, (Bytes, Bytes)>) {
+    fn cut(&mut self, segment: &HeldSegment, blocks: &[LiveBlock], known: &Known<'_>) {
         let end = segment.address.saturating_add(segment.size);
         let is_small = if segment.is_expandable {
             blocks.iter().all(|block| block.requested.get() <= LARGEST_UNSPLIT) && !blocks.is_empty()
@@ -85,11 +84,7 @@ impl Pieces {
         for (index, block) in blocks.iter().enumerate() {
             piece(cursor, block.address);
             let next = blocks.get(index + 1).map_or(end, |next| next.address);
-            let rounded = block.requested.get().max(1).next_multiple_of(GRAIN);
-            let mut size = match known.get(&block.address) {
-                Some(&(size, requested)) if requested == block.requested => size.get(),
-                _ => rounded,
-            };
+            let mut size = known.size_of(block);
             let gap = next.saturating_sub(block.address.saturating_add(size));
             if !is_small && !segment.is_expandable && gap <= LARGEST_UNSPLIT {
                 size += gap;
@@ -132,12 +127,32 @@ impl Pieces {
     }
 }
 
-/// Size and request of every block that is live at the end, by address.
-fn sizes_at_end(device: &DeviceTrace) -> FastMap<u64, (Bytes, Bytes)> {
-    device
-        .segments
-        .iter()
-        .flat_map(|segment| &segment.blocks)
-        .filter_map(|block| Some((block.address.0, (block.size, block.requested?))))
-        .collect()
+/// What is known about the sizes of blocks.
+struct Known<'settings> {
+    sizes: FastMap<u64, Bytes>,
+    settings: &'settings Settings,
+}
+
+impl Known<'_> {
+    fn size_of(&self, block: &LiveBlock) -> u64 {
+        self.sizes.get(&block.address).map_or_else(|| self.settings.round_size(block.requested.get()), |size| size.get())
+    }
+}
+
+/// The sizes of blocks that are there from a moment to the end, by address.
+fn sizes_at_end(device: &DeviceTrace, moment: Option<usize>) -> FastMap<u64, Bytes> {
+    let blocks = device.segments.iter().flat_map(|segment| &segment.blocks);
+    // The size that a free block carries is its last tenant's.
+    let mut sizes: FastMap<u64, Bytes> = blocks
+        .filter(|block| block.state != BlockState::Free)
+        .map(|block| (block.address.0, block.size))
+        .collect();
+    for index in moment.map_or(0, |moment| moment + 1)..device.events.len() {
+        if let Some(event) = device.events.get(index)
+            && matches!(event.action, Action::FreeCompleted | Action::Alloc)
+        {
+            sizes.remove(&event.address.0);
+        }
+    }
+    sizes
 }

@@ -17,6 +17,10 @@ use crate::library::{is_library_file, short_file};
 const LEAST_SHARE: f64 = 0.005;
 /// A callee with this share of its caller stands for it.
 const MAIN_SHARE: f64 = 0.98;
+/// Own lines of one stack that are kept, the innermost.
+const DEEPEST_PATH: usize = 48;
+/// Characters of a place; a hostile file can hold names of megabytes.
+const LONGEST_PLACE: usize = 240;
 /// Places shown on one level.
 const MOST_CALLEES: usize = 8;
 
@@ -48,7 +52,7 @@ pub(crate) fn tree(stacks: &Stacks, held: &HeldByStack) -> (Vec<Site>, Bytes) {
     for (&stack, &entry) in held {
         root.add(&path(stacks, stack), entry);
     }
-    let sites = root.into_sites(whole.scaled(LEAST_SHARE));
+    let sites = root.into_sites(stacks, whole.scaled(LEAST_SHARE));
     let shown: Bytes = sites.iter().map(|site| site.bytes).sum();
     (sites, whole - shown)
 }
@@ -67,12 +71,12 @@ struct Node {
 }
 
 /// One step down the tree.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     /// A line of the program.
-    Own(String),
+    Own(FrameId),
     /// What the line above asked of a library.
-    Library(String),
+    Library(FrameId),
     /// Nothing was recorded.
     Unknown,
 }
@@ -82,36 +86,36 @@ impl Node {
         self.held.bytes += entry.bytes;
         self.held.blocks += entry.blocks;
         if let Some((step, rest)) = path.split_first() {
-            self.children.entry(step.clone()).or_default().add(rest, entry);
+            self.children.entry(*step).or_default().add(rest, entry);
         }
     }
 
-    fn into_sites(self, least: Bytes) -> Vec<Site> {
+    fn into_sites(self, stacks: &Stacks, least: Bytes) -> Vec<Site> {
         let mut sites: Vec<Site> = self
             .children
             .into_iter()
             .filter(|(_, child)| child.held.bytes >= least)
-            .map(|(step, child)| child.into_site(step, least))
+            .map(|(step, child)| child.into_site(stacks, step, least))
             .collect();
         sites.sort_by_key(|site| std::cmp::Reverse(site.bytes));
         sites.truncate(MOST_CALLEES);
         sites
     }
 
-    fn into_site(mut self, mut step: Step, least: Bytes) -> Site {
+    fn into_site(mut self, stacks: &Stacks, mut step: Step, least: Bytes) -> Site {
         let mut through = None;
         // Where nearly everything comes from one callee, the callee says it all.
         while let Some((only, child)) = self.take_main_child(least) {
             match only {
                 Step::Own(_) => step = only,
-                Step::Library(name) => through = Some(name),
+                Step::Library(frame) => through = Some(describe(stacks, frame)),
                 Step::Unknown => {}
             }
             self = child;
         }
         let is_own = matches!(step, Step::Own(_));
         let place = match step {
-            Step::Own(place) | Step::Library(place) => place,
+            Step::Own(frame) | Step::Library(frame) => describe(stacks, frame),
             Step::Unknown => "no stack recorded (backward pass, or a thread without Python)".to_owned(),
         };
         let held = self.held;
@@ -121,7 +125,7 @@ impl Node {
             through,
             bytes: held.bytes,
             blocks: held.blocks,
-            callees: self.into_sites(least),
+            callees: self.into_sites(stacks, least),
         }
     }
 }
@@ -131,7 +135,7 @@ impl Node {
     fn take_main_child(&mut self, least: Bytes) -> Option<(Step, Self)> {
         self.children.retain(|_, child| child.held.bytes >= least);
         let is_main = |child: &Self| child.held.bytes.share_of(self.held.bytes) >= MAIN_SHARE;
-        let step = self.children.iter().find(|(_, child)| is_main(child)).map(|(step, _)| step.clone())?;
+        let step = self.children.iter().find(|(_, child)| is_main(child)).map(|(&step, _)| step)?;
         self.children.remove_entry(&step)
     }
 }
@@ -145,12 +149,14 @@ fn path(stacks: &Stacks, stack: StackId) -> Vec<Step> {
         .iter()
         .rev()
         .filter(|&&frame| !is_library(stacks, frame))
-        .map(|&frame| Step::Own(describe(stacks, frame)))
+        .map(|&frame| Step::Own(frame))
         .collect();
     path.dedup();
+    // A recursion of the program is as deep as it likes; what it ends in is what is looked for.
+    path.drain(..path.len().saturating_sub(DEEPEST_PATH));
     let innermost = frames[0];
     if is_library(stacks, innermost) {
-        path.push(Step::Library(describe(stacks, innermost)));
+        path.push(Step::Library(innermost));
     }
     path
 }
@@ -161,10 +167,11 @@ fn is_library(stacks: &Stacks, frame: FrameId) -> bool {
 
 fn describe(stacks: &Stacks, frame: FrameId) -> String {
     let frame = stacks.frame_at(frame);
-    let file = short_file(stacks.name_text(frame.file));
-    let function = stacks.name_text(frame.function);
-    match (file, frame.line) {
-        ("" | "??", _) => function.to_owned(),
+    let clip = |text: &str| text.chars().take(LONGEST_PLACE).collect::<String>();
+    let file = clip(short_file(stacks.name_text(frame.file)));
+    let function = clip(stacks.name_text(frame.function));
+    match (file.as_str(), frame.line) {
+        ("" | "??", _) => function,
         (file, 0) => format!("{file} {function}"),
         (file, line) => format!("{file}:{line} {function}"),
     }

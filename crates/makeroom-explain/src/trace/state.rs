@@ -1,5 +1,7 @@
 //! The memory of one device at chosen moments of its recording.
 
+use std::collections::BTreeMap;
+
 use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, PoolId, Ranges, StackId, StreamId};
 
 use super::history::History;
@@ -63,7 +65,7 @@ struct Running {
     segments: FastMap<u64, HeldSegment>,
     mapped: Ranges,
     /// Stream and pool of expandable ranges, by the address at which they were first seen.
-    homes: Vec<HeldSegment>,
+    homes: BTreeMap<u64, HeldSegment>,
 }
 
 impl Running {
@@ -92,12 +94,17 @@ impl Running {
                 .segments
                 .iter()
                 .filter(|segment| segment.is_expandable)
-                .map(|segment| HeldSegment {
-                    address: segment.address.0,
-                    size: segment.size.get(),
-                    stream: segment.stream,
-                    is_expandable: true,
-                    pool: segment.pool,
+                .map(|segment| {
+                    (
+                        segment.address.0,
+                        HeldSegment {
+                            address: segment.address.0,
+                            size: segment.size.get(),
+                            stream: segment.stream,
+                            is_expandable: true,
+                            pool: segment.pool,
+                        },
+                    )
                 })
                 .collect(),
         };
@@ -163,14 +170,17 @@ impl Running {
             }
             Action::SegmentMap => {
                 self.mapped.insert(address, event.size.get());
-                if self.home_of(address).is_none() {
-                    self.homes.push(HeldSegment {
+                if self.home_of(address, event.size.get()).is_none() {
+                    self.homes.insert(
                         address,
-                        size: event.size.get(),
-                        stream: event.stream,
-                        is_expandable: true,
-                        pool: PoolId::DEFAULT,
-                    });
+                        HeldSegment {
+                            address,
+                            size: event.size.get(),
+                            stream: event.stream,
+                            is_expandable: true,
+                            pool: device.events.pool(index).unwrap_or_default(),
+                        },
+                    );
                 }
             }
             Action::SegmentUnmap => self.mapped.remove(address, event.size.get()),
@@ -178,11 +188,10 @@ impl Running {
         }
     }
 
-    /// Who an expandable range belongs to.
-    fn home_of(&self, address: u64) -> Option<&HeldSegment> {
-        self.homes
-            .iter()
-            .find(|home| (home.address..home.address.saturating_add(home.size)).contains(&address))
+    /// Who an expandable range belongs to: the last one that begins before its end, if that reaches into it.
+    fn home_of(&self, address: u64, size: u64) -> Option<&HeldSegment> {
+        let (_, home) = self.homes.range(..address.saturating_add(size)).next_back()?;
+        (address < home.address.saturating_add(home.size)).then_some(home)
     }
 
     fn state(&self) -> State {
@@ -190,10 +199,7 @@ impl Running {
         blocks.sort_unstable_by_key(|block| block.address);
         let mut segments: Vec<HeldSegment> = self.segments.values().copied().collect();
         segments.extend(self.mapped.iter().map(|(address, size)| {
-            let home = self.homes.iter().find(|home| {
-                home.address < address.saturating_add(size)
-                    && address < home.address.saturating_add(home.size)
-            });
+            let home = self.home_of(address, size);
             HeldSegment {
                 address,
                 size,

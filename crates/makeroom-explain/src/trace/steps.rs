@@ -48,13 +48,14 @@ impl Steps {
         for annotation in &trace.annotations {
             let is_ours = annotation.device.is_none_or(|index| index == device.device);
             if annotation.stage == AnnotationStage::Start && is_ours {
-                times.entry(annotation.name.as_str()).or_default().push(annotation.time_us);
+                times.entry(kind_of(&annotation.name)).or_default().push(annotation.time_us);
             }
         }
-        // An optimizer steps once per step; a profiler's own mark is as good; otherwise what is repeated most evenly.
+        // An optimizer steps once per step; a profiler's own mark is as good; otherwise the scope that is entered
+        // least often is the outermost loop.
         let rank = |name: &str| match name {
             name if name.starts_with("Optimizer.step") => 3,
-            name if name.starts_with("ProfilerStep") => 2,
+            "ProfilerStep" => 2,
             _ => 1,
         };
         let (name, mut starts) = times
@@ -71,6 +72,11 @@ impl Steps {
         let after = self.starts.partition_point(|&start| start <= index);
         after.checked_sub(1).map(|position| self.starts[position])
     }
+}
+
+/// What a scope marks, without its number: a profiler counts its steps in their names.
+fn kind_of(name: &str) -> &str {
+    if name.starts_with("ProfilerStep#") { "ProfilerStep" } else { name }
 }
 
 /// The first event at or after each of the ascending `times`.
@@ -96,8 +102,11 @@ pub(crate) fn growth(
     history: &History,
     steps: &Steps,
 ) -> Option<Growth> {
+    // What a program does after it was refused memory is another story.
+    let end = history.failures.first().copied().unwrap_or(usize::MAX);
+    let floors = &history.floors[..history.floors.partition_point(|floor| floor.index < end)];
     // Optimizers and caches fill up during the first steps; that is no leak.
-    let settled = history.floors.get(history.floors.len() / 4..)?;
+    let settled = floors.get(floors.len() / 4..)?;
     if settled.len() < LEAST_STEPS || !keeps_growing(settled) {
         return None;
     }

@@ -1,6 +1,7 @@
 //! Names the cause from a recording: the state at the refused request against the room there was.
 
 use makeroom_core::{Bytes, Event, StreamId};
+use makeroom_sim::Settings;
 
 use super::pieces::Pieces;
 use super::room::Room;
@@ -8,6 +9,8 @@ use crate::{Cause, Certainty, Finding, Growth};
 
 /// From this share of unused memory on, pieces are the reason and not the end of the memory.
 const FRAGMENTATION_SLACK: f64 = 0.05;
+/// A request beyond this is no request for memory: no machine has a pebibyte.
+const ABSURD: Bytes = Bytes::gib(1 << 20);
 /// A leak decides when at least this share of what is live has leaked.
 const LEAK_SHARE: f64 = 0.25;
 
@@ -19,6 +22,8 @@ pub(crate) struct Refusal<'trace> {
     pub(crate) growth: Option<&'trace Growth>,
     /// Whether the recording says what was reserved.
     pub(crate) has_segments: bool,
+    /// The settings of the recorded allocator.
+    pub(crate) settings: &'trace Settings,
 }
 
 impl Refusal<'_> {
@@ -40,15 +45,24 @@ impl Refusal<'_> {
         self.pieces.live + self.pieces.homeless
     }
 
+    /// What the driver is asked for when no unused block serves the request.
+    fn driver_request(&self) -> Bytes {
+        Bytes::new(self.settings.allocation_size(self.event.size.get()))
+    }
+
     /// All causes that apply, the most convincing first. Never empty.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let mut findings: Vec<Finding> = Vec::new();
+        findings.extend(self.integer_or_shape_bug());
         findings.extend(self.request_exceeds());
         findings.extend(self.leak());
-        findings.extend(self.unknown_limit());
-        findings.extend(self.private_pools());
-        findings.extend(self.fragmentation());
-        findings.extend(self.live_data());
+        findings.extend(self.room_was_left());
+        if findings.iter().all(|finding| finding.cause != Cause::ArtificialLimit) {
+            findings.extend(self.private_pools());
+            findings.extend(self.fitting_piece());
+            findings.extend(self.fragmentation());
+            findings.extend(self.live_data());
+        }
         if findings.is_empty() {
             findings.push(self.undetermined());
         }
@@ -75,13 +89,24 @@ impl Refusal<'_> {
         Finding { cause, certainty, bytes: Some(bytes), summary, evidence, fixes: Vec::new() }
     }
 
+    fn integer_or_shape_bug(&self) -> Option<Finding> {
+        let request = self.event.size;
+        let summary = format!("{request} was asked for. No GPU has that: a size wrapped around or a shape is wrong.");
+        (request >= ABSURD)
+            .then(|| self.finding(Cause::IntegerOrShapeBug, Certainty::Certain, request, summary))
+    }
+
     fn request_exceeds(&self) -> Option<Finding> {
         let request = self.event.size;
-        let limit = self.room.limit()?;
-        let summary =
-            format!("{request} was asked for in one piece; all that the allocator could take is {limit}.");
-        (request > limit)
-            .then(|| self.finding(Cause::RequestExceedsDevice, Certainty::Certain, request - limit, summary))
+        let (reachable, what) = match (self.room.limit(), self.event.device_free()) {
+            (Some(limit), _) => (limit, "all that the allocator could take is"),
+            (None, Some(free)) => (free + self.held(), "free memory and all that PyTorch holds come to"),
+            (None, None) => return None,
+        };
+        let summary = format!("{request} was asked for in one piece; {what} {reachable}.");
+        (request > reachable && request < ABSURD).then(|| {
+            self.finding(Cause::RequestExceedsDevice, Certainty::Certain, request - reachable, summary)
+        })
     }
 
     fn leak(&self) -> Option<Finding> {
@@ -97,17 +122,37 @@ impl Refusal<'_> {
         Some(self.finding(Cause::Leak, Certainty::Likely, leaked, summary))
     }
 
-    /// The driver had plenty and was not asked: the allocator kept to a limit that the recording does not hold.
-    fn unknown_limit(&self) -> Option<Finding> {
-        let free = self.event.device_free()?;
-        if self.room != Room::Unknown || free < self.event.size.scaled(1.05) {
+    /// The allocator could have taken what it needed and did not: it kept to a limit that the recording does not
+    /// hold, or to a smaller one than was named.
+    fn room_was_left(&self) -> Option<Finding> {
+        let untaken = self.untaken()?;
+        if untaken < self.driver_request().scaled(1.05) || !self.has_segments {
+            return None;
+        }
+        let request = self.event.size;
+        let summary = match self.room {
+            Room::Unknown => format!(
+                "{request} was refused while the driver had {untaken} free: PyTorch kept to a limit (set_per_process_memory_fraction or a setting) that the snapshot does not hold."
+            ),
+            Room::Limit(size) | Room::Card(size) => format!(
+                "{request} was refused with {untaken} left of the {size} named: the run had a smaller limit than that."
+            ),
+        };
+        Some(self.finding(Cause::ArtificialLimit, Certainty::Likely, untaken, summary))
+    }
+
+    /// An unused piece was large enough: PyTorch does not search again after it waited for frees.
+    fn fitting_piece(&self) -> Option<Finding> {
+        let largest = self.largest_usable(self.event.stream);
+        if !self.has_segments || largest < self.event.size {
             return None;
         }
         let summary = format!(
-            "{} was refused while the driver had {free} free: PyTorch kept to a limit (set_per_process_memory_fraction or a setting) that the snapshot does not hold.",
+            "{} was refused although an unused piece of {largest} was there. PyTorch does not search its cache again after it waited for pending frees (pytorch#189504).",
             self.event.size
         );
-        Some(self.finding(Cause::ArtificialLimit, Certainty::Likely, free, summary))
+        let finding = self.finding(Cause::Undetermined, Certainty::Undetermined, largest, summary);
+        Some(Finding { bytes: None, ..finding })
     }
 
     fn private_pools(&self) -> Option<Finding> {
@@ -119,7 +164,7 @@ impl Refusal<'_> {
             "{pools} of the {} reserved belongs to private pools (CUDA graphs, MemPool): ordinary requests cannot use it.",
             self.pieces.reserved
         );
-        Some(self.finding(Cause::NonFrameworkOverhead, Certainty::Certain, pools, summary))
+        Some(self.finding(Cause::NonFrameworkOverhead, Certainty::Likely, pools, summary))
     }
 
     fn fragmentation(&self) -> Option<Finding> {
@@ -174,7 +219,7 @@ impl Refusal<'_> {
             return Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Possible, live, summary));
         }
         let untaken = self.untaken()?;
-        if untaken >= request && self.room == Room::Unknown {
+        if untaken >= self.driver_request() || self.largest_usable(self.event.stream) >= request {
             return None;
         }
         let summary = format!(

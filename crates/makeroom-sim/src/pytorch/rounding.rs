@@ -15,7 +15,7 @@ const SEGMENT_GRAIN: u64 = 2 << 20;
 
 impl Settings {
     /// The size of a block for a request.
-    pub(crate) fn round_size(&self, requested: u64) -> u64 {
+    pub fn round_size(&self, requested: u64) -> u64 {
         if requested < GRAIN {
             return GRAIN;
         }
@@ -27,7 +27,7 @@ impl Settings {
     }
 
     /// What is asked of the driver for a block.
-    pub(crate) fn allocation_size(&self, size: u64) -> u64 {
+    pub fn allocation_size(&self, size: u64) -> u64 {
         if size <= SMALL {
             SMALL_SEGMENT
         } else if size < LEAST_OWN_SEGMENT {

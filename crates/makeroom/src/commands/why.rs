@@ -13,21 +13,27 @@ use crate::output;
 /// Runs `makeroom why`.
 pub(crate) fn run(arguments: &Why) -> Result<(), Failure> {
     let explanation = explain(arguments)?;
-    if arguments.json {
+    if arguments.recording.json {
         output::json(&explanation_json(&explanation))
     } else {
-        Ok(output::result(&explanation_text(&explanation, output::columns()))?)
+        Ok(output::result(&explanation_text(&explanation, output::columns(), output::rows()))?)
     }
 }
 
 fn explain(arguments: &Why) -> Result<Explanation, Failure> {
-    let trace = match recording::read(&arguments.input)? {
-        Input::Text(bytes) => return Ok(explain_text(&String::from_utf8_lossy(&bytes))),
+    let trace = match recording::read(&arguments.recording.input)? {
+        Input::Text(bytes) => {
+            let mut explanation = explain_text(&String::from_utf8_lossy(&bytes));
+            if arguments.recording.memory.is_some() || arguments.recording.card.is_some() || arguments.recording.device.is_some() {
+                explanation.notes.push("--memory, --card and --device are about recordings; a text speaks for itself".to_owned());
+            }
+            return Ok(explanation);
+        }
         Input::Trace(trace) => trace,
     };
-    if arguments.device.is_some() {
-        recording::device(&trace, &arguments.input, arguments.device)?;
+    if arguments.recording.device.is_some() {
+        recording::device(&trace, &arguments.recording.input, arguments.recording.device)?;
     }
-    let room = recording::room(arguments.memory, arguments.card);
-    Ok(explain_trace(&trace, &TraceQuestion { room, device: arguments.device.map(DeviceIndex) }))
+    let room = recording::room(arguments.recording.memory, arguments.recording.card);
+    Ok(explain_trace(&trace, &TraceQuestion { room, device: arguments.recording.device.map(DeviceIndex) }))
 }

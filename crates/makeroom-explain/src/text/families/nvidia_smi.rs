@@ -62,7 +62,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 fn nothing_to_see(table: &Table) -> Statement {
     let used: Bytes = table.devices.iter().map(|device| device.used).sum();
     let summary = format!("Nothing failed in this table; {used} is in use.");
-    Statement::new(Cause::None, Certainty::Likely, summary)
+    Statement::new(Cause::None, Certainty::Possible, summary)
 }
 
 /// A process that the host lists and its container does not.
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn an_idle_device_shows_nothing() {
         let text = format!("{}{NOBODY}", EMPTY.replace("12600", "  255"));
-        assert_eq!(statement(&text), (Cause::None, Certainty::Likely, None));
+        assert_eq!(statement(&text), (Cause::None, Certainty::Possible, None));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use regex::Regex;
 
 use crate::text::facts::{Allocator, Facts, ListedProcess, Resource};
 use crate::text::family::Family;
-use crate::text::figures::{captured_number, captured_size, find_size, pattern};
+use crate::text::figures::{binary_size, captured_number, captured_size, find_size, pattern};
 use crate::text::log::Passage;
 
 pub(crate) const FAMILY: Family = Family {
@@ -127,16 +127,18 @@ fn framework(text: &str) -> &'static str {
 
 /// On Apple's GPUs the device's memory is a share of the machine's, and the limit is PyTorch's own.
 fn read_mps(passage: &Passage<'_>, text: &str, found: &regex::Captures<'_>) -> Facts {
-    let live = captured_size(found, 1);
-    let other = captured_size(found, 3).unwrap_or(Bytes::ZERO);
-    let allowed = captured_size(found, 5);
+    // Older versions write GB and mean GiB.
+    let size = |group: usize| binary_size(found.get(group)?.as_str(), found.get(group + 1)?.as_str());
+    let live = size(1);
+    let other = size(3).unwrap_or(Bytes::ZERO);
+    let allowed = size(5);
     Facts {
         framework: "pytorch-mps",
         allocator: Allocator::Other,
         line: passage.line_number,
         quote: passage.line().to_owned(),
         resource: Resource::Device,
-        request: find_size(&REQUEST, text),
+        request: REQUEST.captures(text).and_then(|asked| binary_size(&asked[1], &asked[2])),
         total: allowed,
         live,
         cached: Some(Bytes::ZERO),

@@ -34,16 +34,8 @@ impl<'facts> Account<'facts> {
         let mut own = facts.this_process;
         let mut is_own_process_unclear = false;
         if own.is_none() && !others.is_empty() {
-            // In a container the process does not know its own number and lists itself like a stranger. It is the
-            // one that holds what the framework reserved and little more.
-            let fits = |process: &&ListedProcess| {
-                reserved.is_some_and(|reserved| {
-                    !reserved.is_zero()
-                        && process.bytes.scaled(1.01) >= reserved
-                        && process.bytes - reserved <= CONTEXT_CEILING
-                })
-            };
-            if let Some(position) = others.iter().position(|process| fits(process)) {
+            // In a container the process does not know its own number and lists itself like a stranger.
+            if let Some(position) = reserved.and_then(|reserved| own_position(facts, reserved, &others)) {
                 own = Some(others.remove(position).bytes);
             } else {
                 is_own_process_unclear = reserved.is_none_or(Bytes::is_zero);
@@ -69,6 +61,13 @@ impl<'facts> Account<'facts> {
         Some(self.own? - self.reserved?)
     }
 
+    /// How much more memory the request needs than is free or unused, however the unused part lies.
+    pub(crate) fn short_of(&self) -> Option<Bytes> {
+        let request = self.facts.request?;
+        let short = request - self.facts.free? - self.cached.unwrap_or(Bytes::ZERO);
+        Some(if short.is_zero() { self.missing()? } else { short })
+    }
+
     /// How much more would have had to be free. A card that is all but full fails requests that seem to fit,
     /// because the driver rounds and keeps pages of its own.
     pub(crate) fn missing(&self) -> Option<Bytes> {
@@ -89,4 +88,20 @@ impl<'facts> Account<'facts> {
     pub(crate) fn slack(&self) -> Option<f64> {
         Some(self.cached?.share_of(self.reserved?))
     }
+}
+
+/// Which of the listed processes is this one: the smallest that can hold what the framework reserved, if it holds
+/// little more, or if otherwise more would be used than the device has.
+fn own_position(facts: &Facts, reserved: Bytes, listed: &[&ListedProcess]) -> Option<usize> {
+    if reserved.is_zero() {
+        return None;
+    }
+    let can_be_own = |process: &&ListedProcess| process.bytes.scaled(1.01) >= reserved;
+    let (position, smallest) =
+        listed.iter().enumerate().filter(|(_, process)| can_be_own(process)).min_by_key(|(_, process)| process.bytes)?;
+    let is_snug = smallest.bytes - reserved <= CONTEXT_CEILING;
+    let all: Bytes = listed.iter().map(|process| process.bytes).sum();
+    let used = reserved + all + facts.free.unwrap_or(Bytes::ZERO);
+    let is_too_much = facts.total.is_some_and(|total| used > total.scaled(1.01));
+    (is_snug || is_too_much).then_some(position)
 }

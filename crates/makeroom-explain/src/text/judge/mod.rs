@@ -109,8 +109,8 @@ fn leak(context: &Context) -> Option<Finding> {
             growth.first, growth.last, growth.steps, growth.per_step
         ),
         evidence: vec![format!(
-            "{} memory figures before the failure, each larger than the one before",
-            growth.steps
+            "{} memory figures before the failure, hardly one smaller than the one before it",
+            growth.steps + 1
         )],
         fixes: Vec::new(),
     })

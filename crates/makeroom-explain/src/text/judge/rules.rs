@@ -93,8 +93,11 @@ pub(super) fn other_processes(account: &Account<'_>) -> Option<Finding> {
             [one] => format!("process {} holds {listed}", one.pid),
             many => format!("{} other processes hold {listed}", many.len()),
         };
-        let summary = format!("{} was missing; {who} of this GPU's {total}.", missing);
-        return Some(finding(Cause::OtherProcesses, Certainty::Certain, Some(listed), summary));
+        let summary = format!("{missing} was missing; {who} of this GPU's {total}.");
+        // Where this program holds more than the others, making room on either side helps.
+        let is_own_larger = account.reserved.is_some_and(|reserved| reserved > listed);
+        let certainty = if is_own_larger { Certainty::Likely } else { Certainty::Certain };
+        return Some(finding(Cause::OtherProcesses, certainty, Some(listed), summary));
     }
     let unlisted = account.unlisted()?;
     // What the framework does not count holds this process's own context too, where the text does not give it.
@@ -160,9 +163,15 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
     if !is_full || !is_cache_useless || account.is_own_process_unclear || live.is_zero() || !is_main_holder {
         return None;
     }
-    let summary = format!(
-        "{live} of the device's {total} is live and {free} is free; the {request} asked for does not fit beside it."
-    );
+    let summary = if free < request {
+        format!(
+            "{live} of the device's {total} is live and {free} is free; the {request} asked for does not fit beside it."
+        )
+    } else {
+        format!(
+            "{live} of the device's {total} is live; the {free} left is too little for the driver to serve {request} from."
+        )
+    };
     Some(finding(Cause::LiveDataFillsDevice, Certainty::Likely, Some(live), summary))
 }
 
