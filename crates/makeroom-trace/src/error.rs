@@ -110,6 +110,12 @@ pub enum Error {
         /// What it holds.
         found: String,
     },
+    /// A `.room` recording ends before its header.
+    #[error("the recording ends at byte {offset}, before its header: nothing was recorded")]
+    NothingRecorded {
+        /// How long the file is.
+        offset: u64,
+    },
     /// A line of an RMM log is damaged.
     #[error("line {line} (byte {offset}): {expected} was expected, and `{found}` was found")]
     RmmLine {
@@ -164,6 +170,9 @@ impl Error {
             }
             Self::Malformed { .. } => "the file was damaged on its way; copy it again and compare sha256sum",
             Self::TooMany { .. } | Self::NotASnapshot { .. } => DUMP_A_SNAPSHOT,
+            Self::NothingRecorded { .. } => {
+                "the program or the disk gave out as recording began; check the disk with `df .` and run it again"
+            }
             Self::RmmLine { .. } => {
                 "processes that log into one file garble it; give each its own: RMM_LOG_FILE=rmm.$$.csv"
             }

@@ -22,12 +22,13 @@
 //! assert_eq!(frame.len(), 9 + 15);
 //! ```
 
+use super::buffer::Buffer;
 use super::layout::{ALIGNED, ALIGNED_SHIFT, Chain, EVENT, LONG_KIND, LONGEST_EVENT, field, measured, tag};
 use super::record::{
     DeviceDefinition, Dropped, End, Event, FrameDefinition, FrameNumber, NameNumber, Note, Record, Sample,
     StackNumber, ThreadNumber,
 };
-use super::varint::{fold, put, put_text};
+use super::varint::fold;
 
 /// Appends the records of one thread to a buffer.
 ///
@@ -35,7 +36,7 @@ use super::varint::{fold, put, put_text};
 #[derive(Clone, Debug)]
 pub struct Encoder {
     thread: ThreadNumber,
-    bytes: Vec<u8>,
+    bytes: Buffer,
     /// How long an empty batch is.
     start: usize,
     chain: Chain,
@@ -45,7 +46,8 @@ pub struct Encoder {
 impl Encoder {
     /// An encoder for the records of a thread. The buffer's content is discarded, its capacity is used.
     pub fn new(thread: ThreadNumber, buffer: Vec<u8>) -> Self {
-        let mut encoder = Self { thread, bytes: buffer, start: 0, chain: Chain::default(), events: 0 };
+        let bytes = Buffer::new(buffer);
+        let mut encoder = Self { thread, bytes, start: 0, chain: Chain::default(), events: 0 };
         encoder.clear();
         encoder
     }
@@ -53,7 +55,7 @@ impl Encoder {
     /// Forgets the records of the batch: after a fork, what the parent will write.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        put(&mut self.bytes, self.thread.0);
+        self.bytes.put(self.thread.0);
         self.start = self.bytes.len();
         self.chain = Chain::default();
         self.events = 0;
@@ -62,14 +64,14 @@ impl Encoder {
     /// Hands the batch out and goes on in another buffer, whose content is discarded.
     #[must_use = "the batch is the only copy of its records"]
     pub fn replace(&mut self, buffer: Vec<u8>) -> Vec<u8> {
-        let batch = std::mem::replace(&mut self.bytes, buffer);
+        let batch = std::mem::replace(&mut self.bytes, Buffer::new(buffer));
         self.clear();
-        batch
+        batch.into_bytes()
     }
 
     /// The batch so far.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.bytes()
     }
 
     /// How long the batch is.
@@ -90,14 +92,14 @@ impl Encoder {
     /// Whether an event fits without a larger buffer.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.bytes.capacity() - self.bytes.len() >= LONGEST_EVENT
+        self.bytes.room() >= LONGEST_EVENT
     }
 
     /// Appends an event.
     #[inline]
     pub fn event(&mut self, event: &Event) {
         let chain = self.chain;
-        let delta = event.address.0.wrapping_sub(chain.address.0) as i64;
+        let delta = event.address.0.wrapping_sub(chain.address.0).cast_signed();
         let size = event.size.get();
         let has_address = delta != 0;
         let has_size = event.size != chain.size;
@@ -115,26 +117,27 @@ impl Encoder {
         let is_aligned = unaligned == 0 && (has_address || has_size);
         let shift = if is_aligned { ALIGNED_SHIFT } else { 0 };
 
-        self.bytes.reserve(LONGEST_EVENT);
         let number = event.kind.number();
         let head = EVENT | present(is_aligned, ALIGNED);
+        let bytes = &mut self.bytes;
+        bytes.reserve(LONGEST_EVENT);
         if number < LONG_KIND {
-            self.bytes.extend_from_slice(&[head | number, fields]);
+            bytes.extend(&[head | number, fields]);
         } else {
-            self.bytes.extend_from_slice(&[head | LONG_KIND, number, fields]);
+            bytes.extend(&[head | LONG_KIND, number, fields]);
         }
-        put(&mut self.bytes, fold(event.time_ns.wrapping_sub(chain.time_ns) as i64));
+        bytes.put(fold(event.time_ns.wrapping_sub(chain.time_ns).cast_signed()));
         if has_address {
-            put(&mut self.bytes, fold(delta >> shift));
+            bytes.put(fold(delta >> shift));
         }
         if has_size {
-            put(&mut self.bytes, size >> shift);
+            bytes.put(size >> shift);
         }
         if fields & field::STACK != 0 {
-            put(&mut self.bytes, u64::from(event.stack.0));
+            bytes.put(u64::from(event.stack.0));
         }
         if fields & !(field::ADDRESS | field::SIZE | field::STACK) != 0 {
-            self.rare_fields(event, fields);
+            put_rare_fields(bytes, event, fields);
         }
         self.events += 1;
         self.chain = Chain {
@@ -149,54 +152,34 @@ impl Encoder {
         };
     }
 
-    fn rare_fields(&mut self, event: &Event, fields: u8) {
-        let bytes = &mut self.bytes;
-        if fields & field::STREAM != 0 {
-            put(bytes, event.stream.0);
-        }
-        if fields & field::PLACE != 0 {
-            put(bytes, u64::from(event.device.0));
-            put(bytes, event.context.0);
-        }
-        if fields & field::POOL != 0 {
-            put(bytes, event.pool.0);
-        }
-        if fields & field::RESULT != 0 {
-            put(bytes, u64::from(event.result));
-        }
-        if fields & field::EXTRA != 0 {
-            put(bytes, event.extra);
-        }
-    }
-
     /// Gives a text a number.
     pub fn name(&mut self, number: NameNumber, text: &[u8]) {
         self.record_with(tag::NAME, |bytes| {
-            put(bytes, u64::from(number.0));
-            bytes.extend_from_slice(text);
+            bytes.put(u64::from(number.0));
+            bytes.extend(text);
         });
     }
 
     /// Gives a stack frame a number. The names it uses are defined already.
     pub fn frame(&mut self, number: FrameNumber, frame: &FrameDefinition) {
         self.record_with(tag::FRAME, |bytes| {
-            put(bytes, u64::from(number.0));
-            bytes.push(frame.origin.number());
+            bytes.put(u64::from(number.0));
+            bytes.extend(&[frame.origin.number()]);
             for value in [frame.function.0, frame.file.0, frame.line, frame.library.0] {
-                put(bytes, u64::from(value));
+                bytes.put(u64::from(value));
             }
-            put(bytes, frame.offset);
+            bytes.put(frame.offset);
         });
     }
 
     /// Gives a stack a number, innermost frame first. The frames are defined already.
     pub fn stack(&mut self, number: StackNumber, frames: &[FrameNumber]) {
         self.record_with(tag::STACK, |bytes| {
-            put(bytes, u64::from(number.0));
+            bytes.put(u64::from(number.0));
             // Frames that were met one after the other have neighbouring numbers.
             let mut before = 0;
             for frame in frames {
-                put(bytes, fold(i64::from(frame.0) - before));
+                bytes.put(fold(i64::from(frame.0) - before));
                 before = i64::from(frame.0);
             }
         });
@@ -205,10 +188,10 @@ impl Encoder {
     /// Says what is known of a device.
     pub fn device(&mut self, device: &DeviceDefinition) {
         self.record_with(tag::DEVICE, |bytes| {
-            put(bytes, u64::from(device.device.0));
-            put_text(bytes, &device.uuid);
-            put_text(bytes, &device.name);
-            put(bytes, device.total.get());
+            bytes.put(u64::from(device.device.0));
+            bytes.put_text(&device.uuid);
+            bytes.put_text(&device.name);
+            bytes.put(device.total.get());
         });
     }
 
@@ -216,29 +199,23 @@ impl Encoder {
     pub fn sample(&mut self, sample: &Sample) {
         let delta = self.advance(sample.time_ns);
         self.record_with(tag::SAMPLE, |bytes| {
-            put(bytes, delta);
-            let place = bytes.len();
-            bytes.push(0);
-            let mut fields = 0;
-            if let Some(device) = sample.device {
-                fields |= measured::DEVICE;
-                put(bytes, u64::from(device.device.0));
-                put(bytes, device.free.get());
-                put(bytes, device.total.get());
-            }
-            for (bit, value) in [
+            bytes.put(delta);
+            let values = [
                 (measured::RESIDENT, sample.resident),
                 (measured::CGROUP_USAGE, sample.cgroup_usage),
                 (measured::CGROUP_LIMIT, sample.cgroup_limit),
                 (measured::PINNED, sample.pinned),
-            ] {
-                if let Some(value) = value {
-                    fields |= bit;
-                    put(bytes, value.get());
-                }
+            ];
+            let present = values.iter().filter(|(_, value)| value.is_some());
+            let fields = present.fold(0, |fields, (bit, _)| fields | bit);
+            bytes.extend(&[fields | if sample.device.is_some() { measured::DEVICE } else { 0 }]);
+            if let Some(device) = sample.device {
+                bytes.put(u64::from(device.device.0));
+                bytes.put(device.free.get());
+                bytes.put(device.total.get());
             }
-            if let Some(byte) = bytes.get_mut(place) {
-                *byte = fields;
+            for value in values.into_iter().filter_map(|(_, value)| value) {
+                bytes.put(value.get());
             }
         });
     }
@@ -247,9 +224,9 @@ impl Encoder {
     pub fn dropped(&mut self, dropped: &Dropped) {
         let delta = self.advance(dropped.time_ns);
         self.record_with(tag::DROPPED, |bytes| {
-            put(bytes, delta);
-            put(bytes, dropped.events);
-            bytes.push(dropped.reason.number());
+            bytes.put(delta);
+            bytes.put(dropped.events);
+            bytes.extend(&[dropped.reason.number()]);
         });
     }
 
@@ -257,9 +234,9 @@ impl Encoder {
     pub fn note(&mut self, note: &Note) {
         let delta = self.advance(note.time_ns);
         self.record_with(tag::NOTE, |bytes| {
-            put(bytes, delta);
-            bytes.push(note.severity.number());
-            bytes.extend_from_slice(&note.text);
+            bytes.put(delta);
+            bytes.extend(&[note.severity.number()]);
+            bytes.extend(&note.text);
         });
     }
 
@@ -267,9 +244,9 @@ impl Encoder {
     pub fn end(&mut self, end: &End) {
         let delta = self.advance(end.time_ns);
         self.record_with(tag::END, |bytes| {
-            put(bytes, delta);
-            bytes.push(end.reason.number());
-            put(bytes, u64::from(end.status));
+            bytes.put(delta);
+            bytes.extend(&[end.reason.number()]);
+            bytes.put(u64::from(end.status));
         });
     }
 
@@ -286,28 +263,42 @@ impl Encoder {
             Record::Note(note) => self.note(note),
             Record::End(end) => self.end(end),
             Record::Unknown { kind, body } => {
-                self.record_with(*kind, |bytes| bytes.extend_from_slice(body));
+                self.record_with(*kind, |bytes| bytes.extend(body));
             }
         }
     }
 
     /// Moves the chain's time on and says by how much.
     fn advance(&mut self, time_ns: u64) -> u64 {
-        let delta = fold(time_ns.wrapping_sub(self.chain.time_ns) as i64);
+        let delta = fold(time_ns.wrapping_sub(self.chain.time_ns).cast_signed());
         self.chain.time_ns = time_ns;
         delta
     }
 
     /// Appends a record that carries its length, which is known only when its body is there.
-    fn record_with(&mut self, tag: u8, write_body: impl FnOnce(&mut Vec<u8>)) {
-        self.bytes.push(tag & !EVENT);
-        let body = self.bytes.len();
+    fn record_with(&mut self, tag: u8, write_body: impl FnOnce(&mut Buffer)) {
+        self.bytes.extend(&[tag & !EVENT]);
+        let start = self.bytes.len();
         write_body(&mut self.bytes);
-        let length_at = self.bytes.len();
-        put(&mut self.bytes, (length_at - body) as u64);
-        let length_size = self.bytes.len() - length_at;
-        if let Some(written) = self.bytes.get_mut(body..) {
-            written.rotate_right(length_size);
-        }
+        self.bytes.insert_length(start);
+    }
+}
+
+fn put_rare_fields(bytes: &mut Buffer, event: &Event, fields: u8) {
+    if fields & field::STREAM != 0 {
+        bytes.put(event.stream.0);
+    }
+    if fields & field::PLACE != 0 {
+        bytes.put(u64::from(event.device.0));
+        bytes.put(event.context.0);
+    }
+    if fields & field::POOL != 0 {
+        bytes.put(event.pool.0);
+    }
+    if fields & field::RESULT != 0 {
+        bytes.put(u64::from(event.result));
+    }
+    if fields & field::EXTRA != 0 {
+        bytes.put(event.extra);
     }
 }

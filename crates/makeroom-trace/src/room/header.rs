@@ -1,6 +1,8 @@
 //! Whose recording a file is: the payload of its first frame.
 
-use super::varint::{put, put_text};
+use super::buffer::Buffer;
+use super::cursor::Cursor;
+use crate::error::Error;
 
 /// Whose recording a file is.
 ///
@@ -36,15 +38,15 @@ pub struct Header {
 impl Header {
     /// The payload of the header's frame. A command line that would not fit is cut.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        bytes.extend_from_slice(&self.run);
-        bytes.extend_from_slice(&self.wall_ns.to_le_bytes());
-        bytes.extend_from_slice(&self.monotonic_ns.to_le_bytes());
-        bytes.extend_from_slice(&self.pid.to_le_bytes());
-        bytes.extend_from_slice(&self.parent_pid.to_le_bytes());
-        bytes.push(self.word_size);
+        let mut bytes = Buffer::default();
+        bytes.extend(&self.run);
+        bytes.extend(&self.wall_ns.to_le_bytes());
+        bytes.extend(&self.monotonic_ns.to_le_bytes());
+        bytes.extend(&self.pid.to_le_bytes());
+        bytes.extend(&self.parent_pid.to_le_bytes());
+        bytes.extend(&[self.word_size]);
         for text in [&self.recorder, &self.host, &self.executable, &self.working_directory] {
-            put_text(&mut bytes, cut(text, LONGEST_TEXT));
+            bytes.put_text(cut(text, LONGEST_TEXT));
         }
         let mut words: Vec<&[u8]> = Vec::new();
         let mut length = 0;
@@ -55,12 +57,36 @@ impl Header {
             }
             words.push(word);
         }
-        put(&mut bytes, words.len() as u64);
+        bytes.put(words.len() as u64);
         for word in words {
-            put_text(&mut bytes, word);
+            bytes.put_text(word);
         }
-        bytes.extend_from_slice(&self.rest);
-        bytes
+        bytes.extend(&self.rest);
+        bytes.into_bytes()
+    }
+
+    /// Reads the payload of the header's frame, which lies in the file from `offset` on.
+    pub(crate) fn decode(payload: &[u8], offset: u64) -> Result<Self, Error> {
+        let mut cursor = Cursor::new(payload, offset);
+        let mut header = Self {
+            run: cursor.array("a run")?,
+            wall_ns: u64::from_le_bytes(cursor.array("a time")?),
+            monotonic_ns: u64::from_le_bytes(cursor.array("a time")?),
+            pid: u32::from_le_bytes(cursor.array("a process")?),
+            parent_pid: u32::from_le_bytes(cursor.array("a process")?),
+            word_size: cursor.byte("a word size")?,
+            recorder: cursor.text("a recorder")?,
+            host: cursor.text("a host")?,
+            executable: cursor.text("a program")?,
+            working_directory: cursor.text("a directory")?,
+            ..Self::default()
+        };
+        // Every word takes a byte at least, so a count that is too large ends in an error, not in memory.
+        for _ in 0..cursor.number("a number of words")? {
+            header.command_line.push(cursor.text("a word of the command line")?);
+        }
+        header.rest = cursor.take_rest().to_vec();
+        Ok(header)
     }
 }
 

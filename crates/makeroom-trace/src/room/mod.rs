@@ -6,21 +6,28 @@
 //! in the repository draws the bytes.
 //!
 //! The recorder uses [`Encoder`] on each thread, [`beginning`] once and [`seal`] for each batch.
+//! [`Reader`] gives the frames back, and [`makeroom_trace::open`](crate::open) turns a whole file into a trace.
 
+mod buffer;
 mod checksum;
+mod cursor;
+mod decoder;
 mod encoder;
 mod frame;
 mod header;
 mod kind;
 mod layout;
+mod reader;
 mod record;
 mod varint;
 
+pub use decoder::Records;
 pub use encoder::Encoder;
 pub use frame::{beginning, frame_head, seal, seal_as};
 pub use header::Header;
 pub use kind::EventKind;
 pub use layout::{FRAME_HEAD, LONGEST_EVENT, LONGEST_PAYLOAD, MAGIC, VERSION};
+pub use reader::{Frame, Reader, Unread};
 pub use record::{
     ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event,
     FrameDefinition, FrameNumber, NameNumber, Note, Origin, PoolHandle, Record, Sample, Severity,

@@ -1,0 +1,187 @@
+//! Reads a file frame by frame, up to the last whole one.
+//!
+//! One frame is held at a time, and no more of it than the file really has. A process that was killed leaves half
+//! a frame, a full disk too, and a file that was laid out ahead ends in zeros: reading stops there, and
+//! [`Reader::unread`] says how much was left. Inside a frame whose checksum is right, bytes that make no sense are
+//! an error: somebody wrote them so.
+
+use std::io::{BufReader, Read};
+
+use makeroom_core::Bytes;
+
+use super::checksum::checksum;
+use super::decoder::Records;
+use super::header::Header;
+use super::layout::{FRAME_HEAD, HEADER_FRAME, LONGEST_PAYLOAD, MAGIC, RECORDS_FRAME};
+use crate::error::Error;
+use crate::input::read_failed;
+
+/// Reads one file.
+#[derive(Debug)]
+pub struct Reader<R> {
+    stream: BufReader<R>,
+    /// How many bytes have been read.
+    offset: u64,
+    version: u32,
+    header: Header,
+    payload: Vec<u8>,
+    unread: Option<Unread>,
+    is_at_end: bool,
+}
+
+/// One frame of a file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Frame<'reader> {
+    /// Records of one thread.
+    Records(Records<'reader>),
+    /// A frame of a later version, to be kept with [`seal_as`](super::seal_as).
+    Unknown {
+        /// Its kind.
+        kind: u8,
+        /// Its content.
+        payload: &'reader [u8],
+    },
+}
+
+/// The end of a file that could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// Where it begins.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: Bytes,
+}
+
+/// What became of the bytes where a frame should be.
+enum Next {
+    Whole { kind: u8 },
+    Nothing,
+    Torn,
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads the beginning of a file.
+    pub fn new(stream: R) -> Result<Self, Error> {
+        let mut reader = Self {
+            stream: BufReader::with_capacity(64 << 10, stream),
+            offset: 0,
+            version: 0,
+            header: Header::default(),
+            payload: Vec::new(),
+            unread: None,
+            is_at_end: false,
+        };
+        let mut start = [0; MAGIC.len() + 4];
+        let length = reader.fill(&mut start)?;
+        let (magic, version) = start.split_at(MAGIC.len());
+        if length >= MAGIC.len() && magic != MAGIC {
+            let found = format!("{magic:02x?}");
+            return Err(Error::Malformed {
+                offset: 0,
+                expected: "the beginning of a .room recording",
+                found,
+            });
+        }
+        if length < start.len() {
+            return Err(Error::NothingRecorded { offset: reader.offset });
+        }
+        reader.version = version.iter().rev().fold(0, |value, &byte| value << 8 | u32::from(byte));
+        let header_at = reader.offset + FRAME_HEAD as u64;
+        match reader.next()? {
+            Next::Whole { kind: HEADER_FRAME } => {
+                reader.header = Header::decode(&reader.payload, header_at)?;
+                Ok(reader)
+            }
+            Next::Whole { kind } => Err(Error::Malformed {
+                offset: header_at - 1,
+                expected: "the header of a recording",
+                found: format!("a frame of kind {kind}"),
+            }),
+            Next::Nothing | Next::Torn => Err(Error::NothingRecorded { offset: reader.offset }),
+        }
+    }
+
+    /// The version of the file's writer. Versions only add, so a reader need not care.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Whose recording it is.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The next whole frame; `None` at the end of what can be read.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Error> {
+        if self.is_at_end {
+            return Ok(None);
+        }
+        let offset = self.offset;
+        match self.next()? {
+            Next::Whole { kind: RECORDS_FRAME } => Records::new(&self.payload, offset + FRAME_HEAD as u64)
+                .map(|records| Some(Frame::Records(records))),
+            Next::Whole { kind } => Ok(Some(Frame::Unknown { kind, payload: &self.payload })),
+            Next::Nothing => {
+                self.is_at_end = true;
+                Ok(None)
+            }
+            Next::Torn => {
+                self.is_at_end = true;
+                self.skip_to_end()?;
+                self.unread = Some(Unread { offset, bytes: Bytes::new(self.offset - offset) });
+                Ok(None)
+            }
+        }
+    }
+
+    /// What was left unread behind the last whole frame. Known when [`Self::next_frame`] has returned `None`.
+    pub fn unread(&self) -> Option<Unread> {
+        self.unread
+    }
+
+    /// Reads a frame into `payload`.
+    fn next(&mut self) -> Result<Next, Error> {
+        let mut head = [0; FRAME_HEAD];
+        match self.fill(&mut head)? {
+            0 => return Ok(Next::Nothing),
+            FRAME_HEAD => {}
+            _ => return Ok(Next::Torn),
+        }
+        let [length @ .., _, _, _, _, kind] = head;
+        let [_, _, _, _, expected @ .., _] = head;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > LONGEST_PAYLOAD {
+            return Ok(Next::Torn);
+        }
+        self.payload.clear();
+        let read = self.stream.by_ref().take(length as u64).read_to_end(&mut self.payload);
+        let before = self.offset;
+        self.offset += self.payload.len() as u64;
+        read.map_err(|cause| read_failed(before, cause))?;
+        let is_intact =
+            self.payload.len() == length && checksum(kind, &self.payload) == u32::from_le_bytes(expected);
+        Ok(if is_intact { Next::Whole { kind } } else { Next::Torn })
+    }
+
+    /// Reads as much as there is, at most the whole buffer.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.stream.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(length) => filled += length,
+                Err(cause) if cause.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(cause) => return Err(read_failed(self.offset + filled as u64, cause)),
+            }
+        }
+        self.offset += filled as u64;
+        Ok(filled)
+    }
+
+    fn skip_to_end(&mut self) -> Result<(), Error> {
+        let mut buffer = [0; 4096];
+        while self.fill(&mut buffer)? > 0 {}
+        Ok(())
+    }
+}
