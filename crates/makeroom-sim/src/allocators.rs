@@ -6,7 +6,7 @@
 
 use crate::device::Device;
 use crate::model::Model;
-use crate::models::{Bfc, BfcOptions, CudaAsync, Cupy, Ideal, OptionError, RmmPool, RmmPoolOptions};
+use crate::models::{Bfc, BfcOptions, CudaAsync, Cupy, Ideal, OptionError, Planned, RmmPool, RmmPoolOptions};
 use crate::program::Program;
 use crate::pytorch::{Pytorch, Settings, SettingsError, Version};
 use crate::replay::{Outcome, replay};
@@ -25,6 +25,7 @@ enum Kind {
     Bfc(BfcOptions),
     Cupy,
     RmmPool(RmmPoolOptions),
+    Planned,
     Ideal,
 }
 
@@ -55,7 +56,7 @@ pub enum AllocatorError {
 
 /// All names, for messages.
 const KNOWN: &str = "`pytorch[:SETTINGS]`, `pytorch-2.9[:SETTINGS]`, `cuda-async`, `bfc[:OPTIONS]`, `cupy`, \
-                     `rmm-pool[:OPTIONS]` and `ideal`";
+                     `rmm-pool[:OPTIONS]`, `planned` and `ideal`";
 
 /// Reads an allocator's name with its settings.
 pub fn parse(name: &str) -> Result<AllocatorSpec, AllocatorError> {
@@ -67,6 +68,7 @@ pub fn parse(name: &str) -> Result<AllocatorSpec, AllocatorError> {
         "bfc" => Kind::Bfc(BfcOptions::parse(options)?),
         "cupy" => without_options(allocator, options, Kind::Cupy)?,
         "rmm-pool" => Kind::RmmPool(RmmPoolOptions::parse(options)?),
+        "planned" => without_options(allocator, options, Kind::Planned)?,
         "ideal" => without_options(allocator, options, Kind::Ideal)?,
         unknown => return Err(AllocatorError::Unknown { name: unknown.to_owned() }),
     };
@@ -105,8 +107,13 @@ impl AllocatorSpec {
         matches!(self.kind, Kind::CudaAsync)
     }
 
-    /// A model that holds nothing yet, for a run in this much memory; `None` is no limit.
-    pub fn build(&self, memory: Option<u64>) -> Box<dyn Model> {
+    /// Whether what it needs does not depend on what there is: then one run tells the smallest memory too.
+    pub(crate) fn needs_the_same_in_any_memory(&self) -> bool {
+        matches!(self.kind, Kind::Planned | Kind::Ideal)
+    }
+
+    /// A model that holds nothing yet, for a run of a program in this much memory; `None` is no limit.
+    pub fn build(&self, program: &Program, memory: Option<u64>) -> Box<dyn Model> {
         match &self.kind {
             Kind::Pytorch(settings) => {
                 let limit = memory.map(|memory| settings.limit_of(memory));
@@ -116,6 +123,7 @@ impl AllocatorSpec {
             Kind::Bfc(options) => Box::new(Bfc::new(*options, memory)),
             Kind::Cupy => Box::new(Cupy::default()),
             Kind::RmmPool(options) => Box::new(RmmPool::new(*options, memory)),
+            Kind::Planned => Box::new(Planned::new(program)),
             Kind::Ideal => Box::new(Ideal::default()),
         }
     }
@@ -127,7 +135,7 @@ impl AllocatorSpec {
 
     /// Runs a program under a fresh model in this much memory, to its end or to the first refusal.
     pub fn run(&self, program: &Program, memory: Option<u64>) -> Outcome {
-        replay(program, &mut *self.build(memory), &mut self.device(memory))
+        replay(program, &mut *self.build(program, memory), &mut self.device(memory))
     }
 }
 

@@ -7,7 +7,7 @@
 //! models/         all others                            replay.rs       runs a program under a model
 //! model.rs        what every model can do               smallest.rs     the least memory it completes in
 //! check.rs        proves PyTorch's on a recording       comparison.rs   several runs of one recording
-//! tune.rs         the best settings for a recording
+//! tune.rs         the best settings for a recording     homes.rs        segments over time, and their pools
 //! ```
 #![forbid(unsafe_code)]
 
@@ -17,8 +17,10 @@ mod comparison;
 mod costs;
 mod device;
 mod driver;
+mod homes;
 mod model;
 mod models;
+pub mod plan;
 mod program;
 mod pytorch;
 mod replay;

@@ -22,6 +22,9 @@ pub fn smallest_memory(program: &Program, spec: &AllocatorSpec) -> Option<u64> {
     if unlimited.refusal.is_some() {
         return None;
     }
+    if spec.needs_the_same_in_any_memory() {
+        return Some(unlimited.peak_reserved.next_multiple_of(PAGE));
+    }
     let live = unlimited.peak_live.div_ceil(PAGE);
     let (too_little, enough) = bracket(live, unlimited.peak_reserved.div_ceil(PAGE).max(live), completes)?;
     Some(bisect(too_little, enough, completes) * PAGE)

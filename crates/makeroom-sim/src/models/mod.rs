@@ -9,6 +9,7 @@ mod cupy;
 mod ideal;
 mod numbered;
 mod options;
+mod planned;
 mod rmm_pool;
 
 pub(crate) use bfc::{Bfc, Options as BfcOptions};
@@ -16,4 +17,5 @@ pub(crate) use cuda_async::CudaAsync;
 pub(crate) use cupy::Cupy;
 pub(crate) use ideal::Ideal;
 pub use options::OptionError;
+pub(crate) use planned::Planned;
 pub(crate) use rmm_pool::{Options as RmmPoolOptions, RmmPool};

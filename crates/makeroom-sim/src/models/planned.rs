@@ -1,0 +1,103 @@
+//! Addresses chosen with the future known: what an allocator could do that had seen the run before.
+//!
+//! Every allocation's lifetime is known from the program, so the offline planner gives each an offset in one piece
+//! of memory; the run then takes that piece at its first request and nothing after. It is not an allocator that
+//! anybody could use as it is, but the mark that others can be held to: between it and the peak of live bytes lies
+//! only what packing costs.
+
+use crate::device::{Device, PAGE};
+use crate::driver::{Driver, Refused};
+use crate::model::Model;
+use crate::plan::{Budget, Buffer, Outcome, Problem, plan};
+use crate::program::{Program, Step};
+use crate::pytorch::Request;
+
+/// PyTorch's blocks begin at multiples of this.
+const ALIGNMENT: u64 = 512;
+
+/// A program whose addresses are planned.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    height: u64,
+    is_taken: bool,
+}
+
+impl Planned {
+    /// Plans a program.
+    pub(crate) fn new(program: &Program) -> Self {
+        let problem = Problem { buffers: buffers(program), capacity: None };
+        let height = match plan(&problem, &Budget::quick()) {
+            Ok(Outcome::Planned { plan, .. } | Outcome::GaveUp { best: plan, .. }) => plan.height,
+            // Sizes beyond every device: nothing can be planned, and nothing can be served.
+            _ => u64::MAX,
+        };
+        Self { height: height.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX), is_taken: false }
+    }
+}
+
+/// The lifetime of each allocation, in steps of the program.
+fn buffers(program: &Program) -> Vec<Buffer> {
+    let end = program.steps.len() as u64 + 1;
+    let mut buffers: Vec<Buffer> = program
+        .allocations
+        .iter()
+        .map(|allocation| Buffer::new(0, end, allocation.size.max(1)).aligned(ALIGNMENT))
+        .collect();
+    for (index, step) in program.steps.iter().enumerate() {
+        let time = index as u64 + 1;
+        match *step {
+            Step::Allocate(number) => buffers[number as usize].lower = time,
+            // What was refused is served and given back at once, as in every other run.
+            Step::AllocateRefused(number) => {
+                buffers[number as usize].lower = time;
+                buffers[number as usize].upper = time + 1;
+            }
+            Step::Free(number) | Step::FreeCompleted(number) => buffers[number as usize].upper = time,
+            Step::FreeRequested(_) | Step::EmptyCache => {}
+        }
+    }
+    buffers
+}
+
+impl Model for Planned {
+    fn allocate(&mut self, device: &mut Device, _number: u32, _request: Request) -> Result<(), Refused> {
+        if !self.is_taken {
+            device.allocate(self.height, 0)?;
+            self.is_taken = true;
+        }
+        Ok(())
+    }
+
+    fn free_later(&mut self, _device: &mut Device, _number: u32) {}
+
+    fn free(&mut self, _device: &mut Device, _number: u32) {}
+
+    fn empty_cache(&mut self, _device: &mut Device) {}
+
+    fn reserved(&self) -> u64 {
+        if self.is_taken { self.height } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::replay;
+    use crate::testing::Script;
+
+    #[test]
+    fn a_plan_needs_no_more_than_what_is_live_where_it_can_be_packed() {
+        let mut script = Script::default();
+        let first = script.allocate(6 << 20);
+        let second = script.allocate(4 << 20);
+        script.free(first);
+        script.allocate(2 << 20);
+        script.allocate(4 << 20);
+        script.free(second);
+        let program = script.program();
+        let outcome = replay(&program, &mut Planned::new(&program), &mut Device::new(None));
+        assert_eq!((outcome.peak_live, outcome.peak_reserved), (10 << 20, 10 << 20));
+        let refused = replay(&program, &mut Planned::new(&program), &mut Device::new(Some(9 << 20)));
+        assert!(refused.refusal.is_some());
+    }
+}

@@ -1,0 +1,200 @@
+//! One plan from one order of preference, fast: always fill the lowest stretch of the skyline.
+//!
+//! The skyline is the height already used in each section. The lowest stretch of equal height is a
+//! valley; of the waiting buffers that live entirely within it the most wanted one is placed at its
+//! ground. When none does, the valley is filled up to its lower wall: that is where memory is lost.
+//!
+//! ```text
+//!      ┌───┐        ┌───┐               ┌───┐        ┌───┐
+//!      │ b │        │ d │    place c    │ b │ ┌────┐ │ d │
+//!      ├───┘ valley └───┤      ->       ├───┘ │ c  │ └───┤
+//!      │ a              │               │ a   └────┘     │    two smaller valleys are left
+//! ```
+//!
+//! With `Focus::Fullest` the buffer must cover the section of the valley for which most is still
+//! waiting, when there is such a buffer: that is where height is decided. Greedy placing proves nothing
+//! and never goes back on a choice; the orders come from `improve`.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::contained::Contained;
+use super::instance::Instance;
+use super::pressure::Pressure;
+
+/// Where in a valley to place first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Focus {
+    /// Anywhere: the order of preference alone decides.
+    Anywhere,
+    /// The section with the greatest waiting load.
+    Fullest,
+}
+
+const NOBODY: u32 = u32::MAX;
+
+/// A stretch of sections with the same height.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    start: u32,
+    end: u32,
+    top: u64,
+    previous: u32,
+    next: u32,
+    gone: bool,
+}
+
+/// Places buffers along a skyline; built once for an instance, used for many orders.
+pub(super) struct Greedy<'a> {
+    instance: &'a Instance,
+    contained: Contained,
+    pressure: Pressure,
+    stretches: Vec<Stretch>,
+    lowest: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    /// The offset of each buffer in the last plan.
+    pub(super) offsets: Vec<u64>,
+    own_work: u64,
+}
+
+impl<'a> Greedy<'a> {
+    pub(super) fn new(instance: &'a Instance) -> Self {
+        Self {
+            instance,
+            contained: Contained::new(instance),
+            pressure: Pressure::new(&instance.load),
+            stretches: Vec::new(),
+            lowest: BinaryHeap::new(),
+            offsets: vec![0; instance.len()],
+            own_work: 0,
+        }
+    }
+
+    /// What the plans are for.
+    pub(super) fn instance(&self) -> &'a Instance {
+        self.instance
+    }
+
+    /// Steps taken since the last call. Jumping about in trees is slower than the scans of the search, so
+    /// each visit counts for several.
+    pub(super) fn take_work(&mut self) -> u64 {
+        4 * (std::mem::take(&mut self.contained.work) + std::mem::take(&mut self.own_work))
+    }
+
+    /// Places all buffers, the first of `by_rank` being the most wanted, and returns the height in units.
+    pub(super) fn place_all(&mut self, by_rank: Vec<u32>, focus: Focus) -> u64 {
+        let mut waiting = by_rank.len();
+        self.contained.rank(by_rank);
+        if focus == Focus::Fullest {
+            self.pressure.reset(&self.instance.load);
+        }
+        self.stretches.clear();
+        self.lowest.clear();
+        let sections = self.instance.sections() as u32;
+        self.add(Stretch { start: 0, end: sections, top: 0, previous: NOBODY, next: NOBODY, gone: false });
+        let mut height = 0;
+        while waiting > 0 {
+            let Some(Reverse((_, _, index))) = self.lowest.pop() else { break };
+            if self.stretches[index as usize].gone {
+                continue;
+            }
+            self.own_work += 4;
+            match self.choose(self.stretches[index as usize], focus) {
+                Some(buffer) => {
+                    height = height.max(self.place(buffer, index, focus));
+                    waiting -= 1;
+                }
+                None => self.fill(index),
+            }
+        }
+        height
+    }
+
+    fn choose(&mut self, valley: Stretch, focus: Focus) -> Option<usize> {
+        if focus == Focus::Fullest {
+            let fullest = self.pressure.fullest(valley.start as usize..valley.end as usize) as u32;
+            self.own_work += 16;
+            let found = self.contained.find(&(valley.start..=fullest), &(fullest + 1..=valley.end));
+            if found.is_some() {
+                return found;
+            }
+        }
+        self.contained.find(&(valley.start..=valley.end), &(valley.start..=valley.end))
+    }
+
+    /// Places a buffer on the ground of a valley and returns its top.
+    fn place(&mut self, buffer: usize, index: u32, focus: Focus) -> u64 {
+        let valley = self.stretches[index as usize];
+        let offset = self.instance.align(buffer, valley.top);
+        let top = offset + self.instance.size[buffer];
+        self.offsets[buffer] = offset;
+        self.contained.remove(buffer);
+        let span = self.instance.span(buffer);
+        if focus == Focus::Fullest {
+            self.pressure.lower(span.clone(), self.instance.size[buffer]);
+            self.own_work += 16;
+        }
+        let (start, end) = (span.start as u32, span.end as u32);
+        self.stretches[index as usize].gone = true;
+        let mut previous = valley.previous;
+        if valley.start < start {
+            previous = self.add(Stretch { end: start, previous, next: NOBODY, ..valley });
+        }
+        let middle = self.add(Stretch { start, end, top, previous, next: valley.next, gone: false });
+        if end < valley.end {
+            let rest = self.add(Stretch { start: end, previous: middle, ..valley });
+            self.stretches[middle as usize].next = rest;
+        }
+        self.merge(middle);
+        top
+    }
+
+    /// Gives up the ground of a valley in which no waiting buffer lives.
+    fn fill(&mut self, index: u32) {
+        let valley = self.stretches[index as usize];
+        let wall = |neighbour: u32| {
+            if neighbour == NOBODY { u64::MAX } else { self.stretches[neighbour as usize].top }
+        };
+        let top = wall(valley.previous).min(wall(valley.next));
+        self.stretches[index as usize].gone = true;
+        if top != u64::MAX {
+            let filled = self.add(Stretch { top, ..valley });
+            self.merge(filled);
+        }
+    }
+
+    /// Adds a stretch and tells its neighbours; `next` of the one before may be set later.
+    fn add(&mut self, stretch: Stretch) -> u32 {
+        let index = self.stretches.len() as u32;
+        self.stretches.push(stretch);
+        if stretch.previous != NOBODY {
+            self.stretches[stretch.previous as usize].next = index;
+        }
+        if stretch.next != NOBODY {
+            self.stretches[stretch.next as usize].previous = index;
+        }
+        self.lowest.push(Reverse((stretch.top, stretch.start, index)));
+        index
+    }
+
+    /// Joins a stretch with neighbours of the same height.
+    fn merge(&mut self, index: u32) {
+        let mut merged = self.stretches[index as usize];
+        let mut joined = false;
+        for neighbour in [merged.previous, merged.next] {
+            if neighbour != NOBODY && self.stretches[neighbour as usize].top == merged.top {
+                let other = self.stretches[neighbour as usize];
+                self.stretches[neighbour as usize].gone = true;
+                if other.start < merged.start {
+                    (merged.start, merged.previous) = (other.start, other.previous);
+                } else {
+                    (merged.end, merged.next) = (other.end, other.next);
+                }
+                joined = true;
+            }
+        }
+        if joined {
+            self.stretches[index as usize].gone = true;
+            self.add(merged);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Exact search for a plan within a capacity, by restarts.
+//!
+//! How long a depth-first search takes depends wildly on its first choices, so none gets long: each
+//! descent has a limit of nodes that grows slowly, and the next one chooses by another rule and another
+//! order. What was refuted stays refuted. When a descent ends before its limit without a plan, there is
+//! none.
+
+mod order;
+mod select;
+mod state;
+mod tree;
+
+use order::Orders;
+use select::RULES;
+use state::State;
+use tree::{Descent, Tree};
+
+use super::instance::Instance;
+use super::meter::Meter;
+
+/// Each limit of nodes is greater than the last by this factor.
+const GROWTH: f64 = 1.02;
+
+/// The tables of the search hold every buffer once per section; beyond this many entries they would take
+/// more memory and time than they are worth.
+const MOST_INCIDENCES: u64 = 4_000_000;
+
+/// What a search found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Offsets within the capacity.
+    Solved { offsets: Vec<u64> },
+    /// These buffers have no plan within the capacity.
+    Refuted { buffers: Vec<usize> },
+    /// Neither a plan nor a proof.
+    Undecided,
+}
+
+/// A search that can be continued.
+pub(super) struct Search<'a> {
+    tree: Tree<'a>,
+    orders: Orders,
+    limit: f64,
+    attempt: usize,
+}
+
+/// Whether an instance is small enough for the search.
+pub(super) fn is_suitable(instance: &Instance) -> bool {
+    let incidences: u64 =
+        instance.first.iter().zip(&instance.end).map(|(&first, &end)| u64::from(end - first)).sum();
+    incidences <= MOST_INCIDENCES
+}
+
+impl<'a> Search<'a> {
+    /// Prepares a search for a plan of at most `capacity` units. The load of no section may exceed that.
+    pub(super) fn new(instance: &'a Instance, capacity: u64, seed: u64) -> Self {
+        // More than everything stacked is never needed, and keeps sums small.
+        let stacked: u64 =
+            instance.size.iter().zip(&instance.alignment).map(|(size, align)| size + align).sum();
+        Self {
+            tree: Tree::new(State::new(instance, capacity.min(stacked))),
+            orders: Orders::new(seed),
+            limit: instance.len() as f64 + 250.0,
+            attempt: 0,
+        }
+    }
+
+    /// Searches on for about so many nodes or steps, whichever are spent first.
+    pub(super) fn run(&mut self, nodes: u64, steps: u64, meter: &mut Meter) -> Verdict {
+        let last_node = self.tree.nodes.saturating_add(nodes);
+        let last_step = meter.spent().saturating_add(steps);
+        while self.tree.nodes < last_node && meter.spent() < last_step && meter.goes_on() {
+            let rule = RULES[self.attempt % RULES.len()];
+            self.orders.arrange(&self.tree.state, self.attempt / RULES.len(), &mut self.tree.rank);
+            let limit = (self.limit as u64).min(last_node - self.tree.nodes);
+            match self.tree.descend(rule, limit, meter) {
+                Descent::Solved => return Verdict::Solved { offsets: self.tree.state.earliest.clone() },
+                Descent::Exhausted { first, end } => {
+                    let instance = self.tree.state.instance;
+                    return Verdict::Refuted { buffers: instance.starting_in(first..end).collect() };
+                }
+                Descent::Limited => {
+                    self.limit *= GROWTH;
+                    self.attempt += 1;
+                }
+            }
+        }
+        Verdict::Undecided
+    }
+}

@@ -1,0 +1,386 @@
+//! The depth-first search for a plan that fits a capacity.
+//!
+//! Each node looks at one section and asks which waiting buffer rests directly on its floor: one branch
+//! for each buffer that can, and a last one for "none of them". Only plans in which no buffer can sink
+//! are of interest, so in that last branch each of these buffers must rest on some other buffer that is
+//! still waiting; that gives it a higher earliest offset, or refutes the branch.
+//!
+//! Three things keep the tree small. When placed buffers have cut the remaining ones into groups that
+//! share no section (components), the groups are solved one after the other and the first that fails
+//! refutes their common parent at once. States that were refuted once are remembered by fingerprint,
+//! also across restarts: what is left to place and the earliest offsets decide everything. Equal buffers
+//! are placed in one order only.
+//!
+//! The stack is explicit, so its depth is bounded by memory and not by the thread.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::super::meter::Meter;
+use super::select::{Rule, Selector};
+use super::state::{CLOSED, State};
+
+/// How one descent ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Descent {
+    /// All buffers are placed; the offsets are in [`State::earliest`].
+    Solved,
+    /// The whole tree was searched: nothing fits. The sections are those of what cannot be solved.
+    Exhausted { first: usize, end: usize },
+    /// The limit of nodes was reached.
+    Limited,
+}
+
+const NOBODY: u32 = u32::MAX;
+
+/// Fingerprints beyond this number make the memory start anew.
+const REMEMBERED: usize = 1 << 21;
+
+/// More candidates than this are not compared pair by pair.
+const MOST_CANDIDATES_IN_DETAIL: usize = 32;
+
+/// A group of waiting buffers that shares no section with the others, waiting to be solved.
+#[derive(Debug, Clone, Copy)]
+struct Component {
+    first: u32,
+    end: u32,
+    /// The node whose decision created it.
+    parent: u32,
+    /// The component to solve after this one.
+    next: u32,
+    fingerprint: u128,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Node {
+    component: u32,
+    section: u32,
+    floor: u64,
+    /// This node's part of the stack of candidates.
+    candidates: (u32, u32),
+    tried: u32,
+    mark: usize,
+    components: u32,
+}
+
+/// Search memory that lasts over restarts.
+pub(super) struct Tree<'a> {
+    pub(super) state: State<'a>,
+    pub(super) nodes: u64,
+    /// Position of each buffer in the order of preference.
+    pub(super) rank: Vec<u32>,
+    /// The previous buffer with the same span, size and alignment.
+    twin: Vec<u32>,
+    refuted: HashSet<u128, BuildHasherDefault<Fingerprints>>,
+    selector: Selector,
+    stack: Vec<Node>,
+    components: Vec<Component>,
+    candidates: Vec<u32>,
+    raised: Vec<(u32, u64)>,
+    parts: Vec<(u32, u32)>,
+}
+
+impl<'a> Tree<'a> {
+    pub(super) fn new(state: State<'a>) -> Self {
+        let instance = state.instance;
+        let mut twin = vec![NOBODY; instance.len()];
+        let mut seen = std::collections::HashMap::new();
+        for (buffer, slot) in twin.iter_mut().enumerate() {
+            let (first, end) = (instance.first[buffer], instance.end[buffer]);
+            let key = (first, end, instance.size[buffer], instance.alignment[buffer]);
+            if let Some(previous) = seen.insert(key, buffer as u32) {
+                *slot = previous;
+            }
+        }
+        Self {
+            nodes: 0,
+            rank: (0..instance.len() as u32).collect(),
+            twin,
+            refuted: HashSet::default(),
+            selector: Selector::new(instance.sections()),
+            stack: Vec::new(),
+            components: Vec::new(),
+            candidates: Vec::new(),
+            raised: Vec::new(),
+            parts: Vec::new(),
+            state,
+        }
+    }
+
+    /// Searches from the root until solved or exhausted, or until `limit` nodes were visited or the meter
+    /// says stop.
+    pub(super) fn descend(&mut self, rule: Rule, limit: u64, meter: &mut Meter) -> Descent {
+        self.reset();
+        let last_node = self.nodes + limit;
+        let sections = self.state.instance.sections();
+        let mut next = self.split((0, sections as u32), 0..sections, NOBODY, NOBODY);
+        while next != NOBODY {
+            if self.nodes >= last_node || !meter.spend(std::mem::take(&mut self.state.work)) {
+                return Descent::Limited;
+            }
+            self.nodes += 1;
+            let component = self.components[next as usize];
+            self.state.fingerprint = component.fingerprint;
+            let range = component.first as usize..component.end as usize;
+            let Some(section) = self.selector.select(&mut self.state, range, rule) else {
+                next = component.next;
+                continue;
+            };
+            let mut outcome = None;
+            if !self.refuted.contains(&component.fingerprint) {
+                self.open(next, section);
+                outcome = self.advance();
+                if outcome.is_none() {
+                    self.refute();
+                }
+            }
+            next = match outcome {
+                Some(component) => component,
+                None => match self.retreat(next) {
+                    Ok(component) => component,
+                    Err(root) => {
+                        return Descent::Exhausted { first: root.first as usize, end: root.end as usize };
+                    }
+                },
+            };
+        }
+        Descent::Solved
+    }
+
+    /// Forgets the current descent, but not what was refuted or blamed.
+    pub(super) fn reset(&mut self) {
+        self.state.undo(0);
+        let everything = 0..self.state.instance.sections();
+        self.state.fingerprint = self.state.fingerprint_of(everything);
+        self.stack.clear();
+        self.components.clear();
+        self.candidates.clear();
+    }
+
+    /// Goes back to the node that created a component that cannot be solved, and on to its next branch.
+    /// Fails with the component when it is part of the problem itself.
+    fn retreat(&mut self, failed: u32) -> Result<u32, Component> {
+        let mut failed = self.components[failed as usize];
+        while failed.parent != NOBODY {
+            self.stack.truncate(failed.parent as usize + 1);
+            let Some(&node) = self.stack.last() else { break };
+            self.candidates.truncate(node.candidates.1 as usize);
+            self.restore(&node);
+            if let Some(next) = self.advance() {
+                return Ok(next);
+            }
+            self.refute();
+            failed = self.components[node.component as usize];
+        }
+        Err(failed)
+    }
+
+    /// Takes back what a node decided.
+    fn restore(&mut self, node: &Node) {
+        self.state.undo(node.mark);
+        self.components.truncate(node.components as usize);
+        self.state.fingerprint = self.components[node.component as usize].fingerprint;
+    }
+
+    /// Remembers that the component of the last node cannot be solved.
+    fn refute(&mut self) {
+        if let Some(node) = self.stack.last() {
+            if self.refuted.len() >= REMEMBERED {
+                self.refuted.clear();
+            }
+            self.refuted.insert(self.components[node.component as usize].fingerprint);
+            self.selector.last_conflict = node.section as usize;
+        }
+    }
+
+    /// Starts a node: lists the buffers that can rest on the floor of a section, the preferred one first.
+    fn open(&mut self, component: u32, section: usize) {
+        let floor = self.state.floor[section];
+        let start = self.candidates.len();
+        for &buffer in self.state.waiting(section) {
+            if self.state.earliest[buffer as usize] == floor {
+                self.candidates.push(buffer);
+            }
+        }
+        let rank = &self.rank;
+        self.state.work += self.state.waiting(section).len() as u64;
+        self.candidates[start..].sort_unstable_by_key(|&buffer| rank[buffer as usize]);
+        self.stack.push(Node {
+            component,
+            section: section as u32,
+            floor,
+            candidates: (start as u32, self.candidates.len() as u32),
+            tried: 0,
+            mark: self.state.mark(),
+            components: self.components.len() as u32,
+        });
+    }
+
+    /// Takes the next branch of the last node that is not refuted at once, and returns the component to
+    /// look at next; `None` when no branch is left.
+    fn advance(&mut self) -> Option<u32> {
+        let index = self.stack.len() - 1;
+        let mut node = self.stack[index];
+        let component = self.components[node.component as usize];
+        let count = node.candidates.1 - node.candidates.0;
+        while node.tried < count {
+            let buffer = self.candidates[(node.candidates.0 + node.tried) as usize] as usize;
+            node.tried += 1;
+            if self.has_waiting_twin(buffer, node.floor) {
+                continue;
+            }
+            if self.state.place(buffer) {
+                self.stack[index] = node;
+                let span = self.state.instance.span(buffer);
+                let range = (component.first, component.end);
+                return Some(self.split(range, span, index as u32, component.next));
+            }
+            self.restore(&node);
+        }
+        if node.tried == count {
+            node.tried += 1;
+            if self.state.slack(node.section as usize) > 0 && self.postpone_all(&node) {
+                self.stack[index] = node;
+                let parent = index as u32;
+                self.components.push(Component { parent, fingerprint: self.state.fingerprint, ..component });
+                return Some(self.components.len() as u32 - 1);
+            }
+            self.restore(&node);
+        }
+        self.stack[index] = node;
+        None
+    }
+
+    /// Equal buffers are interchangeable: only the first of those waiting at the same level is tried.
+    fn has_waiting_twin(&self, buffer: usize, floor: u64) -> bool {
+        let mut twin = self.twin[buffer];
+        while twin != NOBODY {
+            if !self.state.placed[twin as usize] && self.state.earliest[twin as usize] == floor {
+                return true;
+            }
+            twin = self.twin[twin as usize];
+        }
+        false
+    }
+
+    /// The branch in which no candidate of a node rests on the floor. Each must then rest on a buffer that
+    /// is still waiting and that starts low enough to be in its way.
+    fn postpone_all(&mut self, node: &Node) -> bool {
+        let state = &mut self.state;
+        let instance = state.instance;
+        let section = node.section as usize;
+        let candidates = &self.candidates[node.candidates.0 as usize..node.candidates.1 as usize];
+        self.raised.clear();
+        for &candidate in candidates {
+            let span = instance.span(candidate as usize);
+            let limit = node.floor + instance.size[candidate as usize];
+            let mut support = CLOSED;
+            let mut consider = |other: usize| {
+                let earliest = state.earliest[other];
+                let is_candidate = earliest == node.floor && instance.span(other).contains(&section);
+                if earliest < limit && !is_candidate && other != candidate as usize {
+                    support = support.min(earliest + instance.size[other]);
+                }
+            };
+            for &other in state.waiting(span.start) {
+                consider(other as usize);
+            }
+            for other in instance.starting_in(span.start + 1..span.end) {
+                if !state.placed[other] {
+                    consider(other);
+                }
+            }
+            state.work += state.waiting(span.start).len() as u64;
+            state.work += instance.starting_in(span.start + 1..span.end).len() as u64;
+            self.raised.push((candidate, support));
+        }
+        rest_on_each_other(&mut self.raised, node.floor, &instance.size);
+        self.raised.iter().all(|&(_, support)| support != CLOSED) && state.postpone(&self.raised)
+    }
+
+    /// Puts the components that a decision on `span` has left of the sections `range` before `next`, and
+    /// returns the first of them.
+    fn split(&mut self, range: (u32, u32), span: std::ops::Range<usize>, parent: u32, next: u32) -> u32 {
+        let state = &mut self.state;
+        self.parts.clear();
+        let mut first = range.0;
+        for section in (span.start + 1..span.end).chain([range.1 as usize]) {
+            if section == range.1 as usize || state.crossing[section] == 0 {
+                let section = section as u32;
+                if section > first && (section > first + 1 || state.floor[first as usize] != CLOSED) {
+                    self.parts.push((first, section));
+                }
+                first = section;
+            }
+        }
+        // Small components first: they are cheap to refute. The largest takes the rest of the fingerprint.
+        self.parts.sort_unstable_by_key(|&(first, end)| (end - first, first));
+        let mut rest = state.fingerprint;
+        let mut next = next;
+        let base = self.components.len();
+        for (index, &(first, end)) in self.parts.iter().enumerate() {
+            let fingerprint = if index + 1 == self.parts.len() {
+                rest
+            } else {
+                state.fingerprint_of(first as usize..end as usize)
+            };
+            rest = rest.wrapping_sub(fingerprint);
+            self.components.push(Component { first, end, parent, next: NOBODY, fingerprint });
+        }
+        for index in (base..self.components.len()).rev() {
+            self.components[index].next = next;
+            next = index as u32;
+        }
+        next
+    }
+}
+
+/// Lowers the earliest offset of risen candidates that can rest on another one, which has risen itself.
+fn rest_on_each_other(raised: &mut [(u32, u64)], floor: u64, size: &[u64]) {
+    if raised.len() > MOST_CANDIDATES_IN_DETAIL {
+        // A weaker bound that is quick to find: the lowest of all carries the rest.
+        let lowest = raised.iter().map(|&(_, earliest)| earliest).min().unwrap_or(CLOSED);
+        let thinnest = raised.iter().map(|&(buffer, _)| size[buffer as usize]).min().unwrap_or(0);
+        for (_, earliest) in raised.iter_mut() {
+            *earliest = (*earliest).min(lowest.saturating_add(thinnest));
+        }
+        return;
+    }
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for upper in 0..raised.len() {
+            let limit = floor + size[raised[upper].0 as usize];
+            for lower in 0..raised.len() {
+                let (other, earliest) = raised[lower];
+                if lower != upper && earliest < limit {
+                    let support = earliest + size[other as usize];
+                    if support < raised[upper].1 {
+                        raised[upper].1 = support;
+                        changed = true;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Fingerprints are random already: their low half is their hash.
+#[derive(Default)]
+pub(super) struct Fingerprints(u64);
+
+impl Hasher for Fingerprints {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u128(&mut self, fingerprint: u128) {
+        self.0 = fingerprint as u64;
+    }
+}
