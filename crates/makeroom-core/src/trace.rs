@@ -246,7 +246,7 @@ pub struct Block {
 pub struct AllocatorSettings {
     /// The settings string the user gave (`PYTORCH_ALLOC_CONF`).
     pub text: Option<String>,
-    /// Blocks of this size and more are not split; `None` is no such limit.
+    /// Blocks of this size and more are not split; `u64::MAX` is no such limit.
     pub max_split_size: Option<Bytes>,
     /// The share of the limit above which unused blocks are collected; 0 is off.
     pub garbage_collection_threshold: Option<f64>,

@@ -53,6 +53,7 @@ pub fn replay_json(report: &ReplayReport) -> Value {
             "older_blocks": check.older_blocks,
             "assumed_blocks": check.assumed_blocks,
             "lost_events": check.lost_events,
+            "assumed_pools": check.assumed_pools,
         });
     }
     value["runs"] = report.runs.iter().map(run_json).collect();

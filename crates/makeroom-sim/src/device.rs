@@ -100,7 +100,7 @@ impl Driver for Device {
         self.take(size)?;
         self.nanoseconds += costs::malloc_or_free(size);
         let address = self.next_address;
-        self.next_address = address.saturating_add(size.next_multiple_of(PAGE));
+        self.next_address = address.saturating_add(size).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
         Ok(address)
     }
 

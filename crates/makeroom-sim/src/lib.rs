@@ -6,7 +6,7 @@
 //! pytorch/        PyTorch's allocator, to the byte      costs.rs        what driver calls cost
 //! models/         all others                            replay.rs       runs a program under a model
 //! model.rs        what every model can do               smallest.rs     the least memory it completes in
-//! check.rs        proves PyTorch's on a recording       comparison.rs   several runs of one recording
+//! check/          proves PyTorch's on a recording       comparison.rs   several runs of one recording
 //! tune.rs         the best settings for a recording     homes.rs        segments over time, and their pools
 //! ```
 #![forbid(unsafe_code)]

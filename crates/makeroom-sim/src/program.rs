@@ -7,6 +7,8 @@ use std::collections::HashSet;
 
 use makeroom_core::{Action, DeviceTrace, FastHasher, FastMap, PoolId, StackId, Stacks, Start};
 
+use crate::homes::{Homes, PoolFinder};
+
 /// An allocation of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
@@ -57,7 +59,19 @@ pub struct Program {
 impl Program {
     /// Reads the program out of a recording.
     pub fn new(device: &DeviceTrace, stacks: &Stacks, start: &Start) -> Self {
-        Reader::new(device, stacks).read(start)
+        Self::with_homes(device, stacks, start, &Homes::new(device))
+    }
+
+    /// The same, where the segments and their pools are known already.
+    pub(crate) fn with_homes(device: &DeviceTrace, stacks: &Stacks, start: &Start, homes: &Homes) -> Self {
+        let reader = Reader {
+            device,
+            stacks,
+            program: Self::default(),
+            at: FastMap::default(),
+            pools: PoolFinder::new(homes),
+        };
+        reader.read(start)
     }
 
     /// The most bytes that were live at once, and what was live at the start.
@@ -92,29 +106,16 @@ struct Reader<'trace> {
     program: Program,
     /// The allocation that lives at an address.
     at: FastMap<u64, u32>,
-    pools: PoolFinder,
+    pools: PoolFinder<'trace>,
 }
 
-impl<'trace> Reader<'trace> {
-    fn new(device: &'trace DeviceTrace, stacks: &'trace Stacks) -> Self {
-        Self {
-            device,
-            stacks,
-            program: Program::default(),
-            at: FastMap::default(),
-            pools: PoolFinder::new(device),
-        }
-    }
-
+impl Reader<'_> {
     fn read(mut self, start: &Start) -> Program {
         self.read_older(start);
         let empties: HashSet<u32, FastHasher> =
             empty_cache_calls(self.device, self.stacks).into_iter().collect();
         for (index, event) in self.device.events.iter().enumerate() {
             let event_index = index as u32;
-            if event.action == Action::SegmentAlloc {
-                self.pools.see(index);
-            }
             match event.action {
                 Action::Alloc => {
                     let pool =
@@ -137,7 +138,7 @@ impl<'trace> Reader<'trace> {
                     let number = self.add(Allocation {
                         size: event.size.get(),
                         stream: event.stream.0,
-                        pool: PoolId::DEFAULT,
+                        pool: self.device.events.pool(index).unwrap_or(PoolId::DEFAULT),
                         address: 0,
                         stack: event.stack,
                     });
@@ -152,11 +153,13 @@ impl<'trace> Reader<'trace> {
                     None => self.program.lost += 1,
                 },
                 Action::SegmentFree | Action::SegmentUnmap => {
+                    self.pools.see(index);
                     if empties.contains(&event_index) {
                         self.push(event_index, Step::EmptyCache);
                     }
                 }
-                Action::SegmentAlloc | Action::SegmentMap | Action::Snapshot => {}
+                Action::SegmentAlloc | Action::SegmentMap => self.pools.see(index),
+                Action::Snapshot => {}
             }
         }
         self.program
@@ -193,63 +196,6 @@ impl<'trace> Reader<'trace> {
     fn push(&mut self, event: u32, step: Step) {
         self.program.steps.push(step);
         self.program.events.push(event);
-    }
-}
-
-/// Which memory pool an address belongs to, at the current event.
-///
-/// Recorders name the pool only of segments that are there at the end. A segment that went away before is taken
-/// for one of the default pool.
-struct PoolFinder {
-    private: Vec<PrivateSegment>,
-}
-
-struct PrivateSegment {
-    start: u64,
-    end: u64,
-    pool: PoolId,
-    /// The event that made it: addresses are used again, and only the last segment at one is there at the end.
-    made_by: Option<usize>,
-    is_there: bool,
-}
-
-impl PoolFinder {
-    fn new(device: &DeviceTrace) -> Self {
-        let mut made: FastMap<u64, usize> = FastMap::default();
-        for (index, event) in device.events.iter().enumerate() {
-            if event.action == Action::SegmentAlloc {
-                made.insert(event.address.0, index);
-            }
-        }
-        let private = device
-            .segments
-            .iter()
-            .filter(|segment| segment.pool != PoolId::DEFAULT)
-            .map(|segment| {
-                let made_by = made.get(&segment.address.0).copied().filter(|_| !segment.is_expandable);
-                PrivateSegment {
-                    start: segment.address.0,
-                    end: segment.address.0.saturating_add(segment.size.get()),
-                    pool: segment.pool,
-                    made_by,
-                    is_there: made_by.is_none(),
-                }
-            })
-            .collect();
-        Self { private }
-    }
-
-    /// Notes that an event has come.
-    fn see(&mut self, index: usize) {
-        for segment in &mut self.private {
-            segment.is_there |= segment.made_by == Some(index);
-        }
-    }
-
-    fn pool_of(&self, address: u64) -> PoolId {
-        let is_home =
-            |segment: &&PrivateSegment| segment.is_there && (segment.start..segment.end).contains(&address);
-        self.private.iter().find(is_home).map_or(PoolId::DEFAULT, |segment| segment.pool)
     }
 }
 
@@ -322,4 +268,28 @@ fn names_empty_cache(stacks: &Stacks, stack: StackId) -> bool {
         .frames_of(stack)
         .iter()
         .any(|&frame| stacks.name_text(stacks.frame_at(frame).function).contains("empty_cache"))
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::{Address, Bytes, Event, StreamId};
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_keeps_the_pool_that_the_recorder_wrote() {
+        let mut device = DeviceTrace::default();
+        let event = Event {
+            action: Action::OutOfMemory,
+            address: Address(0),
+            size: Bytes::mib(3),
+            stream: StreamId(0),
+            time_us: 0,
+            stack: StackId::NONE,
+        };
+        device.events.push_in_pool(event, PoolId(0, 4));
+        let program = Program::new(&device, &Stacks::default(), &Start::new(&device));
+        assert_eq!(program.allocations[0].pool, PoolId(0, 4));
+        assert_eq!(program.steps, [Step::AllocateRefused(0)]);
+    }
 }

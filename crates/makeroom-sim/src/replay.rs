@@ -44,7 +44,8 @@ pub fn replay_from_start<M: Model + ?Sized>(
     model: &mut M,
     device: &mut Device,
 ) -> Outcome {
-    let live = program.allocations[..program.older as usize].iter().map(|older| older.size).sum();
+    let older = &program.allocations[..program.older as usize];
+    let live = older.iter().fold(0_u64, |live, older| live.saturating_add(older.size));
     let outcome = Outcome { peak_live: live, peak_reserved: model.reserved(), ..Outcome::default() };
     Run { program, model, device, outcome, live }.finish(|_| None)
 }
@@ -114,7 +115,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
         let Allocation { size, stream, pool, .. } = self.program.allocations[number as usize];
         let is_served = self.model.allocate(self.device, number, Request { size, stream, pool }).is_ok();
         if is_served {
-            self.live += size;
+            self.live = self.live.saturating_add(size);
             self.outcome.peak_live = self.outcome.peak_live.max(self.live);
             self.outcome.peak_reserved = self.outcome.peak_reserved.max(self.model.reserved());
         }
@@ -122,7 +123,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
     }
 
     fn free(&mut self, number: u32) {
-        self.live -= self.program.size(number);
+        self.live = self.live.saturating_sub(self.program.size(number));
         self.model.free(self.device, number);
     }
 }

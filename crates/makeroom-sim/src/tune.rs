@@ -23,10 +23,16 @@ pub struct Trial {
 }
 
 /// What was found.
+///
+/// All runs that are compared begin with nothing. What is older than the recording lies in each where that run put
+/// it, since under another setting it would not lie where it lay.
 #[derive(Clone, Debug)]
 pub struct Tuning {
-    /// The run under the settings of the recording.
+    /// The run under the settings of the recording, from an empty start like all others.
     pub recorded: ComparedRun,
+    /// The run under the settings of the recording from the state in which the recording began, which is what
+    /// really happened; only where that came out differently, and never to be compared with the trials.
+    pub recorded_in_place: Option<ComparedRun>,
     /// All settings that were tried, the best first.
     pub trials: Vec<Trial>,
     /// Whether the best is worth changing to.
@@ -40,7 +46,7 @@ impl Tuning {
     }
 }
 
-/// The settings worth trying for a workload.
+/// The settings worth trying for a workload, all of them known to every release with expandable segments.
 pub fn candidates(workload: &Workload, memory: Memory) -> Vec<String> {
     let largest = workload.program.allocations.iter().map(|allocation| allocation.size).max().unwrap_or(0);
     let mut candidates = vec![String::new(), "expandable_segments:True".to_owned()];
@@ -53,11 +59,8 @@ pub fn candidates(workload: &Workload, memory: Memory) -> Vec<String> {
     for divisions in [2, 4, 8, 16] {
         candidates.push(format!("roundup_power2_divisions:{divisions}"));
     }
-    for divisions in [4, 8, 16] {
+    for divisions in [2, 4, 8, 16] {
         candidates.push(format!("expandable_segments:True,roundup_power2_divisions:{divisions}"));
-    }
-    for megabytes in [32, 64] {
-        candidates.push(format!("large_segment_size_mb:{megabytes}"));
     }
     if memory.bytes.is_some() {
         // Garbage is collected only under a limit.
@@ -79,8 +82,10 @@ pub fn tune(
 ) -> Tuning {
     let total = candidates.len() + 1;
     progress(0, total);
-    let recorded =
-        workload.run_recorded(&AllocatorSpec::pytorch("recorded", recorded.clone()), memory, false);
+    let spec = AllocatorSpec::pytorch("recorded", recorded.clone());
+    let recorded = workload.run(&spec, memory, false);
+    let in_place = workload.run_recorded(&spec, memory, false);
+    let recorded_in_place = Some(in_place).filter(|run| run.outcome != recorded.outcome);
     let mut trials: Vec<Trial> = Vec::with_capacity(candidates.len());
     for (index, settings) in candidates.iter().enumerate() {
         progress(index + 1, total);
@@ -90,7 +95,7 @@ pub fn tune(
     }
     trials.sort_by_key(|trial| rank(&trial.run, trial.settings.matches(':').count()));
     let is_worth_it = trials.first().is_some_and(|best| is_better(&best.run, &recorded));
-    Tuning { recorded, trials, is_worth_it }
+    Tuning { recorded, recorded_in_place, trials, is_worth_it }
 }
 
 /// The order of runs: those that complete first, then by reserved memory in steps of the least gain, driver time
@@ -115,6 +120,68 @@ fn is_better(best: &ComparedRun, recorded: &ComparedRun) -> bool {
         _ => {
             let (now, before) = (best.outcome.peak_reserved, recorded.outcome.peak_reserved);
             (now as f64) < before as f64 * (1.0 - LEAST_GAIN)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::{
+        Action, Address, Block, BlockState, Bytes, DeviceTrace, Event, Segment, StackId, Stacks, StreamId,
+    };
+
+    use super::*;
+
+    /// A recording that began late: two blocks of 30 MiB lie with a gap of 40 MiB between them.
+    fn late() -> DeviceTrace {
+        let block = |address: u64, size: u64, state| Block {
+            address: Address(address << 20),
+            size: Bytes::mib(size),
+            requested: Some(Bytes::mib(size)),
+            state,
+            stack: StackId::NONE,
+        };
+        let mut device = DeviceTrace::default();
+        device.segments.push(Segment {
+            address: Address(100 << 20),
+            size: Bytes::mib(100),
+            blocks: vec![
+                block(100, 30, BlockState::Live),
+                block(130, 40, BlockState::Free),
+                block(170, 30, BlockState::Live),
+            ],
+            ..Segment::default()
+        });
+        device.events.push(Event {
+            action: Action::Snapshot,
+            address: Address(0),
+            size: Bytes::ZERO,
+            stream: StreamId(0),
+            time_us: 0,
+            stack: StackId::NONE,
+        });
+        device
+    }
+
+    #[test]
+    fn runs_that_are_compared_begin_alike() {
+        let workload = Workload::new(&late(), &Stacks::default());
+        let settings = [String::new(), "expandable_segments:True".to_owned()];
+        let tuning = tune(&workload, &Settings::default(), Memory::default(), &settings, |_, _| {});
+        // In its place the older memory takes the gap too; made anew it takes none, under any setting.
+        assert_eq!(tuning.recorded.outcome.peak_reserved, 60 << 20);
+        let in_place = tuning.recorded_in_place.map(|run| run.outcome.peak_reserved);
+        assert_eq!(in_place, Some(100 << 20));
+        assert!(!tuning.is_worth_it);
+    }
+
+    #[test]
+    fn every_candidate_is_known_to_older_releases_too() {
+        let workload = Workload::new(&late(), &Stacks::default());
+        let candidates = candidates(&workload, Memory::default());
+        assert!(candidates.len() >= 12);
+        for settings in candidates {
+            assert!(parse(&format!("pytorch-2.9:{settings}")).is_ok(), "{settings}");
         }
     }
 }

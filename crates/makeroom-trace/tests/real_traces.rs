@@ -76,7 +76,7 @@ fn private_pools_expandable_segments_and_settings_are_kept() {
     let pools: Vec<_> = graphs.devices[0].segments.iter().map(|segment| segment.pool).collect();
     assert!(pools.contains(&PoolId::DEFAULT) && pools.iter().any(|pool| *pool != PoolId::DEFAULT));
     assert_eq!(graphs.settings.expandable_segments, Some(false));
-    assert_eq!(graphs.settings.max_split_size, None);
+    assert_eq!(graphs.settings.max_split_size, Some(Bytes::new(u64::MAX)));
     assert_eq!(graphs.settings.text.as_deref(), Some(""));
     assert_eq!(graphs.settings.roundup_power2_divisions, Some([0; 16]));
 

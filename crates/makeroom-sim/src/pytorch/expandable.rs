@@ -5,7 +5,7 @@ use super::{Pytorch, Search};
 use crate::driver::{Driver, Refused};
 
 /// A reservation is one and an eighth of the card; no hole of it is ever too small, so any large size will do.
-pub(super) const RESERVATION: u64 = 1 << 46;
+pub(crate) const RESERVATION: u64 = 1 << 46;
 
 impl Pytorch {
     /// What a block could become if the hole behind it were mapped.
@@ -88,7 +88,7 @@ impl Pytorch {
     fn map<D: Driver>(&mut self, driver: &mut D, hole: BlockId, size: u64) -> Result<(), Refused> {
         let block = *self.blocks.get(hole);
         let page = self.settings.page(self.blocks.pools[block.pool as usize].is_small);
-        let size = size.next_multiple_of(page).min(block.size);
+        let size = size.checked_next_multiple_of(page).unwrap_or(size).min(block.size);
         driver.map(block.address, size, page)?;
         self.blocks.take_unused(hole);
         if size < block.size {
@@ -96,7 +96,7 @@ impl Pytorch {
             self.blocks.insert_unused(rest);
         }
         self.blocks.get_mut(hole).is_mapped = true;
-        self.reserved += size;
+        self.reserved = self.reserved.saturating_add(size);
         self.blocks.merge_neighbours(hole);
         self.blocks.insert_unused(hole);
         Ok(())
@@ -108,14 +108,15 @@ impl Pytorch {
         let page = self.settings.page(self.blocks.pools[block.pool as usize].is_small);
         // Pages are counted from the start of the reservation.
         let base = block.segment;
-        let from = base + (block.address - base).next_multiple_of(page);
+        let Some(front) = (block.address - base).checked_next_multiple_of(page) else { return };
+        let from = base.saturating_add(front);
         let end = block.address + block.size;
         let to = base + (end - base) / page * page;
         if from >= to {
             return;
         }
         driver.unmap(from, to - from, page);
-        self.reserved -= to - from;
+        self.reserved = self.reserved.saturating_sub(to - from);
         self.blocks.take_unused(id);
         let mut hole = id;
         if from > block.address {

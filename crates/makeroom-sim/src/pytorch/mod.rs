@@ -11,6 +11,7 @@ mod rounding;
 mod seed;
 mod settings;
 
+pub(crate) use expandable::RESERVATION;
 pub use settings::{Settings, SettingsError, Version};
 
 use makeroom_core::{FastMap, PoolId};
@@ -226,7 +227,7 @@ impl Pytorch {
             return self.grow(driver, search);
         }
         let address = driver.allocate(search.allocation_size, search.stream)?;
-        self.reserved += search.allocation_size;
+        self.reserved = self.reserved.saturating_add(search.allocation_size);
         Ok(self.blocks.add(Block {
             address,
             size: search.allocation_size,

@@ -12,6 +12,24 @@ impl Pytorch {
         self.release_all(driver);
     }
 
+    /// A memory pool is in nobody's use any more: what is unused of it may go back to the driver.
+    pub(crate) fn let_pool_go(&mut self, pool: PoolId) {
+        if !self.released_pools.contains(&pool) {
+            self.released_pools.push(pool);
+        }
+    }
+
+    /// Gives back every whole unused segment of one memory pool, as a `torch.cuda.MemPool` does when it goes.
+    pub(crate) fn empty_pool<D: Driver>(&mut self, driver: &mut D, pool: PoolId) {
+        for allocation in driver.synchronize() {
+            self.free(allocation);
+        }
+        if let Some(&small) = self.pools.get(&pool) {
+            self.release_unused(driver, small);
+            self.release_unused(driver, small + 1);
+        }
+    }
+
     pub(super) fn release_all<D: Driver>(&mut self, driver: &mut D) {
         for allocation in driver.synchronize() {
             self.free(allocation);
@@ -54,7 +72,7 @@ impl Pytorch {
         let block = *self.blocks.get(id);
         self.blocks.take_unused(id);
         self.blocks.remove(id);
-        self.reserved -= block.size;
+        self.reserved = self.reserved.saturating_sub(block.size);
         driver.release(block.address, block.size);
     }
 
@@ -67,22 +85,27 @@ impl Pytorch {
         }
         let wanted = search.size.max(limit);
         let single = self.blocks.candidates(search.pool, search.stream, wanted).next();
-        if let Some(id) = single.filter(|&id| !self.blocks.get(id).is_expandable) {
+        // Blocks that large are never split; where a recording has it otherwise they stay, being in use in part.
+        let is_whole = |id: BlockId| {
+            let block = self.blocks.get(id);
+            !block.is_expandable && !block.is_split()
+        };
+        if let Some(id) = single.filter(|&id| is_whole(id)) {
             self.release(driver, id);
             return true;
         }
-        let mut released = 0;
+        let mut released = 0_u64;
         let oversized: Vec<BlockId> = self
             .blocks
             .largest_first(search.pool, search.stream)
             .take_while(|&id| self.blocks.get(id).size >= limit)
-            .filter(|&id| !self.blocks.get(id).is_expandable)
+            .filter(|&id| is_whole(id))
             .collect();
         for id in oversized {
             if released >= wanted {
                 break;
             }
-            released += self.blocks.get(id).size;
+            released = released.saturating_add(self.blocks.get(id).size);
             self.release(driver, id);
         }
         released >= wanted
@@ -98,7 +121,7 @@ impl Pytorch {
         }
         let target = self.reserved - threshold;
         let pool = self.pool_of(PoolId::DEFAULT, false);
-        let mut reclaimed = 0;
+        let mut reclaimed = 0_u64;
         loop {
             let searches = self.blocks.pools[pool as usize].searches;
             let ages: Vec<(BlockId, u64)> = self
@@ -114,7 +137,7 @@ impl Pytorch {
             let mut is_any_released = false;
             for (id, age) in ages {
                 if age as f64 >= mean {
-                    reclaimed += self.blocks.get(id).size;
+                    reclaimed = reclaimed.saturating_add(self.blocks.get(id).size);
                     self.release(driver, id);
                     is_any_released = true;
                 }

@@ -33,7 +33,7 @@ impl Settings {
         } else if size < LEAST_OWN_SEGMENT {
             self.large_segment_size
         } else {
-            size.checked_next_multiple_of(SEGMENT_GRAIN).unwrap_or(u64::MAX - (SEGMENT_GRAIN - 1))
+            size.checked_next_multiple_of(SEGMENT_GRAIN).unwrap_or(size)
         }
     }
 

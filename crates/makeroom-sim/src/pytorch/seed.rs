@@ -4,7 +4,7 @@
 //! neighbours that are unused, so every gap is one block. Only the true sizes of blocks that go away during the
 //! recording have to be assumed: the rounded request, plus a rest too small to be split off.
 
-use makeroom_core::{Address, OlderBlock, OlderSegment, PoolId, Start, StreamId};
+use makeroom_core::{FastMap, OlderBlock, OlderSegment, PoolId, Start};
 
 use super::blocks::{Block, BlockId, Use};
 use super::expandable::RESERVATION;
@@ -21,41 +21,44 @@ impl Pytorch {
         let mut allocator = Self::new(settings, limit);
         let mut assumed = 0;
         let mut first = 0;
-        let mut reservations: Vec<Reservation> = Vec::new();
+        let mut reservations: FastMap<ReservationKey, BlockId> = FastMap::default();
+        let mut mapped_later: Vec<(u64, u64)> =
+            start.mapped_later.iter().map(|&(stream, address)| (stream.0, address.0)).collect();
+        mapped_later.sort_unstable();
+        let mut covered = 0;
+        let mut below = None;
         for segment in &start.segments {
             let begin = segment.address.0;
             let end = begin.saturating_add(segment.size.get());
+            // Memory is in one segment. A damaged recording may say otherwise; then the first counts.
+            if begin < covered {
+                continue;
+            }
+            covered = end;
             first += start.blocks[first..].partition_point(|block| block.address.0 < begin);
             let count = start.blocks[first..].partition_point(|block| block.address.0 < end);
             let blocks = &start.blocks[first..first + count];
             let is_small = segment.is_small.unwrap_or_else(|| looks_small(segment, blocks));
             let pool = allocator.pool_of(segment.pool, is_small);
+            let reservation = (segment.stream.0, is_small, segment.pool);
             let previous = segment.is_expandable.then(|| {
-                Reservation::end_of(&reservations, segment, is_small, &mut allocator)
-                    .or_else(|| allocator.seed_front(segment, pool, start))
+                let last = reservations.get(&reservation).copied();
+                last.and_then(|last| allocator.seed_gap(last, segment))
+                    .or_else(|| allocator.seed_front(segment, pool, below, &mapped_later))
             });
             let previous = previous.flatten();
+            below = Some(begin);
             let home = Home { pool, segment: previous.map_or(begin, |id| allocator.blocks.get(id).segment) };
             let chain = allocator.seed_segment(segment, blocks, first, home, previous, is_small);
             assumed += chain.assumed;
-            allocator.reserved += segment.size.get();
-            if segment.is_expandable {
-                let known = reservations.iter_mut().find(|known| known.is_for(segment, is_small));
-                if let Some(known) = known {
-                    known.last = chain.last;
-                } else {
-                    reservations.push(Reservation {
-                        stream: segment.stream.0,
-                        is_small,
-                        pool: segment.pool,
-                        last: chain.last,
-                    });
-                }
+            allocator.reserved = allocator.reserved.saturating_add(end - begin);
+            if let Some(last) = chain.last.filter(|_| segment.is_expandable) {
+                reservations.insert(reservation, last);
             }
             first += count;
         }
-        for reservation in reservations {
-            allocator.seed_tail(reservation.last);
+        for last in reservations.into_values() {
+            allocator.seed_tail(last);
         }
         (allocator, assumed)
     }
@@ -86,8 +89,7 @@ impl Pytorch {
             );
             let to = block.address.0.saturating_add(size).min(next);
             let usage = if block.is_pending { Use::Pending } else { Use::Allocated };
-            self.seed_block(&mut chain, segment, home, block.address.0, to, usage);
-            if let Some(id) = chain.last {
+            if let Some(id) = self.seed_block(&mut chain, segment, home, block.address.0, to, usage) {
                 self.remember((first_number + index) as u32, id);
             }
             cursor = to;
@@ -120,9 +122,9 @@ impl Pytorch {
         from: u64,
         to: u64,
         usage: Use,
-    ) {
+    ) -> Option<BlockId> {
         if to <= from {
-            return;
+            return None;
         }
         let id = self.blocks.add(Block {
             address: from,
@@ -144,19 +146,31 @@ impl Pytorch {
             self.blocks.insert_unused(id);
         }
         chain.last = Some(id);
+        chain.last
     }
 
-    /// The unmapped front of a reservation, where pages below the first mapped range are mapped later.
-    fn seed_front(&mut self, segment: &OlderSegment, pool: u32, start: &Start) -> Option<BlockId> {
-        let begin = segment.address.0;
-        let below = start.segments.iter().map(|other| other.address.0).filter(|&other| other < begin).max();
-        let is_ours = |&&(stream, address): &&(StreamId, Address)| {
-            stream == segment.stream
-                && address.0 < begin
-                && begin - address.0 < FARTHEST_FRONT
-                && below.is_none_or(|below| address.0 > below)
-        };
-        let base = start.mapped_later.iter().filter(is_ours).map(|&(_, address)| address.0).min()?;
+    /// The hole between the end of a reservation so far and its next mapped range.
+    fn seed_gap(&mut self, last: BlockId, segment: &OlderSegment) -> Option<BlockId> {
+        let block = self.blocks.get(last);
+        let gap = segment.address.0.checked_sub(block.address + block.size)?;
+        (gap > 0 && gap < RESERVATION).then(|| self.seed_hole(last, gap))
+    }
+
+    /// The unmapped front of a reservation, where pages below the first mapped range are mapped later. `below` is
+    /// where the segment before it begins, and `mapped_later` is in order.
+    fn seed_front(
+        &mut self,
+        segment: &OlderSegment,
+        pool: u32,
+        below: Option<u64>,
+        mapped_later: &[(u64, u64)],
+    ) -> Option<BlockId> {
+        let (stream, begin) = (segment.stream.0, segment.address.0);
+        let lowest = below
+            .map_or(0, |below: u64| below.saturating_add(1))
+            .max(begin.saturating_sub(FARTHEST_FRONT - 1));
+        let first = mapped_later.partition_point(|&mapped| mapped < (stream, lowest));
+        let &(_, base) = mapped_later.get(first).filter(|&&mapped| mapped < (stream, begin))?;
         let hole = self.blocks.add(Block {
             address: base,
             size: begin - base,
@@ -175,10 +189,10 @@ impl Pytorch {
     }
 
     /// The unmapped rest of a reservation.
-    fn seed_tail(&mut self, last: Option<BlockId>) {
-        let Some(last) = last else { return };
+    fn seed_tail(&mut self, last: BlockId) {
         let block = *self.blocks.get(last);
-        self.seed_hole(last, (block.segment + RESERVATION).saturating_sub(block.address + block.size));
+        let end = block.segment.saturating_add(RESERVATION);
+        self.seed_hole(last, end.saturating_sub(block.address + block.size));
     }
 
     fn seed_hole(&mut self, after: BlockId, size: u64) -> BlockId {
@@ -210,36 +224,9 @@ struct Chain {
     assumed: usize,
 }
 
-/// The range of addresses of one stream and pool: its mapped ranges follow each other with holes between.
-struct Reservation {
-    stream: u64,
-    is_small: bool,
-    pool: PoolId,
-    last: Option<BlockId>,
-}
-
-impl Reservation {
-    fn is_for(&self, segment: &OlderSegment, is_small: bool) -> bool {
-        self.stream == segment.stream.0 && self.is_small == is_small && self.pool == segment.pool
-    }
-
-    /// The block before a mapped range: the hole that follows the range before it.
-    fn end_of(
-        reservations: &[Self],
-        segment: &OlderSegment,
-        is_small: bool,
-        allocator: &mut Pytorch,
-    ) -> Option<BlockId> {
-        let known = reservations.iter().find(|known| known.is_for(segment, is_small))?;
-        let last = known.last?;
-        let block = allocator.blocks.get(last);
-        let gap = segment.address.0.checked_sub(block.address + block.size)?;
-        if gap == 0 || gap >= RESERVATION {
-            return None;
-        }
-        Some(allocator.seed_hole(last, gap))
-    }
-}
+/// A range of addresses is for one stream, for small blocks or large ones, and for one pool. Its mapped ranges follow
+/// each other with holes between.
+type ReservationKey = (u64, bool, PoolId);
 
 /// Whether a segment whose kind is not recorded holds small blocks.
 fn looks_small(segment: &OlderSegment, blocks: &[OlderBlock]) -> bool {

@@ -5,7 +5,7 @@
 //! first key also covers all smaller sizes, `>` all larger ones, and sizes between two keys are not rounded at
 //! all; one division means none.
 
-use makeroom_core::{AllocatorSettings, Bytes};
+use makeroom_core::AllocatorSettings;
 
 /// Sizes in settings are in MiB.
 const MIB: u64 = 1 << 20;
@@ -95,10 +95,17 @@ impl Settings {
     /// The settings a recording was made with, as far as it holds them.
     pub fn recorded(recorded: &AllocatorSettings) -> Self {
         // The string carries what the fields lack (segment size, rounding of unsplittable blocks); the fields
-        // carry what was changed at run time.
-        let mut settings =
-            recorded.text.as_deref().and_then(|text| Self::parse(text).ok()).unwrap_or_default();
-        settings.max_split_size = recorded.max_split_size.map_or(u64::MAX, Bytes::get);
+        // carry what was changed at run time. PyTorch took the string, so what is not known here is a setting of
+        // another release, and the rest of it still holds.
+        let mut settings = Self::default();
+        for (key, value) in split_entries(recorded.text.as_deref().unwrap_or_default())
+            .filter_map(|entry| entry.split_once(':'))
+        {
+            let _ = settings.set(key.trim(), value.trim());
+        }
+        if let Some(size) = recorded.max_split_size {
+            settings.max_split_size = size.get();
+        }
         if let Some(threshold) = recorded.garbage_collection_threshold {
             settings.garbage_collection_threshold = threshold;
         }
@@ -249,6 +256,8 @@ fn divisions(value: &str) -> Result<[u32; ROUNDUP_INTERVALS], SettingsError> {
 
 #[cfg(test)]
 mod tests {
+    use makeroom_core::Bytes;
+
     use super::*;
 
     #[test]
@@ -270,6 +279,19 @@ mod tests {
         assert_eq!(settings.roundup_power2_divisions, expected);
         assert_eq!(settings.divisions_for(3 << 20), 1);
         assert_eq!(settings.divisions_for(u64::MAX), 8);
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_recorded_string_is_passed_over() {
+        let text =
+            "some_new_setting:7,max_split_size_mb:64,odd,roundup_power2_divisions:3,expandable_segments:True";
+        let recorded = AllocatorSettings { text: Some(text.to_owned()), ..AllocatorSettings::default() };
+        let settings = Settings::recorded(&recorded);
+        assert_eq!((settings.max_split_size, settings.expandable_segments), (64 * MIB, true));
+        // A field says more than the string, and a missing one says nothing.
+        let changed = AllocatorSettings { max_split_size: Some(Bytes::new(u64::MAX)), ..recorded };
+        assert_eq!(Settings::recorded(&changed).max_split_size, u64::MAX);
+        assert!(Settings::parse(text).is_err());
     }
 
     #[test]

@@ -240,11 +240,8 @@ impl SnapshotHeap {
                 Some(Value::Text(text)) => Some(self.text_of(text).to_owned()),
                 _ => None,
             },
-            // −1 is how PyTorch writes "no limit".
-            max_split_size: settings
-                .number(Word::MaxSplitSize)
-                .filter(|&size| size != u64::MAX)
-                .map(Bytes::new),
+            // −1 is how PyTorch writes "no limit"; as an unsigned number it is just that.
+            max_split_size: settings.number(Word::MaxSplitSize).map(Bytes::new),
             garbage_collection_threshold: match settings.get(Word::CollectionThreshold) {
                 Some(Value::Float(threshold)) => Some(threshold),
                 Some(Value::Int(threshold)) => Some(threshold as f64),

@@ -12,10 +12,10 @@
 //!   then from the device.
 //!
 //! On an idle device the model predicts 80 690 of the 80 732 addresses of seven recordings, without being corrected
-//! on the way, and all seven peaks of reserved memory to the byte. On a busy one the driver cannot use memory that the device is not done with, and
-//! when it is done no recording tells: gpt2 reserves 1.051 times its live bytes idle, 1.064 to 1.123 under load,
-//! and 1.103 in training. So this is the least that the driver needs, and a run can need some 7 % more. PyTorch's
-//! setup is assumed: memory is kept until the cache is emptied.
+//! on the way, and all seven peaks of reserved memory to the byte. On a busy one the driver cannot use memory that
+//! the device is not done with, and when it is done no recording tells: gpt2 reserves 1.051 times its live bytes
+//! idle, 1.064 to 1.123 under load, and 1.103 in training. So the figures are for an idle device; a busy one differed
+//! from them by −9 % to +7 % in measurements. PyTorch's setup is assumed: memory is kept until the cache is emptied.
 
 mod chunks;
 

@@ -4,14 +4,20 @@
 //! complete, the addresses of new segments, memory-pool membership, and when the driver refused. The model then
 //! has to say the rest: the address of every block, and whether, when and how large every segment is allocated,
 //! mapped, unmapped and freed. Every answer is compared with the recording; the model is never corrected by it.
+//!
+//! One thing a recording can lack: the pool of segments that were gone before its end (`torch.cuda.MemPool`,
+//! destroyed CUDA graphs). Where predictions fail, `assumption` looks for segments that must have been in one.
+
+mod assumption;
 
 use std::collections::HashSet;
 
-use makeroom_core::{Action, DeviceTrace, Event, FastHasher, FastMap, Stacks, Start};
+use makeroom_core::{Action, DeviceTrace, Event, FastHasher, FastMap, PoolId, Stacks, Start};
 
 use crate::driver::{Driver, Refused};
+use crate::homes::{Home, Homes};
 use crate::program::{Program, Step};
-use crate::pytorch::{Pytorch, Request, Settings};
+use crate::pytorch::{Pytorch, RESERVATION, Request, Settings};
 
 /// Made-up addresses begin here, above any that a driver returns.
 const MADE_UP: u64 = 1 << 52;
@@ -35,6 +41,9 @@ pub struct Check {
     pub assumed_blocks: usize,
     /// Events that name an address nothing was known of.
     pub lost_events: usize,
+    /// Segments whose memory pool the recording does not name and that were assumed to be in one of their own,
+    /// since the predictions come true more often that way.
+    pub assumed_pools: usize,
 }
 
 /// A wrong prediction.
@@ -51,23 +60,59 @@ pub struct Mismatch {
 /// Replays a device's recording under its own allocator and compares. `limit` is what the allocator was allowed
 /// to take, where it was told.
 pub fn check(device: &DeviceTrace, stacks: &Stacks, settings: Settings, limit: Option<u64>) -> Check {
-    let start = Start::new(device);
-    let program = Program::new(device, stacks, &start);
-    let (allocator, assumed) = Pytorch::at_start(settings, limit, &start);
-    let mut check = Check {
-        older_blocks: start.blocks.len(),
-        assumed_blocks: assumed,
-        lost_events: program.lost,
-        peak_reserved: allocator.reserved(),
-        ..Check::default()
-    };
-    Run { allocator, program: &program, recording: Recording::new(device, &program, &mut check) }.run();
-    check
+    let recorded = Recorded { device, stacks, settings, limit, start: Start::new(device) };
+    assumption::best_attempt(&recorded).check
+}
+
+/// What a check is made of.
+struct Recorded<'trace> {
+    device: &'trace DeviceTrace,
+    stacks: &'trace Stacks,
+    settings: Settings,
+    limit: Option<u64>,
+    start: Start,
+}
+
+/// One replay and where it first went wrong.
+struct Attempt {
+    check: Check,
+    doubt: Option<Doubt>,
+}
+
+/// A wrong prediction, for whoever looks for its cause.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    event: usize,
+    /// The address that the model meant, if it meant one.
+    predicted: Option<u64>,
+}
+
+impl Recorded<'_> {
+    fn attempt(&self, homes: &Homes) -> Attempt {
+        let program = Program::with_homes(self.device, self.stacks, &self.start, homes);
+        let (allocator, assumed) = Pytorch::at_start(self.settings.clone(), self.limit, &self.start);
+        let check = Check {
+            older_blocks: self.start.blocks.len(),
+            assumed_blocks: assumed,
+            lost_events: program.lost,
+            assumed_pools: homes.assumed(),
+            peak_reserved: allocator.reserved(),
+            ..Check::default()
+        };
+        let mut attempt = Attempt { check, doubt: None };
+        let recording = Recording::new(self.device, &program, &mut attempt);
+        let gone_pools = homes.assumed_pools();
+        Run { allocator, program: &program, homes, gone_pools: &gone_pools, recording }.run();
+        attempt
+    }
 }
 
 struct Run<'trace> {
     allocator: Pytorch,
     program: &'trace Program,
+    homes: &'trace Homes,
+    /// Pools that go away in what is left of the recording, each with the first release of its memory.
+    gone_pools: &'trace [(usize, PoolId)],
     recording: Recording<'trace>,
 }
 
@@ -84,27 +129,56 @@ impl Run<'_> {
                         self.allocator.free(number);
                     }
                 }
-                Step::EmptyCache => {
-                    self.recording.open(event);
-                    self.allocator.empty_cache(&mut self.recording);
-                    self.recording.close_releases();
-                }
+                Step::EmptyCache => self.empty_cache(event),
             }
-            self.recording.check.peak_reserved =
-                self.recording.check.peak_reserved.max(self.allocator.reserved());
+            self.note_peak();
         }
         self.recording.finish();
+    }
+
+    fn note_peak(&mut self) {
+        let peak = &mut self.recording.attempt.check.peak_reserved;
+        *peak = self.allocator.reserved().max(*peak);
+    }
+
+    /// Tells the allocator of the pools that are gone by the end of this step.
+    fn let_pools_go(&mut self) {
+        while let Some((&(event, pool), rest)) = self.gone_pools.split_first()
+            && event < self.recording.end
+        {
+            self.allocator.let_pool_go(pool);
+            self.gone_pools = rest;
+        }
+    }
+
+    /// A pool that goes gives its memory back by itself; only then comes what the program gives back on top.
+    fn empty_cache(&mut self, event: usize) {
+        self.recording.open(event);
+        self.let_pools_go();
+        let is_of_pool = |home: &&Home| home.is_assumed();
+        let mut gone = None;
+        while let Some((index, _)) = self.recording.next()
+            && let Some(home) = self.homes.of_release(index).filter(is_of_pool)
+            && gone != Some(home.pool)
+        {
+            gone = Some(home.pool);
+            self.allocator.empty_pool(&mut self.recording, home.pool);
+        }
+        if gone.is_none() || self.recording.next().is_some() {
+            self.allocator.empty_cache(&mut self.recording);
+        }
+        self.recording.close_releases();
     }
 
     fn allocate(&mut self, number: u32, event: usize) {
         let allocation = self.program.allocations[number as usize];
         let request = Request { size: allocation.size, stream: allocation.stream, pool: allocation.pool };
         self.recording.open(event);
-        self.recording.check.allocations += 1;
+        self.let_pools_go();
+        self.recording.attempt.check.allocations += 1;
         self.complete_before_search(request);
         let answer = self.allocator.allocate(&mut self.recording, number, request);
-        self.recording.check.peak_reserved =
-            self.recording.check.peak_reserved.max(self.allocator.reserved());
+        self.note_peak();
         self.recording.close(event, answer);
         if answer.is_ok() && matches!(self.recording.action(event), Some(Action::OutOfMemory)) {
             // The program did not get it.
@@ -144,11 +218,11 @@ struct Recording<'trace> {
     /// Completions that a release made: they take effect inside of the request that released.
     left_to_release: HashSet<usize, FastHasher>,
     made_up: u64,
-    check: &'trace mut Check,
+    attempt: &'trace mut Attempt,
 }
 
 impl<'trace> Recording<'trace> {
-    fn new(device: &'trace DeviceTrace, program: &Program, check: &'trace mut Check) -> Self {
+    fn new(device: &'trace DeviceTrace, program: &Program, attempt: &'trace mut Attempt) -> Self {
         let completions = program
             .steps
             .iter()
@@ -159,7 +233,7 @@ impl<'trace> Recording<'trace> {
             })
             .collect();
         let left_to_release = completions_by_release(device).into_iter().collect();
-        Self { device, cursor: 0, end: 0, completions, left_to_release, made_up: MADE_UP, check }
+        Self { device, cursor: 0, end: 0, completions, left_to_release, made_up: MADE_UP, attempt }
     }
 
     fn is_left_to_release(&self, event: usize) -> bool {
@@ -219,32 +293,34 @@ impl<'trace> Recording<'trace> {
                 let is_right =
                     event.size.get() == size && address.is_none_or(|address| address == event.address.0);
                 if is_right {
-                    self.check.matched += 1;
+                    self.attempt.check.matched += 1;
                 } else {
-                    self.mismatch(index, &describe(&event), &predicted());
+                    self.mismatch(index, &describe(&event), &predicted(), address);
                 }
                 is_right
             }
             other => {
                 let (index, recorded) = other
                     .map_or((self.end, "nothing".to_owned()), |(index, event)| (index, describe(&event)));
-                self.mismatch(index, &recorded, &predicted());
+                self.mismatch(index, &recorded, &predicted(), address);
                 false
             }
         }
     }
 
-    fn mismatch(&mut self, event: usize, recorded: &str, predicted: &str) {
-        self.check.mismatched += 1;
-        if self.check.first_mismatch.is_none() {
-            self.check.first_mismatch =
+    fn mismatch(&mut self, event: usize, recorded: &str, predicted: &str, address: Option<u64>) {
+        let Attempt { check, doubt } = &mut *self.attempt;
+        check.mismatched += 1;
+        if check.first_mismatch.is_none() {
+            check.first_mismatch =
                 Some(Mismatch { event, recorded: recorded.to_owned(), predicted: predicted.to_owned() });
+            *doubt = Some(Doubt { event, predicted: address });
         }
     }
 
     /// Ends a request: its answer is compared, and driver calls that were not predicted are counted.
     fn close(&mut self, event: usize, answer: Result<u64, Refused>) {
-        self.close_releases();
+        self.close_unpredicted(answer.ok());
         let Some(recorded) = self.event(event) else { return };
         let predicted = match answer {
             Ok(address) => format!("Alloc at {address:#x}"),
@@ -256,16 +332,21 @@ impl<'trace> Recording<'trace> {
             _ => false,
         };
         if is_right {
-            self.check.matched += 1;
+            self.attempt.check.matched += 1;
         } else {
-            self.mismatch(event, &describe(&recorded), &predicted);
+            self.mismatch(event, &describe(&recorded), &predicted, answer.ok());
         }
         self.cursor = self.cursor.max(event + 1);
     }
 
     fn close_releases(&mut self) {
+        self.close_unpredicted(None);
+    }
+
+    /// Counts driver calls of this step that were not predicted; the model had another address instead.
+    fn close_unpredicted(&mut self, address: Option<u64>) {
         while let Some((index, event)) = self.next() {
-            self.mismatch(index, &describe(&event), "nothing");
+            self.mismatch(index, &describe(&event), "nothing", address);
             self.cursor = index + 1;
         }
         self.cursor = self.cursor.max(self.end);
@@ -277,8 +358,12 @@ impl<'trace> Recording<'trace> {
     }
 
     fn make_up(&mut self, size: u64) -> u64 {
-        let address = self.made_up;
-        self.made_up += size.next_multiple_of(2 << 20);
+        let size = size.checked_next_multiple_of(2 << 20).unwrap_or(size);
+        // Where the addresses are used up they begin again: the prediction is wrong anyway, and all that matters is
+        // that nothing lies beyond the last address.
+        let begin = [self.made_up, MADE_UP].into_iter().find(|begin| begin.checked_add(size).is_some());
+        let address = begin.unwrap_or(0);
+        self.made_up = address.saturating_add(size);
         address
     }
 
@@ -299,7 +384,8 @@ impl Driver for Recording<'_> {
         let address = self
             .next()
             .filter(|(_, event)| event.action == Action::SegmentAlloc)
-            .map(|(_, event)| event.address.0);
+            .map(|(_, event)| event.address.0)
+            .filter(|address| address.checked_add(size).is_some());
         let is_right = self.expect(Action::SegmentAlloc, None, size);
         Ok(address.filter(|_| is_right).unwrap_or_else(|| self.make_up(size)))
     }
@@ -310,7 +396,9 @@ impl Driver for Recording<'_> {
 
     fn reserve(&mut self, _stream: u64, _is_small: bool) -> u64 {
         let next = self.next().filter(|(_, event)| event.action == Action::SegmentMap);
-        next.map_or_else(|| self.make_up(1 << 46), |(_, event)| event.address.0)
+        next.map(|(_, event)| event.address.0)
+            .filter(|address| address.checked_add(RESERVATION).is_some())
+            .unwrap_or_else(|| self.make_up(RESERVATION))
     }
 
     fn map(&mut self, address: u64, size: u64, _page: u64) -> Result<(), Refused> {

@@ -1,0 +1,125 @@
+//! Looks for segments that were in a memory pool the recording does not name.
+//!
+//! Two signs give such a segment away: it was taken although an unused block of the default pool would have served,
+//! or its unused rest was passed over by a request that it would have served. Both are wrong predictions. So the
+//! first wrong prediction names the suspects, and each is tried by a replay: the one with which most predictions
+//! come true is kept, and the next wrong prediction is looked at. Replays are few and counted; without a wrong
+//! prediction there is none.
+
+use makeroom_core::Action;
+
+use super::{Attempt, Doubt, Recorded};
+use crate::homes::Homes;
+
+/// Replays at most.
+const MOST_REPLAYS: usize = 64;
+/// Events in all of them together, at most, from the fifth replay on: a search may take seconds, not minutes.
+const MOST_EVENTS: usize = 20_000_000;
+
+/// The replay in which most predictions came true.
+pub(super) fn best_attempt(recorded: &Recorded<'_>) -> Attempt {
+    let mut homes = Homes::new(recorded.device);
+    let mut best = recorded.attempt(&homes);
+    let events = &recorded.device.events;
+    // A recorder that writes the pool of each event leaves nothing to assume.
+    if events.pool(0).is_some() {
+        return best;
+    }
+    let mut replays_left = (MOST_EVENTS / events.len().max(1)).clamp(4, MOST_REPLAYS);
+    let mut doubt = best.doubt;
+    while let Some(current) = doubt {
+        let mut next: Option<(Homes, Attempt)> = None;
+        for suspect in suspects(recorded, &homes, current) {
+            let Some(left) = replays_left.checked_sub(1) else { return best };
+            replays_left = left;
+            let trial = homes.with_assumed_pool(suspect);
+            let attempt = recorded.attempt(&trial);
+            let leads_on = attempt.doubt.is_none_or(|doubt| doubt.event > current.event);
+            let is_better =
+                next.as_ref().is_none_or(|(_, next)| attempt.check.mismatched < next.check.mismatched);
+            if leads_on && is_better {
+                next = Some((trial, attempt));
+            }
+        }
+        let Some((trial, attempt)) = next else { return best };
+        homes = trial;
+        doubt = attempt.doubt;
+        // An assumption may pay only together with the next; what is kept in the end has paid.
+        if attempt.check.mismatched < best.check.mismatched {
+            best = attempt;
+        }
+    }
+    best
+}
+
+/// Segments that could explain a wrong prediction: where the model meant to go, and where the recording went.
+fn suspects(recorded: &Recorded<'_>, homes: &Homes, doubt: Doubt) -> Vec<usize> {
+    let events = &recorded.device.events;
+    let is_answer =
+        |index: &usize| matches!(events.actions().get(*index), Some(Action::Alloc | Action::OutOfMemory));
+    // What the program got stands behind what the driver was asked for it.
+    let answer = (doubt.event..events.len()).find(is_answer);
+    let went = [Some(doubt.event), answer].into_iter().flatten().filter_map(|index| {
+        let event = events.get(index).filter(|event| event.action != Action::OutOfMemory)?;
+        homes.suspect(event.address.0, index)
+    });
+    let meant = doubt.predicted.and_then(|address| homes.suspect(address, doubt.event));
+    let mut suspects: Vec<usize> = went.chain(meant).collect();
+    suspects.sort_unstable();
+    suspects.dedup();
+    suspects
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::{Address, Bytes, DeviceTrace, Event, StackId, Stacks, StreamId};
+
+    use crate::{Settings, check};
+
+    use super::*;
+
+    /// Runs of `action address size`, all in MiB.
+    fn checked(events: &[(Action, u64, u64)]) -> crate::Check {
+        let mut device = DeviceTrace::default();
+        for &(action, address, size) in events {
+            device.events.push(Event {
+                action,
+                address: Address((1 << 40) + (address << 20)),
+                size: Bytes::mib(size),
+                stream: StreamId(0),
+                time_us: 0,
+                stack: StackId::NONE,
+            });
+        }
+        check(&device, &Stacks::default(), Settings::default(), None)
+    }
+
+    /// A program frees 20 MiB, and the next 20 MiB come from the driver all the same.
+    const TAKEN_ALL_THE_SAME: [(Action, u64, u64); 6] = [
+        (Action::SegmentAlloc, 0, 20),
+        (Action::Alloc, 0, 20),
+        (Action::FreeRequested, 0, 20),
+        (Action::FreeCompleted, 0, 20),
+        (Action::SegmentAlloc, 100, 20),
+        (Action::Alloc, 100, 20),
+    ];
+
+    #[test]
+    fn a_segment_that_goes_away_explains_what_is_otherwise_wrong() {
+        let mut events = TAKEN_ALL_THE_SAME.to_vec();
+        events.extend([
+            (Action::FreeRequested, 100, 20),
+            (Action::FreeCompleted, 100, 20),
+            (Action::SegmentFree, 100, 20),
+            (Action::Alloc, 0, 20),
+        ]);
+        let check = checked(&events);
+        assert_eq!((check.mismatched, check.assumed_pools), (0, 1), "{:?}", check.first_mismatch);
+    }
+
+    #[test]
+    fn a_segment_that_stays_explains_nothing() {
+        let check = checked(&TAKEN_ALL_THE_SAME);
+        assert_eq!((check.mismatched, check.assumed_pools), (2, 0));
+    }
+}

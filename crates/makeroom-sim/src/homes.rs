@@ -1,0 +1,382 @@
+//! Segments over time: in which one an address lay when an event came, and to which memory pool that belonged.
+//!
+//! Addresses are used again, so a place is known by where and when. Recorders name the pool only of segments that
+//! are there at the end; one that went away before is taken for one of the default pool, unless `check` finds that
+//! the recording makes no sense that way and assumes another.
+//!
+//! An expandable segment is a reserved range. Its pages are mapped from the front on, so the pages that were ever
+//! mapped lie side by side, and two runs of such pages are two ranges. It is there while any page of it is.
+
+use std::collections::{BTreeMap, HashMap};
+
+use makeroom_core::{Action, DeviceTrace, Event, FastMap, PoolId, Ranges};
+
+/// A segment, from when it was taken to when it was given back.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) pool: PoolId,
+    /// The event that made it; `None` where it is older than the recording.
+    pub(crate) first: Option<usize>,
+    /// The event that ended it; `None` where it outlived the recording.
+    pub(crate) last: Option<usize>,
+    /// The stream and the run of releases that ended it.
+    ended_with: Option<(u64, usize)>,
+}
+
+impl Home {
+    fn was_there(&self, address: u64, event: usize) -> bool {
+        (self.start..self.end).contains(&address)
+            && self.first.is_none_or(|first| first <= event)
+            && self.last.is_none_or(|last| event <= last)
+    }
+}
+
+/// All segments of a recording.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Homes {
+    all: Vec<Home>,
+    /// The segment that an event made or ended.
+    turns: FastMap<usize, u32>,
+    /// The segment that a release took from.
+    releases: FastMap<usize, u32>,
+    assumed: usize,
+}
+
+impl Homes {
+    pub(crate) fn new(device: &DeviceTrace) -> Self {
+        Builder::new(device).build(device)
+    }
+
+    /// The segment that a release took from.
+    pub(crate) fn of_release(&self, event: usize) -> Option<&Home> {
+        self.releases.get(&event).map(|&index| &self.all[index as usize])
+    }
+
+    /// How many segments have a pool that was assumed.
+    pub(crate) fn assumed(&self) -> usize {
+        self.assumed
+    }
+
+    /// A segment that may have belonged to a pool that is gone: the recording does not name its pool.
+    pub(crate) fn suspect(&self, address: u64, event: usize) -> Option<usize> {
+        self.all.iter().position(|home| {
+            home.was_there(address, event) && home.ended_with.is_some() && home.pool == PoolId::DEFAULT
+        })
+    }
+
+    /// The same with one segment more in a pool that is gone. What is given back together, on one stream, was in
+    /// one pool.
+    pub(crate) fn with_assumed_pool(&self, index: usize) -> Self {
+        let mut homes = self.clone();
+        if let Some(home) = homes.all.get_mut(index)
+            && let Some((stream, run)) = home.ended_with
+        {
+            home.pool = assumed_pool(stream, run);
+            homes.assumed += 1;
+        }
+        homes
+    }
+
+    /// The pools that were assumed, each with the first release of its memory.
+    pub(crate) fn assumed_pools(&self) -> Vec<(usize, PoolId)> {
+        let mut first: HashMap<PoolId, usize> = HashMap::new();
+        for (&event, &index) in &self.releases {
+            let home = &self.all[index as usize];
+            if home.is_assumed() {
+                first.entry(home.pool).and_modify(|first| *first = event.min(*first)).or_insert(event);
+            }
+        }
+        let mut pools: Vec<(usize, PoolId)> = first.into_iter().map(|(pool, event)| (event, pool)).collect();
+        pools.sort_unstable_by_key(|&(event, pool)| (event, pool.0, pool.1));
+        pools
+    }
+}
+
+impl Home {
+    /// Whether its pool was assumed.
+    pub(crate) fn is_assumed(&self) -> bool {
+        self.ended_with.is_some_and(|(stream, run)| self.pool == assumed_pool(stream, run))
+    }
+}
+
+/// PyTorch counts its pools from zero; these count from the other end.
+fn assumed_pool(stream: u64, run: usize) -> PoolId {
+    PoolId(!stream, run as u64)
+}
+
+/// Which memory pool an address belongs to, at the current event.
+pub(crate) struct PoolFinder<'homes> {
+    homes: &'homes Homes,
+    /// The private segments that are there, by their start.
+    now: BTreeMap<u64, u32>,
+}
+
+impl<'homes> PoolFinder<'homes> {
+    pub(crate) fn new(homes: &'homes Homes) -> Self {
+        let older = homes.all.iter().zip(0..).filter(|(home, _)| home.first.is_none());
+        let private = older.filter(|(home, _)| home.pool != PoolId::DEFAULT);
+        Self { homes, now: private.map(|(home, index)| (home.start, index)).collect() }
+    }
+
+    /// Notes that an event has come that takes memory from the driver or gives it back.
+    pub(crate) fn see(&mut self, event: usize) {
+        let Some(&index) = self.homes.turns.get(&event) else { return };
+        let home = &self.homes.all[index as usize];
+        if home.pool == PoolId::DEFAULT {
+            return;
+        }
+        if home.first == Some(event) {
+            self.now.insert(home.start, index);
+        } else if home.last == Some(event) && self.now.get(&home.start) == Some(&index) {
+            self.now.remove(&home.start);
+        }
+    }
+
+    pub(crate) fn pool_of(&self, address: u64) -> PoolId {
+        let below = self.now.range(..=address).next_back();
+        below
+            .map(|(_, &index)| &self.homes.all[index as usize])
+            .filter(|home| address < home.end)
+            .map_or(PoolId::DEFAULT, |home| home.pool)
+    }
+}
+
+/// Follows the segments through a recording.
+struct Builder {
+    homes: Homes,
+    /// The fixed segments that are there, by address.
+    fixed: FastMap<u64, u32>,
+    /// The reserved ranges, by address.
+    ranges: Vec<ReservedRange>,
+    /// Where the current run of releases began.
+    run: Option<usize>,
+}
+
+struct ReservedRange {
+    start: u64,
+    end: u64,
+    mapped: i128,
+    home: Option<u32>,
+}
+
+impl Builder {
+    fn new(device: &DeviceTrace) -> Self {
+        let mut ever = Ranges::default();
+        let expandable = || device.segments.iter().filter(|segment| segment.is_expandable);
+        for segment in expandable() {
+            ever.insert(segment.address.0, segment.size.get());
+        }
+        for event in device.events.iter() {
+            if matches!(event.action, Action::SegmentMap | Action::SegmentUnmap) {
+                ever.insert(event.address.0, event.size.get());
+            }
+        }
+        let ranges = ever.iter().map(|(start, size)| ReservedRange {
+            start,
+            end: start.saturating_add(size),
+            mapped: 0,
+            home: None,
+        });
+        let mut builder =
+            Self { homes: Homes::default(), fixed: FastMap::default(), ranges: ranges.collect(), run: None };
+        // What was mapped at the end, less what was mapped in between, was there at the start.
+        for segment in expandable() {
+            builder.add_mapped(segment.address.0, i128::from(segment.size.get()));
+        }
+        for event in device.events.iter() {
+            let size = i128::from(event.size.get());
+            match event.action {
+                Action::SegmentMap => builder.add_mapped(event.address.0, -size),
+                Action::SegmentUnmap => builder.add_mapped(event.address.0, size),
+                _ => {}
+            }
+        }
+        builder
+    }
+
+    fn add_mapped(&mut self, address: u64, size: i128) {
+        if let Some(range) = self.range_of(address) {
+            self.ranges[range].mapped += size;
+        }
+    }
+
+    fn range_of(&self, address: u64) -> Option<usize> {
+        let range = self.ranges.partition_point(|range| range.start <= address).checked_sub(1)?;
+        (address < self.ranges[range].end).then_some(range)
+    }
+
+    fn build(mut self, device: &DeviceTrace) -> Homes {
+        for range in 0..self.ranges.len() {
+            if self.ranges[range].mapped > 0 {
+                self.open_range(range, None);
+            }
+        }
+        for (index, event) in device.events.iter().enumerate() {
+            match event.action {
+                Action::SegmentFree | Action::SegmentUnmap => {
+                    self.run.get_or_insert(index);
+                }
+                // The allocator waits for the device in the middle of a release.
+                Action::FreeCompleted => {}
+                _ => self.run = None,
+            }
+            match event.action {
+                Action::SegmentAlloc => {
+                    let home = self.add(event.address.0, event.size.get(), Some(index));
+                    self.fixed.insert(event.address.0, home);
+                }
+                Action::SegmentFree => {
+                    let known = self.fixed.remove(&event.address.0);
+                    let home = known.unwrap_or_else(|| self.add(event.address.0, event.size.get(), None));
+                    self.homes.releases.insert(index, home);
+                    self.end(home, index, &event);
+                }
+                Action::SegmentMap | Action::SegmentUnmap => self.follow_range(index, &event),
+                _ => {}
+            }
+        }
+        self.name_pools(device);
+        self.homes
+    }
+
+    fn follow_range(&mut self, index: usize, event: &Event) {
+        let Some(range) = self.range_of(event.address.0) else { return };
+        let size = i128::from(event.size.get());
+        if event.action == Action::SegmentMap {
+            self.ranges[range].mapped += size;
+            if self.ranges[range].home.is_none() {
+                self.open_range(range, Some(index));
+            }
+            return;
+        }
+        self.ranges[range].mapped -= size;
+        let Some(home) = self.ranges[range].home else { return };
+        self.homes.releases.insert(index, home);
+        if self.ranges[range].mapped <= 0 {
+            self.ranges[range].home = None;
+            self.end(home, index, event);
+        }
+    }
+
+    fn open_range(&mut self, range: usize, first: Option<usize>) {
+        let ReservedRange { start, end, .. } = self.ranges[range];
+        let home = self.add(start, end - start, first);
+        self.ranges[range].home = Some(home);
+    }
+
+    fn add(&mut self, start: u64, size: u64, first: Option<usize>) -> u32 {
+        let end = start.saturating_add(size);
+        let index = self.homes.all.len() as u32;
+        self.homes.all.push(Home {
+            start,
+            end,
+            pool: PoolId::DEFAULT,
+            first,
+            last: None,
+            ended_with: None,
+        });
+        self.homes.turns.extend(first.map(|event| (event, index)));
+        index
+    }
+
+    fn end(&mut self, home: u32, index: usize, event: &Event) {
+        self.homes.turns.insert(index, home);
+        let home = &mut self.homes.all[home as usize];
+        home.last = Some(index);
+        home.ended_with = self.run.map(|run| (event.stream.0, run));
+    }
+
+    /// Gives the segments that are there at the end the pools that the recording names.
+    fn name_pools(&mut self, device: &DeviceTrace) {
+        for segment in &device.segments {
+            let address = segment.address.0;
+            let known = if segment.is_expandable {
+                self.range_of(address).and_then(|range| self.ranges[range].home)
+            } else {
+                self.fixed.get(&address).copied()
+            };
+            let home = known.unwrap_or_else(|| self.add(address, segment.size.get(), None));
+            self.homes.all[home as usize].pool = segment.pool;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::{Address, Bytes, Segment, StackId, StreamId};
+
+    use super::*;
+
+    fn event(action: Action, address: u64, size: u64) -> Event {
+        Event {
+            action,
+            address: Address(address),
+            size: Bytes::new(size),
+            stream: StreamId(0),
+            time_us: 0,
+            stack: StackId::NONE,
+        }
+    }
+
+    #[test]
+    fn an_address_belongs_to_a_pool_only_while_its_segment_is_there() {
+        let mut device = DeviceTrace::default();
+        for (action, address) in [
+            (Action::SegmentAlloc, 100),
+            (Action::SegmentFree, 100),
+            (Action::SegmentAlloc, 100),
+            (Action::SegmentMap, 1000),
+            (Action::SegmentMap, 1010),
+            (Action::SegmentUnmap, 1000),
+            (Action::SegmentUnmap, 1010),
+        ] {
+            device.events.push(event(action, address, 10));
+        }
+        device.segments.push(Segment {
+            address: Address(100),
+            size: Bytes::new(10),
+            pool: PoolId(0, 7),
+            ..Segment::default()
+        });
+        let homes = Homes::new(&device);
+        assert_eq!(homes.suspect(105, 1), Some(0));
+        assert_eq!(homes.suspect(105, 2), None);
+        let range = homes.suspect(1015, 4).unwrap();
+        let homes = homes.with_assumed_pool(range);
+        let assumed = homes.of_release(6).unwrap().pool;
+        assert_eq!(homes.assumed_pools(), [(5, assumed)]);
+
+        let mut finder = PoolFinder::new(&homes);
+        let pools: Vec<[PoolId; 2]> = (0..7)
+            .map(|index| {
+                finder.see(index);
+                [finder.pool_of(109), finder.pool_of(1015)]
+            })
+            .collect();
+        let (default, named) = (PoolId::DEFAULT, PoolId(0, 7));
+        assert_eq!(pools[..3], [[default, default], [default, default], [named, default]]);
+        assert_eq!(pools[3..], [[named, assumed], [named, assumed], [named, assumed], [named, default]]);
+    }
+
+    #[test]
+    fn as_many_pools_as_segments_take_no_longer_than_one() {
+        let mut device = DeviceTrace::default();
+        for number in 0..50_000 {
+            device.events.push(event(Action::SegmentAlloc, number * 100, 100));
+            device.segments.push(Segment {
+                address: Address(number * 100),
+                size: Bytes::new(100),
+                pool: PoolId(1, number),
+                ..Segment::default()
+            });
+        }
+        let homes = Homes::new(&device);
+        let mut finder = PoolFinder::new(&homes);
+        for number in 0..50_000 {
+            finder.see(number as usize);
+            assert_eq!(finder.pool_of(number * 100 + 99), PoolId(1, number));
+        }
+    }
+}
