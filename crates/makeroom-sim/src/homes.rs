@@ -269,14 +269,7 @@ impl Builder {
     fn add(&mut self, start: u64, size: u64, first: Option<usize>) -> u32 {
         let end = start.saturating_add(size);
         let index = self.homes.all.len() as u32;
-        self.homes.all.push(Home {
-            start,
-            end,
-            pool: PoolId::DEFAULT,
-            first,
-            last: None,
-            ended_with: None,
-        });
+        self.homes.all.push(Home { start, end, pool: PoolId::DEFAULT, first, last: None, ended_with: None });
         self.homes.turns.extend(first.map(|event| (event, index)));
         index
     }
