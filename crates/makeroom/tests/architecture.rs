@@ -5,9 +5,10 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Crates from the bottom up. A crate may depend on those before it.
-const LAYERS: [&str; 7] = [
+const LAYERS: [&str; 8] = [
     "makeroom-core",
     "makeroom-trace",
+    "makeroom-preload",
     "makeroom-place",
     "makeroom-sim",
     "makeroom-explain",

@@ -1,0 +1,6 @@
+//! The CUDA driver as the hooks see it: its types, its structures as far as they are read, and where its functions
+//! are.
+
+pub(crate) mod place;
+pub(crate) mod real;
+pub(crate) mod types;

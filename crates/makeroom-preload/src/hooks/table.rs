@@ -1,0 +1,577 @@
+//! Every hooked function, in one table.
+//!
+//! A row is the function with its parameters and what to do about it:
+//!
+//! - `took |done| EVENT`: the call takes something; the event is stamped after it, with place and stack;
+//! - `limited BYTES, took …`: the same, and it counts against `MAKEROOM_LIMIT`;
+//! - `gave |done| EVENT`: the call gives something back; the event is stamped before it, its result added after;
+//! - `failed |done| EVENT`: only a failure is an event (launches: success costs one comparison);
+//! - `then |done| WORK`: something else follows the call.
+//!
+//! Functions have several forms: without a suffix those of the first CUDA versions, some of them with 32-bit sizes;
+//! `_v2` and later with other parameters; `_ptsz` with a default stream per thread. Each form is a function of its own
+//! with exactly its parameters, and names are compared whole: `cudnn…` and `cublas…` begin with `cu` as well.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use makeroom_trace::room::EventKind as Kind;
+
+use super::call::{Call, Done, Moment, Role, record};
+use super::{capture, code, resolve};
+use crate::driver::real;
+use crate::driver::types::{
+    CuResult, Device, DevicePointer, Handle, IpcHandle, NO_DRIVER, OUT_OF_MEMORY, SUCCESS, ShortPointer,
+    array_bytes, field,
+};
+use crate::record::event::{RawEvent, Word as _};
+use crate::{clock, limit, state};
+
+fn event(kind: Kind) -> RawEvent {
+    RawEvent::new(kind)
+}
+
+/// What a row says, as code around the call.
+macro_rules! body {
+    ($real:ident $arguments:tt took |$done:ident| $event:expr) => {
+        body!(@around $real $arguments Moment::After, |$done| $event)
+    };
+    ($real:ident $arguments:tt gave |$done:ident| $event:expr) => {
+        body!(@around $real $arguments Moment::Before(clock::monotonic_ns()), |$done| $event)
+    };
+    (@around $real:ident ($($argument:ident),*) $moment:expr, |$done:ident| $event:expr) => {{
+        let call = Call::new();
+        let role = call.enter();
+        let moment = $moment;
+        // SAFETY: the program's own call, passed on as it came.
+        let result = unsafe { $real($($argument),*) };
+        if role == Role::Outermost {
+            let $done = Done(result);
+            // SAFETY: a row reads parameters only through `done`, which asks whether the driver accepted them.
+            Call::aside(|| record(unsafe { $event }, result, moment));
+        }
+        result
+    }};
+    ($real:ident ($($argument:ident),*) limited $bytes:expr, took |$done:ident| $event:expr) => {{
+        let call = Call::new();
+        let role = call.enter();
+        // SAFETY: a row reads only what the driver is about to read.
+        let bytes = unsafe { $bytes }.word();
+        let is_allowed = role == Role::Passing || limit::reserve(bytes);
+        // SAFETY: the program's own call, passed on as it came.
+        let result = if is_allowed { unsafe { $real($($argument),*) } } else { OUT_OF_MEMORY };
+        if role == Role::Outermost {
+            if is_allowed && result != SUCCESS {
+                limit::cancel(bytes);
+            }
+            let $done = Done(result);
+            // SAFETY: a row reads parameters only through `done`, which asks whether the driver accepted them.
+            Call::aside(|| record(unsafe { $event }, result, Moment::After));
+        }
+        result
+    }};
+    ($real:ident ($($argument:ident),*) failed |$done:ident| $event:expr) => {{
+        // SAFETY: the program's own call, passed on as it came.
+        let result = unsafe { $real($($argument),*) };
+        if result != SUCCESS {
+            let call = Call::new();
+            if call.enter() == Role::Outermost {
+                let $done = Done(result);
+                // SAFETY: as above; such a row uses numbers and handles as they are.
+                Call::aside(|| record(unsafe { $event }, result, Moment::After));
+            }
+        }
+        result
+    }};
+    ($real:ident ($($argument:ident),*) then |$done:ident| $work:expr) => {{
+        let call = Call::new();
+        let role = call.enter();
+        // SAFETY: the program's own call, passed on as it came.
+        let result = unsafe { $real($($argument),*) };
+        if role == Role::Outermost {
+            let $done = Done(result);
+            // SAFETY: what follows asks `done` whether the driver filled what it reads and writes.
+            Call::aside(|| unsafe { $work });
+        }
+        result
+    }};
+}
+
+macro_rules! hooks {
+    ($($name:ident($($argument:ident: $type:ty),*) { $($what:tt)* })*) => {
+        /// A hooked function.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(non_camel_case_types, reason = "the driver's own names")]
+        pub(crate) enum Function {
+            $($name,)*
+        }
+
+        /// How many functions are hooked.
+        pub(crate) const COUNT: usize = Function::ALL.len();
+
+        impl Function {
+            /// All hooked functions.
+            pub(crate) const ALL: &[Self] = &[$(Self::$name),*];
+
+            const NAMES: &[&CStr] = &[$(
+                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => c"",
+                }
+            ),*];
+
+            /// The address that a program gets instead of the driver's.
+            pub(crate) fn hook(self) -> *mut c_void {
+                match self {
+                    $(Self::$name => exported::$name as *mut c_void,)*
+                }
+            }
+        }
+
+        /// The functions that programs call.
+        #[allow(non_snake_case, reason = "the driver's own names")]
+        #[allow(unused_unsafe, reason = "some rows read nothing")]
+        mod exported {
+            use super::*;
+
+            $(
+                #[cfg_attr(not(test), unsafe(no_mangle))]
+                pub(super) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> CuResult {
+                    type Real = unsafe extern "C-unwind" fn($($type),*) -> CuResult;
+                    let Some(address) = real::address(Function::$name) else { return NO_DRIVER };
+                    // SAFETY: the address is that of the driver's function of this name, which has this signature.
+                    let real = unsafe { std::mem::transmute::<*mut c_void, Real>(address) };
+                    body!(real ($($argument),*) $($what)*)
+                }
+            )*
+        }
+    };
+}
+
+impl Function {
+    /// The exact name.
+    pub(crate) fn name(self) -> &'static CStr {
+        Self::NAMES.get(self as usize).copied().unwrap_or_default()
+    }
+
+    /// The function of exactly this name.
+    pub(crate) fn named(name: &CStr) -> Option<Self> {
+        let bytes = name.to_bytes();
+        // Nearly all lookups of a program are for other names; two bytes tell.
+        if !bytes.starts_with(b"cu") {
+            return None;
+        }
+        let index = Self::NAMES.iter().position(|known| known.to_bytes() == bytes)?;
+        Self::ALL.get(index).copied()
+    }
+
+    /// The function whose hook this is.
+    pub(crate) fn of_hook(address: *mut c_void) -> Option<Self> {
+        Self::ALL.iter().copied().find(|function| function.hook() == address)
+    }
+}
+
+hooks! {
+    // The beginning, and the ways to find functions.
+    cuInit(flags: u32) { then |done| if done.is_ok() { state::start(); } }
+    cuGetProcAddress(symbol: *const c_char, place: *mut *mut c_void, version: i32, flags: u64) {
+        then |done| resolve::replace(symbol, place, done)
+    }
+    cuGetProcAddress_v2(
+        symbol: *const c_char, place: *mut *mut c_void, version: i32, flags: u64, status: *mut i32
+    ) {
+        then |done| resolve::replace(symbol, place, done)
+    }
+
+    // Linear device memory.
+    cuMemAlloc(pointer: *mut ShortPointer, bytes: u32) {
+        limited bytes, took |done| event(Kind::DeviceAlloc).at(done.out(pointer)).size(bytes)
+    }
+    cuMemAlloc_v2(pointer: *mut DevicePointer, bytes: usize) {
+        limited bytes, took |done| event(Kind::DeviceAlloc).at(done.out(pointer)).size(bytes)
+    }
+    cuMemAllocPitch(pointer: *mut ShortPointer, pitch: *mut u32, width: u32, height: u32, element: u32) {
+        limited width.saturating_mul(height), took |done| event(Kind::PitchedAlloc)
+            .at(done.out(pointer))
+            .size(u64::from(done.out(pitch).max(width)).saturating_mul(height.into()))
+            .extra(done.out(pitch))
+    }
+    cuMemAllocPitch_v2(
+        pointer: *mut DevicePointer, pitch: *mut usize, width: usize, height: usize, element: u32
+    ) {
+        limited width.saturating_mul(height), took |done| event(Kind::PitchedAlloc)
+            .at(done.out(pointer))
+            .size(done.out(pitch).max(width).saturating_mul(height))
+            .extra(done.out(pitch))
+    }
+    cuMemAllocManaged(pointer: *mut DevicePointer, bytes: usize, flags: u32) {
+        took |done| event(Kind::ManagedAlloc).at(done.out(pointer)).size(bytes).extra(flags)
+    }
+    cuMemFree(pointer: ShortPointer) { gave |_done| event(Kind::DeviceFree).at(pointer) }
+    cuMemFree_v2(pointer: DevicePointer) { gave |_done| event(Kind::DeviceFree).at(pointer) }
+
+    // Pinned host memory.
+    cuMemAllocHost(pointer: *mut Handle, bytes: u32) {
+        took |done| event(Kind::PinnedAlloc).at(done.handle(pointer)).size(bytes)
+    }
+    cuMemAllocHost_v2(pointer: *mut Handle, bytes: usize) {
+        took |done| event(Kind::PinnedAlloc).at(done.handle(pointer)).size(bytes)
+    }
+    cuMemHostAlloc(pointer: *mut Handle, bytes: usize, flags: u32) {
+        took |done| event(Kind::PinnedAlloc).at(done.handle(pointer)).size(bytes).extra(flags)
+    }
+    cuMemFreeHost(pointer: *mut c_void) { gave |_done| event(Kind::PinnedFree).at(pointer) }
+    cuMemHostRegister(pointer: *mut c_void, bytes: usize, flags: u32) {
+        took |_done| event(Kind::HostRegister).at(pointer).size(bytes).extra(flags)
+    }
+    cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, flags: u32) {
+        took |_done| event(Kind::HostRegister).at(pointer).size(bytes).extra(flags)
+    }
+    cuMemHostUnregister(pointer: *mut c_void) { gave |_done| event(Kind::HostUnregister).at(pointer) }
+
+    // Stream-ordered memory and its pools.
+    cuMemAllocAsync(pointer: *mut DevicePointer, bytes: usize, stream: Handle) {
+        limited bytes, took |done| event(Kind::StreamAlloc).at(done.out(pointer)).size(bytes).on(stream)
+    }
+    cuMemAllocAsync_ptsz(pointer: *mut DevicePointer, bytes: usize, stream: Handle) {
+        limited bytes, took |done| event(Kind::StreamAlloc)
+            .at(done.out(pointer)).size(bytes).on(per_thread(stream))
+    }
+    cuMemAllocFromPoolAsync(pointer: *mut DevicePointer, bytes: usize, pool: Handle, stream: Handle) {
+        limited bytes, took |done| event(Kind::StreamAlloc)
+            .at(done.out(pointer)).size(bytes).from(pool).on(stream)
+    }
+    cuMemAllocFromPoolAsync_ptsz(pointer: *mut DevicePointer, bytes: usize, pool: Handle, stream: Handle) {
+        limited bytes, took |done| event(Kind::StreamAlloc)
+            .at(done.out(pointer)).size(bytes).from(pool).on(per_thread(stream))
+    }
+    cuMemFreeAsync(pointer: DevicePointer, stream: Handle) {
+        gave |_done| event(Kind::StreamFree).at(pointer).on(stream)
+    }
+    cuMemFreeAsync_ptsz(pointer: DevicePointer, stream: Handle) {
+        gave |_done| event(Kind::StreamFree).at(pointer).on(per_thread(stream))
+    }
+    cuMemPoolCreate(pool: *mut Handle, properties: *const c_void) {
+        took |done| event(Kind::PoolCreate)
+            .from(done.handle(pool))
+            .on_device(done.location(properties, POOL_LOCATION).1)
+            .size(field::<u64>(done.given(properties), POOL_LARGEST))
+    }
+    cuMemPoolDestroy(pool: Handle) { gave |_done| event(Kind::PoolDestroy).from(pool) }
+    cuMemPoolTrimTo(pool: Handle, keep: usize) { gave |_done| event(Kind::PoolTrim).from(pool).size(keep) }
+    cuMemPoolSetAttribute(pool: Handle, attribute: i32, value: *mut c_void) {
+        took |done| event(Kind::PoolSetAttribute)
+            .from(pool).extra(attribute).size(pool_value(done.given(value), attribute))
+    }
+    cuMemPoolImportPointer(pointer: *mut DevicePointer, pool: Handle, exported: *mut c_void) {
+        took |done| event(Kind::IpcOpen).at(done.out(pointer)).from(pool)
+    }
+
+    // Virtual memory.
+    cuMemAddressReserve(
+        pointer: *mut DevicePointer, bytes: usize, alignment: usize, wanted: DevicePointer, flags: u64
+    ) {
+        took |done| event(Kind::AddressReserve).at(done.out(pointer)).size(bytes)
+    }
+    cuMemAddressFree(pointer: DevicePointer, bytes: usize) {
+        gave |_done| event(Kind::AddressRelease).at(pointer).size(bytes)
+    }
+    cuMemCreate(handle: *mut u64, bytes: usize, properties: *const c_void, flags: u64) {
+        limited limit::device_bytes(bytes, properties), took |done| event(Kind::PhysicalCreate)
+            .at(done.out(handle))
+            .size(bytes)
+            .on_device(done.location(properties, CREATE_LOCATION).1)
+            .extra(u32::from(!done.location(properties, CREATE_LOCATION).0))
+    }
+    cuMemRelease(handle: u64) { gave |_done| event(Kind::PhysicalRelease).at(handle) }
+    cuMemMap(pointer: DevicePointer, bytes: usize, offset: usize, handle: u64, flags: u64) {
+        took |_done| event(Kind::Map).at(pointer).size(bytes).extra(handle)
+    }
+    cuMemUnmap(pointer: DevicePointer, bytes: usize) { gave |_done| event(Kind::Unmap).at(pointer).size(bytes) }
+    cuMemSetAccess(pointer: DevicePointer, bytes: usize, access: *const c_void, count: usize) {
+        took |done| event(Kind::SetAccess)
+            .at(pointer).size(bytes).extra(field::<u32>(done.given(access), ACCESS_FLAGS))
+    }
+    cuMemImportFromShareableHandle(handle: *mut u64, exported: *mut c_void, kind: i32) {
+        took |done| event(Kind::ExternalImport).at(done.out(handle))
+    }
+
+    // Arrays.
+    cuArrayCreate(array: *mut Handle, shape: *const c_void) {
+        took |done| event(Kind::ArrayAlloc)
+            .at(done.handle(array)).size(array_bytes::<4>(done.given(shape), false))
+    }
+    cuArrayCreate_v2(array: *mut Handle, shape: *const c_void) {
+        took |done| event(Kind::ArrayAlloc)
+            .at(done.handle(array)).size(array_bytes::<8>(done.given(shape), false))
+    }
+    cuArray3DCreate(array: *mut Handle, shape: *const c_void) {
+        took |done| event(Kind::ArrayAlloc)
+            .at(done.handle(array)).size(array_bytes::<4>(done.given(shape), true))
+    }
+    cuArray3DCreate_v2(array: *mut Handle, shape: *const c_void) {
+        took |done| event(Kind::ArrayAlloc)
+            .at(done.handle(array)).size(array_bytes::<8>(done.given(shape), true))
+    }
+    cuArrayDestroy(array: Handle) { gave |_done| event(Kind::ArrayFree).at(array) }
+    cuMipmappedArrayCreate(array: *mut Handle, shape: *const c_void, levels: u32) {
+        // Each level is at most a quarter of the one before it.
+        took |done| event(Kind::MipmappedAlloc)
+            .at(done.handle(array)).size(array_bytes::<8>(done.given(shape), true) / 3 * 4)
+    }
+    cuMipmappedArrayDestroy(array: Handle) { gave |_done| event(Kind::MipmappedFree).at(array) }
+
+    // Other processes and other interfaces.
+    cuIpcOpenMemHandle(pointer: *mut DevicePointer, handle: IpcHandle, flags: u32) {
+        took |done| event(Kind::IpcOpen).at(done.out(pointer))
+    }
+    cuIpcOpenMemHandle_v2(pointer: *mut DevicePointer, handle: IpcHandle, flags: u32) {
+        took |done| event(Kind::IpcOpen).at(done.out(pointer))
+    }
+    cuIpcCloseMemHandle(pointer: DevicePointer) { gave |_done| event(Kind::IpcClose).at(pointer) }
+    cuImportExternalMemory(memory: *mut Handle, description: *const c_void) {
+        took |done| event(Kind::ExternalImport)
+            .at(done.handle(memory)).size(field::<u64>(done.given(description), EXTERNAL_SIZE))
+    }
+    cuDestroyExternalMemory(memory: Handle) { gave |_done| event(Kind::ExternalDestroy).at(memory) }
+
+    // Graphs.
+    cuGraphAddMemAllocNode(
+        node: *mut Handle, graph: Handle, after: *const Handle, count: usize, parameters: *mut c_void
+    ) {
+        took |done| event(Kind::GraphAlloc)
+            .at(field::<u64>(done.given(parameters), NODE_ADDRESS))
+            .size(field::<u64>(done.given(parameters), NODE_BYTES))
+            .extra(graph)
+    }
+    cuGraphAddMemFreeNode(
+        node: *mut Handle, graph: Handle, after: *const Handle, count: usize, pointer: DevicePointer
+    ) {
+        took |_done| event(Kind::GraphFree).at(pointer).extra(graph)
+    }
+    cuGraphAddNode(
+        node: *mut Handle, graph: Handle, after: *const Handle, count: usize, parameters: *mut c_void
+    ) {
+        then |done| graph_node(graph, done.given(parameters), done)
+    }
+    cuGraphAddNode_v2(
+        node: *mut Handle, graph: Handle, after: *const Handle, edges: *const c_void, count: usize,
+        parameters: *mut c_void
+    ) {
+        then |done| graph_node(graph, done.given(parameters), done)
+    }
+    cuGraphLaunch(graph: Handle, stream: Handle) { failed |_done| event(Kind::LaunchFailed).at(graph).on(stream) }
+    cuGraphLaunch_ptsz(graph: Handle, stream: Handle) {
+        failed |_done| event(Kind::LaunchFailed).at(graph).on(per_thread(stream))
+    }
+    cuStreamBeginCapture(stream: Handle) { then |done| capture::began(done) }
+    cuStreamBeginCapture_ptsz(stream: Handle) { then |done| capture::began(done) }
+    cuStreamBeginCapture_v2(stream: Handle, mode: i32) { then |done| capture::began(done) }
+    cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: i32) { then |done| capture::began(done) }
+    cuStreamBeginCaptureToGraph(
+        stream: Handle, graph: Handle, after: *const Handle, edges: *const c_void, count: usize, mode: i32
+    ) {
+        then |done| capture::began(done)
+    }
+    cuStreamBeginCaptureToGraph_ptsz(
+        stream: Handle, graph: Handle, after: *const Handle, edges: *const c_void, count: usize, mode: i32
+    ) {
+        then |done| capture::began(done)
+    }
+    cuStreamEndCapture(stream: Handle, graph: *mut Handle) { then |_done| capture::ended() }
+    cuStreamEndCapture_ptsz(stream: Handle, graph: *mut Handle) { then |_done| capture::ended() }
+
+    // Contexts.
+    cuCtxCreate(context: *mut Handle, flags: u32, device: Device) {
+        took |done| event(Kind::ContextCreate)
+            .in_context(done.handle(context)).on_device(device).extra(flags)
+    }
+    cuCtxCreate_v2(context: *mut Handle, flags: u32, device: Device) {
+        took |done| event(Kind::ContextCreate)
+            .in_context(done.handle(context)).on_device(device).extra(flags)
+    }
+    cuCtxCreate_v3(
+        context: *mut Handle, affinity: *mut c_void, count: i32, flags: u32, device: Device
+    ) {
+        took |done| event(Kind::ContextCreate)
+            .in_context(done.handle(context)).on_device(device).extra(flags)
+    }
+    cuCtxCreate_v4(context: *mut Handle, parameters: *mut c_void, flags: u32, device: Device) {
+        took |done| event(Kind::ContextCreate)
+            .in_context(done.handle(context)).on_device(device).extra(flags)
+    }
+    cuGreenCtxCreate(context: *mut Handle, resources: Handle, device: Device, flags: u32) {
+        took |done| event(Kind::ContextCreate)
+            .in_context(done.handle(context)).on_device(device).extra(flags)
+    }
+    cuCtxDestroy(context: Handle) { gave |_done| event(Kind::ContextDestroy).in_context(context) }
+    cuCtxDestroy_v2(context: Handle) { gave |_done| event(Kind::ContextDestroy).in_context(context) }
+    cuGreenCtxDestroy(context: Handle) { gave |_done| event(Kind::ContextDestroy).in_context(context) }
+    cuDevicePrimaryCtxRetain(context: *mut Handle, device: Device) {
+        took |done| event(Kind::PrimaryRetain).in_context(done.handle(context)).on_device(device)
+    }
+    cuDevicePrimaryCtxRelease(device: Device) { gave |_done| event(Kind::PrimaryRelease).on_device(device) }
+    cuDevicePrimaryCtxRelease_v2(device: Device) { gave |_done| event(Kind::PrimaryRelease).on_device(device) }
+    cuDevicePrimaryCtxReset(device: Device) { gave |_done| event(Kind::PrimaryReset).on_device(device) }
+    cuDevicePrimaryCtxReset_v2(device: Device) { gave |_done| event(Kind::PrimaryReset).on_device(device) }
+    cuCtxSetLimit(limit: i32, value: usize) { took |_done| event(Kind::LimitSet).extra(limit).size(value) }
+
+    // Code.
+    cuModuleLoad(module: *mut Handle, path: *const c_char) {
+        took |done| event(Kind::ModuleLoad).at(done.handle(module))
+    }
+    cuModuleLoadData(module: *mut Handle, image: *const c_void) {
+        took |done| code::describe(event(Kind::ModuleLoad).at(done.handle(module)), image, done)
+    }
+    cuModuleLoadDataEx(
+        module: *mut Handle, image: *const c_void, count: u32, options: *mut i32, values: *mut *mut c_void
+    ) {
+        took |done| code::describe(event(Kind::ModuleLoad).at(done.handle(module)), image, done)
+    }
+    cuModuleLoadFatBinary(module: *mut Handle, image: *const c_void) {
+        took |done| code::describe(event(Kind::ModuleLoad).at(done.handle(module)), image, done)
+    }
+    cuModuleUnload(module: Handle) { gave |_done| event(Kind::ModuleUnload).at(module) }
+    cuLibraryLoadData(
+        library: *mut Handle, image: *const c_void, compiler: *mut i32, compiler_values: *mut *mut c_void,
+        compiler_count: u32, options: *mut i32, values: *mut *mut c_void, count: u32
+    ) {
+        took |done| code::describe(event(Kind::LibraryLoad).at(done.handle(library)), image, done)
+    }
+    cuLibraryLoadFromFile(
+        library: *mut Handle, path: *const c_char, compiler: *mut i32, compiler_values: *mut *mut c_void,
+        compiler_count: u32, options: *mut i32, values: *mut *mut c_void, count: u32
+    ) {
+        took |done| event(Kind::LibraryLoad).at(done.handle(library))
+    }
+    cuLibraryUnload(library: Handle) { gave |_done| event(Kind::LibraryUnload).at(library) }
+
+    // Launches.
+    cuLaunch(function: Handle) { failed |_done| code::launch(function, 0, std::ptr::null_mut()) }
+    cuLaunchGrid(function: Handle, width: i32, height: i32) {
+        failed |_done| code::launch(function, 0, std::ptr::null_mut())
+    }
+    cuLaunchGridAsync(function: Handle, width: i32, height: i32, stream: Handle) {
+        failed |_done| code::launch(function, 0, stream)
+    }
+    cuLaunchKernel(
+        function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
+        shared: u32, stream: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void
+    ) {
+        failed |_done| code::launch(function, shared, stream)
+    }
+    cuLaunchKernel_ptsz(
+        function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
+        shared: u32, stream: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void
+    ) {
+        failed |_done| code::launch(function, shared, per_thread(stream))
+    }
+    cuLaunchKernelEx(
+        config: *const c_void, function: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void
+    ) {
+        failed |_done| code::launch(function, field(config, CONFIG_SHARED), std::ptr::null_mut())
+    }
+    cuLaunchKernelEx_ptsz(
+        config: *const c_void, function: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void
+    ) {
+        failed |_done| code::launch(function, field(config, CONFIG_SHARED), std::ptr::null_mut())
+    }
+    cuLaunchCooperativeKernel(
+        function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
+        shared: u32, stream: Handle, parameters: *mut *mut c_void
+    ) {
+        failed |_done| code::launch(function, shared, stream)
+    }
+    cuLaunchCooperativeKernel_ptsz(
+        function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
+        shared: u32, stream: Handle, parameters: *mut *mut c_void
+    ) {
+        failed |_done| code::launch(function, shared, per_thread(stream))
+    }
+
+    // What a program asks about memory, answered smaller under a limit.
+    cuMemGetInfo(free: *mut u32, total: *mut u32) { then |done| limit::shrink(free, total, done) }
+    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) { then |done| limit::shrink(free, total, done) }
+    cuDeviceTotalMem(total: *mut u32, device: Device) {
+        then |done| limit::shrink(std::ptr::null_mut(), total, done)
+    }
+    cuDeviceTotalMem_v2(total: *mut usize, device: Device) {
+        then |done| limit::shrink(std::ptr::null_mut(), total, done)
+    }
+}
+
+/// `CUmemPoolProps`: allocType, handleTypes, **location**, a pointer, **maxSize**.
+const POOL_LOCATION: usize = 8;
+const POOL_LARGEST: usize = 24;
+/// `CUmemAllocationProp`: type, requestedHandleTypes, **location**.
+const CREATE_LOCATION: usize = 8;
+/// `CUmemAccessDesc`: location, **flags**.
+const ACCESS_FLAGS: usize = 8;
+/// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`: type, handle, **size**.
+const EXTERNAL_SIZE: usize = 24;
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`: poolProps (88 bytes), accessDescs, accessDescCount, **bytesize**, **dptr**.
+const NODE_BYTES: usize = 104;
+const NODE_ADDRESS: usize = 112;
+/// `CUgraphNodeParams`: type and three reserved words, then the parameters of that type.
+const NODE_PARAMETERS: usize = 16;
+const NODE_IS_ALLOC: i32 = 10;
+const NODE_IS_FREE: i32 = 11;
+/// `CUlaunchConfig`: grid, block, **sharedMemBytes**.
+const CONFIG_SHARED: usize = 24;
+/// `CU_STREAM_PER_THREAD`: what stream 0 means in functions that end in `_ptsz`.
+const STREAM_PER_THREAD: usize = 2;
+
+/// The stream that a `_ptsz` function works on.
+fn per_thread(stream: Handle) -> Handle {
+    if stream.is_null() { STREAM_PER_THREAD as Handle } else { stream }
+}
+
+/// The value of a pool's attribute: the first three are flags of four bytes, the others sizes.
+///
+/// # Safety
+///
+/// `value` is null or what the driver accepted for this attribute.
+unsafe fn pool_value(value: *const c_void, attribute: i32) -> u64 {
+    // SAFETY: by the caller's word.
+    unsafe { if attribute <= 3 { u64::from(field::<u32>(value, 0)) } else { field::<u64>(value, 0) } }
+}
+
+/// Records a node of a graph if it takes or gives memory.
+///
+/// # Safety
+///
+/// `parameters` is null or what the driver accepted.
+unsafe fn graph_node(graph: Handle, parameters: *const c_void, done: Done) {
+    // SAFETY: by the caller's word the structure holds these fields.
+    let node = unsafe {
+        match field::<i32>(parameters, 0) {
+            NODE_IS_ALLOC => event(Kind::GraphAlloc)
+                .at(field::<u64>(parameters, NODE_PARAMETERS + NODE_ADDRESS))
+                .size(field::<u64>(parameters, NODE_PARAMETERS + NODE_BYTES)),
+            NODE_IS_FREE => event(Kind::GraphFree).at(field::<u64>(parameters, NODE_PARAMETERS)),
+            _ => return,
+        }
+    };
+    record(node.extra(graph), done.0, Moment::After);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_compared_whole() {
+        assert_eq!(Function::named(c"cuMemAlloc_v2"), Some(Function::cuMemAlloc_v2));
+        assert_eq!(Function::named(c"cuMemAlloc"), Some(Function::cuMemAlloc));
+        for other in [c"cuMemAlloc_v", c"cuMemAlloc_v22", c"cudnnCreate", c"cublasCreate_v2", c"cu", c""] {
+            assert_eq!(Function::named(other), None);
+        }
+    }
+
+    #[test]
+    fn every_hook_leads_back_to_its_function() {
+        for &function in Function::ALL {
+            assert_eq!(Function::of_hook(function.hook()), Some(function));
+            assert_eq!(Function::named(function.name()), Some(function));
+        }
+    }
+}

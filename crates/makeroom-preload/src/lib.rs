@@ -1,0 +1,71 @@
+//! The library that `makeroom run -- PROGRAM` injects with `LD_PRELOAD`: it records every byte the program takes on
+//! the GPU and in pinned memory, with the place in the code that took it, into a `.room` file.
+//!
+//! # How it gets between a program and the driver
+//!
+//! Programs reach the driver by three ways, and each is met with exact names out of one table (`hooks::table`):
+//!
+//! 1. linked with `-lcuda`: the functions are exported here, and the dynamic linker finds these first;
+//! 2. `dlopen` and `dlsym`: `dlsym` is exported here (`lookup`) and answers with the hook;
+//! 3. `cuGetProcAddress`: the driver is asked with the caller's own version and flags, and if the address it
+//!    answers is that of a function in the table, the hook's address is given instead.
+//!
+//! Each hook reads: guard, call, record, return. A free is stamped before the call and an allocation after it, so
+//! that no other thread's allocation of the same address comes between them in time.
+//!
+//! # What holds inside other people's processes
+//!
+//! - **Nothing happens without CUDA.** No file, no thread, no memory before the first successful call of a hooked
+//!   function (`state`).
+//! - **Results are never changed** when only recording, `errno` included.
+//! - **No panic crosses the boundary.** What a hook does besides calling the driver runs under `catch_unwind`, once
+//!   per hook (`hooks::call`); a panic disables the recorder for good and says so. This needs `panic = "unwind"`.
+//!   The driver is called outside of it: exceptions, `longjmp` and thread cancellation pass through.
+//! - **No deadlock.** Hooks take no lock: rings with one producer and one consumer lead to the writer (`record`),
+//!   tables that only grow hold stacks and names (`record::intern`). The writer opens no library and asks the
+//!   loader nothing, so that a fork never copies a lock in its hands.
+//! - **No waiting.** When the writer cannot keep up, a hook waits two milliseconds at most and then counts what is
+//!   lost; the file says how much.
+//! - **The GIL is never taken**, nothing is printed to stdout, and each notice goes to stderr once.
+//!
+//! # The environment, set by `run`
+//!
+//! | variable | meaning | default |
+//! |---|---|---|
+//! | `MAKEROOM` | `off` disables everything | |
+//! | `MAKEROOM_FILE` | where to record; `%p` is the process id. If the file exists (a child, or a program after `exec`), the process id and, if need be, a number go before its extension | `makeroom.%p.room` |
+//! | `MAKEROOM_RUN_ID` | 32 hexadecimal digits, the same in all files of one run | zeros |
+//! | `MAKEROOM_STACKS` | `full` (native and Python), `native`, `none` | `full` |
+//! | `MAKEROOM_LIMIT` | bytes of device memory this process may see and take | the card's |
+//! | `MAKEROOM_SOCKET` | a datagram socket that gets `refused PID BYTES DEVICE FILE` for each refused allocation | |
+//!
+//! The environment is read once, when the library is loaded, and passes on to children: each that uses CUDA writes
+//! a file of its own.
+//!
+//! # Platforms
+//!
+//! Linux with glibc. `dlsym` depends on its caller's address (`RTLD_NEXT`), so `lookup` jumps into the real one with
+//! the caller's return address in place; that shim is written for x86-64. On other processors `dlsym` is left alone
+//! and only programs that are linked with `-lcuda` are seen.
+#![cfg_attr(
+    any(test, not(target_arch = "x86_64")),
+    allow(dead_code, unused_imports, reason = "what uses them is exported, which a test must not do")
+)]
+
+mod clock;
+mod config;
+mod driver;
+mod errno;
+mod exits;
+mod hooks;
+mod limit;
+mod lookup;
+mod notices;
+mod python;
+mod record;
+mod sample;
+mod stacks;
+mod state;
+mod symbols;
+mod wait;
+mod writer;

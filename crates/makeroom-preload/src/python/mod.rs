@@ -1,0 +1,136 @@
+//! The Python stack of the calling thread, without the GIL.
+//!
+//! A thread that is inside a native call does not change its own Python frames, so it may read them without the GIL.
+//! `PyGILState_GetThisThreadState` leads to the thread's state, and from there offsets that depend on the version lead
+//! from frame to frame ([`layout`]). No reference is counted, so nothing that is read may be kept: of a function,
+//! names and line table are copied when it is first seen ([`functions`]), and it is known again by its address
+//! together with what it holds, because addresses are used again.
+//!
+//! A wrong offset must not hurt the program. The first walks read through the kernel ([`memory`]), which answers an
+//! error where a bad pointer would crash, and check that every function is one by its type. Only after [`PROBATION`]
+//! walks without a contradiction are frames read directly; one contradiction turns Python stacks off.
+
+mod functions;
+mod layout;
+pub(crate) mod lines;
+mod memory;
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+pub(crate) use functions::Function;
+
+use crate::lookup;
+use crate::notices::{Notice, raise_loudly};
+use layout::Layout;
+use memory::{Access, Reader};
+
+/// Walks that go through the kernel before frames are read directly.
+const PROBATION: u32 = 64;
+
+static LAYOUT: AtomicPtr<Layout> = AtomicPtr::new(std::ptr::null_mut());
+static THREAD_STATE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static CODE_TYPE: AtomicUsize = AtomicUsize::new(0);
+static WALKS: AtomicU32 = AtomicU32::new(0);
+
+/// Looks for an interpreter in the process. Called when recording starts, where the program itself is busy loading.
+pub(crate) fn start() {
+    let symbol = |name: &CStr| lookup::real(libc::RTLD_DEFAULT, name);
+    let (thread_state, version, code_type) =
+        (symbol(c"PyGILState_GetThisThreadState"), symbol(c"Py_GetVersion"), symbol(c"PyCode_Type"));
+    if thread_state.is_null() || version.is_null() || code_type.is_null() {
+        return;
+    }
+    // SAFETY: Python's function of this name; it answers a static text and needs no GIL.
+    let version = unsafe {
+        let version = std::mem::transmute::<*mut c_void, extern "C" fn() -> *const c_char>(version);
+        CStr::from_ptr(version())
+    };
+    let Some(layout) = Layout::of_version(version.to_bytes()) else {
+        raise_loudly(Notice::UnknownPython);
+        return;
+    };
+    THREAD_STATE.store(thread_state, Ordering::Relaxed);
+    CODE_TYPE.store(code_type as usize, Ordering::Relaxed);
+    LAYOUT.store(std::ptr::from_ref(layout).cast_mut(), Ordering::Release);
+}
+
+/// An address inside the interpreter's library, 0 without one.
+pub(crate) fn interpreter_address() -> u64 {
+    THREAD_STATE.load(Ordering::Relaxed) as u64
+}
+
+/// Writes the calling thread's Python frames, innermost first (function in the upper half, instruction in the lower),
+/// and says how many.
+pub(crate) fn walk(frames: &mut [u64]) -> usize {
+    // SAFETY: the pointer is null or to one of the layouts, which are static.
+    let Some(layout) = (unsafe { LAYOUT.load(Ordering::Acquire).as_ref() }) else { return 0 };
+    let thread_state = THREAD_STATE.load(Ordering::Relaxed);
+    // SAFETY: Python's function of this name; it reads a thread-local variable and needs no GIL.
+    let state = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> usize>(thread_state)() };
+    if state == 0 {
+        return 0;
+    }
+    let walks = WALKS.load(Ordering::Relaxed);
+    let access = if walks < PROBATION { Access::ThroughKernel } else { Access::Direct };
+    let walk = Walk { layout, reader: Reader(access), code_type: CODE_TYPE.load(Ordering::Relaxed) };
+    let Some(count) = walk.frames(state, frames) else {
+        LAYOUT.store(std::ptr::null_mut(), Ordering::Release);
+        raise_loudly(Notice::UnknownPython);
+        return 0;
+    };
+    if walks < PROBATION && count > 0 {
+        WALKS.store(walks + 1, Ordering::Relaxed);
+    }
+    count
+}
+
+struct Walk {
+    layout: &'static Layout,
+    reader: Reader,
+    code_type: usize,
+}
+
+impl Walk {
+    /// `None` when what is found contradicts the layout.
+    fn frames(&self, state: usize, frames: &mut [u64]) -> Option<usize> {
+        let mut frame =
+            self.layout.first_frame.iter().try_fold(state, |at, &offset| {
+                if at == 0 { Some(0) } else { self.reader.word(at + offset) }
+            })?;
+        let mut count = 0;
+        while frame != 0 && count < frames.len() {
+            if !self.is_internal(frame)? {
+                let code = self.reader.word(frame + self.layout.frame_code)?;
+                if self.reader.word(code + layout::TYPE)? != self.code_type {
+                    return None;
+                }
+                let function = functions::number(self.layout, self.reader, code)?;
+                let instruction = self.instruction(frame, code)?;
+                *frames.get_mut(count)? = u64::from(function) << 32 | u64::from(instruction);
+                count += 1;
+            }
+            frame = self.reader.word(frame + self.layout.frame_previous)?;
+        }
+        Some(count)
+    }
+
+    /// Frames that the interpreter puts between its own C calls.
+    fn is_internal(&self, frame: usize) -> Option<bool> {
+        let Some(owner) = self.layout.frame_owner else { return Some(false) };
+        Some(self.reader.byte(frame + owner)? == layout::OWNED_BY_C_STACK)
+    }
+
+    /// Where in the function's code the frame is, in bytes.
+    fn instruction(&self, frame: usize, code: usize) -> Option<u32> {
+        let at = self.reader.word((frame + self.layout.frame_instruction) & !7)?;
+        Some(match self.layout.instruction {
+            layout::Instruction::Index { bytes_each } => {
+                // A 32-bit field, negative before the first instruction; it may lie in the upper half of its word.
+                let half = (self.layout.frame_instruction & 4) * 8;
+                ((at >> half) as u32).cast_signed().max(0).cast_unsigned() * bytes_each
+            }
+            layout::Instruction::Pointer { code_start } => at.wrapping_sub(code + code_start) as u32,
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! Things that events refer to by number: a stack, a Python function, a kernel's name. Each is stored once.
+//!
+//! A table that only grows, without a lock. A thing is a list of words; its number is the place in the table that its
+//! hash leads to, so two threads that meet the same thing at once agree on the number without waiting. The content
+//! follows: whoever took the place copies it into the store and publishes it, and the writer, the only reader, waits
+//! the few nanoseconds if it comes first.
+//!
+//! Two things with the same 64 bits of hash would be taken for one; among a million stacks that happens once in
+//! 37 million runs.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::memory::Lazy;
+use crate::notices::{Notice, raise};
+
+/// Places in the table; 4 MiB of pages, touched as they are needed.
+const PLACES: usize = 1 << 18;
+/// Words of content in all: 256 MiB of pages, touched as they are needed.
+const STORE_WORDS: usize = 32 << 20;
+/// How far from its first place a thing may lie.
+const LONGEST_PROBE: usize = 128;
+
+struct Place {
+    /// The content's hash, 0 for an empty place.
+    hash: AtomicU64,
+    /// Where the content begins in the store, plus one; 0 until it is there.
+    content: AtomicU64,
+}
+
+struct Table {
+    places: [Place; PLACES],
+    used_words: AtomicUsize,
+    store: [AtomicU64; STORE_WORDS],
+}
+
+// SAFETY: atomics are valid as zeros: an empty table.
+static TABLE: Lazy<Table> = unsafe { Lazy::new() };
+
+/// The number of a list of words, 0 if there is no room for it. Equal lists have equal numbers.
+pub(crate) fn intern(words: &[u64]) -> u32 {
+    let Some(table) = TABLE.get() else {
+        raise(Notice::NoMemory);
+        return 0;
+    };
+    let hash = hash(words);
+    for step in 0..LONGEST_PROBE {
+        let index = (hash as usize).wrapping_add(step) % PLACES;
+        let Some(place) = table.places.get(index) else { return 0 };
+        let number = index as u32 + 1;
+        let mut found = place.hash.load(Ordering::Acquire);
+        if found == 0 {
+            match place.hash.compare_exchange(0, hash, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    table.publish(place, words);
+                    return number;
+                }
+                Err(others) => found = others,
+            }
+        }
+        if found == hash {
+            return number;
+        }
+    }
+    raise(Notice::StacksFull);
+    0
+}
+
+/// The content behind a number; `None` when its thread has not published it yet, or there was no room for it.
+pub(crate) fn content(number: u32, into: &mut Vec<u64>) -> Option<()> {
+    let table = TABLE.if_made()?;
+    let place = table.places.get((number as usize).checked_sub(1)?)?;
+    let start = (place.content.load(Ordering::Acquire) as usize).checked_sub(1)?;
+    let length = table.store.get(start)?.load(Ordering::Relaxed) as usize;
+    let words = table.store.get(start + 1..start + 1 + length)?;
+    into.clear();
+    into.extend(words.iter().map(|word| word.load(Ordering::Relaxed)));
+    Some(())
+}
+
+impl Table {
+    fn publish(&self, place: &Place, words: &[u64]) {
+        let start = self.used_words.fetch_add(words.len() + 1, Ordering::Relaxed);
+        let Some(room) = self.store.get(start..start + words.len() + 1) else {
+            raise(Notice::StacksFull);
+            return;
+        };
+        let with_length = std::iter::once(words.len() as u64).chain(words.iter().copied());
+        for (slot, word) in room.iter().zip(with_length) {
+            slot.store(word, Ordering::Relaxed);
+        }
+        place.content.store(start as u64 + 1, Ordering::Release);
+    }
+}
+
+/// Multiplies and folds, word by word; never 0.
+fn hash(words: &[u64]) -> u64 {
+    let mut state = words.len() as u64 ^ 0x243f_6a88_85a3_08d3;
+    for &word in words {
+        let product = u128::from(state ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
+        state = (product as u64) ^ ((product >> 64) as u64).rotate_left(23);
+    }
+    state.max(1)
+}
+
+/// Bytes as words, with their number in front.
+pub(crate) fn words_of(bytes: &[u8], into: &mut Vec<u64>) {
+    into.push(bytes.len() as u64);
+    into.extend(bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        for (to, from) in word.iter_mut().zip(chunk) {
+            *to = *from;
+        }
+        u64::from_le_bytes(word)
+    }));
+}
+
+/// The bytes that [`words_of`] wrote, and the words behind them.
+pub(crate) fn bytes_of(words: &[u64]) -> Option<(Vec<u8>, &[u64])> {
+    let (&length, rest) = words.split_first()?;
+    let count = (length as usize).div_ceil(8);
+    let mut bytes: Vec<u8> = rest.get(..count)?.iter().flat_map(|word| word.to_le_bytes()).collect();
+    bytes.truncate(length as usize);
+    Some((bytes, rest.get(count..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_lists_have_equal_numbers_and_their_content_comes_back() {
+        let first = intern(&[1, 2, 3]);
+        let second = intern(&[3, 2, 1]);
+        assert_ne!(first, 0);
+        assert_ne!(first, second);
+        assert_eq!(intern(&[1, 2, 3]), first);
+        let mut words = Vec::new();
+        assert_eq!(content(second, &mut words), Some(()));
+        assert_eq!(words, [3, 2, 1]);
+        assert_eq!(content(0, &mut words), None);
+        assert_eq!(content(u32::MAX, &mut words), None);
+    }
+
+    #[test]
+    fn threads_agree_on_numbers() {
+        let threads: Vec<_> = (0..8)
+            .map(|_| std::thread::spawn(|| (0..5000).map(|n| intern(&[n, 77, n])).collect::<Vec<_>>()))
+            .collect();
+        let numbers: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert!(numbers.windows(2).all(|pair| pair[0] == pair[1]));
+        let distinct: std::collections::BTreeSet<_> = numbers[0].iter().collect();
+        assert_eq!(distinct.len(), 5000);
+    }
+
+    #[test]
+    fn bytes_survive_as_words() {
+        let mut words = Vec::new();
+        words_of(b"scaled_dot_product", &mut words);
+        words_of(b"", &mut words);
+        let (first, rest) = bytes_of(&words).unwrap();
+        assert_eq!(first, b"scaled_dot_product");
+        assert_eq!(bytes_of(rest), Some((Vec::new(), &[][..])));
+        assert_eq!(bytes_of(&[99]), None);
+    }
+}

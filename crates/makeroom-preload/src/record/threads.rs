@@ -1,0 +1,164 @@
+//! Which ring belongs to which thread.
+//!
+//! A thread takes a ring at its first event and leaves it when it ends, by a key of `pthread`: unlike a thread-local
+//! with a destructor, the pointer itself stays readable until the thread is gone, so calls that other destructors make
+//! are recorded too (they take a ring again). The writer frees a ring once it is empty.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::event::RawEvent;
+use super::memory::zeroed_pages;
+use super::ring::{Filling, Ring};
+use crate::notices::{Notice, raise};
+use crate::{clock, writer};
+
+/// Threads with events at the same time.
+const MOST_RINGS: usize = 1024;
+/// How long a hook waits for room in its ring before it gives an event up.
+const LONGEST_WAIT_NS: u64 = 2_000_000;
+
+static RINGS: [AtomicPtr<Ring>; MOST_RINGS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_RINGS];
+/// The key whose destructor tells that a thread ends, plus one; 0 before it is made.
+static KEY: AtomicU32 = AtomicU32::new(0);
+/// Events of threads that got no ring.
+static HOMELESS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    // Constant and without a destructor: readable at any moment of a thread's life.
+    static OWN: Cell<*const Ring> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Hands an event to the writer, waits shortly if there is no room, and counts what is lost.
+pub(crate) fn send(event: &RawEvent) {
+    let Some(ring) = own() else {
+        HOMELESS.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
+    match ring.push(event) {
+        Ok(Filling::Fine) => {}
+        Ok(Filling::Half) => writer::wake(),
+        Err(_) => wait_and_push(ring, event),
+    }
+}
+
+#[cold]
+fn wait_and_push(ring: &Ring, event: &RawEvent) {
+    let start = clock::monotonic_ns();
+    writer::wake();
+    while clock::monotonic_ns().wrapping_sub(start) < LONGEST_WAIT_NS {
+        std::thread::sleep(Duration::from_micros(50));
+        if ring.push(event).is_ok() {
+            return;
+        }
+    }
+    ring.dropped.fetch_add(1, Ordering::Relaxed);
+}
+
+fn own() -> Option<&'static Ring> {
+    let ring = OWN.get();
+    // SAFETY: a ring is never unmapped, and the pointer is cleared when the ring is left.
+    unsafe { ring.as_ref() }.or_else(take)
+}
+
+#[cold]
+fn take() -> Option<&'static Ring> {
+    // SAFETY: `gettid` has no conditions.
+    let thread = unsafe { libc::gettid() } as u32;
+    let ring = RINGS.iter().find_map(|place| try_take(place, thread));
+    if let Some(ring) = ring {
+        OWN.set(ring);
+        tell_when_thread_ends(ring);
+    } else {
+        raise(Notice::ThreadsFull);
+    }
+    ring
+}
+
+fn try_take(place: &AtomicPtr<Ring>, thread: u32) -> Option<&'static Ring> {
+    // SAFETY: rings are never unmapped.
+    let known = unsafe { place.load(Ordering::Acquire).as_ref() };
+    let ring = match known {
+        Some(ring) => ring,
+        None => make(place)?,
+    };
+    ring.thread.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed).is_ok().then_some(ring)
+}
+
+/// A new ring in an empty place, or the one that another thread put there meanwhile.
+fn make(place: &AtomicPtr<Ring>) -> Option<&'static Ring> {
+    let pages = zeroed_pages(size_of::<Ring>())?.cast::<Ring>().as_ptr();
+    let null = std::ptr::null_mut();
+    let ring = match place.compare_exchange(null, pages, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => pages,
+        Err(others) => {
+            // SAFETY: these pages were made above and nobody knows them.
+            unsafe { libc::munmap(pages.cast(), size_of::<Ring>()) };
+            others
+        }
+    };
+    // SAFETY: zeroed pages of the right size are an empty ring, and rings are never unmapped.
+    unsafe { ring.as_ref() }
+}
+
+/// Makes the key. Called once, before the first event.
+pub(crate) fn start() {
+    if KEY.load(Ordering::Acquire) != 0 {
+        return;
+    }
+    let mut key = 0;
+    // SAFETY: the key's place is valid and the destructor is a function that stays loaded.
+    if unsafe { libc::pthread_key_create(&raw mut key, Some(leave)) } == 0 {
+        KEY.store(key + 1, Ordering::Release);
+    }
+}
+
+fn tell_when_thread_ends(ring: &'static Ring) {
+    if let Some(key) = KEY.load(Ordering::Acquire).checked_sub(1) {
+        // SAFETY: the key was made by `start` and is never deleted; the value is only handed to `leave`.
+        unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(ring).cast()) };
+    }
+}
+
+/// The thread ends: its ring is the writer's to empty and free.
+unsafe extern "C" fn leave(ring: *mut libc::c_void) {
+    OWN.set(std::ptr::null());
+    // SAFETY: the value of the key is a ring (see `tell_when_thread_ends`), and rings are never unmapped.
+    if let Some(ring) = unsafe { ring.cast::<Ring>().as_ref() } {
+        ring.is_left.store(true, Ordering::Release);
+    }
+}
+
+/// The rings that somebody owns, for the writer.
+pub(crate) fn rings() -> impl Iterator<Item = (usize, &'static Ring)> {
+    RINGS
+        .iter()
+        // SAFETY: rings are never unmapped.
+        .map_while(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
+        .enumerate()
+        .filter(|(_, ring)| ring.thread.load(Ordering::Acquire) != 0)
+}
+
+/// Frees a ring whose owner has ended, once nothing is left in it.
+pub(crate) fn free_if_left(ring: &Ring) {
+    if ring.is_left.load(Ordering::Acquire) && ring.is_empty() {
+        ring.is_left.store(false, Ordering::Relaxed);
+        ring.thread.store(0, Ordering::Release);
+    }
+}
+
+/// The events lost since the last call because there was no room.
+pub(crate) fn take_dropped() -> u64 {
+    rings().map(|(_, ring)| ring.dropped.swap(0, Ordering::Relaxed)).sum::<u64>()
+        + HOMELESS.swap(0, Ordering::Relaxed)
+}
+
+/// Forgets all threads but the calling one: in a forked child.
+pub(crate) fn reset_after_fork() {
+    for (_, ring) in rings() {
+        ring.reset();
+    }
+    HOMELESS.store(0, Ordering::Relaxed);
+    OWN.set(std::ptr::null());
+}

@@ -1,0 +1,67 @@
+//! What the device says of its own memory, so that an account of it closes.
+//!
+//! Asked on the program's threads, because the driver answers for the context of the calling one, and only after a
+//! recorded call: at most four times a second, and at refusals. Never while a stream is being captured, and with the
+//! thread in relaxed mode, so that a capture that began unseen is not broken.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::clock;
+use crate::driver::types::SUCCESS;
+use crate::driver::{place, real};
+use crate::hooks::capture;
+use crate::record::event::{RawEvent, SAMPLE};
+use crate::record::threads;
+
+const INTERVAL_NS: u64 = 250_000_000;
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+const RELAXED: i32 = 2;
+
+static LAST_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Asks, if it is time to.
+#[inline]
+pub(crate) fn if_due(now_ns: u64) {
+    let last = LAST_NS.load(Ordering::Relaxed);
+    if now_ns.wrapping_sub(last) >= INTERVAL_NS
+        && LAST_NS.compare_exchange(last, now_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    {
+        take();
+    }
+}
+
+/// Asks now.
+pub(crate) fn at_refusal() {
+    LAST_NS.store(clock::monotonic_ns(), Ordering::Relaxed);
+    take();
+}
+
+#[cold]
+fn take() {
+    let place = place::current();
+    if capture::is_open() || place.context == 0 {
+        return;
+    }
+    let (Some(memory_info), Some(exchange)) = (real::memory_info(), real::exchange_capture_mode()) else {
+        return;
+    };
+    let (mut free, mut total, mut mode) = (0, 0, RELAXED);
+    // SAFETY: the driver's own functions with valid places for their answers; the mode that the thread had goes back.
+    let result = unsafe {
+        exchange(&raw mut mode);
+        let result = memory_info(&raw mut free, &raw mut total);
+        exchange(&raw mut mode);
+        result
+    };
+    if result == SUCCESS {
+        threads::send(&RawEvent {
+            kind: SAMPLE,
+            time_ns: clock::monotonic_ns(),
+            device: place.device,
+            context: place.context,
+            address: free as u64,
+            size: total as u64,
+            ..RawEvent::default()
+        });
+    }
+}

@@ -1,0 +1,244 @@
+//! What events refer to, written into the file before they are: names, frames, stacks, devices.
+//!
+//! A stack that a thread saw as addresses gets its names here, on the writer's thread: the recorder's own frames are
+//! left out, and Python's frames take the place of the interpreter's.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_trace::room::{
+    DeviceDefinition, Encoder, FrameDefinition, FrameNumber, NameNumber, Origin, StackNumber, ThreadNumber,
+};
+
+use crate::driver::real;
+use crate::driver::types::SUCCESS;
+use crate::python::{self, lines};
+use crate::record::intern;
+use crate::symbols::Symbols;
+
+/// How long a stack may be underway between its number and its content.
+const PATIENCE: u32 = 100;
+const LONGEST_DEVICE_NAME: i32 = 255;
+
+/// A native frame as it was named, with the library it lies in.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    frame: FrameNumber,
+    library: NameNumber,
+}
+
+/// The definitions of one file.
+#[derive(Debug)]
+pub(crate) struct Definitions {
+    /// The records that wait to be written.
+    pub(crate) encoder: Encoder,
+    names: HashMap<Vec<u8>, NameNumber>,
+    frames: HashMap<FrameDefinition, FrameNumber>,
+    stacks: HashSet<u32>,
+    native: HashMap<u64, Option<Named>>,
+    functions: HashMap<u32, Option<python::Function>>,
+    devices: HashSet<u8>,
+    symbols: Symbols,
+    own_library: Option<NameNumber>,
+    words: Vec<u64>,
+}
+
+impl Definitions {
+    /// Nothing is defined yet.
+    pub(crate) fn new(thread: ThreadNumber) -> Self {
+        Self {
+            encoder: Encoder::new(thread, Vec::new()),
+            names: HashMap::new(),
+            frames: HashMap::new(),
+            stacks: HashSet::new(),
+            native: HashMap::new(),
+            functions: HashMap::new(),
+            devices: HashSet::new(),
+            symbols: Symbols::default(),
+            own_library: None,
+            words: Vec::new(),
+        }
+    }
+
+    /// The file's number of an interned stack; none if it has no content.
+    pub(crate) fn stack(&mut self, number: u32) -> StackNumber {
+        if number == 0 || self.stacks.contains(&number) {
+            return StackNumber(number);
+        }
+        let mut words = std::mem::take(&mut self.words);
+        let mut patience = PATIENCE;
+        while intern::content(number, &mut words).is_none() && patience > 0 {
+            std::thread::sleep(Duration::from_micros(10));
+            patience -= 1;
+        }
+        let frames = self.frames_of(&words);
+        self.words = words;
+        if patience == 0 {
+            return StackNumber(0);
+        }
+        self.encoder.stack(StackNumber(number), &frames);
+        self.stacks.insert(number);
+        StackNumber(number)
+    }
+
+    /// The frames of a stack's words, see `stacks`.
+    fn frames_of(&mut self, words: &[u64]) -> Vec<FrameNumber> {
+        let Some((&head, words)) = words.split_first() else { return Vec::new() };
+        let (native_count, python_count) = (head as u32 as usize, (head >> 32) as usize);
+        let native = words.get(..native_count).unwrap_or_default();
+        let python = words.get(native_count..native_count + python_count).unwrap_or_default();
+        let own = self.own_library();
+        let interpreter = self.library_name(python::interpreter_address());
+        let mut frames = Vec::new();
+        for &address in native {
+            let Some(named) = self.native_frame(address) else { continue };
+            if named.library == own && frames.is_empty() {
+                continue;
+            }
+            if named.library == interpreter && !python.is_empty() {
+                break;
+            }
+            frames.push(named.frame);
+        }
+        frames.extend(python.iter().filter_map(|&word| self.python_frame((word >> 32) as u32, word as u32)));
+        frames
+    }
+
+    fn own_library(&mut self) -> NameNumber {
+        if let Some(known) = self.own_library {
+            return known;
+        }
+        let own = self.library_name(crate::state::start as *const () as u64);
+        self.own_library = Some(own);
+        own
+    }
+
+    fn library_name(&mut self, address: u64) -> NameNumber {
+        let library = self.symbols.library(address);
+        self.name(&library)
+    }
+
+    fn native_frame(&mut self, address: u64) -> Option<Named> {
+        if let Some(&known) = self.native.get(&address) {
+            return known;
+        }
+        let named = self.symbols.name(address).map(|symbol| {
+            let library = self.name(&symbol.library);
+            let function = self.name(&symbol.function);
+            let frame = self.frame(FrameDefinition {
+                origin: Origin::Native,
+                function,
+                library,
+                offset: symbol.offset,
+                ..FrameDefinition::default()
+            });
+            Named { frame, library }
+        });
+        self.native.insert(address, named);
+        named
+    }
+
+    fn python_frame(&mut self, function: u32, instruction: u32) -> Option<FrameNumber> {
+        let known = self.functions.entry(function).or_insert_with(|| {
+            let mut words = Vec::new();
+            intern::content(function, &mut words).and_then(|()| python::Function::from_words(&words))
+        });
+        let known = known.as_ref()?;
+        let line = lines::line_of(known.line_table, known.first_line, &known.lines, instruction);
+        let (name, file) = (known.name.clone(), known.file.clone());
+        let (function, file) = (self.name(&name), self.name(&file));
+        Some(self.frame(FrameDefinition {
+            origin: Origin::Python,
+            function,
+            file,
+            line,
+            ..FrameDefinition::default()
+        }))
+    }
+
+    /// The number of a text; the empty one is none.
+    fn name(&mut self, text: &[u8]) -> NameNumber {
+        if text.is_empty() {
+            return NameNumber(0);
+        }
+        if let Some(&known) = self.names.get(text) {
+            return known;
+        }
+        let number = NameNumber(self.names.len() as u32 + 1);
+        self.encoder.name(number, text);
+        self.names.insert(text.to_vec(), number);
+        number
+    }
+
+    /// The file's number of an interned name.
+    pub(crate) fn interned_name(&mut self, number: u64) -> u64 {
+        let mut words = Vec::new();
+        let text = intern::content(number as u32, &mut words).and_then(|()| intern::bytes_of(&words));
+        text.map_or(0, |(text, _)| u64::from(self.name(&text).0))
+    }
+
+    fn frame(&mut self, frame: FrameDefinition) -> FrameNumber {
+        if let Some(&known) = self.frames.get(&frame) {
+            return known;
+        }
+        let number = FrameNumber(self.frames.len() as u32 + 1);
+        self.encoder.frame(number, &frame);
+        self.frames.insert(frame, number);
+        number
+    }
+
+    /// Describes a device when it is first seen. The driver answers these questions without a context.
+    pub(crate) fn device(&mut self, device: u8) {
+        if !self.devices.insert(device) {
+            return;
+        }
+        let index = i32::from(device);
+        let mut total = 0_usize;
+        let mut name = [0_u8; LONGEST_DEVICE_NAME as usize + 1];
+        let mut uuid = [0_u8; 16];
+        // SAFETY: the driver's own functions with valid places, of the length that is said, for their answers.
+        let (has_total, has_uuid) = unsafe {
+            if let Some(ask) = real::device_name() {
+                ask(name.as_mut_ptr(), LONGEST_DEVICE_NAME, index);
+            }
+            (
+                real::total_memory().is_some_and(|ask| ask(&raw mut total, index) == SUCCESS),
+                real::device_uuid().is_some_and(|ask| ask(&raw mut uuid, index) == SUCCESS),
+            )
+        };
+        if !has_total {
+            return;
+        }
+        self.encoder.device(&DeviceDefinition {
+            device: DeviceIndex(u32::from(device)),
+            uuid: if has_uuid { spell(uuid) } else { Vec::new() },
+            name: name.split(|&byte| byte == 0).next().unwrap_or_default().to_vec(),
+            total: Bytes::new(total as u64),
+        });
+    }
+}
+
+/// `GPU-6f0b7f7e-…`, as NVIDIA's tools write it.
+fn spell(uuid: [u8; 16]) -> Vec<u8> {
+    let mut text = String::from("GPU");
+    for (position, byte) in uuid.iter().enumerate() {
+        if matches!(position, 0 | 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_are_spelled_as_the_tools_spell_them() {
+        let uuid = *b"\x6f\x0b\x7f\x7e\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c";
+        assert_eq!(spell(uuid), b"GPU-6f0b7f7e-0102-0304-0506-0708090a0b0c");
+    }
+}

@@ -1,0 +1,33 @@
+//! Whose recording it is: what the file begins with.
+
+use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
+
+use makeroom_trace::room::Header;
+
+use crate::clock;
+use crate::config::config;
+
+/// Describes this process. What cannot be found out stays empty.
+pub(crate) fn describe() -> Header {
+    let command_line = fs::read("/proc/self/cmdline").unwrap_or_default();
+    let words = command_line.strip_suffix(b"\0").unwrap_or(&command_line);
+    Header {
+        run: config().run,
+        wall_ns: clock::wall_ns(),
+        monotonic_ns: clock::monotonic_ns(),
+        pid: std::process::id(),
+        parent_pid: std::os::unix::process::parent_id(),
+        word_size: size_of::<usize>() as u8,
+        recorder: concat!("makeroom ", env!("CARGO_PKG_VERSION")).into(),
+        host: fs::read("/proc/sys/kernel/hostname").unwrap_or_default().trim_ascii_end().to_vec(),
+        executable: link("/proc/self/exe"),
+        working_directory: link("/proc/self/cwd"),
+        command_line: words.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect(),
+        rest: Vec::new(),
+    }
+}
+
+fn link(path: &str) -> Vec<u8> {
+    fs::read_link(path).map(|target| target.into_os_string().into_vec()).unwrap_or_default()
+}

@@ -1,0 +1,123 @@
+//! The writer: one thread that turns what hooks leave in their rings into the file.
+//!
+//! It wakes every tenth of a second, and at once when a ring is half full or an allocation was refused. What it writes
+//! are whole frames, appended by `write`: whatever ends the process, the file is readable up to the last of them. When
+//! the file cannot be written any more, recording stops, it is said once, and the program goes on.
+
+mod definitions;
+mod header;
+mod host;
+mod output;
+mod turn;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::config::config;
+use crate::notices::{Notice, print, raise_loudly};
+use crate::{clock, state, wait};
+use output::Output;
+use turn::Writer;
+
+/// How old an event becomes before it is in the file.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// How long the end of the process waits for the last events.
+const LONGEST_FINISH_NS: u64 = 2_000_000_000;
+
+/// Counts reasons to wake.
+static CALLS: AtomicU32 = AtomicU32::new(0);
+const GO_ON: u32 = 0;
+const FINISH: u32 = 1;
+/// What the writer is to do.
+static ORDER: AtomicU32 = AtomicU32::new(GO_ON);
+static EXIT_STATUS: AtomicI32 = AtomicI32::new(0);
+/// 1 once the writer has finished.
+static IS_FINISHED: AtomicU32 = AtomicU32::new(0);
+
+/// Makes the file and starts the thread; says whether that went well.
+pub(crate) fn start() -> bool {
+    let header = header::describe();
+    let output = match Output::create(&config().file, &header) {
+        Ok(output) => output,
+        Err(failure) => {
+            print(&format!("nothing is recorded: {failure}"));
+            return false;
+        }
+    };
+    let writer = Writer::new(output);
+    with_signals_blocked(|| {
+        let thread = std::thread::Builder::new().name("makeroom".to_owned());
+        thread.spawn(move || work(writer)).is_ok()
+    })
+}
+
+/// Wakes the writer before its time.
+pub(crate) fn wake() {
+    CALLS.fetch_add(1, Ordering::Release);
+    wait::wake(&CALLS);
+}
+
+/// Writes what is left and ends the file. Waits for it, but not forever.
+pub(crate) fn finish(status: i32) {
+    EXIT_STATUS.store(status, Ordering::Relaxed);
+    ORDER.store(FINISH, Ordering::Release);
+    wake();
+    let start = clock::monotonic_ns();
+    while IS_FINISHED.load(Ordering::Acquire) == 0
+        && clock::monotonic_ns().wrapping_sub(start) < LONGEST_FINISH_NS
+    {
+        wait::sleep(&IS_FINISHED, 0, INTERVAL);
+    }
+}
+
+/// A forked child has no writer.
+pub(crate) fn reset_after_fork() {
+    ORDER.store(GO_ON, Ordering::Relaxed);
+    IS_FINISHED.store(0, Ordering::Relaxed);
+}
+
+fn work(writer: Writer) {
+    if catch_unwind(AssertUnwindSafe(|| work_until_end(writer))).is_err() {
+        state::disable();
+        raise_loudly(Notice::Panicked);
+    }
+    IS_FINISHED.store(1, Ordering::Release);
+    wait::wake(&IS_FINISHED);
+}
+
+fn work_until_end(mut writer: Writer) {
+    loop {
+        let seen = CALLS.load(Ordering::Acquire);
+        let is_last = ORDER.load(Ordering::Acquire) == FINISH;
+        let is_detached = state::is_disabled();
+        let turn = if is_last || is_detached {
+            writer.last_turn((is_last).then(|| EXIT_STATUS.load(Ordering::Relaxed)))
+        } else {
+            writer.turn()
+        };
+        if let Err(failure) = turn {
+            state::disable();
+            print(&format!("recording stopped: {failure}; the program goes on"));
+            return;
+        }
+        if is_last || is_detached {
+            return;
+        }
+        wait::sleep(&CALLS, seen, INTERVAL);
+    }
+}
+
+/// Runs something whose threads get no signals: those are the program's.
+fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: all sets are valid places, and the calling thread gets its own set back.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        let mut before = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let result = work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        result
+    }
+}

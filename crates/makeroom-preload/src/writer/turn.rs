@@ -1,0 +1,183 @@
+//! One turn of the writer: empty all rings, write what they held.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixDatagram;
+
+use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
+use makeroom_trace::room::{
+    ContextHandle, DeviceSample, DropReason, Dropped, Encoder, End, EndReason, Event, EventKind, Note,
+    PoolHandle, Sample, ThreadNumber, seal,
+};
+
+use super::definitions::Definitions;
+use super::host::Host;
+use super::output::{Failure, Output};
+use crate::config::config;
+use crate::driver::types::OUT_OF_MEMORY;
+use crate::hooks::call;
+use crate::record::event::{RawEvent, SAMPLE};
+use crate::record::threads;
+use crate::{clock, notices};
+
+/// How often the host's memory is measured.
+const HOST_INTERVAL_NS: u64 = 1_000_000_000;
+/// A batch of definitions that is longer is sealed before the turn is over.
+const LONG_BATCH: usize = 4 << 20;
+
+/// The writer's state.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    output: Output,
+    definitions: Definitions,
+    host: Host,
+    last_host_ns: u64,
+    notices_said: u32,
+    has_tensors: bool,
+    buffer: Vec<u8>,
+    refusals: Vec<RawEvent>,
+}
+
+impl Writer {
+    /// A writer to a file that has its beginning.
+    pub(crate) fn new(output: Output) -> Self {
+        Self {
+            output,
+            definitions: Definitions::new(ThreadNumber(0)),
+            host: Host::new(),
+            last_host_ns: 0,
+            notices_said: 0,
+            has_tensors: false,
+            buffer: Vec::new(),
+            refusals: Vec::new(),
+        }
+    }
+
+    /// Writes what is there.
+    pub(crate) fn turn(&mut self) -> Result<(), Failure> {
+        self.turn_with(None)
+    }
+
+    /// Writes what is left, and how it ended: with an exit status, or because the recorder steps aside.
+    pub(crate) fn last_turn(&mut self, status: Option<i32>) -> Result<(), Failure> {
+        self.turn_with(Some(End {
+            time_ns: clock::monotonic_ns(),
+            reason: if status.is_some() { EndReason::Exit } else { EndReason::Detached },
+            status: status.unwrap_or(0) as u32 & 0xff,
+        }))
+    }
+
+    fn turn_with(&mut self, end: Option<End>) -> Result<(), Failure> {
+        let mut definitions = Vec::new();
+        let mut frames = Vec::new();
+        for (_, ring) in threads::rings() {
+            let thread = ring.thread.load(std::sync::atomic::Ordering::Acquire);
+            let buffer = std::mem::take(&mut self.buffer);
+            let mut encoder = Encoder::new(ThreadNumber(u64::from(thread)), buffer);
+            ring.drain(|event| {
+                self.encode(event, &mut encoder);
+                if self.definitions.encoder.len() > LONG_BATCH {
+                    seal(self.definitions.encoder.bytes(), &mut definitions);
+                    self.definitions.encoder.clear();
+                }
+            });
+            if !encoder.is_empty() {
+                seal(encoder.bytes(), &mut frames);
+            }
+            self.buffer = encoder.replace(Vec::new());
+            threads::free_if_left(ring);
+        }
+        self.say();
+        self.measure_host(end.is_some());
+        if let Some(end) = end {
+            // Behind everything else: a batch of its own.
+            let mut encoder = Encoder::new(ThreadNumber(0), Vec::new());
+            encoder.end(&end);
+            seal(encoder.bytes(), &mut frames);
+        }
+        if !self.definitions.encoder.is_empty() {
+            seal(self.definitions.encoder.bytes(), &mut definitions);
+            self.definitions.encoder.clear();
+        }
+        definitions.append(&mut frames);
+        if !definitions.is_empty() {
+            self.output.append(&definitions)?;
+        }
+        self.tell_refusals();
+        Ok(())
+    }
+
+    fn encode(&mut self, raw: &RawEvent, encoder: &mut Encoder) {
+        self.definitions.device(raw.device);
+        let device = DeviceIndex(u32::from(raw.device));
+        if raw.kind == SAMPLE {
+            let measured =
+                DeviceSample { device, free: Bytes::new(raw.address), total: Bytes::new(raw.size) };
+            encoder.sample(&Sample { time_ns: raw.time_ns, device: Some(measured), ..Sample::default() });
+            return;
+        }
+        let kind = EventKind::from_number(raw.kind);
+        let extra = if kind == EventKind::LaunchFailed {
+            self.definitions.interned_name(raw.extra)
+        } else {
+            raw.extra
+        };
+        let is_tensor = matches!(kind, EventKind::TensorAlloc | EventKind::TensorFree);
+        self.has_tensors |= is_tensor;
+        if i32::from(raw.result) == OUT_OF_MEMORY && (is_tensor || !self.has_tensors) {
+            // PyTorch gives its cache back and asks again before it gives up: only then is it refused.
+            self.refusals.push(*raw);
+        }
+        encoder.event(&Event {
+            kind,
+            time_ns: raw.time_ns,
+            device,
+            context: ContextHandle(raw.context),
+            address: Address(raw.address),
+            size: Bytes::new(raw.size),
+            stream: StreamId(raw.stream),
+            pool: PoolHandle(raw.pool),
+            stack: self.definitions.stack(raw.stack),
+            result: u32::from(raw.result),
+            extra,
+        });
+    }
+
+    /// Notes, and what was lost.
+    fn say(&mut self) {
+        let time_ns = clock::monotonic_ns();
+        let encoder = &mut self.definitions.encoder;
+        for notice in notices::unsaid(&mut self.notices_said) {
+            let text = notice.text().as_bytes().to_vec();
+            encoder.note(&Note { time_ns, severity: notice.severity(), text });
+        }
+        let lost = [(threads::take_dropped(), DropReason::Busy), (call::take_nested(), DropReason::Nested)];
+        for (events, reason) in lost {
+            if events > 0 {
+                encoder.dropped(&Dropped { time_ns, events, reason });
+            }
+        }
+    }
+
+    fn measure_host(&mut self, is_last: bool) {
+        let now = clock::monotonic_ns();
+        if is_last || !self.refusals.is_empty() || now.wrapping_sub(self.last_host_ns) >= HOST_INTERVAL_NS {
+            self.last_host_ns = now;
+            let sample = self.host.sample();
+            self.definitions.encoder.sample(&sample);
+        }
+    }
+
+    /// Tells `run` what was refused, now that the file holds it. Nobody listening is no error.
+    fn tell_refusals(&mut self) {
+        let Some(path) = &config().socket else { return };
+        for refused in self.refusals.drain(..) {
+            let file = std::ffi::OsStr::from_bytes(self.output.path());
+            let (pid, size, device) = (std::process::id(), refused.size, refused.device);
+            let message = format!("refused {pid} {size} {device} {}", file.display());
+            if let Ok(socket) = UnixDatagram::unbound() {
+                let _ = socket.set_nonblocking(true);
+                let _ = socket.send_to(message.as_bytes(), std::ffi::OsStr::from_bytes(path));
+            }
+        }
+    }
+}

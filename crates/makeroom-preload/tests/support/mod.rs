@@ -1,0 +1,218 @@
+//! Runs small programs with and without the library, and reads what was recorded.
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and a test may panic")]
+
+mod recording;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Mutex, OnceLock};
+use std::{env, fs};
+
+pub(crate) use recording::Recording;
+
+/// A program of `tests/programs`, compiled, with a folder for what it leaves behind.
+pub(crate) struct Program {
+    path: PathBuf,
+    arguments: Vec<String>,
+    variables: Vec<(String, String)>,
+    preloads: Vec<PathBuf>,
+    pub(crate) folder: PathBuf,
+}
+
+impl Program {
+    /// Compiles a program that is linked with the driver.
+    pub(crate) fn new(name: &str) -> Self {
+        Self::compiled(name, &["-lcuda"])
+    }
+
+    /// Compiles a program that is not linked with the driver.
+    pub(crate) fn without_driver(name: &str) -> Self {
+        Self::compiled(name, &[])
+    }
+
+    /// Anything that can be run.
+    pub(crate) fn other(path: &Path, label: &str) -> Self {
+        static RUNS: Mutex<u32> = Mutex::new(0);
+        let mut runs = RUNS.lock().unwrap();
+        *runs += 1;
+        let folder = scratch().join(format!("{label}-{}", *runs));
+        fs::create_dir_all(&folder).unwrap();
+        Self {
+            path: path.to_owned(),
+            arguments: Vec::new(),
+            variables: Vec::new(),
+            preloads: Vec::new(),
+            folder,
+        }
+    }
+
+    fn compiled(name: &str, libraries: &[&str]) -> Self {
+        let path = compile(name, name.trim_end_matches(".c").trim_end_matches(".cpp"), libraries);
+        Self::other(&path, name)
+    }
+
+    pub(crate) fn argument(mut self, word: &str) -> Self {
+        self.arguments.push(word.to_owned());
+        self
+    }
+
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Preloads another library, before this one or after it as the calls are ordered.
+    pub(crate) fn preload(mut self, library: PathBuf) -> Self {
+        self.preloads.push(library);
+        self
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(&self.arguments).envs(self.variables.iter().cloned()).current_dir(&self.folder);
+        command.env("LD_LIBRARY_PATH", driver());
+        command
+    }
+
+    /// The result without the library.
+    pub(crate) fn alone(&self) -> Output {
+        let mut command = self.command();
+        let preloads: Vec<_> = self.preloads.iter().filter(|path| **path != library()).collect();
+        if !preloads.is_empty() {
+            command.env("LD_PRELOAD", join(preloads));
+        }
+        command.output().unwrap()
+    }
+
+    /// The result under the library.
+    pub(crate) fn recorded(&self) -> Output {
+        let mut preloads: Vec<_> = self.preloads.iter().collect();
+        let library = library();
+        if !preloads.contains(&&library) {
+            preloads.push(&library);
+        }
+        let mut command = self.command();
+        command.env("LD_PRELOAD", join(preloads));
+        if !self.variables.iter().any(|(name, _)| name == "MAKEROOM_FILE") {
+            command.env("MAKEROOM_FILE", self.folder.join("run.room"));
+        }
+        command.output().unwrap()
+    }
+
+    /// Runs with and without the library: output and exit status must be the same. Gives the recordings, by the time
+    /// they began.
+    pub(crate) fn check(&self) -> Vec<Recording> {
+        let (alone, recorded) = (self.alone(), self.recorded());
+        assert_eq!(alone.status, recorded.status, "{}", text(&recorded.stderr));
+        assert_eq!(text(&alone.stdout), text(&recorded.stdout));
+        assert_eq!(text(&alone.stderr), text(&recorded.stderr));
+        self.recordings()
+    }
+
+    /// [`Self::check`] for programs of one process.
+    pub(crate) fn check_one(&self) -> Recording {
+        let mut recordings = self.check();
+        assert_eq!(recordings.len(), 1);
+        recordings.remove(0)
+    }
+
+    /// The files in the program's folder.
+    pub(crate) fn recordings(&self) -> Vec<Recording> {
+        let mut recordings: Vec<_> = fs::read_dir(&self.folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "room"))
+            .map(|path| Recording::read(&path))
+            .collect();
+        recordings.sort_by_key(|recording| recording.header.monotonic_ns);
+        recordings
+    }
+}
+
+fn join<'paths>(paths: impl IntoIterator<Item = &'paths PathBuf>) -> String {
+    let paths: Vec<_> = paths.into_iter().map(|path| path.display().to_string()).collect();
+    paths.join(":")
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The library under test. Cargo does not build a `cdylib` for its own tests, so it is asked to, once per test file,
+/// in a folder of its own: the outer build may hold the lock of the usual one.
+pub(crate) fn library() -> PathBuf {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    let make = || {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("library");
+        let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let result = Command::new(env!("CARGO"))
+            .args(["build", "--lib", "--release", "--config", "profile.release.panic='unwind'"])
+            .arg("--manifest-path")
+            .arg(manifest)
+            .arg("--target-dir")
+            .arg(&folder)
+            .output()
+            .unwrap();
+        assert!(result.status.success(), "{}", text(&result.stderr));
+        folder.join("release/libmakeroom_preload.so")
+    };
+    LIBRARY.get_or_init(make).clone()
+}
+
+fn scratch() -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let make = || {
+        let folder =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("preload-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    };
+    FOLDER.get_or_init(make).clone()
+}
+
+/// The folder with the driver that the programs use.
+pub(crate) fn driver() -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let make = || {
+        let folder = scratch().join("driver");
+        fs::create_dir_all(&folder).unwrap();
+        let flags = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"];
+        build("libcuda.c", &folder.join("libcuda.so.1"), &flags);
+        std::os::unix::fs::symlink("libcuda.so.1", folder.join("libcuda.so")).unwrap();
+        folder
+    };
+    FOLDER.get_or_init(make).clone()
+}
+
+/// Compiles a program against the driver.
+pub(crate) fn compile(source: &str, output: &str, libraries: &[&str]) -> PathBuf {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let driver = driver();
+    let output = scratch().join(output);
+    let _guard = ONE_AT_A_TIME.lock();
+    if !output.exists() {
+        let search = format!("-L{}", driver.display());
+        let flags: Vec<&str> =
+            [search.as_str(), "-g", "-rdynamic"].iter().chain(libraries).copied().collect();
+        build(source, &output, &flags);
+    }
+    output
+}
+
+fn build(source: &str, output: &Path, flags: &[&str]) {
+    let compiler = if Path::new(source).extension().is_some_and(|extension| extension == "cpp") {
+        env::var("CXX").unwrap_or_else(|_| "c++".to_owned())
+    } else {
+        env::var("CC").unwrap_or_else(|_| "cc".to_owned())
+    };
+    let programs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let result = Command::new(compiler)
+        .arg(programs.join(source))
+        .args(["-w", "-o"])
+        .arg(output)
+        .args(flags)
+        .args(["-ldl", "-lpthread"])
+        .output()
+        .unwrap();
+    assert!(result.status.success(), "{}", text(&result.stderr));
+}

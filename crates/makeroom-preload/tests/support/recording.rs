@@ -1,0 +1,140 @@
+//! A recording as tests look at it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use makeroom_trace::room::{
+    Dropped, End, Event, EventKind, Frame, FrameDefinition, FrameNumber, Header, NameNumber, Note, Reader,
+    Record, Sample, StackNumber, ThreadNumber,
+};
+
+/// Everything a file holds.
+pub(crate) struct Recording {
+    pub(crate) path: PathBuf,
+    pub(crate) header: Header,
+    pub(crate) events: Vec<(ThreadNumber, Event)>,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) dropped: Vec<Dropped>,
+    pub(crate) devices: Vec<makeroom_trace::room::DeviceDefinition>,
+    pub(crate) end: Option<End>,
+    names: HashMap<NameNumber, String>,
+    frames: HashMap<FrameNumber, FrameDefinition>,
+    stacks: HashMap<StackNumber, Vec<FrameNumber>>,
+}
+
+impl Recording {
+    /// Reads a file, which must be whole up to its end.
+    pub(crate) fn read(path: &Path) -> Self {
+        let mut reader = Reader::new(File::open(path).unwrap()).unwrap();
+        let mut recording = Self {
+            path: path.to_owned(),
+            header: reader.header().clone(),
+            events: Vec::new(),
+            samples: Vec::new(),
+            notes: Vec::new(),
+            dropped: Vec::new(),
+            devices: Vec::new(),
+            end: None,
+            names: HashMap::new(),
+            frames: HashMap::new(),
+            stacks: HashMap::new(),
+        };
+        while let Some(frame) = reader.next_frame().unwrap() {
+            let Frame::Records(records) = frame else { panic!("an unknown frame") };
+            let thread = records.thread();
+            for record in records {
+                recording.add(thread, record.unwrap());
+            }
+        }
+        assert_eq!(reader.unread(), None);
+        recording.events.sort_by_key(|(_, event)| event.time_ns);
+        recording
+    }
+
+    fn add(&mut self, thread: ThreadNumber, record: Record) {
+        match record {
+            Record::Name { number, text } => {
+                self.names.insert(number, String::from_utf8_lossy(&text).into_owned());
+            }
+            Record::Frame { number, frame } => {
+                self.frames.insert(number, frame);
+            }
+            Record::Stack { number, frames } => {
+                self.stacks.insert(number, frames);
+            }
+            Record::Device(device) => self.devices.push(device),
+            Record::Event(event) => self.events.push((thread, event)),
+            Record::Sample(sample) => self.samples.push(sample),
+            Record::Dropped(dropped) => self.dropped.push(dropped),
+            Record::Note(note) => self.notes.push(note),
+            Record::End(end) => self.end = Some(end),
+            other => panic!("an unknown record: {other:?}"),
+        }
+    }
+
+    /// The events of a kind, by time.
+    pub(crate) fn of(&self, kind: EventKind) -> Vec<Event> {
+        self.events.iter().map(|(_, event)| *event).filter(|event| event.kind == kind).collect()
+    }
+
+    /// How many events of a kind succeeded.
+    pub(crate) fn count(&self, kind: EventKind) -> usize {
+        self.of(kind).iter().filter(|event| event.result == 0).count()
+    }
+
+    /// The kinds of all events, by time.
+    pub(crate) fn kinds(&self) -> Vec<&'static str> {
+        self.events.iter().map(|(_, event)| event.kind.name()).collect()
+    }
+
+    /// A stack, innermost first: `function` for native frames, `function file:line` for Python's.
+    pub(crate) fn stack(&self, event: &Event) -> Vec<String> {
+        let frames = self.stacks.get(&event.stack).cloned().unwrap_or_default();
+        frames
+            .iter()
+            .map(|number| {
+                let frame = self.frames[number];
+                let name = |number| self.names.get(&number).cloned().unwrap_or_default();
+                let (function, file, library) = (name(frame.function), name(frame.file), name(frame.library));
+                let file = file.rsplit('/').next().unwrap_or_default();
+                if file.is_empty() {
+                    format!("{function} in {}", library.rsplit('/').next().unwrap_or_default())
+                } else {
+                    format!("{function} {file}:{}", frame.line)
+                }
+            })
+            .collect()
+    }
+
+    /// The text behind a number in an event's extra figure.
+    pub(crate) fn name(&self, number: u64) -> &str {
+        self.names.get(&NameNumber(number as u32)).map_or("", String::as_str)
+    }
+
+    /// The notes' texts.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.notes.iter().map(|note| String::from_utf8_lossy(&note.text).into_owned()).collect()
+    }
+
+    /// Nothing is missing: no drops, no notes, an end.
+    pub(crate) fn assert_complete(&self) {
+        assert_eq!(self.texts(), Vec::<String>::new());
+        assert_eq!(self.dropped, []);
+        assert!(self.end.is_some(), "no end");
+    }
+
+    /// Every allocation of device memory was given back exactly once, in the order of time.
+    pub(crate) fn assert_balanced(&self) {
+        let mut live = std::collections::HashSet::new();
+        for (_, event) in self.events.iter().filter(|(_, event)| event.result == 0) {
+            match event.kind {
+                EventKind::DeviceAlloc => assert!(live.insert(event.address), "{event:?}"),
+                EventKind::DeviceFree => assert!(live.remove(&event.address), "{event:?}"),
+                _ => {}
+            }
+        }
+        assert!(live.is_empty());
+    }
+}
