@@ -5,12 +5,15 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Crates from the bottom up. A crate may depend on those before it.
-const LAYERS: [&str; 8] = [
+const LAYERS: [&str; 11] = [
     "makeroom-core",
     "makeroom-trace",
     "makeroom-preload",
     "makeroom-place",
     "makeroom-sim",
+    "makeroom-simcard",
+    "makeroom-simnvml",
+    "makeroom-simgpu",
     "makeroom-explain",
     "makeroom-report",
     "makeroom",
