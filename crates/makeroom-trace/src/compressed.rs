@@ -48,7 +48,8 @@ pub(crate) struct Bomb {
 /// Content that does not have the checksum its frame gives; travels inside an [`io::Error`].
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the zstd frame that ends at byte {end} of the compressed data has the checksum {given:08x}, but its content {found:08x}"
+    "the zstd frame that ends at byte {end} of the compressed data has the checksum {given:08x}, but its content \
+     {found:08x}"
 )]
 struct WrongChecksum {
     end: u64,
