@@ -13,6 +13,7 @@
 mod bytes;
 mod hash;
 mod ids;
+mod process;
 mod ranges;
 mod stacks;
 mod start;
@@ -21,6 +22,10 @@ mod trace;
 pub use bytes::{Bytes, ParseBytesError, unit_bytes};
 pub use hash::{FastHasher, FastMap};
 pub use ids::{Address, DeviceIndex, PoolId, StreamId};
+pub use process::{
+    CodeRecord, ContextRecord, DeviceIdentity, DeviceSample, FailedLaunch, HeapLimit, HostSample,
+    PinnedBlock, PinnedMemory, ProcessEnd, ProcessIdentity, ProcessRecord, Remark,
+};
 pub use ranges::Ranges;
 pub use stacks::{Frame, FrameId, NameId, StackId, Stacks};
 pub use start::{OlderBlock, OlderSegment, Start};

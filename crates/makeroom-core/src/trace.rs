@@ -3,7 +3,7 @@
 //! Events are columns, not structs: a recording of ten million events is then some 330 MB instead of several GB,
 //! and a pass over one column touches only that column. What a file did not say is `None`, never a guess.
 
-use crate::{Address, Bytes, DeviceIndex, FastMap, PoolId, StackId, Stacks, StreamId};
+use crate::{Address, Bytes, DeviceIndex, FastMap, PoolId, ProcessRecord, StackId, Stacks, StreamId};
 
 /// Where a trace came from; it decides what its events mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub enum TraceKind {
     TorchSnapshot,
     /// The log of RMM's logging resource.
     RmmLog,
+    /// A `.room` recording of a whole process.
+    Room,
 }
 
 /// One recording.
@@ -27,6 +29,8 @@ pub struct Trace {
     pub settings: AllocatorSettings,
     /// Named spans of time (`record_function` scopes), in the order of the file.
     pub annotations: Vec<Annotation>,
+    /// What was recorded of the process beside its devices; `None` where the source records only an allocator.
+    pub process: Option<ProcessRecord>,
     /// Things in the file that were not understood and were passed over, worth telling the user.
     pub notes: Vec<String>,
 }
@@ -287,6 +291,7 @@ impl Trace {
             stacks: Stacks::default(),
             settings: AllocatorSettings::default(),
             annotations: Vec::new(),
+            process: None,
             notes: Vec::new(),
         }
     }

@@ -51,6 +51,8 @@ pub enum InputKind {
     TorchSnapshot,
     /// A log of RMM's logging resource.
     RmmLog,
+    /// A `.room` recording of a whole process.
+    RoomTrace,
 }
 
 impl InputKind {
@@ -60,6 +62,7 @@ impl InputKind {
             Self::ErrorText => "error-text",
             Self::TorchSnapshot => "torch-snapshot",
             Self::RmmLog => "rmm-log",
+            Self::RoomTrace => "room-trace",
         }
     }
 }

@@ -153,7 +153,7 @@ impl Error {
             }
             Self::OtherFormat { hint, .. } => hint,
             Self::Unrecognised { .. } => {
-                "makeroom reads PyTorch memory snapshots (pickle), RMM logs (CSV) and text with an error in it, \
+                "makeroom reads .room recordings, PyTorch memory snapshots (pickle), RMM logs (CSV) and text with an error in it, \
                  each also as gzip or zstd"
             }
             Self::TextTooLong { .. } => "pass the part with the error: tail -n 1000 LOG | makeroom why -",

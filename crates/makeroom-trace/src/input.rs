@@ -11,7 +11,7 @@ use std::path::Path;
 use makeroom_core::{Bytes, Trace};
 
 use crate::error::Error;
-use crate::{compressed, pickle, rmm_log, torch_snapshot};
+use crate::{compressed, pickle, rmm_log, room, torch_snapshot};
 
 /// What an input turned out to be.
 #[derive(Clone, Debug)]
@@ -52,6 +52,7 @@ pub fn read(stream: impl Read) -> Result<Input, Error> {
                 }
                 return Ok(Input::Trace(trace));
             }
+            Format::Room => return room::import::read(whole).map(Input::Trace),
             Format::RmmLog => return rmm_log::read(whole).map(Input::Trace),
             Format::Text => return read_text(whole).map(Input::Text),
             Format::Empty => return Err(Error::Empty),
@@ -126,16 +127,24 @@ enum Format {
     Gzip,
     Zstd,
     Pickle,
+    Room,
     RmmLog,
     Text,
     Other { name: &'static str, hint: &'static str },
     Unknown,
 }
 
-const NOT_A_RECORDING: &str = "pass a PyTorch memory snapshot, an RMM log or the text of an error";
+const NOT_A_RECORDING: &str =
+    "pass a .room recording, a PyTorch memory snapshot, an RMM log or the text of an error";
+
+const CHANGED_ROOM: &str = "a .room recording that was taken for text and changed on its way";
+const COPY_AGAIN: &str = "copy it again without conversion, for example with scp, and compare sha256sum";
 
 /// Formats that people pass by mistake, by how they begin.
-const OTHER_FORMATS: [(&[u8], &str, &str); 10] = [
+const OTHER_FORMATS: [(&[u8], &str, &str); 13] = [
+    (b"\x8dROOM", CHANGED_ROOM, COPY_AGAIN),
+    (b"\rROOM", CHANGED_ROOM, COPY_AGAIN),
+    (b"\xc2\x8dROOM", CHANGED_ROOM, COPY_AGAIN),
     (
         b"PK\x03\x04",
         "a zip archive",
@@ -174,6 +183,10 @@ impl Format {
             || (head.len() >= 4 && head[0] >> 4 == 5 && head[1..4] == *b"\x2a\x4d\x18")
         {
             return Self::Zstd;
+        }
+        // A recorder that is killed early may leave a part of the magic.
+        if head.starts_with(&room::MAGIC) || head.len() > 4 && room::MAGIC.starts_with(head) {
+            return Self::Room;
         }
         if let Some(&(_, name, hint)) = OTHER_FORMATS.iter().find(|(magic, ..)| head.starts_with(magic)) {
             return Self::Other { name, hint };
@@ -242,11 +255,17 @@ mod tests {
             (b"\xff\xfeh\0i\0", Format::Text),
             (b"\x80\x09", Format::Unknown),
             (b"ROOM\x00\x01\x02\x03", Format::Unknown),
+            (b"\x8dROOM\r\n\x1a\x01\0\0\0", Format::Room),
+            (b"\x8dROOM\r", Format::Room),
+            (b"\x8dROO", Format::Unknown),
             (b"\x00\x01\x02\x03\x90\x91\x92", Format::Unknown),
         ] {
             assert_eq!(Format::of(head), format, "{:?}", String::from_utf8_lossy(head));
         }
         assert!(matches!(Format::of(b"PK\x03\x04"), Format::Other { name: "a zip archive", .. }));
+        for changed in [&b"\x8dROOM\n\x1a\x01"[..], b"\rROOM\r\n\x1a\x01", b"\xc2\x8dROOM\r\n\x1a"] {
+            assert!(matches!(Format::of(changed), Format::Other { name: CHANGED_ROOM, .. }), "{changed:x?}");
+        }
     }
 
     #[test]

@@ -5,31 +5,13 @@ mod content;
 #[path = "support/rooms.rs"]
 mod rooms;
 
-use content::{Content, Part, golden, put_together, take_apart};
+use content::{Content, Part, check_golden, golden};
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 use makeroom_trace::room::{
     ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event, EventKind,
     FrameDefinition, FrameNumber, Header, NameNumber, Note, Origin, PoolHandle, Record, Sample, Severity,
     StackNumber, ThreadNumber,
 };
-
-/// Holds a file against what it must consist of, both ways. A new file is made by naming the folder of golden
-/// files in `MAKEROOM_GOLDEN`; one that is there is never changed.
-fn check_golden(name: &str, expected: &Content, unread: u64) {
-    let written = put_together(expected);
-    if let Some(folder) = std::env::var_os("MAKEROOM_GOLDEN") {
-        let path = std::path::Path::new(&folder).join(name);
-        if !path.exists() {
-            let zeros = vec![0; unread as usize];
-            std::fs::write(path, [written.as_slice(), &zeros].concat()).expect("the folder is there");
-        }
-    }
-    let bytes = golden(name);
-    let (content, left) = take_apart(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
-    assert_eq!(&content, expected, "{name}");
-    assert_eq!(left, unread, "{name}");
-    assert_eq!(written, bytes[..bytes.len() - unread as usize], "{name}");
-}
 
 /// The worked example of the specification.
 fn example() -> Content {

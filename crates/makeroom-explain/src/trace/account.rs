@@ -13,9 +13,10 @@ pub(crate) fn ledger(
     room: Room,
     pieces: &Pieces,
     has_segments: bool,
+    what_is_live: &'static str,
     refusal: Option<&Refusal<'_>>,
 ) -> Ledger {
-    let mut lines = vec![live(pieces)];
+    let mut lines = vec![live(pieces, what_is_live)];
     if has_segments {
         lines.push(LedgerLine::new("rounding", pieces.rounding));
         lines.push(unused(pieces, refusal));
@@ -24,6 +25,10 @@ pub(crate) fn ledger(
         Room::Unknown => {
             if let Some(free) = refusal.and_then(|refusal| refusal.event.device_free()) {
                 lines.push(LedgerLine::new("free", free).note("by the driver's count"));
+            }
+            if let Some(measured) = refusal.and_then(|refusal| refusal.measured) {
+                // What is left unaccounted are contexts, code and other processes.
+                return Ledger::new(format!("GPU {device}"), Some(device), Some(measured.total), lines);
             }
             Ledger::new(format!("GPU {device}, as far as the recording shows"), Some(device), None, lines)
         }
@@ -45,10 +50,10 @@ fn held(pieces: &Pieces, has_segments: bool) -> Bytes {
     if has_segments { pieces.reserved } else { pieces.live + pieces.homeless }
 }
 
-fn live(pieces: &Pieces) -> LedgerLine {
+fn live(pieces: &Pieces, what: &str) -> LedgerLine {
     let whole = pieces.live + pieces.homeless;
     if pieces.pending.is_zero() && pieces.private_live.is_zero() {
-        return LedgerLine::new("live tensors", whole);
+        return LedgerLine::new(what, whole);
     }
     let mut parts = Vec::new();
     if !pieces.private_live.is_zero() {
@@ -62,7 +67,7 @@ fn live(pieces: &Pieces) -> LedgerLine {
     }
     let named: Bytes = parts.iter().map(LedgerLine::bytes).sum();
     parts.insert(0, LedgerLine::new("in use", whole - named));
-    LedgerLine::of("live tensors", parts)
+    LedgerLine::of(what, parts)
 }
 
 fn unused(pieces: &Pieces, refusal: Option<&Refusal<'_>>) -> LedgerLine {

@@ -74,11 +74,17 @@ fn live_data(
     fixes.extend(expandable_that_fits(alternatives));
     let request = refusal.event.size;
     let missing = refusal.untaken().map(|untaken| request - untaken.min(request));
+    if trace.process.as_ref().is_some_and(|process| !process.sees_tensors) {
+        let fix = Fix::new("free what is done with before asking for more, or do the work in smaller pieces");
+        return vec![missing.map_or(fix.clone(), |missing| fix.frees(missing))];
+    }
     match split.zip(refusal.room.limit()) {
         Some((split, limit)) => fixes.extend(smaller_step(trace, split, limit, request, missing)),
-        None => fixes.extend(
-            missing.map(|missing| Fix::new("a smaller batch, shorter sequences or smaller images").frees(missing)),
-        ),
+        None => {
+            fixes.extend(missing.map(|missing| {
+                Fix::new("a smaller batch, shorter sequences or smaller images").frees(missing)
+            }));
+        }
     }
     fixes.push(advice::checkpointing());
     fixes.push(advice::half_precision(Maker::Nvidia));
@@ -101,7 +107,8 @@ fn smaller_step(
         return None;
     }
     let factor = target.share_of(growing);
-    let batch = trace.annotations.iter().rev().find_map(|annotation| crate::batch::batch_in(&annotation.name));
+    let batch =
+        trace.annotations.iter().rev().find_map(|annotation| crate::batch::batch_in(&annotation.name));
     let batch = match batch {
         Some(batch) if batch > 1 => {
             format!(": batch {} instead of {batch}", ((batch as f64 * factor).floor() as u64).max(1))
@@ -173,7 +180,9 @@ pub(crate) fn futile(
             let cached = refusal.pieces.cached();
             let would_fit = alternatives.iter().any(|alternative| alternative.fits == Some(true));
             futile.push(match (is_expandable, would_fit) {
-                (true, _) => format!("empty_cache(): only {cached} is unused, and expandable_segments was on"),
+                (true, _) => {
+                    format!("empty_cache(): only {cached} is unused, and expandable_segments was on")
+                }
                 (false, true) => format!("empty_cache(): only {cached} is unused, between live tensors"),
                 (false, false) => format!("empty_cache() or expandable_segments: only {cached} is unused"),
             });

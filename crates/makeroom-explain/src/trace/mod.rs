@@ -32,7 +32,7 @@ use self::pieces::Pieces;
 use self::state::{State, states_at};
 use self::steps::Steps;
 use self::verdict::Refusal;
-use crate::{Cause, Certainty, Explanation, Finding, Fix, InputKind, InputSummary, Request, Verdict};
+use crate::{Cause, Certainty, Explanation, Finding, Fix, InputKind, InputSummary, Ledger, Request, Verdict};
 
 /// What to explain of a recording.
 #[derive(Clone, Copy, Debug, Default)]
@@ -123,7 +123,7 @@ impl<'trace> Subject<'trace> {
         let room = self.possible_room(room, &mut explanation);
         match failure.and_then(|index| Some((index, self.device.events.get(index)?))) {
             Some((index, event)) => {
-                self.explain_failure(&mut explanation, room, (index, event), &state, &pieces)
+                self.explain_failure(&mut explanation, room, (index, event), &state, &pieces);
             }
             None => self.explain_peak(&mut explanation, room, &pieces),
         }
@@ -136,7 +136,9 @@ impl<'trace> Subject<'trace> {
             (Some(limit), Some(reserved)) if reserved > limit => {
                 explanation.notes.insert(
                     0,
-                    format!("the run held up to {reserved}, so {limit} was not its limit and is not used here"),
+                    format!(
+                        "the run held up to {reserved}, so {limit} was not its limit and is not used here"
+                    ),
                 );
                 explanation.next.push(
                     Fix::new("to see whether it would have fit")
@@ -156,10 +158,17 @@ impl<'trace> Subject<'trace> {
         state: &State,
         pieces: &Pieces,
     ) {
+        let measured = self
+            .trace
+            .process
+            .as_ref()
+            .and_then(|process| process.device_sample_near(self.device.device, event.time_us));
         let refusal = Refusal {
             event,
             pieces,
             room,
+            holder: if framework(self.trace) == Some("pytorch") { "PyTorch" } else { "the program" },
+            measured,
             growth: explanation.growth.as_ref(),
             has_segments: self.has_segments(),
             settings: &self.settings,
@@ -173,14 +182,13 @@ impl<'trace> Subject<'trace> {
         explanation.verdict =
             Verdict { cause: first.cause, certainty: first.certainty, summary: first.summary.clone() };
         explanation.futile = fixes::futile(first.cause, self.trace, &refusal, split, &alternatives);
-        explanation.ledger =
-            Some(account::ledger(self.device.device, room, pieces, self.has_segments(), Some(&refusal)));
+        explanation.ledger = Some(self.ledger(room, pieces, Some(&refusal)));
         explanation.request = Some(Request {
             bytes: Some(event.size),
             device: Some(self.device.device),
             site: sites::place_of(&self.trace.stacks, event.stack),
         });
-        if room == Room::Unknown {
+        if room == Room::Unknown && measured.is_none() {
             explanation.next.push(say_the_room());
         }
         let later = self.history.failures.len() - 1;
@@ -228,9 +236,8 @@ impl<'trace> Subject<'trace> {
                 fixes: crate::advice::leak(),
             });
         }
-        explanation.ledger =
-            Some(account::ledger(self.device.device, room, pieces, self.has_segments(), None));
-        if room == Room::Unknown && self.has_segments() {
+        explanation.ledger = Some(self.ledger(room, pieces, None));
+        if room == Room::Unknown && self.has_segments() && self.trace.kind != TraceKind::Room {
             explanation.next.push(say_the_room());
         }
     }
@@ -254,8 +261,7 @@ impl<'trace> Subject<'trace> {
             evidence: Vec::new(),
             fixes: Vec::new(),
         });
-        explanation.ledger =
-            Some(account::ledger(self.device.device, room, pieces, self.has_segments(), None));
+        explanation.ledger = Some(self.ledger(room, pieces, None));
         explanation.next.push(crate::advice::record_snapshot());
     }
 
@@ -271,13 +277,14 @@ impl<'trace> Subject<'trace> {
         Some(StepSplit { lasting: state.live() - growing, growing })
     }
 
+    fn ledger(&self, room: Room, pieces: &Pieces, refusal: Option<&Refusal<'_>>) -> Ledger {
+        let is_of_tensors = self.trace.kind != TraceKind::Room || framework(self.trace).is_some();
+        let what_is_live = if is_of_tensors { "live tensors" } else { "live memory" };
+        account::ledger(self.device.device, room, pieces, self.has_segments(), what_is_live, refusal)
+    }
+
     fn input(&self) -> InputSummary {
-        match self.trace.kind {
-            TraceKind::TorchSnapshot => {
-                InputSummary { kind: InputKind::TorchSnapshot, framework: Some("pytorch") }
-            }
-            TraceKind::RmmLog => InputSummary { kind: InputKind::RmmLog, framework: Some("rmm") },
-        }
+        InputSummary { kind: input_kind(self.trace), framework: framework(self.trace) }
     }
 
     fn notes(&self) -> Vec<String> {
@@ -301,6 +308,25 @@ impl<'trace> Subject<'trace> {
     }
 }
 
+fn input_kind(trace: &Trace) -> InputKind {
+    match trace.kind {
+        TraceKind::TorchSnapshot => InputKind::TorchSnapshot,
+        TraceKind::RmmLog => InputKind::RmmLog,
+        TraceKind::Room => InputKind::RoomTrace,
+    }
+}
+
+/// The framework whose allocations were recorded, as in `--json`; of a whole process only where its tensors were.
+fn framework(trace: &Trace) -> Option<&'static str> {
+    match trace.kind {
+        TraceKind::TorchSnapshot => Some("pytorch"),
+        TraceKind::RmmLog => Some("rmm"),
+        TraceKind::Room => {
+            trace.process.as_ref().is_some_and(|process| process.sees_tensors).then_some("pytorch")
+        }
+    }
+}
+
 fn say_the_room() -> Fix {
     Fix::new("a snapshot holds neither the card's size nor a limit; say it to have the account closed")
         .command("makeroom why --card SIZE …   (or --memory SIZE, where the program set a limit)")
@@ -309,13 +335,7 @@ fn say_the_room() -> Fix {
 fn empty(trace: &Trace) -> Explanation {
     let summary = "The recording is empty: it holds no events and no memory.".to_owned();
     Explanation {
-        input: InputSummary {
-            kind: match trace.kind {
-                TraceKind::TorchSnapshot => InputKind::TorchSnapshot,
-                TraceKind::RmmLog => InputKind::RmmLog,
-            },
-            framework: None,
-        },
+        input: InputSummary { kind: input_kind(trace), framework: None },
         request: None,
         verdict: Verdict { cause: Cause::None, certainty: Certainty::Certain, summary },
         causes: Vec::new(),

@@ -1,6 +1,6 @@
 //! Names the cause from a recording: the state at the refused request against the room there was.
 
-use makeroom_core::{Bytes, Event, StreamId};
+use makeroom_core::{Bytes, DeviceSample, Event, StreamId};
 use makeroom_sim::Settings;
 
 use super::pieces::Pieces;
@@ -19,6 +19,10 @@ pub(crate) struct Refusal<'trace> {
     pub(crate) event: Event,
     pub(crate) pieces: &'trace Pieces,
     pub(crate) room: Room,
+    /// Who holds the memory, in words.
+    pub(crate) holder: &'static str,
+    /// What the device itself said at about that time.
+    pub(crate) measured: Option<DeviceSample>,
     pub(crate) growth: Option<&'trace Growth>,
     /// Whether the recording says what was reserved.
     pub(crate) has_segments: bool,
@@ -91,19 +95,23 @@ impl Refusal<'_> {
 
     fn integer_or_shape_bug(&self) -> Option<Finding> {
         let request = self.event.size;
-        let summary = format!("{request} was asked for. No GPU has that: a size wrapped around or a shape is wrong.");
+        let summary =
+            format!("{request} was asked for. No GPU has that: a size wrapped around or a shape is wrong.");
         (request >= ABSURD)
             .then(|| self.finding(Cause::IntegerOrShapeBug, Certainty::Certain, request, summary))
     }
 
     fn request_exceeds(&self) -> Option<Finding> {
         let request = self.event.size;
-        let (reachable, what) = match (self.room.limit(), self.event.device_free()) {
-            (Some(limit), _) => (limit, "all that the allocator could take is"),
-            (None, Some(free)) => (free + self.held(), "free memory and all that PyTorch holds come to"),
+        let (reachable, summary) = match (self.room.limit(), self.event.device_free()) {
+            (Some(limit), _) => (limit, format!("all that the allocator could take is {limit}")),
+            (None, Some(free)) => {
+                let reachable = free + self.held();
+                (reachable, format!("free memory and all that {} holds come to {reachable}", self.holder))
+            }
             (None, None) => return None,
         };
-        let summary = format!("{request} was asked for in one piece; {what} {reachable}.");
+        let summary = format!("{request} was asked for in one piece; {summary}.");
         (request > reachable && request < ABSURD).then(|| {
             self.finding(Cause::RequestExceedsDevice, Certainty::Certain, request - reachable, summary)
         })
@@ -213,10 +221,20 @@ impl Refusal<'_> {
             }
         }
         if !self.has_segments && self.room == Room::Unknown {
-            let summary = format!(
-                "{live} was live when {request} was refused; the log does not say how much there is."
-            );
-            return Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Possible, live, summary));
+            let (certainty, summary) = match self.event.device_free() {
+                Some(free) if free < request => (
+                    Certainty::Likely,
+                    format!("{live} was live and {free} was free on the device when {request} was refused."),
+                ),
+                Some(_) => return None,
+                None => (
+                    Certainty::Possible,
+                    format!(
+                        "{live} was live when {request} was refused; the log does not say how much there is."
+                    ),
+                ),
+            };
+            return Some(self.finding(Cause::LiveDataFillsDevice, certainty, live, summary));
         }
         let untaken = self.untaken()?;
         if untaken >= self.driver_request() || self.largest_usable(self.event.stream) >= request {

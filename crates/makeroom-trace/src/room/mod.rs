@@ -15,6 +15,7 @@ mod decoder;
 mod encoder;
 mod frame;
 mod header;
+pub(crate) mod import;
 mod kind;
 mod layout;
 mod reader;

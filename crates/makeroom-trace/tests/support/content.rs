@@ -65,3 +65,21 @@ pub fn golden(name: &str) -> Vec<u8> {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
+
+/// Holds a file against what it must consist of, both ways. A new file is made by naming the folder of golden
+/// files in `MAKEROOM_GOLDEN`; one that is there is never changed.
+pub fn check_golden(name: &str, expected: &Content, unread: u64) {
+    let written = put_together(expected);
+    if let Some(folder) = std::env::var_os("MAKEROOM_GOLDEN") {
+        let path = std::path::Path::new(&folder).join(name);
+        if !path.exists() {
+            let zeros = vec![0; unread as usize];
+            std::fs::write(path, [written.as_slice(), &zeros].concat()).expect("the folder is there");
+        }
+    }
+    let bytes = golden(name);
+    let (content, left) = take_apart(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(&content, expected, "{name}");
+    assert_eq!(left, unread, "{name}");
+    assert_eq!(written, bytes[..bytes.len() - unread as usize], "{name}");
+}

@@ -1,0 +1,223 @@
+//! One pass over the records of a file: what happened to device memory as rows, everything else apart.
+//!
+//! Batches of several threads follow each other in the file, so the order of time is known only at the end: rows are
+//! kept small and sorted then.
+
+use makeroom_core::{DeviceIndex, FastMap, NameId, StackId, Stacks};
+
+use super::Clock;
+use super::definitions::{Asker, Definitions};
+use crate::error::Error;
+use crate::room::{
+    DeviceDefinition, End, Event, EventKind, NameNumber, Note, Record, Sample, StackNumber, ThreadNumber,
+};
+
+/// No machine has more devices; a file that names more is made to fill memory.
+const MOST_DEVICES: usize = 1024;
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+pub(super) const OUT_OF_MEMORY: u32 = 2;
+
+/// An event about device memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) since_ns: i64,
+    pub(super) address: u64,
+    pub(super) size: u64,
+    pub(super) stream: u64,
+    pub(super) device: DeviceIndex,
+    /// A number for the thread, counted from 0.
+    pub(super) thread: u32,
+    pub(super) stack: StackId,
+    pub(super) kind: EventKind,
+    pub(super) role: Role,
+    pub(super) asker: Asker,
+    pub(super) is_refused: bool,
+}
+
+/// What an event does to device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Takes memory at an address.
+    Take,
+    /// Gives it back.
+    Give,
+    /// Says that what was given back in stream order may be used again.
+    Complete,
+    /// Puts physical memory at an address.
+    Map,
+    /// Takes it away from a range of addresses.
+    Unmap,
+    /// Takes physical memory that has no address yet.
+    Create,
+}
+
+/// An event about something else, with what it names resolved.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OtherEvent {
+    pub(super) since_ns: i64,
+    pub(super) event: Event,
+    pub(super) stack: StackId,
+    /// The kernel of a failed launch.
+    pub(super) name: NameId,
+}
+
+/// The content of a file.
+#[derive(Debug)]
+pub(super) struct Collected {
+    clock: Clock,
+    definitions: Definitions,
+    threads: FastMap<ThreadNumber, u32>,
+    /// The devices that rows name, in the order of their first row.
+    pub(super) devices: Vec<DeviceIndex>,
+    pub(super) rows: Vec<Row>,
+    pub(super) others: Vec<OtherEvent>,
+    pub(super) device_definitions: Vec<DeviceDefinition>,
+    pub(super) samples: Vec<Sample>,
+    pub(super) remarks: Vec<Note>,
+    pub(super) end: Option<End>,
+    pub(super) dropped: u64,
+    /// Records and frames of later versions.
+    pub(super) unknown: u64,
+    /// Events with a stack that was never defined.
+    pub(super) undefined: u64,
+    /// Calls that failed for another reason than memory, and the first of them.
+    pub(super) failed: u64,
+    pub(super) first_failed: Option<(EventKind, u32)>,
+}
+
+impl Collected {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            definitions: Definitions::default(),
+            threads: FastMap::default(),
+            devices: Vec::new(),
+            rows: Vec::new(),
+            others: Vec::new(),
+            device_definitions: Vec::new(),
+            samples: Vec::new(),
+            remarks: Vec::new(),
+            end: None,
+            dropped: 0,
+            unknown: 0,
+            undefined: 0,
+            failed: 0,
+            first_failed: None,
+        }
+    }
+
+    /// Takes a record that begins at `offset`.
+    pub(super) fn add(
+        &mut self,
+        stacks: &mut Stacks,
+        thread: ThreadNumber,
+        record: Record,
+        offset: u64,
+    ) -> Result<(), Error> {
+        match record {
+            Record::Event(event) => self.add_event(thread, &event, offset)?,
+            Record::Name { number, text } => self.definitions.define_name(stacks, number, &text),
+            Record::Frame { number, frame } => self.definitions.define_frame(stacks, number, &frame),
+            Record::Stack { number, frames } => self.definitions.define_stack(stacks, number, &frames),
+            Record::Device(device) => self.device_definitions.push(device),
+            Record::Sample(sample) => self.samples.push(sample),
+            Record::Dropped(dropped) => self.dropped = self.dropped.saturating_add(dropped.events),
+            Record::Note(note) => self.remarks.push(note),
+            Record::End(end) => self.end = Some(end),
+            Record::Unknown { .. } => self.unknown += 1,
+        }
+        Ok(())
+    }
+
+    fn add_event(&mut self, thread: ThreadNumber, event: &Event, offset: u64) -> Result<(), Error> {
+        let since_ns = self.clock.since(event.time_ns);
+        let (stack, asker) = self.stack(event.stack);
+        let Some(role) = role(event) else {
+            if matches!(event.kind, EventKind::Other(_)) {
+                self.unknown += 1;
+            } else {
+                let name = self.definitions.name(NameNumber(event.extra as u32));
+                self.others.push(OtherEvent { since_ns, event: *event, stack, name });
+            }
+            return Ok(());
+        };
+        let is_refused =
+            event.result == OUT_OF_MEMORY || event.result != 0 && event.kind == EventKind::TensorAlloc;
+        if event.result != 0 && !(is_refused && role.takes()) {
+            self.failed += 1;
+            self.first_failed.get_or_insert((event.kind, event.result));
+            return Ok(());
+        }
+        if !self.devices.contains(&event.device) {
+            if self.devices.len() == MOST_DEVICES {
+                return Err(Error::TooMany { offset, what: "devices", limit: MOST_DEVICES as u64 });
+            }
+            self.devices.push(event.device);
+        }
+        let next = self.threads.len() as u32;
+        self.rows.push(Row {
+            since_ns,
+            address: event.address.0,
+            size: event.size.get(),
+            stream: event.stream.0,
+            device: event.device,
+            thread: *self.threads.entry(thread).or_insert(next),
+            stack,
+            kind: event.kind,
+            role,
+            asker,
+            is_refused,
+        });
+        Ok(())
+    }
+
+    fn stack(&mut self, number: StackNumber) -> (StackId, Asker) {
+        self.definitions.stack(number).unwrap_or_else(|| {
+            self.undefined += 1;
+            (StackId::NONE, Asker::Unknown)
+        })
+    }
+
+    /// Puts everything into the order of time; what happened at the same time stays as it was.
+    pub(super) fn sort(&mut self) {
+        let clock = self.clock;
+        self.rows.sort_by_key(|row| row.since_ns);
+        self.others.sort_by_key(|other| other.since_ns);
+        self.samples.sort_by_key(|sample| clock.since(sample.time_ns));
+        self.remarks.sort_by_key(|remark| clock.since(remark.time_ns));
+        self.devices.sort_unstable();
+    }
+}
+
+impl Role {
+    /// Whether memory is asked for, so that it can be refused.
+    pub(super) fn takes(self) -> bool {
+        matches!(self, Self::Take | Self::Map | Self::Create)
+    }
+}
+
+/// What an event does to device memory; `None` when it is about something else.
+fn role(event: &Event) -> Option<Role> {
+    Some(match event.kind {
+        EventKind::DeviceAlloc
+        | EventKind::PitchedAlloc
+        | EventKind::ArrayAlloc
+        | EventKind::MipmappedAlloc
+        | EventKind::ManagedAlloc
+        | EventKind::StreamAlloc
+        | EventKind::GraphAlloc
+        | EventKind::TensorAlloc => Role::Take,
+        EventKind::DeviceFree
+        | EventKind::ArrayFree
+        | EventKind::MipmappedFree
+        | EventKind::StreamFree
+        | EventKind::GraphFree
+        | EventKind::TensorFree => Role::Give,
+        EventKind::StreamFreeCompleted => Role::Complete,
+        EventKind::Map => Role::Map,
+        EventKind::Unmap => Role::Unmap,
+        // Physical memory counts where it is mapped; before that only a refusal matters.
+        EventKind::PhysicalCreate if event.result != 0 && event.extra == 0 => Role::Create,
+        _ => return None,
+    })
+}

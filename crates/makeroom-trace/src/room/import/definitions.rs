@@ -1,0 +1,114 @@
+//! Names, frames and stacks of the file, in the trace's own tables.
+//!
+//! Numbers of the file are looked up, never used as positions: a file may number as it likes. What was not defined is
+//! the empty name or the empty stack.
+
+use makeroom_core::{FastMap, Frame, FrameId, NameId, StackId, Stacks};
+
+use crate::room::{FrameDefinition, FrameNumber, NameNumber, Origin, StackNumber};
+
+/// How the libraries of PyTorch's allocator are called; a version may follow.
+const TORCH_ALLOCATOR: &str = "libc10_cuda";
+
+/// Who called the driver, as far as a stack tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Asker {
+    /// There are no native frames to tell by.
+    #[default]
+    Unknown,
+    /// PyTorch's allocator.
+    Torch,
+    /// Somebody else.
+    Other,
+}
+
+/// What the file has defined so far.
+#[derive(Debug, Default)]
+pub(super) struct Definitions {
+    names: FastMap<NameNumber, NameId>,
+    frames: FastMap<FrameNumber, (FrameId, Asker)>,
+    stacks: FastMap<StackNumber, (StackId, Asker)>,
+}
+
+impl Definitions {
+    pub(super) fn define_name(&mut self, stacks: &mut Stacks, number: NameNumber, text: &[u8]) {
+        self.names.insert(number, stacks.name(&String::from_utf8_lossy(text)));
+    }
+
+    pub(super) fn define_frame(&mut self, stacks: &mut Stacks, number: FrameNumber, frame: &FrameDefinition) {
+        let library = self.name(frame.library);
+        let asker = match frame.origin {
+            Origin::Native if is_torch_allocator(stacks.name_text(library)) => Asker::Torch,
+            Origin::Native => Asker::Other,
+            _ => Asker::Unknown,
+        };
+        let mut function = self.name(frame.function);
+        if stacks.name_text(function).is_empty() && frame.offset != 0 {
+            function = stacks.name(&format!("+{:#x}", frame.offset));
+        }
+        let file = self.name(frame.file);
+        let file = if stacks.name_text(file).is_empty() { library } else { file };
+        let id = stacks.frame(Frame { function, file, line: frame.line });
+        self.frames.insert(number, (id, asker));
+    }
+
+    pub(super) fn define_stack(&mut self, stacks: &mut Stacks, number: StackNumber, frames: &[FrameNumber]) {
+        let known: Vec<(FrameId, Asker)> =
+            frames.iter().filter_map(|frame| self.frames.get(frame).copied()).collect();
+        let askers = |wanted| known.iter().any(|&(_, asker)| asker == wanted);
+        let asker = if askers(Asker::Torch) {
+            Asker::Torch
+        } else if askers(Asker::Other) {
+            Asker::Other
+        } else {
+            Asker::Unknown
+        };
+        let frames: Vec<FrameId> = known.iter().map(|&(frame, _)| frame).collect();
+        self.stacks.insert(number, (stacks.stack(&frames), asker));
+    }
+
+    /// A stack and who asked; `None` when the file has not defined it.
+    pub(super) fn stack(&self, number: StackNumber) -> Option<(StackId, Asker)> {
+        if number == StackNumber(0) {
+            return Some((StackId::NONE, Asker::Unknown));
+        }
+        self.stacks.get(&number).copied()
+    }
+
+    /// A name; the empty one when the file has not defined it.
+    pub(super) fn name(&self, number: NameNumber) -> NameId {
+        self.names.get(&number).copied().unwrap_or_default()
+    }
+}
+
+fn is_torch_allocator(library: &str) -> bool {
+    library.rsplit('/').next().is_some_and(|file| file.starts_with(TORCH_ALLOCATOR))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_allocator_is_told_by_the_file_and_not_by_the_folder() {
+        assert!(is_torch_allocator("/opt/torch/lib/libc10_cuda.so"));
+        assert!(is_torch_allocator("libc10_cuda-5f1e.so.2"));
+        assert!(!is_torch_allocator("/opt/libc10_cuda/libother.so"));
+    }
+
+    #[test]
+    fn native_frames_without_a_source_show_their_library() {
+        let (mut stacks, mut definitions) = (Stacks::default(), Definitions::default());
+        definitions.define_name(&mut stacks, NameNumber(5), b"/usr/lib/libnccl.so.2");
+        let frame = FrameDefinition { library: NameNumber(5), offset: 0x1f0, ..FrameDefinition::default() };
+        definitions.define_frame(&mut stacks, FrameNumber(9), &frame);
+        definitions.define_stack(&mut stacks, StackNumber(1), &[FrameNumber(9), FrameNumber(77)]);
+        let (stack, asker) = definitions.stack(StackNumber(1)).unwrap();
+        assert_eq!(asker, Asker::Other);
+        let [frame] = stacks.frames_of(stack) else { panic!("frame 77 is not defined") };
+        let frame = stacks.frame_at(*frame);
+        assert_eq!(stacks.name_text(frame.function), "+0x1f0");
+        assert_eq!(stacks.name_text(frame.file), "/usr/lib/libnccl.so.2");
+        assert_eq!(definitions.stack(StackNumber(2)), None);
+    }
+}

@@ -1,0 +1,207 @@
+//! Rows in the order of time into the events of each device.
+
+use std::collections::{BTreeMap, HashSet};
+
+use makeroom_core::{
+    Action, Address, Bytes, DeviceIndex, DeviceTrace, Event, FastHasher, FastMap, ProcessRecord, StreamId,
+    Trace,
+};
+
+use super::Clock;
+use super::collect::{Collected, Role, Row};
+use super::definitions::Asker;
+use super::refusals::Attempts;
+use crate::room::EventKind;
+
+/// Fills in the devices of a trace.
+pub(super) fn assemble(trace: &mut Trace, clock: Clock, collected: &Collected, process: &mut ProcessRecord) {
+    let rows = &collected.rows;
+    let attempts = Attempts::find(rows);
+    let completed = frees_completed_later(rows);
+    process.refused_then_served = attempts.served;
+    process.sees_tensors = rows.iter().any(is_tensor);
+    let mut devices: FastMap<DeviceIndex, Device<'_>> =
+        collected.devices.iter().map(|&device| (device, Device::new(device, clock, process, rows))).collect();
+    for (index, row) in rows.iter().enumerate() {
+        let Some(device) = devices.get_mut(&row.device) else { continue };
+        if !row.is_refused {
+            device.apply(row, completed.contains(&index));
+        } else if attempts.counts(index) {
+            device.refuse(row);
+        }
+    }
+    trace.devices.extend(devices.into_values().map(|device| device.trace));
+    trace.devices.sort_by_key(|device| device.device);
+}
+
+/// The stream-ordered frees for which a record says when they were complete.
+fn frees_completed_later(rows: &[Row]) -> HashSet<usize, FastHasher> {
+    let mut found = HashSet::default();
+    let mut completed: HashSet<(DeviceIndex, u64), FastHasher> = HashSet::default();
+    for (index, row) in rows.iter().enumerate().rev() {
+        let place = (row.device, row.address);
+        match (row.role, row.kind) {
+            (Role::Complete, _) => {
+                completed.insert(place);
+            }
+            (Role::Give, EventKind::StreamFree) if completed.remove(&place) => {
+                found.insert(index);
+            }
+            // The memory was handed out anew: what was completed later is a later free.
+            (Role::Take, _) => {
+                completed.remove(&place);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn is_tensor(row: &Row) -> bool {
+    matches!(row.kind, EventKind::TensorAlloc | EventKind::TensorFree)
+}
+
+/// The parts of a device's memory in which tensors ever lay.
+fn tensor_ranges(device: DeviceIndex, rows: &[Row]) -> Vec<(u64, u64)> {
+    let is_ours = |row: &&Row| row.device == device && row.kind == EventKind::TensorAlloc && !row.is_refused;
+    let range = |row: &Row| (row.address, row.address.saturating_add(row.size));
+    let mut ranges: Vec<(u64, u64)> = rows.iter().filter(is_ours).map(range).collect();
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, before| {
+        let is_joined = next.0 <= before.1;
+        if is_joined {
+            before.1 = before.1.max(next.1);
+        }
+        is_joined
+    });
+    ranges
+}
+
+/// One device on the way through the recording.
+struct Device<'import> {
+    trace: DeviceTrace,
+    clock: Clock,
+    process: &'import ProcessRecord,
+    /// Where tensors were handed out at any time, as starts and ends, ascending and apart; empty where the recording
+    /// has none.
+    tensors: Vec<(u64, u64)>,
+    /// Sizes of what is live, by address.
+    blocks: FastMap<u64, u64>,
+    /// Sizes of what a framework took from the driver, by address.
+    segments: FastMap<u64, u64>,
+    /// Size of what is mapped at an address, and whether it belongs to a framework's segment.
+    mapped: BTreeMap<u64, (u64, bool)>,
+}
+
+impl<'import> Device<'import> {
+    fn new(device: DeviceIndex, clock: Clock, process: &'import ProcessRecord, rows: &[Row]) -> Self {
+        Self {
+            trace: DeviceTrace { device, overflowed: Some(false), ..DeviceTrace::default() },
+            clock,
+            process,
+            tensors: tensor_ranges(device, rows),
+            blocks: FastMap::default(),
+            segments: FastMap::default(),
+            mapped: BTreeMap::new(),
+        }
+    }
+
+    fn apply(&mut self, row: &Row, is_completed_later: bool) {
+        match row.role {
+            Role::Take if self.is_segment(row) => {
+                self.segments.insert(row.address, row.size);
+                self.push(Action::SegmentAlloc, row, row.address, row.size);
+            }
+            Role::Take => self.take(row),
+            Role::Give => self.give(row, is_completed_later),
+            Role::Complete => {
+                if let Some(size) = self.blocks.remove(&row.address) {
+                    self.push(Action::FreeCompleted, row, row.address, size);
+                }
+            }
+            Role::Map => {
+                let is_segment = self.is_segment(row);
+                self.mapped.insert(row.address, (row.size, is_segment));
+                let action = if is_segment { Action::SegmentMap } else { Action::Alloc };
+                self.push(action, row, row.address, row.size);
+            }
+            Role::Unmap => self.unmap(row),
+            Role::Create => {}
+        }
+    }
+
+    fn take(&mut self, row: &Row) {
+        self.blocks.insert(row.address, row.size);
+        self.push(Action::Alloc, row, row.address, row.size);
+    }
+
+    fn give(&mut self, row: &Row, is_completed_later: bool) {
+        // The first tensor of a segment has the segment's address: only the driver's own free ends the segment.
+        if !is_tensor(row) {
+            let is_older = row.asker == Asker::Torch && !self.blocks.contains_key(&row.address);
+            if let Some(size) = self.segments.remove(&row.address).or(is_older.then_some(row.size)) {
+                self.push(Action::SegmentFree, row, row.address, size);
+                return;
+            }
+        }
+        let size = self.blocks.get(&row.address).copied().unwrap_or(row.size);
+        self.push(Action::FreeRequested, row, row.address, size);
+        if !is_completed_later {
+            self.blocks.remove(&row.address);
+            self.push(Action::FreeCompleted, row, row.address, size);
+        }
+    }
+
+    /// A range that loses its memory may hold several mappings; each goes as it came.
+    fn unmap(&mut self, row: &Row) {
+        let end = row.address.saturating_add(row.size);
+        let known: Vec<(u64, (u64, bool))> =
+            self.mapped.range(row.address..end).map(|(&address, &mapping)| (address, mapping)).collect();
+        let older = (row.address, (row.size, row.asker == Asker::Torch));
+        let mappings = if known.is_empty() { vec![older] } else { known };
+        for (address, (size, is_segment)) in mappings {
+            self.mapped.remove(&address);
+            if is_segment {
+                self.push(Action::SegmentUnmap, row, address, size);
+            } else {
+                self.push(Action::FreeRequested, row, address, size);
+                self.push(Action::FreeCompleted, row, address, size);
+            }
+        }
+    }
+
+    /// A request was refused for good.
+    fn refuse(&mut self, row: &Row) {
+        let time_us = self.clock.date_us(row.since_ns);
+        let sample = self.process.device_sample_near(row.device, time_us);
+        let free = sample.map_or(u64::MAX, |sample| sample.free.get());
+        self.push(Action::OutOfMemory, row, free, row.size);
+    }
+
+    /// Whether driver memory belongs to the framework whose tensors were recorded.
+    fn is_segment(&self, row: &Row) -> bool {
+        if self.tensors.is_empty() || is_tensor(row) {
+            return false;
+        }
+        match row.asker {
+            Asker::Torch => true,
+            Asker::Other => false,
+            Asker::Unknown => {
+                let next = self.tensors.partition_point(|&(_, end)| end <= row.address);
+                let end = row.address.saturating_add(row.size);
+                self.tensors.get(next).is_some_and(|&(start, _)| start < end)
+            }
+        }
+    }
+
+    fn push(&mut self, action: Action, row: &Row, address: u64, size: u64) {
+        self.trace.events.push(Event {
+            action,
+            address: Address(address),
+            size: Bytes::new(size),
+            stream: StreamId(row.stream),
+            time_us: self.clock.date_us(row.since_ns),
+            stack: row.stack,
+        });
+    }
+}

@@ -1,0 +1,133 @@
+//! Turns a `.room` file into a trace.
+//!
+//! ```text
+//! definitions.rs  names, frames and stacks into the trace's own tables
+//! collect.rs      one pass over the file: rows of device memory, and everything else
+//! refusals.rs     which refused requests were only a first attempt
+//! devices.rs      rows in the order of time into the events of each device
+//! process.rs      pinned memory, contexts, code, measurements
+//! ```
+//!
+//! **Tensors and driver memory.** Where a framework's blocks were recorded, they are the allocations of the trace, and
+//! what that framework took from the driver are segments. Who asked the driver is told by the stack: it goes through
+//! PyTorch's allocator or it does not. Without native frames it is told by whether tensors ever lay in the memory. Driver
+//! memory of anybody else (NCCL, another framework, the program itself) is an allocation like a tensor, and without
+//! tensors all driver memory is.
+//!
+//! What does not take memory of this process is no allocation: ranges of addresses, memory opened from other processes
+//! and from other interfaces. Managed memory counts where it was asked for; a graph's memory counts from the making
+//! of its node.
+
+mod collect;
+mod definitions;
+mod devices;
+mod process;
+mod refusals;
+
+use std::io::Read;
+
+use makeroom_core::{Bytes, Trace, TraceKind};
+
+use self::collect::Collected;
+use super::{Frame, Header, Reader};
+use crate::error::Error;
+
+/// Reads a file to the end of what is whole.
+pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
+    let mut reader = Reader::new(stream)?;
+    let mut trace = Trace::new(TraceKind::Room);
+    let clock = Clock::new(reader.header());
+    let mut collected = Collected::new(clock);
+    while let Some(frame) = reader.next_frame()? {
+        match frame {
+            Frame::Records(mut records) => {
+                let thread = records.thread();
+                loop {
+                    let offset = records.offset();
+                    let Some(record) = records.next() else { break };
+                    collected.add(&mut trace.stacks, thread, record?, offset)?;
+                }
+            }
+            Frame::Unknown { .. } => collected.unknown += 1,
+        }
+    }
+    collected.sort();
+    let name_text = |name| trace.stacks.name_text(name).to_owned();
+    let mut process = process::assemble(reader.header(), clock, &mut collected, name_text);
+    process.unread = reader.unread().map_or(Bytes::ZERO, |unread| unread.bytes);
+    devices::assemble(&mut trace, clock, &collected, &mut process);
+    trace.notes.extend(notes(&collected, &process));
+    trace.process = Some(process);
+    Ok(trace)
+}
+
+/// What the reader of an answer should know about the recording.
+fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<String> {
+    let warnings =
+        process.remarks.iter().filter(|remark| remark.is_warning).map(|remark| remark.text.clone());
+    let mut notes: Vec<String> = warnings.collect();
+    notes.dedup();
+    let mut count = |what: &str, number: u64| {
+        if number > 0 {
+            notes.push(format!("{what}: {number}"));
+        }
+    };
+    count("events that the recorder could not keep", process.dropped);
+    count("events with a stack that the file does not define", collected.undefined);
+    count("records of a later version of makeroom, passed over", collected.unknown);
+    count(
+        "requests that the driver refused, and served when they were made again",
+        process.refused_then_served,
+    );
+    if let Some((kind, error)) = collected.first_failed {
+        notes.push(format!(
+            "calls that failed for another reason than memory: {}, the first: {} with error {error}",
+            collected.failed,
+            kind.name()
+        ));
+    }
+    if !process.unread.is_zero() {
+        notes.push(format!(
+            "the last {} of the file are torn and were left unread, as after a kill or on a full disk",
+            process.unread
+        ));
+    }
+    notes
+}
+
+/// From the monotonic clock of records to dates.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    wall_ns: u64,
+    monotonic_ns: u64,
+}
+
+impl Clock {
+    fn new(header: &Header) -> Self {
+        Self { wall_ns: header.wall_ns, monotonic_ns: header.monotonic_ns }
+    }
+
+    /// Nanoseconds since the header was written; negative before that. Right across a wrap of the clock.
+    fn since(self, time_ns: u64) -> i64 {
+        time_ns.wrapping_sub(self.monotonic_ns).cast_signed()
+    }
+
+    /// Microseconds since the epoch.
+    fn date_us(self, since_ns: i64) -> u64 {
+        self.wall_ns.saturating_add_signed(since_ns) / 1000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_come_out_right_across_a_wrap_of_the_clock() {
+        let clock = Clock { wall_ns: 5_000_000, monotonic_ns: u64::MAX - 999 };
+        assert_eq!(clock.date_us(clock.since(u64::MAX - 999)), 5_000);
+        assert_eq!(clock.date_us(clock.since(1_000)), 5_002);
+        assert_eq!(clock.date_us(clock.since(u64::MAX - 2_999)), 4_998);
+        assert_eq!(clock.date_us(i64::MIN), 0);
+    }
+}

@@ -1,0 +1,361 @@
+//! What becomes of a `.room` recording in the trace model.
+
+#[path = "support/rooms.rs"]
+mod rooms;
+
+use makeroom_core::{Action, Address, Bytes, DeviceIndex, StreamId, Trace, TraceKind};
+use makeroom_trace::room::{
+    DeviceSample, Encoder, Event, EventKind, FrameDefinition, FrameNumber, NameNumber, Origin, Sample,
+    StackNumber, ThreadNumber, beginning, seal,
+};
+use makeroom_trace::{Error, Input};
+
+/// A stack through PyTorch's allocator, one through NCCL, and one of Python alone.
+const TORCH: StackNumber = StackNumber(1);
+const NCCL: StackNumber = StackNumber(2);
+const PYTHON: StackNumber = StackNumber(3);
+
+/// A recording of several threads.
+struct Recording {
+    file: Vec<u8>,
+}
+
+impl Recording {
+    fn new() -> Self {
+        let mut recording = Self { file: beginning(&rooms::header()) };
+        let mut encoder = Encoder::new(ThreadNumber(0), Vec::new());
+        for (number, text) in ["libc10_cuda.so", "libnccl.so.2", "train.py", "step"].iter().enumerate() {
+            encoder.name(NameNumber(number as u32 + 1), text.as_bytes());
+        }
+        let native = |library| FrameDefinition { library: NameNumber(library), ..FrameDefinition::default() };
+        let python = FrameDefinition {
+            origin: Origin::Python,
+            function: NameNumber(4),
+            file: NameNumber(3),
+            line: 12,
+            ..FrameDefinition::default()
+        };
+        for (number, frame) in [native(1), native(2), python].iter().enumerate() {
+            encoder.frame(FrameNumber(number as u32 + 1), frame);
+        }
+        encoder.stack(TORCH, &[FrameNumber(1), FrameNumber(3)]);
+        encoder.stack(NCCL, &[FrameNumber(2), FrameNumber(3)]);
+        encoder.stack(PYTHON, &[FrameNumber(3)]);
+        recording.batch(encoder);
+        recording
+    }
+
+    fn batch(&mut self, mut encoder: Encoder) {
+        assert!(seal(&encoder.replace(Vec::new()), &mut self.file));
+    }
+
+    /// Events of a thread, a microsecond apart from `start_us` on.
+    fn events(mut self, thread: u64, start_us: u64, events: &[Event]) -> Self {
+        let mut encoder = Encoder::new(ThreadNumber(thread), Vec::new());
+        for (number, event) in events.iter().enumerate() {
+            encoder.event(&Event { time_ns: at(start_us + number as u64), ..*event });
+        }
+        self.batch(encoder);
+        self
+    }
+
+    fn free(mut self, time_us: u64, free: u64) -> Self {
+        let mut encoder = Encoder::new(ThreadNumber(9), Vec::new());
+        let device =
+            Some(DeviceSample { device: DeviceIndex(0), free: Bytes::new(free), total: Bytes::gib(8) });
+        encoder.sample(&Sample { time_ns: at(time_us), device, ..Sample::default() });
+        self.batch(encoder);
+        self
+    }
+
+    fn read(self) -> Trace {
+        read(&self.file)
+    }
+}
+
+fn at(time_us: u64) -> u64 {
+    rooms::header().monotonic_ns + time_us * 1000
+}
+
+fn read(bytes: &[u8]) -> Trace {
+    match makeroom_trace::read(bytes) {
+        Ok(Input::Trace(trace)) => trace,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn event(kind: EventKind, address: u64, size: u64) -> Event {
+    Event { kind, address: Address(address), size: Bytes::new(size), ..Event::default() }
+}
+
+fn by(stack: StackNumber, event: Event) -> Event {
+    Event { stack, ..event }
+}
+
+fn refused(event: Event) -> Event {
+    Event { result: 2, address: Address(0), ..event }
+}
+
+fn actions(trace: &Trace) -> Vec<(Action, u64, u64)> {
+    let [device] = &trace.devices[..] else { panic!("{} devices", trace.devices.len()) };
+    device.events.iter().map(|event| (event.action, event.address.0, event.size.get())).collect()
+}
+
+#[test]
+fn without_tensors_driver_memory_is_what_is_allocated() {
+    use EventKind::{ArrayAlloc, ArrayFree, DeviceAlloc, DeviceFree, ManagedAlloc, Map, PitchedAlloc, Unmap};
+    let trace = Recording::new()
+        .events(
+            7,
+            10,
+            &[
+                by(TORCH, event(DeviceAlloc, 0x1000, 100)),
+                event(PitchedAlloc, 0x2000, 200),
+                event(ManagedAlloc, 0x3000, 300),
+                event(ArrayAlloc, 0x5555, 400),
+                event(Map, 0x8000, 0x1000),
+                event(Map, 0x9000, 0x1000),
+                // The driver does not say how large what is freed was.
+                event(DeviceFree, 0x2000, 0),
+                event(ArrayFree, 0x5555, 0),
+                event(Unmap, 0x8000, 0x2000),
+            ],
+        )
+        .read();
+    assert_eq!(trace.kind, TraceKind::Room);
+    assert_eq!(
+        actions(&trace),
+        [
+            (Action::Alloc, 0x1000, 100),
+            (Action::Alloc, 0x2000, 200),
+            (Action::Alloc, 0x3000, 300),
+            (Action::Alloc, 0x5555, 400),
+            (Action::Alloc, 0x8000, 0x1000),
+            (Action::Alloc, 0x9000, 0x1000),
+            (Action::FreeRequested, 0x2000, 200),
+            (Action::FreeCompleted, 0x2000, 200),
+            (Action::FreeRequested, 0x5555, 400),
+            (Action::FreeCompleted, 0x5555, 400),
+            (Action::FreeRequested, 0x8000, 0x1000),
+            (Action::FreeCompleted, 0x8000, 0x1000),
+            (Action::FreeRequested, 0x9000, 0x1000),
+            (Action::FreeCompleted, 0x9000, 0x1000),
+        ]
+    );
+    let first = trace.devices[0].events.get(0).unwrap();
+    assert_eq!(first.time_us, rooms::header().wall_ns / 1000 + 10);
+    let outer = trace.stacks.frame_at(trace.stacks.frames_of(first.stack)[1]);
+    assert_eq!((trace.stacks.name_text(outer.file), outer.line), ("train.py", 12));
+    assert!(!trace.process.unwrap().sees_tensors);
+    assert_eq!(trace.notes, [""; 0]);
+}
+
+#[test]
+fn with_tensors_what_their_allocator_took_are_segments() {
+    use EventKind::{DeviceAlloc, DeviceFree, Map, TensorAlloc, TensorFree, Unmap};
+    let trace = Recording::new()
+        .events(
+            7,
+            10,
+            &[
+                by(TORCH, event(DeviceAlloc, 0x10_0000, 0x8_0000)),
+                by(PYTHON, event(TensorAlloc, 0x10_0000, 512)),
+                by(NCCL, event(DeviceAlloc, 0x40_0000, 700)),
+                by(TORCH, event(Map, 0x80_0000, 0x20_0000)),
+                by(PYTHON, event(TensorAlloc, 0x80_0000, 1024)),
+                event(TensorFree, 0x10_0000, 512),
+                event(DeviceFree, 0x10_0000, 0),
+                event(DeviceFree, 0x40_0000, 0),
+                event(TensorFree, 0x80_0000, 1024),
+                event(Unmap, 0x80_0000, 0x20_0000),
+            ],
+        )
+        .read();
+    assert_eq!(
+        actions(&trace),
+        [
+            (Action::SegmentAlloc, 0x10_0000, 0x8_0000),
+            (Action::Alloc, 0x10_0000, 512),
+            (Action::Alloc, 0x40_0000, 700),
+            (Action::SegmentMap, 0x80_0000, 0x20_0000),
+            (Action::Alloc, 0x80_0000, 1024),
+            (Action::FreeRequested, 0x10_0000, 512),
+            (Action::FreeCompleted, 0x10_0000, 512),
+            (Action::SegmentFree, 0x10_0000, 0x8_0000),
+            (Action::FreeRequested, 0x40_0000, 700),
+            (Action::FreeCompleted, 0x40_0000, 700),
+            (Action::FreeRequested, 0x80_0000, 1024),
+            (Action::FreeCompleted, 0x80_0000, 1024),
+            (Action::SegmentUnmap, 0x80_0000, 0x20_0000),
+        ]
+    );
+    assert!(trace.process.unwrap().sees_tensors);
+}
+
+#[test]
+fn without_native_stacks_segments_are_told_by_the_tensors_in_them() {
+    use EventKind::{DeviceAlloc, DeviceFree, TensorAlloc};
+    let trace = Recording::new()
+        .events(
+            7,
+            10,
+            &[
+                event(DeviceAlloc, 0x10_0000, 0x1000),
+                by(PYTHON, event(DeviceAlloc, 0x20_0000, 0x1000)),
+                event(TensorAlloc, 0x10_0800, 512),
+                event(DeviceFree, 0x20_0000, 0),
+            ],
+        )
+        .read();
+    let found: Vec<Action> = actions(&trace).iter().map(|&(action, ..)| action).collect();
+    assert_eq!(
+        found,
+        [Action::SegmentAlloc, Action::Alloc, Action::Alloc, Action::FreeRequested, Action::FreeCompleted]
+    );
+}
+
+#[test]
+fn stream_ordered_frees_complete_at_once_unless_a_record_says_when() {
+    use EventKind::{StreamAlloc, StreamFree, StreamFreeCompleted};
+    let on = |stream, event| Event { stream: StreamId(stream), ..event };
+    let trace = Recording::new()
+        .events(
+            7,
+            10,
+            &[
+                on(1, event(StreamAlloc, 0x1000, 10)),
+                on(2, event(StreamFree, 0x1000, 0)),
+                on(1, event(StreamAlloc, 0x1000, 20)),
+                on(1, event(StreamFree, 0x1000, 0)),
+                on(1, event(StreamAlloc, 0x2000, 30)),
+                event(StreamFreeCompleted, 0x1000, 0),
+            ],
+        )
+        .read();
+    assert_eq!(
+        actions(&trace),
+        [
+            (Action::Alloc, 0x1000, 10),
+            (Action::FreeRequested, 0x1000, 10),
+            (Action::FreeCompleted, 0x1000, 10),
+            (Action::Alloc, 0x1000, 20),
+            (Action::FreeRequested, 0x1000, 20),
+            (Action::Alloc, 0x2000, 30),
+            (Action::FreeCompleted, 0x1000, 20),
+        ]
+    );
+    assert_eq!(trace.devices[0].events.get(1).unwrap().stream, StreamId(2));
+}
+
+#[test]
+fn a_refusal_has_the_free_memory_that_was_sampled_closest() {
+    let refusal = refused(event(EventKind::DeviceAlloc, 0, 999));
+    let trace = Recording::new()
+        .free(5, 5000)
+        .free(1_000, 300)
+        .events(7, 990, &[event(EventKind::DeviceAlloc, 64, 1), refusal])
+        .read();
+    assert_eq!(actions(&trace), [(Action::Alloc, 64, 1), (Action::OutOfMemory, 300, 999)]);
+    let unknown = Recording::new().events(7, 10, &[refusal]).read();
+    assert_eq!(unknown.devices[0].events.get(0).unwrap().device_free(), None);
+}
+
+#[test]
+fn only_the_last_answer_to_a_request_counts() {
+    use EventKind::{DeviceAlloc, DeviceFree, TensorAlloc};
+    let segment = by(TORCH, event(DeviceAlloc, 0x10_0000, 0x10_0000));
+    let tensor = by(PYTHON, event(TensorAlloc, 0x10_0000, 0x8_0000));
+    let first = Recording::new().events(7, 0, &[segment, tensor]);
+    // The cache is given back, the driver is asked again and serves.
+    let served = Event { address: Address(0x40_0000), ..segment };
+    let again = Event { address: Address(0x40_0000), ..tensor };
+    let trace = Recording { file: first.file.clone() }
+        .events(7, 10, &[refused(segment), event(DeviceFree, 0x10_0000, 0), served, again])
+        .read();
+    assert!(!actions(&trace).iter().any(|&(action, ..)| action == Action::OutOfMemory));
+    assert_eq!(trace.process.as_ref().unwrap().refused_then_served, 1);
+    assert_eq!(trace.notes, ["requests that the driver refused, and served when they were made again: 1"]);
+
+    // It refuses again, and PyTorch gives up: one refusal, PyTorch's own.
+    let trace = Recording { file: first.file.clone() }
+        .events(7, 10, &[refused(segment), refused(segment), refused(tensor)])
+        .read();
+    assert_eq!(actions(&trace)[2..], [(Action::OutOfMemory, u64::MAX, 0x8_0000)]);
+
+    // Another thread's allocation says nothing about this one's.
+    let trace =
+        Recording { file: first.file }.events(7, 10, &[refused(segment)]).events(8, 20, &[tensor]).read();
+    assert_eq!(actions(&trace)[2].0, Action::OutOfMemory);
+}
+
+#[test]
+fn batches_of_threads_are_merged_by_time() {
+    let trace = Recording::new()
+        .events(8, 100, &[event(EventKind::DeviceFree, 64, 0)])
+        .events(7, 10, &[event(EventKind::DeviceAlloc, 64, 5)])
+        .read();
+    let found: Vec<Action> = actions(&trace).iter().map(|&(action, ..)| action).collect();
+    assert_eq!(found, [Action::Alloc, Action::FreeRequested, Action::FreeCompleted]);
+}
+
+#[test]
+fn the_clock_may_wrap_during_the_recording() {
+    let header = makeroom_trace::room::Header { monotonic_ns: u64::MAX - 5_000, ..rooms::header() };
+    let mut file = beginning(&header);
+    let mut encoder = Encoder::new(ThreadNumber(1), Vec::new());
+    for time_ns in [5_000, u64::MAX - 1_000] {
+        let kind = if time_ns < 10_000 { EventKind::DeviceFree } else { EventKind::DeviceAlloc };
+        encoder.event(&Event { time_ns, ..event(kind, 64, 5) });
+        assert!(seal(&encoder.replace(Vec::new()), &mut file));
+    }
+    let trace = read(&file);
+    let times: Vec<u64> =
+        trace.devices[0].events.iter().map(|event| event.time_us - header.wall_ns / 1000).collect();
+    assert_eq!(actions(&trace)[0].0, Action::Alloc);
+    assert_eq!(times, [4, 10, 10]);
+}
+
+#[test]
+fn other_failures_and_undefined_stacks_are_noted() {
+    let invalid = Event { result: 201, ..event(EventKind::DeviceAlloc, 0, 5) };
+    let lost = by(StackNumber(77), event(EventKind::DeviceAlloc, 64, 5));
+    let trace = Recording::new().events(7, 10, &[invalid, lost]).read();
+    assert_eq!(actions(&trace), [(Action::Alloc, 64, 5)]);
+    assert_eq!(
+        trace.notes,
+        [
+            "events with a stack that the file does not define: 1",
+            "calls that failed for another reason than memory: 1, the first: device_alloc with error 201",
+        ]
+    );
+}
+
+#[test]
+fn a_file_that_names_every_device_is_refused() {
+    let events: Vec<Event> = (0..2000)
+        .map(|device| Event { device: DeviceIndex(device), ..event(EventKind::DeviceAlloc, 64, 5) })
+        .collect();
+    let file = Recording::new().events(7, 10, &events).file;
+    match makeroom_trace::read(&file[..]) {
+        Err(Error::TooMany { offset, what: "devices", limit: 1024 }) => assert!(offset < file.len() as u64),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_real_run_recorded_again_has_the_same_memory() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/streams-expandable.pickle.gz");
+    let Ok(Input::Trace(snapshot)) = makeroom_trace::open(path.as_ref()) else { panic!() };
+    let trace = read(&rooms::record_snapshot(&snapshot).0);
+    let count = |trace: &Trace, wanted| {
+        trace.devices[0].events.actions().iter().filter(|&&action| action == wanted).count()
+    };
+    for action in [Action::Alloc, Action::FreeCompleted, Action::SegmentMap, Action::SegmentUnmap] {
+        assert_eq!(count(&trace, action), count(&snapshot, action), "{action:?}");
+    }
+    let stacks = |trace: &Trace| {
+        let allocations = trace.devices[0].events.iter().filter(|event| event.action == Action::Alloc);
+        allocations.map(|event| trace.stacks.frames_of(event.stack).len()).sum::<usize>()
+    };
+    assert_eq!(stacks(&trace), stacks(&snapshot));
+}

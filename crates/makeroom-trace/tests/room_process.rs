@@ -1,0 +1,227 @@
+//! What a `.room` recording says of the process beside its devices, and of files that belong together.
+
+#[path = "support/content.rs"]
+mod content;
+#[path = "support/rooms.rs"]
+mod rooms;
+
+use std::io::Write;
+
+use content::golden;
+use makeroom_core::{
+    Address, Bytes, ContextRecord, DeviceIndex, FailedLaunch, HostSample, PinnedBlock, ProcessEnd, StackId,
+    Trace,
+};
+use makeroom_trace::room::{
+    ContextHandle, DeviceDefinition, Dropped, Encoder, End, EndReason, Event, EventKind, Header, NameNumber,
+    Note, Sample, Severity, ThreadNumber, beginning, seal,
+};
+use makeroom_trace::{Error, Input};
+
+fn at(time_us: u64) -> u64 {
+    rooms::header().monotonic_ns + time_us * 1000
+}
+
+fn date(time_us: u64) -> u64 {
+    rooms::header().wall_ns / 1000 + time_us
+}
+
+fn read(bytes: &[u8]) -> Trace {
+    match makeroom_trace::read(bytes) {
+        Ok(Input::Trace(trace)) => trace,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Reads a recording with one batch.
+fn recorded(write: impl FnOnce(&mut Encoder)) -> Trace {
+    let mut file = beginning(&rooms::header());
+    let mut encoder = Encoder::new(ThreadNumber(1), Vec::new());
+    write(&mut encoder);
+    assert!(seal(encoder.bytes(), &mut file));
+    read(&file)
+}
+
+fn event(kind: EventKind, time_us: u64) -> Event {
+    Event { kind, time_ns: at(time_us), ..Event::default() }
+}
+
+#[test]
+fn pinned_memory_that_is_left_and_its_peak() {
+    let sized = |kind, time, address, size| Event {
+        address: Address(address),
+        size: Bytes::new(size),
+        ..event(kind, time)
+    };
+    let trace = recorded(|encoder| {
+        encoder.event(&sized(EventKind::PinnedAlloc, 1, 0x1000, 100));
+        encoder.event(&sized(EventKind::HostRegister, 2, 0x2000, 50));
+        encoder.event(&sized(EventKind::PinnedFree, 3, 0x1000, 0));
+        encoder.event(&sized(EventKind::PinnedAlloc, 4, 0x3000, 20));
+        encoder.event(&Event { result: 2, ..sized(EventKind::PinnedAlloc, 5, 0, 9000) });
+        encoder.event(&Event { result: 2, extra: 1, ..sized(EventKind::PhysicalCreate, 6, 0, 7000) });
+    });
+    let pinned = trace.process.unwrap().pinned;
+    let block = |address, size, is_registered| PinnedBlock {
+        address: Address(address),
+        size: Bytes::new(size),
+        is_registered,
+        stack: StackId::NONE,
+    };
+    assert_eq!(pinned.live, [block(0x2000, 50, true), block(0x3000, 20, false)]);
+    assert_eq!(pinned.peak, Bytes::new(150));
+    assert_eq!((pinned.refusals, pinned.largest_refused), (2, Bytes::new(9000)));
+    assert!(trace.devices.is_empty());
+}
+
+#[test]
+fn contexts_live_from_their_making_to_their_end() {
+    let context = |kind, time, handle| Event { context: ContextHandle(handle), ..event(kind, time) };
+    let trace = recorded(|encoder| {
+        for event in [
+            context(EventKind::PrimaryRetain, 1, 0xa),
+            context(EventKind::PrimaryRetain, 2, 0xa),
+            context(EventKind::ContextCreate, 3, 0xb),
+            context(EventKind::ContextCreate, 4, 0xc),
+            context(EventKind::ContextDestroy, 5, 0xb),
+            context(EventKind::PrimaryRelease, 6, 0),
+            context(EventKind::PrimaryRelease, 7, 0),
+            context(EventKind::PrimaryRelease, 8, 0),
+            context(EventKind::PrimaryRetain, 9, 0xa),
+        ] {
+            encoder.event(&event);
+        }
+    });
+    let record = |handle, is_primary, created, destroyed: Option<u64>| ContextRecord {
+        device: DeviceIndex(0),
+        handle,
+        is_primary,
+        created_us: date(created),
+        destroyed_us: destroyed.map(date),
+        stack: StackId::NONE,
+    };
+    assert_eq!(
+        trace.process.unwrap().contexts,
+        [
+            record(0xa, true, 1, Some(7)),
+            record(0xb, false, 3, Some(5)),
+            record(0xc, false, 4, None),
+            record(0xa, true, 9, None)
+        ]
+    );
+}
+
+#[test]
+fn code_limits_launches_and_measurements() {
+    let trace = recorded(|encoder| {
+        encoder.name(NameNumber(3), b"fill(float*)");
+        let module = Event {
+            address: Address(0x77),
+            size: Bytes::kib(9),
+            extra: 1,
+            ..event(EventKind::ModuleLoad, 1)
+        };
+        encoder.event(&module);
+        encoder.event(&Event { address: Address(0x77), ..event(EventKind::ModuleUnload, 2) });
+        encoder.event(&Event { size: Bytes::mib(64), extra: 2, ..event(EventKind::LimitSet, 3) });
+        encoder.event(&Event { size: Bytes::kib(1), extra: 0, ..event(EventKind::LimitSet, 3) });
+        for time in 4..7 {
+            let launch =
+                Event { size: Bytes::mib(4), extra: 3, result: 1, ..event(EventKind::LaunchFailed, time) };
+            encoder.event(&launch);
+        }
+        encoder.sample(&Sample { time_ns: at(9), resident: Some(Bytes::mib(7)), ..Sample::default() });
+        encoder.device(&DeviceDefinition {
+            device: DeviceIndex(0),
+            uuid: b"GPU-1".to_vec(),
+            name: b"H200".to_vec(),
+            total: Bytes::gib(140),
+        });
+    });
+    let process = trace.process.unwrap();
+    assert!(process.code[0].imports_malloc);
+    assert_eq!((process.code[0].size, process.code[0].unloaded_us), (Bytes::kib(9), Some(date(2))));
+    assert_eq!(process.heap_limits.iter().map(|limit| limit.limit).collect::<Vec<_>>(), [Bytes::mib(64)]);
+    let launch = FailedLaunch {
+        device: DeviceIndex(0),
+        kernel: Some("fill(float*)".to_owned()),
+        error: 1,
+        shared_memory: Bytes::mib(4),
+        count: 3,
+        first_us: date(4),
+        stack: StackId::NONE,
+    };
+    assert_eq!(process.failed_launches, [launch]);
+    let sample = HostSample { time_us: date(9), resident: Some(Bytes::mib(7)), ..HostSample::default() };
+    assert_eq!(process.host_samples, [sample]);
+    assert_eq!(process.devices[0].uuid, "GPU-1");
+}
+
+#[test]
+fn remarks_losses_and_the_end_are_told() {
+    let trace = recorded(|encoder| {
+        let note = |time, severity, text: &str| Note { time_ns: at(time), severity, text: text.into() };
+        encoder.note(&note(1, Severity::Information, "hello"));
+        encoder.note(&note(2, Severity::Warning, "Python 3.15 was not tested: native stacks only"));
+        encoder.dropped(&Dropped { time_ns: at(3), events: 40, ..Dropped::default() });
+        encoder.dropped(&Dropped { time_ns: at(4), events: 2, ..Dropped::default() });
+        encoder.end(&End { time_ns: at(5), reason: EndReason::Exit, status: 3 });
+    });
+    assert_eq!(
+        trace.notes,
+        ["Python 3.15 was not tested: native stacks only", "events that the recorder could not keep: 42"]
+    );
+    let process = trace.process.unwrap();
+    assert_eq!(process.remarks.len(), 2);
+    assert_eq!(process.end, Some(ProcessEnd::Exited(3)));
+    assert_eq!(process.identity.command_line, ["python3", "train.py"]);
+    assert_eq!(process.identity.working_directory.as_deref(), Some("/home/anna"));
+    assert_eq!(process.identity.began_us, date(0));
+}
+
+#[test]
+fn two_processes_of_one_run_are_told_apart_and_belong_together() {
+    let files: Vec<Vec<u8>> = [(4711, 4000), (4712, 4711)]
+        .into_iter()
+        .map(|(pid, parent_pid)| beginning(&Header { pid, parent_pid, ..rooms::header() }))
+        .collect();
+    let [first, second] = [0, 1].map(|file| read(&files[file]).process.unwrap().identity);
+    assert_eq!(first.run, second.run);
+    assert_eq!(second.parent_pid, first.pid);
+    assert_ne!(first.pid, second.pid);
+}
+
+#[test]
+fn torn_files_say_how_much_was_left() {
+    let whole = golden("example.room");
+    let trace = read(&whole[..whole.len() - 1]);
+    assert_eq!(trace.event_count(), 0);
+    assert_eq!(
+        trace.notes,
+        ["the last 66 B of the file are torn and were left unread, as after a kill or on a full disk"]
+    );
+    assert_eq!(trace.process.unwrap().unread, Bytes::new(66));
+    match makeroom_trace::read(&whole[..50]) {
+        Err(error @ Error::NothingRecorded { offset: 50 }) => assert!(error.hint().is_some()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_a_later_version_wrote_is_passed_over_and_noted() {
+    assert_eq!(
+        read(&golden("later.room")).notes,
+        [
+            "!",
+            "events that the recorder could not keep: 1",
+            "records of a later version of makeroom, passed over: 7"
+        ]
+    );
+}
+
+#[test]
+fn compressed_recordings_are_read() {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&golden("example.room")).unwrap();
+    assert_eq!(read(&packed.finish().unwrap()).event_count(), 5);
+}
