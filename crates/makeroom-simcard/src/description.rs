@@ -1,0 +1,225 @@
+//! What the environment asks for: `MAKEROOM_SIMGPU=devices=2,memory=8GiB,fail=cuMemAlloc_v2:3`.
+//!
+//! A key that is not known or a value that cannot be read is an error, never ignored: a test that misspells
+//! `memory` must not run on a card of the default size.
+
+use std::env;
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::{DEVICES, PAGE};
+
+/// The machine to simulate.
+///
+/// | key | default | |
+/// |---|---|---|
+/// | `devices` | 1 | number of cards, at most 16 |
+/// | `memory` | 8GiB | what the driver calls a card's total memory |
+/// | `reserve` | 256MiB | what NVML shows beyond that as reserved |
+/// | `context` | 512MiB | what each context takes |
+/// | `module` | 64KiB | what each loaded module takes |
+/// | `host` | 64GiB | host memory that can be pinned or mapped |
+/// | `kernel` | 0 | how long a kernel keeps its stream busy, in simulated nanoseconds |
+/// | `fail` | | `NAME:N` or `NAME:N:ERROR`: the N-th call of a function fails, with error 2 or the given one; may be repeated |
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Number of cards.
+    pub devices: usize,
+    /// Memory of each card in bytes, as the driver reports it; a multiple of [`PAGE`].
+    pub memory: u64,
+    /// Bytes that NVML adds to a card's memory and shows as reserved.
+    pub reserve: u64,
+    /// Bytes of each context.
+    pub context: u64,
+    /// Bytes of each module.
+    pub module: u64,
+    /// Bytes of host memory that can be pinned or mapped.
+    pub host: u64,
+    /// Simulated nanoseconds of each kernel.
+    pub kernel: u64,
+    /// Calls that are to fail.
+    pub faults: Vec<Fault>,
+}
+
+/// One call that is to fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The function's exported name.
+    pub function: String,
+    /// Which call, counted from 1.
+    pub call: u64,
+    /// The error it returns.
+    pub error: u32,
+}
+
+/// A description that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescriptionError {
+    part: String,
+    expected: &'static str,
+}
+
+impl fmt::Display for DescriptionError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "MAKEROOM_SIMGPU: `{}` is not understood\n\nhint: {}, as in devices=2,memory=8GiB,fail=cuMemAlloc_v2:3",
+            self.part, self.expected
+        )
+    }
+}
+
+impl std::error::Error for DescriptionError {}
+
+impl Default for Description {
+    fn default() -> Self {
+        Self {
+            devices: 1,
+            memory: 8 << 30,
+            reserve: 256 << 20,
+            context: 512 << 20,
+            module: 64 << 10,
+            host: 64 << 30,
+            kernel: 0,
+            faults: Vec::new(),
+        }
+    }
+}
+
+impl Description {
+    /// The machine that `MAKEROOM_SIMGPU` describes; the default one where it is not set.
+    pub fn from_environment() -> Result<Self, DescriptionError> {
+        Self::parse(&env::var("MAKEROOM_SIMGPU").unwrap_or_default())
+    }
+
+    /// Reads `key=value,key=value`.
+    pub fn parse(text: &str) -> Result<Self, DescriptionError> {
+        let mut description = Self::default();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let wrong = |expected| DescriptionError { part: part.to_owned(), expected };
+            let (key, value) = part.split_once('=').ok_or_else(|| wrong("write key=value"))?;
+            let size = || parse_size(value).ok_or_else(|| wrong("write a size such as 24GiB, 800MB or 4096"));
+            match key {
+                "devices" => {
+                    let count = value.parse().ok().filter(|count| (1..=DEVICES).contains(count));
+                    description.devices = count.ok_or_else(|| wrong("write a number from 1 to 16"))?;
+                }
+                "memory" => {
+                    let memory = size()?.next_multiple_of(PAGE);
+                    description.memory = Some(memory)
+                        .filter(|bytes| *bytes > 0)
+                        .ok_or_else(|| wrong("write a size above 0"))?;
+                }
+                "reserve" => description.reserve = size()?,
+                "context" => description.context = size()?,
+                "module" => description.module = size()?,
+                "host" => description.host = size()?,
+                "kernel" => {
+                    description.kernel = value.parse().map_err(|_| wrong("write a number of nanoseconds"))?;
+                }
+                "fail" => {
+                    let fault =
+                        Fault::parse(value).ok_or_else(|| wrong("write NAME:CALL or NAME:CALL:ERROR"))?;
+                    description.faults.push(fault);
+                }
+                _ => {
+                    return Err(wrong(
+                        "the keys are devices, memory, reserve, context, module, host, kernel and fail",
+                    ));
+                }
+            }
+        }
+        Ok(description)
+    }
+
+    /// Pages of one card.
+    pub fn pages(&self) -> u64 {
+        self.memory / PAGE
+    }
+
+    /// The shared file of these cards: one per folder, number and size, so that every process gets what it asked for.
+    pub fn ledger_path(&self) -> PathBuf {
+        folder().join(format!("{}x{}+{}.cards", self.devices, self.memory, self.reserve))
+    }
+}
+
+impl Fault {
+    /// Reads `NAME:CALL` or `NAME:CALL:ERROR`.
+    pub fn parse(text: &str) -> Option<Self> {
+        const OUT_OF_MEMORY: u32 = 2;
+        let mut parts = text.split(':');
+        let function = parts.next().filter(|name| !name.is_empty())?.to_owned();
+        let call = parts.next()?.parse().ok().filter(|call| *call > 0)?;
+        let error = parts.next().map_or(Some(OUT_OF_MEMORY), |error| error.parse().ok())?;
+        parts.next().is_none().then_some(Self { function, call, error })
+    }
+}
+
+/// Reads a size: `24GiB`, `800MB`, `512`.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: u64 = match unit {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor).filter(|bytes| *bytes < 1 << 46)
+}
+
+/// The folder of the shared file.
+fn folder() -> PathBuf {
+    if let Some(folder) = env::var_os("MAKEROOM_SIMGPU_DIR") {
+        return PathBuf::from(folder);
+    }
+    if let Some(folder) = env::var_os("XDG_RUNTIME_DIR") {
+        return PathBuf::from(folder).join("makeroom-simgpu");
+    }
+    // SAFETY: getuid has no preconditions and cannot fail.
+    let user = unsafe { libc::getuid() };
+    env::temp_dir().join(format!("makeroom-simgpu-{user}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_every_key() {
+        let text = "devices=2, memory=24GiB,reserve=1MiB,context=300MB,module=4096,host=1GiB,kernel=500,\
+                    fail=cuMemAlloc_v2:3,fail=cuLaunchKernel:1:701";
+        let description = Description::parse(text).unwrap();
+        assert_eq!((description.devices, description.pages()), (2, 12288));
+        assert_eq!((description.context, description.kernel), (300_000_000, 500));
+        let second = Fault { function: "cuLaunchKernel".into(), call: 1, error: 701 };
+        assert_eq!(description.faults[0].error, 2);
+        assert_eq!(description.faults[1], second);
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_know() {
+        for text in [
+            "memroy=8GiB",
+            "devices=0",
+            "devices=17",
+            "memory=8XB",
+            "memory=0",
+            "fail=cuInit",
+            "fail=:1",
+            "x",
+        ] {
+            assert!(Description::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rounds_memory_to_pages() {
+        assert_eq!(Description::parse("memory=3000000").unwrap().memory, 4 << 20);
+    }
+}

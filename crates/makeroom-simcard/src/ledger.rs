@@ -1,0 +1,267 @@
+//! Who holds how many pages of which card, over all processes of the simulated machine.
+//!
+//! Taking and giving pages are a few atomic operations on the shared file: no system call, so that a simulated
+//! allocation costs what its bookkeeping costs. Joining, leaving and clearing away what dead processes left
+//! behind happen under the file's lock.
+//!
+//! Pages are counted on the card first and on the process second. A process killed between the two leaves pages that
+//! nobody owns; they come back as soon as no process is left.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::process::Process;
+use crate::table::{MAGIC, Mapping, Row, Table};
+use crate::{Description, PAGE};
+
+/// The shared account of a machine's cards.
+pub struct Ledger {
+    mapping: Mapping,
+    file: Option<File>,
+    pages: u64,
+}
+
+/// A process that holds memory of a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The process.
+    pub process: u32,
+    /// Bytes it holds.
+    pub bytes: u64,
+}
+
+/// This process's own row in the ledger. Pages are given back when it is dropped.
+pub struct Member {
+    ledger: Ledger,
+    row: usize,
+}
+
+impl Ledger {
+    /// Opens the machine's shared file, and makes it where it is missing.
+    pub fn open(description: &Description) -> io::Result<Self> {
+        let path = description.ledger_path();
+        if let Some(folder) = path.parent() {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let mapping = Mapping::of_file(&file)?;
+        let ledger = Self { mapping, file: Some(file), pages: description.pages() };
+        ledger.locked(|table| {
+            let magic = table.magic.load(Acquire);
+            table.magic.store(MAGIC, Release);
+            if magic == 0 || magic == MAGIC {
+                return Ok(());
+            }
+            table.magic.store(magic, Release);
+            Err(io::Error::new(io::ErrorKind::InvalidData, "the shared file is not a table of cards"))
+        })??;
+        Ok(ledger)
+    }
+
+    /// A machine of this process alone.
+    pub fn private(description: &Description) -> io::Result<Self> {
+        Ok(Self { mapping: Mapping::private()?, file: None, pages: description.pages() })
+    }
+
+    /// Takes a row for this process.
+    pub fn join(self) -> io::Result<Member> {
+        let own = Process::current();
+        let row = self.locked(|table| {
+            clear_dead(table);
+            for row in table.rows.iter().filter(|row| row.process.load(Acquire) == own.id) {
+                clear(table, row);
+            }
+            if table.rows.iter().all(|row| row.process.load(Acquire) == 0) {
+                table.used.iter().for_each(|used| used.store(0, Release));
+            }
+            let free = table.rows.iter().position(|row| row.process.load(Acquire) == 0)?;
+            let row = &table.rows[free];
+            row.started.store(own.started, Relaxed);
+            row.image.store(own.image, Relaxed);
+            row.process.store(own.id, Release);
+            Some(free)
+        })?;
+        let row = row.ok_or_else(|| io::Error::other("too many processes use the simulated cards"))?;
+        Ok(Member { ledger: self, row })
+    }
+
+    /// Bytes taken of a card by processes that live.
+    pub fn used(&self, device: usize) -> u64 {
+        self.clear_away();
+        self.table().used[device].load(Acquire) * PAGE
+    }
+
+    /// The processes with a context on a card.
+    pub fn holders(&self, device: usize) -> Vec<Holder> {
+        self.clear_away();
+        let rows = self.table().rows.iter().filter(|row| row.process.load(Acquire) != 0);
+        rows.filter(|row| row.contexts[device].load(Acquire) + row.pages[device].load(Acquire) > 0)
+            .map(|row| Holder {
+                process: row.process.load(Acquire) as u32,
+                bytes: row.pages[device].load(Acquire) * PAGE,
+            })
+            .collect()
+    }
+
+    /// Gives back what dead processes hold. The lock is taken only if there are any.
+    fn clear_away(&self) {
+        if self.table().rows.iter().any(|row| process(row).is_some_and(|process| !process.lives())) {
+            // A lock that cannot be had leaves the dead for the next call.
+            let _ = self.locked(clear_dead);
+        }
+    }
+
+    fn table(&self) -> &Table {
+        self.mapping.table()
+    }
+
+    fn locked<T>(&self, change: impl FnOnce(&Table) -> T) -> io::Result<T> {
+        let Some(file) = &self.file else { return Ok(change(self.table())) };
+        // SAFETY: flock takes a descriptor, which `file` keeps open, and touches no memory.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let result = change(self.table());
+        // SAFETY: as above.
+        unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+        Ok(result)
+    }
+}
+
+fn process(row: &Row) -> Option<Process> {
+    let id = row.process.load(Acquire);
+    let process = Process { id, started: row.started.load(Relaxed), image: row.image.load(Relaxed) };
+    (id != 0).then_some(process)
+}
+
+fn clear_dead(table: &Table) {
+    for row in &table.rows {
+        if process(row).is_some_and(|process| !process.lives()) {
+            clear(table, row);
+        }
+    }
+}
+
+fn clear(table: &Table, row: &Row) {
+    for (used, pages) in table.used.iter().zip(&row.pages) {
+        used.fetch_sub(pages.swap(0, Relaxed), Release);
+    }
+    row.contexts.iter().for_each(|contexts| contexts.store(0, Relaxed));
+    row.process.store(0, Release);
+}
+
+impl Member {
+    /// The ledger.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Takes pages of a card for this process, all or none.
+    pub fn take(&self, device: usize, pages: u64) -> bool {
+        if !self.try_take(device, pages) {
+            self.ledger.clear_away();
+            if !self.try_take(device, pages) {
+                return false;
+            }
+        }
+        self.row().pages[device].fetch_add(pages, Release);
+        true
+    }
+
+    fn try_take(&self, device: usize, pages: u64) -> bool {
+        let most = self.ledger.pages;
+        let fits = |used: u64| used.checked_add(pages).filter(|used| *used <= most);
+        self.ledger.table().used[device].fetch_update(Release, Acquire, fits).is_ok()
+    }
+
+    /// Gives pages of this process back.
+    pub fn give(&self, device: usize, pages: u64) {
+        self.row().pages[device].fetch_sub(pages, Release);
+        self.ledger.table().used[device].fetch_sub(pages, Release);
+    }
+
+    /// Counts a context more.
+    pub fn add_context(&self, device: usize) {
+        self.row().contexts[device].fetch_add(1, Release);
+    }
+
+    /// Counts a context less.
+    pub fn remove_context(&self, device: usize) {
+        self.row().contexts[device].fetch_sub(1, Release);
+    }
+
+    /// Gives everything of this process back and frees its row.
+    pub fn leave(&self) {
+        let own = u64::from(std::process::id());
+        // A lock that cannot be had leaves the row to whoever finds this process dead.
+        let _ = self.ledger.locked(|table| {
+            let row = &table.rows[self.row];
+            if row.process.load(Acquire) == own {
+                clear(table, row);
+            }
+        });
+    }
+
+    fn row(&self) -> &Row {
+        &self.ledger.table().rows[self.row]
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member() -> Member {
+        let description = Description::parse("devices=2,memory=20MiB").unwrap();
+        Ledger::private(&description).unwrap().join().unwrap()
+    }
+
+    #[test]
+    fn takes_until_a_card_is_full() {
+        let member = member();
+        assert!(member.take(0, 7));
+        assert!(!member.take(0, 4));
+        assert!(member.take(0, 3));
+        assert!(member.take(1, 10));
+        assert!(!member.take(1, u64::MAX));
+        member.give(0, 5);
+        assert_eq!(member.ledger().used(0), 5 * PAGE);
+        let own = Holder { process: std::process::id(), bytes: 5 * PAGE };
+        assert_eq!(member.ledger().holders(0), [own]);
+    }
+
+    #[test]
+    fn a_dead_process_holds_nothing() {
+        let member = member();
+        let table = member.ledger().table();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let row = &table.rows[9];
+        row.process.store(u64::from(child.id()), Release);
+        row.started.store(1, Release);
+        row.pages[0].store(9, Release);
+        table.used[0].store(9, Release);
+        child.wait().unwrap();
+        assert!(member.take(0, 8), "what the dead one held can be taken");
+        assert_eq!(member.ledger().used(0), 8 * PAGE);
+    }
+
+    #[test]
+    fn leaving_gives_everything_back() {
+        let member = member();
+        member.take(0, 4);
+        member.add_context(0);
+        member.leave();
+        assert_eq!(member.ledger().used(0), 0);
+        assert!(member.ledger().holders(0).is_empty());
+    }
+}

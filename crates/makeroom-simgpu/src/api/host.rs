@@ -1,0 +1,61 @@
+//! Host memory: pinned by the driver, or registered by the program.
+
+use crate::abi::Out;
+use crate::call::{Call, driver_functions};
+use crate::machine::{HostBlock, HostKind};
+use crate::status::{Result, Status};
+
+/// Flags of pinned memory: for all contexts, mapped, write-combined.
+const PINNED_FLAGS: u32 = 7;
+/// Memory is mapped for the card whether asked for or not.
+const MAPPED: u32 = 2;
+/// Flags of registered memory: for all contexts, mapped, a device's own, read-only.
+const REGISTERED_FLAGS: u32 = 15;
+
+fn allocate(call: Call, place: Out<u64>, bytes: u64, flags: u32) -> Result<()> {
+    let (mut session, context) = call.outside_capture()?;
+    place.required()?;
+    if flags & !PINNED_FLAGS != 0 {
+        return Err(Status::INVALID_VALUE);
+    }
+    place.set(session.allocate_host(HostBlock { bytes, context, flags, kind: HostKind::Pinned })?)
+}
+
+driver_functions! {
+    fn cuMemHostAlloc(address: Out<u64>, bytes: u64, flags: u32) |call| { allocate(call, address, bytes, flags) }
+
+    fn cuMemAllocHost_v2(address: Out<u64>, bytes: u64) |call| { allocate(call, address, bytes, 0) }
+
+    fn cuMemFreeHost(address: u64) |call| {
+        let (mut session, _) = call.outside_capture()?;
+        if address == 0 || session.free_host(address, HostKind::Pinned) { Ok(()) } else { Err(Status::INVALID_VALUE) }
+    }
+
+    fn cuMemHostRegister_v2 = cuMemHostRegister(address: u64, bytes: u64, flags: u32) |call| {
+        let (mut session, context) = call.outside_capture()?;
+        if address == 0 || bytes == 0 || flags & !REGISTERED_FLAGS != 0 || session.machine.is_device_address(address) {
+            return Err(Status::INVALID_VALUE);
+        }
+        session.machine.add_host(address, HostBlock { bytes, context, flags, kind: HostKind::Registered })
+    }
+
+    fn cuMemHostUnregister(address: u64) |call| {
+        let (mut session, _) = call.outside_capture()?;
+        session.machine.unregister(address)
+    }
+
+    fn cuMemHostGetDevicePointer_v2(device: Out<u64>, address: u64, flags: u32) |call| {
+        let (session, _) = call.in_context()?;
+        device.required()?;
+        if flags != 0 || session.machine.host_at(address).is_none() {
+            return Err(Status::INVALID_VALUE);
+        }
+        device.set(address)
+    }
+
+    fn cuMemHostGetFlags(flags: Out<u32>, address: u64) |call| {
+        let (session, _) = call.in_context()?;
+        let (_, block) = session.machine.host_at(address).ok_or(Status::INVALID_VALUE)?;
+        flags.set(block.flags | MAPPED)
+    }
+}

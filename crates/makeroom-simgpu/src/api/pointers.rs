@@ -1,0 +1,95 @@
+//! What lies at an address.
+
+use std::ffi::c_void;
+
+use crate::abi::{In, Out};
+use crate::call::driver_functions;
+use crate::machine::Pointed;
+use crate::status::{Result, Status};
+
+const HOST: u32 = 1;
+const DEVICE: u32 = 2;
+/// The device of an address that no card knows.
+const NO_DEVICE: i32 = -2;
+
+/// A value, of as many bytes as its attribute has.
+enum Value {
+    Wide(u64),
+    Narrow(u32),
+    Flag(bool),
+    Tokens([u64; 2]),
+}
+
+impl Value {
+    fn write(&self, place: Out<c_void>) -> Result<()> {
+        match self {
+            Self::Wide(value) => place.of().set(*value),
+            Self::Narrow(value) => place.of().set(*value),
+            Self::Flag(value) => place.of().set(*value),
+            Self::Tokens(value) => place.of().set(*value),
+        }
+    }
+}
+
+/// The value of an attribute where something lies.
+fn value(number: u32, address: u64, pointed: &Pointed) -> Result<Value> {
+    Ok(match number {
+        1 => Value::Wide(pointed.context.map_or(0, |context| context.0)),
+        2 => Value::Narrow(if pointed.on_host && !pointed.managed { HOST } else { DEVICE }),
+        3 => Value::Wide(address),
+        4 if pointed.on_host => Value::Wide(address),
+        4 => return Err(Status::INVALID_VALUE),
+        5 => Value::Tokens([0; 2]),
+        6 => Value::Flag(true),
+        7 => Value::Wide(pointed.start),
+        8 => Value::Flag(pointed.managed),
+        9 => Value::Narrow(pointed.device as u32),
+        10 => Value::Narrow(u32::from(pointed.exchangeable)),
+        11 => Value::Wide(pointed.start),
+        12 => Value::Wide(pointed.bytes),
+        13 => Value::Flag(true),
+        14 => Value::Wide(0),
+        15 => Value::Flag(false),
+        16 => Value::Narrow(3),
+        17 => Value::Wide(pointed.pool.unwrap_or(0)),
+        _ => return Err(Status::INVALID_VALUE),
+    })
+}
+
+/// The value of an attribute where nothing lies.
+fn value_of_nothing(number: u32) -> Value {
+    match number {
+        2 | 10 | 16 => Value::Narrow(0),
+        6 | 8 | 13 | 15 => Value::Flag(false),
+        9 => Value::Narrow(NO_DEVICE as u32),
+        5 => Value::Tokens([0; 2]),
+        _ => Value::Wide(0),
+    }
+}
+
+driver_functions! {
+    fn cuPointerGetAttribute(place: Out<c_void>, number: u32, address: u64) |call| {
+        let (session, _) = call.in_context()?;
+        let pointed = session.machine.pointed(address).ok_or(Status::INVALID_VALUE)?;
+        value(number, address, &pointed)?.write(place)
+    }
+
+    /// Unlike the function for one attribute this one answers for any address.
+    fn cuPointerGetAttributes(count: u32, numbers: In<u32>, places: Out<Out<c_void>>, address: u64) |call| {
+        let (session, _) = call.in_context()?;
+        let pointed = session.machine.pointed(address);
+        for (position, number) in numbers.list(count as usize)?.into_iter().enumerate() {
+            let known = pointed.as_ref().and_then(|pointed| value(number, address, pointed).ok());
+            known.unwrap_or_else(|| value_of_nothing(number)).write(places.place(position)?)?;
+        }
+        Ok(())
+    }
+
+    /// Synchronous memory operations are what there is: setting it changes nothing.
+    fn cuPointerSetAttribute(_value: In<u32>, number: u32, address: u64) |call| {
+        const SYNCHRONOUS: u32 = 6;
+        let (session, _) = call.in_context()?;
+        let pointed = session.machine.pointed(address);
+        if number == SYNCHRONOUS && pointed.is_some() { Ok(()) } else { Err(Status::INVALID_VALUE) }
+    }
+}

@@ -1,0 +1,106 @@
+//! Virtual memory: reservations, handles, mappings, access.
+
+use makeroom_simcard::PAGE;
+
+use crate::abi::{AccessDescription, AllocationProperties, In, LocationAbi, Out};
+use crate::call::driver_functions;
+use crate::machine::{Access, HandleId, Location, Machine};
+use crate::status::{Result, Status};
+
+const PINNED: i32 = 1;
+const DEVICE: i32 = 1;
+const HOST: i32 = 2;
+const HOST_NODE: i32 = 3;
+const HOST_NODE_CURRENT: i32 = 4;
+
+fn location(machine: &Machine, location: LocationAbi) -> Result<Location> {
+    match location.kind {
+        DEVICE => machine.device(location.id).map(Location::Device),
+        // The simulated host has one node.
+        HOST_NODE if location.id == 0 => Ok(Location::Host(0)),
+        HOST | HOST_NODE_CURRENT => Ok(Location::Host(0)),
+        _ => Err(Status::INVALID_VALUE),
+    }
+}
+
+fn properties(machine: &Machine, place: In<AllocationProperties>) -> Result<Location> {
+    let properties = place.get()?;
+    if properties.kind != PINNED {
+        return Err(Status::INVALID_VALUE);
+    }
+    if properties.handle_types != 0 {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    location(machine, properties.location)
+}
+
+driver_functions! {
+    fn cuMemGetAllocationGranularity(bytes: Out<u64>, wanted: In<AllocationProperties>, _option: u32) |call| {
+        let session = call.session()?;
+        properties(&session.machine, wanted)?;
+        bytes.set(PAGE)
+    }
+
+    fn cuMemAddressReserve(address: Out<u64>, bytes: u64, alignment: u64, wish: u64, flags: u64) |call| {
+        let mut session = call.session()?;
+        address.required()?;
+        if flags != 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        address.set(session.machine.reserve(bytes, alignment, wish)?)
+    }
+
+    fn cuMemAddressFree(address: u64, bytes: u64) |call| { call.session()?.machine.unreserve(address, bytes) }
+
+    fn cuMemCreate(handle: Out<u64>, bytes: u64, wanted: In<AllocationProperties>, flags: u64) |call| {
+        let mut session = call.session()?;
+        handle.required()?;
+        if flags != 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        let location = properties(&session.machine, wanted)?;
+        handle.set(session.machine.create_handle(bytes, location)?.0)
+    }
+
+    fn cuMemRelease(handle: u64) |call| { call.session()?.machine.release_handle(HandleId(handle)) }
+
+    fn cuMemMap(address: u64, bytes: u64, offset: u64, handle: u64, flags: u64) |call| {
+        let mut session = call.session()?;
+        if flags != 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        session.machine.map(address, bytes, offset, HandleId(handle))
+    }
+
+    fn cuMemUnmap(address: u64, bytes: u64) |call| { call.session()?.machine.unmap(address, bytes) }
+
+    fn cuMemSetAccess(address: u64, bytes: u64, descriptions: In<AccessDescription>, count: u64) |call| {
+        let mut session = call.session()?;
+        let mut who = Vec::new();
+        for description in descriptions.list(count as usize)? {
+            who.push((location(&session.machine, description.location)?, Access::from_number(description.flags)?));
+        }
+        session.machine.set_access(address, bytes, &who)
+    }
+
+    fn cuMemGetAccess(flags: Out<u64>, place: In<LocationAbi>, address: u64) |call| {
+        let session = call.session()?;
+        let location = location(&session.machine, place.get()?)?;
+        flags.set(u64::from(session.machine.access(address, location)?.number()))
+    }
+
+    fn cuMemRetainAllocationHandle(handle: Out<u64>, address: u64) |call| {
+        let mut session = call.session()?;
+        handle.required()?;
+        handle.set(session.machine.retain_handle(address)?.0)
+    }
+
+    fn cuMemGetAllocationPropertiesFromHandle(place: Out<AllocationProperties>, handle: u64) |call| {
+        let session = call.session()?;
+        let location = match session.machine.handle_location(HandleId(handle))? {
+            Location::Device(device) => LocationAbi { kind: DEVICE, id: device as i32 },
+            Location::Host(node) => LocationAbi { kind: HOST_NODE, id: node },
+        };
+        place.set(AllocationProperties { kind: PINNED, location, ..AllocationProperties::default() })
+    }
+}

@@ -1,0 +1,217 @@
+//! The memory behind the machine's frames, and the moving of bytes.
+//!
+//! Each card has one stretch of host memory, as long as the card and reserved without being backed: a frame costs host
+//! memory from the first byte written to it until it is freed. Device addresses are another stretch that nobody can read or write;
+//! its only purpose is that no host pointer is a device address, and that touching device memory from the host is the
+//! fault it is with a real card.
+
+use std::ptr;
+
+use makeroom_simcard::PAGE;
+
+use crate::driver::Driver;
+use crate::machine::{ContextId, Copy, Fill, HostBlock, HostKind, Machine, Piece, Side};
+use crate::status::{Result, Status};
+
+/// The most device addresses that are reserved.
+const SPAN: u64 = 8 << 40;
+
+/// The stretches of host memory.
+pub(crate) struct Backing {
+    /// Those of the cards, then the host's.
+    starts: Vec<*mut u8>,
+}
+
+// SAFETY: the pointers are to mappings that are never moved or unmapped; who may use them is decided by the driver's lock.
+unsafe impl Send for Backing {}
+
+fn map(bytes: u64, protection: i32) -> Option<*mut u8> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that exists.
+    let address = unsafe { libc::mmap(ptr::null_mut(), bytes as usize, protection, flags, -1, 0) };
+    (address != libc::MAP_FAILED).then_some(address.cast())
+}
+
+/// Reserves device addresses: whole pages, at least as many as twice the memory of all cards.
+pub(crate) fn reserve_addresses(memory: u64) -> Option<std::ops::Range<u64>> {
+    let mut bytes = SPAN.max((memory * 4).next_power_of_two());
+    while bytes >= memory * 2 {
+        if let Some(start) = map(bytes, libc::PROT_NONE) {
+            let start = start as u64;
+            return Some(start.next_multiple_of(PAGE)..(start + bytes) / PAGE * PAGE);
+        }
+        bytes /= 2;
+    }
+    None
+}
+
+impl Backing {
+    /// Stretches of these lengths. They are not part of a core dump, and a forked child does not get them.
+    pub(crate) fn new(lengths: impl Iterator<Item = u64>) -> Option<Self> {
+        let stretch = |bytes: u64| {
+            let start = map(bytes.max(PAGE), libc::PROT_READ | libc::PROT_WRITE)?;
+            for advice in [libc::MADV_DONTDUMP, libc::MADV_DONTFORK] {
+                // SAFETY: the range was mapped above and belongs to nobody else; neither advice changes its bytes.
+                unsafe { libc::madvise(start.cast(), bytes.max(PAGE) as usize, advice) };
+            }
+            Some(start)
+        };
+        Some(Self { starts: lengths.map(stretch).collect::<Option<_>>()? })
+    }
+
+    fn frame(&self, owner: usize, frame: u32) -> *mut u8 {
+        self.starts[owner].wrapping_add((u64::from(frame) * PAGE) as usize)
+    }
+
+    fn piece(&self, piece: &Piece) -> Stretch {
+        let start = self.frame(piece.owner, piece.frame).wrapping_add(piece.offset as usize);
+        Stretch { start, bytes: piece.bytes as usize }
+    }
+
+    /// Gives the host memory of free frames back; they read as zeros when they are used again.
+    pub(crate) fn discard(&self, frames: &[(usize, u32)]) {
+        for (owner, frame) in frames {
+            // SAFETY: the frame lies in the stretch of its owner, and the machine has listed it as free, so no block uses its bytes.
+            unsafe { libc::madvise(self.frame(*owner, *frame).cast(), PAGE as usize, libc::MADV_DONTNEED) };
+        }
+    }
+}
+
+/// Host memory to read or write.
+#[derive(Clone, Copy)]
+struct Stretch {
+    start: *mut u8,
+    bytes: usize,
+}
+
+impl Driver {
+    /// The host memory behind an address, in pieces.
+    fn stretches(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        side: Side,
+        device: usize,
+        write: bool,
+    ) -> Result<Vec<Stretch>> {
+        if self.machine.is_device_address(address) {
+            let pieces = self.machine.pieces(address, bytes, device, write)?;
+            return Ok(pieces.iter().map(|piece| self.backing.piece(piece)).collect());
+        }
+        let known = self
+            .machine
+            .host_at(address)
+            .is_some_and(|(start, block)| address + bytes <= start + block.bytes);
+        if address == 0 || (side == Side::Device && !known) {
+            return Err(Status::INVALID_VALUE);
+        }
+        Ok(vec![Stretch { start: address as *mut u8, bytes: bytes as usize }])
+    }
+
+    /// Moves bytes. Every row is checked before the first byte moves.
+    pub(crate) fn copy(&mut self, context: ContextId, copy: &Copy) -> Result<()> {
+        if copy.is_empty() {
+            return Ok(());
+        }
+        let device = self.machine.context_device(context)?;
+        let mut rows = Vec::new();
+        for (to, from) in copy.rows()? {
+            let to = self.stretches(to, copy.width, copy.destination.side, device, true)?;
+            let from = self.stretches(from, copy.width, copy.source.side, device, false)?;
+            rows.push((to, from));
+        }
+        for (to, from) in rows {
+            for (to, from) in pair(&to, &from) {
+                // SAFETY: both stretches are of the same length. One inside a card was checked against the machine's books and lies in a
+                // mapping that is never unmapped; one of the host is known to the driver or vouched for by the caller. They may overlap.
+                unsafe { ptr::copy(from.start, to.start, to.bytes) };
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills memory with elements.
+    pub(crate) fn fill(&mut self, context: ContextId, fill: &Fill) -> Result<()> {
+        let bytes = fill.row_bytes()?;
+        let device = self.machine.context_device(context)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let mut rows = Vec::new();
+        for row in 0..fill.height {
+            let address = row.checked_mul(fill.pitch).and_then(|offset| fill.address.checked_add(offset));
+            let address = address.ok_or(Status::INVALID_VALUE)?;
+            rows.extend(self.stretches(address, bytes, Side::Device, device, true)?);
+        }
+        let pattern = fill.value.to_le_bytes();
+        for stretch in rows {
+            // SAFETY: the stretch was checked against the machine's books, or is host memory that the driver knows; nothing else
+            // in Rust refers to it.
+            let target = unsafe { std::slice::from_raw_parts_mut(stretch.start, stretch.bytes) };
+            match fill.element {
+                1 => target.fill(pattern[0]),
+                size => target
+                    .chunks_mut(size as usize)
+                    .for_each(|part| part.copy_from_slice(&pattern[..part.len()])),
+            }
+        }
+        Ok(())
+    }
+
+    /// Host memory for the program, listed with the machine. Of no bytes, none.
+    pub(crate) fn allocate_host(&mut self, block: HostBlock) -> Result<u64> {
+        if block.bytes == 0 {
+            return Ok(0);
+        }
+        if block.kind == HostKind::Pinned && block.bytes > self.machine.host_room() {
+            return Err(Status::OUT_OF_MEMORY);
+        }
+        let start = map(block.bytes, libc::PROT_READ | libc::PROT_WRITE).ok_or(Status::OUT_OF_MEMORY)?;
+        let added = self.machine.add_host(start as u64, block);
+        if added.is_err() {
+            unmap(start as u64, block.bytes);
+        }
+        added.map(|()| start as u64)
+    }
+
+    /// Frees host memory of a kind that starts at an address; says whether there was any.
+    pub(crate) fn free_host(&mut self, address: u64, kind: HostKind) -> bool {
+        let Some(block) = self.machine.remove_host(address, kind) else { return false };
+        unmap(address, block.bytes);
+        true
+    }
+}
+
+fn unmap(address: u64, bytes: u64) {
+    // SAFETY: the range was mapped by `allocate_host` and is no longer listed; using it from now on is the program's own mistake.
+    unsafe { libc::munmap(address as *mut _, bytes as usize) };
+}
+
+/// Cuts two lists of stretches of the same total into pairs of the same length.
+fn pair(to: &[Stretch], from: &[Stretch]) -> Vec<(Stretch, Stretch)> {
+    let mut pairs = Vec::new();
+    let (mut from, mut rest) = (from.iter().copied(), None);
+    for stretch in to {
+        let mut left = *stretch;
+        while left.bytes > 0 {
+            let Some(source) = rest.take().or_else(|| from.next()) else { return pairs };
+            let bytes = left.bytes.min(source.bytes);
+            pairs.push((Stretch { bytes, ..left }, Stretch { bytes, ..source }));
+            let advance = |stretch: Stretch| Stretch {
+                start: stretch.start.wrapping_add(bytes),
+                bytes: stretch.bytes - bytes,
+            };
+            left = advance(left);
+            rest = Some(advance(source)).filter(|source| source.bytes > 0);
+        }
+    }
+    pairs
+}
+
+/// The lengths of the stretches that a machine needs.
+pub(crate) fn lengths(machine: &Machine) -> impl Iterator<Item = u64> + use<> {
+    let description = machine.description().clone();
+    (0..=description.devices).map(move |owner| {
+        if owner < description.devices { description.memory } else { description.host / PAGE * PAGE }
+    })
+}

@@ -1,0 +1,153 @@
+//! What every exported function runs inside: faults that are due, the calling thread, and no way out for a panic.
+//!
+//! `driver_functions!` writes the exported functions. Each is `fn name(arguments) |call| { … }` and may have further names:
+//! `= other` for an older form that does the same, `/ name_ptsz` for the form in which a null stream is the thread's own.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::driver::Session;
+use crate::faults;
+use crate::machine::{CaptureMode, ContextId, DefaultStream, StreamName};
+use crate::status::{Result, Status};
+
+/// What the driver remembers of a thread.
+struct Thread {
+    id: u64,
+    contexts: RefCell<Vec<ContextId>>,
+    capture_mode: Cell<CaptureMode>,
+}
+
+thread_local! {
+    static THREAD: Thread = {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Thread {
+            id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
+            contexts: RefCell::default(),
+            capture_mode: Cell::new(CaptureMode::Global),
+        }
+    };
+}
+
+/// A call under way.
+#[derive(Clone, Copy)]
+pub(crate) struct Call {
+    default: DefaultStream,
+}
+
+/// Runs the body of an exported function.
+pub(crate) fn run(
+    function: &'static str,
+    default: DefaultStream,
+    body: impl FnOnce(Call) -> Result<()>,
+) -> u32 {
+    let guarded = AssertUnwindSafe(|| match faults::due(function) {
+        Some(status) => Err(status),
+        None => body(Call { default }),
+    });
+    match catch_unwind(guarded) {
+        Ok(Ok(())) => Status::SUCCESS.0,
+        Ok(Err(status)) => status.0,
+        Err(_) => Status::UNKNOWN.0,
+    }
+}
+
+impl Call {
+    /// The driver, locked.
+    pub(crate) fn session(self) -> Result<Session> {
+        Session::open()
+    }
+
+    /// The driver, locked, and the current context, which must live.
+    pub(crate) fn in_context(self) -> Result<(Session, ContextId)> {
+        let session = Session::open()?;
+        let context = self.current().ok_or(Status::INVALID_CONTEXT)?;
+        session.machine.context_device(context)?;
+        Ok((session, context))
+    }
+
+    /// The same for a call that a capture forbids.
+    pub(crate) fn outside_capture(self) -> Result<(Session, ContextId)> {
+        let (mut session, context) = self.in_context()?;
+        session.machine.refuse_in_capture(self.thread(), self.capture_mode())?;
+        Ok((session, context))
+    }
+
+    /// A stream as the program named it.
+    pub(crate) fn stream(self, handle: u64) -> StreamName {
+        StreamName { handle, default: self.default, thread: self.thread() }
+    }
+
+    /// The calling thread's number. A thread that is ending has none of its own.
+    pub(crate) fn thread(self) -> u64 {
+        THREAD.try_with(|thread| thread.id).unwrap_or(0)
+    }
+
+    /// The thread's current context.
+    pub(crate) fn current(self) -> Option<ContextId> {
+        THREAD.try_with(|thread| thread.contexts.borrow().last().copied()).ok().flatten()
+    }
+
+    /// Puts a context on top of the thread's others.
+    pub(crate) fn push(self, context: ContextId) {
+        let _ = THREAD.try_with(|thread| thread.contexts.borrow_mut().push(context));
+    }
+
+    /// Takes the thread's topmost context.
+    pub(crate) fn pop(self) -> Option<ContextId> {
+        THREAD.try_with(|thread| thread.contexts.borrow_mut().pop()).ok().flatten()
+    }
+
+    /// Whether and how this thread's calls can be forbidden by a capture.
+    pub(crate) fn capture_mode(self) -> CaptureMode {
+        THREAD.try_with(|thread| thread.capture_mode.get()).unwrap_or(CaptureMode::Global)
+    }
+
+    /// Changes that; returns what it was.
+    pub(crate) fn exchange_capture_mode(self, mode: CaptureMode) -> CaptureMode {
+        THREAD.try_with(|thread| thread.capture_mode.replace(mode)).unwrap_or(CaptureMode::Global)
+    }
+}
+
+/// Writes exported functions. See the top of this file.
+macro_rules! driver_functions {
+    ($(
+        $(#[$note:meta])*
+        fn $name:ident $(= $other:ident)* $(/ $per_thread:ident)*
+        ($($argument:ident: $kind:ty),* $(,)?) |$call:pat_param| $body:block
+    )*) => {
+        $(
+            $crate::call::driver_functions!(
+                @one Legacy, [$(#[$note])*], [$name $($other)*], ($($argument: $kind),*), $call, $body
+            );
+            $crate::call::driver_functions!(
+                @one PerThread, [$(#[$note])*], [$($per_thread)*], ($($argument: $kind),*), $call, $body
+            );
+        )*
+    };
+    (@one $default:ident, $notes:tt, [$($name:ident)*], $arguments:tt, $call:pat_param, $body:block) => {
+        $($crate::call::driver_functions!(@write $default, $notes, $name, $arguments, $call, $body);)*
+    };
+    (@write $default:ident, [$(#[$note:meta])*], $name:ident, ($($argument:ident: $kind:ty),*), $call:pat_param, $body:block) => {
+        $(#[$note])*
+        #[unsafe(no_mangle)]
+        pub(crate) extern "C" fn $name($($argument: $kind),*) -> u32 {
+            let body = |$call: $crate::call::Call| -> $crate::status::Result<()> { $body };
+            $crate::call::run(stringify!($name), $crate::machine::DefaultStream::$default, body)
+        }
+    };
+}
+
+pub(crate) use driver_functions;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        let answer = run("cuNothing", DefaultStream::Legacy, |_| panic!("expected in this test"));
+        assert_eq!(answer, Status::UNKNOWN.0);
+    }
+}

@@ -1,0 +1,165 @@
+//! Arrays: elements of a format in one, two or three dimensions, and their levels.
+//!
+//! Elements lie row after row without gaps, in memory that is counted like any other; what a real card adds for its tiles
+//! is not known and not counted.
+
+use std::collections::BTreeMap;
+
+use super::{ArrayId, BlockKind, ContextId, Machine};
+use crate::status::{Result, Status};
+
+/// The shape of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayShape {
+    /// Elements in a row.
+    pub width: u64,
+    /// Rows; 0 for one dimension.
+    pub height: u64,
+    /// Slices, or layers; 0 for two dimensions.
+    pub depth: u64,
+    /// The driver's number of the element's format.
+    pub format: u32,
+    /// Channels of an element.
+    pub channels: u32,
+    /// Flags as given.
+    pub flags: u32,
+}
+
+impl ArrayShape {
+    /// Bytes of an element.
+    pub fn element(self) -> Result<u64> {
+        let channel = match self.format {
+            0x01 | 0x08 => 1,
+            0x02 | 0x09 | 0x10 => 2,
+            0x03 | 0x0a | 0x20 => 4,
+            _ => return Err(Status::INVALID_VALUE),
+        };
+        if [1, 2, 4].contains(&self.channels) {
+            Ok(channel * u64::from(self.channels))
+        } else {
+            Err(Status::INVALID_VALUE)
+        }
+    }
+
+    /// Bytes of a row.
+    pub fn pitch(self) -> Result<u64> {
+        self.width.checked_mul(self.element()?).filter(|bytes| *bytes > 0).ok_or(Status::INVALID_VALUE)
+    }
+
+    /// Bytes of all.
+    fn bytes(self) -> Result<u64> {
+        let rows = self.height.max(1).checked_mul(self.depth.max(1)).ok_or(Status::INVALID_VALUE)?;
+        self.pitch()?.checked_mul(rows).ok_or(Status::INVALID_VALUE)
+    }
+
+    /// The shape of a level: each halves every side.
+    fn level(self, level: u32) -> Self {
+        let half = |side: u64| if side == 0 { 0 } else { (side >> level).max(1) };
+        Self { width: half(self.width), height: half(self.height), depth: half(self.depth), ..self }
+    }
+}
+
+/// An array, one level of one, or one with levels.
+#[derive(Debug)]
+pub(super) struct Array {
+    pub(super) context: ContextId,
+    shape: ArrayShape,
+    address: u64,
+    /// For one with levels: those that were asked for.
+    levels: Option<(u32, BTreeMap<u32, ArrayId>)>,
+    /// For a level: it goes with its array.
+    is_level: bool,
+}
+
+/// Where an array's elements lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place3d {
+    /// The first element.
+    pub address: u64,
+    /// Bytes from row to row.
+    pub pitch: u64,
+    /// Rows from slice to slice.
+    pub height: u64,
+}
+
+impl Machine {
+    /// `cuArray3DCreate`.
+    pub fn create_array(&mut self, context: ContextId, shape: ArrayShape) -> Result<ArrayId> {
+        let address = self.allocate_as(context, shape.bytes()?, BlockKind::Array)?;
+        let array = self.identities.fresh();
+        self.arrays.insert(array, Array { context, shape, address, levels: None, is_level: false });
+        Ok(array)
+    }
+
+    /// `cuMipmappedArrayCreate`.
+    pub fn create_levels(&mut self, context: ContextId, shape: ArrayShape, levels: u32) -> Result<ArrayId> {
+        let sides = [shape.width, shape.height, shape.depth];
+        let most = sides.into_iter().max().unwrap_or(0).max(1).ilog2() + 1;
+        let levels = levels.clamp(1, most);
+        let mut bytes = 0;
+        for level in 0..levels {
+            bytes += shape.level(level).bytes()?;
+        }
+        let address = self.allocate_as(context, bytes, BlockKind::Array)?;
+        let array = self.identities.fresh();
+        let levels = Some((levels, BTreeMap::new()));
+        self.arrays.insert(array, Array { context, shape, address, levels, is_level: false });
+        Ok(array)
+    }
+
+    /// `cuMipmappedArrayGetLevel`.
+    pub fn array_level(&mut self, array: ArrayId, level: u32) -> Result<ArrayId> {
+        let found = self.arrays.get(&array).ok_or(Status::INVALID_HANDLE)?;
+        let (count, known) = found.levels.as_ref().ok_or(Status::INVALID_HANDLE)?;
+        if level >= *count {
+            return Err(Status::INVALID_VALUE);
+        }
+        if let Some(known) = known.get(&level) {
+            return Ok(*known);
+        }
+        let mut address = found.address;
+        for below in 0..level {
+            address += found.shape.level(below).bytes()?;
+        }
+        let made = Array {
+            context: found.context,
+            shape: found.shape.level(level),
+            address,
+            levels: None,
+            is_level: true,
+        };
+        let id = self.identities.fresh();
+        self.arrays.insert(id, made);
+        if let Some((_, known)) = self.arrays.get_mut(&array).and_then(|found| found.levels.as_mut()) {
+            known.insert(level, id);
+        }
+        Ok(id)
+    }
+
+    /// `cuArrayDestroy` and, for arrays with levels, `cuMipmappedArrayDestroy`.
+    pub fn destroy_array(&mut self, array: ArrayId, with_levels: bool) -> Result<()> {
+        let found = self.arrays.get(&array).ok_or(Status::INVALID_HANDLE)?;
+        if found.is_level || found.levels.is_some() != with_levels {
+            return Err(Status::INVALID_HANDLE);
+        }
+        let Some(gone) = self.arrays.remove(&array) else { return Ok(()) };
+        for level in gone.levels.into_iter().flat_map(|(_, known)| known.into_values()) {
+            self.arrays.remove(&level);
+        }
+        if let Some(block) = self.blocks.remove(&gone.address) {
+            self.free_linear(gone.address, block);
+        }
+        Ok(())
+    }
+
+    /// The shape of an array.
+    pub fn array_shape(&self, array: ArrayId) -> Result<ArrayShape> {
+        Ok(self.arrays.get(&array).ok_or(Status::INVALID_HANDLE)?.shape)
+    }
+
+    /// Where an array's elements lie.
+    pub fn array_place(&self, array: ArrayId) -> Result<Place3d> {
+        let found = self.arrays.get(&array).ok_or(Status::INVALID_HANDLE)?;
+        Ok(Place3d { address: found.address, pitch: found.shape.pitch()?, height: found.shape.height.max(1) })
+    }
+}

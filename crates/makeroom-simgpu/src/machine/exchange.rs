@@ -1,0 +1,54 @@
+//! Memory handed over by `cuIpcGetMemHandle`, within this process.
+//!
+//! An opened handle gets addresses of its own that stand for the other block's; once that block is freed they stand for nothing.
+
+use makeroom_simcard::PAGE;
+
+use super::{Block, BlockKind, ContextId, Machine};
+use crate::status::{Result, Status};
+
+impl Machine {
+    /// The start of a block that can be handed over. Virtual and stream-ordered memory cannot.
+    pub fn exchangeable(&self, address: u64) -> Result<u64> {
+        let (start, block) = self.block_at(address).ok_or(Status::INVALID_VALUE)?;
+        if block.kind == BlockKind::Linear { Ok(start) } else { Err(Status::INVALID_VALUE) }
+    }
+
+    /// `cuIpcOpenMemHandle`.
+    pub fn open_import(&mut self, context: ContextId, original: u64) -> Result<u64> {
+        self.context(context)?;
+        let block = *self.blocks.get(&original).ok_or(Status::INVALID_VALUE)?;
+        let bytes = block.bytes.next_multiple_of(PAGE);
+        let address = self.space.take(bytes).ok_or(Status::OUT_OF_MEMORY)?;
+        self.blocks.insert(address, Block { context, kind: BlockKind::Imported(original), ..block });
+        Ok(address)
+    }
+
+    /// `cuIpcCloseMemHandle`.
+    pub fn close_import(&mut self, address: u64) -> Result<()> {
+        match self.blocks.get(&address) {
+            Some(Block { kind: BlockKind::Imported(_), bytes, .. }) => {
+                let bytes = *bytes;
+                self.forget_import(address, bytes);
+                Ok(())
+            }
+            _ => Err(Status::INVALID_VALUE),
+        }
+    }
+
+    pub(super) fn forget_import(&mut self, address: u64, bytes: u64) {
+        self.blocks.remove(&address);
+        self.space.insert(address, bytes.next_multiple_of(PAGE));
+    }
+
+    /// The address that an address inside a block stands for: another one if the block was imported.
+    pub(super) fn origin(&self, address: u64) -> Result<u64> {
+        match self.block_at(address) {
+            Some((start, Block { kind: BlockKind::Imported(original), bytes, .. })) => {
+                let lives = self.blocks.get(&original).is_some_and(|block| block.bytes == bytes);
+                if lives { Ok(original + (address - start)) } else { Err(Status::INVALID_VALUE) }
+            }
+            _ => Ok(address),
+        }
+    }
+}

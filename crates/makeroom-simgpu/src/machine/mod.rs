@@ -1,0 +1,207 @@
+//! The simulated machine as plain data: cards, contexts, memory, streams. Safe code, no memory of its own.
+//!
+//! The machine keeps books: which page frames of which card are taken, what lies at which address, what a stream has still to
+//! do. It never touches the bytes themselves; for a copy it says where they are ([`Piece`]), and the library's shell moves
+//! them. So everything here can be tested without loading a library.
+//!
+//! ```text
+//! address ── blocks ───── what a program may name, to the byte
+//!        └── regions ──── whole pages, and the frames behind them
+//!        └── mappings ─── the same for virtual memory, through handles
+//! ```
+//!
+//! Equations that hold between two calls, tested with random calls in `tests.rs`:
+//!
+//! ```text
+//! frames of a card         = free + context + regions + handles
+//! pages in the ledger      = frames of a card − free
+//! address space            = free + regions + reservations + graph ranges not mapped
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod array;
+mod capture;
+mod code;
+mod context;
+mod event;
+mod exchange;
+mod frames;
+mod graph;
+mod host;
+mod identity;
+mod limits;
+mod linear;
+mod mapping;
+mod pages;
+mod pointer;
+mod pool;
+mod ranges;
+mod reuse;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use std::sync::Arc;
+
+use makeroom_simcard::{Description, Member};
+
+pub use array::{ArrayShape, Place3d};
+pub use capture::{CaptureMode, CaptureStatus, Submitted};
+pub use code::Launch;
+pub use event::EventFlags;
+pub use graph::{GraphMemory, Operation};
+pub use host::{HostBlock, HostKind};
+pub use identity::{
+    ArrayId, CaptureId, ContextId, EventId, ExecutableId, FunctionId, GraphId, HandleId, KernelId, LibraryId,
+    ModuleId, NodeId, PoolId, StreamId,
+};
+pub use limits::Limit;
+pub use linear::{Block, BlockKind};
+pub use mapping::{Access, Location};
+pub use pages::Piece;
+pub use pointer::Pointed;
+pub use pool::{Counter, PoolAttribute};
+pub use stream::{DefaultStream, StreamName};
+pub use transfer::{Copy, End, Fill, Side};
+
+use crate::status::{Result, Status};
+use frames::Frames;
+use identity::Identities;
+use pages::Region;
+use ranges::Ranges;
+
+/// Blocks start at multiples of this many bytes, and a block takes no less.
+pub const GRAIN: u64 = 512;
+/// A pool grows and shrinks by this many bytes.
+pub const CHUNK: u64 = 32 << 20;
+
+/// The machine of one process.
+pub struct Machine {
+    description: Description,
+    member: Arc<Member>,
+    identities: Identities,
+    now: u64,
+    span: Range<u64>,
+    space: Ranges,
+    /// The frames of each card, then those of the host.
+    frames: Vec<Frames>,
+    discarded: Vec<(usize, u32)>,
+    regions: BTreeMap<u64, Region>,
+    blocks: BTreeMap<u64, Block>,
+    contexts: BTreeMap<ContextId, context::Context>,
+    /// Contexts that were destroyed, and their cards.
+    destroyed: BTreeMap<ContextId, usize>,
+    primaries: Vec<context::Primary>,
+    streams: BTreeMap<StreamId, stream::Stream>,
+    events: BTreeMap<EventId, event::Event>,
+    captures: BTreeMap<CaptureId, capture::Capture>,
+    pools: BTreeMap<PoolId, pool::Pool>,
+    device_pools: Vec<pool::DevicePools>,
+    deferred: Vec<linear::Deferred>,
+    handles: BTreeMap<HandleId, mapping::Handle>,
+    reservations: BTreeMap<u64, u64>,
+    mappings: BTreeMap<u64, mapping::Mapping>,
+    host_blocks: BTreeMap<u64, HostBlock>,
+    arrays: BTreeMap<ArrayId, array::Array>,
+    modules: BTreeMap<ModuleId, code::Module>,
+    functions: BTreeMap<FunctionId, code::Function>,
+    libraries: BTreeMap<LibraryId, code::Library>,
+    kernels: BTreeMap<KernelId, code::Kernel>,
+    graphs: BTreeMap<GraphId, graph::Graph>,
+    executables: BTreeMap<ExecutableId, graph::Executable>,
+    graph_ranges: BTreeMap<u64, graph::GraphRange>,
+    graph_high: Vec<u64>,
+}
+
+impl Machine {
+    /// A machine whose device addresses lie in `span`, whole pages.
+    pub fn new(description: Description, member: Arc<Member>, span: Range<u64>) -> Self {
+        let mut space = Ranges::default();
+        space.insert(span.start, span.end - span.start);
+        let mut frames: Vec<_> = (0..description.devices).map(|_| Frames::new(description.pages())).collect();
+        frames.push(Frames::new(description.host / makeroom_simcard::PAGE));
+        let mut machine = Self {
+            member,
+            identities: Identities::default(),
+            now: 0,
+            span,
+            space,
+            frames,
+            discarded: Vec::new(),
+            regions: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            contexts: BTreeMap::new(),
+            destroyed: BTreeMap::new(),
+            primaries: vec![context::Primary::default(); description.devices],
+            streams: BTreeMap::new(),
+            events: BTreeMap::new(),
+            captures: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            device_pools: Vec::new(),
+            deferred: Vec::new(),
+            handles: BTreeMap::new(),
+            reservations: BTreeMap::new(),
+            mappings: BTreeMap::new(),
+            host_blocks: BTreeMap::new(),
+            arrays: BTreeMap::new(),
+            modules: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            libraries: BTreeMap::new(),
+            kernels: BTreeMap::new(),
+            graphs: BTreeMap::new(),
+            executables: BTreeMap::new(),
+            graph_ranges: BTreeMap::new(),
+            graph_high: vec![0; description.devices],
+            description,
+        };
+        machine.device_pools = (0..machine.devices()).map(|device| machine.first_pool(device)).collect();
+        machine
+    }
+
+    /// What was asked for.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// The process's account with the cards.
+    pub fn member(&self) -> &Member {
+        &self.member
+    }
+
+    /// Number of cards.
+    pub fn devices(&self) -> usize {
+        self.description.devices
+    }
+
+    /// The card of a number that a program named.
+    pub fn device(&self, number: i32) -> Result<usize> {
+        let device = usize::try_from(number).ok().filter(|device| *device < self.devices());
+        device.ok_or(Status::INVALID_DEVICE)
+    }
+
+    /// Free and total bytes of a card, all processes counted.
+    pub fn memory(&self, device: usize) -> (u64, u64) {
+        let total = self.description.memory;
+        (total - self.member.ledger().used(device), total)
+    }
+
+    /// Simulated nanoseconds since the start.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Whether an address is a device address.
+    pub fn is_device_address(&self, address: u64) -> bool {
+        self.span.contains(&address)
+    }
+
+    /// Frames that were written and are free now: their memory can be given back. The host's have the index after the last card.
+    pub fn take_discarded(&mut self) -> Vec<(usize, u32)> {
+        std::mem::take(&mut self.discarded)
+    }
+}

@@ -1,0 +1,101 @@
+//! What the tests of the built libraries share: a folder with them, the small C programs, and running one.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::ffi::{CString, c_void};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder of one test: the libraries, the shared file of its machine, its programs.
+pub(crate) struct Stage {
+    pub(crate) folder: PathBuf,
+}
+
+impl Stage {
+    /// An empty folder with the libraries.
+    pub(crate) fn new(test: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simgpu").join(test);
+        let _ = std::fs::remove_dir_all(&folder);
+        makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+        Self { folder }
+    }
+
+    /// The path of a library.
+    pub(crate) fn library(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Compiles a C program of `tests/programs`, with further arguments for the compiler.
+    pub(crate) fn compile(&self, program: &str, arguments: &[&str]) -> PathBuf {
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(program).with_extension("c");
+        let made = self.folder.join(program);
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+        let built = Command::new(compiler)
+            .args(["-std=gnu11", "-w", "-O1", "-o"])
+            .arg(&made)
+            .arg(source)
+            .args(arguments)
+            .args(["-ldl", "-lpthread"])
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        made
+    }
+
+    /// A program that finds the simulated card of this folder.
+    pub(crate) fn command(&self, program: &Path, description: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env("LD_LIBRARY_PATH", &self.folder)
+            .env("MAKEROOM_SIMGPU", description)
+            .env("MAKEROOM_SIMGPU_DIR", &self.folder);
+        command
+    }
+
+    /// Runs a program to its end and returns what it printed.
+    pub(crate) fn run(&self, program: &Path, description: &str, arguments: &[&str]) -> String {
+        let output = self.command(program, description).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{:?} {arguments:?}: {}", program, text(&output));
+        text(&output)
+    }
+}
+
+/// Everything a program printed.
+pub(crate) fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// A library that was opened and stays open.
+pub(crate) struct Library(*mut c_void);
+
+impl Library {
+    /// Opens a library.
+    pub(crate) fn open(path: &Path) -> Self {
+        let path = CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: the path is a string that ends in a zero; the library's initialisers are the Rust runtime's own.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
+        assert!(!handle.is_null());
+        Self(handle)
+    }
+
+    /// The address of a symbol, or null.
+    pub(crate) fn symbol(&self, name: &str) -> *mut c_void {
+        let name = CString::new(name).unwrap();
+        // SAFETY: the handle is open, the name ends in a zero.
+        unsafe { libc::dlsym(self.0, name.as_ptr()) }
+    }
+
+    /// A function of the library, as the type that the caller gives it.
+    ///
+    /// # Safety
+    ///
+    /// The type must be the function's.
+    pub(crate) unsafe fn function<F: Copy>(&self, name: &str) -> F {
+        let symbol = self.symbol(name);
+        assert!(!symbol.is_null(), "{name}");
+        assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
+        // SAFETY: the caller promises that F is the function's type; both are one pointer wide.
+        unsafe { std::mem::transmute_copy(&symbol) }
+    }
+}

@@ -1,0 +1,79 @@
+//! The built library, loaded as programs load it.
+
+mod common;
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Library, Stage, text};
+
+type Resolve = extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> c_int;
+
+fn exported(path: &Path) -> Vec<String> {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(path).output().unwrap();
+    let listed = String::from_utf8(output.stdout).unwrap();
+    listed.lines().filter_map(|line| line.split_whitespace().nth(2)).map(str::to_owned).collect()
+}
+
+#[test]
+fn only_the_drivers_functions_are_exported_and_each_can_be_resolved() {
+    let stage = Stage::new("exported");
+    let path = stage.library("libcuda.so.1");
+    let names = exported(&path);
+    assert!(names.len() > 250, "{}", names.len());
+    let library = Library::open(&path);
+    // SAFETY: the type is that of the driver's function.
+    let resolve: Resolve = unsafe { library.function("cuGetProcAddress_v2") };
+    for name in names.iter().filter(|name| !name.starts_with("makeroom_simgpu_")) {
+        assert!(name.starts_with("cu"), "{name} is exported");
+        let per_thread = name.ends_with("_ptsz") || name.ends_with("_ptds");
+        let base = name.trim_end_matches("_ptsz").trim_end_matches("_ptds");
+        let base = ["_v2", "_v3", "_v4"].iter().fold(base, |base, form| base.trim_end_matches(form));
+        let text = CString::new(base).unwrap();
+        let versions =
+            [2000, 3020, 4000, 7000, 10000, 10010, 11000, 11030, 11040, 12000, 12030, 12050, 12080, 13000];
+        let found = versions.iter().any(|version| {
+            let (mut address, mut status) = (std::ptr::null_mut(), 0);
+            let flags = if per_thread { 2 } else { 0 };
+            let answer = resolve(text.as_ptr(), &raw mut address, *version, flags, &raw mut status);
+            answer == 0 && address == library.symbol(name)
+        });
+        assert!(found, "{name} is exported but not in the table");
+    }
+}
+
+#[test]
+fn a_preloaded_function_does_not_get_into_the_drivers_table() {
+    let stage = Stage::new("interposed");
+    let program = stage.compile("interposed", &[]);
+    let preloaded = stage.compile("preloaded", &["-shared", "-fPIC"]);
+    let output = stage.command(&program, "").env("LD_PRELOAD", preloaded).output().unwrap();
+    assert_eq!(text(&output), "global 4242\ngiven 201\nsame 1\n");
+}
+
+#[test]
+fn the_host_cannot_touch_device_memory() {
+    let stage = Stage::new("touch");
+    let program = stage.compile("touch", &[]);
+    let output = stage.command(&program, "").output().unwrap();
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV));
+}
+
+#[test]
+fn many_threads_at_once() {
+    let stage = Stage::new("threads");
+    let program = stage.compile("threads", &[]);
+    assert_eq!(stage.run(&program, "memory=1GiB,context=0", &[]), "wrong 0 lost 0\n");
+}
+
+#[test]
+fn a_description_that_cannot_be_read_is_told() {
+    let stage = Stage::new("description");
+    let program = stage.compile("holder", &[]);
+    let output =
+        stage.command(&program, "memroy=1GiB").arg("1").stdin(std::process::Stdio::null()).output().unwrap();
+    assert!(text(&output).contains("`memroy=1GiB` is not understood\n\nhint: the keys are devices, memory"));
+    assert!(text(&output).contains("context 3 memory 3"), "{}", text(&output));
+}

@@ -1,0 +1,141 @@
+//! What crosses the C boundary: results by number, pointers that a caller vouches for.
+//!
+//! The pointer types have no constructor in Rust: a value of theirs can only come from a C caller, who promises that it is null or
+//! valid for what the function does with it.
+
+use std::ffi::{CStr, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A result that is not success, and its words with a zero at their end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Failure(pub(crate) u32);
+
+impl Failure {
+    pub(crate) const UNINITIALIZED: Self = Self(1);
+    pub(crate) const INVALID_ARGUMENT: Self = Self(2);
+    pub(crate) const NOT_SUPPORTED: Self = Self(3);
+    pub(crate) const NOT_FOUND: Self = Self(6);
+    pub(crate) const INSUFFICIENT_SIZE: Self = Self(7);
+    pub(crate) const DRIVER_NOT_LOADED: Self = Self(9);
+    pub(crate) const UNKNOWN: Self = Self(999);
+}
+
+/// A call's result.
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+/// The words for a result.
+pub(crate) fn words(result: u32) -> &'static CStr {
+    match result {
+        0 => c"Success",
+        1 => c"Uninitialized",
+        2 => c"Invalid Argument",
+        3 => c"Not Supported",
+        6 => c"Not Found",
+        7 => c"Insufficient Size",
+        9 => c"Driver Not Loaded",
+        _ => c"Unknown Error",
+    }
+}
+
+/// Runs the body of an exported function; a panic does not leave it.
+pub(crate) fn run(body: impl FnOnce() -> Result<()>) -> u32 {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => 0,
+        Ok(Err(failure)) => failure.0,
+        Err(_) => Failure::UNKNOWN.0,
+    }
+}
+
+/// Where a result goes, or where an argument stands that is replaced by one.
+#[repr(transparent)]
+pub(crate) struct Place<T>(*mut T);
+
+impl<T> Clone for Place<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Place<T> {}
+
+impl<T: Copy> Place<T> {
+    fn required(self) -> Result<*mut T> {
+        if self.0.is_null() { Err(Failure::INVALID_ARGUMENT) } else { Ok(self.0) }
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    pub(crate) fn set(self, value: T) -> Result<()> {
+        let place = self.required()?;
+        // SAFETY: not null, so the caller promises that a T can be written here.
+        unsafe { place.write_unaligned(value) };
+        Ok(())
+    }
+
+    pub(crate) fn get(self) -> Result<T> {
+        let place = self.required()?;
+        // SAFETY: not null, so the caller promises that a T stands here; T is plain data of the C structure.
+        Ok(unsafe { place.read_unaligned() })
+    }
+
+    /// Writes several results side by side; the caller has room for as many as it was asked for.
+    pub(crate) fn set_all(self, values: impl IntoIterator<Item = T>) -> Result<()> {
+        let first = self.required()?;
+        for (position, value) in values.into_iter().enumerate() {
+            // SAFETY: the function's contract is that as many values as it computes can be written here.
+            unsafe { first.add(position).write_unaligned(value) };
+        }
+        Ok(())
+    }
+}
+
+/// A string of the caller's.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(crate) struct Text(*const c_char);
+
+impl Text {
+    pub(crate) fn bytes<'a>(self) -> Result<&'a [u8]> {
+        if self.0.is_null() {
+            return Err(Failure::INVALID_ARGUMENT);
+        }
+        // SAFETY: not null, so the caller promises a string that ends in a zero and stays as it is during the call,
+        // beyond which no function here keeps it.
+        Ok(unsafe { CStr::from_ptr(self.0) }.to_bytes())
+    }
+}
+
+/// Writes text and a zero; a buffer that is too short is told so.
+pub(crate) fn write_text(place: Place<c_char>, size: u32, text: &str) -> Result<()> {
+    if text.len() >= size as usize {
+        return Err(Failure::INSUFFICIENT_SIZE);
+    }
+    place.set_all(text.bytes().chain([0]).map(|byte| byte as c_char))
+}
+
+/// Writes exported functions: `fn name = other_name(arguments) { … }`.
+macro_rules! management_functions {
+    ($(
+        $(#[$note:meta])*
+        fn $name:ident $(= $other:ident)* ($($argument:ident: $kind:ty),* $(,)?) $body:block
+    )*) => {
+        $($crate::abi::management_functions!(
+            @all [$(#[$note])*], [$name $($other)*], ($($argument: $kind),*), $body
+        );)*
+    };
+    (@all $notes:tt, [$($name:ident)*], $arguments:tt, $body:block) => {
+        $($crate::abi::management_functions!(@one $notes, $name, $arguments, $body);)*
+    };
+    (@one [$(#[$note:meta])*], $name:ident, ($($argument:ident: $kind:ty),*), $body:block) => {
+        $(#[$note])*
+        #[unsafe(no_mangle)]
+        #[allow(non_snake_case, reason = "the names are NVML's")]
+        extern "C" fn $name($($argument: $kind),*) -> u32 {
+            $crate::abi::run(|| -> $crate::abi::Result<()> { $body })
+        }
+    };
+}
+
+pub(crate) use management_functions;

@@ -1,0 +1,52 @@
+//! How much memory a card has, and how much of it is taken.
+
+use crate::abi::{Failure, Place, management_functions};
+use crate::state::{self, Handle, Started};
+
+/// The first form: the reserve is part of what is used. `total = free + used`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Memory {
+    total: u64,
+    free: u64,
+    used: u64,
+}
+
+/// The second form. `total = reserved + free + used`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct MemoryWithReserve {
+    version: u32,
+    total: u64,
+    reserved: u64,
+    free: u64,
+    used: u64,
+}
+
+/// The structure's size and the number of its form.
+const SECOND_FORM: u32 = size_of::<MemoryWithReserve>() as u32 | 2 << 24;
+
+fn memory(started: &Started, device: usize) -> MemoryWithReserve {
+    let (card, reserved) = (started.description.memory, started.description.reserve);
+    let used = started.ledger.used(device);
+    MemoryWithReserve { version: SECOND_FORM, total: card + reserved, reserved, free: card - used, used }
+}
+
+management_functions! {
+    fn nvmlDeviceGetMemoryInfo(device: Handle, place: Place<Memory>) {
+        state::with(|started| {
+            let MemoryWithReserve { total, reserved, free, used, .. } = memory(started, device.device(started)?);
+            place.set(Memory { total, free, used: used + reserved })
+        })
+    }
+
+    fn nvmlDeviceGetMemoryInfo_v2(device: Handle, place: Place<MemoryWithReserve>) {
+        state::with(|started| {
+            let device = device.device(started)?;
+            if place.get()?.version != SECOND_FORM {
+                return Err(Failure::INVALID_ARGUMENT);
+            }
+            place.set(memory(started, device))
+        })
+    }
+}

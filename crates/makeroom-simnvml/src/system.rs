@@ -1,0 +1,43 @@
+//! Start, end, versions and words.
+
+use std::ffi::c_char;
+
+use crate::abi::{Failure, Place, management_functions, words, write_text};
+use crate::state;
+
+management_functions! {
+    fn nvmlInit_v2 = nvmlInit() { state::start() }
+
+    fn nvmlInitWithFlags(_flags: u32) { state::start() }
+
+    fn nvmlShutdown() { state::end() }
+
+    fn nvmlSystemGetDriverVersion(text: Place<c_char>, size: u32) {
+        state::with(|_| write_text(text, size, makeroom_simcard::driver_version()))
+    }
+
+    fn nvmlSystemGetNVMLVersion(text: Place<c_char>, size: u32) {
+        state::with(|_| write_text(text, size, &format!("13.{}", makeroom_simcard::driver_version())))
+    }
+
+    fn nvmlSystemGetCudaDriverVersion_v2 = nvmlSystemGetCudaDriverVersion(version: Place<i32>) {
+        state::with(|_| version.set(13000))
+    }
+
+    /// The program of a process, cut to the buffer.
+    fn nvmlSystemGetProcessName(process: u32, text: Place<c_char>, size: u32) {
+        state::with(|_| {
+            let line = std::fs::read(format!("/proc/{process}/cmdline")).map_err(|_| Failure::NOT_FOUND)?;
+            let name = line.split(|byte| *byte == 0).next().unwrap_or_default();
+            let room = (size as usize).checked_sub(1).ok_or(Failure::INVALID_ARGUMENT)?;
+            text.set_all(name.iter().take(room).chain([&0]).map(|byte| *byte as c_char))
+        })
+    }
+}
+
+/// The words for a result.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "the name is NVML's")]
+extern "C" fn nvmlErrorString(result: u32) -> *const c_char {
+    words(result).as_ptr()
+}
