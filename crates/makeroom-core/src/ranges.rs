@@ -84,9 +84,9 @@ mod tests {
             for _ in 0..60 {
                 let (is_insert, start, size) = (next(2) == 0, next(64), next(32));
                 if is_insert {
-                    ranges.insert(start, size)
+                    ranges.insert(start, size);
                 } else {
-                    ranges.remove(start, size)
+                    ranges.remove(start, size);
                 }
                 bytes[start as usize..(start + size) as usize].fill(is_insert);
             }

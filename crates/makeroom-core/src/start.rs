@@ -6,7 +6,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::{Action, Address, BlockState, Bytes, DeviceTrace, FastHasher, FastMap, PoolId, Ranges, Segment, StackId, StreamId};
+use crate::{
+    Action, Address, BlockState, Bytes, DeviceTrace, FastHasher, FastMap, PoolId, Ranges, Segment, StackId,
+    StreamId,
+};
 
 /// A block that is older than the recording.
 #[derive(Clone, Copy, Debug)]
@@ -208,11 +211,13 @@ impl Start {
                 _ => {}
             }
         }
-        let mut expandable: Vec<&Segment> = device.segments.iter().filter(|segment| segment.is_expandable).collect();
+        let mut expandable: Vec<&Segment> =
+            device.segments.iter().filter(|segment| segment.is_expandable).collect();
         expandable.sort_unstable_by_key(|segment| segment.address);
         self.segments = fixed.into_values().collect();
         self.segments.extend(mapped.iter().map(|(address, size)| {
-            let after = expandable.partition_point(|segment| segment.address.0 < address.saturating_add(size));
+            let after =
+                expandable.partition_point(|segment| segment.address.0 < address.saturating_add(size));
             let home = after
                 .checked_sub(1)
                 .map(|position| expandable[position])

@@ -59,7 +59,9 @@ pub(crate) fn list_holders(maker: Maker) -> Fix {
             .command("nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"),
         Maker::Amd => Fix::new("see who holds the card").command("rocm-smi --showpids"),
         Maker::Intel => Fix::new("see who holds the card").command("xpu-smi ps"),
-        Maker::Apple => Fix::new("see in Activity Monitor who uses the memory: the GPU shares it with everything else"),
+        Maker::Apple => {
+            Fix::new("see in Activity Monitor who uses the memory: the GPU shares it with everything else")
+        }
     }
 }
 

@@ -153,7 +153,7 @@ pub struct Site {
     /// How many live blocks that is.
     pub blocks: u64,
     /// The places it called, largest first. Their bytes sum to at most `bytes`.
-    pub callees: Vec<Site>,
+    pub callees: Vec<Self>,
 }
 
 /// How live memory develops from step to step.

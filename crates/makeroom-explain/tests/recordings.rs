@@ -1,9 +1,10 @@
 //! Real recordings and what must be said of them.
+#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
 use std::path::PathBuf;
 
 use makeroom_core::{Bytes, Trace};
-use makeroom_explain::{Cause, Certainty, Explanation, Room, Site, TraceQuestion, explain_trace};
+use makeroom_explain::{Cause, Certainty, Explanation, LedgerLine, Room, Site, TraceQuestion, explain_trace};
 use makeroom_trace::Input;
 
 fn trace(name: &str) -> Trace {
@@ -26,7 +27,7 @@ fn places(sites: &[Site]) -> Vec<&str> {
 /// Every byte of the total is on a line or unaccounted, and places hold no more than what is live.
 fn assert_balanced(explanation: &Explanation) {
     let ledger = explanation.ledger.as_ref().unwrap();
-    let listed: Bytes = ledger.lines().iter().map(|line| line.bytes()).sum();
+    let listed: Bytes = ledger.lines().iter().map(LedgerLine::bytes).sum();
     if let Some(total) = ledger.total() {
         assert_eq!(ledger.unaccounted(), 0);
         assert_eq!(listed, total);
@@ -223,12 +224,15 @@ fn a_stack_of_a_hundred_thousand_frames_is_answered() {
     let mut trace = leaking(|_| "Optimizer.step".to_owned());
     let function = trace.stacks.name(&"f".repeat(10_000));
     let file = trace.stacks.name("train.py");
-    let frames: Vec<_> = (0..100_000)
-        .map(|line| trace.stacks.frame(makeroom_core::Frame { function, file, line }))
-        .collect();
+    let frames: Vec<_> =
+        (0..100_000).map(|line| trace.stacks.frame(makeroom_core::Frame { function, file, line })).collect();
     let stack = trace.stacks.stack(&frames);
     let event = trace.devices[0].events.get(1).unwrap();
-    trace.devices[0].events.push(makeroom_core::Event { stack, address: makeroom_core::Address(77), ..event });
+    trace.devices[0].events.push(makeroom_core::Event {
+        stack,
+        address: makeroom_core::Address(77),
+        ..event
+    });
     let explanation = explain_trace(&trace, &TraceQuestion::default());
     assert!(!explanation.sites.is_empty());
 }

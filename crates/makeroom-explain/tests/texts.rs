@@ -1,4 +1,5 @@
 //! Real error texts and what must be said of them.
+#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
 use std::env;
 use std::fs;
@@ -97,7 +98,10 @@ fn in_a_container_the_process_that_is_oneself_is_not_to_be_killed() {
     let text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.20 GiB is free. Process 3201 has 77.90 GiB memory in use. Of the allocated memory 70.00 GiB is allocated by PyTorch, and 3.00 GiB is reserved by PyTorch but unallocated.";
     let explanation = explain_text(text);
     assert_ne!(explanation.verdict.cause, Cause::OtherProcesses);
-    let commands = explanation.causes.iter().flat_map(|cause| cause.fixes.iter().filter_map(|fix| fix.command.as_deref()));
+    let commands = explanation
+        .causes
+        .iter()
+        .flat_map(|cause| cause.fixes.iter().filter_map(|fix| fix.command.as_deref()));
     assert!(!commands.into_iter().any(|command| command.contains("kill")));
     assert!(explanation.ledger.unwrap().unaccounted() >= 0);
 }
@@ -108,7 +112,10 @@ fn another_gpu_is_never_the_full_one() {
     let explanation = explain_text(text);
     assert_eq!(explanation.verdict.cause, Cause::OtherProcesses);
     let fixes = &explanation.causes[0].fixes;
-    assert!(fixes.iter().any(|fix| fix.command.as_deref() == Some("export CUDA_VISIBLE_DEVICES=0")), "{fixes:?}");
+    assert!(
+        fixes.iter().any(|fix| fix.command.as_deref() == Some("export CUDA_VISIBLE_DEVICES=0")),
+        "{fixes:?}"
+    );
 }
 
 #[test]

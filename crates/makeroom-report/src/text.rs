@@ -37,7 +37,8 @@ pub fn explanation_text(explanation: &Explanation, columns: usize, rows: Option<
     if let Some(ledger) = &explanation.ledger {
         account(&mut out, ledger, columns);
     }
-    let lines = rows.map_or(MOST_SITES, |rows| rows.saturating_sub(OTHER_LINES).clamp(LEAST_SITES, MOST_SITES));
+    let lines =
+        rows.map_or(MOST_SITES, |rows| rows.saturating_sub(OTHER_LINES).clamp(LEAST_SITES, MOST_SITES));
     sites(&mut out, explanation, columns, lines);
     if let Some(growth) = &explanation.growth {
         steps(&mut out, growth, columns);
@@ -59,8 +60,7 @@ fn verdict(out: &mut String, explanation: &Explanation, columns: usize) {
     };
     let style = colour.on_default().bold();
     let certainty = match (verdict.cause, verdict.certainty) {
-        (Cause::None | Cause::Undetermined, _) => String::new(),
-        (_, Certainty::Undetermined) => String::new(),
+        (Cause::None | Cause::Undetermined, _) | (_, Certainty::Undetermined) => String::new(),
         (_, certainty) => format!(", {certainty}"),
     };
     let _ = writeln!(out, "\n{MARGIN}{style}{}{style:#}{certainty}", verdict.cause.title());

@@ -13,12 +13,12 @@ const SIZE_COLUMNS: usize = 12;
 
 /// Draws the tree in at most `lines` lines.
 pub(crate) fn tree(out: &mut String, sites: &[Site], columns: usize, lines: usize) {
-    let mut sizes = Vec::new();
-    collect(sites, true, &mut sizes);
+    let mut ranks = Vec::new();
+    collect(sites, true, &mut ranks);
     // A parent is at least as large as its children, so whatever is chosen has its parents chosen too: an own
     // place has only own places above it. Places at the top are kept like own ones: together they are everything.
-    sizes.sort_by(|one, two| two.cmp(one));
-    let least = sizes.get(lines.saturating_sub(1)).or(sizes.last()).copied();
+    ranks.sort_by(|one, two| two.cmp(one));
+    let least = ranks.get(lines.saturating_sub(1)).or(ranks.last()).copied();
     let mut drawing = Drawing { out, columns, left: lines, least: least.unwrap_or((false, Bytes::ZERO)) };
     drawing.level(sites, "", true);
 }
@@ -28,10 +28,10 @@ fn rank(site: &Site, is_top: bool) -> (bool, Bytes) {
     (site.is_own || is_top, site.bytes)
 }
 
-fn collect(sites: &[Site], is_top: bool, sizes: &mut Vec<(bool, Bytes)>) {
+fn collect(sites: &[Site], is_top: bool, ranks: &mut Vec<(bool, Bytes)>) {
     for site in sites {
-        sizes.push(rank(site, is_top));
-        collect(&site.callees, false, sizes);
+        ranks.push(rank(site, is_top));
+        collect(&site.callees, false, ranks);
     }
 }
 
@@ -78,8 +78,8 @@ impl Drawing<'_> {
             Some(through) if rest > 12 => format!("  {DIM}{}{DIM:#}", clip(&format!("via {through}"), rest)),
             _ => String::new(),
         };
-        let size = site.bytes.to_string();
-        let _ = writeln!(self.out, "{MARGIN}{size:>SIZE_COLUMNS$}  {DIM}{lead}{DIM:#}{place}{through}");
+        let bytes = site.bytes.to_string();
+        let _ = writeln!(self.out, "{MARGIN}{bytes:>SIZE_COLUMNS$}  {DIM}{lead}{DIM:#}{place}{through}");
     }
 }
 

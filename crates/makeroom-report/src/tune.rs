@@ -91,7 +91,7 @@ fn better(out: &mut String, tuning: &Tuning, best: &Trial, memory: Option<Bytes>
         }
         _ => String::new(),
     };
-    let saves = if saved.is_zero() {
+    let gain = if saved.is_zero() {
         format!("It reserves {reserved} at its peak.")
     } else {
         format!("It reserves {reserved} at its peak, {saved} less than recorded.")
@@ -101,7 +101,7 @@ fn better(out: &mut String, tuning: &Tuning, best: &Trial, memory: Option<Bytes>
         driver_time(after.driver_nanoseconds),
         driver_time(before.driver_nanoseconds)
     );
-    for line in wrap(&format!("{fits}{saves} {cost}"), columns - 2) {
+    for line in wrap(&format!("{fits}{gain} {cost}"), columns - 2) {
         let _ = writeln!(out, "{MARGIN}{line}");
     }
 }

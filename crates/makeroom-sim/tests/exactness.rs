@@ -1,4 +1,5 @@
 //! The model of PyTorch's allocator against real recordings: every address, every segment, every refusal.
+#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
 //! The planner on public instances that are not part of the project, if `MAKEROOM_PLANNER` names their folder.
+#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
 use std::env;
 use std::fs;
@@ -12,7 +13,7 @@ fn instance(folder: &str, name: &str) -> Problem {
     Problem { buffers: csv::parse(&text).unwrap().buffers, capacity: None }
 }
 
-/// A to K of MiniMalloc at their capacity; eight of them need a perfect packing.
+/// A to K of `MiniMalloc` at their capacity; eight of them need a perfect packing.
 #[test]
 fn hard_instances_fit_their_capacity() {
     let Ok(folder) = env::var("MAKEROOM_PLANNER") else { return };

@@ -1,5 +1,6 @@
 //! The command line, as clap reads it.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -22,10 +23,42 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Say why memory ran out, from an error text or a recording
     Why(Why),
+    /// Run a program and record every byte it takes on the GPU
+    Run(Run),
     /// Run a recording under other allocators, exactly
     Replay(Replay),
     /// Find the allocator setting that serves a recording best
     Tune(Tune),
+}
+
+/// Run a program and record every byte it takes on the GPU
+///
+/// The program runs as it would without makeroom: its output, its signals and its exit status are its own. Each of its
+/// processes that uses CUDA writes a recording. When an allocation is refused, the reason is printed at once; at the
+/// end, what the program took at its peak and what it never gave back. MAKEROOM=off in the environment turns the
+/// recorder off.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  makeroom run -- python train.py                       record into makeroom.PID.room
+  makeroom run -o run.room -- ./solver --steps 100      record into run.room
+  makeroom run --limit 8GiB -- python train.py          as on a card of 8 GiB")]
+pub(crate) struct Run {
+    /// The file to record into; further processes get their process id into the name
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Let the program see a smaller card; what goes beyond is refused
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) limit: Option<Bytes>,
+
+    /// Record no call stacks
+    #[arg(long)]
+    pub(crate) no_stacks: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// What every command that takes a recording asks about it.

@@ -17,6 +17,20 @@ pub(crate) enum Failure {
         /// What is wrong with it.
         error: makeroom_trace::Error,
     },
+    /// There is no program to run.
+    #[error("no program to run")]
+    NoProgram,
+    /// The recorder could not be put where programs can load it.
+    #[error("the recorder could not be set up: {0}")]
+    Library(std::io::Error),
+    /// The program could not be started.
+    #[error("{name}: {error}")]
+    Program {
+        /// The program, as the user named it.
+        name: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
     /// The result could not be written.
     #[error("the result could not be written: {0}")]
     Output(#[from] std::io::Error),

@@ -13,7 +13,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     let arguments = cli::Arguments::parse();
     match commands::run(arguments.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(failure) => failure.report(),
     }
 }

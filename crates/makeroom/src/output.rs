@@ -23,14 +23,18 @@ pub(crate) fn json(value: &serde_json::Value) -> Result<(), crate::failure::Fail
     Ok(result(&text)?)
 }
 
+/// Writes something beside the result to stderr.
+pub(crate) fn remark(text: &str) {
+    // There is nowhere left to say that stderr is gone.
+    let _ = stderr().lock().write_all(text.as_bytes());
+}
+
 /// Writes an error and its hint to stderr.
 pub(crate) fn error(message: &str, hint: Option<&str>) {
     let style = anstyle::AnsiColor::Red.on_default().bold();
-    let mut text = format!("{style}error{style:#}: {message}\n");
-    if let Some(hint) = hint {
-        let style = anstyle::AnsiColor::Cyan.on_default().bold();
-        text.push_str(&format!("\n{style}hint{style:#}: {hint}\n"));
-    }
+    let cyan = anstyle::AnsiColor::Cyan.on_default().bold();
+    let hint = hint.map_or(String::new(), |hint| format!("\n{cyan}hint{cyan:#}: {hint}\n"));
+    let text = format!("{style}error{style:#}: {message}\n{hint}");
     // There is nowhere left to say that stderr is gone.
     let _ = stderr().lock().write_all(text.as_bytes());
 }

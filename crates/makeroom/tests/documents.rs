@@ -2,6 +2,7 @@
 //!
 //! Commands run in the root of the project, as a reader runs them. After a wanted change:
 //! `TRYCMD=overwrite cargo test -p makeroom --test documents`.
+#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
 use std::env;
 use std::path::Path;

@@ -69,9 +69,18 @@ impl Context {
         }
         context.growth = growth(&figures);
         context.is_expandable_on =
-            (0..failure_line).any(|index| !log.line(index).contains("try setting") && EXPANDABLE.is_match(log.line(index)));
+            (0..failure_line).any(|index| EXPANDABLE.is_match(log.line(index)) && !is_advice(log, index));
         context
     }
+}
+
+/// Whether a line that names a setting only advises it; a terminal may have wrapped the advice.
+fn is_advice(log: &Log, index: usize) -> bool {
+    let before = index.checked_sub(1).map_or("", |previous| log.line(previous)).trim_end();
+    log.line(index).contains("try setting")
+        || ["try setting", " set", " setting", " use", " using", " consider"]
+            .iter()
+            .any(|words| before.ends_with(words))
 }
 
 /// Whether figures only grow, and go on growing to the end. Memory that fills up during the first steps and then
@@ -84,8 +93,9 @@ fn growth(figures: &[Bytes]) -> Option<LoggedGrowth> {
     let (first, last) = (figures[0], figures[count - 1]);
     let falls = figures.windows(2).filter(|pair| pair[1] < pair[0]).count();
     let late = last - figures[count - 1 - count / 4];
-    let is_growing =
-        last > first.scaled(1.2) && falls * 20 <= count && late.get().saturating_mul(10) >= (last - first).get();
+    let is_growing = last > first.scaled(1.2)
+        && falls * 20 <= count
+        && late.get().saturating_mul(10) >= (last - first).get();
     let steps = count - 1;
     is_growing.then(|| LoggedGrowth {
         first,

@@ -12,7 +12,8 @@ use super::log::Passage;
 pub(crate) struct Family {
     /// Literal strings (compared without regard to case); where none occurs the family is not asked.
     pub(crate) anchors: &'static [&'static str],
-    /// Reads the passage around an anchor. `None`: it is not this family's after all.
+    /// Reads the passage around an anchor. `None`: it is not this family's after all. Some families take whatever
+    /// has their anchor, and still have this signature.
     pub(crate) read: fn(&Passage<'_>) -> Option<Facts>,
 }
 

@@ -86,7 +86,8 @@ fn readings(log: &Log) -> (Vec<Reading>, usize) {
             }
             continue;
         }
-        let asked = |&family: &usize| observations[family] < MOST_OBSERVATIONS && fruitless[family] < MOST_FRUITLESS;
+        let asked =
+            |&family: &usize| observations[family] < MOST_OBSERVATIONS && fruitless[family] < MOST_FRUITLESS;
         let families: Vec<usize> = families.into_iter().filter(asked).collect();
         if families.is_empty() {
             continue;
@@ -98,8 +99,12 @@ fn readings(log: &Log) -> (Vec<Reading>, usize) {
                 fruitless[family] += 1;
                 continue;
             };
-            let rank = |family: usize, facts: &Facts| (!is_last_resort(family), facts.weight(), usize::MAX - family);
-            if best.as_ref().is_none_or(|(known, known_facts)| rank(family, &facts) > rank(*known, known_facts)) {
+            let rank =
+                |family: usize, facts: &Facts| (!is_last_resort(family), facts.weight(), usize::MAX - family);
+            if best
+                .as_ref()
+                .is_none_or(|(known, known_facts)| rank(family, &facts) > rank(*known, known_facts))
+            {
                 best = Some((family, facts));
             }
         }
@@ -192,7 +197,11 @@ mod tests {
 
     #[test]
     fn the_same_failure_again_and_other_devices_count() {
-        let error = |device: u32| format!("RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB (GPU {device}; 8.00 GiB total capacity; 7.00 GiB already allocated; 0 bytes free; 7.00 GiB reserved in total by PyTorch)\n");
+        let error = |device: u32| {
+            format!(
+                "RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB (GPU {device}; 8.00 GiB total capacity; 7.00 GiB already allocated; 0 bytes free; 7.00 GiB reserved in total by PyTorch)\n"
+            )
+        };
         let apart = format!("{0}{1}{0}{1}{0}", error(0), "training\n".repeat(60));
         assert_eq!(failures(&Log::new(&apart)).unwrap().later, 2);
         let together = format!("{}{}{}", error(0), error(1), error(0));
@@ -201,7 +210,8 @@ mod tests {
 
     #[test]
     fn a_run_that_logs_its_memory_does_not_hide_its_failure() {
-        let mut text = "| N/A   34C    P0    70W / 400W |   1200MiB / 24000MiB |      0%      Default |\n".repeat(900);
+        let mut text =
+            "| N/A   34C    P0    70W / 400W |   1200MiB / 24000MiB |      0%      Default |\n".repeat(900);
         text.push_str("RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 8.00 GiB total capacity; 7.00 GiB already allocated; 0 bytes free; 7.00 GiB reserved in total by PyTorch)\n");
         assert_eq!(failures(&Log::new(&text)).unwrap().first.request, Some(makeroom_core::Bytes::gib(1)));
     }

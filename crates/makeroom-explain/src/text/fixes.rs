@@ -47,7 +47,11 @@ fn kernel(facts: &Facts) -> Vec<Fix> {
     let tiles = Fix::new("use smaller tiles (Triton: a smaller BLOCK size, or num_stages=1)");
     let registers = Fix::new("launch with fewer threads per block, or let the compiler use fewer registers")
         .command("nvcc -maxrregcount=64 …");
-    if facts.quote.contains("shared") || facts.framework == "triton" { vec![tiles] } else { vec![registers, tiles] }
+    if facts.quote.contains("shared") || facts.framework == "triton" {
+        vec![tiles]
+    } else {
+        vec![registers, tiles]
+    }
 }
 
 fn fragmentation(account: &Account<'_>, context: &Context) -> Vec<Fix> {
@@ -138,8 +142,11 @@ fn others(cause: Cause, account: &Account<'_>, context: &Context) -> Vec<Fix> {
         .collect();
     let unlisted = account.unlisted().map(|unlisted| unlisted - CONTEXT_TYPICAL);
     if fixes.is_empty() {
-        let mut see =
-            if cause == Cause::HiddenHolder { advice::find_hidden_holders() } else { advice::list_holders(maker) };
+        let mut see = if cause == Cause::HiddenHolder {
+            advice::find_hidden_holders()
+        } else {
+            advice::list_holders(maker)
+        };
         see.frees = unlisted.filter(|bytes| !bytes.is_zero());
         fixes.push(see);
     }
@@ -291,7 +298,8 @@ pub(crate) fn futile(cause: Cause, facts: &Facts, context: &Context) -> Vec<Stri
         }
         Cause::LiveDataFillsDevice => {
             let account = Account::new(facts);
-            let is_little = account.slack().is_some_and(|slack| slack < 0.05) && Maker::of(facts.framework) != Maker::Apple;
+            let is_little = account.slack().is_some_and(|slack| slack < 0.05)
+                && Maker::of(facts.framework) != Maker::Apple;
             if is_little {
                 let cached = account.cached.unwrap_or(Bytes::ZERO);
                 futile.push(format!("empty_cache() or expandable_segments: only {cached} is unused"));

@@ -176,7 +176,7 @@ impl<'log> Passage<'log> {
     }
 
     /// The anchor's line and those after it.
-    pub(crate) fn from_here(&self) -> impl Iterator<Item = &'log str> + '_ {
+    pub(crate) fn onward(&self) -> impl Iterator<Item = &'log str> + '_ {
         self.lines[self.hit..].iter().copied()
     }
 
@@ -314,7 +314,7 @@ mod tests {
     fn ranks_are_told_apart() {
         let log = Log::new("[rank0]: a\n[rank1]: b\n[rank0]: c\nplain\n[rank1]: d");
         let passage = log.passage(1);
-        assert_eq!(passage.from_here().map(str::trim).collect::<Vec<_>>(), ["b", "plain", "d"]);
+        assert_eq!(passage.onward().map(str::trim).collect::<Vec<_>>(), ["b", "plain", "d"]);
     }
 
     #[test]

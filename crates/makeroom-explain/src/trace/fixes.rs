@@ -78,14 +78,11 @@ fn live_data(
         let fix = Fix::new("free what is done with before asking for more, or do the work in smaller pieces");
         return vec![missing.map_or(fix.clone(), |missing| fix.frees(missing))];
     }
-    match split.zip(refusal.room.limit()) {
-        Some((split, limit)) => fixes.extend(smaller_step(trace, split, limit, request, missing)),
-        None => {
-            fixes.extend(missing.map(|missing| {
-                Fix::new("a smaller batch, shorter sequences or smaller images").frees(missing)
-            }));
-        }
-    }
+    fixes.extend(match split.zip(refusal.room.limit()) {
+        Some((split, limit)) => smaller_step(trace, split, limit, request, missing),
+        None => missing
+            .map(|missing| Fix::new("a smaller batch, shorter sequences or smaller images").frees(missing)),
+    });
     fixes.push(advice::checkpointing());
     fixes.push(advice::half_precision(Maker::Nvidia));
     fixes

@@ -45,7 +45,12 @@ pub(crate) struct Pieces {
 
 impl Pieces {
     /// Cuts up the state after the event `moment`; `None` is before the first.
-    pub(crate) fn new(device: &DeviceTrace, settings: &Settings, state: &State, moment: Option<usize>) -> Self {
+    pub(crate) fn new(
+        device: &DeviceTrace,
+        settings: &Settings,
+        state: &State,
+        moment: Option<usize>,
+    ) -> Self {
         let known = Known { sizes: sizes_at_end(device, moment), settings };
         let mut pieces = Self::default();
         let mut rest = state.blocks.as_slice();
@@ -135,7 +140,9 @@ struct Known<'settings> {
 
 impl Known<'_> {
     fn size_of(&self, block: &LiveBlock) -> u64 {
-        self.sizes.get(&block.address).map_or_else(|| self.settings.round_size(block.requested.get()), |size| size.get())
+        self.sizes
+            .get(&block.address)
+            .map_or_else(|| self.settings.round_size(block.requested.get()), |size| size.get())
     }
 }
 

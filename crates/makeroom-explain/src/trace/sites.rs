@@ -67,7 +67,7 @@ pub(crate) fn place_of(stacks: &Stacks, stack: StackId) -> Option<String> {
 #[derive(Default)]
 struct Node {
     held: Held,
-    children: BTreeMap<Step, Node>,
+    children: BTreeMap<Step, Self>,
 }
 
 /// One step down the tree.

@@ -2,17 +2,22 @@
 
 mod recording;
 mod replay;
+mod run;
 mod tune;
 mod why;
+
+use std::process::ExitCode;
 
 use crate::cli::Command;
 use crate::failure::Failure;
 
-/// Runs a command.
-pub(crate) fn run(command: Command) -> Result<(), Failure> {
+/// Runs a command; gives the exit status.
+pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
+        Command::Run(arguments) => return run::run(&arguments),
         Command::Why(arguments) => why::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
     }
+    .map(|()| ExitCode::SUCCESS)
 }

@@ -24,8 +24,13 @@ fn explain(arguments: &Why) -> Result<Explanation, Failure> {
     let trace = match recording::read(&arguments.recording.input)? {
         Input::Text(bytes) => {
             let mut explanation = explain_text(&String::from_utf8_lossy(&bytes));
-            if arguments.recording.memory.is_some() || arguments.recording.card.is_some() || arguments.recording.device.is_some() {
-                explanation.notes.push("--memory, --card and --device are about recordings; a text speaks for itself".to_owned());
+            if arguments.recording.memory.is_some()
+                || arguments.recording.card.is_some()
+                || arguments.recording.device.is_some()
+            {
+                explanation.notes.push(
+                    "--memory, --card and --device are about recordings; a text speaks for itself".to_owned(),
+                );
             }
             return Ok(explanation);
         }

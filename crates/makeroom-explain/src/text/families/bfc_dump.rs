@@ -127,7 +127,7 @@ impl Dump {
     /// The dump that follows a complaint. The next complaint has a dump of its own.
     fn below(passage: &Passage<'_>) -> Self {
         let is_own = |(index, line): &(usize, &str)| *index == 0 || !COMPLAINT.is_match(line);
-        Self::read(passage.from_here().enumerate().take_while(is_own).map(|(_, line)| line))
+        Self::read(passage.onward().enumerate().take_while(is_own).map(|(_, line)| line))
     }
 
     /// The dump that stands above the error of the operation that needed the memory.

@@ -82,11 +82,11 @@ fn read_nccl(passage: &Passage<'_>) -> Option<Facts> {
         let lower = line.to_ascii_lowercase();
         lower.contains("cuda failure") && lower.contains("out of memory") || lower.contains("failed to cuda")
     };
-    if !passage.from_here().take(4).any(is_about_memory) {
+    if !passage.onward().take(4).any(is_about_memory) {
         return None;
     }
     let mut facts = Facts::new("nccl", Resource::Device, passage);
-    facts.request = passage.from_here().take(4).find_map(|line| find_size(&NCCL_REQUEST, line));
+    facts.request = passage.onward().take(4).find_map(|line| find_size(&NCCL_REQUEST, line));
     facts.state(
         Cause::NonFrameworkOverhead,
         Certainty::Possible,

@@ -27,7 +27,7 @@ static SPEAKER: LazyLock<Regex> =
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let is_spoken_here =
-        || passage.from_here().take(4).chain(passage.before().take(6)).any(|line| SPEAKER.is_match(line));
+        || passage.onward().take(4).chain(passage.before().take(6)).any(|line| SPEAKER.is_match(line));
     if !is_spoken_here() {
         return None;
     }

@@ -37,8 +37,7 @@ static HOST: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)failed to cuda(?:H
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let text = passage.flat.as_str();
-    let outstanding: Vec<Bytes> =
-        passage.from_here().filter_map(|line| find_size(&OUTSTANDING, line)).collect();
+    let outstanding: Vec<Bytes> = passage.onward().filter_map(|line| find_size(&OUTSTANDING, line)).collect();
     let mut facts = Facts {
         request: Some(find_size(&TYPED_REQUEST, text).or_else(|| find_size(&REQUEST, text))?),
         device: DEVICE.captures(text).and_then(|found| captured_number(&found, 1)).map(DeviceIndex),

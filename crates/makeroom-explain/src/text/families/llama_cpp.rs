@@ -105,7 +105,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 
 /// A line that any CUDA program may print is this family's when its neighbours are.
 fn is_spoken_here(passage: &Passage<'_>) -> bool {
-    passage.from_here().take(5).chain(passage.before().take(8)).any(|line| SPEAKER.is_match(line))
+    passage.onward().take(5).chain(passage.before().take(8)).any(|line| SPEAKER.is_match(line))
 }
 
 fn read_host(mut facts: Facts, line: &str, request: Option<Bytes>) -> Facts {

@@ -39,7 +39,7 @@ static SPEAKER: LazyLock<Regex> =
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let lower = passage.line().to_ascii_lowercase();
-    let near: Vec<&str> = passage.from_here().take(4).chain(passage.before().take(20)).collect();
+    let near: Vec<&str> = passage.onward().take(4).chain(passage.before().take(20)).collect();
     let is_refusal = lower.contains("out of memory") || lower.contains("insufficient gpu memory");
     if !is_refusal || !near.iter().any(|line| SPEAKER.is_match(line)) {
         return None;

@@ -46,7 +46,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         return Some(facts);
     }
     // What is freed before the error was cached; what is freed after it, at the end, was in use.
-    facts.live = passage.from_here().find_map(|line| find_size(&FREED, line));
+    facts.live = passage.onward().find_map(|line| find_size(&FREED, line));
     facts.total = smi_table::tables(passage.all())
         .iter()
         .flat_map(|table| &table.devices)

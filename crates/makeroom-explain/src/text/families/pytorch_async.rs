@@ -23,6 +23,7 @@ static LIMIT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"PyTorch limit \(set by user-supplied memory fraction\) ?: ([\d.]+) ?([KMGTP]?i?B|bytes)")
 });
 
+#[expect(clippy::unnecessary_wraps, reason = "the signature of a family")]
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let text = passage.flat.as_str();
     let total = find_size(&TOTAL, text);

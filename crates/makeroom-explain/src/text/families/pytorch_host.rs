@@ -28,6 +28,7 @@ pub(crate) const FAMILY: Family = Family {
 static REQUEST: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)you tried to allocate ([\d.,]+) ?([KMGTP]?i?B|bytes)"));
 
+#[expect(clippy::unnecessary_wraps, reason = "the signature of a family")]
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.flat.as_str();
     let mut facts = Facts {

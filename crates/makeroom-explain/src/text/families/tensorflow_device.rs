@@ -94,7 +94,7 @@ pub(super) struct Attempts {
 impl Attempts {
     /// Reads them from the anchor's line on; `None` where there are none.
     pub(super) fn read(passage: &Passage<'_>) -> Option<Self> {
-        let sizes: Vec<Bytes> = passage.from_here().filter_map(refused).collect();
+        let sizes: Vec<Bytes> = passage.onward().filter_map(refused).collect();
         let first = *sizes.first()?;
         let is_falling = sizes.windows(2).any(|pair| RETRY_SHARE.contains(&pair[1].share_of(pair[0])));
         Some(Self {

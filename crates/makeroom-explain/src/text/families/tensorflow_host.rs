@@ -38,7 +38,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         ..Facts::new(framework(passage), Resource::Host, passage)
     };
     let asked = facts.request.unwrap_or(Bytes::ZERO);
-    let mut lines = passage.from_here().take(PAIR_LINES).chain(passage.before().take(PAIR_LINES));
+    let mut lines = passage.onward().take(PAIR_LINES).chain(passage.before().take(PAIR_LINES));
     let code = lines.find_map(|line| CODE.captures(line)).map(|found| found[1].to_owned());
     let (certainty, summary) = match code.as_deref() {
         Some("CUDA_ERROR_OUT_OF_MEMORY" | "HIP_ERROR_OutOfMemory" | "hipErrorOutOfMemory") => (

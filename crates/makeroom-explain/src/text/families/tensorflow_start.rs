@@ -41,7 +41,7 @@ impl Start {
     /// Reads the lines around a failure. They usually stand above it, but people paste logs in any order.
     pub(super) fn read(passage: &Passage<'_>) -> Self {
         let mut start = Self::default();
-        for line in passage.before().chain(passage.from_here()) {
+        for line in passage.before().chain(passage.onward()) {
             start.total = start.total.or_else(|| find_size(&TOTAL, line));
             start.free = start.free.or_else(|| find_size(&FREE, line));
             start.share = start.share.or_else(|| {

@@ -81,7 +81,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         return Some(facts);
     }
     // The allocator's error and the size that it could not get stand on neighbouring lines.
-    let nearest = passage.from_here().take(2).chain(passage.before().take(1));
+    let nearest = passage.onward().take(2).chain(passage.before().take(1));
     facts.request = nearest.filter(|line| is_about_memory(line)).find_map(|line| find_size(&REQUEST, line));
     if let Some(found) = passage.before().find_map(|line| CACHE_ROOM.captures(line)) {
         facts.total = captured_size(&found, 1);

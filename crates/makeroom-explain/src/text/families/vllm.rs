@@ -215,7 +215,7 @@ fn read_sampler(mut facts: Facts, text: &str) -> Option<Facts> {
 /// vLLM reserved its cache, and then a small request of PyTorch's found nothing free.
 fn read_filled_budget(mut facts: Facts, passage: &Passage<'_>) -> Option<Facts> {
     let error: Vec<&str> =
-        passage.from_here().skip_while(|line| !line.contains("Tried to allocate")).take(6).collect();
+        passage.onward().skip_while(|line| !line.contains("Tried to allocate")).take(6).collect();
     (*error.first()?).clone_into(&mut facts.quote);
     let error = error.join(" ");
     let (request, free) = (find_size(&REQUEST, &error)?, find_size(&FREE, &error)?);

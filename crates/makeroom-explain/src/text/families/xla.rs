@@ -121,7 +121,7 @@ fn framework(passage: &Passage<'_>) -> &'static str {
 
 /// The program's line that made the largest buffer. XLA lists buffers by size.
 fn site(passage: &Passage<'_>) -> Option<String> {
-    let buffers = passage.from_here().skip_while(|line| !line.contains("Peak buffers"));
+    let buffers = passage.onward().skip_while(|line| !line.contains("Peak buffers"));
     let found = buffers.skip(1).find_map(|line| SITE.captures(line))?;
     Some(format!("{}:{}", &found[1], &found[2]))
 }

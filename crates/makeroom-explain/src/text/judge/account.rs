@@ -97,8 +97,11 @@ fn own_position(facts: &Facts, reserved: Bytes, listed: &[&ListedProcess]) -> Op
         return None;
     }
     let can_be_own = |process: &&ListedProcess| process.bytes.scaled(1.01) >= reserved;
-    let (position, smallest) =
-        listed.iter().enumerate().filter(|(_, process)| can_be_own(process)).min_by_key(|(_, process)| process.bytes)?;
+    let (position, smallest) = listed
+        .iter()
+        .enumerate()
+        .filter(|(_, process)| can_be_own(process))
+        .min_by_key(|(_, process)| process.bytes)?;
     let is_snug = smallest.bytes - reserved <= CONTEXT_CEILING;
     let all: Bytes = listed.iter().map(|process| process.bytes).sum();
     let used = reserved + all + facts.free.unwrap_or(Bytes::ZERO);

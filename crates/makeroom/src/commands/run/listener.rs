@@ -1,0 +1,120 @@
+//! Hears what the recorded processes report: which files they write, and what was refused.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use makeroom_core::Bytes;
+
+use super::{library, summary};
+use crate::output;
+
+/// A message is a few numbers and a path.
+const LONGEST_MESSAGE: usize = 8 << 10;
+/// Refusals of one run that are printed; a program that probes for the largest batch makes many.
+const MOST_REFUSALS: usize = 3;
+
+/// What a process reports.
+#[derive(Debug, PartialEq, Eq)]
+enum Message {
+    /// It writes this file.
+    Recording(PathBuf),
+    /// It was refused so much on this device.
+    Refused { bytes: Bytes, device: u32, file: PathBuf },
+    /// From this command itself: that was all.
+    Over,
+}
+
+/// The listening end.
+pub(crate) struct Listener {
+    path: PathBuf,
+    thread: JoinHandle<BTreeSet<PathBuf>>,
+}
+
+impl Listener {
+    /// Starts listening.
+    pub(crate) fn start() -> io::Result<Self> {
+        let path = library::folder()?.join(format!("socket-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let socket = UnixDatagram::bind(&path)?;
+        Ok(Self { path, thread: std::thread::spawn(move || listen(&socket)) })
+    }
+
+    /// Where to report to.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Stops listening; gives the files that were written.
+    pub(crate) fn finish(self) -> BTreeSet<PathBuf> {
+        let told = UnixDatagram::unbound().and_then(|socket| socket.send_to(b"over", &self.path));
+        let recordings = if told.is_ok() { self.thread.join().unwrap_or_default() } else { BTreeSet::new() };
+        let _ = std::fs::remove_file(&self.path);
+        recordings
+    }
+}
+
+fn listen(socket: &UnixDatagram) -> BTreeSet<PathBuf> {
+    let mut recordings = BTreeSet::new();
+    let mut refusals = 0;
+    let mut buffer = vec![0; LONGEST_MESSAGE];
+    loop {
+        let Ok(length) = socket.recv(&mut buffer) else { return recordings };
+        match buffer.get(..length).and_then(parse) {
+            Some(Message::Over) => return recordings,
+            Some(Message::Recording(file)) => {
+                recordings.insert(file);
+            }
+            Some(Message::Refused { bytes, device, file }) => {
+                refusals += 1;
+                if refusals <= MOST_REFUSALS {
+                    output::remark(&summary::refusal(bytes, device, &file, refusals == 1));
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+fn parse(message: &[u8]) -> Option<Message> {
+    let text = std::str::from_utf8(message).ok()?;
+    if text == "over" {
+        return Some(Message::Over);
+    }
+    let (kind, rest) = text.split_once(' ')?;
+    let (_pid, rest) = rest.split_once(' ')?;
+    match kind {
+        "recording" => Some(Message::Recording(PathBuf::from(rest))),
+        "refused" => {
+            let (bytes, rest) = rest.split_once(' ')?;
+            let (device, file) = rest.split_once(' ')?;
+            Some(Message::Refused {
+                bytes: Bytes::new(bytes.parse().ok()?),
+                device: device.parse().ok()?,
+                file: PathBuf::from(file),
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_and_nonsense_is_not() {
+        assert_eq!(
+            parse(b"recording 42 /tmp/a b.room"),
+            Some(Message::Recording(PathBuf::from("/tmp/a b.room")))
+        );
+        assert_eq!(
+            parse(b"refused 42 4096 1 x.room"),
+            Some(Message::Refused { bytes: Bytes::new(4096), device: 1, file: PathBuf::from("x.room") })
+        );
+        assert_eq!(parse(b"refused 42 many 1 x.room"), None);
+        assert_eq!(parse(b"\xff"), None);
+    }
+}

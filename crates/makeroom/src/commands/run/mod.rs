@@ -1,0 +1,83 @@
+//! `makeroom run`: record a program, explain it the moment it fails.
+//!
+//! The program gets the recorder by `LD_PRELOAD` and is otherwise left alone: its terminal, its signals and its exit
+//! status are its own. What this command has to say goes to stderr, and what the program's processes report arrives
+//! over a socket.
+
+mod child;
+mod library;
+mod listener;
+mod summary;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use crate::cli::Run;
+use crate::failure::Failure;
+use crate::output;
+use listener::Listener;
+
+/// Runs `makeroom run`.
+pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
+    let (program, words) = arguments.command.split_first().ok_or(Failure::NoProgram)?;
+    let library = library::place().map_err(Failure::Library)?;
+    let listener = Listener::start().map_err(Failure::Library)?;
+    let mut command = Command::new(program);
+    command.args(words).env("LD_PRELOAD", preload(&library)).envs(environment(arguments, &listener)?);
+    let ended = child::run(&mut command)
+        .map_err(|error| Failure::Program { name: program.to_string_lossy().into_owned(), error })?;
+    let recordings = listener.finish();
+    let mut text = String::new();
+    for path in &recordings {
+        text.push_str(&summary::describe(path));
+    }
+    if recordings.is_empty() {
+        text = summary::nothing(&program.to_string_lossy());
+    }
+    output::remark(&text);
+    Ok(ended)
+}
+
+/// What the recorder is told; its own documentation has the list.
+fn environment(arguments: &Run, listener: &Listener) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let mut variables = vec![
+        ("MAKEROOM_FILE", file(arguments)?.into()),
+        ("MAKEROOM_SOCKET", listener.path().into()),
+        ("MAKEROOM_RUN_ID", run_id().into()),
+    ];
+    if let Some(limit) = arguments.limit {
+        variables.push(("MAKEROOM_LIMIT", limit.get().to_string().into()));
+    }
+    if arguments.no_stacks {
+        variables.push(("MAKEROOM_STACKS", "none".into()));
+    }
+    Ok(variables)
+}
+
+/// Where to record, as a path that means the same wherever the program goes.
+fn file(arguments: &Run) -> Result<PathBuf, Failure> {
+    let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from("makeroom.%p.room"));
+    let path = std::path::absolute(path)?;
+    if path.exists() {
+        // The recorder makes new files only; the user asked for this one.
+        std::fs::remove_file(&path)?;
+    }
+    Ok(path)
+}
+
+/// The recorder first, then what the user preloads already.
+fn preload(library: &std::path::Path) -> OsString {
+    let mut preloads = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preloads.push(":");
+        preloads.push(others);
+    }
+    preloads
+}
+
+/// 32 hexadecimal digits that no other run has.
+fn run_id() -> String {
+    use std::hash::{BuildHasher as _, RandomState};
+    format!("{:016x}{:016x}", RandomState::new().hash_one(0), RandomState::new().hash_one(1))
+}
