@@ -37,7 +37,7 @@
 //! | `MAKEROOM_RUN_ID` | 32 hexadecimal digits, the same in all files of one run | zeros |
 //! | `MAKEROOM_STACKS` | `full` (native and Python), `native`, `none` | `full` |
 //! | `MAKEROOM_LIMIT` | bytes of device memory this process may see and take | the card's |
-//! | `MAKEROOM_SOCKET` | a datagram socket that gets `refused PID BYTES DEVICE FILE` for each refused allocation | |
+//! | `MAKEROOM_SOCKET` | a datagram socket that gets `recording PID FILE` and, for each refused allocation, `refused PID BYTES DEVICE FILE` | |
 //!
 //! The environment is read once, when the library is loaded, and passes on to children: each that uses CUDA writes
 //! a file of its own.

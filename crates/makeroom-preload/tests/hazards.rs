@@ -42,6 +42,42 @@ fn a_plain_program_is_recorded_whole() {
 }
 
 #[test]
+fn every_program_runs_the_same_on_the_software_gpu() {
+    let programs = [
+        ("plain.c", ""),
+        ("fork_child.c", ""),
+        ("fork_exec.c", ""),
+        ("spawn.c", ""),
+        ("threads.c", ""),
+        ("thread_end.c", ""),
+        ("exits.c", "_exit"),
+        ("exits.c", "kill"),
+        ("nulls.c", ""),
+        ("capture.c", ""),
+        ("errno.c", ""),
+        ("launches.c", ""),
+        ("nested.c", ""),
+        ("close_all.c", ""),
+        ("limit.c", ""),
+    ];
+    for (name, argument) in programs {
+        let mut program = Program::new(name).on_software_gpu();
+        if !argument.is_empty() {
+            program = program.argument(argument);
+        }
+        let recordings = program.check();
+        assert!(!recordings.is_empty(), "{name}");
+        for recording in recordings {
+            assert!(recording.texts().is_empty(), "{name}: {:?}", recording.texts());
+            assert!(recording.dropped.is_empty(), "{name}");
+        }
+    }
+    for name in ["late_dlopen.c", "proc_address.c"] {
+        Program::without_driver(name).on_software_gpu().check_one().assert_complete();
+    }
+}
+
+#[test]
 fn native_stacks_lead_to_the_program() {
     let recording = Program::new("plain.c").check_one();
     let first = recording.stack(&recording.of(EventKind::DeviceAlloc)[0]);

@@ -46,6 +46,8 @@ pub(crate) fn start() -> bool {
         }
     };
     let writer = Writer::new(output);
+    // Before anything can end the process: `run` must know of the file.
+    writer.tell_beginning();
     with_signals_blocked(|| {
         let thread = std::thread::Builder::new().name("makeroom".to_owned());
         thread.spawn(move || work(writer)).is_ok()

@@ -1,5 +1,6 @@
 //! One turn of the writer: empty all rings, write what they held.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixDatagram;
 
@@ -167,17 +168,26 @@ impl Writer {
         }
     }
 
-    /// Tells `run` what was refused, now that the file holds it. Nobody listening is no error.
+    /// Tells `run` which file this process writes.
+    pub(crate) fn tell_beginning(&self) {
+        self.tell("recording", "");
+    }
+
+    /// Tells `run` what was refused, now that the file holds it.
     fn tell_refusals(&mut self) {
+        for refused in std::mem::take(&mut self.refusals) {
+            self.tell("refused", &format!("{} {} ", refused.size, refused.device));
+        }
+    }
+
+    /// Sends `KIND PID FIGURES FILE`. Nobody listening is no error, and a listener that is busy is not waited for.
+    fn tell(&self, kind: &str, figures: &str) {
         let Some(path) = &config().socket else { return };
-        for refused in self.refusals.drain(..) {
-            let file = std::ffi::OsStr::from_bytes(self.output.path());
-            let (pid, size, device) = (std::process::id(), refused.size, refused.device);
-            let message = format!("refused {pid} {size} {device} {}", file.display());
-            if let Ok(socket) = UnixDatagram::unbound() {
-                let _ = socket.set_nonblocking(true);
-                let _ = socket.send_to(message.as_bytes(), std::ffi::OsStr::from_bytes(path));
-            }
+        let file = OsStr::from_bytes(self.output.path());
+        let message = format!("{kind} {} {figures}{}", std::process::id(), file.display());
+        if let Ok(socket) = UnixDatagram::unbound() {
+            let _ = socket.set_nonblocking(true);
+            let _ = socket.send_to(message.as_bytes(), OsStr::from_bytes(path));
         }
     }
 }

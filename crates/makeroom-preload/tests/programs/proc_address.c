@@ -3,10 +3,10 @@
 #include <dlfcn.h>
 typedef CUresult (*GetProcAddress)(const char *, void **, int, uint64_t, int *);
 static GetProcAddress get;
-static void *find(const char *name, uint64_t flags) {
+static void *find(const char *name, int version, uint64_t flags) {
     void *found;
     int status;
-    OK(get(name, &found, 12000, flags, &status));
+    OK(get(name, &found, version, flags, &status));
     return found;
 }
 int main(void) {
@@ -17,10 +17,10 @@ int main(void) {
     get = (GetProcAddress)again;
     CUhandle context;
     CUdeviceptr pointer;
-    OK(((CUresult(*)(unsigned))find("cuInit", 0))(0));
-    OK(((CUresult(*)(CUhandle *, unsigned, int))find("cuCtxCreate", 0))(&context, 0, 0));
-    OK(((CUresult(*)(CUdeviceptr *, size_t))find("cuMemAlloc", 0))(&pointer, 1 << 20));
-    void *plain = find("cuMemAllocAsync", 0), *per_thread = find("cuMemAllocAsync", 2);
+    OK(((CUresult(*)(unsigned))find("cuInit", 2000, 0))(0));
+    OK(((CUresult(*)(CUhandle *, unsigned, int))find("cuCtxCreate", 3020, 0))(&context, 0, 0));
+    OK(((CUresult(*)(CUdeviceptr *, size_t))find("cuMemAlloc", 3020, 0))(&pointer, 1 << 20));
+    void *plain = find("cuMemAllocAsync", 11020, 0), *per_thread = find("cuMemAllocAsync", 11020, 2);
     printf("%d\n", plain != per_thread);
     OK(((CUresult(*)(CUdeviceptr *, size_t, CUhandle))plain)(&pointer, 4096, 0));
     OK(((CUresult(*)(CUdeviceptr *, size_t, CUhandle))per_thread)(&pointer, 8192, 0));

@@ -16,6 +16,7 @@ pub(crate) struct Program {
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
     preloads: Vec<PathBuf>,
+    driver: PathBuf,
     pub(crate) folder: PathBuf,
 }
 
@@ -42,6 +43,7 @@ impl Program {
             arguments: Vec::new(),
             variables: Vec::new(),
             preloads: Vec::new(),
+            driver: driver(),
             folder,
         }
     }
@@ -49,6 +51,14 @@ impl Program {
     fn compiled(name: &str, libraries: &[&str]) -> Self {
         let path = compile(name, name.trim_end_matches(".c").trim_end_matches(".cpp"), libraries);
         Self::other(&path, name)
+    }
+
+    /// Runs on the software GPU instead of the small driver.
+    pub(crate) fn on_software_gpu(mut self) -> Self {
+        let test = env::current_exe().unwrap();
+        self.driver = self.folder.join("driver");
+        makeroom_simcard::install::beside(&test, &self.driver).unwrap();
+        self.variable("MAKEROOM_SIMGPU", "memory=8GiB")
     }
 
     pub(crate) fn argument(mut self, word: &str) -> Self {
@@ -70,7 +80,7 @@ impl Program {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.args(&self.arguments).envs(self.variables.iter().cloned()).current_dir(&self.folder);
-        command.env("LD_LIBRARY_PATH", driver());
+        command.env("LD_LIBRARY_PATH", &self.driver).env("MAKEROOM_SIMGPU_DIR", &self.driver);
         command
     }
 

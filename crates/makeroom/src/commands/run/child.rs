@@ -15,8 +15,7 @@ const OF_TERMINAL: [i32; 3] = [SIGINT, SIGQUIT, SIGWINCH];
 
 /// Runs the program to its end.
 pub(crate) fn run(command: &mut Command) -> io::Result<ExitCode> {
-    let mut signals =
-        Signals::new([SIGINT, SIGQUIT, SIGWINCH, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT])?;
+    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGWINCH, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT])?;
     let mut child = command.spawn()?;
     let is_running = Arc::new(AtomicBool::new(true));
     let (pid, still_running) = (child.id(), Arc::clone(&is_running));

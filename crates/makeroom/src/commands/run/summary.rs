@@ -24,7 +24,9 @@ const MOST_SITES: usize = 5;
 
 /// The line for a program in which nothing was seen.
 pub(crate) fn nothing(program: &str) -> String {
-    format!("{TITLE}makeroom{TITLE:#}: {program} took no GPU memory that could be seen; nothing was recorded\n")
+    format!(
+        "{TITLE}makeroom{TITLE:#}: {program} took no GPU memory that could be seen; nothing was recorded\n"
+    )
 }
 
 /// What to say when an allocation was refused. The first time it is the whole verdict, where that can be had.
@@ -111,8 +113,8 @@ struct Account {
 
 impl Account {
     fn read(&mut self, path: &Path) -> Result<(), makeroom_trace::Error> {
-        let file = File::open(path)
-            .map_err(|cause| makeroom_trace::Error::Open { path: path.to_owned(), cause })?;
+        let file =
+            File::open(path).map_err(|cause| makeroom_trace::Error::Open { path: path.to_owned(), cause })?;
         let mut reader = Reader::new(file)?;
         self.pid = reader.header().pid;
         self.program = String::from_utf8_lossy(
@@ -225,7 +227,9 @@ impl Account {
             let _ = writeln!(text, "  note: {note}");
         }
         if !self.has_end {
-            text.push_str("  the process was ended from outside: the last tenth of a second may be missing\n");
+            text.push_str(
+                "  the process was ended from outside: the last tenth of a second may be missing\n",
+            );
         }
         let _ = writeln!(text, "  to see all of it: {COMMAND}makeroom why {}{COMMAND:#}", path.display());
         text

@@ -1,0 +1,114 @@
+//! `makeroom run` on the software GPU: the program's own output and status pass through, the rest goes to stderr.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Asks for more than the card has, leaves a block and a context behind, and ends with a status of its own.
+const PROGRAM: &str = r#"
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <signal.h>
+#include <stdlib.h>
+int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuMemAlloc_v2(unsigned long *, size_t);
+static int keep_block(void) {
+    unsigned long kept;
+    return cuMemAlloc_v2(&kept, 64 << 20);
+}
+int main(int count, char **words) {
+    void *context;
+    unsigned long pointer;
+    if (cuInit(0) || cuCtxCreate_v2(&context, 0, 0) || keep_block()) return 99;
+    printf("refused: %d\n", cuMemAlloc_v2(&pointer, (size_t)1 << 40));
+    fprintf(stderr, "a line of its own\n");
+    if (count > 1) raise(SIGTERM);
+    return 7;
+}
+"#;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A folder with the software GPU and the program.
+fn stage(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run").join(test);
+    let _ = std::fs::remove_dir_all(&folder);
+    makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+    std::fs::write(folder.join("program.c"), PROGRAM).unwrap();
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let built = Command::new(compiler)
+        .args(["-w", "-rdynamic", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1"])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    folder
+}
+
+fn makeroom(folder: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_makeroom"))
+        .args(words)
+        .current_dir(folder)
+        .env("LD_LIBRARY_PATH", folder)
+        .env("MAKEROOM_SIMGPU", "memory=8GiB")
+        .env("MAKEROOM_SIMGPU_DIR", folder)
+        .env("XDG_RUNTIME_DIR", folder)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_refusal_is_explained_and_the_status_is_the_programs() {
+    let folder = stage("refusal");
+    let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert_eq!(text(&output.stdout), "refused: 2\n");
+    assert!(said.contains("a line of its own\n"));
+    assert!(said.contains("makeroom: 1.00 TiB was refused on GPU 0\n"), "{said}");
+    assert!(said.contains("REQUEST EXCEEDS THE DEVICE"), "{said}");
+    assert!(said.contains("took 64.00 MiB of GPU memory at its peak"), "{said}");
+    assert!(said.contains("1 × keep_block in program"), "{said}");
+    assert!(said.contains("never destroyed: 1 context"), "{said}");
+    let why = makeroom(&folder, &["why", "run.room"]);
+    assert!(text(&why.stdout).contains("REQUEST EXCEEDS THE DEVICE"));
+}
+
+#[test]
+fn a_limit_is_a_smaller_card() {
+    let folder = stage("limit");
+    let output = makeroom(&folder, &["run", "--limit", "32MiB", "-o", "run.room", "--", "./program"]);
+    assert_eq!(output.status.code(), Some(99), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("64.00 MiB was refused on GPU 0"));
+}
+
+#[test]
+fn a_signal_is_the_status_of_a_shell() {
+    let folder = stage("signal");
+    let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program", "signal"]);
+    assert_eq!(output.status.code(), Some(128 + 15));
+    assert!(text(&output.stderr).contains("ended from outside"));
+}
+
+#[test]
+fn makeroom_off_and_programs_without_cuda_leave_nothing() {
+    let folder = stage("nothing");
+    let before = std::fs::read_dir(&folder).unwrap().count();
+    let output =
+        makeroom(&folder, &["run", "-o", "run.room", "--", "sh", "-c", "MAKEROOM=off ./program; exit 3"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stderr).contains("nothing was recorded"));
+    assert!(!folder.join("run.room").exists());
+    // The recorder's own folder is new, nothing else.
+    assert!(std::fs::read_dir(&folder).unwrap().count() <= before + 2);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_an_error() {
+    let folder = stage("missing");
+    let output = makeroom(&folder, &["run", "--", "./no-such-program"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).starts_with("error: ./no-such-program: "));
+}
