@@ -137,7 +137,8 @@ impl Description {
         self.memory / PAGE
     }
 
-    /// The shared file of these cards: one per folder, number and size, so that every process gets what it asked for.
+    /// The shared file of these cards: one per folder, number and size, so that every process gets what it
+    /// asked for.
     pub fn ledger_path(&self) -> PathBuf {
         folder().join(format!("{}x{}+{}.cards", self.devices, self.memory, self.reserve))
     }

@@ -19,14 +19,10 @@ pub fn uuid(device: usize) -> [u8; 16] {
 
 /// A UUID as NVML writes it: `GPU-6d616b65-…`.
 pub fn uuid_text(device: usize) -> String {
-    let mut text = String::from("GPU");
-    for (position, byte) in uuid(device).iter().enumerate() {
-        if [0, 4, 6, 8, 10].contains(&position) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
+    let number = u128::from_be_bytes(uuid(device));
+    let part = |from: u32, bits: u32| (number >> (128 - from - bits)) & ((1 << bits) - 1);
+    let parts = [part(0, 32), part(32, 16), part(48, 16), part(64, 16), part(80, 48)];
+    format!("GPU-{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", parts[0], parts[1], parts[2], parts[3], parts[4])
 }
 
 /// Where a card sits: `00000000:01:00.0`, the second number counting the cards.

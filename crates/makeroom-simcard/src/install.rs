@@ -1,8 +1,10 @@
-//! A folder that contains `libcuda.so.1` and `libnvidia-ml.so.1`: what a program needs to find the simulated card.
+//! A folder that contains `libcuda.so.1` and `libnvidia-ml.so.1`: what a program needs to find the simulated
+//! card.
 //!
-//! Cargo builds the two libraries under their crates' names, because a file called `libcuda.so` in the target folder would
-//! be found by every program that cargo runs. A crate whose tests need the simulated card names `makeroom-simgpu`
-//! and `makeroom-simnvml` under its `[dev-dependencies]`, which makes cargo build the libraries, and calls [`beside`]:
+//! Cargo builds the two libraries under their crates' names, because a file called `libcuda.so` in the target
+//! folder would be found by every program that cargo runs. A crate whose tests need the simulated card names
+//! `makeroom-simgpu` and `makeroom-simnvml` under its `[dev-dependencies]`, which makes cargo build the
+//! libraries, and calls [`beside`]:
 //!
 //! ```no_run
 //! let folder = std::env::temp_dir().join("simulated");
@@ -11,7 +13,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A program that is shipped has no target folder; it carries the bytes of both libraries and calls [`write`].
+//! A program that is shipped has no target folder; it carries the bytes of both libraries and calls
+//! [`write()`].
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -1,11 +1,11 @@
 //! Who holds how many pages of which card, over all processes of the simulated machine.
 //!
-//! Taking and giving pages are a few atomic operations on the shared file: no system call, so that a simulated
-//! allocation costs what its bookkeeping costs. Joining, leaving and clearing away what dead processes left
-//! behind happen under the file's lock.
+//! Taking and giving pages are a few atomic operations on the shared file: no system call, so that a
+//! simulated allocation costs what its bookkeeping costs. Joining, leaving and clearing away what dead
+//! processes left behind happen under the file's lock.
 //!
-//! Pages are counted on the card first and on the process second. A process killed between the two leaves pages that
-//! nobody owns; they come back as soon as no process is left.
+//! Pages are counted on the card first and on the process second. A process killed between the two leaves
+//! pages that nobody owns; they come back as soon as no process is left.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -91,13 +91,13 @@ impl Ledger {
 
     /// Bytes taken of a card by processes that live.
     pub fn used(&self, device: usize) -> u64 {
-        self.clear_away();
+        self.clear_away(None);
         self.table().used[device].load(Acquire) * PAGE
     }
 
     /// The processes with a context on a card.
     pub fn holders(&self, device: usize) -> Vec<Holder> {
-        self.clear_away();
+        self.clear_away(None);
         let rows = self.table().rows.iter().filter(|row| row.process.load(Acquire) != 0);
         rows.filter(|row| row.contexts[device].load(Acquire) + row.pages[device].load(Acquire) > 0)
             .map(|row| Holder {
@@ -107,9 +107,11 @@ impl Ledger {
             .collect()
     }
 
-    /// Gives back what dead processes hold. The lock is taken only if there are any.
-    fn clear_away(&self) {
-        if self.table().rows.iter().any(|row| process(row).is_some_and(|process| !process.lives())) {
+    /// Gives back what dead processes hold. One row can be known to be alive; the lock is taken only if there
+    /// are dead.
+    fn clear_away(&self, alive: Option<usize>) {
+        let mut rows = self.table().rows.iter().enumerate().filter(|(row, _)| Some(*row) != alive);
+        if rows.any(|(_, row)| process(row).is_some_and(|process| !process.lives())) {
             // A lock that cannot be had leaves the dead for the next call.
             let _ = self.locked(clear_dead);
         }
@@ -160,10 +162,16 @@ impl Member {
         &self.ledger
     }
 
+    /// Bytes taken of a card by processes that live. Alone on the card this asks nobody.
+    pub fn used(&self, device: usize) -> u64 {
+        self.ledger.clear_away(Some(self.row));
+        self.ledger.table().used[device].load(Acquire) * PAGE
+    }
+
     /// Takes pages of a card for this process, all or none.
     pub fn take(&self, device: usize, pages: u64) -> bool {
         if !self.try_take(device, pages) {
-            self.ledger.clear_away();
+            self.ledger.clear_away(Some(self.row));
             if !self.try_take(device, pages) {
                 return false;
             }

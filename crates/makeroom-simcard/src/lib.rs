@@ -12,8 +12,8 @@
 //! # Environment
 //!
 //! `MAKEROOM_SIMGPU` describes the machine: `devices=2,memory=8GiB,context=512MiB`; every key and its default
-//! stands at [`Description`]. `MAKEROOM_SIMGPU_DIR` is the folder of the shared file; processes with the same folder and
-//! the same cards share these cards. Without it: `$XDG_RUNTIME_DIR/makeroom-simgpu`, or
+//! stands at [`Description`]. `MAKEROOM_SIMGPU_DIR` is the folder of the shared file; processes with the same
+//! folder and the same cards share these cards. Without it: `$XDG_RUNTIME_DIR/makeroom-simgpu`, or
 //! `makeroom-simgpu-UID` in the folder for temporary files. A test that must not meet other tests sets it.
 
 mod description;

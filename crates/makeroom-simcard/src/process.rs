@@ -1,7 +1,7 @@
 //! Which process, so surely that a reused number is not taken for it.
 //!
-//! A process is told by its number, its start time, and the address of its stack's start: the last one changes when the
-//! process replaces its program with `exec`, which takes its GPU memory away as exit does.
+//! A process is told by its number, its start time, and the address of its stack's start: the last one
+//! changes when the process replaces its program with `exec`, which takes its GPU memory away as exit does.
 
 use std::fs;
 
@@ -27,7 +27,8 @@ impl Process {
     }
 
     fn parse(id: u64, line: &str) -> Option<Self> {
-        // The name stands in parentheses and may hold anything; fields are counted after it, the state being the third.
+        // The name stands in parentheses and may hold anything; fields are counted after it, the state being
+        // the third.
         let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
         if matches!(fields.next()?, "Z" | "X" | "x") {
             return None;

@@ -6,8 +6,8 @@
 //! 136  rows    128 × 280 process number, start time, image, then pages and contexts on each card
 //! ```
 //!
-//! All fields are atomic numbers in the machine's byte order; a file of zeros is an empty table. Nothing here waits:
-//! who needs several fields to change together holds the file's lock ([`Ledger`](crate::Ledger)).
+//! All fields are atomic numbers in the machine's byte order; a file of zeros is an empty table. Nothing here
+//! waits: who needs several fields to change together holds the file's lock ([`Ledger`](crate::Ledger)).
 
 use std::fs::File;
 use std::io;
@@ -53,10 +53,14 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the file, which grows to the table's size where it is shorter.
+    /// Maps the file, which grows to the table's size where it is shorter. Its blocks are set aside: on a
+    /// full disk this fails, and not the first write through the mapping, which would be a signal.
     pub(crate) fn of_file(file: &File) -> io::Result<Self> {
-        if file.metadata()?.len() < size_of::<Table>() as u64 {
-            file.set_len(size_of::<Table>() as u64)?;
+        let size = libc::off_t::try_from(size_of::<Table>()).unwrap_or(libc::off_t::MAX);
+        // SAFETY: the call takes a descriptor, which `file` keeps open, and touches no memory.
+        let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, size) };
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
         }
         Self::new(libc::MAP_SHARED, file.as_raw_fd())
     }
@@ -79,7 +83,8 @@ impl Mapping {
     }
 
     pub(crate) fn table(&self) -> &Table {
-        // SAFETY: the mapping is as long as a table, page aligned, lives as long as self, and any bytes are a valid table.
+        // SAFETY: the mapping is as long as a table, page aligned, lives as long as self, and any bytes are a
+        // valid table.
         unsafe { self.table.as_ref() }
     }
 }

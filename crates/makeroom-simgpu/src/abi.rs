@@ -1,7 +1,8 @@
 //! What crosses the C boundary: pointers that a caller vouches for, and the structures they point to.
 //!
-//! The pointer types have no constructor in Rust: a value of theirs can only come from a C caller, who promises that it is null or
-//! valid for what the function does with it. So the exported functions are written in safe code.
+//! The pointer types have no constructor in Rust: a value of theirs can only come from a C caller, who
+//! promises that it is null or valid for what the function does with it. So the exported functions are
+//! written in safe code.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -121,8 +122,8 @@ impl Text {
         if self.0.is_null() {
             return Err(Status::INVALID_VALUE);
         }
-        // SAFETY: not null, so the caller promises a string that ends in a zero and stays as it is during the call,
-        // beyond which no function here keeps it.
+        // SAFETY: not null, so the caller promises a string that ends in a zero and stays as it is during the
+        // call, beyond which no function here keeps it.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_bytes())
     }
 }
@@ -131,7 +132,12 @@ impl Text {
 pub(crate) fn write_text(place: Out<c_char>, size: i32, text: &str) -> Result<()> {
     let room = usize::try_from(size).ok().filter(|room| *room > 0).ok_or(Status::INVALID_VALUE)?;
     let bytes = text.bytes().take(room - 1).chain([0]);
-    place.set_all(bytes.map(|byte| byte as c_char))
+    place.set_all(bytes.map(|byte| c_char::from_ne_bytes([byte])))
+}
+
+/// A device's number as C has it.
+pub(crate) fn device_number(device: usize) -> i32 {
+    i32::try_from(device).unwrap_or(i32::MAX)
 }
 
 /// Where memory is: a kind and a number.

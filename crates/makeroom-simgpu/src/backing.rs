@@ -1,9 +1,9 @@
 //! The memory behind the machine's frames, and the moving of bytes.
 //!
-//! Each card has one stretch of host memory, as long as the card and reserved without being backed: a frame costs host
-//! memory from the first byte written to it until it is freed. Device addresses are another stretch that nobody can read or write;
-//! its only purpose is that no host pointer is a device address, and that touching device memory from the host is the
-//! fault it is with a real card.
+//! Each card has one stretch of host memory, as long as the card and reserved without being backed: a frame
+//! costs host memory from the first byte written to it until it is freed. Device addresses are another
+//! stretch that nobody can read or write; its only purpose is that no host pointer is a device address, and
+//! that touching device memory from the host is the fault it is with a real card.
 
 use std::ptr;
 
@@ -22,7 +22,8 @@ pub(crate) struct Backing {
     starts: Vec<*mut u8>,
 }
 
-// SAFETY: the pointers are to mappings that are never moved or unmapped; who may use them is decided by the driver's lock.
+// SAFETY: the pointers are to mappings that are never moved or unmapped; who may use them is decided by the
+// driver's lock.
 unsafe impl Send for Backing {}
 
 fn map(bytes: u64, protection: i32) -> Option<*mut u8> {
@@ -51,7 +52,8 @@ impl Backing {
         let stretch = |bytes: u64| {
             let start = map(bytes.max(PAGE), libc::PROT_READ | libc::PROT_WRITE)?;
             for advice in [libc::MADV_DONTDUMP, libc::MADV_DONTFORK] {
-                // SAFETY: the range was mapped above and belongs to nobody else; neither advice changes its bytes.
+                // SAFETY: the range was mapped above and belongs to nobody else; neither advice changes its
+                // bytes.
                 unsafe { libc::madvise(start.cast(), bytes.max(PAGE) as usize, advice) };
             }
             Some(start)
@@ -71,7 +73,8 @@ impl Backing {
     /// Gives the host memory of free frames back; they read as zeros when they are used again.
     pub(crate) fn discard(&self, frames: &[(usize, u32)]) {
         for (owner, frame) in frames {
-            // SAFETY: the frame lies in the stretch of its owner, and the machine has listed it as free, so no block uses its bytes.
+            // SAFETY: the frame lies in the stretch of its owner, and the machine has listed it as free, so
+            // no block uses its bytes.
             unsafe { libc::madvise(self.frame(*owner, *frame).cast(), PAGE as usize, libc::MADV_DONTNEED) };
         }
     }
@@ -116,16 +119,20 @@ impl Driver {
         let device = self.machine.context_device(context)?;
         let mut rows = Vec::new();
         for (to, from) in copy.rows()? {
-            let to = self.stretches(to, copy.width, copy.destination.side, device, true)?;
-            let from = self.stretches(from, copy.width, copy.source.side, device, false)?;
-            rows.push((to, from));
+            let target = self.stretches(to, copy.width, copy.destination.side, device, true)?;
+            let source = self.stretches(from, copy.width, copy.source.side, device, false)?;
+            let mut pairs = pair(&target, &source);
+            if to > from {
+                // Bytes that move up over their own source go last first.
+                pairs.reverse();
+            }
+            rows.extend(pairs);
         }
         for (to, from) in rows {
-            for (to, from) in pair(&to, &from) {
-                // SAFETY: both stretches are of the same length. One inside a card was checked against the machine's books and lies in a
-                // mapping that is never unmapped; one of the host is known to the driver or vouched for by the caller. They may overlap.
-                unsafe { ptr::copy(from.start, to.start, to.bytes) };
-            }
+            // SAFETY: both stretches are of the same length. One inside a card was checked against the
+            // machine's books and lies in a mapping that is never unmapped; one of the host is known to the
+            // driver or vouched for by the caller. They may overlap.
+            unsafe { ptr::copy(from.start, to.start, to.bytes) };
         }
         Ok(())
     }
@@ -145,8 +152,8 @@ impl Driver {
         }
         let pattern = fill.value.to_le_bytes();
         for stretch in rows {
-            // SAFETY: the stretch was checked against the machine's books, or is host memory that the driver knows; nothing else
-            // in Rust refers to it.
+            // SAFETY: the stretch was checked against the machine's books, or is host memory that the driver
+            // knows; nothing else in Rust refers to it.
             let target = unsafe { std::slice::from_raw_parts_mut(stretch.start, stretch.bytes) };
             match fill.element {
                 1 => target.fill(pattern[0]),
@@ -183,7 +190,8 @@ impl Driver {
 }
 
 fn unmap(address: u64, bytes: u64) {
-    // SAFETY: the range was mapped by `allocate_host` and is no longer listed; using it from now on is the program's own mistake.
+    // SAFETY: the range was mapped by `allocate_host` and is no longer listed; using it from now on is the
+    // program's own mistake.
     unsafe { libc::munmap(address as *mut _, bytes as usize) };
 }
 

@@ -1,7 +1,9 @@
-//! What every exported function runs inside: faults that are due, the calling thread, and no way out for a panic.
+//! What every exported function runs inside: faults that are due, the calling thread, and no way out for a
+//! panic.
 //!
-//! `driver_functions!` writes the exported functions. Each is `fn name(arguments) |call| { … }` and may have further names:
-//! `= other` for an older form that does the same, `/ name_ptsz` for the form in which a null stream is the thread's own.
+//! `driver_functions!` writes the exported functions. Each is `fn name(arguments) |call| { … }` and may have
+//! further names: `= other` for an older form that does the same, `/ name_ptsz` for the form in which a null
+//! stream is the thread's own.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,52 +15,55 @@ use crate::machine::{CaptureMode, ContextId, DefaultStream, StreamName};
 use crate::status::{Result, Status};
 
 /// What the driver remembers of a thread.
-struct Thread {
+pub(crate) struct Thread {
     id: u64,
     contexts: RefCell<Vec<ContextId>>,
     capture_mode: Cell<CaptureMode>,
 }
 
-thread_local! {
-    static THREAD: Thread = {
+impl Thread {
+    fn new() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
-        Thread {
+        Self {
             id: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             contexts: RefCell::default(),
             capture_mode: Cell::new(CaptureMode::Global),
         }
-    };
+    }
+}
+
+thread_local! {
+    static THREAD: Thread = Thread::new();
 }
 
 /// A call under way.
 #[derive(Clone, Copy)]
-pub(crate) struct Call {
+pub(crate) struct Call<'a> {
     default: DefaultStream,
+    thread: &'a Thread,
 }
 
 /// Runs the body of an exported function.
 pub(crate) fn run(
     function: &'static str,
     default: DefaultStream,
-    body: impl FnOnce(Call) -> Result<()>,
+    body: impl FnOnce(Call<'_>) -> Result<()>,
 ) -> u32 {
-    let guarded = AssertUnwindSafe(|| match faults::due(function) {
-        Some(status) => Err(status),
-        None => body(Call { default }),
-    });
-    match catch_unwind(guarded) {
+    let mut body = Some(body);
+    let mut on_thread = |thread: &Thread| match (faults::due(function), body.take()) {
+        (None, Some(body)) => body(Call { default, thread }),
+        (due, _) => Err(due.unwrap_or(Status::UNKNOWN)),
+    };
+    // A thread that is ending has forgotten everything: it calls as a new one would.
+    let guarded = || THREAD.try_with(&mut on_thread).unwrap_or_else(|_| on_thread(&Thread::new()));
+    match catch_unwind(AssertUnwindSafe(guarded)) {
         Ok(Ok(())) => Status::SUCCESS.0,
         Ok(Err(status)) => status.0,
         Err(_) => Status::UNKNOWN.0,
     }
 }
 
-impl Call {
-    /// The driver, locked.
-    pub(crate) fn session(self) -> Result<Session> {
-        Session::open()
-    }
-
+impl Call<'_> {
     /// The driver, locked, and the current context, which must live.
     pub(crate) fn in_context(self) -> Result<(Session, ContextId)> {
         let session = Session::open()?;
@@ -79,34 +84,34 @@ impl Call {
         StreamName { handle, default: self.default, thread: self.thread() }
     }
 
-    /// The calling thread's number. A thread that is ending has none of its own.
+    /// The calling thread's number.
     pub(crate) fn thread(self) -> u64 {
-        THREAD.try_with(|thread| thread.id).unwrap_or(0)
+        self.thread.id
     }
 
     /// The thread's current context.
     pub(crate) fn current(self) -> Option<ContextId> {
-        THREAD.try_with(|thread| thread.contexts.borrow().last().copied()).ok().flatten()
+        self.thread.contexts.borrow().last().copied()
     }
 
     /// Puts a context on top of the thread's others.
     pub(crate) fn push(self, context: ContextId) {
-        let _ = THREAD.try_with(|thread| thread.contexts.borrow_mut().push(context));
+        self.thread.contexts.borrow_mut().push(context);
     }
 
     /// Takes the thread's topmost context.
     pub(crate) fn pop(self) -> Option<ContextId> {
-        THREAD.try_with(|thread| thread.contexts.borrow_mut().pop()).ok().flatten()
+        self.thread.contexts.borrow_mut().pop()
     }
 
     /// Whether and how this thread's calls can be forbidden by a capture.
     pub(crate) fn capture_mode(self) -> CaptureMode {
-        THREAD.try_with(|thread| thread.capture_mode.get()).unwrap_or(CaptureMode::Global)
+        self.thread.capture_mode.get()
     }
 
     /// Changes that; returns what it was.
     pub(crate) fn exchange_capture_mode(self, mode: CaptureMode) -> CaptureMode {
-        THREAD.try_with(|thread| thread.capture_mode.replace(mode)).unwrap_or(CaptureMode::Global)
+        self.thread.capture_mode.replace(mode)
     }
 }
 
@@ -129,11 +134,14 @@ macro_rules! driver_functions {
     (@one $default:ident, $notes:tt, [$($name:ident)*], $arguments:tt, $call:pat_param, $body:block) => {
         $($crate::call::driver_functions!(@write $default, $notes, $name, $arguments, $call, $body);)*
     };
-    (@write $default:ident, [$(#[$note:meta])*], $name:ident, ($($argument:ident: $kind:ty),*), $call:pat_param, $body:block) => {
+    (
+        @write $default:ident, [$(#[$note:meta])*], $name:ident, ($($argument:ident: $kind:ty),*),
+        $call:pat_param, $body:block
+    ) => {
         $(#[$note])*
         #[unsafe(no_mangle)]
         pub(crate) extern "C" fn $name($($argument: $kind),*) -> u32 {
-            let body = |$call: $crate::call::Call| -> $crate::status::Result<()> { $body };
+            let body = |$call: $crate::call::Call<'_>| -> $crate::status::Result<()> { $body };
             $crate::call::run(stringify!($name), $crate::machine::DefaultStream::$default, body)
         }
     };

@@ -1,7 +1,7 @@
 //! The one driver of the process: its start, its end, and the lock around it.
 //!
-//! A child of fork has no driver, not even one it could start, if its parent had one; after exit has begun every call says so. Both
-//! are what a real driver does.
+//! A child of fork has no driver, not even one it could start, if its parent had one; after exit has begun
+//! every call says so. Both are what a real driver does.
 
 use std::io::Write;
 use std::ops::{Deref, DerefMut};
@@ -76,14 +76,25 @@ pub(crate) fn refuse_after_exit() -> Result<()> {
     if PHASE.load(Ordering::Acquire) == ENDED { Err(Status::DEINITIALIZED) } else { Ok(()) }
 }
 
+/// What `cuInit` answers unless it has something to do.
+fn already() -> Option<Result<()>> {
+    match PHASE.load(Ordering::Acquire) {
+        STARTED => Some(Ok(())),
+        FORKED => Some(Err(Status::NOT_INITIALIZED)),
+        ENDED => Some(Err(Status::DEINITIALIZED)),
+        _ => None,
+    }
+}
+
 /// `cuInit`.
 pub(crate) fn start() -> Result<()> {
+    if let Some(known) = already() {
+        return known;
+    }
+    // Not before: in a forked child the lock may be held by a thread that is not there.
     let _starting = START.lock().unwrap_or_else(PoisonError::into_inner);
-    match PHASE.load(Ordering::Acquire) {
-        STARTED => return Ok(()),
-        FORKED => return Err(Status::NOT_INITIALIZED),
-        ENDED => return Err(Status::DEINITIALIZED),
-        _ => {}
+    if let Some(known) = already() {
+        return known;
     }
     let description =
         Description::from_environment().map_err(|error| report(&error, Status::INVALID_VALUE))?;
@@ -96,7 +107,8 @@ pub(crate) fn start() -> Result<()> {
     if DRIVER.set(Mutex::new(Driver { machine, backing })).is_err() || MEMBER.set(member).is_err() {
         return Err(Status::UNKNOWN);
     }
-    // SAFETY: both handlers are functions of this library, which is linked never to be unloaded, and take no arguments.
+    // SAFETY: both handlers are functions of this library, which is linked never to be unloaded, and take no
+    // arguments.
     unsafe {
         libc::atexit(at_exit);
         libc::pthread_atfork(None, None, Some(in_forked_child));

@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Status>;
 macro_rules! statuses {
     ($($constant:ident = $number:literal, $name:literal, $words:literal;)*) => {
         impl Status {
-            $(#[doc = $words] pub const $constant: Self = Self($number);)*
+            $(#[doc = concat!("“", $words, "”")] pub const $constant: Self = Self($number);)*
         }
 
         /// Number, name and words of every result; names and words end in a zero byte for C.

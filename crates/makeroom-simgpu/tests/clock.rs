@@ -1,4 +1,5 @@
-//! The clock and the faults in the hands of a test. A file of its own: the driver reads its environment once per process.
+//! The clock and the faults in the hands of a test. A file of its own: the driver reads its environment once
+//! per process.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! The simulated driver answers as a real one: `programs/conformance.c` against what an H200 with driver 580 said.
+//! The simulated driver answers as a real one: `programs/conformance.c` against what an H200 with driver 580
+//! said.
 
 mod common;
 

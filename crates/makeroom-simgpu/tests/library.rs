@@ -1,5 +1,7 @@
 //! The built library, loaded as programs load it.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -51,6 +53,15 @@ fn a_preloaded_function_does_not_get_into_the_drivers_table() {
     let preloaded = stage.compile("preloaded", &["-shared", "-fPIC"]);
     let output = stage.command(&program, "").env("LD_PRELOAD", preloaded).output().unwrap();
     assert_eq!(text(&output), "global 4242\ngiven 201\nsame 1\n");
+}
+
+#[test]
+fn bytes_arrive_where_they_were_sent() {
+    let stage = Stage::new("copies");
+    let program = stage.compile("copies", &[]);
+    let said = stage.run(&program, "devices=2,memory=1GiB,context=0", &[]);
+    assert_eq!(said.lines().count(), 15, "{said}");
+    assert!(said.lines().all(|line| line.ends_with(" arrives")), "{said}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What crosses the C boundary: results by number, pointers that a caller vouches for.
 //!
-//! The pointer types have no constructor in Rust: a value of theirs can only come from a C caller, who promises that it is null or
-//! valid for what the function does with it.
+//! The pointer types have no constructor in Rust: a value of theirs can only come from a C caller, who
+//! promises that it is null or valid for what the function does with it.
 
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -101,8 +101,8 @@ impl Text {
         if self.0.is_null() {
             return Err(Failure::INVALID_ARGUMENT);
         }
-        // SAFETY: not null, so the caller promises a string that ends in a zero and stays as it is during the call,
-        // beyond which no function here keeps it.
+        // SAFETY: not null, so the caller promises a string that ends in a zero and stays as it is during the
+        // call, beyond which no function here keeps it.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_bytes())
     }
 }
@@ -112,7 +112,7 @@ pub(crate) fn write_text(place: Place<c_char>, size: u32, text: &str) -> Result<
     if text.len() >= size as usize {
         return Err(Failure::INSUFFICIENT_SIZE);
     }
-    place.set_all(text.bytes().chain([0]).map(|byte| byte as c_char))
+    place.set_all(text.bytes().chain([0]).map(|byte| c_char::from_ne_bytes([byte])))
 }
 
 /// Writes exported functions: `fn name = other_name(arguments) { … }`.

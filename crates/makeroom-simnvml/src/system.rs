@@ -30,7 +30,7 @@ management_functions! {
             let line = std::fs::read(format!("/proc/{process}/cmdline")).map_err(|_| Failure::NOT_FOUND)?;
             let name = line.split(|byte| *byte == 0).next().unwrap_or_default();
             let room = (size as usize).checked_sub(1).ok_or(Failure::INVALID_ARGUMENT)?;
-            text.set_all(name.iter().take(room).chain([&0]).map(|byte| *byte as c_char))
+            text.set_all(name.iter().take(room).chain([&0]).map(|byte| c_char::from_ne_bytes([*byte])))
         })
     }
 }

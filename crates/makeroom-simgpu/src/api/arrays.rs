@@ -2,6 +2,7 @@
 
 use crate::abi::{Array3dDescription, ArrayDescription, In, Out};
 use crate::call::driver_functions;
+use crate::driver::Session;
 use crate::machine::{ArrayId, ArrayShape};
 use crate::status::Status;
 
@@ -36,14 +37,14 @@ driver_functions! {
         session.machine.destroy_array(ArrayId(array), false)
     }
 
-    fn cuArrayGetDescriptor_v2(description: Out<ArrayDescription>, array: u64) |call| {
-        let session = call.session()?;
+    fn cuArrayGetDescriptor_v2(description: Out<ArrayDescription>, array: u64) |_| {
+        let session = Session::open()?;
         let ArrayShape { width, height, format, channels, .. } = session.machine.array_shape(ArrayId(array))?;
         description.set(ArrayDescription { width, height, format, channels })
     }
 
-    fn cuArray3DGetDescriptor_v2(description: Out<Array3dDescription>, array: u64) |call| {
-        let session = call.session()?;
+    fn cuArray3DGetDescriptor_v2(description: Out<Array3dDescription>, array: u64) |_| {
+        let session = Session::open()?;
         let ArrayShape { width, height, depth, format, channels, flags } =
             session.machine.array_shape(ArrayId(array))?;
         description.set(Array3dDescription { width, height, depth, format, channels, flags })
@@ -58,8 +59,8 @@ driver_functions! {
         array.set(session.machine.create_levels(context, shape(&description.get()?), levels)?.0)
     }
 
-    fn cuMipmappedArrayGetLevel(level: Out<u64>, array: u64, number: u32) |call| {
-        let mut session = call.session()?;
+    fn cuMipmappedArrayGetLevel(level: Out<u64>, array: u64, number: u32) |_| {
+        let mut session = Session::open()?;
         level.required()?;
         level.set(session.machine.array_level(ArrayId(array), number)?.0)
     }

@@ -2,17 +2,18 @@
 
 use crate::abi::Out;
 use crate::call::{Call, driver_functions};
+use crate::driver::Session;
 use crate::machine::{CaptureMode, CaptureStatus, StreamId};
 use crate::status::{Result, Status};
 
-fn begin(call: Call, stream: u64, mode: CaptureMode) -> Result<()> {
+fn begin(call: Call<'_>, stream: u64, mode: CaptureMode) -> Result<()> {
     let (mut session, context) = call.in_context()?;
     let stream = session.machine.stream(context, call.stream(stream))?;
     session.machine.begin_capture(stream, mode, call.thread())
 }
 
 /// Status and number of a stream's capture.
-fn status(call: Call, stream: u64) -> Result<(u32, u64)> {
+fn status(call: Call<'_>, stream: u64) -> Result<(u32, u64)> {
     let (mut session, context) = call.in_context()?;
     let stream: StreamId = session.machine.stream(context, call.stream(stream))?;
     let (status, capture) = session.machine.capture_status(stream)?;
@@ -25,7 +26,9 @@ fn status(call: Call, stream: u64) -> Result<(u32, u64)> {
 }
 
 driver_functions! {
-    fn cuStreamBeginCapture / cuStreamBeginCapture_ptsz(stream: u64) |call| { begin(call, stream, CaptureMode::Global) }
+    fn cuStreamBeginCapture / cuStreamBeginCapture_ptsz(stream: u64) |call| {
+        begin(call, stream, CaptureMode::Global)
+    }
 
     fn cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz(stream: u64, mode: u32) |call| {
         begin(call, stream, CaptureMode::from_number(mode)?)
@@ -44,14 +47,17 @@ driver_functions! {
         place.set(status(call, stream)?.0)
     }
 
-    fn cuStreamGetCaptureInfo / cuStreamGetCaptureInfo_ptsz(stream: u64, place: Out<u32>, identity: Out<u64>) |call| {
+    fn cuStreamGetCaptureInfo / cuStreamGetCaptureInfo_ptsz(
+        stream: u64, place: Out<u32>, identity: Out<u64>,
+    ) |call| {
         let found = status(call, stream)?;
         place.set(found.0)?;
         identity.set_if_wanted(found.1);
         Ok(())
     }
 
-    /// The graph under construction and its last nodes are not shown: a program that asks for them is told so.
+    /// The graph under construction and its last nodes are not shown: a program that asks for them is told
+    /// so.
     fn cuStreamGetCaptureInfo_v2 / cuStreamGetCaptureInfo_v2_ptsz(
         stream: u64, place: Out<u32>, identity: Out<u64>, graph: Out<u64>, nodes: Out<u64>, count: Out<u64>,
     ) |call| {
@@ -74,7 +80,7 @@ driver_functions! {
     }
 
     fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) |call| {
-        call.session()?;
+        Session::open()?;
         let wanted = CaptureMode::from_number(mode.get()?)?;
         mode.set(call.exchange_capture_mode(wanted) as u32)
     }

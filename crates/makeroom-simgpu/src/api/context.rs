@@ -1,12 +1,13 @@
 //! Contexts and the stack of them that each thread has.
 
-use crate::abi::{In, Out};
+use crate::abi::{In, Out, device_number};
 use crate::call::{Call, driver_functions};
+use crate::driver::Session;
 use crate::machine::ContextId;
 use crate::status::{Result, Status};
 
-fn create(call: Call, place: Out<u64>, flags: u32, device: i32) -> Result<()> {
-    let mut session = call.session()?;
+fn create(call: Call<'_>, place: Out<u64>, flags: u32, device: i32) -> Result<()> {
+    let mut session = Session::open()?;
     let device = session.machine.device(device)?;
     place.required()?;
     let context = session.machine.create_context(device, flags)?;
@@ -15,9 +16,9 @@ fn create(call: Call, place: Out<u64>, flags: u32, device: i32) -> Result<()> {
 }
 
 /// A context that a program named, which lives or lived.
-fn known(call: Call, handle: u64) -> Result<ContextId> {
+fn known(handle: u64) -> Result<ContextId> {
     let context = ContextId(handle);
-    call.session()?.machine.any_context_device(context).map(|_| context)
+    Session::open()?.machine.any_context_device(context).map(|_| context)
 }
 
 driver_functions! {
@@ -35,7 +36,7 @@ driver_functions! {
     }
 
     fn cuCtxDestroy_v2 = cuCtxDestroy(context: u64) |call| {
-        let mut session = call.session()?;
+        let mut session = Session::open()?;
         if context == 0 {
             return Err(Status::INVALID_VALUE);
         }
@@ -48,22 +49,22 @@ driver_functions! {
 
     fn cuCtxPushCurrent_v2 = cuCtxPushCurrent(context: u64) |call| {
         if context == 0 {
-            call.session()?;
+            Session::open()?;
             return Err(Status::INVALID_VALUE);
         }
-        call.push(known(call, context)?);
+        call.push(known(context)?);
         Ok(())
     }
 
     fn cuCtxPopCurrent_v2 = cuCtxPopCurrent(context: Out<u64>) |call| {
-        call.session()?;
+        Session::open()?;
         let popped = call.pop().ok_or(Status::INVALID_CONTEXT)?;
         context.set_if_wanted(popped.0);
         Ok(())
     }
 
     fn cuCtxSetCurrent(context: u64) |call| {
-        let next = if context == 0 { call.session().map(|_| None)? } else { Some(known(call, context)?) };
+        let next = if context == 0 { Session::open().map(|_| None)? } else { Some(known(context)?) };
         call.pop();
         if let Some(next) = next {
             call.push(next);
@@ -72,20 +73,20 @@ driver_functions! {
     }
 
     fn cuCtxGetCurrent(context: Out<u64>) |call| {
-        call.session()?;
+        Session::open()?;
         context.set(call.current().map_or(0, |context| context.0))
     }
 
     fn cuCtxGetDevice(device: Out<i32>) |call| {
-        let session = call.session()?;
+        let session = Session::open()?;
         let context = call.current().ok_or(Status::INVALID_CONTEXT)?;
-        device.set(session.machine.any_context_device(context)? as i32)
+        device.set(device_number(session.machine.any_context_device(context)?))
     }
 
     fn cuCtxGetDevice_v2(device: Out<i32>, context: u64) |call| {
         let (session, current) = call.in_context()?;
         let wanted = if context == 0 { current } else { ContextId(context) };
-        device.set(session.machine.context_device(wanted)? as i32)
+        device.set(device_number(session.machine.context_device(wanted)?))
     }
 
     fn cuCtxGetId(context: u64, identity: Out<u64>) |call| {

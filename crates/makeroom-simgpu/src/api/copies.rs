@@ -9,14 +9,14 @@ use crate::machine::{ArrayId, Copy, End, Operation, Side, Submitted};
 use crate::status::{Result, Status};
 
 /// Copies at once, on the default stream, and waits for it.
-fn now(call: Call, copy: Copy) -> Result<()> {
+fn now(call: Call<'_>, copy: Copy) -> Result<()> {
     submit(call, copy, 0)?;
     let (mut session, context) = call.in_context()?;
     let stream = session.machine.own_stream(context, call.stream(0))?;
     session.machine.finish(stream)
 }
 
-fn submit(call: Call, copy: Copy, stream: u64) -> Result<()> {
+fn submit(call: Call<'_>, copy: Copy, stream: u64) -> Result<()> {
     let (mut session, context) = call.in_context()?;
     let stream = session.machine.own_stream(context, call.stream(stream))?;
     match session.machine.submit(stream, Operation::Copy(copy), 0)? {
@@ -64,7 +64,7 @@ fn end(session: &Session, end: &End3d) -> Result<End> {
     Ok(End { address, pitch, slice, side })
 }
 
-fn in_three_dimensions(call: Call, copy: &Copy3d, stream: Option<u64>) -> Result<()> {
+fn in_three_dimensions(call: Call<'_>, copy: &Copy3d, stream: Option<u64>) -> Result<()> {
     let (session, _) = call.in_context()?;
     let moved = Copy {
         destination: end(&session, &copy.destination)?,
@@ -80,7 +80,7 @@ fn in_three_dimensions(call: Call, copy: &Copy3d, stream: Option<u64>) -> Result
     }
 }
 
-fn in_two_dimensions(call: Call, copy: &Copy2d, stream: Option<u64>) -> Result<()> {
+fn in_two_dimensions(call: Call<'_>, copy: &Copy2d, stream: Option<u64>) -> Result<()> {
     let flat = |end: &End2d| End3d {
         x_bytes: end.x_bytes,
         y: end.y,
@@ -105,32 +105,42 @@ fn in_two_dimensions(call: Call, copy: &Copy2d, stream: Option<u64>) -> Result<(
 }
 
 driver_functions! {
-    fn cuMemcpy / cuMemcpy_ptds(to: u64, from: u64, bytes: u64) |call| { now(call, anywhere(to, from, bytes)) }
+    fn cuMemcpy / cuMemcpy_ptds(to: u64, from: u64, bytes: u64) |call| {
+        now(call, anywhere(to, from, bytes))
+    }
 
     fn cuMemcpyAsync / cuMemcpyAsync_ptsz(to: u64, from: u64, bytes: u64, stream: u64) |call| {
         submit(call, anywhere(to, from, bytes), stream)
     }
 
-    fn cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(to: u64, from: u64, bytes: u64) |call| { now(call, to_device(to, from, bytes)) }
+    fn cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(to: u64, from: u64, bytes: u64) |call| {
+        now(call, to_device(to, from, bytes))
+    }
 
     fn cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(to: u64, from: u64, bytes: u64, stream: u64) |call| {
         submit(call, to_device(to, from, bytes), stream)
     }
 
-    fn cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(to: u64, from: u64, bytes: u64) |call| { now(call, to_host(to, from, bytes)) }
+    fn cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(to: u64, from: u64, bytes: u64) |call| {
+        now(call, to_host(to, from, bytes))
+    }
 
     fn cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(to: u64, from: u64, bytes: u64, stream: u64) |call| {
         submit(call, to_host(to, from, bytes), stream)
     }
 
-    fn cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(to: u64, from: u64, bytes: u64) |call| { now(call, on_device(to, from, bytes)) }
+    fn cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(to: u64, from: u64, bytes: u64) |call| {
+        now(call, on_device(to, from, bytes))
+    }
 
     fn cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(to: u64, from: u64, bytes: u64, stream: u64) |call| {
         submit(call, on_device(to, from, bytes), stream)
     }
 
     /// Addresses tell their device, so the contexts are not needed.
-    fn cuMemcpyPeer / cuMemcpyPeer_ptds(to: u64, _to_context: u64, from: u64, _from_context: u64, bytes: u64) |call| {
+    fn cuMemcpyPeer / cuMemcpyPeer_ptds(
+        to: u64, _to_context: u64, from: u64, _from_context: u64, bytes: u64,
+    ) |call| {
         now(call, on_device(to, from, bytes))
     }
 
@@ -140,7 +150,9 @@ driver_functions! {
         submit(call, on_device(to, from, bytes), stream)
     }
 
-    fn cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(copy: In<Copy2d>) |call| { in_two_dimensions(call, &copy.get()?, None) }
+    fn cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(copy: In<Copy2d>) |call| {
+        in_two_dimensions(call, &copy.get()?, None)
+    }
 
     fn cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(copy: In<Copy2d>) |call| {
         in_two_dimensions(call, &copy.get()?, None)
@@ -150,7 +162,9 @@ driver_functions! {
         in_two_dimensions(call, &copy.get()?, Some(stream))
     }
 
-    fn cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds(copy: In<Copy3d>) |call| { in_three_dimensions(call, &copy.get()?, None) }
+    fn cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds(copy: In<Copy3d>) |call| {
+        in_three_dimensions(call, &copy.get()?, None)
+    }
 
     fn cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz(copy: In<Copy3d>, stream: u64) |call| {
         in_three_dimensions(call, &copy.get()?, Some(stream))

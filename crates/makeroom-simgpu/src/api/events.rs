@@ -5,7 +5,7 @@ use crate::call::{Call, driver_functions};
 use crate::machine::{EventFlags, EventId, Operation};
 use crate::status::{Result, Status};
 
-fn record(call: Call, event: u64, stream: u64) -> Result<()> {
+fn record(call: Call<'_>, event: u64, stream: u64) -> Result<()> {
     let (mut session, context) = call.in_context()?;
     let stream = session.machine.stream(context, call.stream(stream))?;
     if session.machine.captured(stream)?.is_some() {

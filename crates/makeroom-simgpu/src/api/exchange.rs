@@ -1,6 +1,7 @@
 //! Exchange handles, which here are good within one process.
 //!
-//! A handle is 64 bytes: the process, the address, and its size; another process is told that it cannot open it.
+//! A handle is 64 bytes: the process, the address, and its size; another process is told that it cannot open
+//! it.
 
 use crate::abi::Out;
 use crate::call::driver_functions;
@@ -23,7 +24,9 @@ driver_functions! {
         handle.set(ExchangeHandle { process: u64::from(std::process::id()), address, unused: [0; 6] })
     }
 
-    fn cuIpcOpenMemHandle_v2 = cuIpcOpenMemHandle(address: Out<u64>, handle: ExchangeHandle, flags: u32) |call| {
+    fn cuIpcOpenMemHandle_v2 = cuIpcOpenMemHandle(
+        address: Out<u64>, handle: ExchangeHandle, flags: u32,
+    ) |call| {
         let (mut session, context) = call.in_context()?;
         address.required()?;
         if flags > 1 {

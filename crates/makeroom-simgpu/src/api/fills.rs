@@ -5,11 +5,11 @@ use crate::machine::{Fill, Operation, Submitted};
 use crate::status::Result;
 
 /// Fills at once, on the default stream.
-fn now(call: Call, fill: Fill) -> Result<()> {
+fn now(call: Call<'_>, fill: Fill) -> Result<()> {
     on_stream(call, fill, 0)
 }
 
-fn on_stream(call: Call, fill: Fill, stream: u64) -> Result<()> {
+fn on_stream(call: Call<'_>, fill: Fill, stream: u64) -> Result<()> {
     let (mut session, context) = call.in_context()?;
     let stream = session.machine.own_stream(context, call.stream(stream))?;
     fill.row_bytes()?;
@@ -36,15 +36,21 @@ driver_functions! {
         now(call, row(address, 4, value, count))
     }
 
-    fn cuMemsetD2D8_v2 / cuMemsetD2D8_v2_ptds(address: u64, pitch: u64, value: u8, width: u64, height: u64) |call| {
+    fn cuMemsetD2D8_v2 / cuMemsetD2D8_v2_ptds(
+        address: u64, pitch: u64, value: u8, width: u64, height: u64,
+    ) |call| {
         now(call, Fill { address, pitch, element: 1, value: u32::from(value), width, height })
     }
 
-    fn cuMemsetD2D16_v2 / cuMemsetD2D16_v2_ptds(address: u64, pitch: u64, value: u16, width: u64, height: u64) |call| {
+    fn cuMemsetD2D16_v2 / cuMemsetD2D16_v2_ptds(
+        address: u64, pitch: u64, value: u16, width: u64, height: u64,
+    ) |call| {
         now(call, Fill { address, pitch, element: 2, value: u32::from(value), width, height })
     }
 
-    fn cuMemsetD2D32_v2 / cuMemsetD2D32_v2_ptds(address: u64, pitch: u64, value: u32, width: u64, height: u64) |call| {
+    fn cuMemsetD2D32_v2 / cuMemsetD2D32_v2_ptds(
+        address: u64, pitch: u64, value: u32, width: u64, height: u64,
+    ) |call| {
         now(call, Fill { address, pitch, element: 4, value, width, height })
     }
 

@@ -1,51 +1,52 @@
-//! The first, 32-bit forms of functions. A driver of today keeps them and answers 201: they belong to contexts that can no
-//! longer be made, and the function that made them answers 2.
+//! The first, 32-bit forms of functions. A driver of today keeps them and answers 201: they belong to
+//! contexts that can no longer be made, and the function that made them answers 2.
 
 use crate::abi::{In, Out};
-use crate::call::{Call, driver_functions};
+use crate::call::driver_functions;
+use crate::driver::Session;
 use crate::status::{Result, Status};
 
-fn refuse(call: Call) -> Result<()> {
-    call.session()?;
+fn refuse() -> Result<()> {
+    Session::open()?;
     Err(Status::INVALID_CONTEXT)
 }
 
 driver_functions! {
-    fn cuMemAlloc(_address: Out<u32>, _bytes: u32) |call| { refuse(call) }
+    fn cuMemAlloc(_address: Out<u32>, _bytes: u32) |_| { refuse() }
 
-    fn cuMemAllocPitch(_address: Out<u32>, _pitch: Out<u32>, _width: u32, _height: u32, _element: u32) |call| {
-        refuse(call)
+    fn cuMemAllocPitch(_address: Out<u32>, _pitch: Out<u32>, _width: u32, _height: u32, _element: u32) |_| {
+        refuse()
     }
 
-    fn cuMemFree(_address: u32) |call| { refuse(call) }
+    fn cuMemFree(_address: u32) |_| { refuse() }
 
-    fn cuMemGetInfo(_free: Out<u32>, _total: Out<u32>) |call| { refuse(call) }
+    fn cuMemGetInfo(_free: Out<u32>, _total: Out<u32>) |_| { refuse() }
 
-    fn cuMemAllocHost(_address: Out<u64>, _bytes: u32) |call| { refuse(call) }
+    fn cuMemAllocHost(_address: Out<u64>, _bytes: u32) |_| { refuse() }
 
-    fn cuMemcpyHtoD(_to: u32, _from: In<u8>, _bytes: u32) |call| { refuse(call) }
+    fn cuMemcpyHtoD(_to: u32, _from: In<u8>, _bytes: u32) |_| { refuse() }
 
-    fn cuMemcpyDtoH(_to: Out<u8>, _from: u32, _bytes: u32) |call| { refuse(call) }
+    fn cuMemcpyDtoH(_to: Out<u8>, _from: u32, _bytes: u32) |_| { refuse() }
 
-    fn cuMemcpyDtoD(_to: u32, _from: u32, _bytes: u32) |call| { refuse(call) }
+    fn cuMemcpyDtoD(_to: u32, _from: u32, _bytes: u32) |_| { refuse() }
 
-    fn cuMemsetD8(_address: u32, _value: u8, _count: u32) |call| { refuse(call) }
+    fn cuMemsetD8(_address: u32, _value: u8, _count: u32) |_| { refuse() }
 
-    fn cuMemsetD16(_address: u32, _value: u16, _count: u32) |call| { refuse(call) }
+    fn cuMemsetD16(_address: u32, _value: u16, _count: u32) |_| { refuse() }
 
-    fn cuMemsetD32(_address: u32, _value: u32, _count: u32) |call| { refuse(call) }
+    fn cuMemsetD32(_address: u32, _value: u32, _count: u32) |_| { refuse() }
 
-    fn cuCtxCreate(_context: Out<u64>, _flags: u32, device: i32) |call| {
-        call.session()?.machine.device(device)?;
+    fn cuCtxCreate(_context: Out<u64>, _flags: u32, device: i32) |_| {
+        Session::open()?.machine.device(device)?;
         Err(Status::OUT_OF_MEMORY)
     }
 
     /// The only one that works: what does not fit into 32 bits is the most that does.
-    fn cuDeviceTotalMem(bytes: Out<u32>, device: i32) |call| {
-        let session = call.session()?;
+    fn cuDeviceTotalMem(bytes: Out<u32>, device: i32) |_| {
+        let session = Session::open()?;
         let device = session.machine.device(device)?;
         bytes.set(u32::try_from(session.machine.memory(device).1).unwrap_or(u32::MAX))
     }
 
-    fn cuMemGetAddressRange(_start: Out<u32>, _bytes: Out<u32>, _address: u32) |call| { refuse(call) }
+    fn cuMemGetAddressRange(_start: Out<u32>, _bytes: Out<u32>, _address: u32) |_| { refuse() }
 }

@@ -4,6 +4,7 @@ use std::ffi::c_char;
 
 use crate::abi::{AllocationNode, In, Out};
 use crate::call::{Call, driver_functions};
+use crate::driver::Session;
 use crate::machine::{ExecutableId, GraphId, GraphMemory, NodeId, Operation};
 use crate::status::{Result, Status};
 
@@ -13,7 +14,7 @@ fn after(nodes: In<u64>, count: u64) -> Result<Vec<NodeId>> {
     Ok(nodes.list(count as usize)?.into_iter().map(NodeId).collect())
 }
 
-fn instantiate(call: Call, executable: Out<u64>, graph: u64, flags: u64) -> Result<()> {
+fn instantiate(call: Call<'_>, executable: Out<u64>, graph: u64, flags: u64) -> Result<()> {
     let (mut session, _) = call.in_context()?;
     executable.required()?;
     let made = session.machine.instantiate(GraphId(graph), flags & FREE_ON_LAUNCH != 0)?;
@@ -21,8 +22,8 @@ fn instantiate(call: Call, executable: Out<u64>, graph: u64, flags: u64) -> Resu
 }
 
 driver_functions! {
-    fn cuGraphCreate(graph: Out<u64>, flags: u32) |call| {
-        let mut session = call.session()?;
+    fn cuGraphCreate(graph: Out<u64>, flags: u32) |_| {
+        let mut session = Session::open()?;
         graph.required()?;
         if flags != 0 {
             return Err(Status::INVALID_VALUE);
@@ -30,18 +31,18 @@ driver_functions! {
         graph.set(session.machine.create_graph().0)
     }
 
-    fn cuGraphDestroy(graph: u64) |call| { call.session()?.machine.destroy_graph(GraphId(graph)) }
+    fn cuGraphDestroy(graph: u64) |_| { Session::open()?.machine.destroy_graph(GraphId(graph)) }
 
-    fn cuGraphAddEmptyNode(node: Out<u64>, graph: u64, nodes: In<u64>, count: u64) |call| {
-        let mut session = call.session()?;
+    fn cuGraphAddEmptyNode(node: Out<u64>, graph: u64, nodes: In<u64>, count: u64) |_| {
+        let mut session = Session::open()?;
         let after = after(nodes, count)?;
         node.set(session.machine.add_node(GraphId(graph), &after, Operation::Nothing)?.0)
     }
 
     fn cuGraphAddMemAllocNode(
         node: Out<u64>, graph: u64, nodes: In<u64>, count: u64, parameters: Out<AllocationNode>,
-    ) |call| {
-        let mut session = call.session()?;
+    ) |_| {
+        let mut session = Session::open()?;
         node.required()?;
         let mut wanted = parameters.get()?;
         let device = session.machine.device(wanted.pool.location.id).map_err(|_| Status::INVALID_VALUE)?;
@@ -52,15 +53,15 @@ driver_functions! {
         node.set(made.0)
     }
 
-    fn cuGraphAddMemFreeNode(node: Out<u64>, graph: u64, nodes: In<u64>, count: u64, address: u64) |call| {
-        let mut session = call.session()?;
+    fn cuGraphAddMemFreeNode(node: Out<u64>, graph: u64, nodes: In<u64>, count: u64, address: u64) |_| {
+        let mut session = Session::open()?;
         node.required()?;
         let after = after(nodes, count)?;
         node.set(session.machine.add_free(GraphId(graph), &after, address)?.0)
     }
 
-    fn cuGraphGetNodes(graph: u64, nodes: Out<u64>, count: Out<u64>) |call| {
-        let session = call.session()?;
+    fn cuGraphGetNodes(graph: u64, nodes: Out<u64>, count: Out<u64>) |_| {
+        let session = Session::open()?;
         let all = session.machine.graph_nodes(GraphId(graph))?;
         if nodes.required().is_ok() {
             let room = count.get()? as usize;
@@ -82,8 +83,8 @@ driver_functions! {
         instantiate(call, executable, graph, 0)
     }
 
-    fn cuGraphExecDestroy(executable: u64) |call| {
-        call.session()?.machine.destroy_executable(ExecutableId(executable))
+    fn cuGraphExecDestroy(executable: u64) |_| {
+        Session::open()?.machine.destroy_executable(ExecutableId(executable))
     }
 
     fn cuGraphLaunch / cuGraphLaunch_ptsz(executable: u64, stream: u64) |call| {
@@ -106,15 +107,15 @@ driver_functions! {
         session.machine.has_executable(ExecutableId(executable))
     }
 
-    fn cuDeviceGraphMemTrim(device: i32) |call| {
-        let mut session = call.session()?;
+    fn cuDeviceGraphMemTrim(device: i32) |_| {
+        let mut session = Session::open()?;
         let device = session.machine.device(device)?;
         session.machine.trim_graph_memory(device);
         Ok(())
     }
 
-    fn cuDeviceGetGraphMemAttribute(device: i32, number: u32, value: Out<u64>) |call| {
-        let session = call.session()?;
+    fn cuDeviceGetGraphMemAttribute(device: i32, number: u32, value: Out<u64>) |_| {
+        let session = Session::open()?;
         let device = session.machine.device(device)?;
         let which = match number {
             0 | 2 => GraphMemory::Current,
@@ -125,8 +126,8 @@ driver_functions! {
     }
 
     /// The highest figures can be reset.
-    fn cuDeviceSetGraphMemAttribute(device: i32, number: u32, value: In<u64>) |call| {
-        let mut session = call.session()?;
+    fn cuDeviceSetGraphMemAttribute(device: i32, number: u32, value: In<u64>) |_| {
+        let mut session = Session::open()?;
         let device = session.machine.device(device)?;
         if ![1, 3].contains(&number) || value.get()? != 0 {
             return Err(Status::INVALID_VALUE);

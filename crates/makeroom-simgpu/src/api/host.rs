@@ -12,7 +12,7 @@ const MAPPED: u32 = 2;
 /// Flags of registered memory: for all contexts, mapped, a device's own, read-only.
 const REGISTERED_FLAGS: u32 = 15;
 
-fn allocate(call: Call, place: Out<u64>, bytes: u64, flags: u32) -> Result<()> {
+fn allocate(call: Call<'_>, place: Out<u64>, bytes: u64, flags: u32) -> Result<()> {
     let (mut session, context) = call.outside_capture()?;
     place.required()?;
     if flags & !PINNED_FLAGS != 0 {
@@ -22,18 +22,22 @@ fn allocate(call: Call, place: Out<u64>, bytes: u64, flags: u32) -> Result<()> {
 }
 
 driver_functions! {
-    fn cuMemHostAlloc(address: Out<u64>, bytes: u64, flags: u32) |call| { allocate(call, address, bytes, flags) }
+    fn cuMemHostAlloc(address: Out<u64>, bytes: u64, flags: u32) |call| {
+        allocate(call, address, bytes, flags)
+    }
 
     fn cuMemAllocHost_v2(address: Out<u64>, bytes: u64) |call| { allocate(call, address, bytes, 0) }
 
     fn cuMemFreeHost(address: u64) |call| {
         let (mut session, _) = call.outside_capture()?;
-        if address == 0 || session.free_host(address, HostKind::Pinned) { Ok(()) } else { Err(Status::INVALID_VALUE) }
+        let freed = address == 0 || session.free_host(address, HostKind::Pinned);
+        if freed { Ok(()) } else { Err(Status::INVALID_VALUE) }
     }
 
     fn cuMemHostRegister_v2 = cuMemHostRegister(address: u64, bytes: u64, flags: u32) |call| {
         let (mut session, context) = call.outside_capture()?;
-        if address == 0 || bytes == 0 || flags & !REGISTERED_FLAGS != 0 || session.machine.is_device_address(address) {
+        let empty = address == 0 || bytes == 0;
+        if empty || flags & !REGISTERED_FLAGS != 0 || session.machine.is_device_address(address) {
             return Err(Status::INVALID_VALUE);
         }
         session.machine.add_host(address, HostBlock { bytes, context, flags, kind: HostKind::Registered })

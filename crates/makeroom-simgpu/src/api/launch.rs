@@ -5,14 +5,14 @@ use crate::call::{Call, driver_functions};
 use crate::machine::Launch;
 use crate::status::{Result, Status};
 
-fn launch(call: Call, function: u64, launch: Launch, stream: u64) -> Result<()> {
+fn launch(call: Call<'_>, function: u64, launch: Launch, stream: u64) -> Result<()> {
     let (mut session, context) = call.in_context()?;
     let stream = session.machine.own_stream(context, call.stream(stream))?;
     let function = session.machine.function(function, context)?;
     session.machine.launch(function, &launch, stream)
 }
 
-fn occupancy(call: Call, blocks: Out<i32>, function: u64, threads: i32, shared: u64) -> Result<()> {
+fn occupancy(call: Call<'_>, blocks: Out<i32>, function: u64, threads: i32, shared: u64) -> Result<()> {
     let (mut session, context) = call.in_context()?;
     blocks.required()?;
     let function = session.machine.function(function, context)?;
@@ -21,16 +21,16 @@ fn occupancy(call: Call, blocks: Out<i32>, function: u64, threads: i32, shared: 
 
 driver_functions! {
     fn cuLaunchKernel / cuLaunchKernel_ptsz(
-        function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
-        stream: u64, _parameters: In<u64>, _extra: In<u64>,
+        function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
+        shared: u32, stream: u64, _parameters: In<u64>, _extra: In<u64>,
     ) |call| {
         let wanted = Launch { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
         launch(call, function, wanted, stream)
     }
 
     fn cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz(
-        function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
-        stream: u64, _parameters: In<u64>,
+        function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
+        shared: u32, stream: u64, _parameters: In<u64>,
     ) |call| {
         let wanted = Launch { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
         launch(call, function, wanted, stream)
@@ -78,7 +78,9 @@ driver_functions! {
         if configuration <= 3 { Ok(()) } else { Err(Status::INVALID_VALUE) }
     }
 
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: u64, threads: i32, shared: u64) |call| {
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks: Out<i32>, function: u64, threads: i32, shared: u64,
+    ) |call| {
         occupancy(call, blocks, function, threads, shared)
     }
 

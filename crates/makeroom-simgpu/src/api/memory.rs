@@ -2,10 +2,17 @@
 
 use crate::abi::Out;
 use crate::call::{Call, driver_functions};
+use crate::driver::Session;
 use crate::machine::{HostBlock, HostKind, PoolId};
 use crate::status::{Result, Status};
 
-fn allocate_on_stream(call: Call, place: Out<u64>, bytes: u64, pool: Option<u64>, stream: u64) -> Result<()> {
+fn allocate_on_stream(
+    call: Call<'_>,
+    place: Out<u64>,
+    bytes: u64,
+    pool: Option<u64>,
+    stream: u64,
+) -> Result<()> {
     let (mut session, context) = call.in_context()?;
     place.required()?;
     let machine = &mut session.machine;
@@ -49,7 +56,7 @@ driver_functions! {
 
     /// Needs no context: the address tells whose memory it is.
     fn cuMemFree_v2(address: u64) |call| {
-        let mut session = call.session()?;
+        let mut session = Session::open()?;
         session.machine.refuse_in_capture(call.thread(), call.capture_mode())?;
         if session.machine.is_device_address(address) || address == 0 {
             return session.machine.free(address);

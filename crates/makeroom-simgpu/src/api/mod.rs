@@ -1,4 +1,5 @@
-//! The exported functions, a file per kind. Each checks what it was given, asks the machine, and writes the answer.
+//! The exported functions, a file per kind. Each checks what it was given, asks the machine, and writes the
+//! answer.
 //!
 //! Order matters where a real driver's does: a missing context is told before a missing place for the result.
 

@@ -5,10 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::abi::{In, Out, Text};
 use crate::call::{Call, driver_functions};
+use crate::driver::Session;
 use crate::machine::{FunctionId, KernelId, LibraryId, ModuleId};
 use crate::status::{Result, Status};
 
-fn load(call: Call, module: Out<u64>, image: In<u8>) -> Result<()> {
+fn load(call: Call<'_>, module: Out<u64>, image: In<u8>) -> Result<()> {
     let (mut session, context) = call.in_context()?;
     module.required()?;
     if image.is_null() {
@@ -53,17 +54,17 @@ driver_functions! {
     }
 
     /// Modules are loaded when they are first used.
-    fn cuModuleGetLoadingMode(mode: Out<u32>) |call| {
+    fn cuModuleGetLoadingMode(mode: Out<u32>) |_| {
         const LAZY: u32 = 2;
-        call.session()?;
+        Session::open()?;
         mode.set(LAZY)
     }
 
     fn cuLibraryLoadData(
         library: Out<u64>, image: In<u8>, _options: In<u32>, _values: In<u64>, _count: u32,
         _library_options: In<u32>, _library_values: In<u64>, _library_count: u32,
-    ) |call| {
-        let mut session = call.session()?;
+    ) |_| {
+        let mut session = Session::open()?;
         library.required()?;
         if image.is_null() {
             return Err(Status::INVALID_VALUE);
@@ -74,17 +75,17 @@ driver_functions! {
     fn cuLibraryLoadFromFile(
         library: Out<u64>, file: Text, _options: In<u32>, _values: In<u64>, _count: u32,
         _library_options: In<u32>, _library_values: In<u64>, _library_count: u32,
-    ) |call| {
-        let mut session = call.session()?;
+    ) |_| {
+        let mut session = Session::open()?;
         library.required()?;
         existing(file)?;
         library.set(session.machine.load_library().0)
     }
 
-    fn cuLibraryUnload(library: u64) |call| { call.session()?.machine.unload_library(LibraryId(library)) }
+    fn cuLibraryUnload(library: u64) |_| { Session::open()?.machine.unload_library(LibraryId(library)) }
 
-    fn cuLibraryGetKernel(kernel: Out<u64>, library: u64, name: Text) |call| {
-        let mut session = call.session()?;
+    fn cuLibraryGetKernel(kernel: Out<u64>, library: u64, name: Text) |_| {
+        let mut session = Session::open()?;
         kernel.required()?;
         kernel.set(session.machine.library_kernel(LibraryId(library), name.bytes()?)?.0)
     }
@@ -101,20 +102,20 @@ driver_functions! {
         function.set(session.machine.kernel_function(KernelId(kernel), context)?.0)
     }
 
-    fn cuFuncGetModule(module: Out<u64>, function: u64) |call| {
-        let session = call.session()?;
+    fn cuFuncGetModule(module: Out<u64>, function: u64) |_| {
+        let session = Session::open()?;
         module.set(session.machine.function_module(FunctionId(function))?.0)
     }
 
     /// The state of a function's code: a function that is there is loaded.
-    fn cuFuncIsLoaded(state: Out<u32>, function: u64) |call| {
-        let session = call.session()?;
+    fn cuFuncIsLoaded(state: Out<u32>, function: u64) |_| {
+        let session = Session::open()?;
         session.machine.function_module(FunctionId(function))?;
         state.set(1)
     }
 
-    fn cuFuncLoad(function: u64) |call| {
-        call.session()?.machine.function_module(FunctionId(function)).map(|_| ())
+    fn cuFuncLoad(function: u64) |_| {
+        Session::open()?.machine.function_module(FunctionId(function)).map(|_| ())
     }
 
     /// Variables of modules are not simulated.

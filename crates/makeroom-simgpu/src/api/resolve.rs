@@ -1,11 +1,11 @@
 //! Every function there is, in one table, and how `cuGetProcAddress` answers from it.
 //!
-//! A row is: the name a program asks for, the CUDA version from which on it gets this form, the symbol, and the symbol
-//! for per-thread default streams. The versions were read off a driver 580.
+//! A row is: the name a program asks for, the CUDA version from which on it gets this form, the symbol, and
+//! the symbol for per-thread default streams. The versions were read off a driver 580.
 
 use std::ffi::c_void;
 
-use super::start::VERSION;
+#[allow(clippy::wildcard_imports, reason = "the table names every function of these files")]
 use super::{
     arrays::*, capture::*, context::*, copies::*, device::*, events::*, exchange::*, fills::*,
     first_forms::*, graphs::*, host::*, launch::*, limits::*, memory::*, modules::*, pointers::*, pools::*,
@@ -92,7 +92,9 @@ driver_functions! {
         if matches!(found, Found::Symbol(_)) { Ok(()) } else { Err(Status::NOT_FOUND) }
     }
 
-    fn cuGetProcAddress_v2(name: Text, place: Out<*const c_void>, version: i32, flags: u64, status: Out<u32>) |_| {
+    fn cuGetProcAddress_v2(
+        name: Text, place: Out<*const c_void>, version: i32, flags: u64, status: Out<u32>,
+    ) |_| {
         place.required()?;
         let found = find(name, version, flags)?;
         status.set_if_wanted(found.number());

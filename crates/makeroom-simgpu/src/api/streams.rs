@@ -1,6 +1,6 @@
 //! Streams.
 
-use crate::abi::Out;
+use crate::abi::{Out, device_number};
 use crate::call::driver_functions;
 use crate::machine::{ContextId, EventId, StreamId};
 use crate::status::Status;
@@ -76,6 +76,6 @@ driver_functions! {
         let (mut session, current) = call.in_context()?;
         let stream = session.machine.stream(current, call.stream(stream))?;
         let context = session.machine.stream_properties(stream)?.0;
-        device.set(session.machine.context_device(context)? as i32)
+        device.set(device_number(session.machine.context_device(context)?))
     }
 }

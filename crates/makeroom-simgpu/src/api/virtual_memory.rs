@@ -2,8 +2,9 @@
 
 use makeroom_simcard::PAGE;
 
-use crate::abi::{AccessDescription, AllocationProperties, In, LocationAbi, Out};
+use crate::abi::{AccessDescription, AllocationProperties, In, LocationAbi, Out, device_number};
 use crate::call::driver_functions;
+use crate::driver::Session;
 use crate::machine::{Access, HandleId, Location, Machine};
 use crate::status::{Result, Status};
 
@@ -35,14 +36,14 @@ fn properties(machine: &Machine, place: In<AllocationProperties>) -> Result<Loca
 }
 
 driver_functions! {
-    fn cuMemGetAllocationGranularity(bytes: Out<u64>, wanted: In<AllocationProperties>, _option: u32) |call| {
-        let session = call.session()?;
+    fn cuMemGetAllocationGranularity(bytes: Out<u64>, wanted: In<AllocationProperties>, _option: u32) |_| {
+        let session = Session::open()?;
         properties(&session.machine, wanted)?;
         bytes.set(PAGE)
     }
 
-    fn cuMemAddressReserve(address: Out<u64>, bytes: u64, alignment: u64, wish: u64, flags: u64) |call| {
-        let mut session = call.session()?;
+    fn cuMemAddressReserve(address: Out<u64>, bytes: u64, alignment: u64, wish: u64, flags: u64) |_| {
+        let mut session = Session::open()?;
         address.required()?;
         if flags != 0 {
             return Err(Status::INVALID_VALUE);
@@ -50,10 +51,10 @@ driver_functions! {
         address.set(session.machine.reserve(bytes, alignment, wish)?)
     }
 
-    fn cuMemAddressFree(address: u64, bytes: u64) |call| { call.session()?.machine.unreserve(address, bytes) }
+    fn cuMemAddressFree(address: u64, bytes: u64) |_| { Session::open()?.machine.unreserve(address, bytes) }
 
-    fn cuMemCreate(handle: Out<u64>, bytes: u64, wanted: In<AllocationProperties>, flags: u64) |call| {
-        let mut session = call.session()?;
+    fn cuMemCreate(handle: Out<u64>, bytes: u64, wanted: In<AllocationProperties>, flags: u64) |_| {
+        let mut session = Session::open()?;
         handle.required()?;
         if flags != 0 {
             return Err(Status::INVALID_VALUE);
@@ -62,43 +63,44 @@ driver_functions! {
         handle.set(session.machine.create_handle(bytes, location)?.0)
     }
 
-    fn cuMemRelease(handle: u64) |call| { call.session()?.machine.release_handle(HandleId(handle)) }
+    fn cuMemRelease(handle: u64) |_| { Session::open()?.machine.release_handle(HandleId(handle)) }
 
-    fn cuMemMap(address: u64, bytes: u64, offset: u64, handle: u64, flags: u64) |call| {
-        let mut session = call.session()?;
+    fn cuMemMap(address: u64, bytes: u64, offset: u64, handle: u64, flags: u64) |_| {
+        let mut session = Session::open()?;
         if flags != 0 {
             return Err(Status::INVALID_VALUE);
         }
         session.machine.map(address, bytes, offset, HandleId(handle))
     }
 
-    fn cuMemUnmap(address: u64, bytes: u64) |call| { call.session()?.machine.unmap(address, bytes) }
+    fn cuMemUnmap(address: u64, bytes: u64) |_| { Session::open()?.machine.unmap(address, bytes) }
 
-    fn cuMemSetAccess(address: u64, bytes: u64, descriptions: In<AccessDescription>, count: u64) |call| {
-        let mut session = call.session()?;
+    fn cuMemSetAccess(address: u64, bytes: u64, descriptions: In<AccessDescription>, count: u64) |_| {
+        let mut session = Session::open()?;
         let mut who = Vec::new();
         for description in descriptions.list(count as usize)? {
-            who.push((location(&session.machine, description.location)?, Access::from_number(description.flags)?));
+            let location = location(&session.machine, description.location)?;
+            who.push((location, Access::from_number(description.flags)?));
         }
         session.machine.set_access(address, bytes, &who)
     }
 
-    fn cuMemGetAccess(flags: Out<u64>, place: In<LocationAbi>, address: u64) |call| {
-        let session = call.session()?;
+    fn cuMemGetAccess(flags: Out<u64>, place: In<LocationAbi>, address: u64) |_| {
+        let session = Session::open()?;
         let location = location(&session.machine, place.get()?)?;
         flags.set(u64::from(session.machine.access(address, location)?.number()))
     }
 
-    fn cuMemRetainAllocationHandle(handle: Out<u64>, address: u64) |call| {
-        let mut session = call.session()?;
+    fn cuMemRetainAllocationHandle(handle: Out<u64>, address: u64) |_| {
+        let mut session = Session::open()?;
         handle.required()?;
         handle.set(session.machine.retain_handle(address)?.0)
     }
 
-    fn cuMemGetAllocationPropertiesFromHandle(place: Out<AllocationProperties>, handle: u64) |call| {
-        let session = call.session()?;
+    fn cuMemGetAllocationPropertiesFromHandle(place: Out<AllocationProperties>, handle: u64) |_| {
+        let session = Session::open()?;
         let location = match session.machine.handle_location(HandleId(handle))? {
-            Location::Device(device) => LocationAbi { kind: DEVICE, id: device as i32 },
+            Location::Device(device) => LocationAbi { kind: DEVICE, id: device_number(device) },
             Location::Host(node) => LocationAbi { kind: HOST_NODE, id: node },
         };
         place.set(AllocationProperties { kind: PINNED, location, ..AllocationProperties::default() })

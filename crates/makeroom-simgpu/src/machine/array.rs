@@ -1,7 +1,7 @@
 //! Arrays: elements of a format in one, two or three dimensions, and their levels.
 //!
-//! Elements lie row after row without gaps, in memory that is counted like any other; what a real card adds for its tiles
-//! is not known and not counted.
+//! Elements lie row after row without gaps, in memory that is counted like any other; what a real card adds
+//! for its tiles is not known and not counted.
 
 use std::collections::BTreeMap;
 

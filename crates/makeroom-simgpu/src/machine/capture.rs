@@ -1,8 +1,10 @@
-//! Stream capture: work becomes a graph instead of being done, and calls that would wait or allocate break it.
+//! Stream capture: work becomes a graph instead of being done, and calls that would wait or allocate break
+//! it.
 //!
-//! Measured on an H200: such a call from any thread returns 900 while a capture in global mode is under way, and the capture's
-//! end then returns 901; in thread-local mode only its own thread's calls do; in relaxed mode none, except those
-//! that wait for the captured stream or the context itself. A thread can relax its own calls.
+//! Measured on an H200: such a call from any thread returns 900 while a capture in global mode is under way,
+//! and the capture's end then returns 901; in thread-local mode only its own thread's calls do; in relaxed
+//! mode none, except those that wait for the captured stream or the context itself. A thread can relax its
+//! own calls.
 
 use super::graph::Graph;
 use super::{CaptureId, ContextId, GraphId, Machine, Operation, StreamId};
@@ -192,7 +194,9 @@ impl Machine {
         }
         let waits = |other: &&super::stream::Stream| other.context == context && other.blocking;
         let broken: Vec<_> = self.streams.values().filter(waits).filter_map(|other| other.capture).collect();
-        broken.iter().for_each(|capture| self.invalidate(*capture));
+        for capture in &broken {
+            self.invalidate(*capture);
+        }
         if broken.is_empty() { Ok(()) } else { Err(Status::STREAM_CAPTURE_IMPLICIT) }
     }
 

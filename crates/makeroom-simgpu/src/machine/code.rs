@@ -1,5 +1,6 @@
-//! Modules, libraries and kernels. Code is not looked at and not run: any image is a module, any name a function, and a launch
-//! is checked against the card's limits and keeps its stream busy for as long as the machine's description says.
+//! Modules, libraries and kernels. Code is not looked at and not run: any image is a module, any name a
+//! function, and a launch is checked against the card's limits and keeps its stream busy for as long as the
+//! machine's description says.
 
 use std::collections::BTreeMap;
 

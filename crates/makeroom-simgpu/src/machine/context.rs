@@ -55,7 +55,8 @@ impl Machine {
         if destroyed { Status::CONTEXT_IS_DESTROYED } else { Status::INVALID_CONTEXT }
     }
 
-    /// The card of a context that lives or lived: a destroyed one can still be made current and asked for its card.
+    /// The card of a context that lives or lived: a destroyed one can still be made current and asked for its
+    /// card.
     pub fn any_context_device(&self, context: ContextId) -> Result<usize> {
         let destroyed = self.destroyed.get(&context).copied();
         destroyed.map_or_else(|| self.context_device(context), Ok)
@@ -119,7 +120,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Takes a context away with all that belongs to it: blocks, streams, events, code, arrays, registrations.
+    /// Takes a context away with all that belongs to it: blocks, streams, events, code, arrays,
+    /// registrations.
     fn remove_context(&mut self, context: ContextId) {
         self.settle_deferred_of(context);
         self.arrays.retain(|_, array| array.context != context);

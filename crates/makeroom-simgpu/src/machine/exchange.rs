@@ -1,6 +1,7 @@
 //! Memory handed over by `cuIpcGetMemHandle`, within this process.
 //!
-//! An opened handle gets addresses of its own that stand for the other block's; once that block is freed they stand for nothing.
+//! An opened handle gets addresses of its own that stand for the other block's; once that block is freed they
+//! stand for nothing.
 
 use makeroom_simcard::PAGE;
 

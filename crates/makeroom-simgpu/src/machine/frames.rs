@@ -1,8 +1,8 @@
 //! The page frames of a card: what is physically there.
 //!
 //! A frame is a number; the memory behind it belongs to the library's shell, which keeps one stretch of host
-//! memory per card. Frames that were written are remembered, so that their host memory is given back when they are freed and
-//! frames that nobody wrote cost nothing.
+//! memory per card. Frames that were written are remembered, so that their host memory is given back when
+//! they are freed and frames that nobody wrote cost nothing.
 
 /// The frames of one card, or those of the host.
 ///

@@ -1,7 +1,9 @@
-//! Graphs: nodes of work, made ready, launched. Allocation nodes get their address at once and their memory at the launch.
+//! Graphs: nodes of work, made ready, launched. Allocation nodes get their address at once and their memory
+//! at the launch.
 //!
-//! Measured on an H200: a graph's memory is taken in chunks of 32 MiB at the first launch, counts as used from then on, stays
-//! with the card when it is freed, and goes back when it is trimmed; a graph whose memory is not freed cannot be launched again.
+//! Measured on an H200: a graph's memory is taken in chunks of 32 MiB at the first launch, counts as used
+//! from then on, stays with the card when it is freed, and goes back when it is trimmed; a graph whose memory
+//! is not freed cannot be launched again.
 
 use makeroom_simcard::PAGE;
 
@@ -198,8 +200,9 @@ impl Machine {
         Ok(())
     }
 
-    /// `cuGraphLaunch`: what is to be done in order, each by [`Machine::run_operation`] or, for copies and fills, by the shell. On a
-    /// captured stream the graph becomes part of the captured one and nothing is to be done.
+    /// `cuGraphLaunch`: what is to be done in order, each by [`Machine::run_operation`] or, for copies and
+    /// fills, by the shell. On a captured stream the graph becomes part of the captured one and nothing is to
+    /// be done.
     pub fn launch_graph(&mut self, executable: ExecutableId, stream: StreamId) -> Result<Vec<Operation>> {
         let found = self.executables.get(&executable).ok_or(Status::INVALID_VALUE)?;
         let operations: Vec<_> = found.graph.nodes.iter().map(|(_, operation)| *operation).collect();

@@ -1,7 +1,7 @@
 //! Host memory that the cards can reach: pinned, registered, managed.
 //!
-//! The bytes are the shell's; here they are counted against what the host has, and looked up. Managed memory is the
-//! host's too: no kernel runs that could pull it to a card, so it takes no device memory.
+//! The bytes are the shell's; here they are counted against what the host has, and looked up. Managed memory
+//! is the host's too: no kernel runs that could pull it to a card, so it takes no device memory.
 
 use makeroom_simcard::PAGE;
 

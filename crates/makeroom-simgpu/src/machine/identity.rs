@@ -1,7 +1,7 @@
 //! Identities of everything a program can hold a handle to.
 //!
-//! A handle is never used twice, so what was destroyed is told from what lives. The kind is part of the number: a stream
-//! handed in where an event belongs is not found.
+//! A handle is never used twice, so what was destroyed is told from what lives. The kind is part of the
+//! number: a stream handed in where an event belongs is not found.
 
 macro_rules! identities {
     ($($(#[$documentation:meta])* $name:ident = $kind:literal;)*) => {

@@ -1,8 +1,8 @@
 //! A context's limits and what raising them takes.
 //!
-//! Measured on an H200: a larger stack is taken at once, for every thread that the card can hold; the in-kernel heap and the
-//! printf buffer take nothing when they are set. Here they are taken at the context's next kernel launch, and that launch
-//! fails where the memory is not there.
+//! Measured on an H200: a larger stack is taken at once, for every thread that the card can hold; the
+//! in-kernel heap and the printf buffer take nothing when they are set. Here they are taken at the context's
+//! next kernel launch, and that launch fails where the memory is not there.
 
 use makeroom_simcard::PAGE;
 

@@ -1,7 +1,8 @@
 //! Memory from `cuMemAlloc` and its kin.
 //!
-//! A block below 2 MiB shares pages with other small blocks of its context; a larger one has whole pages of its own. Small
-//! blocks never lie across two pages, so one live block of 512 bytes holds 2 MiB: the card fragments as real ones do.
+//! A block below 2 MiB shares pages with other small blocks of its context; a larger one has whole pages of
+//! its own. Small blocks never lie across two pages, so one live block of 512 bytes holds 2 MiB: the card
+//! fragments as real ones do.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +91,8 @@ impl Machine {
         Ok(page)
     }
 
-    /// `cuMemAllocPitch`: rows that start at multiples of the card's pitch. Returns the address and the pitch.
+    /// `cuMemAllocPitch`: rows that start at multiples of the card's pitch. Returns the address and the
+    /// pitch.
     pub fn allocate_pitched(
         &mut self,
         context: ContextId,
@@ -106,7 +108,8 @@ impl Machine {
         Ok((self.allocate(context, bytes)?, pitch))
     }
 
-    /// `cuMemFree`: waits for the card where the memory is not stream-ordered. A null address is nothing to free.
+    /// `cuMemFree`: waits for the card where the memory is not stream-ordered. A null address is nothing to
+    /// free.
     pub fn free(&mut self, address: u64) -> Result<()> {
         if address == 0 {
             return Ok(());
@@ -132,7 +135,8 @@ impl Machine {
         }
     }
 
-    /// A linear block freed on a stream: it can no longer be named, and its memory comes back when the stream is there.
+    /// A linear block freed on a stream: it can no longer be named, and its memory comes back when the stream
+    /// is there.
     pub(super) fn free_linear_at(&mut self, address: u64, block: Block, at: u64) {
         self.blocks.remove(&address);
         if at <= self.now {

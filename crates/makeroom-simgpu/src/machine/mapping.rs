@@ -1,7 +1,8 @@
 //! Virtual memory: reserved addresses, handles of physical memory, mappings between them, access.
 //!
-//! As measured on an H200: a handle is mapped whole, at any number of addresses; unmapping and access work on whole mappings
-//! and pass over gaps. Unlike there, a mapping that reaches over the end of its reservation is refused.
+//! As measured on an H200: a handle is mapped whole, at any number of addresses; unmapping and access work on
+//! whole mappings and pass over gaps. Unlike there, a mapping that reaches over the end of its reservation is
+//! refused.
 
 use makeroom_simcard::PAGE;
 

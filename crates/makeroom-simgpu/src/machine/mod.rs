@@ -1,8 +1,9 @@
 //! The simulated machine as plain data: cards, contexts, memory, streams. Safe code, no memory of its own.
 //!
-//! The machine keeps books: which page frames of which card are taken, what lies at which address, what a stream has still to
-//! do. It never touches the bytes themselves; for a copy it says where they are ([`Piece`]), and the library's shell moves
-//! them. So everything here can be tested without loading a library.
+//! The machine keeps books: which page frames of which card are taken, what lies at which address, what a
+//! stream has still to do. It never touches the bytes themselves; for a copy it says where they are
+//! ([`Piece`]), and the library's shell moves them. So everything here can be tested without loading a
+//! library.
 //!
 //! ```text
 //! address ── blocks ───── what a program may name, to the byte
@@ -187,7 +188,7 @@ impl Machine {
     /// Free and total bytes of a card, all processes counted.
     pub fn memory(&self, device: usize) -> (u64, u64) {
         let total = self.description.memory;
-        (total - self.member.ledger().used(device), total)
+        (total - self.member.used(device), total)
     }
 
     /// Simulated nanoseconds since the start.
@@ -200,7 +201,8 @@ impl Machine {
         self.span.contains(&address)
     }
 
-    /// Frames that were written and are free now: their memory can be given back. The host's have the index after the last card.
+    /// Frames that were written and are free now: their memory can be given back. The host's have the index
+    /// after the last card.
     pub fn take_discarded(&mut self) -> Vec<(usize, u32)> {
         std::mem::take(&mut self.discarded)
     }

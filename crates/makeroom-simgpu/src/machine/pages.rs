@@ -85,8 +85,8 @@ impl Machine {
         (address < start + region.bytes()).then_some((*start, region))
     }
 
-    /// Where the bytes at a device address are. All of them must be inside one block, or in mappings that `device` may
-    /// access; anything else is an invalid value.
+    /// Where the bytes at a device address are. All of them must be inside one block, or in mappings that
+    /// `device` may access; anything else is an invalid value.
     pub fn pieces(&mut self, address: u64, bytes: u64, device: usize, write: bool) -> Result<Vec<Piece>> {
         let end = address.checked_add(bytes).ok_or(Status::INVALID_VALUE)?;
         let block = self.block_at(address);

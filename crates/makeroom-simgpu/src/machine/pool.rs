@@ -1,8 +1,8 @@
 //! Pools of stream-ordered memory: what they hold, their figures and their settings.
 //!
-//! A pool takes memory from its card in chunks of 32 MiB and cuts blocks out of them. It gives chunks back when a call waits
-//! for the card and the pool holds more than its threshold, when it is trimmed, and when it is destroyed and its last block is
-//! freed. Which freed memory a stream may have is decided in `reuse.rs`.
+//! A pool takes memory from its card in chunks of 32 MiB and cuts blocks out of them. It gives chunks back
+//! when a call waits for the card and the pool holds more than its threshold, when it is trimmed, and when it
+//! is destroyed and its last block is freed. Which freed memory a stream may have is decided in `reuse.rs`.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +27,20 @@ pub(super) struct Pool {
     pub(super) used: Counter,
     pub(super) threshold: u64,
     pub(super) largest: u64,
-    /// Reuse across streams: after events, after completion, by making one stream wait for another.
-    pub(super) follow_events: bool,
-    pub(super) opportunistic: bool,
-    pub(super) internal_dependencies: bool,
+    pub(super) reuse: Reuse,
     access: BTreeMap<usize, u32>,
     destroyed: bool,
+}
+
+/// How memory that one stream freed may become another's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reuse {
+    /// After an event that the other waited for.
+    pub(super) follow_events: bool,
+    /// After completion.
+    pub(super) opportunistic: bool,
+    /// By making the other wait.
+    pub(super) internal_dependencies: bool,
 }
 
 /// A figure and the most it has been.
@@ -112,9 +120,7 @@ impl Pool {
             used: Counter::default(),
             threshold: 0,
             largest,
-            follow_events: true,
-            opportunistic: true,
-            internal_dependencies: true,
+            reuse: Reuse { follow_events: true, opportunistic: true, internal_dependencies: true },
             access: BTreeMap::new(),
             destroyed: false,
         }
@@ -190,9 +196,9 @@ impl Machine {
     pub fn pool_attribute(&self, pool: PoolId, attribute: PoolAttribute) -> Result<u64> {
         let pool = self.pool_ref(pool)?;
         Ok(match attribute {
-            PoolAttribute::FollowEvents => u64::from(pool.follow_events),
-            PoolAttribute::Opportunistic => u64::from(pool.opportunistic),
-            PoolAttribute::InternalDependencies => u64::from(pool.internal_dependencies),
+            PoolAttribute::FollowEvents => u64::from(pool.reuse.follow_events),
+            PoolAttribute::Opportunistic => u64::from(pool.reuse.opportunistic),
+            PoolAttribute::InternalDependencies => u64::from(pool.reuse.internal_dependencies),
             PoolAttribute::Threshold => pool.threshold,
             PoolAttribute::Reserved => pool.reserved.current,
             PoolAttribute::ReservedHigh => pool.reserved.high,
@@ -206,9 +212,9 @@ impl Machine {
         self.pool_ref(pool)?;
         let pool = self.pool_mut(pool)?;
         match (attribute, value) {
-            (PoolAttribute::FollowEvents, _) => pool.follow_events = value != 0,
-            (PoolAttribute::Opportunistic, _) => pool.opportunistic = value != 0,
-            (PoolAttribute::InternalDependencies, _) => pool.internal_dependencies = value != 0,
+            (PoolAttribute::FollowEvents, _) => pool.reuse.follow_events = value != 0,
+            (PoolAttribute::Opportunistic, _) => pool.reuse.opportunistic = value != 0,
+            (PoolAttribute::InternalDependencies, _) => pool.reuse.internal_dependencies = value != 0,
             (PoolAttribute::Threshold, _) => pool.threshold = value,
             (PoolAttribute::ReservedHigh, 0) => pool.reserved.high = pool.reserved.current,
             (PoolAttribute::UsedHigh, 0) => pool.used.high = pool.used.current,

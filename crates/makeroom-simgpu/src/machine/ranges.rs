@@ -1,7 +1,7 @@
 //! A set of free ranges: the smallest that fits is taken, neighbours grow together.
 //!
-//! One structure serves three purposes: the address space, the holes inside the pages that small blocks share, and the
-//! unused parts of a pool.
+//! One structure serves three purposes: the address space, the holes inside the pages that small blocks
+//! share, and the unused parts of a pool.
 
 use std::collections::{BTreeMap, BTreeSet};
 

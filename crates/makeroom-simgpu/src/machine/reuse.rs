@@ -1,8 +1,8 @@
 //! Stream order: who may have memory that was freed, and when.
 //!
-//! Memory freed on a stream is the same stream's again at once. Another stream has it when the free is complete, when it has
-//! waited for an event after the free, or, where the card has nothing left, by being made to wait for the stream that freed it.
-//! Each of the three can be turned off per pool.
+//! Memory freed on a stream is the same stream's again at once. Another stream has it when the free is
+//! complete, when it has waited for an event after the free, or, where the card has nothing left, by being
+//! made to wait for the stream that freed it. Each of the three can be turned off per pool.
 
 use std::mem;
 
@@ -53,7 +53,7 @@ impl Machine {
             return Ok(None);
         }
         let seen = &self.streams.get(&stream).ok_or(Status::INVALID_HANDLE)?.seen;
-        let follow = found.follow_events;
+        let follow = found.reuse.follow_events;
         let usable = |pending: &Pending| {
             pending.freed_by.is_some_and(|(by, position)| {
                 by == stream || (follow && seen.get(&by).is_some_and(|seen| *seen >= position))
@@ -62,14 +62,15 @@ impl Machine {
         Ok(take_pending(&mut found.pending, size, usable).map(|(address, _)| address))
     }
 
-    /// Grows the pool; where the card is full, gives back what other pools do not use; then waits for another stream.
+    /// Grows the pool; where the card is full, gives back what other pools do not use; then waits for another
+    /// stream.
     fn grow_or_wait(&mut self, pool: PoolId, size: u64, stream: StreamId) -> Result<u64> {
         if self.grow_pool(pool, size).is_ok() {
             return self.pool_mut(pool)?.holes.take(size).ok_or(Status::UNKNOWN);
         }
         let found = self.pool_mut(pool)?;
         let device = found.device;
-        if found.internal_dependencies
+        if found.reuse.internal_dependencies
             && let Some((address, pending)) = take_pending(&mut found.pending, size, |_| true)
         {
             let waiting = self.stream_mut(stream)?;
@@ -89,7 +90,8 @@ impl Machine {
         self.pool_mut(pool)?.holes.take(size).ok_or(Status::UNKNOWN)
     }
 
-    /// `cuMemFreeAsync`: stream-ordered memory goes back to its pool, linear memory to the card, both when the stream is there.
+    /// `cuMemFreeAsync`: stream-ordered memory goes back to its pool, linear memory to the card, both when
+    /// the stream is there.
     pub fn free_on_stream(&mut self, address: u64, stream: StreamId) -> Result<()> {
         if address == 0 {
             return Ok(());
@@ -124,21 +126,18 @@ impl Machine {
         bytes: u64,
         stream: Option<StreamId>,
     ) -> Result<()> {
-        let (at, freed_by) = match stream {
-            Some(stream) => {
-                let found = self.stream_ref(stream)?;
-                (found.busy_until, Some((stream, found.position)))
-            }
-            None => {
-                let device = self.pool_mut(pool)?.device;
-                (self.device_busy_until(device), None)
-            }
+        let (at, freed_by) = if let Some(stream) = stream {
+            let found = self.stream_ref(stream)?;
+            (found.busy_until, Some((stream, found.position)))
+        } else {
+            let device = self.pool_mut(pool)?.device;
+            (self.device_busy_until(device), None)
         };
         let now = self.now;
         let found = self.pool_mut(pool)?;
         found.used.current -= bytes;
         let size = bytes.next_multiple_of(GRAIN);
-        if at <= now && found.opportunistic {
+        if at <= now && found.reuse.opportunistic {
             found.holes.insert(address, size);
         } else {
             found.pending.push(Pending { address, bytes: size, freed_by, at });
@@ -150,12 +149,13 @@ impl Machine {
         Ok(())
     }
 
-    /// Makes freed memory whose time has come everybody's. A call that waited also brings pools down to their thresholds.
+    /// Makes freed memory whose time has come everybody's. A call that waited also brings pools down to their
+    /// thresholds.
     pub(super) fn settle_pools(&mut self, waited: bool) {
         let now = self.now;
         let mut full = Vec::new();
         for (id, pool) in &mut self.pools {
-            if !pool.pending.is_empty() && (pool.opportunistic || waited) {
+            if !pool.pending.is_empty() && (pool.reuse.opportunistic || waited) {
                 let (due, later) =
                     mem::take(&mut pool.pending).into_iter().partition(|pending| pending.at <= now);
                 pool.pending = later;

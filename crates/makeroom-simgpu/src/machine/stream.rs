@@ -1,8 +1,9 @@
 //! Streams, and the clock that they run on.
 //!
-//! Time is simulated. It moves when a test says so, when a call waits (the clock jumps to the end of what is waited for, at
-//! no cost in real time), and by a microsecond when a query finds work unfinished, so that a program that polls comes to an end.
-//! Work is done when it is submitted; what the clock decides is only when it counts as complete.
+//! Time is simulated. It moves when a test says so, when a call waits (the clock jumps to the end of what is
+//! waited for, at no cost in real time), and by a microsecond when a query finds work unfinished, so that a
+//! program that polls comes to an end. Work is done when it is submitted; what the clock decides is only when
+//! it counts as complete.
 
 use std::collections::BTreeMap;
 
@@ -119,7 +120,8 @@ impl Machine {
         Ok((found.context, u32::from(!found.blocking), found.priority))
     }
 
-    /// Puts work on a stream. The legacy stream waits for all blocking streams of its context, and they for it.
+    /// Puts work on a stream. The legacy stream waits for all blocking streams of its context, and they for
+    /// it.
     pub fn enqueue(&mut self, stream: StreamId, nanoseconds: u64) -> Result<()> {
         let found = self.stream_ref(stream)?;
         let context = found.context;
@@ -160,7 +162,8 @@ impl Machine {
         Ok(())
     }
 
-    /// What a synchronous copy does: waits for its stream, without being a call that makes pools give memory back.
+    /// What a synchronous copy does: waits for its stream, without being a call that makes pools give memory
+    /// back.
     pub fn finish(&mut self, stream: StreamId) -> Result<()> {
         self.advance_to(self.stream_ref(stream)?.busy_until);
         Ok(())
@@ -196,7 +199,8 @@ impl Machine {
         }
     }
 
-    /// What a call does that waits: the clock jumps, and pools give back what they hold beyond their thresholds.
+    /// What a call does that waits: the clock jumps, and pools give back what they hold beyond their
+    /// thresholds.
     pub(super) fn wait(&mut self, until: u64) {
         self.advance_to(until);
         self.settle_pools(true);

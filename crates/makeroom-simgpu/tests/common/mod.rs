@@ -1,6 +1,6 @@
 //! What the tests of the built libraries share: a folder with them, the small C programs, and running one.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and a test may panic")]
 
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ impl Stage {
     /// Runs a program to its end and returns what it printed.
     pub(crate) fn run(&self, program: &Path, description: &str, arguments: &[&str]) -> String {
         let output = self.command(program, description).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{:?} {arguments:?}: {}", program, text(&output));
+        assert!(output.status.success(), "{} {arguments:?}: {}", program.display(), text(&output));
         text(&output)
     }
 }
@@ -73,7 +73,8 @@ impl Library {
     /// Opens a library.
     pub(crate) fn open(path: &Path) -> Self {
         let path = CString::new(path.to_str().unwrap()).unwrap();
-        // SAFETY: the path is a string that ends in a zero; the library's initialisers are the Rust runtime's own.
+        // SAFETY: the path is a string that ends in a zero; the library's initialisers are the Rust runtime's
+        // own.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
         assert!(!handle.is_null());
         Self(handle)

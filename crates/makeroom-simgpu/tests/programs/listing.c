@@ -15,15 +15,18 @@ int main(void) {
     printf("start %d\n", CALL(nvmlInit_v2));
     CALL(nvmlDeviceGetCount_v2, &count);
     printf("devices %u\n", count);
-    printf("handle %d, not there %d\n", CALL(nvmlDeviceGetHandleByIndex_v2, 0, &device), CALL(nvmlDeviceGetHandleByIndex_v2, 9, &text));
+    printf("handle %d", CALL(nvmlDeviceGetHandleByIndex_v2, 0, &device));
+    printf(", not there %d\n", CALL(nvmlDeviceGetHandleByIndex_v2, 9, text));
     CALL(nvmlDeviceGetName, device, text, 96); printf("name %s\n", text);
     CALL(nvmlDeviceGetUUID, device, text, 96); printf("uuid %s\n", text);
-    printf("by uuid %d, short buffer %d\n", CALL(nvmlDeviceGetHandleByUUID, text, &device), CALL(nvmlDeviceGetName, device, text, 4));
+    printf("by uuid %d", CALL(nvmlDeviceGetHandleByUUID, text, &device));
+    printf(", short buffer %d\n", CALL(nvmlDeviceGetName, device, text, 4));
     CALL(nvmlDeviceGetMemoryInfo, device, memory);
     printf("first form: total %lu free %lu used %lu\n", memory[0] >> 20, memory[1] >> 20, memory[2] >> 20);
     with_reserve.version = sizeof with_reserve | 2 << 24;
     CALL(nvmlDeviceGetMemoryInfo_v2, device, &with_reserve);
-    printf("second form: total %lu reserved %lu free %lu used %lu\n", with_reserve.total >> 20, with_reserve.reserved >> 20, with_reserve.free >> 20, with_reserve.used >> 20);
+    printf("second form: total %lu reserved %lu free %lu used %lu\n", with_reserve.total >> 20,
+           with_reserve.reserved >> 20, with_reserve.free >> 20, with_reserve.used >> 20);
     int answer = CALL(nvmlDeviceGetComputeRunningProcesses_v3, device, &processes, listed);
     printf("processes %d: %u\n", answer, processes);
     for (index = 0; index < processes; index++) printf("process %u holds %lu\n", listed[index].id, listed[index].bytes >> 20);
@@ -31,9 +34,11 @@ int main(void) {
     printf("without room %d", CALL(nvmlDeviceGetComputeRunningProcesses_v3, device, &index, NULL));
     printf(" needs %u\n", index);
     index = 16;
-    printf("graphics %d: %u\n", CALL(nvmlDeviceGetGraphicsRunningProcesses_v3, device, &index, listed), index);
+    printf("graphics %d", CALL(nvmlDeviceGetGraphicsRunningProcesses_v3, device, &index, listed));
+    printf(": %u\n", index);
     printf("words %s\n", ((const char *(*)(int))dlsym(library, "nvmlErrorString"))(7));
-    printf("end %d, twice %d\n", CALL(nvmlShutdown), CALL(nvmlShutdown));
+    printf("end %d", CALL(nvmlShutdown));
+    printf(", twice %d\n", CALL(nvmlShutdown));
     printf("driver's functions here %d\n", dlsym(library, "cuInit") != NULL);
     return 0;
 }
