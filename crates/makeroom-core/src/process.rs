@@ -27,7 +27,7 @@ pub struct ProcessRecord {
     pub heap_limits: Vec<HeapLimit>,
     /// Kernels that did not start, each kind once, in the order of their first failure.
     pub failed_launches: Vec<FailedLaunch>,
-    /// What devices said of their memory, by time.
+    /// What devices said of their memory, by device and time.
     pub device_samples: Vec<DeviceSample>,
     /// What the system said of the process, by time.
     pub host_samples: Vec<HostSample>,
@@ -228,11 +228,13 @@ pub struct Remark {
 impl ProcessRecord {
     /// The sample of a device that was taken closest to a moment: recorders sample when a request is refused.
     pub fn device_sample_near(&self, device: DeviceIndex, time_us: u64) -> Option<DeviceSample> {
-        let after = self.device_samples.partition_point(|sample| sample.time_us <= time_us);
-        let (before, after) = self.device_samples.split_at(after);
-        let is_ours = |sample: &&DeviceSample| sample.device == device;
-        let nearest = before.iter().rev().find(is_ours).into_iter().chain(after.iter().find(is_ours));
-        nearest.min_by_key(|sample| sample.time_us.abs_diff(time_us)).copied()
+        let later = self
+            .device_samples
+            .partition_point(|sample| (sample.device, sample.time_us) <= (device, time_us));
+        let before = later.checked_sub(1).and_then(|position| self.device_samples.get(position));
+        let nearest = before.into_iter().chain(self.device_samples.get(later));
+        let ours = nearest.filter(|sample| sample.device == device);
+        ours.min_by_key(|sample| sample.time_us.abs_diff(time_us)).copied()
     }
 }
 
@@ -249,7 +251,7 @@ mod tests {
             total: Bytes::gib(1),
         };
         let record = ProcessRecord {
-            device_samples: vec![sample(10, 0, 1), sample(20, 1, 2), sample(100, 0, 3)],
+            device_samples: vec![sample(10, 0, 1), sample(100, 0, 3), sample(20, 1, 2)],
             ..ProcessRecord::default()
         };
         let free = |device, time_us| {

@@ -36,7 +36,7 @@ fn main() -> Result<(), Error> {
 
 fn report(name: &str, events: &[Event], file: &[u8]) -> Result<(), Error> {
     let count = events.len() as f64;
-    let (mut encode, mut sealing, mut read) = (f64::MAX, f64::MAX, f64::MAX);
+    let (mut encode, mut sealing, mut read, mut import) = (f64::MAX, f64::MAX, f64::MAX, f64::MAX);
     for _ in 0..RUNS {
         let mut encoder = Encoder::new(ThreadNumber(1), Vec::with_capacity(count as usize * 24));
         let start = Instant::now();
@@ -63,10 +63,14 @@ fn report(name: &str, events: &[Event], file: &[u8]) -> Result<(), Error> {
             }
         }
         read = read.min(start.elapsed().as_nanos() as f64 / count);
+
+        let start = Instant::now();
+        black_box(makeroom_trace::read(file)?);
+        import = import.min(start.elapsed().as_nanos() as f64 / count);
     }
     println!(
         "{name}: {} events, {:.2} bytes/event with definitions; ns/event: encode {encode:.1}, seal {sealing:.1}, \
-         read {read:.1}",
+         read {read:.1}, import {import:.1}",
         events.len(),
         file.len() as f64 / count,
     );

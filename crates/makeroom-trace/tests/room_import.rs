@@ -193,6 +193,30 @@ fn with_tensors_what_their_allocator_took_are_segments() {
 }
 
 #[test]
+fn host_memory_that_is_mapped_takes_none_of_the_device() {
+    use EventKind::{Map, PhysicalCreate, Unmap};
+    let extra = |extra, event| Event { extra, ..event };
+    let trace = Recording::new()
+        .events(
+            7,
+            10,
+            &[
+                extra(1, event(PhysicalCreate, 0x77, 4096)),
+                extra(0x77, event(Map, 0x10_0000, 4096)),
+                event(Unmap, 0x10_0000, 4096),
+                // The same handle again, now of device memory.
+                event(PhysicalCreate, 0x77, 4096),
+                extra(0x77, event(Map, 0x20_0000, 4096)),
+                refused(event(PhysicalCreate, 0, 8192)),
+                event(PhysicalCreate, 0x78, 8192),
+            ],
+        )
+        .read();
+    assert_eq!(actions(&trace), [(Action::Alloc, 0x20_0000, 4096)]);
+    assert_eq!(trace.process.unwrap().refused_then_served, 1);
+}
+
+#[test]
 fn without_native_stacks_segments_are_told_by_the_tensors_in_them() {
     use EventKind::{DeviceAlloc, DeviceFree, TensorAlloc};
     let trace = Recording::new()

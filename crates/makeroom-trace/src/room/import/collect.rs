@@ -16,6 +16,8 @@ use crate::room::{
 const MOST_DEVICES: usize = 1024;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(super) const OUT_OF_MEMORY: u32 = 2;
+/// In the extra figure of physical memory.
+pub(super) const ON_HOST: u64 = 1;
 
 /// An event about device memory.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +26,8 @@ pub(super) struct Row {
     pub(super) address: u64,
     pub(super) size: u64,
     pub(super) stream: u64,
+    /// The handle of what is mapped, or where physical memory lies.
+    pub(super) extra: u64,
     pub(super) device: DeviceIndex,
     /// A number for the thread, counted from 0.
     pub(super) thread: u32,
@@ -47,7 +51,7 @@ pub(super) enum Role {
     Map,
     /// Takes it away from a range of addresses.
     Unmap,
-    /// Takes physical memory that has no address yet.
+    /// Takes physical memory that has no address yet. It counts when it gets one.
     Create,
 }
 
@@ -148,7 +152,8 @@ impl Collected {
             self.first_failed.get_or_insert((event.kind, event.result));
             return Ok(());
         }
-        if !self.devices.contains(&event.device) {
+        let is_as_before = self.rows.last().is_some_and(|row| row.device == event.device);
+        if !is_as_before && !self.devices.contains(&event.device) {
             if self.devices.len() == MOST_DEVICES {
                 return Err(Error::TooMany { offset, what: "devices", limit: MOST_DEVICES as u64 });
             }
@@ -160,6 +165,7 @@ impl Collected {
             address: event.address.0,
             size: event.size.get(),
             stream: event.stream.0,
+            extra: event.extra,
             device: event.device,
             thread: *self.threads.entry(thread).or_insert(next),
             stack,
@@ -216,8 +222,8 @@ fn role(event: &Event) -> Option<Role> {
         EventKind::StreamFreeCompleted => Role::Complete,
         EventKind::Map => Role::Map,
         EventKind::Unmap => Role::Unmap,
-        // Physical memory counts where it is mapped; before that only a refusal matters.
-        EventKind::PhysicalCreate if event.result != 0 && event.extra == 0 => Role::Create,
+        // A refusal on the host is no refusal of the device.
+        EventKind::PhysicalCreate if event.result == 0 || event.extra != ON_HOST => Role::Create,
         _ => return None,
     })
 }

@@ -8,7 +8,7 @@ use makeroom_core::{
 };
 
 use super::Clock;
-use super::collect::{Collected, Role, Row};
+use super::collect::{Collected, ON_HOST, Role, Row};
 use super::definitions::Asker;
 use super::refusals::Attempts;
 use crate::room::EventKind;
@@ -20,8 +20,12 @@ pub(super) fn assemble(trace: &mut Trace, clock: Clock, collected: &Collected, p
     let completed = frees_completed_later(rows);
     process.refused_then_served = attempts.served;
     process.sees_tensors = rows.iter().any(is_tensor);
-    let mut devices: FastMap<DeviceIndex, Device<'_>> =
-        collected.devices.iter().map(|&device| (device, Device::new(device, clock, process, rows))).collect();
+    let mut tensors = tensor_ranges(rows);
+    let mut devices: FastMap<DeviceIndex, Device<'_>> = FastMap::default();
+    for &device in &collected.devices {
+        let tensors = tensors.remove(&device).unwrap_or_default();
+        devices.insert(device, Device::new(device, clock, process, tensors));
+    }
     for (index, row) in rows.iter().enumerate() {
         let Some(device) = devices.get_mut(&row.device) else { continue };
         if !row.is_refused {
@@ -61,19 +65,23 @@ fn is_tensor(row: &Row) -> bool {
     matches!(row.kind, EventKind::TensorAlloc | EventKind::TensorFree)
 }
 
-/// The parts of a device's memory in which tensors ever lay.
-fn tensor_ranges(device: DeviceIndex, rows: &[Row]) -> Vec<(u64, u64)> {
-    let is_ours = |row: &&Row| row.device == device && row.kind == EventKind::TensorAlloc && !row.is_refused;
-    let range = |row: &Row| (row.address, row.address.saturating_add(row.size));
-    let mut ranges: Vec<(u64, u64)> = rows.iter().filter(is_ours).map(range).collect();
-    ranges.sort_unstable();
-    ranges.dedup_by(|next, before| {
-        let is_joined = next.0 <= before.1;
-        if is_joined {
-            before.1 = before.1.max(next.1);
-        }
-        is_joined
-    });
+/// The parts of each device's memory in which tensors ever lay.
+fn tensor_ranges(rows: &[Row]) -> FastMap<DeviceIndex, Vec<(u64, u64)>> {
+    let mut ranges: FastMap<DeviceIndex, Vec<(u64, u64)>> = FastMap::default();
+    for row in rows.iter().filter(|row| row.kind == EventKind::TensorAlloc && !row.is_refused) {
+        let end = row.address.saturating_add(row.size);
+        ranges.entry(row.device).or_default().push((row.address, end));
+    }
+    for ranges in ranges.values_mut() {
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, before| {
+            let is_joined = next.0 <= before.1;
+            if is_joined {
+                before.1 = before.1.max(next.1);
+            }
+            is_joined
+        });
+    }
     ranges
 }
 
@@ -89,20 +97,46 @@ struct Device<'import> {
     blocks: FastMap<u64, u64>,
     /// Sizes of what a framework took from the driver, by address.
     segments: FastMap<u64, u64>,
-    /// Size of what is mapped at an address, and whether it belongs to a framework's segment.
-    mapped: BTreeMap<u64, (u64, bool)>,
+    /// What is mapped, by address.
+    mapped: BTreeMap<u64, Mapping>,
+    /// Handles of physical memory that lies on the host.
+    on_host: HashSet<u64, FastHasher>,
+}
+
+/// Physical memory at an address.
+#[derive(Clone, Copy)]
+struct Mapping {
+    size: u64,
+    counts_as: MappedAs,
+}
+
+/// What mapped memory is to the trace.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MappedAs {
+    /// A part of a framework's segment.
+    Segment,
+    /// An allocation.
+    Block,
+    /// Nothing: it takes no device memory.
+    Host,
 }
 
 impl<'import> Device<'import> {
-    fn new(device: DeviceIndex, clock: Clock, process: &'import ProcessRecord, rows: &[Row]) -> Self {
+    fn new(
+        device: DeviceIndex,
+        clock: Clock,
+        process: &'import ProcessRecord,
+        tensors: Vec<(u64, u64)>,
+    ) -> Self {
         Self {
             trace: DeviceTrace { device, overflowed: Some(false), ..DeviceTrace::default() },
             clock,
             process,
-            tensors: tensor_ranges(device, rows),
+            tensors,
             blocks: FastMap::default(),
             segments: FastMap::default(),
             mapped: BTreeMap::new(),
+            on_host: HashSet::default(),
         }
     }
 
@@ -119,14 +153,16 @@ impl<'import> Device<'import> {
                     self.push(Action::FreeCompleted, row, row.address, size);
                 }
             }
-            Role::Map => {
-                let is_segment = self.is_segment(row);
-                self.mapped.insert(row.address, (row.size, is_segment));
-                let action = if is_segment { Action::SegmentMap } else { Action::Alloc };
-                self.push(action, row, row.address, row.size);
-            }
+            Role::Map => self.map(row),
             Role::Unmap => self.unmap(row),
-            Role::Create => {}
+            Role::Create => {
+                // Handles are used again: what counts is the last memory that had this one.
+                if row.extra == ON_HOST {
+                    self.on_host.insert(row.address);
+                } else {
+                    self.on_host.remove(&row.address);
+                }
+            }
         }
     }
 
@@ -152,20 +188,40 @@ impl<'import> Device<'import> {
         }
     }
 
+    fn map(&mut self, row: &Row) {
+        let counts_as = if self.on_host.contains(&row.extra) {
+            MappedAs::Host
+        } else if self.is_segment(row) {
+            MappedAs::Segment
+        } else {
+            MappedAs::Block
+        };
+        self.mapped.insert(row.address, Mapping { size: row.size, counts_as });
+        match counts_as {
+            MappedAs::Segment => self.push(Action::SegmentMap, row, row.address, row.size),
+            MappedAs::Block => self.push(Action::Alloc, row, row.address, row.size),
+            MappedAs::Host => {}
+        }
+    }
+
     /// A range that loses its memory may hold several mappings; each goes as it came.
     fn unmap(&mut self, row: &Row) {
         let end = row.address.saturating_add(row.size);
-        let known: Vec<(u64, (u64, bool))> =
+        let mut mappings: Vec<(u64, Mapping)> =
             self.mapped.range(row.address..end).map(|(&address, &mapping)| (address, mapping)).collect();
-        let older = (row.address, (row.size, row.asker == Asker::Torch));
-        let mappings = if known.is_empty() { vec![older] } else { known };
-        for (address, (size, is_segment)) in mappings {
+        if mappings.is_empty() {
+            let counts_as = if row.asker == Asker::Torch { MappedAs::Segment } else { MappedAs::Block };
+            mappings.push((row.address, Mapping { size: row.size, counts_as }));
+        }
+        for (address, Mapping { size, counts_as }) in mappings {
             self.mapped.remove(&address);
-            if is_segment {
-                self.push(Action::SegmentUnmap, row, address, size);
-            } else {
-                self.push(Action::FreeRequested, row, address, size);
-                self.push(Action::FreeCompleted, row, address, size);
+            match counts_as {
+                MappedAs::Segment => self.push(Action::SegmentUnmap, row, address, size),
+                MappedAs::Block => {
+                    self.push(Action::FreeRequested, row, address, size);
+                    self.push(Action::FreeCompleted, row, address, size);
+                }
+                MappedAs::Host => {}
             }
         }
     }

@@ -9,15 +9,13 @@ use makeroom_core::{
 };
 
 use super::Clock;
-use super::collect::{Collected, OUT_OF_MEMORY, OtherEvent};
+use super::collect::{Collected, ON_HOST, OUT_OF_MEMORY, OtherEvent};
 use crate::room::{DeviceDefinition, EndReason, EventKind, Header, Note, Sample, Severity};
 
 /// `CU_LIMIT_MALLOC_HEAP_SIZE`.
 const HEAP_LIMIT: u64 = 2;
 /// In the extra figure of loaded code.
 const IMPORTS_MALLOC: u64 = 1;
-/// Where physical memory lies on the host.
-const ON_HOST: u64 = 1;
 
 /// Puts the record of a process together. Takes what it needs out of `collected`.
 pub(super) fn assemble(
@@ -34,6 +32,8 @@ pub(super) fn assemble(
     for sample in std::mem::take(&mut collected.samples) {
         add_sample(&mut record, clock, &sample);
     }
+    // They come in the order of time, which stays within each device.
+    record.device_samples.sort_by_key(|sample| sample.device);
     record.devices = collected.device_definitions.iter().map(device).collect();
     record.remarks = collected.remarks.iter().map(|remark| self::remark(clock, remark)).collect();
     record.dropped = collected.dropped;
