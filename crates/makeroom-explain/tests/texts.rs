@@ -5,6 +5,7 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 
+use makeroom_core::Bytes;
 use makeroom_explain::{Cause, Certainty, explain_text};
 use serde_json::Value;
 
@@ -63,15 +64,15 @@ fn a_failure_is_found_in_megabytes_of_output() {
     assert_eq!(explanation.verdict.cause, Cause::LiveDataFillsDevice);
     let request = explanation.request.unwrap();
     assert_eq!(request.device.map(|device| device.0), Some(3));
-    assert_eq!(request.bytes.map(|bytes| bytes.get()), Some(2 << 30));
+    assert_eq!(request.bytes.map(Bytes::get), Some(2 << 30));
 }
 
 #[test]
 fn the_ledger_adds_up_to_the_device() {
     let text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 13.77 GiB is free. Process 485 has 125.51 GiB memory in use. Including non-PyTorch memory, this process has 518.00 MiB memory in use. Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.";
     let ledger = explain_text(text).ledger.unwrap();
-    let listed: i64 = ledger.lines().iter().map(|line| line.bytes().get() as i64).sum();
-    assert_eq!(listed + ledger.unaccounted(), ledger.total().unwrap().get() as i64);
+    let listed: i64 = ledger.lines().iter().map(|line| line.bytes().get().cast_signed()).sum();
+    assert_eq!(listed + ledger.unaccounted(), ledger.total().unwrap().get().cast_signed());
     // The text rounds to hundredths of a GiB: what is left over is rounding.
     assert!(ledger.unaccounted().abs() < 64 << 20);
 }
