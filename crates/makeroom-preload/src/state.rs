@@ -63,6 +63,8 @@ pub(crate) fn start() -> bool {
     }
     // SAFETY: `getpid` has no conditions.
     PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+    // A panic is said in one line of our own. The hook is this library's: the program's Rust, if any, has another.
+    std::panic::set_hook(Box::new(|_| {}));
     lookup::loaded(c"libcuda.so.1");
     tensors::start();
     python::start();

@@ -325,6 +325,9 @@ fn tensors_are_heard_and_exceptions_pass_through() {
         ]
     );
     assert_eq!(recording.count(EventKind::DeviceAlloc), 1);
+    // Without Python the thread's name is all that is known cheaply.
+    let stack = recording.stack(&recording.of(EventKind::TensorAlloc)[0]);
+    assert_eq!(stack, ["thread exception in "]);
 }
 
 #[test]

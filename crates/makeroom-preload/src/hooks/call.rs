@@ -203,3 +203,39 @@ pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
         sample::if_due(event.time_ns);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A call from a deeper frame, as the driver makes one.
+    #[inline(never)]
+    fn role_of_inner_call() -> Role {
+        let call = Call::new();
+        std::hint::black_box(&call).enter()
+    }
+
+    #[test]
+    fn a_panic_stays_inside_and_turns_the_recorder_off() {
+        let call = Call::new();
+        assert!(call.enter() == Role::Outermost);
+        assert!(role_of_inner_call() == Role::Passing);
+        drop(call);
+        Call::aside(|| panic!("a bug"));
+        assert!(state::is_disabled());
+        assert!(Call::new().enter() == Role::Passing);
+    }
+
+    #[test]
+    fn errno_survives_what_happens_aside() {
+        // SAFETY: the calling thread's own `errno`.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: as above.
+        unsafe { *errno = 42 };
+        Call::aside(|| {
+            let _ = std::fs::read("/no/such/file");
+        });
+        // SAFETY: as above.
+        assert_eq!(unsafe { *errno }, 42);
+    }
+}

@@ -9,12 +9,24 @@
 //! ```
 //!
 //! Names are found later, by the writer: `writer::definitions`.
+//!
+//! A tensor's allocation carries only Python's frames. On threads that have none (PyTorch's backward pass) the thread's
+//! own name stands for the stack: [`THREAD`], then the name.
 
 mod native;
 
+use std::cell::Cell;
+
 use crate::config::{StackMode, config};
 use crate::python;
-use crate::record::intern::intern;
+use crate::record::intern::{intern, words_of};
+
+/// The first word of a stack that is only a thread's name; no stack has so many frames.
+pub(crate) const THREAD: u64 = u64::MAX;
+
+thread_local! {
+    static OWN_NAME: Cell<u32> = const { Cell::new(0) };
+}
 
 /// Frames kept of each kind; outer ones are left out.
 const MOST_NATIVE: usize = 64;
@@ -25,7 +37,7 @@ const MOST_PYTHON: usize = 128;
 pub(crate) enum Depth {
     /// Native frames and Python's.
     Full,
-    /// Python's only; where there are none, nothing.
+    /// Python's only; where there are none, the thread's name.
     PythonOnly,
 }
 
@@ -42,8 +54,24 @@ pub(crate) fn capture(depth: Depth) -> u32 {
         _ => 0,
     };
     if native + python == 0 {
-        return 0;
+        return if depth == Depth::PythonOnly { own_name() } else { 0 };
     }
     *head = native as u64 | (python as u64) << 32;
     words.get(..=native + python).map_or(0, intern)
+}
+
+/// The calling thread's name as a stack, asked for once per thread.
+fn own_name() -> u32 {
+    let known = OWN_NAME.get();
+    if known != 0 {
+        return known;
+    }
+    let mut name = [0_u8; 16];
+    // SAFETY: the kernel writes at most sixteen bytes, the last of them zero.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let mut words = vec![THREAD];
+    words_of(name.split(|&byte| byte == 0).next().unwrap_or_default(), &mut words);
+    let number = intern(&words);
+    OWN_NAME.set(number);
+    number
 }

@@ -16,6 +16,7 @@ use crate::driver::real;
 use crate::driver::types::SUCCESS;
 use crate::python::{self, lines};
 use crate::record::intern;
+use crate::stacks::THREAD;
 use crate::symbols::Symbols;
 
 /// How long a stack may be underway between its number and its content.
@@ -86,6 +87,9 @@ impl Definitions {
     /// The frames of a stack's words, see `stacks`.
     fn frames_of(&mut self, words: &[u64]) -> Vec<FrameNumber> {
         let Some((&head, words)) = words.split_first() else { return Vec::new() };
+        if head == THREAD {
+            return intern::bytes_of(words).map(|(name, _)| self.thread_frame(&name)).into_iter().collect();
+        }
         let (native_count, python_count) = (head as u32 as usize, (head >> 32) as usize);
         let native = words.get(..native_count).unwrap_or_default();
         let python = words.get(native_count..native_count + python_count).unwrap_or_default();
@@ -138,6 +142,12 @@ impl Definitions {
         });
         self.native.insert(address, named);
         named
+    }
+
+    /// A thread without frames of the program, by its name.
+    fn thread_frame(&mut self, name: &[u8]) -> FrameNumber {
+        let function = self.name(&[b"thread ", name].concat());
+        self.frame(FrameDefinition { function, ..FrameDefinition::default() })
     }
 
     fn python_frame(&mut self, function: u32, instruction: u32) -> Option<FrameNumber> {
