@@ -205,10 +205,12 @@ impl<'trace> Subject<'trace> {
         }
         let live = self.history.peak_live;
         let summary = match self.history.peak_reserved {
+            // What other libraries hold beside PyTorch's segments is live too.
             Some(reserved) => format!(
-                "No allocation was refused. At its peak the run had {live} live in {} reserved, {:.0} % of it unused; the most it reserved was {reserved}{}.",
-                pieces.reserved,
+                "No allocation was refused. At its peak the run had {live} live in {} reserved, {:.0} % of it unused; the most it reserved was {}{}.",
+                pieces.reserved + pieces.homeless,
                 100.0 * pieces.slack(),
+                reserved.max(pieces.reserved + pieces.homeless),
                 room.limit().map_or(String::new(), |limit| format!(" of the {limit} there is"))
             ),
             None => format!("No allocation was refused. At its peak the run had {live} live."),
