@@ -150,11 +150,10 @@ fn executed_programs_have_files_of_their_own() {
     let recordings = Program::new("fork_exec.c").check();
     assert_eq!(recordings.len(), 3);
     assert_eq!(recordings[0].header.pid, recordings[2].header.pid);
-    for recording in &recordings {
-        recording.assert_balanced();
-        assert!(recording.texts().is_empty());
-    }
-    // The first became the third without an end.
+    assert!(recordings.iter().all(|recording| recording.texts().is_empty()));
+    recordings[1].assert_balanced();
+    recordings[2].assert_balanced();
+    // The first became the third without an end: its last tenth of a second may be missing, and no end says so.
     assert!(recordings[0].end.is_none() || recordings[0].end.unwrap().reason == EndReason::Exec);
     recordings[1].assert_complete();
     recordings[2].assert_complete();

@@ -18,10 +18,16 @@ use crate::{clock, writer};
 const MOST_RINGS: usize = 1024;
 /// How long a hook waits for room in its ring before it gives an event up.
 const LONGEST_WAIT_NS: u64 = 2_000_000;
+/// How long a thread's first hook waits for a ring, where all are taken, before the thread goes unrecorded.
+const LONGEST_WAIT_FOR_RING_NS: u64 = 20_000_000;
+/// The writer is woken when this many threads have ended: it looks for left rings only when it runs.
+const ENDED_THREADS_PER_WAKE: u32 = 64;
 
 static RINGS: [AtomicPtr<Ring>; MOST_RINGS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_RINGS];
 /// The key whose destructor tells that a thread ends, plus one; 0 before it is made.
 static KEY: AtomicU32 = AtomicU32::new(0);
+/// Threads that left their ring.
+static ENDED: AtomicU32 = AtomicU32::new(0);
 /// Events of threads that got no ring.
 static HOMELESS: AtomicU64 = AtomicU64::new(0);
 
@@ -66,7 +72,8 @@ fn own() -> Option<&'static Ring> {
 fn take() -> Option<&'static Ring> {
     // SAFETY: `gettid` has no conditions.
     let thread = unsafe { libc::gettid() } as u32;
-    let ring = RINGS.iter().find_map(|place| try_take(place, thread));
+    let find = || RINGS.iter().find_map(|place| try_take(place, thread));
+    let ring = find().or_else(|| wait_for_left_rings(find));
     if let Some(ring) = ring {
         OWN.set(ring);
         tell_when_thread_ends(ring);
@@ -74,6 +81,20 @@ fn take() -> Option<&'static Ring> {
         raise(Notice::ThreadsFull);
     }
     ring
+}
+
+/// All rings are taken: threads that ended left theirs to the writer, which is asked to free them now.
+#[cold]
+fn wait_for_left_rings(find: impl Fn() -> Option<&'static Ring>) -> Option<&'static Ring> {
+    let start = clock::monotonic_ns();
+    while clock::monotonic_ns().wrapping_sub(start) < LONGEST_WAIT_FOR_RING_NS {
+        writer::wake();
+        std::thread::sleep(Duration::from_micros(200));
+        if let Some(ring) = find() {
+            return Some(ring);
+        }
+    }
+    None
 }
 
 fn try_take(place: &AtomicPtr<Ring>, thread: u32) -> Option<&'static Ring> {
@@ -127,6 +148,9 @@ unsafe extern "C" fn leave(ring: *mut libc::c_void) {
     // SAFETY: the value of the key is a ring (see `tell_when_thread_ends`), and rings are never unmapped.
     if let Some(ring) = unsafe { ring.cast::<Ring>().as_ref() } {
         ring.is_left.store(true, Ordering::Release);
+    }
+    if (ENDED.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(ENDED_THREADS_PER_WAKE) {
+        writer::wake();
     }
 }
 
