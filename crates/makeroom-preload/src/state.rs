@@ -91,12 +91,13 @@ unsafe extern "C" fn after_fork_in_child() {
     }
 }
 
-/// Runs when the library is loaded: reads the environment, nothing more.
+/// Runs when the library is loaded: reads the environment and prepares for the end, nothing more.
 #[cfg(not(test))]
 extern "C" fn constructor() {
     if config().is_off {
         disable();
     }
+    exits::prepare();
 }
 
 /// Runs when the program has returned from `main` or called `exit`, after all that it registered itself.

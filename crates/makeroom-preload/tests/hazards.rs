@@ -150,13 +150,37 @@ fn executed_programs_have_files_of_their_own() {
     let recordings = Program::new("fork_exec.c").check();
     assert_eq!(recordings.len(), 3);
     assert_eq!(recordings[0].header.pid, recordings[2].header.pid);
-    assert!(recordings.iter().all(|recording| recording.texts().is_empty()));
-    recordings[1].assert_balanced();
-    recordings[2].assert_balanced();
-    // The first became the third without an end: its last tenth of a second may be missing, and no end says so.
-    assert!(recordings[0].end.is_none() || recordings[0].end.unwrap().reason == EndReason::Exec);
-    recordings[1].assert_complete();
-    recordings[2].assert_complete();
+    for recording in &recordings {
+        recording.assert_complete();
+        recording.assert_balanced();
+    }
+    assert_eq!(recordings[0].end.unwrap().reason, EndReason::Exec);
+}
+
+#[test]
+fn every_way_to_become_another_program_leaves_a_whole_recording() {
+    let ways = ["execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "fexecve", "execveat"];
+    for way in ways {
+        let recordings = Program::new("exec.c").argument(way).check();
+        assert_eq!(recordings.len(), 2, "{way}");
+        for recording in &recordings {
+            recording.assert_complete();
+            recording.assert_balanced();
+        }
+        assert_eq!(recordings[0].count(EventKind::DeviceAlloc), 21, "{way}");
+        assert_eq!(recordings[0].end.unwrap().reason, EndReason::Exec, "{way}");
+        assert_eq!(recordings[1].end.unwrap().reason, EndReason::Exit, "{way}");
+    }
+}
+
+#[test]
+fn children_of_vfork_execute_while_their_parent_records() {
+    let program = Program::new("vfork_exec.c");
+    let recording = program.check_one();
+    recording.assert_complete();
+    recording.assert_balanced();
+    let rounds: usize = fs::read_to_string(program.folder.join("rounds")).unwrap().parse().unwrap();
+    assert_eq!(recording.count(EventKind::DeviceAlloc), rounds);
 }
 
 #[test]
@@ -189,24 +213,42 @@ fn calls_while_a_thread_ends() {
 }
 
 #[test]
-fn ends_without_destructors_leave_a_readable_file() {
-    for (end, status) in [("_exit", Some(11)), ("_Exit", Some(12)), ("quick_exit", None)] {
-        let recording = Program::new("exits.c").argument(end).check_one();
-        assert_eq!(recording.end.map(|end| end.status), status, "{end}");
-        if status.is_some() {
-            recording.assert_complete();
-            recording.assert_balanced();
-            assert_eq!(recording.count(EventKind::DeviceAlloc), 20);
-        }
+fn ends_without_destructors_leave_a_whole_recording() {
+    let whole = [
+        ("_exit", EndReason::Exit, 11, 20),
+        ("_Exit", EndReason::Exit, 12, 20),
+        ("quick_exit", EndReason::Exit, 13, 21),
+        ("abort-soon", EndReason::Signal, 6, 20),
+        ("assert-soon", EndReason::Signal, 6, 20),
+        ("raise-soon", EndReason::Signal, 15, 20),
+        ("kill-soon", EndReason::Signal, 2, 20),
+        ("handled", EndReason::Exit, 14, 21),
+    ];
+    for (way, reason, status, allocations) in whole {
+        let recording = Program::new("exits.c").argument(way).check_one();
+        recording.assert_complete();
+        recording.assert_balanced();
+        let end = recording.end.unwrap();
+        assert_eq!((end.reason, end.status), (reason, status), "{way}");
+        assert_eq!(recording.count(EventKind::DeviceAlloc), allocations, "{way}");
     }
-    for end in ["abort", "kill", "segfault"] {
-        let program = Program::new("exits.c").argument(end);
+}
+
+#[test]
+fn signals_from_outside_leave_a_readable_recording() {
+    for way in ["kill", "terminate", "segfault"] {
+        let program = Program::new("exits.c").argument(way);
         let recording = program.check_one();
         assert!(program.recorded().status.signal().is_some());
         assert!(recording.end.is_none());
         recording.assert_balanced();
         assert_eq!(recording.count(EventKind::DeviceAlloc), 20);
     }
+    // By `abort` the end is known too.
+    let recording = Program::new("exits.c").argument("abort").check_one();
+    recording.assert_complete();
+    recording.assert_balanced();
+    assert_eq!(recording.count(EventKind::DeviceAlloc), 20);
 }
 
 #[test]

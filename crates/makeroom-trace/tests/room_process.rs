@@ -180,6 +180,21 @@ fn remarks_losses_and_the_end_are_told() {
 }
 
 #[test]
+fn what_follows_an_end_revokes_it() {
+    let end = |time, reason| End { time_ns: at(time), reason, status: 0 };
+    let failed = recorded(|encoder| {
+        encoder.end(&end(5, EndReason::Exec));
+        encoder.note(&Note { time_ns: at(6), severity: Severity::Information, text: "hello".into() });
+    });
+    assert_eq!(failed.process.unwrap().end, None);
+    let again = recorded(|encoder| {
+        encoder.end(&end(5, EndReason::Signal));
+        encoder.end(&end(6, EndReason::Exec));
+    });
+    assert_eq!(again.process.unwrap().end, Some(ProcessEnd::Replaced));
+}
+
+#[test]
 fn two_processes_of_one_run_are_told_apart_and_belong_together() {
     let files: Vec<Vec<u8>> = [(4711, 4000), (4712, 4711)]
         .into_iter()

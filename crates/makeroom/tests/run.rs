@@ -11,6 +11,8 @@ const PROGRAM: &str = r#"
 #include <string.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuMemAlloc_v2(unsigned long *, size_t);
 static int keep_block(void) {
     unsigned long kept;
@@ -22,7 +24,9 @@ int main(int count, char **words) {
     if (cuInit(0) || cuCtxCreate_v2(&context, 0, 0) || keep_block()) return 99;
     printf("refused: %d\n", cuMemAlloc_v2(&pointer, (size_t)1 << 40));
     fprintf(stderr, "a line of its own\n");
-    if (count > 1) raise(SIGTERM);
+    fflush(stdout);
+    if (count > 1 && !strcmp(words[1], "signal")) syscall(SYS_kill, getpid(), SIGTERM);
+    if (count > 1 && !strcmp(words[1], "raise")) raise(SIGTERM);
     return 7;
 }
 "#;
@@ -90,6 +94,12 @@ fn a_signal_is_the_status_of_a_shell() {
     let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program", "signal"]);
     assert_eq!(output.status.code(), Some(128 + 15));
     assert!(text(&output.stderr).contains("ended from outside"));
+    let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program", "raise"]);
+    assert_eq!(output.status.code(), Some(128 + 15));
+    assert!(
+        !text(&output.stderr).contains("may be missing"),
+        "a program that raises a signal is recorded whole"
+    );
 }
 
 #[test]

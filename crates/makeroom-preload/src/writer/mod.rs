@@ -14,6 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
+use makeroom_trace::room::{End, EndReason};
+
 use crate::config::config;
 use crate::notices::{Notice, print, raise_loudly};
 use crate::{clock, state, wait};
@@ -22,7 +24,7 @@ use turn::Writer;
 
 /// How old an event becomes before it is in the file.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// How long the end of the process waits for the last events.
+/// How long the end of the process waits for its last events.
 const LONGEST_FINISH_NS: u64 = 2_000_000_000;
 
 /// Counts reasons to wake.
@@ -34,6 +36,32 @@ static ORDER: AtomicU32 = AtomicU32::new(GO_ON);
 static EXIT_STATUS: AtomicI32 = AtomicI32::new(0);
 /// 1 once the writer has finished.
 static IS_FINISHED: AtomicU32 = AtomicU32::new(0);
+/// How often somebody asked for all events to be in the file, and up to which of these that was done.
+static ASKED: AtomicU32 = AtomicU32::new(0);
+static WRITTEN: AtomicU32 = AtomicU32::new(0);
+/// The end that is expected, as [`Expected`] writes it; 0 is none.
+static EXPECTED: AtomicI32 = AtomicI32::new(0);
+/// The writer's thread: it must never wait for itself.
+static THREAD: AtomicI32 = AtomicI32::new(0);
+
+/// How the process is about to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// It becomes another program.
+    Exec,
+    /// By a signal.
+    Signal(i32),
+}
+
+impl Expected {
+    /// As one number that is not 0: signals count from 1.
+    fn number(self) -> i32 {
+        match self {
+            Self::Exec => -1,
+            Self::Signal(signal) => signal,
+        }
+    }
+}
 
 /// Makes the file and starts the thread; says whether that went well.
 pub(crate) fn start() -> bool {
@@ -62,6 +90,9 @@ pub(crate) fn wake() {
 
 /// Writes what is left and ends the file. Waits for it, but not forever.
 pub(crate) fn finish(status: i32) {
+    if is_writer() {
+        return;
+    }
     EXIT_STATUS.store(status, Ordering::Relaxed);
     ORDER.store(FINISH, Ordering::Release);
     wake();
@@ -73,10 +104,48 @@ pub(crate) fn finish(status: i32) {
     }
 }
 
+/// Writes what is there and the end that is expected, and goes on. Waits for it, but not forever. Takes no lock: it may
+/// be called in a signal handler.
+pub(crate) fn flush(expected: Expected) {
+    if is_writer() {
+        return;
+    }
+    EXPECTED.store(expected.number(), Ordering::Release);
+    let own = ASKED.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+    wake();
+    let start = clock::monotonic_ns();
+    while clock::monotonic_ns().wrapping_sub(start) < LONGEST_FINISH_NS
+        && IS_FINISHED.load(Ordering::Acquire) == 0
+    {
+        let written = WRITTEN.load(Ordering::Acquire);
+        if written.wrapping_sub(own).cast_signed() >= 0 {
+            return;
+        }
+        wait::sleep(&WRITTEN, written, INTERVAL);
+    }
+}
+
+fn is_writer() -> bool {
+    // SAFETY: `gettid` has no conditions.
+    THREAD.load(Ordering::Relaxed) == unsafe { libc::gettid() }
+}
+
+/// The end that somebody expects, once.
+fn take_expected_end() -> Option<End> {
+    let (reason, status) = match EXPECTED.swap(0, Ordering::AcqRel) {
+        0 => return None,
+        signal @ 1.. => (EndReason::Signal, signal.unsigned_abs()),
+        _ => (EndReason::Exec, 0),
+    };
+    Some(End { time_ns: clock::monotonic_ns(), reason, status })
+}
+
 /// A forked child has no writer.
 pub(crate) fn reset_after_fork() {
     ORDER.store(GO_ON, Ordering::Relaxed);
     IS_FINISHED.store(0, Ordering::Relaxed);
+    EXPECTED.store(0, Ordering::Relaxed);
+    THREAD.store(0, Ordering::Relaxed);
 }
 
 fn work(writer: Writer) {
@@ -89,14 +158,17 @@ fn work(writer: Writer) {
 }
 
 fn work_until_end(mut writer: Writer) {
+    // SAFETY: `gettid` has no conditions.
+    THREAD.store(unsafe { libc::gettid() }, Ordering::Relaxed);
     loop {
         let seen = CALLS.load(Ordering::Acquire);
+        let asked = ASKED.load(Ordering::Acquire);
         let is_last = ORDER.load(Ordering::Acquire) == FINISH;
         let is_detached = state::is_disabled();
         let turn = if is_last || is_detached {
             writer.last_turn((is_last).then(|| EXIT_STATUS.load(Ordering::Relaxed)))
         } else {
-            writer.turn()
+            writer.turn(take_expected_end())
         };
         if let Err(failure) = turn {
             state::disable();
@@ -105,6 +177,9 @@ fn work_until_end(mut writer: Writer) {
         }
         if is_last || is_detached {
             return;
+        }
+        if WRITTEN.swap(asked, Ordering::AcqRel) != asked {
+            wait::wake(&WRITTEN);
         }
         wait::sleep(&CALLS, seen, INTERVAL);
     }

@@ -53,9 +53,9 @@ impl Writer {
         }
     }
 
-    /// Writes what is there.
-    pub(crate) fn turn(&mut self) -> Result<(), Failure> {
-        self.turn_with(None)
+    /// Writes what is there and, behind it, the end that is expected.
+    pub(crate) fn turn(&mut self, expected: Option<End>) -> Result<(), Failure> {
+        self.turn_with(expected)
     }
 
     /// Writes what is left, and how it ended: with an exit status, or because the recorder steps aside.

@@ -54,6 +54,8 @@ impl Recording {
     }
 
     fn add(&mut self, thread: ThreadNumber, record: Record) {
+        // What follows an end revokes it.
+        self.end = None;
         match record {
             Record::Name { number, text } => {
                 self.names.insert(number, String::from_utf8_lossy(&text).into_owned());

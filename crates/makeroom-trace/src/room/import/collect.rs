@@ -118,6 +118,8 @@ impl Collected {
         record: Record,
         offset: u64,
     ) -> Result<(), Error> {
+        // What follows an end revokes it: `exec` failed, or a handler came back from `abort`.
+        self.end = None;
         match record {
             Record::Event(event) => self.add_event(thread, &event, offset)?,
             Record::Name { number, text } => self.definitions.define_name(stacks, number, &text),

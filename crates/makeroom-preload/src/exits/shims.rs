@@ -1,0 +1,127 @@
+//! The functions by which a program leaves, as it calls them.
+//!
+//! Some take any number of arguments (`execl`), some never return. So each export is a few instructions that keep the
+//! arguments, bring the file up to date, and jump to the real function with the caller's return address and stack in
+//! place: the real one sees the call as it was made.
+
+use std::arch::naked_asm;
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::{Departure, before};
+use crate::lookup;
+
+macro_rules! shims {
+    ($($name:ident $departure:ident;)*) => {
+        /// An exported function.
+        #[derive(Clone, Copy)]
+        #[allow(non_camel_case_types, reason = "the C library's own names")]
+        #[repr(usize)]
+        enum Shim {
+            $($name,)*
+        }
+
+        const COUNT: usize = [$(Shim::$name),*].len();
+
+        const NAMES: [&CStr; COUNT] = [$(
+            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => c"",
+            }
+        ),*];
+
+        const DEPARTURES: [Departure; COUNT] = [$(Departure::$departure),*];
+
+        mod exported {
+            use super::{naked_asm, leave, Shim};
+
+            $(
+                #[unsafe(no_mangle)]
+                #[unsafe(naked)]
+                unsafe extern "C" fn $name() {
+                    naked_asm!(
+                        "endbr64",
+                        // Six arguments, and how many vector registers a call with any number of them uses. Seven
+                        // words and the return address keep the stack aligned to sixteen.
+                        "push rax",
+                        "push rdi",
+                        "push rsi",
+                        "push rdx",
+                        "push rcx",
+                        "push r8",
+                        "push r9",
+                        "mov edx, esi",
+                        "mov esi, edi",
+                        "mov edi, {shim}",
+                        "call {leave}",
+                        "mov r11, rax",
+                        "pop r9",
+                        "pop r8",
+                        "pop rcx",
+                        "pop rdx",
+                        "pop rsi",
+                        "pop rdi",
+                        "pop rax",
+                        "jmp r11",
+                        shim = const Shim::$name as usize,
+                        leave = sym leave,
+                    )
+                }
+            )*
+        }
+    };
+}
+
+shims! {
+    execve Exec;
+    execv Exec;
+    execvp Exec;
+    execvpe Exec;
+    execl Exec;
+    execlp Exec;
+    execle Exec;
+    fexecve Exec;
+    execveat Exec;
+    abort Abort;
+    __assert_fail Abort;
+    __assert_perror_fail Abort;
+    __assert Abort;
+    raise Raise;
+    kill Kill;
+    quick_exit QuickExit;
+}
+
+static REAL: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
+
+/// What every shim asks: does what is to be done first, and answers where to jump.
+extern "C" fn leave(shim: usize, first: i32, second: i32) -> *mut c_void {
+    if let Some(&departure) = DEPARTURES.get(shim) {
+        before(departure, first, second);
+    }
+    real(shim).unwrap_or(missing as *mut c_void)
+}
+
+/// Looks all real functions up.
+pub(super) fn find_all() {
+    for shim in 0..COUNT {
+        real(shim);
+    }
+}
+
+/// The real function, which may be another preloaded library's.
+fn real(shim: usize) -> Option<*mut c_void> {
+    let place = REAL.get(shim)?;
+    let mut address = place.load(Ordering::Acquire);
+    if address.is_null() {
+        address = lookup::real(libc::RTLD_NEXT, NAMES.get(shim)?);
+        place.store(address, Ordering::Release);
+    }
+    (!address.is_null()).then_some(address)
+}
+
+/// In the place of a function that this C library does not have.
+extern "C" fn missing() -> i32 {
+    // SAFETY: the calling thread's own `errno`.
+    unsafe { *libc::__errno_location() = libc::ENOSYS };
+    -1
+}
