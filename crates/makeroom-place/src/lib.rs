@@ -9,7 +9,7 @@
 //! space.rs       tiles + an index = a policy         by_size.rs      best fit
 //! validate.rs    a slow, obviously right referee     by_address.rs   first fit
 //! conformance.rs what every policy must pass         bins.rs         BFC, best fit with its own rule for cutting
-//! size_map.rs    an ordered map by size and address
+//! size_map.rs    an ordered map by size and address  pool/           the pool's policy, over pages that move
 //! ```
 //!
 //! Not here: streams, drivers, when to grow and by how much. Those are an allocator's, not a policy's.
@@ -20,6 +20,7 @@ mod by_address;
 mod by_size;
 mod conformance;
 mod placement;
+pub mod pool;
 mod size_map;
 mod space;
 mod tiles;
