@@ -6,8 +6,9 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Crates from the bottom up. A crate may depend on those before it.
-const LAYERS: [&str; 11] = [
+const LAYERS: [&str; 12] = [
     "makeroom-core",
+    "makeroom-cuda",
     "makeroom-trace",
     "makeroom-preload",
     "makeroom-place",
