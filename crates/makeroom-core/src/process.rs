@@ -17,8 +17,14 @@ pub struct ProcessRecord {
     /// Whether a framework's own blocks were recorded. They are then the allocations of the trace, and what that
     /// framework took from the driver are segments.
     pub sees_tensors: bool,
+    /// What the recorder itself let the process take of each device (`--limit`); `None` without a limit.
+    pub limit: Option<Bytes>,
     /// Pinned host memory.
     pub pinned: PinnedMemory,
+    /// Memory given back in stream order that was not known to be back, of each device that has some.
+    pub stream_frees: Vec<StreamFrees>,
+    /// Device memory that nobody gave back: it went with its context.
+    pub freed_with_contexts: Bytes,
     /// Contexts, in the order of their making.
     pub contexts: Vec<ContextRecord>,
     /// Modules and libraries of kernels, in the order of their loading.
@@ -116,6 +122,42 @@ pub struct PinnedBlock {
     pub is_registered: bool,
     /// Who asked.
     pub stack: StackId,
+}
+
+/// Memory of one device that was given back in stream order and was not known to be back: neither did a record say
+/// so, nor was it handed out again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamFrees {
+    /// The device.
+    pub device: DeviceIndex,
+    /// When the recording ended.
+    pub at_end: PendingFrees,
+    /// When a request was refused for the first time.
+    pub at_refusal: Option<PendingFrees>,
+    /// The largest request for memory outside of the pools that was made meanwhile.
+    pub asked: Option<AskedMeanwhile>,
+}
+
+/// Frees in stream order that wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PendingFrees {
+    /// How much they give back.
+    pub bytes: Bytes,
+    /// How many they are.
+    pub frees: u64,
+    /// On how many streams.
+    pub streams: u64,
+}
+
+/// A request for memory outside of the pools while frees waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AskedMeanwhile {
+    /// How much was asked for.
+    pub size: Bytes,
+    /// Who asked.
+    pub stack: StackId,
+    /// What waited.
+    pub pending: PendingFrees,
 }
 
 /// A context on a device.

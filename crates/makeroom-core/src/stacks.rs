@@ -50,6 +50,8 @@ pub struct Frame {
     pub file: NameId,
     /// The line, 0 when unknown.
     pub line: u32,
+    /// The program or shared library of machine code; empty for all other frames.
+    pub library: NameId,
 }
 
 /// The names, frames and stacks of one recording.
@@ -194,8 +196,8 @@ mod tests {
         let mut stacks = Stacks::default();
         let forward = stacks.name("forward");
         let file = stacks.name("model.py");
-        let inner = stacks.frame(Frame { function: forward, file, line: 7 });
-        let outer = stacks.frame(Frame { function: forward, file, line: 8 });
+        let inner = stacks.frame(Frame { function: forward, file, line: 7, ..Frame::default() });
+        let outer = stacks.frame(Frame { function: forward, file, line: 8, ..Frame::default() });
         let stack = stacks.stack(&[inner, outer]);
         assert_eq!(stacks.stack(&[inner, outer]), stack);
         assert_ne!(stacks.stack(&[outer, inner]), stack);

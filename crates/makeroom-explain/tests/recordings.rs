@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use makeroom_core::{Bytes, Trace};
+use makeroom_core::{Bytes, Frame, Trace};
 use makeroom_explain::{Cause, Certainty, Explanation, LedgerLine, Room, Site, TraceQuestion, explain_trace};
 use makeroom_trace::Input;
 
@@ -163,11 +163,11 @@ fn rounding_and_unused_pieces_are_right_to_the_byte() {
 /// A recording of a loop that keeps something from every step, marked as a profiler or an optimizer marks it.
 fn leaking(mark: impl Fn(u64) -> String) -> Trace {
     use makeroom_core::{
-        Action, Address, Annotation, AnnotationStage, DeviceTrace, Event, Frame, StackId, StreamId, TraceKind,
+        Action, Address, Annotation, AnnotationStage, DeviceTrace, Event, StackId, StreamId, TraceKind,
     };
     let mut trace = Trace::new(TraceKind::TorchSnapshot);
     let (function, file) = (trace.stacks.name("step"), trace.stacks.name("train.py"));
-    let frame = trace.stacks.frame(Frame { function, file, line: 7 });
+    let frame = trace.stacks.frame(Frame { function, file, line: 7, ..Frame::default() });
     let stack = trace.stacks.stack(&[frame]);
     let mut device = DeviceTrace::default();
     let mut push = |action, address, size, time_us, stack| {
@@ -224,8 +224,9 @@ fn a_stack_of_a_hundred_thousand_frames_is_answered() {
     let mut trace = leaking(|_| "Optimizer.step".to_owned());
     let function = trace.stacks.name(&"f".repeat(10_000));
     let file = trace.stacks.name("train.py");
-    let frames: Vec<_> =
-        (0..100_000).map(|line| trace.stacks.frame(makeroom_core::Frame { function, file, line })).collect();
+    let frames: Vec<_> = (0..100_000)
+        .map(|line| trace.stacks.frame(Frame { function, file, line, ..Frame::default() }))
+        .collect();
     let stack = trace.stacks.stack(&frames);
     let event = trace.devices[0].events.get(1).unwrap();
     trace.devices[0].events.push(makeroom_core::Event {

@@ -1,7 +1,7 @@
 //! What the device says of its own memory, so that an account of it closes.
 //!
 //! Asked on the program's threads, because the driver answers for the context of the calling one, and only after a
-//! recorded call: at most four times a second, and at refusals. Never while a stream is being captured, and with the
+//! recorded call: at most four times a second, after a context was made, which tells what it takes, and at refusals. Never while a stream is being captured, and with the
 //! thread in relaxed mode, so that a capture that began unseen is not broken.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,25 +25,36 @@ pub(crate) fn if_due(now_ns: u64) {
     let last = LAST_NS.load(Ordering::Relaxed);
     if now_ns.wrapping_sub(last) >= INTERVAL_NS
         && LAST_NS.compare_exchange(last, now_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        && !take()
     {
-        take();
+        // Nobody could be asked: the next call may be in a context.
+        LAST_NS.store(last, Ordering::Relaxed);
     }
 }
 
 /// Asks now.
-pub(crate) fn at_refusal() {
-    LAST_NS.store(clock::monotonic_ns(), Ordering::Relaxed);
-    take();
+pub(crate) fn now() {
+    if take() {
+        LAST_NS.store(clock::monotonic_ns(), Ordering::Relaxed);
+    }
 }
 
+/// Asks after a context was made; a primary one becomes current later, and the next recorded call asks.
+pub(crate) fn after_context() {
+    if !take() {
+        LAST_NS.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Says whether there was an answer.
 #[cold]
-fn take() {
+fn take() -> bool {
     let place = place::current();
     if capture::is_open() || place.context == 0 {
-        return;
+        return false;
     }
     let (Some(memory_info), Some(exchange)) = (real::memory_info(), real::exchange_capture_mode()) else {
-        return;
+        return false;
     };
     let (mut free, mut total, mut mode) = (0, 0, RELAXED);
     // SAFETY: the driver's own functions with valid places for their answers; the mode that the thread had goes back.
@@ -64,4 +75,5 @@ fn take() {
             ..RawEvent::default()
         });
     }
+    result == SUCCESS
 }

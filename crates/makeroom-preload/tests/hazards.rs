@@ -380,6 +380,17 @@ fn a_limit_makes_the_card_smaller() {
     recording.assert_complete();
     let results: Vec<_> = recording.of(EventKind::DeviceAlloc).iter().map(|event| event.result).collect();
     assert_eq!(results, [0, 0, 0, 0, 0, 0, 2, 0, 2]);
+    assert_eq!(recording.limit, Some(64 << 20));
+}
+
+#[test]
+fn the_device_is_asked_right_after_a_context_was_made() {
+    let recording = Program::new("plain.c").check_one();
+    let created = recording.of(EventKind::ContextCreate)[0].time_ns;
+    let allocated = recording.of(EventKind::DeviceAlloc)[0].time_ns;
+    let times =
+        recording.samples.iter().filter(|sample| sample.device.is_some()).map(|sample| sample.time_ns);
+    assert_eq!(times.filter(|time| (created..allocated).contains(time)).count(), 1);
 }
 
 #[test]

@@ -191,8 +191,16 @@ fn later() -> Content {
     }
 }
 
+/// What version 2 added.
+fn second() -> Content {
+    let records = vec![Record::Limit(Bytes::gib(8)), Record::Limit(Bytes::MAX), Record::Limit(Bytes::ZERO)];
+    let frames = vec![Part::Records { thread: ThreadNumber(0), records }];
+    Content { version: 2, header: rooms::header(), frames }
+}
+
 #[test]
 fn golden_files_are_read_and_written_to_the_byte() {
+    check_golden("second.room", &second(), 0);
     check_golden("example.room", &example(), 0);
     check_golden("everything.room", &everything(), 0);
     check_golden("later.room", &later(), 0);

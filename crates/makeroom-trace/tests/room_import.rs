@@ -5,8 +5,8 @@ mod rooms;
 
 use makeroom_core::{Action, Address, Bytes, DeviceIndex, StreamId, Trace, TraceKind};
 use makeroom_trace::room::{
-    DeviceSample, Encoder, Event, EventKind, FrameDefinition, FrameNumber, NameNumber, Origin, Sample,
-    StackNumber, ThreadNumber, beginning, seal,
+    ContextHandle, DeviceSample, Encoder, Event, EventKind, FrameDefinition, FrameNumber, NameNumber, Origin,
+    Sample, StackNumber, ThreadNumber, beginning, seal,
 };
 use makeroom_trace::{Error, Input};
 
@@ -269,6 +269,87 @@ fn stream_ordered_frees_complete_at_once_unless_a_record_says_when() {
         ]
     );
     assert_eq!(trace.devices[0].events.get(1).unwrap().stream, StreamId(2));
+}
+
+#[test]
+fn frees_in_stream_order_wait_until_they_are_known_to_be_back() {
+    use EventKind::{DeviceAlloc, StreamAlloc, StreamFree, StreamFreeCompleted};
+    let on = |stream, event| Event { stream: StreamId(stream), ..event };
+    let trace = Recording::new()
+        .events(
+            7,
+            10,
+            &[
+                on(1, event(StreamAlloc, 0x1000, 0x100)),
+                on(2, event(StreamAlloc, 0x2000, 0x200)),
+                on(3, event(StreamAlloc, 0x3000, 0x400)),
+                on(3, event(StreamAlloc, 0x4000, 0x800)),
+                on(1, event(StreamFree, 0x1000, 0)),
+                on(2, event(StreamFree, 0x2000, 0)),
+                on(3, event(StreamFree, 0x3000, 0)),
+                by(PYTHON, event(DeviceAlloc, 0x9000, 0x5000)),
+                by(PYTHON, event(DeviceAlloc, 0xf000, 0x10)),
+                // Handed out anew in two parts, and said to be complete.
+                on(2, event(StreamAlloc, 0x2000, 0x80)),
+                event(StreamFreeCompleted, 0x3000, 0),
+                refused(event(DeviceAlloc, 0, 0x9000)),
+                on(3, event(StreamFree, 0x4000, 0)),
+            ],
+        )
+        .read();
+    let pending =
+        |bytes, frees, streams| makeroom_core::PendingFrees { bytes: Bytes::new(bytes), frees, streams };
+    let [frees] = trace.process.as_ref().unwrap().stream_frees[..] else { panic!("one device has some") };
+    assert_eq!(frees.at_end, pending(0x900, 2, 2));
+    assert_eq!(frees.at_refusal, Some(pending(0x100, 1, 1)));
+    let asked = frees.asked.unwrap();
+    assert_eq!((asked.size, asked.pending), (Bytes::new(0x5000), pending(0x700, 3, 3)));
+    assert_eq!(trace.stacks.frames_of(asked.stack).len(), 1);
+}
+
+#[test]
+fn what_nobody_gave_back_ends_with_its_context() {
+    use EventKind::{ContextDestroy, DeviceAlloc, DeviceFree, PrimaryReset, PrimaryRetain};
+    let within = |context, event| Event { context: ContextHandle(context), ..event };
+    let trace = Recording::new()
+        .events(
+            7,
+            10,
+            &[
+                within(0xa, event(PrimaryRetain, 0, 0)),
+                within(0xa, event(DeviceAlloc, 0x1000, 10)),
+                within(0xb, event(DeviceAlloc, 0x2000, 20)),
+                within(0xb, event(DeviceAlloc, 0x3000, 30)),
+                event(DeviceFree, 0x3000, 0),
+                within(0xb, event(ContextDestroy, 0, 0)),
+                within(0xa, event(DeviceAlloc, 0x2000, 40)),
+                event(PrimaryReset, 0, 0),
+            ],
+        )
+        .read();
+    assert_eq!(
+        actions(&trace)[4..],
+        [
+            (Action::FreeCompleted, 0x3000, 30),
+            (Action::FreeRequested, 0x2000, 20),
+            (Action::FreeCompleted, 0x2000, 20),
+            (Action::Alloc, 0x2000, 40),
+            (Action::FreeRequested, 0x1000, 10),
+            (Action::FreeCompleted, 0x1000, 10),
+            (Action::FreeRequested, 0x2000, 40),
+            (Action::FreeCompleted, 0x2000, 40),
+        ]
+    );
+    assert_eq!(trace.process.unwrap().freed_with_contexts, Bytes::new(70));
+}
+
+#[test]
+fn a_limit_of_the_recorder_is_kept() {
+    let mut recording = Recording::new();
+    let mut encoder = Encoder::new(ThreadNumber(0), Vec::new());
+    encoder.limit(Bytes::gib(8));
+    recording.batch(encoder);
+    assert_eq!(recording.read().process.unwrap().limit, Some(Bytes::gib(8)));
 }
 
 #[test]

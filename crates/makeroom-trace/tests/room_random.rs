@@ -75,7 +75,8 @@ fn any_record() -> impl Strategy<Value = Record> {
             severity: Severity::Error,
             text,
         })),
-        1 => (9..128_u8, text()).prop_map(|(kind, body)| Record::Unknown { kind, body }),
+        1 => any::<u64>().prop_map(|bytes| Record::Limit(Bytes::new(bytes))),
+        1 => (10..128_u8, text()).prop_map(|(kind, body)| Record::Unknown { kind, body }),
     ]
 }
 

@@ -193,12 +193,15 @@ pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
     }
     limit::book(&event);
     threads::send(&event);
-    if matches!(EventKind::from_number(event.kind), EventKind::ContextDestroy | EventKind::PrimaryReset) {
+    let kind = EventKind::from_number(event.kind);
+    if matches!(kind, EventKind::ContextDestroy | EventKind::PrimaryReset) {
         place::context_ended();
     }
     if result == OUT_OF_MEMORY {
-        sample::at_refusal();
+        sample::now();
         writer::wake();
+    } else if result == SUCCESS && matches!(kind, EventKind::ContextCreate | EventKind::PrimaryRetain) {
+        sample::after_context();
     } else if moment == Moment::After {
         sample::if_due(event.time_ns);
     }

@@ -41,9 +41,13 @@ pub(crate) struct Writer {
 impl Writer {
     /// A writer to a file that has its beginning.
     pub(crate) fn new(output: Output) -> Self {
+        let mut definitions = Definitions::new(ThreadNumber(0));
+        if let Some(limit) = config().limit {
+            definitions.encoder.limit(Bytes::new(limit));
+        }
         Self {
             output,
-            definitions: Definitions::new(ThreadNumber(0)),
+            definitions,
             host: Host::new(),
             last_host_ns: 0,
             notices_said: 0,

@@ -19,6 +19,7 @@ pub(crate) struct Recording {
     pub(crate) dropped: Vec<Dropped>,
     pub(crate) devices: Vec<makeroom_trace::room::DeviceDefinition>,
     pub(crate) end: Option<End>,
+    pub(crate) limit: Option<u64>,
     names: HashMap<NameNumber, String>,
     frames: HashMap<FrameNumber, FrameDefinition>,
     stacks: HashMap<StackNumber, Vec<FrameNumber>>,
@@ -37,6 +38,7 @@ impl Recording {
             dropped: Vec::new(),
             devices: Vec::new(),
             end: None,
+            limit: None,
             names: HashMap::new(),
             frames: HashMap::new(),
             stacks: HashMap::new(),
@@ -72,6 +74,7 @@ impl Recording {
             Record::Dropped(dropped) => self.dropped.push(dropped),
             Record::Note(note) => self.notes.push(note),
             Record::End(end) => self.end = Some(end),
+            Record::Limit(limit) => self.limit = Some(limit.get()),
             other => panic!("an unknown record: {other:?}"),
         }
     }

@@ -154,6 +154,7 @@ impl<'payload> Records<'payload> {
                 reason: EndReason::from_number(body.byte("a reason")?),
                 status: body.number32("a status")?,
             }),
+            tag::LIMIT => Record::Limit(Bytes::new(body.number("a limit")?)),
             kind => Record::Unknown { kind, body: body.take_rest().to_vec() },
         })
     }

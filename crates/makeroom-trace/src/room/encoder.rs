@@ -22,6 +22,8 @@
 //! assert_eq!(frame.len(), 9 + 15);
 //! ```
 
+use makeroom_core::Bytes;
+
 use super::buffer::Buffer;
 use super::layout::{ALIGNED, ALIGNED_SHIFT, Chain, EVENT, LONG_KIND, LONGEST_EVENT, field, measured, tag};
 use super::record::{
@@ -250,6 +252,11 @@ impl Encoder {
         });
     }
 
+    /// Says how much the process is let take of each device.
+    pub fn limit(&mut self, limit: Bytes) {
+        self.record_with(tag::LIMIT, |bytes| bytes.put(limit.get()));
+    }
+
     /// Appends any record, as it was read.
     pub fn record(&mut self, record: &Record) {
         match record {
@@ -262,6 +269,7 @@ impl Encoder {
             Record::Dropped(dropped) => self.dropped(dropped),
             Record::Note(note) => self.note(note),
             Record::End(end) => self.end(end),
+            Record::Limit(limit) => self.limit(*limit),
             Record::Unknown { kind, body } => {
                 self.record_with(*kind, |bytes| bytes.extend(body));
             }

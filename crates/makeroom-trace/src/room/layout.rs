@@ -10,7 +10,7 @@ use super::varint;
 /// what prints files on DOS: a file that was mangled on its way is told from one that is something else.
 pub const MAGIC: [u8; 8] = *b"\x8dROOM\r\n\x1a";
 /// The version that is written. Versions only add; every reader reads every file.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The bytes before a frame's payload: length, checksum, kind.
 pub const FRAME_HEAD: usize = 9;
@@ -32,6 +32,7 @@ pub(crate) mod tag {
     pub(crate) const DROPPED: u8 = 6;
     pub(crate) const NOTE: u8 = 7;
     pub(crate) const END: u8 = 8;
+    pub(crate) const LIMIT: u8 = 9;
 }
 
 /// The first byte of an event: this bit, [`ALIGNED`], and six bits of kind.

@@ -68,6 +68,8 @@ pub enum Record {
     Note(Note),
     /// The process ended, as far as it could say so.
     End(End),
+    /// The recorder lets the process take only so much of each device.
+    Limit(Bytes),
     /// A record of a later version, kept as it was.
     Unknown {
         /// Its kind.

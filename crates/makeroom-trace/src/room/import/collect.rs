@@ -3,7 +3,7 @@
 //! Batches of several threads follow each other in the file, so the order of time is known only at the end: rows are
 //! kept small and sorted then.
 
-use makeroom_core::{DeviceIndex, FastMap, NameId, StackId, Stacks};
+use makeroom_core::{Bytes, DeviceIndex, FastMap, NameId, StackId, Stacks};
 
 use super::Clock;
 use super::definitions::{Asker, Definitions};
@@ -29,6 +29,8 @@ pub(super) struct Row {
     /// The handle of what is mapped, or where physical memory lies.
     pub(super) extra: u64,
     pub(super) device: DeviceIndex,
+    /// The context it belongs to and ends with, 0 for none.
+    pub(super) context: u64,
     /// A number for the thread, counted from 0.
     pub(super) thread: u32,
     pub(super) stack: StackId,
@@ -79,6 +81,7 @@ pub(super) struct Collected {
     pub(super) samples: Vec<Sample>,
     pub(super) remarks: Vec<Note>,
     pub(super) end: Option<End>,
+    pub(super) limit: Option<Bytes>,
     pub(super) dropped: u64,
     /// Records and frames of later versions.
     pub(super) unknown: u64,
@@ -102,6 +105,7 @@ impl Collected {
             samples: Vec::new(),
             remarks: Vec::new(),
             end: None,
+            limit: None,
             dropped: 0,
             unknown: 0,
             undefined: 0,
@@ -130,6 +134,7 @@ impl Collected {
             Record::Dropped(dropped) => self.dropped = self.dropped.saturating_add(dropped.events),
             Record::Note(note) => self.remarks.push(note),
             Record::End(end) => self.end = Some(end),
+            Record::Limit(limit) => self.limit = Some(limit),
             Record::Unknown { .. } => self.unknown += 1,
         }
         Ok(())
@@ -169,6 +174,7 @@ impl Collected {
             stream: event.stream.0,
             extra: event.extra,
             device: event.device,
+            context: event.context.0,
             thread: *self.threads.entry(thread).or_insert(next),
             stack,
             kind: event.kind,

@@ -48,7 +48,8 @@ impl Definitions {
         }
         let file = self.name(frame.file);
         let file = if stacks.name_text(file).is_empty() { library } else { file };
-        let id = stacks.frame(Frame { function, file, line: frame.line });
+        let library = if frame.origin == Origin::Native { library } else { NameId::default() };
+        let id = stacks.frame(Frame { function, file, line: frame.line, library });
         self.frames.insert(number, (id, asker));
     }
 

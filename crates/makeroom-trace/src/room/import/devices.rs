@@ -3,18 +3,26 @@
 use std::collections::{BTreeMap, HashSet};
 
 use makeroom_core::{
-    Action, Address, Bytes, DeviceIndex, DeviceTrace, Event, FastHasher, FastMap, ProcessRecord, StreamId,
-    Trace,
+    Action, Address, Bytes, DeviceIndex, DeviceTrace, Event, FastHasher, FastMap, ProcessRecord, StackId,
+    StreamId, Trace,
 };
 
 use super::Clock;
 use super::collect::{Collected, ON_HOST, Role, Row};
 use super::definitions::Asker;
+use super::pending::Pending;
+use super::process::EndedContext;
 use super::refusals::Attempts;
 use crate::room::EventKind;
 
 /// Fills in the devices of a trace.
-pub(super) fn assemble(trace: &mut Trace, clock: Clock, collected: &Collected, process: &mut ProcessRecord) {
+pub(super) fn assemble(
+    trace: &mut Trace,
+    clock: Clock,
+    collected: &Collected,
+    ended: &[EndedContext],
+    process: &mut ProcessRecord,
+) {
     let rows = &collected.rows;
     let attempts = Attempts::find(rows);
     let completed = frees_completed_later(rows);
@@ -26,7 +34,13 @@ pub(super) fn assemble(trace: &mut Trace, clock: Clock, collected: &Collected, p
         let tensors = tensors.remove(&device).unwrap_or_default();
         devices.insert(device, Device::new(device, clock, process, tensors));
     }
+    let mut ended = ended.iter().peekable();
     for (index, row) in rows.iter().enumerate() {
+        while let Some(context) = ended.next_if(|context| context.since_ns <= row.since_ns) {
+            for device in devices.values_mut() {
+                device.end_context(context);
+            }
+        }
         let Some(device) = devices.get_mut(&row.device) else { continue };
         if !row.is_refused {
             device.apply(row, completed.contains(&index));
@@ -34,8 +48,22 @@ pub(super) fn assemble(trace: &mut Trace, clock: Clock, collected: &Collected, p
             device.refuse(row);
         }
     }
-    trace.devices.extend(devices.into_values().map(|device| device.trace));
+    for context in ended {
+        for device in devices.values_mut() {
+            device.end_context(context);
+        }
+    }
+    let mut freed_with_contexts = Bytes::ZERO;
+    let mut stream_frees = Vec::new();
+    for device in devices.into_values() {
+        freed_with_contexts += device.freed_with_contexts;
+        stream_frees.extend(device.pending.finish(device.trace.device));
+        trace.devices.push(device.trace);
+    }
     trace.devices.sort_by_key(|device| device.device);
+    stream_frees.sort_by_key(|frees| frees.device);
+    process.stream_frees = stream_frees;
+    process.freed_with_contexts = freed_with_contexts;
 }
 
 /// The stream-ordered frees for which a record says when they were complete.
@@ -93,14 +121,25 @@ struct Device<'import> {
     /// Where tensors were handed out at any time, as starts and ends, ascending and apart; empty where the recording
     /// has none.
     tensors: Vec<(u64, u64)>,
-    /// Sizes of what is live, by address.
-    blocks: FastMap<u64, u64>,
-    /// Sizes of what a framework took from the driver, by address.
-    segments: FastMap<u64, u64>,
+    /// What is live, by address.
+    blocks: FastMap<u64, Taken>,
+    /// What a framework took from the driver, by address.
+    segments: FastMap<u64, Taken>,
+    /// What was given back in stream order.
+    pending: Pending,
+    freed_with_contexts: Bytes,
     /// What is mapped, by address.
     mapped: BTreeMap<u64, Mapping>,
     /// Handles of physical memory that lies on the host.
     on_host: HashSet<u64, FastHasher>,
+}
+
+/// Memory that was taken.
+#[derive(Clone, Copy)]
+struct Taken {
+    size: u64,
+    /// The context it ends with, 0 for none.
+    context: u64,
 }
 
 /// Physical memory at an address.
@@ -135,22 +174,26 @@ impl<'import> Device<'import> {
             tensors,
             blocks: FastMap::default(),
             segments: FastMap::default(),
+            pending: Pending::default(),
+            freed_with_contexts: Bytes::ZERO,
             mapped: BTreeMap::new(),
             on_host: HashSet::default(),
         }
     }
 
     fn apply(&mut self, row: &Row, is_completed_later: bool) {
+        self.pending
+            .see(row, self.blocks.get(&row.address).or(self.segments.get(&row.address)).map(|t| t.size));
         match row.role {
             Role::Take if self.is_segment(row) => {
-                self.segments.insert(row.address, row.size);
+                self.segments.insert(row.address, Taken { size: row.size, context: row.context });
                 self.push(Action::SegmentAlloc, row, row.address, row.size);
             }
             Role::Take => self.take(row),
             Role::Give => self.give(row, is_completed_later),
             Role::Complete => {
-                if let Some(size) = self.blocks.remove(&row.address) {
-                    self.push(Action::FreeCompleted, row, row.address, size);
+                if let Some(taken) = self.blocks.remove(&row.address) {
+                    self.push(Action::FreeCompleted, row, row.address, taken.size);
                 }
             }
             Role::Map => self.map(row),
@@ -167,7 +210,7 @@ impl<'import> Device<'import> {
     }
 
     fn take(&mut self, row: &Row) {
-        self.blocks.insert(row.address, row.size);
+        self.blocks.insert(row.address, Taken { size: row.size, context: row.context });
         self.push(Action::Alloc, row, row.address, row.size);
     }
 
@@ -175,12 +218,13 @@ impl<'import> Device<'import> {
         // The first tensor of a segment has the segment's address: only the driver's own free ends the segment.
         if !is_tensor(row) {
             let is_older = row.asker == Asker::Torch && !self.blocks.contains_key(&row.address);
-            if let Some(size) = self.segments.remove(&row.address).or(is_older.then_some(row.size)) {
+            let known = self.segments.remove(&row.address).map(|taken| taken.size);
+            if let Some(size) = known.or(is_older.then_some(row.size)) {
                 self.push(Action::SegmentFree, row, row.address, size);
                 return;
             }
         }
-        let size = self.blocks.get(&row.address).copied().unwrap_or(row.size);
+        let size = self.blocks.get(&row.address).map_or(row.size, |taken| taken.size);
         self.push(Action::FreeRequested, row, row.address, size);
         if !is_completed_later {
             self.blocks.remove(&row.address);
@@ -226,8 +270,41 @@ impl<'import> Device<'import> {
         }
     }
 
+    /// Everything that was taken in a context goes with it.
+    fn end_context(&mut self, ended: &EndedContext) {
+        let of_context = |taken: &FastMap<u64, Taken>| {
+            let inside = taken.iter().filter(|(_, taken)| taken.context == ended.handle && ended.handle != 0);
+            let mut found: Vec<(u64, u64)> = inside.map(|(&address, taken)| (address, taken.size)).collect();
+            found.sort_unstable();
+            found
+        };
+        let (blocks, segments) = (of_context(&self.blocks), of_context(&self.segments));
+        for (address, size) in blocks {
+            self.blocks.remove(&address);
+            self.freed_with_contexts += Bytes::new(size);
+            self.push_at(ended.since_ns, Action::FreeRequested, address, size);
+            self.push_at(ended.since_ns, Action::FreeCompleted, address, size);
+        }
+        for (address, size) in segments {
+            self.segments.remove(&address);
+            self.push_at(ended.since_ns, Action::SegmentFree, address, size);
+        }
+    }
+
+    fn push_at(&mut self, since_ns: i64, action: Action, address: u64, size: u64) {
+        self.trace.events.push(Event {
+            action,
+            address: Address(address),
+            size: Bytes::new(size),
+            stream: StreamId(0),
+            time_us: self.clock.date_us(since_ns),
+            stack: StackId::NONE,
+        });
+    }
+
     /// A request was refused for good.
     fn refuse(&mut self, row: &Row) {
+        self.pending.refused();
         let time_us = self.clock.date_us(row.since_ns);
         let sample = self.process.device_sample_near(row.device, time_us);
         let free = sample.map_or(u64::MAX, |sample| sample.free.get());

@@ -5,6 +5,7 @@
 //! collect.rs      one pass over the file: rows of device memory, and everything else
 //! refusals.rs     which refused requests were only a first attempt
 //! devices.rs      rows in the order of time into the events of each device
+//! pending.rs      frees in stream order that were not known to be back
 //! process.rs      pinned memory, contexts, code, measurements
 //! ```
 //!
@@ -16,11 +17,12 @@
 //!
 //! What does not take memory of this process is no allocation: ranges of addresses, memory opened from other processes
 //! and from other interfaces. Managed memory counts where it was asked for; a graph's memory counts from the making
-//! of its node.
+//! of its node. What nobody gave back ends with its context.
 
 mod collect;
 mod definitions;
 mod devices;
+mod pending;
 mod process;
 mod refusals;
 
@@ -53,9 +55,9 @@ pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
     }
     collected.sort();
     let name_text = |name| trace.stacks.name_text(name).to_owned();
-    let mut process = process::assemble(reader.header(), clock, &mut collected, name_text);
+    let (mut process, ended) = process::assemble(reader.header(), clock, &mut collected, name_text);
     process.unread = reader.unread().map_or(Bytes::ZERO, |unread| unread.bytes);
-    devices::assemble(&mut trace, clock, &collected, &mut process);
+    devices::assemble(&mut trace, clock, &collected, &ended, &mut process);
     trace.notes.extend(notes(&collected, &process));
     trace.process = Some(process);
     Ok(trace)

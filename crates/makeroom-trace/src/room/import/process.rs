@@ -17,18 +17,26 @@ const HEAP_LIMIT: u64 = 2;
 /// In the extra figure of loaded code.
 const IMPORTS_MALLOC: u64 = 1;
 
-/// Puts the record of a process together. Takes what it needs out of `collected`.
+/// A context that came to its end, and with it all that was taken in it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EndedContext {
+    pub(super) since_ns: i64,
+    pub(super) handle: u64,
+}
+
+/// Puts the record of a process together, and the contexts that ended, in the order of time. Takes what it needs out of
+/// `collected`.
 pub(super) fn assemble(
     header: &Header,
     clock: Clock,
     collected: &mut Collected,
     name_text: impl Fn(NameId) -> String,
-) -> ProcessRecord {
+) -> (ProcessRecord, Vec<EndedContext>) {
     let mut assembly = Assembly::new(clock, header);
     for other in std::mem::take(&mut collected.others) {
         assembly.add(&other, &name_text);
     }
-    let mut record = assembly.finish();
+    let (mut record, ended) = assembly.finish();
     for sample in std::mem::take(&mut collected.samples) {
         add_sample(&mut record, clock, &sample);
     }
@@ -37,6 +45,7 @@ pub(super) fn assemble(
     record.devices = collected.device_definitions.iter().map(device).collect();
     record.remarks = collected.remarks.iter().map(|remark| self::remark(clock, remark)).collect();
     record.dropped = collected.dropped;
+    record.limit = collected.limit;
     record.end = collected.end.map(|end| match end.reason {
         EndReason::Exit => ProcessEnd::Exited(end.status),
         EndReason::Exec => ProcessEnd::Replaced,
@@ -44,7 +53,7 @@ pub(super) fn assemble(
         EndReason::Detached => ProcessEnd::Detached,
         EndReason::Other(_) => ProcessEnd::Other,
     });
-    record
+    (record, ended)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -107,6 +116,7 @@ struct Assembly {
     launches: FastMap<(u32, u32, u64, StackId), usize>,
     /// The primary context of each device and how many hold it.
     primaries: FastMap<DeviceIndex, (u64, u64)>,
+    ended: Vec<EndedContext>,
 }
 
 impl Assembly {
@@ -120,6 +130,7 @@ impl Assembly {
             code: FastMap::default(),
             launches: FastMap::default(),
             primaries: FastMap::default(),
+            ended: Vec::new(),
         }
     }
 
@@ -137,10 +148,10 @@ impl Assembly {
                 self.pinned_bytes = self.pinned_bytes - block.map_or(Bytes::ZERO, |block| block.size);
             }
             EventKind::ContextCreate => self.create_context(other, time_us, false),
-            EventKind::ContextDestroy => self.destroy_context(event.context.0, time_us),
+            EventKind::ContextDestroy => self.destroy_context(event.context.0, other.since_ns),
             EventKind::PrimaryRetain => self.retain_primary(other, time_us),
-            EventKind::PrimaryRelease => self.release_primary(event.device, time_us, 1),
-            EventKind::PrimaryReset => self.release_primary(event.device, time_us, u64::MAX),
+            EventKind::PrimaryRelease => self.release_primary(event.device, other.since_ns, 1),
+            EventKind::PrimaryReset => self.release_primary(event.device, other.since_ns, u64::MAX),
             EventKind::ModuleLoad | EventKind::LibraryLoad => {
                 self.code.insert(event.address.0, self.record.code.len());
                 self.record.code.push(CodeRecord {
@@ -207,10 +218,11 @@ impl Assembly {
         });
     }
 
-    fn destroy_context(&mut self, handle: u64, time_us: u64) {
+    fn destroy_context(&mut self, handle: u64, since_ns: i64) {
+        self.ended.push(EndedContext { since_ns, handle });
         let position = self.contexts.remove(&handle);
         if let Some(context) = position.and_then(|position| self.record.contexts.get_mut(position)) {
-            context.destroyed_us = Some(time_us);
+            context.destroyed_us = Some(self.clock.date_us(since_ns));
         }
     }
 
@@ -222,13 +234,13 @@ impl Assembly {
         }
     }
 
-    fn release_primary(&mut self, device: DeviceIndex, time_us: u64, by: u64) {
+    fn release_primary(&mut self, device: DeviceIndex, since_ns: i64, by: u64) {
         let Some((handle, holds)) = self.primaries.get_mut(&device) else { return };
         *holds = holds.saturating_sub(by);
         if *holds == 0 {
             let handle = *handle;
             self.primaries.remove(&device);
-            self.destroy_context(handle, time_us);
+            self.destroy_context(handle, since_ns);
         }
     }
 
@@ -254,8 +266,8 @@ impl Assembly {
         }
     }
 
-    fn finish(mut self) -> ProcessRecord {
+    fn finish(mut self) -> (ProcessRecord, Vec<EndedContext>) {
         self.record.pinned.live = self.pinned.into_values().collect();
-        self.record
+        (self.record, self.ended)
     }
 }
