@@ -6,12 +6,13 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Crates from the bottom up. A crate may depend on those before it.
-const LAYERS: [&str; 12] = [
+const LAYERS: [&str; 13] = [
     "makeroom-core",
     "makeroom-cuda",
     "makeroom-trace",
-    "makeroom-preload",
     "makeroom-place",
+    "makeroom-pool",
+    "makeroom-preload",
     "makeroom-sim",
     "makeroom-simcard",
     "makeroom-simnvml",

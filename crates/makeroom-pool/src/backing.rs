@@ -1,0 +1,181 @@
+//! The device behind a pool: the policy's wishes as driver calls.
+//!
+//! One kind of backing serves both sides of the bus. Device memory is made at the device, spilled and pinned memory at
+//! a node of the host; both are mapped at addresses that the device reaches, and the policy does not see a
+//! difference.
+
+use std::time::{Duration, Instant};
+
+use makeroom_core::{Address, Bytes, StreamId};
+use makeroom_cuda::{Access, AddressRange, Context, Driver, Error, Location, PhysicalMemory};
+use makeroom_place::pool::{Backing, Handle, Mark, Piece, Refused};
+
+use crate::marks::Marks;
+
+/// Memory of one place, mapped for a device and, where it is the host's, for the host.
+#[derive(Debug)]
+pub(crate) struct MappedMemory {
+    driver: &'static Driver,
+    context: Context,
+    place: Location,
+    readers: Vec<(Location, Access)>,
+    handles: Vec<Option<PhysicalMemory>>,
+    vacant: Vec<u64>,
+    ranges: Vec<AddressRange>,
+    marks: Marks,
+    refusal: Option<Error>,
+    spent: Duration,
+}
+
+impl MappedMemory {
+    /// Memory at `place` for everybody in `readers`. Events are made in `context`.
+    pub(crate) fn new(
+        driver: &'static Driver,
+        context: Context,
+        place: Location,
+        readers: &[Location],
+    ) -> Self {
+        Self {
+            driver,
+            context,
+            place,
+            readers: readers.iter().map(|&reader| (reader, Access::ReadWrite)).collect(),
+            handles: Vec::new(),
+            vacant: Vec::new(),
+            ranges: Vec::new(),
+            marks: Marks::new(driver),
+            refusal: None,
+            spent: Duration::ZERO,
+        }
+    }
+
+    /// The context in which streams and events are.
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Waits for everything that was submitted in its context.
+    pub(crate) fn synchronize(&self) -> Result<(), Error> {
+        let _entered = self.context.enter()?;
+        self.driver.synchronize()
+    }
+
+    /// What the driver last said no to, forgotten by asking.
+    pub(crate) fn take_refusal(&mut self) -> Option<Error> {
+        self.refusal.take()
+    }
+
+    /// The time that driver calls for memory have taken, waiting included.
+    pub(crate) fn spent(&self) -> Duration {
+        self.spent
+    }
+
+    /// Whether an address lies in a reserved range.
+    pub(crate) fn reaches(&self, address: Address) -> bool {
+        self.range(address).is_some()
+    }
+
+    fn range(&self, address: Address) -> Option<&AddressRange> {
+        let holds = |range: &&AddressRange| {
+            address.0 >= range.address().0 && address.0 - range.address().0 < range.bytes().get()
+        };
+        self.ranges.iter().find(holds)
+    }
+
+    fn memory(&self, handle: Handle) -> Option<&PhysicalMemory> {
+        self.handles.get(handle.0 as usize)?.as_ref()
+    }
+
+    /// Does something with the driver: its time is added up, and a refusal is kept for the error that follows.
+    fn ask<T>(&mut self, what: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Refused> {
+        let start = Instant::now();
+        let answer = what(self);
+        self.spent += start.elapsed();
+        answer.map_err(|error| {
+            self.refusal = Some(error);
+            Refused
+        })
+    }
+
+    fn map_all(&self, address: Address, pieces: &[Piece]) -> Result<(), Error> {
+        let not_ours = Error::OutOfBounds { end: Bytes::new(address.0), region: Bytes::new(0) };
+        let range = self.range(address).ok_or_else(|| not_ours.clone())?;
+        let start = address.0 - range.address().0;
+        let mut mapped: u64 = 0;
+        let result = pieces.iter().try_for_each(|piece| {
+            let memory = self.memory(piece.handle).ok_or_else(|| not_ours.clone())?;
+            range.map(Bytes::new(start + mapped), memory)?;
+            mapped += piece.size;
+            Ok(())
+        });
+        let result =
+            result.and_then(|()| range.set_access(Bytes::new(start), Bytes::new(mapped), &self.readers));
+        if result.is_err() && mapped > 0 {
+            // Nothing was handed out of it, so the GPU cannot be using it.
+            range.unmap(Bytes::new(start), Bytes::new(mapped))?;
+        }
+        result
+    }
+}
+
+impl Backing for MappedMemory {
+    fn reserve(&mut self, size: u64) -> Result<Address, Refused> {
+        self.ask(|this| {
+            let range = AddressRange::reserve(this.driver, Bytes::new(size), Bytes::new(0))?;
+            let address = range.address();
+            this.ranges.push(range);
+            Ok(address)
+        })
+    }
+
+    fn create(&mut self, size: u64) -> Result<Handle, Refused> {
+        self.ask(|this| {
+            let memory = PhysicalMemory::create(this.driver, this.place, Bytes::new(size))?;
+            let index = this.vacant.pop().unwrap_or(this.handles.len() as u64);
+            if index as usize == this.handles.len() {
+                this.handles.push(Some(memory));
+            } else if let Some(place) = this.handles.get_mut(index as usize) {
+                *place = Some(memory);
+            }
+            Ok(Handle(index))
+        })
+    }
+
+    fn release(&mut self, piece: Piece) -> Result<(), Refused> {
+        self.ask(|this| {
+            let Some(memory) = this.handles.get_mut(piece.handle.0 as usize).and_then(Option::take) else {
+                return Ok(());
+            };
+            this.vacant.push(piece.handle.0);
+            memory.release()
+        })
+    }
+
+    fn map(&mut self, address: Address, pieces: &[Piece]) -> Result<(), Refused> {
+        self.ask(|this| this.map_all(address, pieces))
+    }
+
+    fn unmap(&mut self, address: Address, piece: Piece) -> Result<(), Refused> {
+        self.ask(|this| {
+            if let Some(range) = this.range(address) {
+                range.unmap(Bytes::new(address.0 - range.address().0), Bytes::new(piece.size))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn mark(&mut self, stream: StreamId) -> Result<Mark, Refused> {
+        self.marks.mark(&self.context, stream)
+    }
+
+    fn passed(&mut self, stream: StreamId) -> Mark {
+        self.marks.passed(&self.context, stream)
+    }
+
+    fn wait(&mut self, stream: StreamId, mark: Mark) -> Result<(), Refused> {
+        let start = Instant::now();
+        let answer = self.marks.wait(&self.context, stream, mark);
+        self.spent += start.elapsed();
+        answer
+    }
+}

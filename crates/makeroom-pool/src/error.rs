@@ -1,0 +1,149 @@
+//! Why a pool could not do something. Out of memory always carries the account.
+
+use std::fmt;
+
+use makeroom_core::{Address, Bytes};
+use makeroom_cuda::MemoryInfo;
+use makeroom_place::pool::{Cause, FreeError, Shortage};
+
+use crate::site::Site;
+
+/// The result of everything here.
+pub type Result<T> = std::result::Result<T, PoolError>;
+
+/// Why a pool could not do something.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    /// There is no memory left for a request.
+    #[error(transparent)]
+    OutOfMemory(Box<OutOfMemory>),
+    /// The driver refused something other than memory.
+    #[error(transparent)]
+    Driver(#[from] makeroom_cuda::Error),
+    /// The address cannot be freed, or was freed before.
+    #[error(transparent)]
+    WrongAddress(Box<WrongAddress>),
+    /// The process is a forked child of the one that made the pool.
+    #[error("this process was forked from the one that made the pool, and CUDA does not follow a fork")]
+    Forked,
+    /// More elements than memory has addresses.
+    #[error("{count} elements of {size} bytes are more than there are addresses")]
+    TooManyElements {
+        /// How many were asked for.
+        count: usize,
+        /// The size of one.
+        size: usize,
+    },
+    /// Two things that belong to each other are not of one length.
+    #[error("{from} elements do not fit {to}")]
+    LengthsDiffer {
+        /// The length of the source.
+        from: usize,
+        /// The length of the target.
+        to: usize,
+    },
+}
+
+impl PoolError {
+    /// What to do about it, where that can be said.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::OutOfMemory(error) => Some(error.hint()),
+            Self::Driver(error) => error.hint(),
+            Self::Forked => Some("start processes with spawn, not with fork, or make the pool in the child"),
+            _ => None,
+        }
+    }
+
+    /// Whether memory ran out.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::OutOfMemory(_))
+    }
+}
+
+/// There is no memory left for a request, with the account of where it is.
+///
+/// `total = free + elsewhere + reserved` and `reserved = live + rounding + cached`
+#[derive(Debug)]
+pub struct OutOfMemory {
+    /// The pool's own account.
+    pub pool: Shortage,
+    /// The device's, where it answered.
+    pub device: Option<MemoryInfo>,
+    /// What the driver said, if it was asked.
+    pub driver: Option<makeroom_cuda::Error>,
+}
+
+impl OutOfMemory {
+    /// What is held outside of the pool: contexts, other allocators, other processes.
+    pub fn elsewhere(&self) -> Option<Bytes> {
+        let device = self.device?;
+        let held = device.total.get().saturating_sub(device.free.get());
+        Some(Bytes::new(held.saturating_sub(self.pool.stats.reserved)))
+    }
+
+    fn hint(&self) -> &'static str {
+        match self.pool.cause {
+            Cause::Limit => "raise the pool's limit, or let what does not fit go to host memory: Spill",
+            Cause::TooLarge => "the size is no size: look for an overflow where it is computed",
+            Cause::Device => {
+                "free what is live, stream the data in pieces (ChunkedMap), or spill to host memory (Spill)"
+            }
+        }
+    }
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "out of memory: {}", self.pool)?;
+        if let (Some(device), Some(elsewhere)) = (self.device, self.elsewhere()) {
+            write!(
+                formatter,
+                "; of the device's {} {} is free and {elsewhere} held outside of the pool",
+                device.total, device.free
+            )?;
+        }
+        if let Some(driver) = &self.driver {
+            write!(formatter, "; {driver}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for OutOfMemory {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.driver.as_ref().map(|error| error as _)
+    }
+}
+
+/// An address that was given back and could not be.
+#[derive(Debug)]
+pub struct WrongAddress {
+    /// What the pool found.
+    pub reason: FreeError,
+    /// Who gave it back.
+    pub site: Site,
+    /// Where it was allocated and freed before, if that is known.
+    pub before: Option<(Site, Site)>,
+}
+
+impl WrongAddress {
+    /// The address.
+    pub fn address(&self) -> Address {
+        match self.reason {
+            FreeError::Foreign(address) | FreeError::NotInUse(address) => address,
+        }
+    }
+}
+
+impl fmt::Display for WrongAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} (freed by {})", self.reason, self.site)?;
+        if let Some((allocated, freed)) = &self.before {
+            write!(formatter, "; allocated by {allocated}, freed before by {freed}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for WrongAddress {}

@@ -1,0 +1,37 @@
+//! Forked children: the driver does not follow them, so a pool must not either.
+//!
+//! A child has the parent's pools in memory, perhaps with a lock that another thread held, and none of its device
+//! memory. Everything asks first whether the process is still the one that made the pool.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How often this process's ancestors have forked since the first pool was made.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// A process, as told from its forked children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process(u32);
+
+impl Process {
+    /// The one that runs now.
+    pub(crate) fn this() -> Self {
+        static WATCH: Once = Once::new();
+        WATCH.call_once(|| {
+            // SAFETY: the function only adds to a number, which may be done in a forked child of many threads.
+            // It fails only without memory; then children are not told apart, as without it.
+            unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+        });
+        Self(GENERATION.load(Ordering::Relaxed))
+    }
+
+    /// Whether it still is.
+    #[inline]
+    pub(crate) fn is_this(self) -> bool {
+        self.0 == GENERATION.load(Ordering::Relaxed)
+    }
+}
+
+extern "C" fn forked() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,47 @@
+//! A pool of GPU memory that does not fragment.
+//!
+//! The policy (`makeroom_place::pool`) is the one that the simulator runs; this crate gives it real memory, threads,
+//! events and types. Memory is freed on every path, in the order of its stream:
+//!
+//! ```no_run
+//! use makeroom_cuda::Driver;
+//! use makeroom_pool::{DeviceBuffer, Options, Pool};
+//!
+//! # fn main() -> Result<(), makeroom_pool::PoolError> {
+//! let pool = Pool::new(Driver::load()?, 0, Options::default())?;
+//! pool.make_current()?;
+//! let stream = pool.stream()?;
+//! let squares: Vec<f32> = (0..1024).map(|n| (n * n) as f32).collect();
+//! let buffer = DeviceBuffer::from_host(&stream, &squares)?;
+//! assert_eq!(buffer.to_host()?, squares);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ```text
+//! pool.rs       the policy on real memory           allocator.rs  what a pool and every layer can do
+//! backing.rs    its wishes as driver calls          layers/       limit, track, spill, check, failure callback
+//! marks.rs      how far the GPU has come            stream.rs  buffer.rs  slice.rs   memory with types and owners
+//! fork.rs       forked children keep away           site.rs  error.rs   who asked, and why not
+//! ```
+
+mod allocator;
+mod backing;
+mod buffer;
+mod error;
+mod fork;
+mod marks;
+mod pool;
+mod site;
+mod slice;
+mod stream;
+
+pub use allocator::Allocator;
+pub use buffer::DeviceBuffer;
+pub use error::{OutOfMemory, PoolError, Result, WrongAddress};
+pub use pool::{Options, Pool};
+pub use site::Site;
+pub use slice::{DeviceSlice, DeviceSliceMut};
+pub use stream::PoolStream;
+
+pub use makeroom_place::pool::{Counters, Snapshot, Stats};

@@ -1,0 +1,274 @@
+//! The pool: the policy on real memory, for all threads of a process.
+//!
+//! One lock holds policy and memory together. It is held while the driver is called and, when memory is short, while
+//! the GPU is waited for: that is when nobody else could be served either.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use makeroom_core::{Address, Bytes, StreamId};
+use makeroom_cuda::{Attribute, Context, Driver, Location};
+use makeroom_place::pool::{
+    Backing as _, Cause, FreeError, Patience, Policy, Settings, Shortage, Snapshot, Stats,
+};
+
+use crate::allocator::Allocator;
+use crate::backing::MappedMemory;
+use crate::error::{OutOfMemory, PoolError, Result, WrongAddress};
+use crate::fork::Process;
+use crate::site::{Site, Sites};
+use crate::stream::PoolStream;
+
+/// How a pool is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The most that may be taken from the device; `None`: what it gives.
+    pub limit: Option<Bytes>,
+    /// Whether the sites of blocks are kept, so that a second free names the first. On in debug builds.
+    pub keeps_sites: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { limit: None, keeps_sites: cfg!(debug_assertions) }
+    }
+}
+
+/// A pool of memory on one device, or of host memory for it. Cloning it is cheap and gives the same pool.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    driver: &'static Driver,
+    process: Process,
+    device: i32,
+    core: Mutex<Core>,
+}
+
+/// What the lock guards.
+#[derive(Debug)]
+struct Core {
+    policy: Policy,
+    memory: MappedMemory,
+    sites: Option<Sites>,
+}
+
+impl Pool {
+    /// A pool on a device, in its primary context.
+    pub fn new(driver: &'static Driver, device: i32, options: Options) -> Result<Self> {
+        let place = Location::device(device);
+        Self::over(driver, device, place, &[place], options)
+    }
+
+    /// A pool of host memory that a device reaches over the bus, at `node` of the host. The host reaches it too.
+    pub fn on_host(driver: &'static Driver, device: i32, node: i32, options: Options) -> Result<Self> {
+        let place = Location::host_node(node);
+        Self::over(driver, device, place, &[Location::device(device), place], options)
+    }
+
+    fn over(
+        driver: &'static Driver,
+        device: i32,
+        place: Location,
+        readers: &[Location],
+        options: Options,
+    ) -> Result<Self> {
+        let process = Process::this();
+        let device_handle = driver.device(device)?;
+        if device_handle.attribute(Attribute::VirtualMemory)? == 0 {
+            return Err(makeroom_cuda::Error::Missing { function: "cuMemAddressReserve" }.into());
+        }
+        let context: Context = device_handle.retain_primary()?;
+        let memory = MappedMemory::new(driver, context, place, readers);
+        let policy = Policy::new(Settings { limit: options.limit.map(Bytes::get) });
+        let sites = options.keeps_sites.then(Sites::default);
+        let core = Mutex::new(Core { policy, memory, sites });
+        Ok(Self { inner: Arc::new(Inner { driver, process, device, core }) })
+    }
+
+    /// The device's number.
+    pub fn device(&self) -> i32 {
+        self.inner.device
+    }
+
+    /// A new stream whose buffers come from this pool. It does not wait for the default stream.
+    pub fn stream(&self) -> Result<PoolStream> {
+        let core = self.inner.lock()?;
+        let _entered = core.memory.context().enter()?;
+        PoolStream::new(Arc::new(self.clone()))
+    }
+
+    /// Makes the pool's context current on this thread.
+    pub fn make_current(&self) -> Result<()> {
+        let core = self.inner.lock()?;
+        Ok(core.memory.context().make_current()?)
+    }
+
+    /// Changes the limit. What is above it already stays until it is trimmed.
+    pub fn set_limit(&self, limit: Option<Bytes>) -> Result<()> {
+        self.inner.lock()?.policy.set_limit(limit.map(Bytes::get));
+        Ok(())
+    }
+
+    /// Takes back what waits for streams and whose streams the GPU has passed.
+    pub fn collect(&self) {
+        if let Ok(mut core) = self.inner.lock() {
+            let Core { policy, memory, .. } = &mut *core;
+            policy.collect(memory, Patience::DoNotWait);
+        }
+    }
+
+    /// Takes memory back that the GPU is done with on every stream, as the caller knows: usable at once by all.
+    ///
+    /// # Safety
+    ///
+    /// Nothing uses the memory any more.
+    pub unsafe fn free_idle(&self, address: Address, site: Site) -> Result<()> {
+        let mut core = self.inner.lock()?;
+        let Core { policy, memory, sites } = &mut *core;
+        let freed = policy.free_idle(memory, address);
+        Self::note_free(sites.as_mut(), address, freed.map(|freed| freed.block), site)
+    }
+
+    /// How many bytes were asked for at an address in use.
+    pub fn requested_at(&self, address: Address) -> Option<u64> {
+        let core = self.inner.lock().ok()?;
+        core.policy.block_at(address).map(|(_, requested)| requested)
+    }
+
+    /// A picture of the pool's memory.
+    pub fn snapshot(&self) -> Snapshot {
+        self.inner.lock().map(|core| core.policy.snapshot()).unwrap_or_default()
+    }
+
+    /// The time that driver calls for memory have taken so far, waiting included.
+    pub fn driver_time(&self) -> Duration {
+        self.inner.lock().map(|core| core.memory.spent()).unwrap_or_default()
+    }
+
+    /// Begins the peaks anew from what is there now.
+    pub fn reset_peaks(&self) {
+        if let Ok(mut core) = self.inner.lock() {
+            core.policy.reset_peaks();
+        }
+    }
+
+    fn note_free(
+        sites: Option<&mut Sites>,
+        address: Address,
+        freed: std::result::Result<makeroom_place::pool::BlockId, FreeError>,
+        site: Site,
+    ) -> Result<()> {
+        match freed {
+            Ok(block) => {
+                if let Some(sites) = sites {
+                    sites.freed(block, address, site);
+                }
+                Ok(())
+            }
+            Err(reason) => {
+                let before = sites.and_then(|sites| sites.before(address));
+                Err(PoolError::WrongAddress(Box::new(WrongAddress { reason, site, before })))
+            }
+        }
+    }
+}
+
+impl Allocator for Pool {
+    fn allocate(&self, bytes: u64, stream: StreamId, site: Site) -> Result<Address> {
+        let mut core = self.inner.lock()?;
+        let Core { policy, memory, sites } = &mut *core;
+        match policy.allocate(memory, bytes, stream) {
+            Ok(allocated) => {
+                if let Some(sites) = sites {
+                    sites.allocated(allocated.block, allocated.address, site);
+                }
+                Ok(allocated.address)
+            }
+            Err(shortage) => Err(self.inner.out_of_memory(&mut core, *shortage)),
+        }
+    }
+
+    unsafe fn free(&self, address: Address, stream: StreamId, site: Site) -> Result<()> {
+        let mut core = self.inner.lock()?;
+        let Core { policy, memory, sites } = &mut *core;
+        let freed = policy.free(memory, address, stream);
+        Self::note_free(sites.as_mut(), address, freed.map(|freed| freed.block), site)
+    }
+
+    fn record_stream(&self, address: Address, stream: StreamId) -> Result<()> {
+        let site = Site::here();
+        let mut core = self.inner.lock()?;
+        core.policy.record_stream(address, stream).map_err(|reason| {
+            let before = core.sites.as_ref().and_then(|sites| sites.before(address));
+            PoolError::WrongAddress(Box::new(WrongAddress { reason, site, before }))
+        })
+    }
+
+    fn retire_stream(&self, stream: StreamId) {
+        if let Ok(mut core) = self.inner.lock() {
+            let Core { policy, memory, .. } = &mut *core;
+            policy.retire_stream(memory, stream);
+        }
+    }
+
+    fn trim(&self, keep: u64) -> u64 {
+        let Ok(mut core) = self.inner.lock() else { return 0 };
+        let Core { policy, memory, .. } = &mut *core;
+        policy.trim(memory, keep, Patience::Wait)
+    }
+
+    fn reaches(&self, address: Address) -> bool {
+        self.inner.lock().is_ok_and(|core| core.memory.reaches(address))
+    }
+
+    fn stats(&self) -> Stats {
+        self.inner.lock().map(|core| core.policy.stats()).unwrap_or_default()
+    }
+
+    fn driver(&self) -> &'static Driver {
+        self.inner.driver
+    }
+}
+
+impl Inner {
+    /// The lock, unless this is a forked child, where another thread may hold it for ever. A panic inside of it left
+    /// the policy between two states at worst in debug builds, whose assertions are the only panics there are.
+    #[inline]
+    fn lock(&self) -> Result<MutexGuard<'_, Core>> {
+        if !self.process.is_this() {
+            return Err(PoolError::Forked);
+        }
+        Ok(self.core.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    #[cold]
+    fn out_of_memory(&self, core: &mut Core, pool: Shortage) -> PoolError {
+        let driver = match pool.cause {
+            Cause::Device => core.memory.take_refusal(),
+            Cause::Limit | Cause::TooLarge => None,
+        };
+        let device = core.memory.context().enter().ok().and_then(|_entered| self.driver.memory().ok());
+        PoolError::OutOfMemory(Box::new(OutOfMemory { pool, device, driver }))
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // Freed memory may still be in use on the GPU, and unmapping does not wait for it.
+        if self.memory.synchronize().is_err() {
+            return;
+        }
+        for segment in self.policy.snapshot().segments {
+            let mut address = segment.address;
+            for piece in segment.pieces {
+                // What the driver will not unmap stays until the process ends: nobody is left to be told.
+                let _ = self.memory.unmap(address, piece);
+                address = Address(address.0 + piece.size);
+            }
+        }
+    }
+}
