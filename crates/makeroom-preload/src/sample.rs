@@ -1,8 +1,9 @@
 //! What the device says of its own memory, so that an account of it closes.
 //!
 //! Asked on the program's threads, because the driver answers for the context of the calling one, and only after a
-//! recorded call: at most four times a second, after a context was made, which tells what it takes, and at refusals. Never while a stream is being captured, and with the
-//! thread in relaxed mode, so that a capture that began unseen is not broken.
+//! recorded call: at most four times a second, after a context was made, which tells what it takes, and at refusals.
+//! Never while a stream is being captured, and with the thread in relaxed mode, so that a capture that began unseen is
+//! not broken.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -21,6 +21,7 @@ use crate::{DEVICES, PAGE};
 /// | `host` | 64GiB | host memory that can be pinned or mapped |
 /// | `kernel` | 0 | how long a kernel keeps its stream busy, in simulated nanoseconds |
 /// | `fail` | | `NAME:N` or `NAME:N:ERROR`: the N-th call of a function fails, with error 2 or the given one; may be repeated |
+/// | `slow` | | `NAME:N:MILLISECONDS`: the N-th call of a function takes so long before it begins; may be repeated |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// Number of cards.
@@ -39,6 +40,8 @@ pub struct Description {
     pub kernel: u64,
     /// Calls that are to fail.
     pub faults: Vec<Fault>,
+    /// Calls that are to take long.
+    pub delays: Vec<Delay>,
 }
 
 /// One call that is to fail.
@@ -50,6 +53,17 @@ pub struct Fault {
     pub call: u64,
     /// The error it returns.
     pub error: u32,
+}
+
+/// One call that is to take long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// The function's exported name.
+    pub function: String,
+    /// Which call, counted from 1.
+    pub call: u64,
+    /// How long, in milliseconds of real time.
+    pub milliseconds: u64,
 }
 
 /// A description that cannot be read.
@@ -82,6 +96,7 @@ impl Default for Description {
             host: 64 << 30,
             kernel: 0,
             faults: Vec::new(),
+            delays: Vec::new(),
         }
     }
 }
@@ -122,9 +137,13 @@ impl Description {
                         Fault::parse(value).ok_or_else(|| wrong("write NAME:CALL or NAME:CALL:ERROR"))?;
                     description.faults.push(fault);
                 }
+                "slow" => {
+                    let delay = Delay::parse(value).ok_or_else(|| wrong("write NAME:CALL:MILLISECONDS"))?;
+                    description.delays.push(delay);
+                }
                 _ => {
                     return Err(wrong(
-                        "the keys are devices, memory, reserve, context, module, host, kernel and fail",
+                        "the keys are devices, memory, reserve, context, module, host, kernel, fail and slow",
                     ));
                 }
             }
@@ -148,12 +167,26 @@ impl Fault {
     /// Reads `NAME:CALL` or `NAME:CALL:ERROR`.
     pub fn parse(text: &str) -> Option<Self> {
         const OUT_OF_MEMORY: u32 = 2;
-        let mut parts = text.split(':');
-        let function = parts.next().filter(|name| !name.is_empty())?.to_owned();
-        let call = parts.next()?.parse().ok().filter(|call| *call > 0)?;
-        let error = parts.next().map_or(Some(OUT_OF_MEMORY), |error| error.parse().ok())?;
-        parts.next().is_none().then_some(Self { function, call, error })
+        let (function, call, error) = parse_call(text)?;
+        let error = error.map_or(Some(OUT_OF_MEMORY), |error| error.parse().ok())?;
+        Some(Self { function, call, error })
     }
+}
+
+impl Delay {
+    /// Reads `NAME:CALL:MILLISECONDS`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (function, call, milliseconds) = parse_call(text)?;
+        Some(Self { function, call, milliseconds: milliseconds?.parse().ok()? })
+    }
+}
+
+/// Reads `NAME:CALL` and what follows.
+fn parse_call(text: &str) -> Option<(String, u64, Option<&str>)> {
+    let mut parts = text.splitn(3, ':');
+    let function = parts.next().filter(|name| !name.is_empty())?.to_owned();
+    let call = parts.next()?.parse().ok().filter(|call| *call > 0)?;
+    Some((function, call, parts.next()))
 }
 
 /// Reads a size: `24GiB`, `800MB`, `512`.
@@ -194,13 +227,14 @@ mod tests {
     #[test]
     fn reads_every_key() {
         let text = "devices=2, memory=24GiB,reserve=1MiB,context=300MB,module=4096,host=1GiB,kernel=500,\
-                    fail=cuMemAlloc_v2:3,fail=cuLaunchKernel:1:701";
+                    fail=cuMemAlloc_v2:3,fail=cuLaunchKernel:1:701,slow=cuInit:2:50";
         let description = Description::parse(text).unwrap();
         assert_eq!((description.devices, description.pages()), (2, 12288));
         assert_eq!((description.context, description.kernel), (300_000_000, 500));
         let second = Fault { function: "cuLaunchKernel".into(), call: 1, error: 701 };
         assert_eq!(description.faults[0].error, 2);
         assert_eq!(description.faults[1], second);
+        assert_eq!(description.delays, [Delay { function: "cuInit".into(), call: 2, milliseconds: 50 }]);
     }
 
     #[test]
@@ -213,6 +247,8 @@ mod tests {
             "memory=0",
             "fail=cuInit",
             "fail=:1",
+            "fail=cuInit:1:2:3",
+            "slow=cuInit:1",
             "x",
         ] {
             assert!(Description::parse(text).is_err(), "{text}");

@@ -23,7 +23,7 @@ mod ledger;
 mod process;
 mod table;
 
-pub use description::{Description, DescriptionError, Fault, parse_size};
+pub use description::{Delay, Description, DescriptionError, Fault, parse_size};
 pub use identity::{bus_id, driver_version, name, uuid, uuid_text};
 pub use ledger::{Holder, Ledger, Member};
 pub use table::DEVICES;

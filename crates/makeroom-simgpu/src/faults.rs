@@ -1,9 +1,11 @@
-//! Calls that are to fail: the n-th call of a named function returns a given error and does nothing else.
+//! Calls that are to fail: the n-th call of a named function returns a given error and does nothing else; and calls
+//! that are to take long, which they do before anything is locked, so that a signal handler may jump out of them.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use makeroom_simcard::{Description, Fault};
+use makeroom_simcard::{Delay, Description, Fault};
 
 use crate::status::Status;
 
@@ -15,18 +17,23 @@ const SOME: u8 = 2;
 static STATE: AtomicU8 = AtomicU8::new(UNREAD);
 /// Those that are still to come; `call` counts down.
 static FAULTS: Mutex<Vec<Fault>> = Mutex::new(Vec::new());
+/// The same for calls that take long.
+static DELAYS: Mutex<Vec<Delay>> = Mutex::new(Vec::new());
 
-/// The error that this call is to return.
+/// The error that this call is to return. If it is to take long, that time passes first.
 pub(crate) fn due(function: &str) -> Option<Status> {
     match STATE.load(Ordering::Acquire) {
         NONE => return None,
         UNREAD => {
             // A description that cannot be read is reported by cuInit.
-            let faults =
-                Description::from_environment().map(|description| description.faults).unwrap_or_default();
-            add(faults);
+            let description = Description::from_environment().unwrap_or_default();
+            DELAYS.lock().unwrap_or_else(PoisonError::into_inner).extend(description.delays);
+            add(description.faults);
         }
         _ => {}
+    }
+    if let Some(delay) = delay(function) {
+        std::thread::sleep(delay);
     }
     let mut faults = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut error = None;
@@ -40,15 +47,38 @@ pub(crate) fn due(function: &str) -> Option<Status> {
         }
         fault.call > 0
     });
-    STATE.store(if faults.is_empty() { NONE } else { SOME }, Ordering::Release);
+    settle(&faults);
     error
+}
+
+/// How long this call is to take.
+fn delay(function: &str) -> Option<Duration> {
+    let mut delays = DELAYS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut due = None;
+    delays.retain_mut(|delay| {
+        if delay.function != function {
+            return true;
+        }
+        delay.call -= 1;
+        if delay.call == 0 {
+            due = Some(Duration::from_millis(delay.milliseconds));
+        }
+        delay.call > 0
+    });
+    due
+}
+
+/// Notes whether anything is still to come.
+fn settle(faults: &[Fault]) {
+    let is_over = faults.is_empty() && DELAYS.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+    STATE.store(if is_over { NONE } else { SOME }, Ordering::Release);
 }
 
 /// Adds faults, counted from now.
 pub(crate) fn add(more: Vec<Fault>) {
     let mut faults = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
     faults.extend(more);
-    STATE.store(if faults.is_empty() { NONE } else { SOME }, Ordering::Release);
+    settle(&faults);
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@
 //!
 //! # Environment
 //!
-//! `MAKEROOM_SIMGPU=devices=2,memory=8GiB,context=512MiB,fail=cuMemAlloc_v2:3`; all keys and defaults:
+//! `MAKEROOM_SIMGPU=devices=2,memory=8GiB,context=512MiB,fail=cuMemAlloc_v2:3,slow=cuInit:1:500`; all keys and defaults:
 //! [`makeroom_simcard::Description`]. `MAKEROOM_SIMGPU_DIR`: the folder that processes must share to share
 //! the cards.
 //!

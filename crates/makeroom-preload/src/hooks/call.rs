@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use makeroom_trace::room::EventKind;
 
 use crate::config::{StackMode, config};
-use crate::driver::place;
 use crate::driver::types::{self, CuResult, Device, Handle, OUT_OF_MEMORY, SUCCESS};
+use crate::driver::{devices, place};
 use crate::errno;
 use crate::notices::{Notice, raise_loudly};
 use crate::record::event::RawEvent;
@@ -191,6 +191,7 @@ pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
             }
         }
     }
+    devices::meet(event.device);
     limit::book(&event);
     threads::send(&event);
     let kind = EventKind::from_number(event.kind);

@@ -11,6 +11,7 @@ use makeroom_trace::room::EventKind;
 
 use super::call::{Call, Role};
 use crate::config::{StackMode, config};
+use crate::driver::devices;
 use crate::driver::types::OUT_OF_MEMORY;
 use crate::record::event::RawEvent;
 use crate::record::threads;
@@ -100,6 +101,7 @@ fn send(event: RawEvent, device: TorchDevice, result: u16) {
     } else {
         0
     };
+    devices::meet((device >> 8) as u8);
     threads::send(&RawEvent {
         time_ns: clock::monotonic_ns(),
         device: (device >> 8) as u8,

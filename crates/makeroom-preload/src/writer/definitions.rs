@@ -12,8 +12,7 @@ use makeroom_trace::room::{
     DeviceDefinition, Encoder, FrameDefinition, FrameNumber, NameNumber, Origin, StackNumber, ThreadNumber,
 };
 
-use crate::driver::real;
-use crate::driver::types::SUCCESS;
+use crate::driver::devices;
 use crate::python::{self, lines};
 use crate::record::intern;
 use crate::stacks::THREAD;
@@ -21,7 +20,6 @@ use crate::symbols::Symbols;
 
 /// How long a stack may be underway between its number and its content.
 const PATIENCE: u32 = 100;
-const LONGEST_DEVICE_NAME: i32 = 255;
 
 /// A native frame as it was named, with the library it lies in.
 #[derive(Clone, Copy, Debug)]
@@ -199,34 +197,19 @@ impl Definitions {
         number
     }
 
-    /// Describes a device when it is first seen. The driver answers these questions without a context.
+    /// Describes a device at its first event.
     pub(crate) fn device(&mut self, device: u8) {
         if !self.devices.insert(device) {
             return;
         }
-        let index = i32::from(device);
-        let mut total = 0_usize;
-        let mut name = [0_u8; LONGEST_DEVICE_NAME as usize + 1];
-        let mut uuid = [0_u8; 16];
-        // SAFETY: the driver's own functions with valid places, of the length that is said, for their answers.
-        let (has_total, has_uuid) = unsafe {
-            if let Some(ask) = real::device_name() {
-                ask(name.as_mut_ptr(), LONGEST_DEVICE_NAME, index);
-            }
-            (
-                real::total_memory().is_some_and(|ask| ask(&raw mut total, index) == SUCCESS),
-                real::device_uuid().is_some_and(|ask| ask(&raw mut uuid, index) == SUCCESS),
-            )
-        };
-        if !has_total {
-            return;
+        if let Some(known) = devices::known(device) {
+            self.encoder.device(&DeviceDefinition {
+                device: DeviceIndex(u32::from(device)),
+                uuid: known.uuid.map(spell).unwrap_or_default(),
+                name: known.name.clone(),
+                total: Bytes::new(known.total),
+            });
         }
-        self.encoder.device(&DeviceDefinition {
-            device: DeviceIndex(u32::from(device)),
-            uuid: if has_uuid { spell(uuid) } else { Vec::new() },
-            name: name.split(|&byte| byte == 0).next().unwrap_or_default().to_vec(),
-            total: Bytes::new(total as u64),
-        });
     }
 }
 

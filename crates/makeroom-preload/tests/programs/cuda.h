@@ -28,9 +28,11 @@ CUresult cuMemRelease(CUdeviceptr);
 CUresult cuMemAddressReserve(CUdeviceptr *, size_t, size_t, CUdeviceptr, uint64_t);
 CUresult cuMemMap(CUdeviceptr, size_t, size_t, CUdeviceptr, uint64_t);
 CUresult cuMemUnmap(CUdeviceptr, size_t);
+CUresult cuStreamCreate(CUhandle *, unsigned);
 CUresult cuStreamBeginCapture_v2(CUhandle, int);
 CUresult cuStreamEndCapture(CUhandle, CUhandle *);
 CUresult cuModuleLoadData(CUhandle *, const void *);
+CUresult cuModuleGetFunction(CUhandle *, CUhandle, const char *);
 CUresult cuLaunchKernel(CUhandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUhandle,
                         void **, void **);
 #ifdef __cplusplus

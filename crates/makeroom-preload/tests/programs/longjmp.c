@@ -1,4 +1,4 @@
-// A signal handler jumps out of a driver call; later calls come from deeper frames.
+// A signal handler jumps out of a driver call that takes long; later calls come from deeper frames.
 #include "cuda.h"
 #include <setjmp.h>
 #include <signal.h>

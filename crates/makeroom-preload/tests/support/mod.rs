@@ -17,6 +17,7 @@ pub(crate) struct Program {
     variables: Vec<(String, String)>,
     preloads: Vec<PathBuf>,
     driver: PathBuf,
+    searched: Vec<PathBuf>,
     pub(crate) folder: PathBuf,
 }
 
@@ -44,6 +45,7 @@ impl Program {
             variables: Vec::new(),
             preloads: Vec::new(),
             driver: driver(),
+            searched: Vec::new(),
             folder,
         }
     }
@@ -71,6 +73,20 @@ impl Program {
         self
     }
 
+    /// Searches for libraries in this folder too.
+    pub(crate) fn search(mut self, folder: &Path) -> Self {
+        self.searched.push(folder.to_owned());
+        self
+    }
+
+    /// Is run by another program, which gets its path and its arguments.
+    pub(crate) fn under(mut self, words: &[&str]) -> Self {
+        let own = std::mem::replace(&mut self.path, PathBuf::from(words[0]));
+        self.arguments.insert(0, own.display().to_string());
+        self.arguments.splice(0..0, words[1..].iter().map(ToString::to_string));
+        self
+    }
+
     /// Preloads another library, before this one or after it as the calls are ordered.
     pub(crate) fn preload(mut self, library: PathBuf) -> Self {
         self.preloads.push(library);
@@ -80,7 +96,8 @@ impl Program {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.args(&self.arguments).envs(self.variables.iter().cloned()).current_dir(&self.folder);
-        command.env("LD_LIBRARY_PATH", &self.driver).env("MAKEROOM_SIMGPU_DIR", &self.driver);
+        let searched = join([&self.driver].into_iter().chain(&self.searched));
+        command.env("LD_LIBRARY_PATH", searched).env("MAKEROOM_SIMGPU_DIR", &self.driver);
         command
     }
 
@@ -137,6 +154,22 @@ impl Program {
         recordings.sort_by_key(|recording| recording.header.monotonic_ns);
         recordings
     }
+}
+
+/// A program on the small driver and on the software GPU.
+pub(crate) fn everywhere(name: &str) -> [Program; 2] {
+    [Program::new(name), Program::new(name).on_software_gpu()]
+}
+
+/// [`everywhere`] for programs that are not linked with the driver.
+pub(crate) fn everywhere_without_driver(name: &str) -> [Program; 2] {
+    [Program::without_driver(name), Program::without_driver(name).on_software_gpu()]
+}
+
+/// Whether the tests run as root.
+pub(crate) fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 fn join<'paths>(paths: impl IntoIterator<Item = &'paths PathBuf>) -> String {

@@ -1,6 +1,6 @@
 //! Modules and libraries, their functions and kernels. Images are not looked at.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::abi::{In, Out, Text};
@@ -105,6 +105,16 @@ driver_functions! {
     fn cuFuncGetModule(module: Out<u64>, function: u64) |_| {
         let session = Session::open()?;
         module.set(session.machine.function_module(FunctionId(function))?.0)
+    }
+
+    fn cuFuncGetName(name: Out<*const c_char>, function: u64) |_| {
+        let session = Session::open()?;
+        name.set(session.machine.function_name(FunctionId(function))?.as_ptr())
+    }
+
+    fn cuKernelGetName(name: Out<*const c_char>, kernel: u64) |_| {
+        let session = Session::open()?;
+        name.set(session.machine.kernel_name(KernelId(kernel))?.as_ptr())
     }
 
     /// The state of a function's code: a function that is there is loaded.

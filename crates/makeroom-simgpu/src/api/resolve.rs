@@ -191,6 +191,7 @@ table! {
     cuEventSynchronize 2000 cuEventSynchronize;
     cuFuncGetAttribute 2020 cuFuncGetAttribute;
     cuFuncGetModule 11000 cuFuncGetModule;
+    cuFuncGetName 12030 cuFuncGetName;
     cuFuncIsLoaded 12040 cuFuncIsLoaded;
     cuFuncLoad 12040 cuFuncLoad;
     cuFuncSetAttribute 9000 cuFuncSetAttribute;
@@ -219,6 +220,7 @@ table! {
     cuIpcOpenMemHandle 11000 cuIpcOpenMemHandle_v2;
     cuKernelGetAttribute 12000 cuKernelGetAttribute;
     cuKernelGetFunction 12000 cuKernelGetFunction;
+    cuKernelGetName 12030 cuKernelGetName;
     cuKernelSetAttribute 12000 cuKernelSetAttribute;
     cuLaunchCooperativeKernel 9000 cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz;
     cuLaunchKernel 4000 cuLaunchKernel / cuLaunchKernel_ptsz;

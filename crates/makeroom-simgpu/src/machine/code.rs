@@ -3,6 +3,7 @@
 //! machine's description says.
 
 use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
 
 use super::{
     BlockKind, ContextId, FunctionId, KernelId, LibraryId, Machine, ModuleId, Operation, StreamId, Submitted,
@@ -39,6 +40,7 @@ pub(super) struct Module {
 pub(super) struct Function {
     pub(super) context: ContextId,
     module: ModuleId,
+    name: CString,
     shared: i32,
     carveout: i32,
 }
@@ -60,7 +62,7 @@ impl Library {
 #[derive(Debug)]
 pub(super) struct Kernel {
     library: LibraryId,
-    name: Vec<u8>,
+    name: CString,
     functions: BTreeMap<ContextId, FunctionId>,
 }
 
@@ -125,16 +127,28 @@ impl Machine {
         if let Some(function) = found.functions.get(name) {
             return Ok(*function);
         }
+        let text = CString::new(name).map_err(|_| Status::NOT_FOUND)?;
         let function = self.identities.fresh();
         found.functions.insert(name.to_vec(), function);
         let context = found.context;
-        self.functions.insert(function, Function { context, module, shared: SHARED, carveout: -1 });
+        self.functions
+            .insert(function, Function { context, module, name: text, shared: SHARED, carveout: -1 });
         Ok(function)
     }
 
     /// The module of a function.
     pub fn function_module(&self, function: FunctionId) -> Result<ModuleId> {
         Ok(self.functions.get(&function).ok_or(Status::INVALID_HANDLE)?.module)
+    }
+
+    /// The name of a function, which stays where it is until the module is unloaded.
+    pub fn function_name(&self, function: FunctionId) -> Result<&CStr> {
+        Ok(&self.functions.get(&function).ok_or(Status::INVALID_HANDLE)?.name)
+    }
+
+    /// The name of a kernel, which stays where it is until the library is unloaded.
+    pub fn kernel_name(&self, kernel: KernelId) -> Result<&CStr> {
+        Ok(&self.kernels.get(&kernel).ok_or(Status::INVALID_HANDLE)?.name)
     }
 
     /// `cuLibraryLoadData`: takes no memory until a context uses it.
@@ -160,9 +174,10 @@ impl Machine {
         if let Some(kernel) = found.kernels.get(name) {
             return Ok(*kernel);
         }
+        let text = CString::new(name).map_err(|_| Status::NOT_FOUND)?;
         let kernel = self.identities.fresh();
         found.kernels.insert(name.to_vec(), kernel);
-        self.kernels.insert(kernel, Kernel { library, name: name.to_vec(), functions: BTreeMap::new() });
+        self.kernels.insert(kernel, Kernel { library, name: text, functions: BTreeMap::new() });
         Ok(kernel)
     }
 
@@ -185,7 +200,7 @@ impl Machine {
         }
         let (library, name) = (found.library, found.name.clone());
         let module = self.library_module(library, context)?;
-        let function = self.module_function(module, &name)?;
+        let function = self.module_function(module, name.to_bytes())?;
         self.kernels.get_mut(&kernel).ok_or(Status::INVALID_HANDLE)?.functions.insert(context, function);
         Ok(function)
     }

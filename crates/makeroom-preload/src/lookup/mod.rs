@@ -1,11 +1,16 @@
-//! `dlsym` and `dlopen`, as programs call them.
+//! `dlsym`, `dlvsym` and `dlopen`, as programs call them.
 //!
-//! Both behave according to who calls: `dlsym(RTLD_NEXT)` searches behind the caller's library, `dlopen` searches the
+//! All behave according to who calls: `dlsym(RTLD_NEXT)` searches behind the caller's library, `dlopen` searches the
 //! paths of the caller's library. So the exported functions are a few instructions that look at the arguments and then
 //! jump to the real function with the caller's return address in place; the real one sees the true caller.
 //!
 //! `dlsym` answers with a hook only for an exact name of the table, and only when the program would have got the
 //! driver's function. Where there is no driver there is no answer, as without this library. No lock is taken.
+//!
+//! Another preloaded library may hook `dlsym` too. If it comes first, it asks `dlvsym` for the next `dlsym` with the C
+//! library's version, and would be led past this library, whose exports have no version: then it is given this one.
+
+mod objects;
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -16,6 +21,7 @@ use crate::notices::{Notice, raise};
 use crate::state;
 
 static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static REAL_DLVSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The versions under which glibc has `dlsym`: x86-64, aarch64, and since it moved into `libc.so.6`.
@@ -27,15 +33,28 @@ const GO_ON: usize = 0;
 const ANSWER_NULL: usize = 1;
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
 
-/// The real `dlsym`, which may be another preloaded library's.
+/// The C library's `dlvsym`.
+fn real_dlvsym() -> Option<Dlvsym> {
+    let mut address = REAL_DLVSYM.load(Ordering::Acquire);
+    if address.is_null() {
+        address = objects::of_c_library(c"dlvsym")?;
+        REAL_DLVSYM.store(address, Ordering::Release);
+    }
+    // SAFETY: the address is that of a `dlvsym`.
+    Some(unsafe { std::mem::transmute::<*mut c_void, Dlvsym>(address) })
+}
+
+/// The real `dlsym`.
 fn real_dlsym() -> Option<Dlsym> {
     let mut address = REAL_DLSYM.load(Ordering::Acquire);
     if address.is_null() {
+        let dlvsym = real_dlvsym()?;
         address = VERSIONS
             .iter()
-            // SAFETY: both names end in zero bytes; `dlvsym` itself is not interposed.
-            .map(|version| unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) })
+            // SAFETY: both names end in zero bytes.
+            .map(|version| unsafe { dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) })
             .find(|found| !found.is_null())?;
         REAL_DLSYM.store(address, Ordering::Release);
     }
@@ -86,6 +105,26 @@ fn answer(function: Function, found: *mut c_void, library: *mut c_void) -> usize
     function.hook() as usize
 }
 
+/// What the exported `dlvsym` does: another library's hook that stands before this one gets this one's `dlsym`.
+#[cfg(all(target_arch = "x86_64", not(test)))]
+extern "C" fn choose_version(
+    handle: *mut c_void,
+    name: *const c_char,
+    _version: *const c_char,
+    caller: usize,
+) -> usize {
+    if real_dlvsym().is_none() {
+        return ANSWER_NULL;
+    }
+    if handle != libc::RTLD_NEXT || name.is_null() || state::is_disabled() {
+        return GO_ON;
+    }
+    // SAFETY: the program passes a name that ends in a zero byte, as `dlvsym` demands.
+    let is_dlsym = unsafe { CStr::from_ptr(name) } == c"dlsym";
+    let own = shims::own_dlsym as *const () as usize;
+    if is_dlsym && objects::is_before(caller, own) { own } else { GO_ON }
+}
+
 /// What the exported `dlopen` does before the real one.
 extern "C" fn look_at_dlopen(_path: *const c_char, flags: i32) -> usize {
     if flags & libc::RTLD_DEEPBIND != 0 {
@@ -97,25 +136,33 @@ extern "C" fn look_at_dlopen(_path: *const c_char, flags: i32) -> usize {
     if REAL_DLOPEN.load(Ordering::Acquire).is_null() { ANSWER_NULL } else { GO_ON }
 }
 
-/// The shims. Each keeps its two arguments, asks a function above, and jumps, or answers.
+/// The shims. Each keeps its arguments, asks a function above, and jumps, or answers.
 #[cfg(all(target_arch = "x86_64", not(test)))]
 mod shims {
     use std::arch::naked_asm;
-    use std::ffi::{c_char, c_void};
+    use std::ffi::c_void;
 
     macro_rules! shim {
-        ($name:ident($($argument:ident: $type:ty),*) asks $ask:path, jumps $real:path) => {
+        ($name:ident is $own:ident asks $ask:path, jumps $real:path) => {
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
-            unsafe extern "C" fn $name($($argument: $type),*) -> *mut c_void {
+            unsafe extern "C" fn $name() {
+                naked_asm!("endbr64", "jmp {own}", own = sym $own)
+            }
+
+            /// The same under a name that no other library can take.
+            #[unsafe(naked)]
+            pub(super) unsafe extern "C" fn $own() -> *mut c_void {
                 naked_asm!(
                     "endbr64",
-                    // Two arguments and eight bytes more keep the stack aligned to sixteen.
+                    // Three arguments and the return address keep the stack aligned to sixteen.
                     "push rdi",
                     "push rsi",
-                    "sub rsp, 8",
+                    "push rdx",
+                    // Who calls is the fourth argument.
+                    "mov rcx, qword ptr [rsp + 24]",
                     "call {ask}",
-                    "add rsp, 8",
+                    "pop rdx",
                     "pop rsi",
                     "pop rdi",
                     "cmp rax, 1",
@@ -132,6 +179,7 @@ mod shims {
         };
     }
 
-    shim!(dlsym(handle: *mut c_void, name: *const c_char) asks super::choose, jumps super::REAL_DLSYM);
-    shim!(dlopen(path: *const c_char, flags: i32) asks super::look_at_dlopen, jumps super::REAL_DLOPEN);
+    shim!(dlsym is own_dlsym asks super::choose, jumps super::REAL_DLSYM);
+    shim!(dlvsym is own_dlvsym asks super::choose_version, jumps super::REAL_DLVSYM);
+    shim!(dlopen is own_dlopen asks super::look_at_dlopen, jumps super::REAL_DLOPEN);
 }

@@ -1,0 +1,189 @@
+//! The objects that the dynamic linker has loaded, read from their own tables.
+//!
+//! Whoever exports `dlsym` and `dlvsym` cannot ask them where the real ones are. The C library's table of exported
+//! names (`DT_GNU_HASH`) answers instead.
+
+use std::ffi::{CStr, c_int, c_void};
+
+use crate::driver::types::field;
+
+/// The libraries that hold `dlvsym`: since glibc 2.34 the first.
+const C_LIBRARIES: [&CStr; 2] = [c"libc.so.6", c"libdl.so.2"];
+
+const DYNAMIC_STRINGS: u64 = 5;
+const DYNAMIC_SYMBOLS: u64 = 6;
+const DYNAMIC_NAME: u64 = 14;
+const DYNAMIC_HASH: u64 = 0x6fff_fef5;
+/// An entry of the dynamic section, and of the table of symbols.
+const DYNAMIC_SIZE: usize = 16;
+const SYMBOL_SIZE: usize = 24;
+
+/// An exported function of the C library.
+pub(super) fn of_c_library(name: &CStr) -> Option<*mut c_void> {
+    let mut found = None;
+    each(|object| {
+        if found.is_none()
+            && let Some(tables) = Tables::of(object)
+            // SAFETY: the tables are those of a loaded object.
+            && unsafe { C_LIBRARIES.contains(&tables.own_name()) }
+        {
+            // SAFETY: as above.
+            found = unsafe { tables.find(name) };
+        }
+    });
+    found
+}
+
+/// Whether the object that holds one address was loaded before the one that holds another.
+pub(super) fn is_before(first: usize, second: usize) -> bool {
+    let mut position = 0;
+    let (mut of_first, mut of_second) = (None, None);
+    each(|object| {
+        position += 1;
+        of_first = of_first.or(holds(object, first).then_some(position));
+        of_second = of_second.or(holds(object, second).then_some(position));
+    });
+    of_first.zip(of_second).is_some_and(|(first, second)| first < second)
+}
+
+/// Visits all loaded objects in the order in which names are searched in them.
+fn each(mut visit: impl FnMut(&libc::dl_phdr_info)) {
+    unsafe extern "C" fn call<F: FnMut(&libc::dl_phdr_info)>(
+        object: *mut libc::dl_phdr_info,
+        _size: usize,
+        visit: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the second is the closure that `each` passes, the first an object that is there during the call.
+        if let (Some(visit), Some(object)) = unsafe { (visit.cast::<F>().as_mut(), object.as_ref()) } {
+            visit(object);
+        }
+        0
+    }
+    /// The function above for a closure whose type has no name.
+    fn of<F: FnMut(&libc::dl_phdr_info)>(
+        _: &F,
+    ) -> unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int {
+        call::<F>
+    }
+    let function = of(&visit);
+    // SAFETY: the function gets the closure it was made for, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(function), (&raw mut visit).cast()) };
+}
+
+fn segments(object: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
+    if object.dlpi_phdr.is_null() {
+        return &[];
+    }
+    // SAFETY: the dynamic linker says how many headers there are.
+    unsafe { std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) }
+}
+
+fn holds(object: &libc::dl_phdr_info, address: usize) -> bool {
+    segments(object).iter().filter(|segment| segment.p_type == libc::PT_LOAD).any(|segment| {
+        let start = object.dlpi_addr.wrapping_add(segment.p_vaddr);
+        (start..start.wrapping_add(segment.p_memsz)).contains(&(address as u64))
+    })
+}
+
+/// Where an object's tables are.
+struct Tables {
+    base: u64,
+    strings: u64,
+    symbols: u64,
+    hash: u64,
+    name: u64,
+}
+
+impl Tables {
+    fn of(object: &libc::dl_phdr_info) -> Option<Self> {
+        let base = object.dlpi_addr;
+        let section = segments(object).iter().find(|segment| segment.p_type == libc::PT_DYNAMIC)?;
+        let section = base.wrapping_add(section.p_vaddr) as *const c_void;
+        let mut tables = Self { base, strings: 0, symbols: 0, hash: 0, name: 0 };
+        for index in 0.. {
+            // SAFETY: the dynamic section of a loaded object ends with an entry of kind 0.
+            let (kind, value) = unsafe {
+                (field::<u64>(section, index * DYNAMIC_SIZE), field::<u64>(section, index * DYNAMIC_SIZE + 8))
+            };
+            // The dynamic linker has made addresses of offsets, save where the section cannot be written.
+            let address = if value < base { value.wrapping_add(base) } else { value };
+            match kind {
+                0 => break,
+                DYNAMIC_STRINGS => tables.strings = address,
+                DYNAMIC_SYMBOLS => tables.symbols = address,
+                DYNAMIC_HASH => tables.hash = address,
+                DYNAMIC_NAME => tables.name = value,
+                _ => {}
+            }
+        }
+        (tables.strings != 0 && tables.symbols != 0 && tables.hash != 0).then_some(tables)
+    }
+
+    /// # Safety
+    ///
+    /// The object must be loaded.
+    unsafe fn own_name(&self) -> &CStr {
+        // SAFETY: names end in a zero byte; an object without one has an empty string first.
+        unsafe { CStr::from_ptr((self.strings + self.name) as *const libc::c_char) }
+    }
+
+    /// # Safety
+    ///
+    /// The object must be loaded.
+    unsafe fn find(&self, name: &CStr) -> Option<*mut c_void> {
+        let table = self.hash as *const c_void;
+        let word = |index: usize| {
+            // SAFETY: the table has a head of four words, a filter, buckets and chains, walked as it says itself.
+            unsafe { field::<u32>(table, index * 4) }
+        };
+        let (buckets, first, filter) = (word(0), word(1), word(2) as usize);
+        let wanted = name
+            .to_bytes()
+            .iter()
+            .fold(5381_u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(byte.into()));
+        let start = 4 + filter * 2;
+        let mut index = word(start + wanted.checked_rem(buckets)? as usize);
+        if index < first {
+            return None;
+        }
+        loop {
+            let hash = word(start + buckets as usize + (index - first) as usize);
+            let symbol = (self.symbols as usize + index as usize * SYMBOL_SIZE) as *const c_void;
+            // SAFETY: the symbol is one of the table's; its name, section and value stand at these places.
+            let (offset, section, value, own) = unsafe {
+                let offset = field::<u32>(symbol, 0);
+                let own = CStr::from_ptr((self.strings + u64::from(offset)) as *const libc::c_char);
+                (offset, field::<u16>(symbol, 6), field::<u64>(symbol, 8), own)
+            };
+            if hash | 1 == wanted | 1 && offset != 0 && section != 0 && own == name {
+                return Some(self.base.wrapping_add(value) as *mut c_void);
+            }
+            if hash & 1 == 1 {
+                return None;
+            }
+            index += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_c_library_tells_where_its_functions_are() {
+        // SAFETY: the name ends in a zero byte.
+        let expected = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dlvsym".as_ptr()) };
+        assert_eq!(of_c_library(c"dlvsym"), Some(expected));
+        assert_eq!(of_c_library(c"no_such_function"), None);
+    }
+
+    #[test]
+    fn the_program_comes_before_its_libraries() {
+        let own = the_program_comes_before_its_libraries as *const () as usize;
+        let library = of_c_library(c"dlvsym").unwrap() as usize;
+        assert!(is_before(own, library));
+        assert!(!is_before(library, own));
+        assert!(!is_before(own, own));
+    }
+}

@@ -1,0 +1,100 @@
+//! Where recordings go: descriptors that are closed, folders that cannot be written, disks that are full.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use makeroom_trace::room::EventKind;
+
+use crate::support::{Program, Recording, everywhere, is_root, text};
+
+#[test]
+fn a_program_that_closes_all_descriptors_keeps_its_own_files() {
+    for program in everywhere("close_all.c") {
+        let recording = program.check_one();
+        recording.assert_complete();
+        assert_eq!(recording.count(EventKind::DeviceAlloc), 2);
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_there() {
+    for program in everywhere("plain.c") {
+        says_that_nothing_is_recorded(program, Path::new("/proc/no/such/place.room"));
+    }
+}
+
+#[test]
+fn a_directory_that_can_only_be_read() {
+    for program in everywhere("plain.c") {
+        let folder = program.folder.join("read-only");
+        fs::create_dir(&folder).unwrap();
+        let mut permissions = fs::metadata(&folder).unwrap().permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(&folder, permissions).unwrap();
+        // Root writes where it likes, unless the whole disk is read-only.
+        if is_root() && !mount(&folder, "ro") {
+            eprintln!("skipped: this root cannot mount a read-only disk");
+            return;
+        }
+        says_that_nothing_is_recorded(program, &folder.join("run.room"));
+        unmount(&folder);
+    }
+}
+
+fn says_that_nothing_is_recorded(program: Program, file: &Path) {
+    let program = program.variable("MAKEROOM_FILE", &file.display().to_string());
+    let (alone, recorded) = (program.alone(), program.recorded());
+    assert_eq!((alone.status, &alone.stdout), (recorded.status, &recorded.stdout));
+    let notice = text(&recorded.stderr);
+    assert!(notice.starts_with(&format!("makeroom: nothing is recorded: {}: ", file.display())), "{notice}");
+    assert_eq!(notice.lines().count(), 1);
+}
+
+#[test]
+fn a_full_disk_stops_the_recording_and_nothing_else() {
+    for program in everywhere("threads.c") {
+        let disk = program.folder.join("disk");
+        fs::create_dir(&disk).unwrap();
+        if !mount(&disk, "size=64k") {
+            eprintln!("skipped: a tiny disk can only be mounted by root");
+            return;
+        }
+        let file = disk.join("run.room");
+        let program = program.variable("MAKEROOM_FILE", &file.display().to_string());
+        let output = program.recorded();
+        let recording = Recording::read(&file);
+        unmount(&disk);
+        says_that_recording_stopped(&output, "No space left on device");
+        assert!(recording.end.is_none());
+    }
+}
+
+/// The same without a disk of its own: no file may grow beyond 64 KiB. The signal that comes with that error is the
+/// writer's, and ends nothing. (The software GPU keeps a larger file itself.)
+#[test]
+fn a_limit_on_the_size_of_files_stops_the_recording_and_nothing_else() {
+    let program = Program::new("threads.c").under(&["sh", "-c", "ulimit -f 64; exec \"$0\" \"$@\""]);
+    let output = program.recorded();
+    says_that_recording_stopped(&output, "File too large");
+    assert!(program.recordings().remove(0).end.is_none());
+}
+
+fn says_that_recording_stopped(output: &std::process::Output, reason: &str) {
+    assert!(output.status.success(), "{:?}", output.status);
+    assert_eq!(text(&output.stdout), "done\n");
+    let notice = text(&output.stderr);
+    assert!(notice.starts_with("makeroom: recording stopped: "), "{notice}");
+    assert!(notice.contains(reason), "{notice}");
+    assert_eq!(notice.lines().count(), 1);
+}
+
+/// Mounts a disk in memory; says whether that was allowed.
+fn mount(folder: &Path, option: &str) -> bool {
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", option, "tmpfs"]).arg(folder).output();
+    mounted.is_ok_and(|output| output.status.success())
+}
+
+fn unmount(folder: &Path) {
+    let _ = Command::new("umount").arg(folder).output();
+}
