@@ -12,6 +12,10 @@ use makeroom_place::pool::Stats;
 use crate::error::Result;
 use crate::site::Site;
 
+/// No stream in particular. Memory that is allocated for it may be used on every stream at once, so nothing that the
+/// GPU may still use is handed out; memory that is freed on it is used by nobody any more.
+pub const EVERY_STREAM: StreamId = StreamId(u64::MAX);
+
 /// Device memory in the order of streams.
 ///
 /// Addresses are raw here: who frees one says that nothing submitted to another stream than the named ones uses it

@@ -4,13 +4,36 @@
 //! a node of the host; both are mapped at addresses that the device reaches, and the policy does not see a
 //! difference.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use makeroom_core::{Address, Bytes, StreamId};
 use makeroom_cuda::{Access, AddressRange, Context, Driver, Error, Location, PhysicalMemory};
-use makeroom_place::pool::{Backing, Handle, Mark, Piece, Refused};
+use makeroom_place::pool::{Backing, Handle, Mark, Piece, Refused, SegmentView};
 
 use crate::marks::Marks;
+
+/// Hears of the memory that a pool takes from the device, piece by piece. Called with the pool's lock held: it must
+/// not use the pool.
+pub trait Watcher: Send + Sync + fmt::Debug {
+    /// Whether so many bytes may be taken; the device is asked afterwards.
+    fn may_take(&self, _bytes: u64) -> bool {
+        true
+    }
+
+    /// What was allowed was not taken after all, or was given back.
+    fn gave_back(&self, _piece: Piece) {}
+
+    /// Memory was taken from the device.
+    fn took(&self, _piece: Piece) {}
+
+    /// Memory was put at an address.
+    fn mapped(&self, _address: Address, _piece: Piece) {}
+
+    /// Memory is taken away from an address.
+    fn unmapped(&self, _address: Address, _piece: Piece) {}
+}
 
 /// Memory of one place, mapped for a device and, where it is the host's, for the host.
 #[derive(Debug)]
@@ -25,6 +48,7 @@ pub(crate) struct MappedMemory {
     marks: Marks,
     refusal: Option<Error>,
     spent: Duration,
+    watcher: Option<Arc<dyn Watcher>>,
 }
 
 impl MappedMemory {
@@ -34,6 +58,7 @@ impl MappedMemory {
         context: Context,
         place: Location,
         readers: &[Location],
+        watcher: Option<Arc<dyn Watcher>>,
     ) -> Self {
         Self {
             driver,
@@ -46,12 +71,34 @@ impl MappedMemory {
             marks: Marks::new(driver),
             refusal: None,
             spent: Duration::ZERO,
+            watcher,
         }
     }
 
     /// The context in which streams and events are.
     pub(crate) fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// Lets one more device use what is mapped and what will be.
+    pub(crate) fn grant(&mut self, reader: Location, segments: &[SegmentView]) -> Result<(), Error> {
+        if self.readers.iter().any(|(known, _)| *known == reader) {
+            return Ok(());
+        }
+        let access = [(reader, Access::ReadWrite)];
+        for segment in segments {
+            if let Some(range) = self.range(segment.address) {
+                let start = Bytes::new(segment.address.0 - range.address().0);
+                range.set_access(start, Bytes::new(segment.size), &access)?;
+            }
+        }
+        self.readers.push(access[0]);
+        Ok(())
+    }
+
+    /// Forgets how far the GPU had come: its streams and events are gone, or about to be.
+    pub(crate) fn forget_time(&mut self) {
+        self.marks = Marks::new(self.driver);
     }
 
     /// Waits for everything that was submitted in its context.
@@ -129,7 +176,11 @@ impl Backing for MappedMemory {
     }
 
     fn create(&mut self, size: u64) -> Result<Handle, Refused> {
-        self.ask(|this| {
+        let watcher = self.watcher.clone();
+        if watcher.as_ref().is_some_and(|watcher| !watcher.may_take(size)) {
+            return Err(Refused);
+        }
+        let created = self.ask(|this| {
             let memory = PhysicalMemory::create(this.driver, this.place, Bytes::new(size))?;
             let index = this.vacant.pop().unwrap_or(this.handles.len() as u64);
             if index as usize == this.handles.len() {
@@ -138,7 +189,14 @@ impl Backing for MappedMemory {
                 *place = Some(memory);
             }
             Ok(Handle(index))
-        })
+        });
+        if let Some(watcher) = watcher {
+            match created {
+                Ok(handle) => watcher.took(Piece { handle, size }),
+                Err(_) => watcher.gave_back(Piece { handle: Handle(u64::MAX), size }),
+            }
+        }
+        created
     }
 
     fn release(&mut self, piece: Piece) -> Result<(), Refused> {
@@ -147,18 +205,33 @@ impl Backing for MappedMemory {
                 return Ok(());
             };
             this.vacant.push(piece.handle.0);
-            memory.release()
+            memory.release()?;
+            if let Some(watcher) = &this.watcher {
+                watcher.gave_back(piece);
+            }
+            Ok(())
         })
     }
 
     fn map(&mut self, address: Address, pieces: &[Piece]) -> Result<(), Refused> {
-        self.ask(|this| this.map_all(address, pieces))
+        self.ask(|this| this.map_all(address, pieces))?;
+        if let Some(watcher) = &self.watcher {
+            let mut next = address;
+            for &piece in pieces {
+                watcher.mapped(next, piece);
+                next = Address(next.0 + piece.size);
+            }
+        }
+        Ok(())
     }
 
     fn unmap(&mut self, address: Address, piece: Piece) -> Result<(), Refused> {
         self.ask(|this| {
             if let Some(range) = this.range(address) {
                 range.unmap(Bytes::new(address.0 - range.address().0), Bytes::new(piece.size))?;
+            }
+            if let Some(watcher) = &this.watcher {
+                watcher.unmapped(address, piece);
             }
             Ok(())
         })

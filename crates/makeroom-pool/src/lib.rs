@@ -36,7 +36,8 @@ mod site;
 mod slice;
 mod stream;
 
-pub use allocator::Allocator;
+pub use allocator::{Allocator, EVERY_STREAM};
+pub use backing::Watcher;
 pub use buffer::DeviceBuffer;
 pub use error::{OutOfMemory, PoolError, Result, WrongAddress};
 pub use pool::{Options, Pool};
@@ -44,4 +45,4 @@ pub use site::Site;
 pub use slice::{DeviceSlice, DeviceSliceMut};
 pub use stream::PoolStream;
 
-pub use makeroom_place::pool::{Counters, Snapshot, Stats};
+pub use makeroom_place::pool::{Counters, Piece, Snapshot, Stats};

@@ -12,25 +12,27 @@ use makeroom_place::pool::{
     Backing as _, Cause, FreeError, Patience, Policy, Settings, Shortage, Snapshot, Stats,
 };
 
-use crate::allocator::Allocator;
-use crate::backing::MappedMemory;
+use crate::allocator::{Allocator, EVERY_STREAM};
+use crate::backing::{MappedMemory, Watcher};
 use crate::error::{OutOfMemory, PoolError, Result, WrongAddress};
 use crate::fork::Process;
 use crate::site::{Site, Sites};
 use crate::stream::PoolStream;
 
 /// How a pool is set up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The most that may be taken from the device; `None`: what it gives.
     pub limit: Option<Bytes>,
     /// Whether the sites of blocks are kept, so that a second free names the first. On in debug builds.
     pub keeps_sites: bool,
+    /// Who hears of memory that the pool takes and gives back, and may forbid it.
+    pub watcher: Option<Arc<dyn Watcher>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { limit: None, keeps_sites: cfg!(debug_assertions) }
+        Self { limit: None, keeps_sites: cfg!(debug_assertions), watcher: None }
     }
 }
 
@@ -51,6 +53,7 @@ struct Inner {
 /// What the lock guards.
 #[derive(Debug)]
 struct Core {
+    settings: Settings,
     policy: Policy,
     memory: MappedMemory,
     sites: Option<Sites>,
@@ -82,10 +85,11 @@ impl Pool {
             return Err(makeroom_cuda::Error::Missing { function: "cuMemAddressReserve" }.into());
         }
         let context: Context = device_handle.retain_primary()?;
-        let memory = MappedMemory::new(driver, context, place, readers);
-        let policy = Policy::new(Settings { limit: options.limit.map(Bytes::get) });
+        let memory = MappedMemory::new(driver, context, place, readers, options.watcher);
+        let settings = Settings { limit: options.limit.map(Bytes::get) };
+        let policy = Policy::new(settings);
         let sites = options.keeps_sites.then(Sites::default);
-        let core = Mutex::new(Core { policy, memory, sites });
+        let core = Mutex::new(Core { settings, policy, memory, sites });
         Ok(Self { inner: Arc::new(Inner { driver, process, device, core }) })
     }
 
@@ -109,7 +113,10 @@ impl Pool {
 
     /// Changes the limit. What is above it already stays until it is trimmed.
     pub fn set_limit(&self, limit: Option<Bytes>) -> Result<()> {
-        self.inner.lock()?.policy.set_limit(limit.map(Bytes::get));
+        let limit = limit.map(Bytes::get);
+        let mut core = self.inner.lock()?;
+        core.settings.limit = limit;
+        core.policy.set_limit(limit);
         Ok(())
     }
 
@@ -121,16 +128,22 @@ impl Pool {
         }
     }
 
-    /// Takes memory back that the GPU is done with on every stream, as the caller knows: usable at once by all.
+    /// Lets another device use the pool's memory, what is there and what comes.
+    pub fn grant(&self, device: i32) -> Result<()> {
+        let mut core = self.inner.lock()?;
+        let segments = core.policy.snapshot().segments;
+        Ok(core.memory.grant(Location::device(device), &segments)?)
+    }
+
+    /// Gives everything back to the device, blocks in use as well, and begins anew: the device's context is about to
+    /// be reset, which ends all memory in it.
     ///
     /// # Safety
     ///
-    /// Nothing uses the memory any more.
-    pub unsafe fn free_idle(&self, address: Address, site: Site) -> Result<()> {
-        let mut core = self.inner.lock()?;
-        let Core { policy, memory, sites } = &mut *core;
-        let freed = policy.free_idle(memory, address);
-        Self::note_free(sites.as_mut(), address, freed.map(|freed| freed.block), site)
+    /// No address that this pool handed out is used or freed afterwards.
+    pub unsafe fn abandon(&self) -> Result<()> {
+        self.inner.lock()?.abandon();
+        Ok(())
     }
 
     /// How many bytes were asked for at an address in use.
@@ -180,7 +193,7 @@ impl Pool {
 impl Allocator for Pool {
     fn allocate(&self, bytes: u64, stream: StreamId, site: Site) -> Result<Address> {
         let mut core = self.inner.lock()?;
-        let Core { policy, memory, sites } = &mut *core;
+        let Core { policy, memory, sites, .. } = &mut *core;
         match policy.allocate(memory, bytes, stream) {
             Ok(allocated) => {
                 if let Some(sites) = sites {
@@ -194,8 +207,12 @@ impl Allocator for Pool {
 
     unsafe fn free(&self, address: Address, stream: StreamId, site: Site) -> Result<()> {
         let mut core = self.inner.lock()?;
-        let Core { policy, memory, sites } = &mut *core;
-        let freed = policy.free(memory, address, stream);
+        let Core { policy, memory, sites, .. } = &mut *core;
+        let freed = if stream == EVERY_STREAM {
+            policy.free_idle(memory, address)
+        } else {
+            policy.free(memory, address, stream)
+        };
         Self::note_free(sites.as_mut(), address, freed.map(|freed| freed.block), site)
     }
 
@@ -256,8 +273,8 @@ impl Inner {
     }
 }
 
-impl Drop for Core {
-    fn drop(&mut self) {
+impl Core {
+    fn abandon(&mut self) {
         // Freed memory may still be in use on the GPU, and unmapping does not wait for it.
         if self.memory.synchronize().is_err() {
             return;
@@ -267,8 +284,21 @@ impl Drop for Core {
             for piece in segment.pieces {
                 // What the driver will not unmap stays until the process ends: nobody is left to be told.
                 let _ = self.memory.unmap(address, piece);
+                let _ = self.memory.release(piece);
                 address = Address(address.0 + piece.size);
             }
         }
+        for piece in self.policy.snapshot().unmapped {
+            let _ = self.memory.release(piece);
+        }
+        self.memory.forget_time();
+        self.policy = Policy::new(self.settings);
+        self.sites = self.sites.take().map(|_| Sites::default());
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.abandon();
     }
 }
