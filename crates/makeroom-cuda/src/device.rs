@@ -34,6 +34,8 @@ pub enum Attribute {
     VirtualMemory = 102,
     /// Whether there is stream-ordered memory.
     MemoryPools = 115,
+    /// The host's node that is nearest to it; negative where the host has no nodes.
+    HostNode = 134,
     /// Whether memory of a host node can be mapped for the device.
     HostNodeVirtualMemory = 141,
 }

@@ -72,6 +72,8 @@ pub struct OutOfMemory {
     pub device: Option<MemoryInfo>,
     /// What the driver said, if it was asked.
     pub driver: Option<makeroom_cuda::Error>,
+    /// What lies in host memory already, and the most that may, if what does not fit goes there.
+    pub spilled: Option<(Bytes, Bytes)>,
 }
 
 impl OutOfMemory {
@@ -84,6 +86,9 @@ impl OutOfMemory {
 
     fn hint(&self) -> &'static str {
         match self.pool.cause {
+            Cause::Limit | Cause::Device if self.spilled.is_some() => {
+                "raise the quota of host memory, free what is live, or stream the data in pieces (ChunkedMap)"
+            }
             Cause::Limit => "raise the pool's limit, or let what does not fit go to host memory: Spill",
             Cause::TooLarge => "the size is no size: look for an overflow where it is computed",
             Cause::Device => {
@@ -102,6 +107,9 @@ impl fmt::Display for OutOfMemory {
                 "; of the device's {} {} is free and {elsewhere} held outside of the pool",
                 device.total, device.free
             )?;
+        }
+        if let Some((now, quota)) = self.spilled {
+            write!(formatter, "; {now} of {quota} is spilled to host memory")?;
         }
         if let Some(driver) = &self.driver {
             write!(formatter, "; {driver}")?;

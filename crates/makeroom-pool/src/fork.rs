@@ -3,8 +3,10 @@
 //! A child has the parent's pools in memory, perhaps with a lock that another thread held, and none of its device
 //! memory. Everything asks first whether the process is still the one that made the pool.
 
-use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use crate::error::{PoolError, Result};
 
 /// How often this process's ancestors have forked since the first pool was made.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -34,4 +36,29 @@ impl Process {
 
 extern "C" fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A lock that only the process that made it can take: in a forked child another thread may hold it for ever.
+///
+/// A panic inside of it left the value between two states at worst in debug builds, whose assertions are the only
+/// panics there are.
+#[derive(Debug)]
+pub(crate) struct Lock<T> {
+    process: Process,
+    value: Mutex<T>,
+}
+
+impl<T> Lock<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { process: Process::this(), value: Mutex::new(value) }
+    }
+
+    /// Waits for the value.
+    #[inline]
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>> {
+        if !self.process.is_this() {
+            return Err(PoolError::Forked);
+        }
+        Ok(self.value.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }

@@ -20,9 +20,10 @@
 //!
 //! ```text
 //! pool.rs       the policy on real memory           allocator.rs  what a pool and every layer can do
-//! backing.rs    its wishes as driver calls          layers/       limit, track, spill, check, failure callback
+//! backing.rs    its wishes as driver calls          layers/       limit, track, spill
 //! marks.rs      how far the GPU has come            stream.rs  buffer.rs  slice.rs   memory with types and owners
 //! fork.rs       forked children keep away           site.rs  error.rs   who asked, and why not
+//! host/         host memory that the device reaches
 //! ```
 
 mod allocator;
@@ -30,6 +31,8 @@ mod backing;
 mod buffer;
 mod error;
 mod fork;
+mod host;
+pub mod layers;
 mod marks;
 mod pool;
 mod site;

@@ -3,7 +3,7 @@
 //! One lock holds policy and memory together. It is held while the driver is called and, when memory is short, while
 //! the GPU is waited for: that is when nobody else could be served either.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use makeroom_core::{Address, Bytes, StreamId};
@@ -15,7 +15,7 @@ use makeroom_place::pool::{
 use crate::allocator::{Allocator, EVERY_STREAM};
 use crate::backing::{MappedMemory, Watcher};
 use crate::error::{OutOfMemory, PoolError, Result, WrongAddress};
-use crate::fork::Process;
+use crate::fork::Lock;
 use crate::site::{Site, Sites};
 use crate::stream::PoolStream;
 
@@ -45,9 +45,8 @@ pub struct Pool {
 #[derive(Debug)]
 struct Inner {
     driver: &'static Driver,
-    process: Process,
     device: i32,
-    core: Mutex<Core>,
+    core: Lock<Core>,
 }
 
 /// What the lock guards.
@@ -79,7 +78,6 @@ impl Pool {
         readers: &[Location],
         options: Options,
     ) -> Result<Self> {
-        let process = Process::this();
         let device_handle = driver.device(device)?;
         if device_handle.attribute(Attribute::VirtualMemory)? == 0 {
             return Err(makeroom_cuda::Error::Missing { function: "cuMemAddressReserve" }.into());
@@ -89,8 +87,8 @@ impl Pool {
         let settings = Settings { limit: options.limit.map(Bytes::get) };
         let policy = Policy::new(settings);
         let sites = options.keeps_sites.then(Sites::default);
-        let core = Mutex::new(Core { settings, policy, memory, sites });
-        Ok(Self { inner: Arc::new(Inner { driver, process, device, core }) })
+        let core = Lock::new(Core { settings, policy, memory, sites });
+        Ok(Self { inner: Arc::new(Inner { driver, device, core }) })
     }
 
     /// The device's number.
@@ -252,14 +250,9 @@ impl Allocator for Pool {
 }
 
 impl Inner {
-    /// The lock, unless this is a forked child, where another thread may hold it for ever. A panic inside of it left
-    /// the policy between two states at worst in debug builds, whose assertions are the only panics there are.
     #[inline]
     fn lock(&self) -> Result<MutexGuard<'_, Core>> {
-        if !self.process.is_this() {
-            return Err(PoolError::Forked);
-        }
-        Ok(self.core.lock().unwrap_or_else(PoisonError::into_inner))
+        self.core.lock()
     }
 
     #[cold]
@@ -269,7 +262,7 @@ impl Inner {
             Cause::Limit | Cause::TooLarge => None,
         };
         let device = core.memory.context().enter().ok().and_then(|_entered| self.driver.memory().ok());
-        PoolError::OutOfMemory(Box::new(OutOfMemory { pool, device, driver }))
+        PoolError::OutOfMemory(Box::new(OutOfMemory { pool, device, driver, spilled: None }))
     }
 }
 

@@ -12,6 +12,19 @@ use makeroom_cuda::{Context, Driver};
 /// The machine: two cards, and a context that takes nothing so that figures are exact.
 const MACHINE: &str = "devices=2,memory=1GiB,context=0,module=0";
 
+type GetAttribute = unsafe extern "C" fn(*mut i32, u32, i32) -> u32;
+
+static GET_ATTRIBUTE: OnceLock<GetAttribute> = OnceLock::new();
+
+/// `cuDeviceGetAttribute` of a driver that does not know the attribute of host nodes.
+unsafe extern "C" fn answer_no(value: *mut i32, attribute: u32, device: i32) -> u32 {
+    if attribute == makeroom_cuda::Attribute::HostNodeVirtualMemory as u32 {
+        return 1;
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { GET_ATTRIBUTE.get().unwrap()(value, attribute, device) }
+}
+
 /// The driver of the software GPU, and the one test that uses it now.
 pub(crate) struct Gpu {
     pub(crate) driver: &'static Driver,
@@ -78,6 +91,23 @@ impl Gpu {
             NonNull::new(*symbol)
         };
         // SAFETY: the functions are the driver's, which is never unloaded.
+        Box::leak(Box::new(unsafe { Driver::resolve(find) }.unwrap()))
+    }
+
+    /// The same driver, which says that it cannot map memory of a host's node.
+    pub(crate) fn without_host_nodes(&self) -> &'static Driver {
+        let name = c"cuDeviceGetAttribute";
+        // SAFETY: the type is the function's.
+        let real = unsafe { self.library.get::<GetAttribute>(name) }.unwrap();
+        let _ = GET_ATTRIBUTE.set(*real);
+        let find = |wanted: &CStr| {
+            if wanted == name {
+                return NonNull::new(answer_no as *mut c_void);
+            }
+            // SAFETY: only the address is taken.
+            NonNull::new(*unsafe { self.library.get::<*mut c_void>(wanted) }.ok()?)
+        };
+        // SAFETY: the functions are the driver's, which is never unloaded, and one that calls it.
         Box::leak(Box::new(unsafe { Driver::resolve(find) }.unwrap()))
     }
 

@@ -1,0 +1,224 @@
+//! What does not fit on the device goes to host memory, which kernels reach over the bus.
+//!
+//! That is slow: on an H200 a kernel reads host memory at 51 GB/s, device memory at 3844. So as little as possible
+//! goes there, and what is used most stays. The rule, when memory is asked for:
+//!
+//! 1. the device, as long as it has room: nothing is spilled before the first refusal;
+//! 2. what it refuses goes to the host. Small blocks (below [`SpillOptions::smallest`]) do so only because the
+//!    program would fail otherwise, and the report counts them;
+//! 3. on a device that has been full, blocks that live long leave some room to those that live briefly and had to be
+//!    spilled for want of it: see `heat.rs`.
+//!
+//! Blocks do not move: one that was spilled stays on the host until it is freed, whatever becomes free on the device
+//! meanwhile. The host's memory is mapped by the virtual-memory calls, kept and used again, because making a GiB of
+//! it takes half a second. A driver that cannot map a node of the host gives pinned memory of the older kind instead.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use makeroom_core::{Address, Bytes, StreamId};
+
+use super::blocks::Blocks;
+use super::heat::{Heat, Kind};
+use super::pass_on;
+use super::spilled::{Spilled, Tally, Why};
+use crate::allocator::Allocator;
+use crate::error::{PoolError, Result};
+use crate::fork::Lock;
+use crate::host::host_memory;
+use crate::site::Site;
+
+/// How a spill is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpillOptions {
+    /// The most host memory that is taken.
+    pub quota: Bytes,
+    /// Blocks below this size stay on the device, unless the program would fail.
+    pub smallest: Bytes,
+}
+
+impl SpillOptions {
+    /// So much host memory, for blocks of a MiB and more.
+    pub fn with_quota(quota: Bytes) -> Self {
+        Self { quota, smallest: Bytes::mib(1) }
+    }
+}
+
+/// An allocator whose overflow goes to host memory.
+#[derive(Debug)]
+pub struct Spill<A> {
+    upstream: A,
+    host: Box<dyn Allocator>,
+    options: SpillOptions,
+    /// Whether the device has ever refused. Before that blocks are not even remembered.
+    is_pressed: AtomicBool,
+    /// Allocations since then: the clock by which blocks live long or briefly.
+    clock: AtomicU64,
+    blocks: Blocks<Placed>,
+    heat: Lock<Heat>,
+    tally: Lock<Tally>,
+}
+
+/// A block on the host, or one that could have gone there.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    bytes: u64,
+    kind: Kind,
+    born: u64,
+    is_on_host: bool,
+}
+
+impl<A: Allocator> Spill<A> {
+    /// The overflow of an allocator on a device. Takes no host memory before it is needed.
+    pub fn new(upstream: A, device: i32, options: SpillOptions) -> Result<Self> {
+        let host = host_memory(upstream.driver(), device, Some(options.quota))?;
+        Ok(Self::over(upstream, host, options))
+    }
+
+    /// The overflow of an allocator into another one.
+    pub fn over(upstream: A, host: Box<dyn Allocator>, options: SpillOptions) -> Self {
+        Self {
+            upstream,
+            host,
+            options,
+            is_pressed: AtomicBool::new(false),
+            clock: AtomicU64::new(0),
+            blocks: Blocks::new(),
+            heat: Lock::new(Heat::default()),
+            tally: Lock::new(Tally::new(options.quota)),
+        }
+    }
+
+    /// What stands below, on the device.
+    pub fn upstream(&self) -> &A {
+        &self.upstream
+    }
+
+    /// Where the overflow goes.
+    pub fn host(&self) -> &dyn Allocator {
+        &*self.host
+    }
+
+    /// What was spilled.
+    pub fn spilled(&self) -> Spilled {
+        self.tally.lock().map(|tally| tally.report()).unwrap_or_default()
+    }
+
+    /// Whether a block is on the host.
+    pub fn is_spilled(&self, address: Address) -> bool {
+        matches!(self.blocks.get(address), Ok(Some(placed)) if placed.is_on_host)
+    }
+
+    fn makes_way(&self, bytes: u64, site: Site) -> Result<bool> {
+        let kind = Kind::of(bytes, site);
+        let live = self.upstream.stats().live;
+        Ok(self.heat.lock()?.prefers_host(kind, bytes, live))
+    }
+
+    fn remember(&self, address: Address, bytes: u64, site: Site, is_on_host: bool) -> Result<()> {
+        let born = self.clock.load(Ordering::Relaxed);
+        self.blocks.insert(address, Placed { bytes, kind: Kind::of(bytes, site), born, is_on_host })
+    }
+
+    /// On the host, if that has room: what it says otherwise is of less use than what the device said.
+    fn spill(&self, bytes: u64, stream: StreamId, site: Site, why: Why) -> Result<Option<Address>> {
+        let Ok(address) = self.host.allocate(bytes, stream, site) else { return Ok(None) };
+        self.remember(address, bytes, site, true)?;
+        self.tally.lock()?.spilled(bytes, why, bytes < self.options.smallest.get());
+        Ok(Some(address))
+    }
+
+    #[cold]
+    fn refused(&self, bytes: u64, stream: StreamId, site: Site, error: PoolError) -> Result<Address> {
+        let PoolError::OutOfMemory(mut error) = error else { return Err(error) };
+        self.heat.lock()?.refused(self.upstream.stats().reserved);
+        self.is_pressed.store(true, Ordering::Relaxed);
+        if let Some(address) = self.spill(bytes, stream, site, Why::NoRoom)? {
+            return Ok(address);
+        }
+        let mut tally = self.tally.lock()?;
+        tally.refused();
+        let Spilled { now, quota, .. } = tally.report();
+        error.spilled = Some((now, quota));
+        Err(PoolError::OutOfMemory(error))
+    }
+}
+
+impl<A: Allocator> Allocator for Spill<A> {
+    fn allocate(&self, bytes: u64, stream: StreamId, site: Site) -> Result<Address> {
+        let is_pressed = self.is_pressed.load(Ordering::Relaxed);
+        let is_watched = is_pressed && bytes >= self.options.smallest.get();
+        if is_pressed {
+            self.clock.fetch_add(1, Ordering::Relaxed);
+        }
+        if is_watched
+            && self.makes_way(bytes, site)?
+            && let Some(address) = self.spill(bytes, stream, site, Why::MadeWay)?
+        {
+            return Ok(address);
+        }
+        match self.upstream.allocate(bytes, stream, site) {
+            Ok(address) => {
+                if is_watched {
+                    self.remember(address, bytes, site, false)?;
+                }
+                Ok(address)
+            }
+            Err(error) => self.refused(bytes, stream, site, error),
+        }
+    }
+
+    unsafe fn free(&self, address: Address, stream: StreamId, site: Site) -> Result<()> {
+        let is_pressed = self.is_pressed.load(Ordering::Relaxed);
+        let placed = if is_pressed { self.blocks.remove(address)? } else { None };
+        let is_on_host = placed.is_some_and(|placed| placed.is_on_host);
+        let owner: &dyn Allocator = if is_on_host { &*self.host } else { &self.upstream };
+        // SAFETY: passed on to the caller.
+        let freed = unsafe { owner.free(address, stream, site) };
+        let Some(placed) = placed else {
+            return match freed {
+                // Of an address of its own the host knows more: where it was freed before.
+                // SAFETY: passed on to the caller.
+                Err(_) if self.host.reaches(address) => unsafe { self.host.free(address, stream, site) },
+                freed => freed,
+            };
+        };
+        if freed.is_err() {
+            self.blocks.insert(address, placed)?;
+            return freed;
+        }
+        if placed.is_on_host {
+            self.tally.lock()?.returned(placed.bytes);
+        }
+        let lifetime = self.clock.load(Ordering::Relaxed).saturating_sub(placed.born);
+        if placed.bytes >= self.options.smallest.get() {
+            self.heat.lock()?.ended(placed.kind, lifetime, placed.bytes, placed.is_on_host);
+        }
+        Ok(())
+    }
+
+    fn record_stream(&self, address: Address, stream: StreamId) -> Result<()> {
+        if self.is_spilled(address) {
+            return self.host.record_stream(address, stream);
+        }
+        self.upstream.record_stream(address, stream)
+    }
+
+    fn retire_stream(&self, stream: StreamId) {
+        self.upstream.retire_stream(stream);
+        self.host.retire_stream(stream);
+    }
+
+    /// The host's memory is kept, since making it is slow, unless nothing is to be kept.
+    fn trim(&self, keep: u64) -> u64 {
+        if keep == 0 {
+            self.host.trim(0);
+        }
+        self.upstream.trim(keep)
+    }
+
+    fn reaches(&self, address: Address) -> bool {
+        self.upstream.reaches(address) || self.host.reaches(address)
+    }
+
+    pass_on!(upstream: stats driver);
+}

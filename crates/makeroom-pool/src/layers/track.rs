@@ -1,0 +1,194 @@
+//! Who holds what: live bytes by site, now, at the peak of all, and at each site's own peak; and what is left at the end.
+//!
+//! A site is the line of Rust or the return address that asked ([`Site`]). One lock guards the book: tracking costs
+//! a look-up per call, and many threads wait for each other here. A block counts until its free is requested.
+
+use std::fmt;
+
+use makeroom_core::{Address, Bytes, FastMap, StreamId};
+
+use super::pass_on;
+use crate::allocator::Allocator;
+use crate::error::Result;
+use crate::fork::Lock;
+use crate::site::Site;
+
+/// How many sites a printed report shows.
+const SHOWN: usize = 10;
+
+/// An allocator that keeps a book of who holds what.
+#[derive(Debug)]
+pub struct Track<A> {
+    upstream: A,
+    book: Lock<Book>,
+}
+
+/// What one site did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SiteFigures {
+    /// Who asked.
+    pub site: Site,
+    /// What it holds.
+    pub live: Bytes,
+    /// In how many blocks.
+    pub blocks: u64,
+    /// The most it held at once.
+    pub peak: Bytes,
+    /// What it held when all sites together held the most.
+    pub at_peak: Bytes,
+    /// How often it asked.
+    pub allocations: u64,
+}
+
+/// All sites, those that held most at the peak first.
+///
+/// `live = Σ sites.live`, `peak = Σ sites.at_peak`
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrackReport {
+    /// What all sites hold.
+    pub live: Bytes,
+    /// The most that all sites held at once.
+    pub peak: Bytes,
+    /// The sites.
+    pub sites: Vec<SiteFigures>,
+}
+
+/// The book. `epoch` is the number of peaks that are over; while `is_at_peak`, the last one is not.
+#[derive(Debug, Default)]
+struct Book {
+    blocks: FastMap<u64, (usize, u64)>,
+    by_site: std::collections::HashMap<Site, usize>,
+    sites: Vec<Entry>,
+    live: u64,
+    peak: u64,
+    epoch: u64,
+    is_at_peak: bool,
+}
+
+/// A site, with what it held at the end of the peak before its last change: so a new peak costs nothing.
+#[derive(Debug)]
+struct Entry {
+    figures: SiteFigures,
+    epoch: u64,
+}
+
+impl Book {
+    fn allocated(&mut self, address: Address, bytes: u64, site: Site) {
+        let fresh = self.sites.len();
+        let index = *self.by_site.entry(site).or_insert(fresh);
+        if index == fresh {
+            let none = Bytes::ZERO;
+            let figures =
+                SiteFigures { site, live: none, blocks: 0, peak: none, at_peak: none, allocations: 0 };
+            self.sites.push(Entry { figures, epoch: self.epoch });
+        }
+        let figures = self.sites[index].before_change(self.epoch);
+        figures.live += Bytes::new(bytes);
+        figures.blocks += 1;
+        figures.allocations += 1;
+        figures.peak = figures.peak.max(figures.live);
+        self.blocks.insert(address.0, (index, bytes));
+        self.live += bytes;
+        if self.live > self.peak {
+            self.peak = self.live;
+            self.is_at_peak = true;
+        }
+    }
+
+    fn freed(&mut self, index: usize, bytes: u64) {
+        if std::mem::take(&mut self.is_at_peak) {
+            self.epoch += 1;
+        }
+        let figures = self.sites[index].before_change(self.epoch);
+        figures.live = figures.live - Bytes::new(bytes);
+        figures.blocks -= 1;
+        self.live -= bytes;
+    }
+
+    fn report(&self) -> TrackReport {
+        let mut sites: Vec<SiteFigures> = self.sites.iter().map(|entry| entry.at(self)).collect();
+        sites.sort_by_key(|figures| std::cmp::Reverse((figures.at_peak, figures.live, figures.peak)));
+        TrackReport { live: Bytes::new(self.live), peak: Bytes::new(self.peak), sites }
+    }
+}
+
+impl Entry {
+    /// What it held when the last peak ended is what it holds, if it has not changed since.
+    fn before_change(&mut self, epoch: u64) -> &mut SiteFigures {
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            self.figures.at_peak = self.figures.live;
+        }
+        &mut self.figures
+    }
+
+    fn at(&self, book: &Book) -> SiteFigures {
+        let is_unchanged = book.is_at_peak || self.epoch != book.epoch;
+        let at_peak = if is_unchanged { self.figures.live } else { self.figures.at_peak };
+        SiteFigures { at_peak, ..self.figures }
+    }
+}
+
+impl<A: Allocator> Track<A> {
+    /// Tracks what passes from now on.
+    pub fn new(upstream: A) -> Self {
+        Self { upstream, book: Lock::new(Book::default()) }
+    }
+
+    /// What stands below.
+    pub fn upstream(&self) -> &A {
+        &self.upstream
+    }
+
+    /// Who holds and held what.
+    pub fn report(&self) -> TrackReport {
+        self.book.lock().map(|book| book.report()).unwrap_or_default()
+    }
+
+    /// The sites whose blocks were not given back, most bytes first. At the end of a program that is its leaks.
+    pub fn leaks(&self) -> Vec<SiteFigures> {
+        let mut sites = self.report().sites;
+        sites.retain(|figures| figures.blocks > 0);
+        sites.sort_by_key(|figures| std::cmp::Reverse(figures.live));
+        sites
+    }
+}
+
+impl<A: Allocator> Allocator for Track<A> {
+    fn allocate(&self, bytes: u64, stream: StreamId, site: Site) -> Result<Address> {
+        let address = self.upstream.allocate(bytes, stream, site)?;
+        self.book.lock()?.allocated(address, bytes, site);
+        Ok(address)
+    }
+
+    unsafe fn free(&self, address: Address, stream: StreamId, site: Site) -> Result<()> {
+        let known = self.book.lock()?.blocks.remove(&address.0);
+        // SAFETY: passed on to the caller.
+        let freed = unsafe { self.upstream.free(address, stream, site) };
+        if let Some((index, bytes)) = known {
+            let mut book = self.book.lock()?;
+            match freed {
+                Ok(()) => book.freed(index, bytes),
+                Err(_) => drop(book.blocks.insert(address.0, (index, bytes))),
+            }
+        }
+        freed
+    }
+
+    pass_on!(upstream: record_stream retire_stream trim reaches stats driver);
+}
+
+impl fmt::Display for TrackReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(formatter, "{} live, {} at the peak", self.live, self.peak)?;
+        writeln!(formatter, "{:>12} {:>12} {:>12} {:>8}  site", "at the peak", "its peak", "live", "asked")?;
+        for figures in self.sites.iter().take(SHOWN) {
+            let SiteFigures { site, live, peak, at_peak, allocations, .. } = figures;
+            writeln!(formatter, "{at_peak:>12} {peak:>12} {live:>12} {allocations:>8}  {site}")?;
+        }
+        match self.sites.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => writeln!(formatter, "and {more} sites more"),
+        }
+    }
+}
