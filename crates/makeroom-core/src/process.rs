@@ -14,6 +14,8 @@ pub struct ProcessRecord {
     pub end: Option<ProcessEnd>,
     /// The devices it asked about.
     pub devices: Vec<DeviceIdentity>,
+    /// How often each kind of call was recorded, in the order of the file's numbers for them.
+    pub calls: Vec<CallCount>,
     /// Whether a framework's own blocks were recorded. They are then the allocations of the trace, and what that
     /// framework took from the driver are segments.
     pub sees_tensors: bool,
@@ -81,6 +83,17 @@ pub enum ProcessEnd {
     Detached,
     /// In a way that a later version knows.
     Other,
+}
+
+/// How often one kind of call was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallCount {
+    /// What it does, as the format names it: `device_alloc`, `tensor_free`, ….
+    pub what: &'static str,
+    /// How often the driver, or the framework, did it.
+    pub done: u64,
+    /// How often it was refused or failed.
+    pub failed: u64,
 }
 
 /// What is known of a device.

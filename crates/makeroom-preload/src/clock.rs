@@ -1,4 +1,4 @@
-//! The monotonic clock that stamps events.
+//! The clocks: the monotonic one stamps events.
 
 /// Nanoseconds of the monotonic clock; comparable between all threads of a machine.
 pub(crate) fn monotonic_ns() -> u64 {
@@ -8,6 +8,11 @@ pub(crate) fn monotonic_ns() -> u64 {
 /// Nanoseconds since 1970.
 pub(crate) fn wall_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
+}
+
+/// Nanoseconds that the calling thread has run.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 fn read(clock: libc::clockid_t) -> u64 {

@@ -31,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) stacks: StackMode,
     /// The device memory this process may see and take.
     pub(crate) limit: Option<u64>,
+    /// Whether the time spent in hooks is added up.
+    pub(crate) is_measuring: bool,
     /// Who wants to hear of refusals.
     pub(crate) socket: Option<Vec<u8>>,
 }
@@ -59,6 +61,7 @@ impl Config {
                 _ => StackMode::Full,
             },
             limit: number(c"MAKEROOM_LIMIT"),
+            is_measuring: text(c"MAKEROOM_MEASURE").is_some_and(|value| value == b"on"),
             socket: text(c"MAKEROOM_SOCKET"),
         }
     }

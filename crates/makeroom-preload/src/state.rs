@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::config::config;
 use crate::hooks::tensors;
 use crate::record::threads;
-use crate::{exits, limit, lookup, python, writer};
+use crate::{cost, exits, limit, lookup, python, writer};
 
 const UNINITIALISED: u32 = 0;
 const STARTING: u32 = 1;
@@ -61,6 +61,11 @@ pub(crate) fn start() -> bool {
     if STATE.compare_exchange(UNINITIALISED, STARTING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         return is_recording();
     }
+    cost::of_beginning(begin)
+}
+
+/// Makes everything ready and starts the writer.
+fn begin() -> bool {
     // SAFETY: `getpid` has no conditions.
     PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
     // A panic is said in one line of our own. The hook is this library's: the program's Rust, if any, has another.
@@ -86,6 +91,7 @@ unsafe extern "C" fn after_fork_in_child() {
     if STATE.load(Ordering::Relaxed) != DISABLED {
         threads::reset_after_fork();
         limit::reset();
+        cost::reset();
         writer::reset_after_fork();
         STATE.store(UNINITIALISED, Ordering::Release);
     }

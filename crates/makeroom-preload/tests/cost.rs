@@ -28,3 +28,24 @@ fn a_recorded_call_is_cheap() {
     // Only the allocation carries a stack.
     assert!(native - alone < 20_000.0, "{native} - {alone}");
 }
+
+#[test]
+fn what_recording_cost_is_noted_when_asked_for() {
+    let notes = |recording: support::Recording| -> Vec<String> {
+        recording.notes.iter().map(|note| text(&note.text)).collect()
+    };
+    let is_cost = |note: &String| note.starts_with("time inside the recorder: ");
+    assert!(!notes(Program::new("plain.c").check_one()).iter().any(is_cost));
+
+    let recording = Program::new("plain.c").variable("MAKEROOM_MEASURE", "on").check_one();
+    let events = recording.events.len() as u64;
+    let (first, last) = (recording.events[0].1.time_ns, recording.end.unwrap().time_ns);
+    let notes = notes(recording);
+    let note = notes.iter().find(|note| is_cost(note)).unwrap();
+    let figures: Vec<u64> = note.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [inside, calls, beginning, writer] = figures[..] else { panic!("{note}") };
+    assert!(calls >= events, "{note}, {events} events");
+    assert!(0 < beginning && beginning < inside && writer > 0, "{note}");
+    // The program has one thread: what it spends in hooks is a part of its time.
+    assert!(inside - beginning < last - first, "{note}, {} ns in all", last - first);
+}

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, CallCount};
 use makeroom_sim::{Check, ComparedRun};
 use serde_json::{Value, json};
 
@@ -19,6 +19,8 @@ pub struct ReplayReport {
     pub allocations: usize,
     /// The most that was live at once.
     pub peak_live: Bytes,
+    /// How often each kind of call was recorded; empty where a recording holds only allocations.
+    pub calls: Vec<CallCount>,
     /// What the allocators could take.
     pub memory: Option<Bytes>,
     /// The check of the model against the recording, if one was asked for.
@@ -36,6 +38,7 @@ pub fn replay_json(report: &ReplayReport) -> Value {
             "events": report.events,
             "allocations": report.allocations,
             "peak_live_bytes": report.peak_live.get(),
+            "calls": calls_json(&report.calls),
         },
         "memory_bytes": report.memory.map(Bytes::get),
     });
@@ -74,6 +77,15 @@ pub(crate) fn run_json(run: &ComparedRun) -> Value {
         "oom": run.outcome.refusal.map(|refusal| json!({ "event": refusal.event, "bytes": refusal.bytes })),
         "smallest_memory_bytes": run.smallest_memory,
     })
+}
+
+/// Kinds of call by name; those of a later version have none.
+fn calls_json(calls: &[CallCount]) -> Value {
+    let mut named = serde_json::Map::new();
+    for call in calls.iter().filter(|call| call.what != "other") {
+        named.insert(call.what.to_owned(), json!({ "done": call.done, "failed": call.failed }));
+    }
+    Value::Object(named)
 }
 
 /// The result as text.

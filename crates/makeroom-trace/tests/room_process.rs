@@ -75,6 +75,20 @@ fn pinned_memory_that_is_left_and_its_peak() {
 }
 
 #[test]
+fn calls_are_counted_by_kind_and_by_answer() {
+    let trace = recorded(|encoder| {
+        encoder.event(&event(EventKind::TensorAlloc, 1));
+        encoder.event(&event(EventKind::TensorAlloc, 2));
+        encoder.event(&Event { result: 2, ..event(EventKind::TensorAlloc, 3) });
+        encoder.event(&Event { result: 1, ..event(EventKind::DeviceAlloc, 4) });
+        encoder.event(&event(EventKind::PinnedAlloc, 5));
+    });
+    let calls = trace.process.unwrap().calls;
+    let counts: Vec<_> = calls.iter().map(|call| (call.what, call.done, call.failed)).collect();
+    assert_eq!(counts, [("device_alloc", 0, 1), ("pinned_alloc", 1, 0), ("tensor_alloc", 2, 1)]);
+}
+
+#[test]
 fn contexts_live_from_their_making_to_their_end() {
     let context = |kind, time, handle| Event { context: ContextHandle(handle), ..event(kind, time) };
     let trace = recorded(|encoder| {

@@ -18,7 +18,7 @@ use crate::errno;
 use crate::notices::{Notice, raise_loudly};
 use crate::record::event::RawEvent;
 use crate::record::threads;
-use crate::{clock, limit, sample, stacks, state, writer};
+use crate::{clock, cost, limit, sample, stacks, state, writer};
 
 thread_local! {
     // Constant and without destructors: usable at any moment of a thread's life.
@@ -84,7 +84,7 @@ impl Call {
     pub(crate) fn aside(work: impl FnOnce()) {
         let _errno = errno::Kept::new();
         IS_RECORDING.set(true);
-        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| cost::of_call(work))).is_err() {
             state::disable();
             raise_loudly(Notice::Panicked);
         }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixDatagram;
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 use makeroom_trace::room::{
     ContextHandle, DeviceSample, DropReason, Dropped, Encoder, End, EndReason, Event, EventKind, Note,
-    PoolHandle, Sample, ThreadNumber, seal,
+    PoolHandle, Sample, Severity, ThreadNumber, seal,
 };
 
 use super::definitions::Definitions;
@@ -18,7 +18,7 @@ use crate::driver::types::OUT_OF_MEMORY;
 use crate::hooks::call;
 use crate::record::event::{RawEvent, SAMPLE};
 use crate::record::threads;
-use crate::{clock, notices};
+use crate::{clock, cost, notices};
 
 /// How often the host's memory is measured.
 const HOST_INTERVAL_NS: u64 = 1_000_000_000;
@@ -94,6 +94,7 @@ impl Writer {
         self.say();
         self.measure_host(end.is_some());
         if let Some(end) = end {
+            self.say_cost();
             // Behind everything else: a batch of its own.
             let mut encoder = Encoder::new(ThreadNumber(0), Vec::new());
             encoder.end(&end);
@@ -160,6 +161,15 @@ impl Writer {
             if events > 0 {
                 encoder.dropped(&Dropped { time_ns, events, reason });
             }
+        }
+    }
+
+    /// What recording cost, where that was asked for.
+    fn say_cost(&mut self) {
+        if let Some(text) = cost::text() {
+            let time_ns = clock::monotonic_ns();
+            let note = Note { time_ns, severity: Severity::Information, text: text.into_bytes() };
+            self.definitions.encoder.note(&note);
         }
     }
 

@@ -43,6 +43,7 @@ pub(crate) fn run(arguments: &Replay) -> Result<(), Failure> {
         events: workload.events,
         allocations: workload.program.allocations.len(),
         peak_live: Bytes::new(workload.peak_live),
+        calls: trace.process.as_ref().map(|process| process.calls.clone()).unwrap_or_default(),
         memory: room.limit(),
         check: checked,
         runs,

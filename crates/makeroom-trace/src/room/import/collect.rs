@@ -3,6 +3,8 @@
 //! Batches of several threads follow each other in the file, so the order of time is known only at the end: rows are
 //! kept small and sorted then.
 
+use std::collections::BTreeMap;
+
 use makeroom_core::{Bytes, DeviceIndex, FastMap, NameId, StackId, Stacks};
 
 use super::Clock;
@@ -82,6 +84,8 @@ pub(super) struct Collected {
     pub(super) remarks: Vec<Note>,
     pub(super) end: Option<End>,
     pub(super) limit: Option<Bytes>,
+    /// Calls that were done and calls that failed, by kind.
+    pub(super) calls: BTreeMap<u8, (u64, u64)>,
     pub(super) dropped: u64,
     /// Records and frames of later versions.
     pub(super) unknown: u64,
@@ -106,6 +110,7 @@ impl Collected {
             remarks: Vec::new(),
             end: None,
             limit: None,
+            calls: BTreeMap::new(),
             dropped: 0,
             unknown: 0,
             undefined: 0,
@@ -141,6 +146,8 @@ impl Collected {
     }
 
     fn add_event(&mut self, thread: ThreadNumber, event: &Event, offset: u64) -> Result<(), Error> {
+        let (done, failed) = self.calls.entry(event.kind.number()).or_default();
+        *(if event.result == 0 { done } else { failed }) += 1;
         let since_ns = self.clock.since(event.time_ns);
         let (stack, asker) = self.stack(event.stack);
         let Some(role) = role(event) else {

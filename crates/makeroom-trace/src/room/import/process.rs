@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use makeroom_core::{
-    Address, Bytes, CodeRecord, ContextRecord, DeviceIdentity, DeviceIndex, DeviceSample, FailedLaunch,
-    FastMap, HeapLimit, HostSample, NameId, PinnedBlock, ProcessEnd, ProcessIdentity, ProcessRecord, Remark,
-    StackId,
+    Address, Bytes, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceIndex, DeviceSample,
+    FailedLaunch, FastMap, HeapLimit, HostSample, NameId, PinnedBlock, ProcessEnd, ProcessIdentity,
+    ProcessRecord, Remark, StackId,
 };
 
 use super::Clock;
@@ -46,6 +46,11 @@ pub(super) fn assemble(
     record.remarks = collected.remarks.iter().map(|remark| self::remark(clock, remark)).collect();
     record.dropped = collected.dropped;
     record.limit = collected.limit;
+    record.calls = collected
+        .calls
+        .iter()
+        .map(|(&kind, &(done, failed))| CallCount { what: EventKind::from_number(kind).name(), done, failed })
+        .collect();
     record.end = collected.end.map(|end| match end.reason {
         EndReason::Exit => ProcessEnd::Exited(end.status),
         EndReason::Exec => ProcessEnd::Replaced,
