@@ -92,6 +92,14 @@ impl<T: Pod> DeviceBuffer<T> {
         self.stream.allocator().record_stream(self.address, stream.id())
     }
 
+    /// Frees it and says how that went; dropping it does the same and is not heard.
+    #[track_caller]
+    pub fn free(self) -> Result<()> {
+        let (stream, address, _) = self.into_raw();
+        // SAFETY: the memory was this value's alone. Other streams were named, or their users have waited.
+        unsafe { stream.allocator().free(address, stream.id(), Site::here()) }
+    }
+
     /// Gives up the memory without freeing it; [`DeviceBuffer::from_raw`] takes it back.
     pub fn into_raw(self) -> (PoolStream, Address, usize) {
         let this = std::mem::ManuallyDrop::new(self);
@@ -117,10 +125,9 @@ impl<T: Pod> DeviceBuffer<T> {
 }
 
 impl<T: Pod> Drop for DeviceBuffer<T> {
-    #[track_caller]
     fn drop(&mut self) {
         // SAFETY: the memory was this value's alone. Other streams were named, or their users have waited.
         // In a forked child and at the end of the process there is nobody to hear an error.
-        let _ = unsafe { self.stream.allocator().free(self.address, self.stream.id(), Site::here()) };
+        let _ = unsafe { self.stream.allocator().free(self.address, self.stream.id(), Site::of_drop()) };
     }
 }

@@ -27,6 +27,11 @@ impl Process {
         Self(GENERATION.load(Ordering::Relaxed))
     }
 
+    /// Whether the one that runs now was forked since the first pool was made.
+    pub(crate) fn is_forked() -> bool {
+        GENERATION.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether it still is.
     #[inline]
     pub(crate) fn is_this(self) -> bool {

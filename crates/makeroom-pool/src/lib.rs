@@ -20,15 +20,16 @@
 //!
 //! ```text
 //! pool.rs       the policy on real memory           allocator.rs  what a pool and every layer can do
-//! backing.rs    its wishes as driver calls          layers/       limit, track, spill
+//! backing.rs    its wishes as driver calls          layers/       limit, track, spill, check, failure callback
 //! marks.rs      how far the GPU has come            stream.rs  buffer.rs  slice.rs   memory with types and owners
-//! fork.rs       forked children keep away           site.rs  error.rs   who asked, and why not
+//! fork.rs       forked children keep away           site.rs  drop_site.rs  error.rs   who asked, and why not
 //! host/         host memory that the device reaches
 //! ```
 
 mod allocator;
 mod backing;
 mod buffer;
+mod drop_site;
 mod error;
 mod fork;
 mod host;

@@ -7,6 +7,8 @@ use std::panic::Location;
 use makeroom_core::{Address, FastMap};
 use makeroom_place::pool::BlockId;
 
+use crate::drop_site;
+
 /// Who asked for memory or gave it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Site {
@@ -23,13 +25,23 @@ impl Site {
     pub fn here() -> Self {
         Self::Rust(Location::caller())
     }
+
+    /// The line at which a value is dropped, from inside of its `drop`: the compiler does not pass that on, so debug
+    /// builds walk the stack. In others it is not known.
+    pub(crate) fn of_drop() -> Self {
+        let walked = if cfg!(debug_assertions) { drop_site::find() } else { None };
+        walked.map_or_else(Self::here, Self::Code)
+    }
 }
 
 impl fmt::Display for Site {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rust(location) => write!(formatter, "{location}"),
-            Self::Code(address) => write!(formatter, "code at {address:#x}"),
+            Self::Code(address) => match drop_site::line(*address) {
+                Some(line) => formatter.write_str(&line),
+                None => write!(formatter, "code at {address:#x}"),
+            },
         }
     }
 }

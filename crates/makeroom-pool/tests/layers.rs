@@ -3,10 +3,10 @@
 
 mod common;
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use makeroom_core::Bytes;
-use makeroom_pool::layers::{Limit, Spill, SpillOptions, Track};
+use makeroom_core::{Address, Bytes};
+use makeroom_pool::layers::{Answer, Checked, Limit, OnFailure, Spill, SpillOptions, Track};
 use makeroom_pool::{Allocator, DeviceBuffer, Options, Pool, PoolError, PoolStream, Site};
 
 const MIB: usize = 1 << 20;
@@ -200,19 +200,126 @@ fn without_mapped_host_memory_pinned_memory_is_used() {
 }
 
 #[test]
+fn a_function_is_asked_before_a_request_fails() {
+    let (_gpu, pool) = pool(Some(Bytes::mib(32)));
+    let cache = Arc::new(Mutex::new(Vec::new()));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (drops, notes) = (Arc::clone(&cache), Arc::clone(&asked));
+    let (stream, _) = over(OnFailure::new(pool, move |failure| {
+        notes.lock().unwrap().push((failure.bytes, failure.attempt, failure.error.pool.stats.live));
+        let freed: Option<DeviceBuffer<u8>> = drops.lock().unwrap().pop();
+        if freed.is_some() { Answer::TryAgain } else { Answer::GiveUp }
+    }));
+    for _ in 0..4 {
+        let cached = bytes(&stream, 8 * MIB).unwrap();
+        cache.lock().unwrap().push(cached);
+    }
+    let large = bytes(&stream, 16 * MIB).unwrap();
+    assert_eq!(cache.lock().unwrap().len(), 2);
+    assert!(bytes(&stream, 64 * MIB).unwrap_err().is_out_of_memory());
+    assert!(cache.lock().unwrap().is_empty());
+    let (mib, asked) = (Bytes::mib, asked.lock().unwrap());
+    let expected = [
+        (mib(16), 0, 32 << 20),
+        (mib(16), 1, 24 << 20),
+        (mib(64), 0, 32 << 20),
+        (mib(64), 1, 24 << 20),
+        (mib(64), 2, 16 << 20),
+    ];
+    assert_eq!(*asked, expected);
+    drop(large);
+}
+
+type Heard = Arc<Mutex<Vec<String>>>;
+
+/// A layer that checks, and what it has said.
+fn checked(pool: Pool, quarantine: Bytes) -> (PoolStream, Arc<Checked<Pool>>, Heard) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let said = Arc::clone(&heard);
+    let hear = move |violation: &_| said.lock().unwrap().push(format!("{violation}"));
+    let (stream, layer) = over(Checked::new(pool, quarantine, hear));
+    (stream, layer, heard)
+}
+
+#[test]
+fn a_write_after_the_free_is_found_with_both_sites() {
+    let (gpu, pool) = pool(None);
+    let (stream, layer, heard) = checked(pool, Bytes::mib(8));
+    let buffer = DeviceBuffer::<u8>::zeroed(&stream, 3 * MIB).unwrap();
+    let dangling = buffer.address();
+    drop(buffer);
+    // SAFETY: it is not, which is the test; the memory itself is still there.
+    let gone = unsafe { makeroom_cuda::Region::from_address(gpu.driver, dangling, Bytes::mib(3)) };
+    gone.part(Bytes::new(2_500_000), Bytes::new(4)).unwrap().write(&[1, 2, 3, 4]).unwrap();
+    assert!(heard.lock().unwrap().is_empty(), "it is found when the block leaves the quarantine");
+    for _ in 0..3 {
+        drop(bytes(&stream, 3 * MIB).unwrap());
+    }
+    let heard = heard.lock().unwrap();
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert!(heard[0].contains("2500000 bytes from its beginning"), "{heard:?}");
+    assert_eq!(heard[0].matches("tests/layers.rs:").count(), 2, "{heard:?}");
+    drop(layer);
+}
+
+#[test]
+fn second_frees_and_foreign_addresses_are_found_with_both_sites() {
+    let (_gpu, pool) = pool(None);
+    let (stream, layer, heard) = checked(pool, Bytes::mib(8));
+    let address = layer.allocate(1000, stream.id(), Site::here()).unwrap();
+    // SAFETY: nothing uses it.
+    unsafe { layer.free(address, stream.id(), Site::here()) }.unwrap();
+    for wrong in [address, Address(address.0 + 512), Address(4096)] {
+        // SAFETY: it is refused.
+        let error = unsafe { layer.free(wrong, stream.id(), Site::here()) }.unwrap_err();
+        assert!(matches!(error, PoolError::WrongAddress(_)), "{error}");
+    }
+    let heard = heard.lock().unwrap();
+    assert_eq!(heard[0].matches("tests/layers.rs:").count(), 3, "{heard:?}");
+    assert!(heard[1].contains("no block in use begins at"), "{heard:?}");
+    assert!(heard[2].contains("was not allocated here"), "{heard:?}");
+}
+
+#[test]
+fn a_quarantine_gives_way_and_is_quiet_about_correct_programs() {
+    let (gpu, pool) = pool(Some(Bytes::mib(64)));
+    let before = gpu.driver.memory().unwrap().free;
+    let (stream, layer, heard) = checked(pool.clone(), Bytes::mib(64));
+    let other = PoolStream::new(Arc::clone(&layer) as Arc<dyn Allocator>).unwrap();
+    for round in 0..50 {
+        let stream = if round % 3 == 0 { &other } else { &stream };
+        let shared = DeviceBuffer::<u8>::zeroed(stream, (round + 1) * MIB / 2).unwrap();
+        shared.record_stream(&other).unwrap();
+        gpu.keep_busy(other.id().0, 500);
+    }
+    // The quarantine holds most of the device; a request that needs it gets it.
+    let all = bytes(&stream, 64 * MIB).unwrap();
+    drop(all);
+    drop((stream, other));
+    assert_eq!(pool.stats().live, 0, "streams that end leave nothing in quarantine");
+    drop((layer, pool));
+    assert_eq!(gpu.driver.memory().unwrap().free, before);
+    assert!(heard.lock().unwrap().is_empty());
+}
+
+#[test]
 fn stacked_layers_do_what_each_does_alone() {
     let (gpu, pool) = pool(Some(Bytes::mib(64)));
     let before = gpu.driver.memory().unwrap().free;
     let spill = Spill::new(pool, 0, SpillOptions::with_quota(Bytes::mib(64))).unwrap();
-    let (stream, top) = over(Track::new(Limit::new(spill, Bytes::mib(100))));
+    let limit = Limit::new(spill, Bytes::mib(100));
+    let checked = Checked::new(limit, Bytes::mib(8), |violation| panic!("{violation}"));
+    let (stream, top) = over(Track::new(OnFailure::new(checked, |_| Answer::GiveUp)));
     let held: Vec<_> = (0..6).map(|_| bytes(&stream, 16 * MIB).unwrap()).collect();
     assert!(bytes(&stream, 16 * MIB).is_err());
-    let spilled = top.upstream().upstream().spilled();
+    let limit = top.upstream().upstream().upstream();
+    let spilled = limit.upstream().spilled();
     assert_eq!((spilled.now, spilled.blocks, spilled.refused), (Bytes::mib(32), 2, 0));
     assert_eq!(top.report().live, Bytes::mib(96));
     drop(held);
     assert_eq!(top.report().live, Bytes::ZERO);
-    assert_eq!(top.upstream().passed(), Bytes::ZERO);
+    top.trim(0);
+    assert_eq!(top.upstream().upstream().upstream().passed(), Bytes::ZERO);
     drop((stream, top));
     assert_eq!(gpu.driver.memory().unwrap().free, before);
 }

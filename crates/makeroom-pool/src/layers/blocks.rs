@@ -37,6 +37,14 @@ impl<V> Blocks<V> {
         Ok(self.shard(address).lock()?.remove(&address.0))
     }
 
+    /// Changes what is known of a block, if it is known.
+    pub(crate) fn change(&self, address: Address, change: impl FnOnce(&mut V)) -> Result<()> {
+        if let Some(value) = self.shard(address).lock()?.get_mut(&address.0) {
+            change(value);
+        }
+        Ok(())
+    }
+
     pub(crate) fn get(&self, address: Address) -> Result<Option<V>>
     where
         V: Copy,

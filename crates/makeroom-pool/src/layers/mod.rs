@@ -3,6 +3,8 @@
 //! ```text
 //! limit.rs     no more than so much at once            track.rs    who holds what, and held it at the peak
 //! spill.rs     what does not fit goes to the host      heat.rs     … and what should not have to
+//! failure.rs   a function is asked before giving up    checked.rs  second frees, foreign addresses, use after free
+//!                                                      quarantine.rs  … in memory that is kept back
 //! blocks.rs    what a layer knows of blocks in use     spilled.rs  … and what did
 //! ```
 //!
@@ -10,13 +12,19 @@
 //! and host together, `Spill` over `Limit` spills what the limit refuses.
 
 mod blocks;
+mod checked;
+mod failure;
 mod heat;
 mod limit;
+mod quarantine;
 mod spill;
 mod spilled;
 mod track;
 
+pub use checked::Checked;
+pub use failure::{Answer, Failure, OnFailure};
 pub use limit::Limit;
+pub use quarantine::{Violation, WrittenAfterFree};
 pub use spill::{Spill, SpillOptions};
 pub use spilled::{Spilled, SpilledSizes};
 pub use track::{SiteFigures, Track, TrackReport};

@@ -1,0 +1,94 @@
+//! Memory that was freed and is kept back for a while, and the mistakes that this finds.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use makeroom_core::{Address, Bytes, FastMap, StreamId};
+
+use crate::error::WrongAddress;
+use crate::site::Site;
+
+/// A mistake of the program's.
+#[derive(Debug)]
+pub enum Violation {
+    /// An address was freed that is not in use.
+    WrongFree(WrongAddress),
+    /// Freed memory was written.
+    WrittenAfterFree(WrittenAfterFree),
+}
+
+/// Freed memory that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrittenAfterFree {
+    /// The block.
+    pub address: Address,
+    /// How large it was.
+    pub bytes: Bytes,
+    /// The first byte that changed, counted from its beginning.
+    pub offset: Bytes,
+    /// Who asked for it.
+    pub allocated: Site,
+    /// Who gave it back.
+    pub freed: Site,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WrongFree(wrong) => wrong.fmt(formatter),
+            Self::WrittenAfterFree(WrittenAfterFree { address, bytes, offset, allocated, freed }) => write!(
+                formatter,
+                "memory at {address} ({bytes}) was written after its free, {} bytes from its beginning; allocated by {allocated}, freed by {freed}",
+                offset.get()
+            ),
+        }
+    }
+}
+
+/// A freed block.
+#[derive(Clone, Copy)]
+pub(super) struct Held {
+    pub(super) address: Address,
+    pub(super) bytes: u64,
+    pub(super) stream: StreamId,
+    pub(super) allocated: Site,
+    pub(super) freed: Site,
+}
+
+/// `bytes = Σ order.bytes`, and `sites` has the addresses of `order`.
+#[derive(Default)]
+pub(super) struct Quarantine {
+    order: VecDeque<Held>,
+    bytes: u64,
+    sites: FastMap<u64, (Site, Site)>,
+}
+
+impl Quarantine {
+    pub(super) fn push(&mut self, held: Held) {
+        self.bytes += held.bytes;
+        self.sites.insert(held.address.0, (held.allocated, held.freed));
+        self.order.push_back(held);
+    }
+
+    /// Takes out the oldest until at most `most` bytes are left, and all that `also` names.
+    pub(super) fn take(&mut self, most: u64, also: impl Fn(&Held) -> bool) -> Vec<Held> {
+        let mut left = self.bytes;
+        let (mut taken, mut kept) = (Vec::new(), VecDeque::new());
+        for held in self.order.drain(..) {
+            if left > most || also(&held) {
+                left -= held.bytes;
+                self.sites.remove(&held.address.0);
+                taken.push(held);
+            } else {
+                kept.push_back(held);
+            }
+        }
+        (self.order, self.bytes) = (kept, left);
+        taken
+    }
+
+    /// Where a block in quarantine was allocated and freed.
+    pub(super) fn sites(&self, address: Address) -> Option<(Site, Site)> {
+        self.sites.get(&address.0).copied()
+    }
+}
