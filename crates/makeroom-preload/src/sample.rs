@@ -5,7 +5,9 @@
 //! Never while a stream is being captured, and with the thread in relaxed mode, so that a capture that began unseen is
 //! not broken.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use makeroom_trace::room::EventKind;
 
 use crate::clock;
 use crate::driver::types::SUCCESS;
@@ -19,6 +21,27 @@ const INTERVAL_NS: u64 = 250_000_000;
 const RELAXED: i32 = 2;
 
 static LAST_NS: AtomicU64 = AtomicU64::new(0);
+
+/// `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT`.
+const GRAPHS_RESERVED: i32 = 2;
+/// Devices whose graphs are asked about.
+const MOST_DEVICES: usize = 64;
+
+/// Whether a graph was given an allocation, so that graphs take memory which no call names.
+static HAS_GRAPH_MEMORY: AtomicBool = AtomicBool::new(false);
+/// What the graphs of each device had taken when they were last asked about.
+static GRAPH_MEMORY: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
+
+/// From now on graphs take memory when they are launched.
+pub(crate) fn expect_graph_memory() {
+    HAS_GRAPH_MEMORY.store(true, Ordering::Relaxed);
+}
+
+/// Whether graphs take memory.
+#[inline]
+pub(crate) fn has_graph_memory() -> bool {
+    HAS_GRAPH_MEMORY.load(Ordering::Relaxed)
+}
 
 /// Asks, if it is time to.
 #[inline]
@@ -62,6 +85,9 @@ fn take() -> bool {
     let result = unsafe {
         exchange(&raw mut mode);
         let result = memory_info(&raw mut free, &raw mut total);
+        if has_graph_memory() {
+            ask_graphs(place.device);
+        }
         exchange(&raw mut mode);
         result
     };
@@ -77,4 +103,18 @@ fn take() -> bool {
         });
     }
     result == SUCCESS
+}
+
+/// Asks what graphs have taken of a device, and tells it if that has changed. The thread is in relaxed mode.
+fn ask_graphs(device: u8) {
+    let (Some(ask), Some(last)) = (real::graph_memory(), GRAPH_MEMORY.get(usize::from(device))) else {
+        return;
+    };
+    let mut taken = 0;
+    // SAFETY: the driver's own function with a valid place for its answer.
+    let result = unsafe { ask(device.into(), GRAPHS_RESERVED, &raw mut taken) };
+    if result == SUCCESS && last.swap(taken, Ordering::Relaxed) != taken {
+        let event = RawEvent::new(EventKind::GraphMemory).size(taken).on_device(device.into());
+        threads::send(&RawEvent { time_ns: clock::monotonic_ns(), ..event });
+    }
 }

@@ -190,6 +190,56 @@ pub(crate) struct AllocationNode {
     pub(crate) address: u64,
 }
 
+/// A node of any kind, as far as kinds are simulated: its parameters follow the kind.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Node {
+    pub(crate) kind: i32,
+    pub(crate) reserved: [i32; 3],
+    pub(crate) allocation: AllocationNode,
+}
+
+/// How a graph is made ready.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Instantiation {
+    pub(crate) flags: u64,
+    pub(crate) upload_stream: u64,
+    pub(crate) error_node: u64,
+    pub(crate) result: u32,
+}
+
+/// What memory of another interface is to be imported.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ExternalMemory {
+    pub(crate) kind: i32,
+    pub(crate) handle: [u64; 2],
+    pub(crate) bytes: u64,
+    pub(crate) flags: u32,
+    pub(crate) reserved: [u32; 16],
+}
+
+/// Which part of it is to be mapped.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ExternalBuffer {
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) flags: u32,
+    pub(crate) reserved: [u32; 16],
+}
+
+/// What `cuMulticastCreate` is to make.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct MulticastProperties {
+    pub(crate) devices: u32,
+    pub(crate) bytes: u64,
+    pub(crate) handle_types: u64,
+    pub(crate) flags: u64,
+}
+
 /// The shape of an array in up to two dimensions.
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -16,7 +16,8 @@
 //! - **Stream-ordered memory**: pools of 32 MiB chunks, thresholds, figures, reuse by stream order.
 //! - **Virtual memory**: reservations, handles on cards and on the host, whole mappings, access.
 //! - **Pinned, registered and managed** host memory, **arrays**, **exchange handles** within the process,
-//!   **graphs** with allocation nodes, **stream capture** with the calls it forbids.
+//!   **graphs** with allocation nodes, **stream capture** with the calls it forbids, **memory of other
+//!   interfaces**, **multicast objects** as far as their books go, **green contexts** as shares of primary ones.
 //! - **Streams and events** on a clock that tests move. Work is done when it is submitted; only its
 //!   completion waits.
 //! - **Modules, libraries, launches**: any image loads, any name is a function; launch limits are checked.
@@ -27,10 +28,10 @@
 //!
 //! # What is not
 //!
-//! Kernels, textures and surfaces, external memory, multicast, green contexts, memory exchange between
-//! processes, callbacks. Functions for these are not exported: `dlsym` and `cuGetProcAddress` do not find
-//! them. Variables of modules are never found. A handle from `cuIpcGetMemHandle` opens in the process that
-//! made it, which a real driver refuses, and in no other. `cuGetExportTable` has no tables, so the CUDA
+//! Kernels, textures and surfaces, writes through multicast objects, memory exchange between processes,
+//! callbacks. Functions for these are not exported: `dlsym` and `cuGetProcAddress` do not find
+//! them. Variables of modules are never found. A handle from `cuIpcGetMemHandle`, and a file that was exported, opens
+//! in the process that made it, which a real driver refuses for the former, and in no other. `cuGetExportTable` has no tables, so the CUDA
 //! runtime (`cudart`) does not start on this driver. The first, 32-bit forms of functions (`cuMemAlloc`
 //! without `_v2`) answer as a real driver does to a context of today: 201. Pinned memory is not locked.
 //!

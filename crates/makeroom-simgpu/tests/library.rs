@@ -34,8 +34,10 @@ fn only_the_drivers_functions_are_exported_and_each_can_be_resolved() {
         let base = name.trim_end_matches("_ptsz").trim_end_matches("_ptds");
         let base = ["_v2", "_v3", "_v4"].iter().fold(base, |base, form| base.trim_end_matches(form));
         let text = CString::new(base).unwrap();
-        let versions =
-            [2000, 3020, 4000, 7000, 10000, 10010, 11000, 11030, 11040, 12000, 12030, 12050, 12080, 13000];
+        let versions = [
+            2000, 3020, 4000, 7000, 10000, 10010, 11000, 11030, 11040, 12000, 12020, 12030, 12050, 12080,
+            13000,
+        ];
         let found = versions.iter().any(|version| {
             let (mut address, mut status) = (std::ptr::null_mut(), 0);
             let flags = if per_thread { 2 } else { 0 };

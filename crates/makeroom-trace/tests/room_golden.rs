@@ -146,24 +146,42 @@ fn everything() -> Content {
         extra: u64::MAX,
     };
     records.push(Record::Event(largest));
-    for (index, &kind) in EventKind::ALL.iter().enumerate() {
-        let number = index as u64;
-        records.push(Record::Event(Event {
-            kind,
-            time_ns: 10_000 + number * 1000,
-            device: DeviceIndex((number / 20) as u32),
-            context: ContextHandle(0x5555_0000_1000 + number / 10),
-            address: Address(0x7f00_0000_0000 + (number % 7) * 512 + number % 3),
-            size: Bytes::new(number * 256),
-            stream: StreamId(number % 4),
-            pool: PoolHandle(number / 8),
-            stack: StackNumber(number as u32 % 2),
-            result: if index % 5 == 4 { 2 } else { 0 },
-            extra: number % 3,
-        }));
-    }
+    records.extend(events(0..KINDS_OF_FIRST));
     let thread = ThreadNumber(u64::MAX);
     Content { version: 1, header: rooms::header(), frames: vec![Part::Records { thread, records }] }
+}
+
+/// Kinds of events in the first version.
+const KINDS_OF_FIRST: usize = 45;
+
+/// An event of each kind with these numbers.
+fn events(numbers: std::ops::Range<usize>) -> Vec<Record> {
+    let kinds = EventKind::ALL.iter().enumerate().skip(numbers.start).take(numbers.len());
+    kinds
+        .map(|(index, &kind)| {
+            let number = index as u64;
+            Record::Event(Event {
+                kind,
+                time_ns: 10_000 + number * 1000,
+                device: DeviceIndex((number / 20) as u32),
+                context: ContextHandle(0x5555_0000_1000 + number / 10),
+                address: Address(0x7f00_0000_0000 + (number % 7) * 512 + number % 3),
+                size: Bytes::new(number * 256),
+                stream: StreamId(number % 4),
+                pool: PoolHandle(number / 8),
+                stack: StackNumber(number as u32 % 2),
+                result: if index % 5 == 4 { 2 } else { 0 },
+                extra: number % 3,
+            })
+        })
+        .collect()
+}
+
+/// What version 3 added: kinds of events.
+fn third() -> Content {
+    let records = events(KINDS_OF_FIRST..KINDS_OF_FIRST + 8);
+    let frames = vec![Part::Records { thread: ThreadNumber(1), records }];
+    Content { version: 3, header: rooms::header(), frames }
 }
 
 /// What a later version might write.
@@ -201,6 +219,7 @@ fn second() -> Content {
 #[test]
 fn golden_files_are_read_and_written_to_the_byte() {
     check_golden("second.room", &second(), 0);
+    check_golden("third.room", &third(), 0);
     check_golden("example.room", &example(), 0);
     check_golden("everything.room", &everything(), 0);
     check_golden("later.room", &later(), 0);

@@ -111,6 +111,8 @@ queries! {
     device_uuid = c"cuDeviceGetUuid_v2" (*mut [u8; 16], Device);
     /// Exchanges how the calling thread's calls behave while a stream is captured.
     exchange_capture_mode = c"cuThreadExchangeStreamCaptureMode" (*mut i32);
+    /// What graphs have taken of a device.
+    graph_memory = c"cuDeviceGetGraphMemAttribute" (Device, i32, *mut u64);
     /// A kernel's name.
     function_name = c"cuFuncGetName" (*mut *const libc::c_char, Handle);
 }

@@ -89,6 +89,13 @@ pub(crate) unsafe fn array_bytes<const SIZE: usize>(descriptor: *const c_void, h
     let after = dimensions * SIZE;
     // SAFETY: the format and the number of channels follow the dimensions, four bytes each.
     let (format, channels): (u32, u32) = unsafe { (field(descriptor, after), field(descriptor, after + 4)) };
+    if has_depth {
+        // SAFETY: the flags follow.
+        let flags: u32 = unsafe { field(descriptor, after + 8) };
+        if flags & WITHOUT_MEMORY != 0 {
+            return 0;
+        }
+    }
     let depth = if has_depth { dimension(2).max(1) } else { 1 };
     dimension(0)
         .saturating_mul(dimension(1).max(1))
@@ -96,6 +103,9 @@ pub(crate) unsafe fn array_bytes<const SIZE: usize>(descriptor: *const c_void, h
         .saturating_mul(u64::from(channels.max(1)))
         .saturating_mul(format_bytes(format))
 }
+
+/// `CUDA_ARRAY3D_SPARSE` and `CUDA_ARRAY3D_DEFERRED_MAPPING`: memory is mapped into the array later.
+const WITHOUT_MEMORY: u32 = 0x40 | 0x80;
 
 /// Bytes of one channel in a `CUarray_format`; compressed and planar ones count as one.
 fn format_bytes(format: u32) -> u64 {
@@ -124,11 +134,13 @@ mod tests {
     fn arrays_are_measured() {
         let flat: [u64; 3] = [64, 32, 0x20 | 4 << 32];
         let deep: [u64; 5] = [16, 0, 8, 0x02 | 1 << 32, 0];
+        let sparse: [u64; 5] = [16, 0, 8, 0x02 | 1 << 32, 0x40];
         let old: [u32; 4] = [10, 0, 0x01, 2];
         // SAFETY: the descriptors have the shapes that are said.
         unsafe {
             assert_eq!(array_bytes::<8>(flat.as_ptr().cast(), false), 64 * 32 * 4 * 4);
             assert_eq!(array_bytes::<8>(deep.as_ptr().cast(), true), 16 * 8 * 2);
+            assert_eq!(array_bytes::<8>(sparse.as_ptr().cast(), true), 0);
             assert_eq!(array_bytes::<4>(old.as_ptr().cast(), false), 20);
         }
     }

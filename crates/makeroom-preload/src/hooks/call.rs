@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use makeroom_trace::room::EventKind;
 
+use super::capture;
 use crate::config::{StackMode, config};
 use crate::driver::types::{self, CuResult, Device, Handle, OUT_OF_MEMORY, SUCCESS};
 use crate::driver::{devices, place};
@@ -198,11 +199,16 @@ pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
     if matches!(kind, EventKind::ContextDestroy | EventKind::PrimaryReset) {
         place::context_ended();
     }
+    if result == SUCCESS && (kind == EventKind::GraphAlloc || capture::is_open()) {
+        sample::expect_graph_memory();
+    }
     if result == OUT_OF_MEMORY {
         sample::now();
         writer::wake();
     } else if result == SUCCESS && matches!(kind, EventKind::ContextCreate | EventKind::PrimaryRetain) {
         sample::after_context();
+    } else if kind == EventKind::GraphTrim {
+        sample::now();
     } else if moment == Moment::After {
         sample::if_due(event.time_ns);
     }

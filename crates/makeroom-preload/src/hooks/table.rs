@@ -6,6 +6,7 @@
 //! - `limited BYTES, took …`: the same, and it counts against `MAKEROOM_LIMIT`;
 //! - `gave |done| EVENT`: the call gives something back; the event is stamped before it, its result added after;
 //! - `failed |done| EVENT`: only a failure is an event (launches: success costs one comparison);
+//! - `launched |done| EVENT`: the same for graphs, after which those that take memory may have taken more;
 //! - `then |done| WORK`: something else follows the call.
 //!
 //! Functions have several forms: without a suffix those of the first CUDA versions, some of them with 32-bit sizes;
@@ -24,7 +25,7 @@ use crate::driver::types::{
     array_bytes, field,
 };
 use crate::record::event::{RawEvent, Word as _};
-use crate::{clock, limit, state};
+use crate::{clock, limit, sample, state};
 
 fn event(kind: Kind) -> RawEvent {
     RawEvent::new(kind)
@@ -78,6 +79,16 @@ macro_rules! body {
                 let $done = Done(result);
                 // SAFETY: as above; such a row uses numbers and handles as they are.
                 Call::aside(|| record(unsafe { $event }, result, Moment::After));
+            }
+        }
+        result
+    }};
+    ($real:ident ($($argument:ident),*) launched |$done:ident| $event:expr) => {{
+        let result = body!($real ($($argument),*) failed |$done| $event);
+        if result == SUCCESS && sample::has_graph_memory() {
+            let call = Call::new();
+            if call.enter() == Role::Outermost {
+                Call::aside(|| sample::if_due(clock::monotonic_ns()));
             }
         }
         result
@@ -262,6 +273,9 @@ hooks! {
         took |done| event(Kind::PoolSetAttribute)
             .from(pool).extra(attribute).size(pool_value(done.given(value), attribute))
     }
+    cuMemPoolImportFromShareableHandle(pool: *mut Handle, exported: *mut c_void, kind: i32, flags: u64) {
+        took |done| event(Kind::PoolCreate).from(done.handle(pool)).extra(IS_IMPORTED)
+    }
     cuMemPoolImportPointer(pointer: *mut DevicePointer, pool: Handle, exported: *mut c_void) {
         took |done| event(Kind::IpcOpen).at(done.out(pointer)).from(pool)
     }
@@ -282,6 +296,9 @@ hooks! {
             .on_device(done.location(properties, CREATE_LOCATION).1)
             .extra(u32::from(!done.location(properties, CREATE_LOCATION).0))
     }
+    cuMemRetainAllocationHandle(handle: *mut u64, pointer: *mut c_void) {
+        took |done| event(Kind::PhysicalRetain).at(done.out(handle)).extra(pointer)
+    }
     cuMemRelease(handle: u64) { gave |_done| event(Kind::PhysicalRelease).at(handle) }
     cuMemMap(pointer: DevicePointer, bytes: usize, offset: usize, handle: u64, flags: u64) {
         took |_done| event(Kind::Map).at(pointer).size(bytes).extra(handle)
@@ -293,6 +310,28 @@ hooks! {
     }
     cuMemImportFromShareableHandle(handle: *mut u64, exported: *mut c_void, kind: i32) {
         took |done| event(Kind::ExternalImport).at(done.out(handle))
+    }
+
+    // Multicast objects: views of memory on several devices.
+    cuMulticastCreate(handle: *mut u64, properties: *const c_void) {
+        took |done| event(Kind::MulticastCreate)
+            .at(done.out(handle))
+            .size(field::<u64>(done.given(properties), MULTICAST_SIZE))
+            .extra(field::<u32>(done.given(properties), 0))
+    }
+    cuMulticastAddDevice(handle: u64, device: Device) {
+        took |_done| event(Kind::MulticastAdd).at(handle).on_device(device)
+    }
+    cuMulticastBindMem(
+        handle: u64, offset: usize, memory: u64, memory_offset: usize, bytes: usize, flags: u64
+    ) {
+        took |_done| event(Kind::MulticastBind).at(handle).size(bytes).extra(memory)
+    }
+    cuMulticastBindAddr(handle: u64, offset: usize, pointer: DevicePointer, bytes: usize, flags: u64) {
+        took |_done| event(Kind::MulticastBind).at(handle).size(bytes).extra(pointer)
+    }
+    cuMulticastUnbind(handle: u64, device: Device, offset: usize, bytes: usize) {
+        gave |_done| event(Kind::MulticastUnbind).at(handle).size(bytes).on_device(device)
     }
 
     // Arrays.
@@ -332,6 +371,13 @@ hooks! {
         took |done| event(Kind::ExternalImport)
             .at(done.handle(memory)).size(field::<u64>(done.given(description), EXTERNAL_SIZE))
     }
+    cuExternalMemoryGetMappedBuffer(pointer: *mut DevicePointer, memory: Handle, buffer: *const c_void) {
+        took |done| event(Kind::ExternalMap)
+            .at(done.out(pointer)).size(field::<u64>(done.given(buffer), BUFFER_SIZE)).extra(memory)
+    }
+    cuExternalMemoryGetMappedMipmappedArray(array: *mut Handle, memory: Handle, shape: *const c_void) {
+        took |done| event(Kind::ExternalMap).at(done.handle(array)).extra(memory)
+    }
     cuDestroyExternalMemory(memory: Handle) { gave |_done| event(Kind::ExternalDestroy).at(memory) }
 
     // Graphs.
@@ -359,9 +405,33 @@ hooks! {
     ) {
         then |done| graph_node(graph, done.given(parameters), done)
     }
-    cuGraphLaunch(graph: Handle, stream: Handle) { failed |_done| event(Kind::LaunchFailed).at(graph).on(stream) }
-    cuGraphLaunch_ptsz(graph: Handle, stream: Handle) {
+    cuGraphInstantiate(
+        executable: *mut Handle, graph: Handle, node: *mut Handle, log: *mut c_char, size: usize
+    ) {
+        failed |_done| event(Kind::LaunchFailed).at(graph)
+    }
+    cuGraphInstantiate_v2(
+        executable: *mut Handle, graph: Handle, node: *mut Handle, log: *mut c_char, size: usize
+    ) {
+        failed |_done| event(Kind::LaunchFailed).at(graph)
+    }
+    cuGraphInstantiateWithFlags(executable: *mut Handle, graph: Handle, flags: u64) {
+        failed |_done| event(Kind::LaunchFailed).at(graph)
+    }
+    cuGraphInstantiateWithParams(executable: *mut Handle, graph: Handle, parameters: *mut c_void) {
+        failed |_done| event(Kind::LaunchFailed).at(graph)
+    }
+    cuGraphInstantiateWithParams_ptsz(executable: *mut Handle, graph: Handle, parameters: *mut c_void) {
+        failed |_done| event(Kind::LaunchFailed).at(graph)
+    }
+    cuGraphUpload(graph: Handle, stream: Handle) { failed |_done| event(Kind::LaunchFailed).at(graph).on(stream) }
+    cuGraphUpload_ptsz(graph: Handle, stream: Handle) {
         failed |_done| event(Kind::LaunchFailed).at(graph).on(per_thread(stream))
+    }
+    cuDeviceGraphMemTrim(device: Device) { took |_done| event(Kind::GraphTrim).on_device(device) }
+    cuGraphLaunch(graph: Handle, stream: Handle) { launched |_done| event(Kind::LaunchFailed).at(graph).on(stream) }
+    cuGraphLaunch_ptsz(graph: Handle, stream: Handle) {
+        launched |_done| event(Kind::LaunchFailed).at(graph).on(per_thread(stream))
     }
     cuStreamBeginCapture(stream: Handle) { then |done| capture::began(done) }
     cuStreamBeginCapture_ptsz(stream: Handle) { then |done| capture::began(done) }
@@ -396,6 +466,14 @@ hooks! {
             .in_context(done.handle(context)).on_device(device).extra(flags)
     }
     cuCtxCreate_v4(context: *mut Handle, parameters: *mut c_void, flags: u32, device: Device) {
+        took |done| event(Kind::ContextCreate)
+            .in_context(done.handle(context)).on_device(device).extra(flags)
+    }
+    cuGLCtxCreate(context: *mut Handle, flags: u32, device: Device) {
+        took |done| event(Kind::ContextCreate)
+            .in_context(done.handle(context)).on_device(device).extra(flags)
+    }
+    cuGLCtxCreate_v2(context: *mut Handle, flags: u32, device: Device) {
         took |done| event(Kind::ContextCreate)
             .in_context(done.handle(context)).on_device(device).extra(flags)
     }
@@ -488,6 +566,12 @@ hooks! {
         failed |_done| code::launch(function, shared, per_thread(stream))
     }
 
+    cuLaunchCooperativeKernelMultiDevice(launches: *mut c_void, count: u32, flags: u32) {
+        failed |_done| code::launch(
+            field::<u64>(launches, 0) as Handle, field(launches, LAUNCH_SHARED), std::ptr::null_mut()
+        )
+    }
+
     // What a program asks about memory, answered smaller under a limit.
     cuMemGetInfo(free: *mut u32, total: *mut u32) { then |done| limit::shrink(free, total, done) }
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize) { then |done| limit::shrink(free, total, done) }
@@ -508,6 +592,14 @@ const CREATE_LOCATION: usize = 8;
 const ACCESS_FLAGS: usize = 8;
 /// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC`: type, handle, **size**.
 const EXTERNAL_SIZE: usize = 24;
+/// `CUDA_EXTERNAL_MEMORY_BUFFER_DESC`: offset, **size**.
+const BUFFER_SIZE: usize = 8;
+/// `CUmulticastObjectProp`: **numDevices**, **size**.
+const MULTICAST_SIZE: usize = 8;
+/// In the extra figure of a pool: it is another process's.
+const IS_IMPORTED: u32 = 1;
+/// `CUDA_LAUNCH_PARAMS`: **function**, grid, block, **sharedMemBytes**.
+const LAUNCH_SHARED: usize = 32;
 /// `CUDA_MEM_ALLOC_NODE_PARAMS`: poolProps (88 bytes), accessDescs, accessDescCount, **bytesize**, **dptr**.
 const NODE_BYTES: usize = 104;
 const NODE_ADDRESS: usize = 112;

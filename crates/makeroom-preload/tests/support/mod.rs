@@ -32,6 +32,11 @@ impl Program {
         Self::compiled(name, &[])
     }
 
+    /// Compiles a program that uses more than the small driver has.
+    pub(crate) fn with_missing(name: &str) -> Self {
+        Self::compiled(name, &["-lcuda", "-Wl,--unresolved-symbols=ignore-all"])
+    }
+
     /// Anything that can be run.
     pub(crate) fn other(path: &Path, label: &str) -> Self {
         static RUNS: Mutex<u32> = Mutex::new(0);

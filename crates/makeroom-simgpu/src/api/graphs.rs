@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use crate::abi::{AllocationNode, In, Out};
+use crate::abi::{AllocationNode, In, Instantiation, Node, Out};
 use crate::call::{Call, driver_functions};
 use crate::driver::Session;
 use crate::machine::{ExecutableId, GraphId, GraphMemory, NodeId, Operation};
@@ -19,6 +19,40 @@ fn instantiate(call: Call<'_>, executable: Out<u64>, graph: u64, flags: u64) -> 
     executable.required()?;
     let made = session.machine.instantiate(GraphId(graph), flags & FREE_ON_LAUNCH != 0)?;
     executable.set(made.0)
+}
+
+/// Adds a node of any kind that is simulated.
+fn add(node: Out<u64>, graph: u64, nodes: In<u64>, count: u64, parameters: Out<Node>) -> Result<()> {
+    const EMPTY: i32 = 5;
+    const ALLOCATION: i32 = 10;
+    const FREE: i32 = 11;
+    let mut session = Session::open()?;
+    node.required()?;
+    let after = after(nodes, count)?;
+    // Only an allocation's parameters are longer than what all kinds have; the structure is as long for each.
+    let mut wanted = parameters.get()?;
+    let machine = &mut session.machine;
+    let made = match wanted.kind {
+        EMPTY => machine.add_node(GraphId(graph), &after, Operation::Nothing)?,
+        ALLOCATION => {
+            let location = wanted.allocation.pool.location;
+            let device = machine.device(location.id).map_err(|_| Status::INVALID_VALUE)?;
+            let (made, address) =
+                machine.add_allocation(GraphId(graph), &after, device, wanted.allocation.bytes)?;
+            wanted.allocation.address = address;
+            parameters.set(wanted)?;
+            made
+        }
+        // The address is the first of a free's parameters.
+        FREE => {
+            let pool = wanted.allocation.pool;
+            let address =
+                u64::from(pool.kind.cast_unsigned()) | u64::from(pool.handle_types.cast_unsigned()) << 32;
+            machine.add_free(GraphId(graph), &after, address)?
+        }
+        _ => return Err(Status::NOT_SUPPORTED),
+    };
+    node.set(made.0)
 }
 
 driver_functions! {
@@ -60,6 +94,16 @@ driver_functions! {
         node.set(session.machine.add_free(GraphId(graph), &after, address)?.0)
     }
 
+    fn cuGraphAddNode(node: Out<u64>, graph: u64, nodes: In<u64>, count: u64, parameters: Out<Node>) |_| {
+        add(node, graph, nodes, count, parameters)
+    }
+
+    fn cuGraphAddNode_v2(
+        node: Out<u64>, graph: u64, nodes: In<u64>, _edges: In<u64>, count: u64, parameters: Out<Node>,
+    ) |_| {
+        add(node, graph, nodes, count, parameters)
+    }
+
     fn cuGraphGetNodes(graph: u64, nodes: Out<u64>, count: Out<u64>) |_| {
         let session = Session::open()?;
         let all = session.machine.graph_nodes(GraphId(graph))?;
@@ -81,6 +125,14 @@ driver_functions! {
             log.set_if_wanted(0);
         }
         instantiate(call, executable, graph, 0)
+    }
+
+    fn cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(
+        executable: Out<u64>, graph: u64, parameters: Out<Instantiation>,
+    ) |call| {
+        let wanted = parameters.get()?;
+        instantiate(call, executable, graph, wanted.flags)?;
+        parameters.set(Instantiation { error_node: 0, result: 0, ..wanted })
     }
 
     fn cuGraphExecDestroy(executable: u64) |_| {

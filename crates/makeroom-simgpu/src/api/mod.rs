@@ -17,6 +17,7 @@ mod fills;
 mod first_forms;
 mod graphs;
 mod host;
+mod interop;
 mod launch;
 mod limits;
 mod memory;

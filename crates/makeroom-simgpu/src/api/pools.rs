@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use super::interop::FILE_DESCRIPTOR;
 use crate::abi::{AccessDescription, In, LocationAbi, Out, PoolProperties};
 use crate::call::driver_functions;
 use crate::driver::Session;
@@ -27,7 +28,7 @@ driver_functions! {
         if properties.kind != PINNED {
             return Err(Status::INVALID_VALUE);
         }
-        if properties.handle_types != 0 {
+        if ![0, FILE_DESCRIPTOR].contains(&properties.handle_types) {
             return Err(Status::NOT_SUPPORTED);
         }
         let device = device(&session.machine, properties.location)?;

@@ -8,8 +8,8 @@ use std::ffi::c_void;
 #[allow(clippy::wildcard_imports, reason = "the table names every function of these files")]
 use super::{
     arrays::*, capture::*, context::*, copies::*, device::*, events::*, exchange::*, fills::*,
-    first_forms::*, graphs::*, host::*, launch::*, limits::*, memory::*, modules::*, pointers::*, pools::*,
-    primary::*, start::*, streams::*, virtual_memory::*,
+    first_forms::*, graphs::*, host::*, interop::*, launch::*, limits::*, memory::*, modules::*, pointers::*,
+    pools::*, primary::*, start::*, streams::*, virtual_memory::*,
 };
 use crate::abi::{Out, Text};
 use crate::call::driver_functions;
@@ -133,6 +133,7 @@ table! {
     cuCtxDestroy 4000 cuCtxDestroy_v2;
     cuCtxDisablePeerAccess 4000 cuCtxDisablePeerAccess;
     cuCtxEnablePeerAccess 4000 cuCtxEnablePeerAccess;
+    cuCtxFromGreenCtx 12040 cuCtxFromGreenCtx;
     cuCtxGetApiVersion 3020 cuCtxGetApiVersion;
     cuCtxGetCacheConfig 3020 cuCtxGetCacheConfig;
     cuCtxGetCurrent 4000 cuCtxGetCurrent;
@@ -152,6 +153,8 @@ table! {
     cuCtxSetLimit 3010 cuCtxSetLimit;
     cuCtxSynchronize 2000 cuCtxSynchronize;
     cuCtxSynchronize 13000 cuCtxSynchronize_v2;
+    cuDestroyExternalMemory 10000 cuDestroyExternalMemory;
+    cuDevResourceGenerateDesc 12040 cuDevResourceGenerateDesc;
     cuDeviceCanAccessPeer 4000 cuDeviceCanAccessPeer;
     cuDeviceComputeCapability 2000 cuDeviceComputeCapability;
     cuDeviceGet 2000 cuDeviceGet;
@@ -159,6 +162,7 @@ table! {
     cuDeviceGetByPCIBusId 4010 cuDeviceGetByPCIBusId;
     cuDeviceGetCount 2000 cuDeviceGetCount;
     cuDeviceGetDefaultMemPool 11020 cuDeviceGetDefaultMemPool;
+    cuDeviceGetDevResource 12040 cuDeviceGetDevResource;
     cuDeviceGetGraphMemAttribute 11040 cuDeviceGetGraphMemAttribute;
     cuDeviceGetMemPool 11020 cuDeviceGetMemPool;
     cuDeviceGetName 2000 cuDeviceGetName;
@@ -189,6 +193,7 @@ table! {
     cuEventRecord 2000 cuEventRecord / cuEventRecord_ptsz;
     cuEventRecordWithFlags 11010 cuEventRecordWithFlags / cuEventRecordWithFlags_ptsz;
     cuEventSynchronize 2000 cuEventSynchronize;
+    cuExternalMemoryGetMappedBuffer 10000 cuExternalMemoryGetMappedBuffer;
     cuFuncGetAttribute 2020 cuFuncGetAttribute;
     cuFuncGetModule 11000 cuFuncGetModule;
     cuFuncGetName 12030 cuFuncGetName;
@@ -204,6 +209,8 @@ table! {
     cuGraphAddEmptyNode 10000 cuGraphAddEmptyNode;
     cuGraphAddMemAllocNode 11040 cuGraphAddMemAllocNode;
     cuGraphAddMemFreeNode 11040 cuGraphAddMemFreeNode;
+    cuGraphAddNode 12020 cuGraphAddNode;
+    cuGraphAddNode 12030 cuGraphAddNode_v2;
     cuGraphCreate 10000 cuGraphCreate;
     cuGraphDestroy 10000 cuGraphDestroy;
     cuGraphExecDestroy 10000 cuGraphExecDestroy;
@@ -211,8 +218,12 @@ table! {
     cuGraphInstantiate 10000 cuGraphInstantiate;
     cuGraphInstantiate 11000 cuGraphInstantiate_v2;
     cuGraphInstantiateWithFlags 11040 cuGraphInstantiateWithFlags;
+    cuGraphInstantiateWithParams 12000 cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz;
     cuGraphLaunch 10000 cuGraphLaunch / cuGraphLaunch_ptsz;
     cuGraphUpload 11010 cuGraphUpload / cuGraphUpload_ptsz;
+    cuGreenCtxCreate 12040 cuGreenCtxCreate;
+    cuGreenCtxDestroy 12040 cuGreenCtxDestroy;
+    cuImportExternalMemory 10000 cuImportExternalMemory;
     cuInit 2000 cuInit;
     cuIpcCloseMemHandle 4010 cuIpcCloseMemHandle;
     cuIpcGetMemHandle 4010 cuIpcGetMemHandle;
@@ -243,6 +254,7 @@ table! {
     cuMemAllocPitch 2000 cuMemAllocPitch;
     cuMemAllocPitch 3020 cuMemAllocPitch_v2;
     cuMemCreate 11000 cuMemCreate;
+    cuMemExportToShareableHandle 10020 cuMemExportToShareableHandle;
     cuMemFree 2000 cuMemFree;
     cuMemFree 3020 cuMemFree_v2;
     cuMemFreeAsync 11020 cuMemFreeAsync / cuMemFreeAsync_ptsz;
@@ -260,11 +272,16 @@ table! {
     cuMemHostRegister 4000 cuMemHostRegister;
     cuMemHostRegister 6050 cuMemHostRegister_v2;
     cuMemHostUnregister 4000 cuMemHostUnregister;
+    cuMemImportFromShareableHandle 10020 cuMemImportFromShareableHandle;
     cuMemMap 11000 cuMemMap;
     cuMemPoolCreate 11020 cuMemPoolCreate;
     cuMemPoolDestroy 11020 cuMemPoolDestroy;
+    cuMemPoolExportPointer 11020 cuMemPoolExportPointer;
+    cuMemPoolExportToShareableHandle 11020 cuMemPoolExportToShareableHandle;
     cuMemPoolGetAccess 11020 cuMemPoolGetAccess;
     cuMemPoolGetAttribute 11020 cuMemPoolGetAttribute;
+    cuMemPoolImportFromShareableHandle 11020 cuMemPoolImportFromShareableHandle;
+    cuMemPoolImportPointer 11020 cuMemPoolImportPointer;
     cuMemPoolSetAccess 11020 cuMemPoolSetAccess;
     cuMemPoolSetAttribute 11020 cuMemPoolSetAttribute;
     cuMemPoolTrimTo 11020 cuMemPoolTrimTo;
@@ -316,6 +333,12 @@ table! {
     cuModuleLoadDataEx 2010 cuModuleLoadDataEx;
     cuModuleLoadFatBinary 2000 cuModuleLoadFatBinary;
     cuModuleUnload 2000 cuModuleUnload;
+    cuMulticastAddDevice 12010 cuMulticastAddDevice;
+    cuMulticastBindAddr 12010 cuMulticastBindAddr;
+    cuMulticastBindMem 12010 cuMulticastBindMem;
+    cuMulticastCreate 12010 cuMulticastCreate;
+    cuMulticastGetGranularity 12010 cuMulticastGetGranularity;
+    cuMulticastUnbind 12010 cuMulticastUnbind;
     cuOccupancyMaxActiveBlocksPerMultiprocessor 6050 cuOccupancyMaxActiveBlocksPerMultiprocessor;
     cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags 7000 cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
     cuPointerGetAttribute 4000 cuPointerGetAttribute;

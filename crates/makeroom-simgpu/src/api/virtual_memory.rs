@@ -2,6 +2,7 @@
 
 use makeroom_simcard::PAGE;
 
+use super::interop::FILE_DESCRIPTOR;
 use crate::abi::{AccessDescription, AllocationProperties, In, LocationAbi, Out, device_number};
 use crate::call::driver_functions;
 use crate::driver::Session;
@@ -29,7 +30,7 @@ fn properties(machine: &Machine, place: In<AllocationProperties>) -> Result<Loca
     if properties.kind != PINNED {
         return Err(Status::INVALID_VALUE);
     }
-    if properties.handle_types != 0 {
+    if ![0, FILE_DESCRIPTOR].contains(&properties.handle_types) {
         return Err(Status::NOT_SUPPORTED);
     }
     location(machine, properties.location)
@@ -63,7 +64,13 @@ driver_functions! {
         handle.set(session.machine.create_handle(bytes, location)?.0)
     }
 
-    fn cuMemRelease(handle: u64) |_| { Session::open()?.machine.release_handle(HandleId(handle)) }
+    fn cuMemRelease(handle: u64) |_| {
+        let mut session = Session::open()?;
+        if session.machine.release_multicast(handle) {
+            return Ok(());
+        }
+        session.machine.release_handle(HandleId(handle))
+    }
 
     fn cuMemMap(address: u64, bytes: u64, offset: u64, handle: u64, flags: u64) |_| {
         let mut session = Session::open()?;

@@ -66,4 +66,10 @@ identities! {
     ExecutableId = 0x1d;
     /// A capture under way.
     CaptureId = 0x1e;
+    /// Another interface's memory.
+    ExternalId = 0x1f;
+    /// A multicast object.
+    MulticastId = 0x20;
+    /// A green context.
+    GreenId = 0x21;
 }

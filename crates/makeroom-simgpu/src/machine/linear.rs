@@ -111,8 +111,11 @@ impl Machine {
     /// `cuMemFree`: waits for the card where the memory is not stream-ordered. A null address is nothing to
     /// free.
     pub fn free(&mut self, address: u64) -> Result<()> {
-        if address == 0 {
+        if address == 0 || self.free_external(address)? {
             return Ok(());
+        }
+        if self.is_imported_ordered(address) {
+            return self.close_import(address);
         }
         let block = *self.blocks.get(&address).ok_or(Status::INVALID_VALUE)?;
         match block.kind {

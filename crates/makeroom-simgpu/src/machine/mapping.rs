@@ -60,6 +60,12 @@ pub(super) struct Handle {
     mappings: u64,
 }
 
+impl Handle {
+    pub(super) fn hold(&mut self) {
+        self.references += 1;
+    }
+}
+
 /// A handle at an address.
 #[derive(Debug)]
 pub(super) struct Mapping {
@@ -236,7 +242,7 @@ impl Machine {
     pub fn retain_handle(&mut self, address: u64) -> Result<HandleId> {
         let (_, mapping) = self.mapping_at(address).ok_or(Status::INVALID_VALUE)?;
         let id = mapping.handle;
-        self.handles.get_mut(&id).ok_or(Status::INVALID_VALUE)?.references += 1;
+        self.handles.get_mut(&id).ok_or(Status::INVALID_VALUE)?.hold();
         Ok(id)
     }
 

@@ -31,6 +31,7 @@ mod frames;
 mod graph;
 mod host;
 mod identity;
+mod interop;
 mod limits;
 mod linear;
 mod mapping;
@@ -58,8 +59,8 @@ pub use event::EventFlags;
 pub use graph::{GraphMemory, Operation};
 pub use host::{HostBlock, HostKind};
 pub use identity::{
-    ArrayId, CaptureId, ContextId, EventId, ExecutableId, FunctionId, GraphId, HandleId, KernelId, LibraryId,
-    ModuleId, NodeId, PoolId, StreamId,
+    ArrayId, CaptureId, ContextId, EventId, ExecutableId, ExternalId, FunctionId, GraphId, GreenId, HandleId,
+    KernelId, LibraryId, ModuleId, MulticastId, NodeId, PoolId, StreamId,
 };
 pub use limits::Limit;
 pub use linear::{Block, BlockKind};
@@ -117,6 +118,7 @@ pub struct Machine {
     executables: BTreeMap<ExecutableId, graph::Executable>,
     graph_ranges: BTreeMap<u64, graph::GraphRange>,
     graph_high: Vec<u64>,
+    interop: interop::Interop,
 }
 
 impl Machine {
@@ -158,6 +160,7 @@ impl Machine {
             executables: BTreeMap::new(),
             graph_ranges: BTreeMap::new(),
             graph_high: vec![0; description.devices],
+            interop: interop::Interop::default(),
             description,
         };
         machine.device_pools = (0..machine.devices()).map(|device| machine.first_pool(device)).collect();

@@ -97,6 +97,9 @@ impl Machine {
             return Ok(());
         }
         let block = *self.blocks.get(&address).ok_or(Status::INVALID_VALUE)?;
+        if self.is_imported_ordered(address) {
+            return self.close_import(address);
+        }
         match block.kind {
             BlockKind::Ordered(pool) => {
                 self.enqueue(stream, 0)?;

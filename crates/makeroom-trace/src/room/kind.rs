@@ -146,6 +146,23 @@ event_kinds! {
     TensorAlloc = 43 "tensor_alloc";
     /// A framework took a block back: address, size.
     TensorFree = 44 "tensor_free";
+    /// One more hold on physical memory: address (its handle), extra: where it was mapped.
+    PhysicalRetain = 45 "physical_retain";
+    /// Memory of another interface got an address: address, size, extra: the handle. Ends as device memory does.
+    ExternalMap = 46 "external_map";
+    /// A multicast object, which holds no memory itself: address (its handle), size, extra: how many devices. Ends by
+    /// [`Self::PhysicalRelease`].
+    MulticastCreate = 47 "multicast_create";
+    /// A device joined a multicast object: address (its handle).
+    MulticastAdd = 48 "multicast_add";
+    /// Memory was bound to it: address (its handle), size, extra: the memory's handle or address.
+    MulticastBind = 49 "multicast_bind";
+    /// It was unbound: address (its handle), size.
+    MulticastUnbind = 50 "multicast_unbind";
+    /// What the graphs of the process have taken from the device by now: size.
+    GraphMemory = 51 "graph_memory";
+    /// They gave back what they do not use.
+    GraphTrim = 52 "graph_trim";
 }
 
 #[cfg(test)]

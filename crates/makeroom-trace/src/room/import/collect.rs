@@ -57,6 +57,8 @@ pub(super) enum Role {
     Unmap,
     /// Takes physical memory that has no address yet. It counts when it gets one.
     Create,
+    /// Names memory, by handle or address, that somebody else has taken: it counts nowhere.
+    Foreign,
 }
 
 /// An event about something else, with what it names resolved.
@@ -238,6 +240,14 @@ fn role(event: &Event) -> Option<Role> {
         EventKind::Map => Role::Map,
         EventKind::Unmap => Role::Unmap,
         // A refusal on the host is no refusal of the device.
+        EventKind::ExternalImport
+        | EventKind::ExternalMap
+        | EventKind::IpcOpen
+        | EventKind::MulticastCreate
+            if event.result == 0 =>
+        {
+            Role::Foreign
+        }
         EventKind::PhysicalCreate if event.result == 0 || event.extra != ON_HOST => Role::Create,
         _ => return None,
     })

@@ -130,8 +130,8 @@ struct Device<'import> {
     freed_with_contexts: Bytes,
     /// What is mapped, by address.
     mapped: BTreeMap<u64, Mapping>,
-    /// Handles of physical memory that lies on the host.
-    on_host: HashSet<u64, FastHasher>,
+    /// Handles and addresses of memory that is not this device's: it lies on the host, or others took it.
+    elsewhere: HashSet<u64, FastHasher>,
 }
 
 /// Memory that was taken.
@@ -156,8 +156,8 @@ enum MappedAs {
     Segment,
     /// An allocation.
     Block,
-    /// Nothing: it takes no device memory.
-    Host,
+    /// Nothing: it takes no memory of this device.
+    Elsewhere,
 }
 
 impl<'import> Device<'import> {
@@ -177,7 +177,7 @@ impl<'import> Device<'import> {
             pending: Pending::default(),
             freed_with_contexts: Bytes::ZERO,
             mapped: BTreeMap::new(),
-            on_host: HashSet::default(),
+            elsewhere: HashSet::default(),
         }
     }
 
@@ -201,20 +201,27 @@ impl<'import> Device<'import> {
             Role::Create => {
                 // Handles are used again: what counts is the last memory that had this one.
                 if row.extra == ON_HOST {
-                    self.on_host.insert(row.address);
+                    self.elsewhere.insert(row.address);
                 } else {
-                    self.on_host.remove(&row.address);
+                    self.elsewhere.remove(&row.address);
                 }
+            }
+            Role::Foreign => {
+                self.elsewhere.insert(row.address);
             }
         }
     }
 
     fn take(&mut self, row: &Row) {
+        self.elsewhere.remove(&row.address);
         self.blocks.insert(row.address, Taken { size: row.size, context: row.context });
         self.push(Action::Alloc, row, row.address, row.size);
     }
 
     fn give(&mut self, row: &Row, is_completed_later: bool) {
+        if self.elsewhere.remove(&row.address) {
+            return;
+        }
         // The first tensor of a segment has the segment's address: only the driver's own free ends the segment.
         if !is_tensor(row) {
             let is_older = row.asker == Asker::Torch && !self.blocks.contains_key(&row.address);
@@ -233,8 +240,8 @@ impl<'import> Device<'import> {
     }
 
     fn map(&mut self, row: &Row) {
-        let counts_as = if self.on_host.contains(&row.extra) {
-            MappedAs::Host
+        let counts_as = if self.elsewhere.contains(&row.extra) {
+            MappedAs::Elsewhere
         } else if self.is_segment(row) {
             MappedAs::Segment
         } else {
@@ -244,7 +251,7 @@ impl<'import> Device<'import> {
         match counts_as {
             MappedAs::Segment => self.push(Action::SegmentMap, row, row.address, row.size),
             MappedAs::Block => self.push(Action::Alloc, row, row.address, row.size),
-            MappedAs::Host => {}
+            MappedAs::Elsewhere => {}
         }
     }
 
@@ -265,7 +272,7 @@ impl<'import> Device<'import> {
                     self.push(Action::FreeRequested, row, address, size);
                     self.push(Action::FreeCompleted, row, address, size);
                 }
-                MappedAs::Host => {}
+                MappedAs::Elsewhere => {}
             }
         }
     }

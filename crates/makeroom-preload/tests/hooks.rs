@@ -1,0 +1,116 @@
+//! Hooks for the less usual ways to take memory, each on the software GPU: what is seen, with which figures.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use makeroom_trace::room::{Event, EventKind};
+use support::{Program, Recording};
+
+/// Compiled without checking what the small driver lacks: the software GPU has it.
+fn recorded(name: &str) -> Recording {
+    let recording = Program::with_missing(name).on_software_gpu().check_one();
+    recording.assert_complete();
+    recording
+}
+
+fn only(recording: &Recording, kind: EventKind) -> Event {
+    let events = recording.of(kind);
+    assert_eq!(events.len(), 1, "{}", kind.name());
+    events[0]
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn memory_of_others_is_told_from_the_programs_own() {
+    let recording = recorded("sharing.c");
+    let opened = recording.of(EventKind::IpcOpen);
+    assert_eq!(opened.len(), 2, "an exchange handle and a pool's pointer");
+    assert_eq!(only(&recording, EventKind::IpcClose).address, opened[0].address);
+    let own = recording.of(EventKind::DeviceAlloc);
+    assert_ne!(own[0].address, opened[0].address);
+
+    let imports = recording.of(EventKind::ExternalImport);
+    assert_eq!(imports.iter().map(|event| event.size.get()).collect::<Vec<_>>(), [6 * MIB, 0]);
+    let mapped = only(&recording, EventKind::ExternalMap);
+    assert_eq!((mapped.size.get(), mapped.extra), (4 * MIB, imports[0].address.0));
+    assert_eq!(only(&recording, EventKind::ExternalDestroy).address, imports[0].address);
+
+    let pools = recording.of(EventKind::PoolCreate);
+    assert_eq!(pools.iter().map(|event| event.extra).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(opened[1].pool, pools[1].pool);
+    let frees = recording.of(EventKind::StreamFree);
+    assert_eq!(frees[0].address, opened[1].address);
+    assert_eq!(recording.count(EventKind::PoolDestroy), 2);
+}
+
+#[test]
+fn every_hold_on_physical_memory_is_seen() {
+    let recording = recorded("sharing.c");
+    let created = recording.of(EventKind::PhysicalCreate)[0];
+    let retained = only(&recording, EventKind::PhysicalRetain);
+    let mapped = only(&recording, EventKind::Map);
+    assert_eq!((retained.address, retained.extra), (created.address, mapped.address.0));
+    let releases = recording.of(EventKind::PhysicalRelease);
+    let of_handle = |event: &&Event| event.address == created.address;
+    let results: Vec<_> = releases.iter().filter(of_handle).map(|event| event.result).collect();
+    assert_eq!(results, [0, 0, 0, 1], "created, imported, retained, and once too often");
+}
+
+#[test]
+fn multicast_objects_are_views() {
+    let recording = recorded("sharing.c");
+    let object = only(&recording, EventKind::MulticastCreate);
+    assert_eq!((object.size.get(), object.extra), (4 * MIB, 1));
+    assert_eq!(only(&recording, EventKind::MulticastAdd).address, object.address);
+    let handle = recording.of(EventKind::PhysicalCreate)[1];
+    let block = recording.of(EventKind::DeviceAlloc)[1];
+    let bound: Vec<_> = recording.of(EventKind::MulticastBind).iter().map(|event| event.extra).collect();
+    assert_eq!(bound, [handle.address.0, block.address.0]);
+    assert_eq!(recording.count(EventKind::MulticastUnbind), 2);
+    assert_eq!(recording.of(EventKind::PhysicalRelease).last().unwrap().address, object.address);
+}
+
+/// What the analyser makes of it: at the end the program holds nothing, and others' memory never counted.
+#[test]
+fn the_analyser_counts_what_the_program_took() {
+    let recording = recorded("sharing.c");
+    let makeroom_trace::Input::Trace(trace) = makeroom_trace::open(&recording.path).unwrap() else {
+        panic!("not a recording")
+    };
+    let (mut live, mut peak) = (0_i64, 0);
+    for event in trace.devices[0].events.iter() {
+        let size = event.size.get().cast_signed();
+        match event.action {
+            makeroom_core::Action::Alloc => live += size,
+            makeroom_core::Action::FreeCompleted => live -= size,
+            _ => {}
+        }
+        peak = peak.max(live);
+    }
+    assert_eq!((live, peak), (0, 5 * MIB.cast_signed()));
+}
+
+#[test]
+fn allocation_nodes_and_what_graphs_take() {
+    let recording = recorded("graphs.c");
+    let taken = recording.of(EventKind::GraphAlloc);
+    assert_eq!(taken.iter().map(|event| event.size.get()).collect::<Vec<_>>(), [3 * MIB, 5 * MIB]);
+    assert!(taken.iter().all(|event| event.address.0 != 0 && event.extra == taken[0].extra));
+    let freed: Vec<_> = recording.of(EventKind::GraphFree).iter().map(|event| event.address).collect();
+    assert_eq!(freed, [taken[0].address, taken[1].address]);
+    assert_ne!(only(&recording, EventKind::LaunchFailed).result, 0);
+    // The software GPU gives each allocation of a graph a chunk of 32 MiB, at the first launch.
+    let figures: Vec<_> = recording.of(EventKind::GraphMemory).iter().map(|event| event.size.get()).collect();
+    assert_eq!(figures, [64 * MIB, 0]);
+    assert_eq!(recording.count(EventKind::GraphTrim), 1);
+}
+
+#[test]
+fn green_contexts_are_contexts() {
+    let recording = recorded("green.c");
+    assert_eq!(recording.kinds(), ["context_create", "device_alloc", "device_free", "context_destroy"]);
+    let created = only(&recording, EventKind::ContextCreate);
+    assert_ne!(created.context.0, 0);
+    assert_eq!(only(&recording, EventKind::ContextDestroy).context, created.context);
+}

@@ -1,0 +1,201 @@
+//! Memory that comes from elsewhere or is only a view of other memory: other interfaces' memory, pools and their
+//! blocks handed over, multicast objects, green contexts.
+//!
+//! Another interface's memory is the host's here, reserved and mapped like virtual memory; it takes nothing of a card.
+//! A multicast object is a list of what was bound to it; writes to it are not simulated, so it cannot be mapped.
+
+use std::collections::BTreeMap;
+
+use makeroom_simcard::PAGE;
+
+use super::{
+    Access, Block, BlockKind, ContextId, ExternalId, GreenId, HandleId, Location, Machine, MulticastId,
+    PoolId,
+};
+use crate::status::{Result, Status};
+
+/// A multicast object.
+#[derive(Debug, Default)]
+pub(super) struct Multicast {
+    bytes: u64,
+    /// How many cards it is for.
+    team: usize,
+    devices: Vec<usize>,
+    /// What is bound: card and offset, and how much.
+    bound: BTreeMap<(usize, u64), u64>,
+}
+
+/// Things from elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct Interop {
+    /// Imported memory of other interfaces and its bytes.
+    externals: BTreeMap<ExternalId, u64>,
+    /// Where it is mapped: bytes reserved, and the handle behind them.
+    buffers: BTreeMap<u64, (u64, HandleId)>,
+    multicasts: BTreeMap<MulticastId, Multicast>,
+    /// Green contexts and their cards.
+    greens: BTreeMap<GreenId, usize>,
+}
+
+impl Machine {
+    /// `cuImportExternalMemory`.
+    pub fn import_external(&mut self, bytes: u64) -> Result<ExternalId> {
+        if bytes == 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        let external = self.identities.fresh();
+        self.interop.externals.insert(external, bytes);
+        Ok(external)
+    }
+
+    /// `cuDestroyExternalMemory`: buffers that were mapped stay until they are freed.
+    pub fn destroy_external(&mut self, external: ExternalId) -> Result<()> {
+        self.interop.externals.remove(&external).map(|_| ()).ok_or(Status::INVALID_HANDLE)
+    }
+
+    /// `cuExternalMemoryGetMappedBuffer`.
+    pub fn map_external(&mut self, external: ExternalId, offset: u64, bytes: u64) -> Result<u64> {
+        let whole = *self.interop.externals.get(&external).ok_or(Status::INVALID_HANDLE)?;
+        if bytes == 0 || offset.checked_add(bytes).is_none_or(|end| end > whole) {
+            return Err(Status::INVALID_VALUE);
+        }
+        let reserved = bytes.next_multiple_of(PAGE);
+        let handle = self.create_handle(reserved, Location::Host(0))?;
+        let address = self.reserve(reserved, 0, 0)?;
+        self.map(address, reserved, 0, handle)?;
+        let everyone: Vec<_> =
+            (0..self.devices()).map(|device| (Location::Device(device), Access::ReadWrite)).collect();
+        self.set_access(address, reserved, &everyone)?;
+        self.interop.buffers.insert(address, (reserved, handle));
+        Ok(address)
+    }
+
+    /// Frees a mapped buffer; says whether the address was one.
+    pub(super) fn free_external(&mut self, address: u64) -> Result<bool> {
+        let Some((reserved, handle)) = self.interop.buffers.remove(&address) else { return Ok(false) };
+        self.unmap(address, reserved)?;
+        self.unreserve(address, reserved)?;
+        self.release_handle(handle)?;
+        Ok(true)
+    }
+
+    /// One more hold on a handle, by whoever imports it.
+    pub fn share_handle(&mut self, handle: HandleId) -> Result<()> {
+        self.handle_location(handle)?;
+        self.handles.get_mut(&handle).ok_or(Status::INVALID_VALUE)?.hold();
+        Ok(())
+    }
+
+    /// `cuMemPoolImportFromShareableHandle`: a pool from which nothing is allocated.
+    pub fn import_pool(&mut self, original: PoolId) -> Result<PoolId> {
+        let device = self.pool_ref(original)?.device;
+        Ok(self.create_pool(device, 0))
+    }
+
+    /// `cuMemPoolExportPointer`: the start of a stream-ordered block.
+    pub fn ordered_block(&self, address: u64) -> Result<u64> {
+        match self.block_at(address) {
+            Some((start, Block { kind: BlockKind::Ordered(_), .. })) => Ok(start),
+            _ => Err(Status::INVALID_VALUE),
+        }
+    }
+
+    /// `cuMemPoolImportPointer`.
+    pub fn import_ordered(&mut self, context: ContextId, pool: PoolId, original: u64) -> Result<u64> {
+        self.pool_ref(pool)?;
+        self.ordered_block(original)?;
+        self.open_import(context, original)
+    }
+
+    /// Whether a block is another pool's, opened here: it is closed by being freed.
+    pub(super) fn is_imported_ordered(&self, address: u64) -> bool {
+        let Some(Block { kind: BlockKind::Imported(original), .. }) = self.blocks.get(&address) else {
+            return false;
+        };
+        self.ordered_block(*original).is_ok()
+    }
+
+    /// `cuMulticastCreate`.
+    pub fn create_multicast(&mut self, team: usize, bytes: u64) -> Result<MulticastId> {
+        if team == 0 || team > self.devices() || bytes == 0 || !bytes.is_multiple_of(PAGE) {
+            return Err(Status::INVALID_VALUE);
+        }
+        let multicast = self.identities.fresh();
+        self.interop.multicasts.insert(multicast, Multicast { bytes, team, ..Multicast::default() });
+        Ok(multicast)
+    }
+
+    /// `cuMulticastAddDevice`.
+    pub fn add_to_multicast(&mut self, multicast: MulticastId, device: usize) -> Result<()> {
+        let found = self.interop.multicasts.get_mut(&multicast).ok_or(Status::INVALID_VALUE)?;
+        if found.devices.contains(&device) || found.devices.len() == found.team {
+            return Err(Status::INVALID_VALUE);
+        }
+        found.devices.push(device);
+        Ok(())
+    }
+
+    /// `cuMulticastBindMem`: memory of a card of the team, once all are there.
+    pub fn bind_multicast(
+        &mut self,
+        multicast: MulticastId,
+        offset: u64,
+        device: usize,
+        bytes: u64,
+    ) -> Result<()> {
+        let found = self.interop.multicasts.get_mut(&multicast).ok_or(Status::INVALID_VALUE)?;
+        let is_whole = offset.is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE) && bytes > 0;
+        let fits = offset.checked_add(bytes).is_some_and(|end| end <= found.bytes);
+        if !is_whole || !fits || !found.devices.contains(&device) {
+            return Err(Status::INVALID_VALUE);
+        }
+        if found.devices.len() < found.team {
+            return Err(Status::NOT_READY);
+        }
+        found.bound.insert((device, offset), bytes);
+        Ok(())
+    }
+
+    /// `cuMulticastUnbind`.
+    pub fn unbind_multicast(
+        &mut self,
+        multicast: MulticastId,
+        device: usize,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        let found = self.interop.multicasts.get_mut(&multicast).ok_or(Status::INVALID_VALUE)?;
+        if found.bound.get(&(device, offset)) != Some(&bytes) {
+            return Err(Status::INVALID_VALUE);
+        }
+        found.bound.remove(&(device, offset));
+        Ok(())
+    }
+
+    /// `cuMemRelease` of a multicast object; says whether the handle was one.
+    pub fn release_multicast(&mut self, handle: u64) -> bool {
+        self.interop.multicasts.remove(&MulticastId(handle)).is_some()
+    }
+
+    /// `cuGreenCtxCreate`: a share of the primary context, which it holds.
+    pub fn create_green(&mut self, device: usize) -> Result<GreenId> {
+        self.retain_primary(device)?;
+        let green = self.identities.fresh();
+        self.interop.greens.insert(green, device);
+        Ok(green)
+    }
+
+    /// `cuCtxFromGreenCtx`.
+    pub fn green_context(&mut self, green: GreenId) -> Result<ContextId> {
+        let device = *self.interop.greens.get(&green).ok_or(Status::INVALID_VALUE)?;
+        let context = self.retain_primary(device)?;
+        self.release_primary(device)?;
+        Ok(context)
+    }
+
+    /// `cuGreenCtxDestroy`.
+    pub fn destroy_green(&mut self, green: GreenId) -> Result<()> {
+        let device = self.interop.greens.remove(&green).ok_or(Status::INVALID_VALUE)?;
+        self.release_primary(device)
+    }
+}
