@@ -47,6 +47,11 @@ impl Ranges {
         }
     }
 
+    /// Whether a place lies in one of them.
+    pub fn contains(&self, place: u64) -> bool {
+        self.ends.range(..=place).next_back().is_some_and(|(_, &end)| place < end)
+    }
+
     /// All ranges as start and size, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.ends.iter().map(|(&start, &end)| (start, end - start))

@@ -100,6 +100,25 @@ pub(crate) fn leak() -> Vec<Fix> {
     ]
 }
 
+/// Make room for kernels that call malloc.
+pub(crate) fn raise_kernel_heap() -> Fix {
+    Fix::new("give kernels a larger heap before the first one starts, or allocate outside of them")
+        .command("cudaDeviceSetLimit(cudaLimitMallocHeapSize, BYTES);")
+}
+
+/// Pinned memory is the machine's, and it has a limit.
+pub(crate) fn host_memory_in_pieces() -> Fix {
+    Fix::new(
+        "pin one buffer of a few megabytes and copy through it, instead of pinning all the data; free pinned buffers with cudaFreeHost",
+    )
+}
+
+/// Wait for frees in stream order.
+pub(crate) fn wait_for_streams() -> Fix {
+    Fix::new("wait for the streams before asking outside of their pools, or ask with cudaMallocAsync too")
+        .command("cudaDeviceSynchronize();")
+}
+
 /// Record a run so that the next failure can be explained by line.
 pub(crate) fn record_snapshot() -> Fix {
     Fix::new(

@@ -2,7 +2,7 @@
 
 use makeroom_core::{Bytes, DeviceIndex};
 
-use crate::{Cause, Certainty, Ledger};
+use crate::{Cause, Certainty, Ledger, RunSummary};
 
 /// A whole answer.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct Explanation {
     pub other_sites: Bytes,
     /// Live memory from step to step.
     pub growth: Option<Growth>,
+    /// What a recorded process left behind or missed, beside what was refused.
+    pub run: Option<RunSummary>,
     /// What the same run needs under other settings; only for recordings that failed.
     pub alternatives: Vec<Alternative>,
     /// Things people try that cannot help here, each with the reason.

@@ -7,6 +7,8 @@ mod cause;
 mod explanation;
 mod ledger;
 mod library;
+mod native;
+mod run;
 mod text;
 mod trace;
 
@@ -15,5 +17,9 @@ pub use explanation::{
     Alternative, Explanation, Finding, Fix, Growth, InputKind, InputSummary, Request, Site, Verdict,
 };
 pub use ledger::{Ledger, LedgerLine};
+pub use run::{
+    HostGrowth, Kept, KernelHeap, LaunchFailure, LeftContext, LeftKind, LeftSite, Leftover, RunSummary,
+    WaitingFrees,
+};
 pub use text::explain_text;
-pub use trace::{Room, TraceQuestion, explain_trace};
+pub use trace::{Room, TraceQuestion, explain_running, explain_trace};

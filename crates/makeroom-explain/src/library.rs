@@ -14,6 +14,9 @@ const INSTALLED: [&str; 7] = [
     "<__array_function__",
 ];
 
+/// Path fragments of what systems install.
+const SYSTEM: [&str; 5] = ["/usr/", ".so", "/cuda/include/", "/include/c++/", "/build/glibc"];
+
 /// Packages whose files are told by their first folder, for paths that were shortened.
 const PACKAGES: [&str; 24] = [
     "torch/",
@@ -49,6 +52,13 @@ pub(crate) fn is_library_file(file: &str) -> bool {
         || INSTALLED.iter().any(|fragment| file.contains(fragment))
         || PACKAGES.iter().any(|package| file.starts_with(package))
         || is_native(file)
+}
+
+/// Whether a file is native source of the program itself: it has an extension of C++ or CUDA, and lies where no system
+/// and no package puts its headers.
+pub(crate) fn is_own_source(file: &str) -> bool {
+    let is_installed = INSTALLED.iter().chain(&SYSTEM).any(|fragment| file.contains(fragment));
+    is_native(file) && !is_installed
 }
 
 /// Whether a file is native source or an object: frames of the interpreter and of C++ libraries.

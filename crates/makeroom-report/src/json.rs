@@ -4,6 +4,8 @@ use makeroom_core::Bytes;
 use makeroom_explain::{Explanation, Finding, Fix, Growth, Ledger, LedgerLine, Site};
 use serde_json::{Value, json};
 
+use crate::run_json::run;
+
 /// The answer to "why" as JSON.
 pub fn explanation_json(explanation: &Explanation) -> Value {
     json!({
@@ -26,6 +28,7 @@ pub fn explanation_json(explanation: &Explanation) -> Value {
         "sites": explanation.sites.iter().map(site).collect::<Vec<_>>(),
         "other_sites_bytes": explanation.other_sites.get(),
         "growth": explanation.growth.as_ref().map(growth),
+        "run": explanation.run.as_ref().map(run),
         "alternatives": explanation.alternatives.iter().map(|alternative| json!({
             "settings": alternative.settings,
             "needs_bytes": alternative.needs.get(),

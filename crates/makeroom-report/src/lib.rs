@@ -7,6 +7,8 @@
 mod bars;
 mod json;
 mod replay;
+mod run;
+mod run_json;
 mod table;
 mod text;
 mod tree;
@@ -15,5 +17,6 @@ mod wrap;
 
 pub use json::explanation_json;
 pub use replay::{ReplayReport, replay_json, replay_text};
+pub use run::{nothing_recorded_text, refused_text, run_summary_text, unreadable_text};
 pub use text::explanation_text;
 pub use tune::{tune_json, tune_text};

@@ -7,6 +7,7 @@ use makeroom_core::Bytes;
 use makeroom_explain::{Cause, Certainty, Explanation, Fix, Growth, Ledger, LedgerLine};
 
 use crate::bars::bar;
+use crate::run::section;
 use crate::tree::tree;
 use crate::wrap::{clip, wrap};
 
@@ -23,11 +24,11 @@ const OTHER_LINES: usize = 28;
 /// Lines of the tree of what grows.
 const MOST_LEAKS: usize = 4;
 /// The narrowest layout.
-const LEAST_COLUMNS: usize = 60;
+pub(crate) const LEAST_COLUMNS: usize = 60;
 
 pub(crate) const TITLE: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
-const COMMAND: Style = AnsiColor::Cyan.on_default();
+pub(crate) const COMMAND: Style = AnsiColor::Cyan.on_default();
 
 /// The answer to "why" for a terminal of `columns` columns and, where it is known, `rows` rows.
 pub fn explanation_text(explanation: &Explanation, columns: usize, rows: Option<usize>) -> String {
@@ -44,6 +45,7 @@ pub fn explanation_text(explanation: &Explanation, columns: usize, rows: Option<
         steps(&mut out, growth, columns);
     }
     what_fits(&mut out, explanation);
+    section(&mut out, explanation, columns);
     advice(&mut out, explanation, columns);
     for note in &explanation.notes {
         paragraph(&mut out, &format!("note: {note}"), columns, DIM);

@@ -48,6 +48,10 @@ pub(crate) struct Run {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
+    /// Write what is said at the end as JSON into this file: a list with an entry for each recording
+    #[arg(long, value_name = "FILE")]
+    pub(crate) summary: Option<PathBuf>,
+
     /// Let the program see a smaller card; what goes beyond is refused
     #[arg(long, value_name = "SIZE")]
     pub(crate) limit: Option<Bytes>,

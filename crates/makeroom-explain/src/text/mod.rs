@@ -22,3 +22,4 @@ mod smi_table;
 
 pub use answer::explain_text;
 pub(crate) use figures::pattern;
+pub(crate) use judge::{CONTEXT_CEILING, CONTEXT_TYPICAL};

@@ -2,56 +2,132 @@
 
 use makeroom_core::{Bytes, DeviceIndex};
 
+use super::overhead::Overhead;
 use super::pieces::Pieces;
 use super::room::{CONTEXT, Room};
 use super::verdict::Refusal;
 use crate::{Ledger, LedgerLine};
 
-/// The account of what was there: against a limit, against a card, or of what is known alone.
-pub(crate) fn ledger(
-    device: DeviceIndex,
-    room: Room,
-    pieces: &Pieces,
-    has_segments: bool,
-    what_is_live: &'static str,
-    refusal: Option<&Refusal<'_>>,
-) -> Ledger {
-    let mut lines = vec![live(pieces, what_is_live)];
-    if has_segments {
-        lines.push(LedgerLine::new("rounding", pieces.rounding));
-        lines.push(unused(pieces, refusal));
-    }
-    match room {
-        Room::Unknown => {
-            if let Some(free) = refusal.and_then(|refusal| refusal.event.device_free()) {
-                lines.push(LedgerLine::new("free", free).note("by the driver's count"));
+/// What an account is made of.
+pub(crate) struct Account<'trace> {
+    pub(crate) device: DeviceIndex,
+    pub(crate) room: Room,
+    /// Whether `makeroom run --limit` made the room.
+    pub(crate) is_limit_of_run: bool,
+    pub(crate) pieces: &'trace Pieces,
+    pub(crate) has_segments: bool,
+    pub(crate) what_is_live: &'static str,
+    pub(crate) refusal: Option<&'trace Refusal<'trace>>,
+    /// What of the memory outside of segments libraries asked for, largest first.
+    pub(crate) libraries: &'trace [(&'static str, Bytes)],
+    /// What the device holds beside all that, and how large it is.
+    pub(crate) overhead: Option<(Overhead, Bytes)>,
+}
+
+impl Account<'_> {
+    /// The account of what was there: against a limit, against a card, or of what is known alone.
+    pub(crate) fn ledger(&self) -> Ledger {
+        let (device, pieces) = (self.device, self.pieces);
+        let mut lines = self.asked_for();
+        let held = held(pieces, self.has_segments);
+        match self.room {
+            Room::Unknown => self.as_measured(lines),
+            Room::Limit(limit) => {
+                lines.push(LedgerLine::new("not taken", limit - held));
+                let what = if self.is_limit_of_run { "`makeroom run --limit`" } else { "limit" };
+                Ledger::new(format!("{what} on GPU {device}"), Some(device), Some(limit), lines)
             }
-            if let Some(measured) = refusal.and_then(|refusal| refusal.measured) {
-                // What is left unaccounted are contexts, code and other processes.
-                return Ledger::new(format!("GPU {device}"), Some(device), Some(measured.total), lines);
+            Room::Card(card) => {
+                let reserve = self.room.driver_reserve().unwrap_or(Bytes::ZERO);
+                lines.push(LedgerLine::new("context and code", CONTEXT).note("as measured for PyTorch 2.11"));
+                lines.push(LedgerLine::new("driver reserve", reserve).note("as measured on an H200, scaled"));
+                lines.push(LedgerLine::new("not taken", card - reserve - CONTEXT - held));
+                Ledger::new(format!("GPU {device}"), Some(device), Some(card), lines)
             }
-            Ledger::new(format!("GPU {device}, as far as the recording shows"), Some(device), None, lines)
-        }
-        Room::Limit(limit) => {
-            lines.push(LedgerLine::new("not taken", limit - held(pieces, has_segments)));
-            Ledger::new(format!("limit on GPU {device}"), Some(device), Some(limit), lines)
-        }
-        Room::Card(card) => {
-            let reserve = room.driver_reserve().unwrap_or(Bytes::ZERO);
-            lines.push(LedgerLine::new("context and code", CONTEXT).note("as measured for PyTorch 2.11"));
-            lines.push(LedgerLine::new("driver reserve", reserve).note("as measured on an H200, scaled"));
-            lines.push(LedgerLine::new("not taken", card - reserve - CONTEXT - held(pieces, has_segments)));
-            Ledger::new(format!("GPU {device}"), Some(device), Some(card), lines)
         }
     }
+
+    /// What this process asked for.
+    fn asked_for(&self) -> Vec<LedgerLine> {
+        let pieces = self.pieces;
+        let libraries: Bytes = self.libraries.iter().map(|(_, bytes)| *bytes).sum();
+        let mut lines = Vec::new();
+        if self.has_segments && self.overhead.is_some() {
+            lines.push(live(pieces, pieces.live, self.what_is_live));
+            let own = pieces.homeless - libraries;
+            if !own.is_zero() {
+                lines.push(LedgerLine::new("other live memory", own).note("asked of the driver directly"));
+            }
+        } else {
+            lines.push(live(pieces, pieces.live + pieces.homeless - libraries, self.what_is_live));
+        }
+        lines.extend(self.libraries.iter().map(|&(name, bytes)| LedgerLine::new(name, bytes)));
+        if self.has_segments {
+            lines.push(LedgerLine::new("rounding", pieces.rounding));
+            lines.push(unused(pieces, self.refusal));
+        }
+        lines
+    }
+
+    /// The device by its own count.
+    fn as_measured(&self, mut lines: Vec<LedgerLine>) -> Ledger {
+        let device = self.device;
+        let free = self.refusal.and_then(|refusal| refusal.event.device_free());
+        let Some((overhead, total)) = &self.overhead else {
+            lines.extend(free.map(|free| LedgerLine::new("free", free).note("by the driver's count")));
+            let name = format!("GPU {device}, as far as the recording shows");
+            return Ledger::new(name, Some(device), None, lines);
+        };
+        lines.extend(of_driver(overhead));
+        let listed: Bytes = lines.iter().map(LedgerLine::bytes).sum();
+        lines.push(free.map_or_else(
+            || LedgerLine::new("free", *total - listed).note("what is left of it by this count"),
+            |free| LedgerLine::new("free", free).note("by the driver's count"),
+        ));
+        Ledger::new(format!("GPU {device}"), Some(device), Some(*total), lines)
+    }
+}
+
+/// What the driver holds for this process and for others.
+fn of_driver(overhead: &Overhead) -> Vec<LedgerLine> {
+    let mut lines = Vec::new();
+    let parts = [("code loaded since", overhead.code), ("in-kernel heap", overhead.heap)];
+    let parts: Vec<LedgerLine> = parts
+        .into_iter()
+        .filter(|(_, bytes)| !bytes.is_zero())
+        .map(|(what, bytes)| LedgerLine::new(what, bytes))
+        .collect();
+    let note = match (overhead.is_split_by_size, overhead.context_count) {
+        (true, _) => Some("about: the usual size of one".to_owned()),
+        (false, 0 | 1) => None,
+        (false, count) => Some(format!("{count} contexts")),
+    };
+    let context = |what: &str| {
+        let line = LedgerLine::new(what, overhead.contexts);
+        note.clone().map_or(line.clone(), |note| line.note(note))
+    };
+    lines.push(if parts.is_empty() {
+        context("context and code")
+    } else {
+        LedgerLine::of("context and code", [vec![context("context")], parts].concat())
+    });
+    for (what, bytes) in [
+        ("kept by the driver's pools", overhead.pools),
+        ("rounding by the driver", overhead.pages),
+        ("other processes", overhead.others),
+    ] {
+        if !bytes.is_zero() {
+            lines.push(LedgerLine::new(what, bytes));
+        }
+    }
+    lines
 }
 
 fn held(pieces: &Pieces, has_segments: bool) -> Bytes {
-    if has_segments { pieces.reserved } else { pieces.live + pieces.homeless }
+    pieces.homeless + if has_segments { pieces.reserved } else { pieces.live }
 }
 
-fn live(pieces: &Pieces, what: &str) -> LedgerLine {
-    let whole = pieces.live + pieces.homeless;
+fn live(pieces: &Pieces, whole: Bytes, what: &str) -> LedgerLine {
     if pieces.pending.is_zero() && pieces.private_live.is_zero() {
         return LedgerLine::new(what, whole);
     }

@@ -28,6 +28,12 @@ pub(crate) fn attach(
             Cause::Fragmentation => fragmentation(trace, refusal, alternatives),
             Cause::LiveDataFillsDevice => live_data(trace, refusal, split, alternatives),
             Cause::RequestExceedsDevice => vec![pieces(refusal)],
+            Cause::ArtificialLimit if refusal.is_limit_of_run() => vec![raise_limit_of_run(refusal)],
+            Cause::OtherProcesses => {
+                let another = advice::another_device(Maker::Nvidia, None);
+                [Some(advice::list_holders(Maker::Nvidia)), another].into_iter().flatten().collect()
+            }
+            Cause::CacheHeldByFramework => cache(refusal),
             Cause::ArtificialLimit => vec![
                 Fix::new("say what the limit was, to learn what filled it")
                     .command("makeroom why --memory SIZE …"),
@@ -46,6 +52,25 @@ pub(crate) fn attach(
         };
         finding.fixes.sort_by_key(|fix| std::cmp::Reverse(fix.frees));
     }
+}
+
+/// The limit with which the refused request would have fit.
+fn raise_limit_of_run(refusal: &Refusal<'_>) -> Fix {
+    let mebibytes = refusal.wants().get().div_ceil(1 << 20);
+    Fix::new("allow the program more").command(format!("makeroom run --limit {mebibytes}MiB -- …"))
+}
+
+/// Memory that the pools of this process keep.
+fn cache(refusal: &Refusal<'_>) -> Vec<Fix> {
+    let beside = refusal.beside.unwrap_or_default();
+    let mut fixes = Vec::new();
+    if !beside.pending.bytes.is_zero() {
+        fixes.push(advice::wait_for_streams().frees(beside.pending.bytes));
+    }
+    if let Some((_, bytes)) = beside.other_framework {
+        fixes.push(advice::empty_other_cache().frees(bytes));
+    }
+    fixes
 }
 
 fn fragmentation(trace: &Trace, refusal: &Refusal<'_>, alternatives: &[Alternative]) -> Vec<Fix> {

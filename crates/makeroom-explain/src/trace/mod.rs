@@ -6,33 +6,47 @@
 //! pieces.rs    reserved memory cut into live, rounding and unused pieces
 //! sites.rs     live memory by place in the program
 //! steps.rs     steps, and what grows from one to the next
+//! taken.rs     what a process took from the driver;  overhead.rs  what the device holds beside it
+//! choice.rs    which device is explained
+//! beside.rs    what a whole process adds to the account
 //! verdict.rs   the cause;  fixes.rs  what to do;  account.rs  the ledger
 //! alternatives.rs   the same run under other settings
 //! ```
 
 mod account;
 mod alternatives;
+mod beside;
+mod choice;
 mod fixes;
 mod history;
+mod overhead;
 mod pieces;
 mod room;
 mod sites;
 mod state;
 mod steps;
+mod taken;
 mod verdict;
 
+pub(crate) use history::History;
+pub(crate) use overhead::DEFAULT_HEAP;
 pub use room::Room;
+pub(crate) use sites::{Places, by_stack};
+pub(crate) use state::{State, states_at};
+pub(crate) use taken::{outside, peak as peak_taken};
 
-use makeroom_core::{Action, Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
+use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
 use makeroom_sim::Settings;
 
+use self::account::Account;
+use self::choice::{chosen_device, framework, input_kind};
 use self::fixes::StepSplit;
-use self::history::History;
+use self::overhead::Overhead;
 use self::pieces::Pieces;
-use self::state::{State, states_at};
 use self::steps::Steps;
 use self::verdict::Refusal;
-use crate::{Cause, Certainty, Explanation, Finding, Fix, InputKind, InputSummary, Ledger, Request, Verdict};
+use crate::run;
+use crate::{Cause, Certainty, Explanation, Finding, Fix, InputSummary, Ledger, Request, Verdict};
 
 /// What to explain of a recording.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +59,16 @@ pub struct TraceQuestion {
 
 /// Explains a recording.
 pub fn explain_trace(trace: &Trace, question: &TraceQuestion) -> Explanation {
+    let mut explanation = explain_running(trace, question);
+    if let Some(summary) = run::summarise(trace) {
+        run::judge(&mut explanation, &summary);
+        explanation.run = Some(summary);
+    }
+    explanation
+}
+
+/// Explains a recording whose process still runs: what it holds now, it may still give back.
+pub fn explain_running(trace: &Trace, question: &TraceQuestion) -> Explanation {
     let Some(device) = chosen_device(trace, question.device) else { return empty(trace) };
     let mut explanation = Subject::new(trace, device).explain(question.room);
     let others = trace.devices.len() - 1;
@@ -57,27 +81,6 @@ pub fn explain_trace(trace: &Trace, question: &TraceQuestion) -> Explanation {
     explanation
 }
 
-/// The device asked for; else the one that failed first; else the one that held most.
-fn chosen_device(trace: &Trace, asked: Option<DeviceIndex>) -> Option<&DeviceTrace> {
-    if asked.is_some() {
-        return trace.device(asked);
-    }
-    let first_failure = |device: &DeviceTrace| {
-        let index = device.events.actions().iter().position(|&action| action == Action::OutOfMemory)?;
-        device.events.get(index).map(|event| event.time_us)
-    };
-    let failed = trace.devices.iter().filter_map(|device| Some((first_failure(device)?, device)));
-    if let Some((_, device)) = failed.min_by_key(|(time, _)| *time) {
-        return Some(device);
-    }
-    match trace.devices.as_slice() {
-        [only] => Some(only),
-        devices => devices
-            .iter()
-            .max_by_key(|device| (History::new(device, &[]).peak_live, std::cmp::Reverse(device.device))),
-    }
-}
-
 /// One device of a recording.
 struct Subject<'trace> {
     trace: &'trace Trace,
@@ -85,13 +88,21 @@ struct Subject<'trace> {
     steps: Steps,
     history: History,
     settings: Settings,
+    places: Places<'trace>,
 }
 
 impl<'trace> Subject<'trace> {
     fn new(trace: &'trace Trace, device: &'trace DeviceTrace) -> Self {
         let steps = Steps::find(trace, device);
         let history = History::new(device, &steps.starts);
-        Self { trace, device, steps, history, settings: Settings::recorded(&trace.settings) }
+        Self {
+            trace,
+            device,
+            steps,
+            history,
+            settings: Settings::recorded(&trace.settings),
+            places: Places::new(trace),
+        }
     }
 
     fn has_segments(&self) -> bool {
@@ -105,7 +116,7 @@ impl<'trace> Subject<'trace> {
         let state = states.pop().unwrap_or_default();
         let pieces = Pieces::new(self.device, &self.settings, &state, moment);
         let growth = steps::growth(self.trace, self.device, &self.history, &self.steps);
-        let (sites, other_sites) = sites::tree(&self.trace.stacks, &sites::by_stack(&state.blocks));
+        let (sites, other_sites) = self.places.tree(&by_stack(&state.blocks));
         let mut explanation = Explanation {
             input: self.input(),
             request: None,
@@ -115,6 +126,7 @@ impl<'trace> Subject<'trace> {
             sites,
             other_sites,
             growth,
+            run: None,
             alternatives: Vec::new(),
             futile: Vec::new(),
             next: Vec::new(),
@@ -125,7 +137,7 @@ impl<'trace> Subject<'trace> {
             Some((index, event)) => {
                 self.explain_failure(&mut explanation, room, (index, event), &state, &pieces);
             }
-            None => self.explain_peak(&mut explanation, room, &pieces),
+            None => self.explain_peak(&mut explanation, room, &state, &pieces),
         }
         explanation
     }
@@ -158,21 +170,20 @@ impl<'trace> Subject<'trace> {
         state: &State,
         pieces: &Pieces,
     ) {
-        let measured = self
-            .trace
-            .process
-            .as_ref()
-            .and_then(|process| process.device_sample_near(self.device.device, event.time_us));
-        let refusal = Refusal {
+        let overhead = self.overhead(event.time_us, state, true);
+        let libraries = self.libraries(state);
+        let mut refusal = Refusal {
             event,
             pieces,
             room,
             holder: if framework(self.trace) == Some("pytorch") { "PyTorch" } else { "the program" },
-            measured,
+            beside: self.beside(&event, overhead.as_ref(), &libraries),
             growth: explanation.growth.as_ref(),
             has_segments: self.has_segments(),
             settings: &self.settings,
         };
+        self.apply_limit_of_run(&mut refusal);
+        let room = refusal.room;
         let mut causes = refusal.findings();
         let split = self.split(index, state);
         let alternatives =
@@ -182,13 +193,13 @@ impl<'trace> Subject<'trace> {
         explanation.verdict =
             Verdict { cause: first.cause, certainty: first.certainty, summary: first.summary.clone() };
         explanation.futile = fixes::futile(first.cause, self.trace, &refusal, split, &alternatives);
-        explanation.ledger = Some(self.ledger(room, pieces, Some(&refusal)));
+        explanation.ledger = Some(self.ledger(room, pieces, Some(&refusal), &libraries, overhead));
         explanation.request = Some(Request {
             bytes: Some(event.size),
             device: Some(self.device.device),
-            site: sites::place_of(&self.trace.stacks, event.stack),
+            site: self.places.of(event.stack),
         });
-        if room == Room::Unknown && measured.is_none() {
+        if room == Room::Unknown && overhead.is_none() {
             explanation.next.push(say_the_room());
         }
         let later = self.history.failures.len() - 1;
@@ -199,7 +210,7 @@ impl<'trace> Subject<'trace> {
         explanation.causes = causes;
     }
 
-    fn explain_peak(&self, explanation: &mut Explanation, room: Room, pieces: &Pieces) {
+    fn explain_peak(&self, explanation: &mut Explanation, room: Room, state: &State, pieces: &Pieces) {
         if self.device.events.is_empty() {
             return self.explain_final_state(explanation, room, pieces);
         }
@@ -238,7 +249,9 @@ impl<'trace> Subject<'trace> {
                 fixes: crate::advice::leak(),
             });
         }
-        explanation.ledger = Some(self.ledger(room, pieces, None));
+        let peak = self.history.peak.and_then(|index| self.device.events.get(index));
+        let overhead = peak.and_then(|event| self.overhead(event.time_us, state, false));
+        explanation.ledger = Some(self.ledger(room, pieces, None, &self.libraries(state), overhead));
         if room == Room::Unknown && self.has_segments() && self.trace.kind != TraceKind::Room {
             explanation.next.push(say_the_room());
         }
@@ -263,7 +276,7 @@ impl<'trace> Subject<'trace> {
             evidence: Vec::new(),
             fixes: Vec::new(),
         });
-        explanation.ledger = Some(self.ledger(room, pieces, None));
+        explanation.ledger = Some(self.ledger(room, pieces, None, &[], None));
         explanation.next.push(crate::advice::record_snapshot());
     }
 
@@ -279,10 +292,29 @@ impl<'trace> Subject<'trace> {
         Some(StepSplit { lasting: state.live() - growing, growing })
     }
 
-    fn ledger(&self, room: Room, pieces: &Pieces, refusal: Option<&Refusal<'_>>) -> Ledger {
+    fn ledger(
+        &self,
+        room: Room,
+        pieces: &Pieces,
+        refusal: Option<&Refusal<'_>>,
+        libraries: &[(&'static str, Bytes)],
+        overhead: Option<(Overhead, Bytes)>,
+    ) -> Ledger {
         let is_of_tensors = self.trace.kind != TraceKind::Room || framework(self.trace).is_some();
-        let what_is_live = if is_of_tensors { "live tensors" } else { "live memory" };
-        account::ledger(self.device.device, room, pieces, self.has_segments(), what_is_live, refusal)
+        let account = Account {
+            device: self.device.device,
+            room,
+            is_limit_of_run: refusal
+                .and_then(|refusal| refusal.beside)
+                .is_some_and(|beside| beside.is_limit_of_run),
+            pieces,
+            has_segments: self.has_segments(),
+            what_is_live: if is_of_tensors { "live tensors" } else { "live memory" },
+            refusal,
+            libraries,
+            overhead,
+        };
+        account.ledger()
     }
 
     fn input(&self) -> InputSummary {
@@ -310,32 +342,17 @@ impl<'trace> Subject<'trace> {
     }
 }
 
-fn input_kind(trace: &Trace) -> InputKind {
-    match trace.kind {
-        TraceKind::TorchSnapshot => InputKind::TorchSnapshot,
-        TraceKind::RmmLog => InputKind::RmmLog,
-        TraceKind::Room => InputKind::RoomTrace,
-    }
-}
-
-/// The framework whose allocations were recorded, as in `--json`; of a whole process only where its tensors were.
-fn framework(trace: &Trace) -> Option<&'static str> {
-    match trace.kind {
-        TraceKind::TorchSnapshot => Some("pytorch"),
-        TraceKind::RmmLog => Some("rmm"),
-        TraceKind::Room => {
-            trace.process.as_ref().is_some_and(|process| process.sees_tensors).then_some("pytorch")
-        }
-    }
-}
-
 fn say_the_room() -> Fix {
     Fix::new("a snapshot holds neither the card's size nor a limit; say it to have the account closed")
         .command("makeroom why --card SIZE …   (or --memory SIZE, where the program set a limit)")
 }
 
 fn empty(trace: &Trace) -> Explanation {
-    let summary = "The recording is empty: it holds no events and no memory.".to_owned();
+    let summary = match trace.process {
+        Some(_) => "The process asked for no device memory.",
+        None => "The recording is empty: it holds no events and no memory.",
+    };
+    let summary = summary.to_owned();
     Explanation {
         input: InputSummary { kind: input_kind(trace), framework: None },
         request: None,
@@ -345,6 +362,7 @@ fn empty(trace: &Trace) -> Explanation {
         sites: Vec::new(),
         other_sites: Bytes::ZERO,
         growth: None,
+        run: None,
         alternatives: Vec::new(),
         futile: Vec::new(),
         next: Vec::new(),

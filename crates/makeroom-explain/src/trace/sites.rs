@@ -2,16 +2,18 @@
 //! them.
 //!
 //! Frames come innermost first. The program's own frames, outermost first, are the path in the tree; of the
-//! library frames below the last of them only the innermost is kept, as the name of what was called. A node with
-//! one child that matters is merged with it, so that `<module>` and `main` do not fill the screen.
+//! library frames below the last of them only one is kept, as the name of what was called: the innermost, or, in stacks
+//! that go down to the driver, the one that the program itself called. A node with one child that matters is merged
+//! with it, so that `<module>` and `main` do not fill the screen.
 
 use std::collections::BTreeMap;
 
-use makeroom_core::{Bytes, FastMap, FrameId, StackId, Stacks};
+use makeroom_core::{Bytes, FastMap, Frame, FrameId, StackId, Stacks, Trace};
 
 use super::state::LiveBlock;
 use crate::Site;
-use crate::library::{is_library_file, short_file};
+use crate::library::{is_library_file, is_own_source, short_file};
+use crate::native::{self, Owner};
 
 /// Places that hold less than this share are left out.
 const LEAST_SHARE: f64 = 0.005;
@@ -45,23 +47,140 @@ pub(crate) fn by_stack<'state>(blocks: impl IntoIterator<Item = &'state LiveBloc
     held
 }
 
-/// The tree of places, largest first, and the bytes of those left out.
-pub(crate) fn tree(stacks: &Stacks, held: &HeldByStack) -> (Vec<Site>, Bytes) {
-    let whole: Bytes = held.values().map(|entry| entry.bytes).sum();
-    let mut root = Node::default();
-    for (&stack, &entry) in held {
-        root.add(&path(stacks, stack), entry);
-    }
-    let sites = root.into_sites(stacks, whole.scaled(LEAST_SHARE));
-    let shown: Bytes = sites.iter().map(|site| site.bytes).sum();
-    (sites, whole - shown)
+/// Names the places of a recording.
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'trace> {
+    stacks: &'trace Stacks,
+    /// The recorded program's own file, empty where it is not known.
+    executable: &'trace str,
+    /// Whether machine code was recorded for its own sake, and not as the inside of Python's libraries.
+    is_whole_process: bool,
 }
 
-/// The program's innermost own line of a stack, for a sentence.
-pub(crate) fn place_of(stacks: &Stacks, stack: StackId) -> Option<String> {
-    let frames = stacks.frames_of(stack);
-    let own = frames.iter().find(|&&frame| !is_library(stacks, frame));
-    own.or(frames.first()).map(|&frame| describe(stacks, frame))
+impl<'trace> Places<'trace> {
+    pub(crate) fn new(trace: &'trace Trace) -> Self {
+        let executable = trace.process.as_ref().map_or("", |process| process.identity.executable.as_str());
+        Self { stacks: &trace.stacks, executable, is_whole_process: trace.process.is_some() }
+    }
+
+    /// The tree of places, largest first, and the bytes of those left out.
+    pub(crate) fn tree(self, held: &HeldByStack) -> (Vec<Site>, Bytes) {
+        let whole: Bytes = held.values().map(|entry| entry.bytes).sum();
+        let mut root = Node::default();
+        for (&stack, &entry) in held {
+            root.add(&self.path(stack), entry);
+        }
+        let sites = root.into_sites(self, whole.scaled(LEAST_SHARE));
+        let shown: Bytes = sites.iter().map(|site| site.bytes).sum();
+        (sites, whole - shown)
+    }
+
+    /// The program's innermost own line of a stack, for a sentence.
+    pub(crate) fn of(self, stack: StackId) -> Option<String> {
+        self.without(stack, "")
+    }
+
+    /// The same, passing over a function: what starts a kernel has the kernel's own name.
+    pub(crate) fn without(self, stack: StackId, function: &str) -> Option<String> {
+        let frames = self.stacks.frames_of(stack);
+        let is_meant = |frame: &&FrameId| {
+            let name = self.stacks.name_text(self.stacks.frame_at(**frame).function);
+            self.owner(**frame) == Owner::Program && (function.is_empty() || name != function)
+        };
+        let told = || frames.iter().find(|&&frame| self.owner(frame) != Owner::Passage);
+        let found = frames.iter().find(is_meant).or_else(told).or(frames.first());
+        found.map(|&frame| self.describe(frame))
+    }
+
+    /// The own line that called the program's innermost one, if it is another function's.
+    pub(crate) fn caller(self, stack: StackId) -> Option<String> {
+        let frames = self.stacks.frames_of(stack);
+        let mut own = frames.iter().filter(|&&frame| self.owner(frame) == Owner::Program);
+        let function = |frame: &FrameId| self.stacks.frame_at(*frame).function;
+        let innermost = function(own.next()?);
+        own.find(|frame| function(frame) != innermost).map(|&frame| self.describe(frame))
+    }
+
+    /// What the program's innermost own line called, if it did not ask itself.
+    pub(crate) fn through(self, stack: StackId) -> Option<String> {
+        let frames = self.stacks.frames_of(stack);
+        let is_own = |&frame: &FrameId| self.owner(frame) == Owner::Program;
+        let is_called = frames.first().is_some_and(|frame| !is_own(frame)) && frames.iter().any(is_own);
+        is_called.then(|| self.describe(self.called(frames)))
+    }
+
+    /// The library that asked, by the name that people know it by: the innermost one of the stack.
+    pub(crate) fn library(self, stack: StackId) -> Option<&'static str> {
+        let owners = self.stacks.frames_of(stack).iter().map(|&frame| self.owner(frame));
+        match owners.into_iter().find(|owner| *owner != Owner::Passage)? {
+            Owner::Library(known) => known,
+            _ => None,
+        }
+    }
+
+    fn path(self, stack: StackId) -> Vec<Step> {
+        let frames = self.stacks.frames_of(stack);
+        let Some(&innermost) = frames.first() else { return vec![Step::Unknown] };
+        let is_own = |frame: &FrameId| self.owner(*frame) == Owner::Program;
+        let mut path: Vec<Step> =
+            frames.iter().rev().filter(|frame| is_own(frame)).map(|&frame| Step::Own(frame)).collect();
+        path.dedup();
+        // A recursion of the program is as deep as it likes; what it ends in is what is looked for.
+        path.drain(..path.len().saturating_sub(DEEPEST_PATH));
+        if !is_own(&innermost) {
+            path.push(Step::Library(self.called(frames)));
+        }
+        path
+    }
+
+    /// What stands for the library frames below the program's own.
+    fn called(self, frames: &[FrameId]) -> FrameId {
+        let is_native = |frame: &FrameId| self.stacks.frame_at(*frame).library != Frame::default().library;
+        let below = frames.iter().take_while(|&&frame| self.owner(frame) != Owner::Program);
+        let below: Vec<FrameId> = below.copied().collect();
+        if !below.iter().any(is_native) {
+            return frames[0];
+        }
+        if below.len() < frames.len() {
+            return below[below.len() - 1];
+        }
+        // Nothing is the program's: what is furthest in and says something.
+        below.iter().copied().find(|&frame| self.owner(frame) != Owner::Passage).unwrap_or(below[0])
+    }
+
+    fn owner(self, frame: FrameId) -> Owner {
+        let frame = self.stacks.frame_at(frame);
+        let name = |name| self.stacks.name_text(name);
+        let is_own_line = frame.line > 0 && is_own_source(name(frame.file));
+        match name(frame.library) {
+            "" if self.is_whole_process && is_own_line => Owner::Program,
+            "" if is_library_file(name(frame.file)) => Owner::Library(None),
+            "" => Owner::Program,
+            library => match native::owner(library, name(frame.function), self.executable) {
+                // A header's code lies in the program's own file.
+                Owner::Program if frame.line > 0 && !is_own_line => Owner::Library(None),
+                owner => owner,
+            },
+        }
+    }
+
+    fn describe(self, frame: FrameId) -> String {
+        let frame = self.stacks.frame_at(frame);
+        let name = |name| self.stacks.name_text(name);
+        let clip = |text: &str| text.chars().take(LONGEST_PLACE).collect::<String>();
+        let function = clip(&native::readable(name(frame.function)));
+        let library = name(frame.library);
+        if !library.is_empty() && frame.line == 0 {
+            let file = library.rsplit('/').next().unwrap_or(library);
+            return format!("{function} in {}", clip(native::known_as(library).unwrap_or(file)));
+        }
+        let file = clip(short_file(name(frame.file)));
+        match (file.as_str(), frame.line) {
+            ("" | "??", _) => function,
+            (file, 0) => format!("{file} {function}"),
+            (file, line) => format!("{file}:{line} {function}"),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -90,32 +209,32 @@ impl Node {
         }
     }
 
-    fn into_sites(self, stacks: &Stacks, least: Bytes) -> Vec<Site> {
+    fn into_sites(self, places: Places<'_>, least: Bytes) -> Vec<Site> {
         let mut sites: Vec<Site> = self
             .children
             .into_iter()
             .filter(|(_, child)| child.held.bytes >= least)
-            .map(|(step, child)| child.into_site(stacks, step, least))
+            .map(|(step, child)| child.into_site(places, step, least))
             .collect();
         sites.sort_by_key(|site| std::cmp::Reverse(site.bytes));
         sites.truncate(MOST_CALLEES);
         sites
     }
 
-    fn into_site(mut self, stacks: &Stacks, mut step: Step, least: Bytes) -> Site {
+    fn into_site(mut self, places: Places<'_>, mut step: Step, least: Bytes) -> Site {
         let mut through = None;
         // Where nearly everything comes from one callee, the callee says it all.
         while let Some((only, child)) = self.take_main_child(least) {
             match only {
                 Step::Own(_) => step = only,
-                Step::Library(frame) => through = Some(describe(stacks, frame)),
+                Step::Library(frame) => through = Some(places.describe(frame)),
                 Step::Unknown => {}
             }
             self = child;
         }
         let is_own = matches!(step, Step::Own(_));
         let place = match step {
-            Step::Own(frame) | Step::Library(frame) => describe(stacks, frame),
+            Step::Own(frame) | Step::Library(frame) => places.describe(frame),
             Step::Unknown => "no stack recorded (backward pass, or a thread without Python)".to_owned(),
         };
         let held = self.held;
@@ -125,7 +244,7 @@ impl Node {
             through,
             bytes: held.bytes,
             blocks: held.blocks,
-            callees: self.into_sites(stacks, least),
+            callees: self.into_sites(places, least),
         }
     }
 }
@@ -137,42 +256,5 @@ impl Node {
         let is_main = |child: &Self| child.held.bytes.share_of(self.held.bytes) >= MAIN_SHARE;
         let step = self.children.iter().find(|(_, child)| is_main(child)).map(|(&step, _)| step)?;
         self.children.remove_entry(&step)
-    }
-}
-
-fn path(stacks: &Stacks, stack: StackId) -> Vec<Step> {
-    let frames = stacks.frames_of(stack);
-    if frames.is_empty() {
-        return vec![Step::Unknown];
-    }
-    let mut path: Vec<Step> = frames
-        .iter()
-        .rev()
-        .filter(|&&frame| !is_library(stacks, frame))
-        .map(|&frame| Step::Own(frame))
-        .collect();
-    path.dedup();
-    // A recursion of the program is as deep as it likes; what it ends in is what is looked for.
-    path.drain(..path.len().saturating_sub(DEEPEST_PATH));
-    let innermost = frames[0];
-    if is_library(stacks, innermost) {
-        path.push(Step::Library(innermost));
-    }
-    path
-}
-
-fn is_library(stacks: &Stacks, frame: FrameId) -> bool {
-    is_library_file(stacks.name_text(stacks.frame_at(frame).file))
-}
-
-fn describe(stacks: &Stacks, frame: FrameId) -> String {
-    let frame = stacks.frame_at(frame);
-    let clip = |text: &str| text.chars().take(LONGEST_PLACE).collect::<String>();
-    let file = clip(short_file(stacks.name_text(frame.file)));
-    let function = clip(stacks.name_text(frame.function));
-    match (file.as_str(), frame.line) {
-        ("" | "??", _) => function,
-        (file, 0) => format!("{file} {function}"),
-        (file, line) => format!("{file}:{line} {function}"),
     }
 }

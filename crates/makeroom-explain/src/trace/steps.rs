@@ -3,7 +3,7 @@
 use makeroom_core::{AnnotationStage, Bytes, DeviceTrace, FastMap, Trace};
 
 use super::history::{Floor, History};
-use super::sites::{self, Held, HeldByStack};
+use super::sites::{self, Held, HeldByStack, Places};
 use super::state::{State, states_at};
 use crate::Growth;
 
@@ -115,7 +115,7 @@ pub(crate) fn growth(
     let moments = [Some(first.index), Some(middle.index), Some(last.index)];
     let states = states_at(device, history, &moments);
     let leaking = rising(&states);
-    let (leaking, _) = sites::tree(&trace.stacks, &leaking);
+    let (leaking, _) = Places::new(trace).tree(&leaking);
     let count = settled.len() - 1;
     Some(Growth {
         steps: count,

@@ -1,6 +1,6 @@
 //! Names the cause from a recording: the state at the refused request against the room there was.
 
-use makeroom_core::{Bytes, DeviceSample, Event, StreamId};
+use makeroom_core::{Bytes, Event, PendingFrees, StreamId};
 use makeroom_sim::Settings;
 
 use super::pieces::Pieces;
@@ -21,8 +21,8 @@ pub(crate) struct Refusal<'trace> {
     pub(crate) room: Room,
     /// Who holds the memory, in words.
     pub(crate) holder: &'static str,
-    /// What the device itself said at about that time.
-    pub(crate) measured: Option<DeviceSample>,
+    /// What a whole process recorded beside its own requests; `None` where only an allocator was.
+    pub(crate) beside: Option<Beside>,
     pub(crate) growth: Option<&'trace Growth>,
     /// Whether the recording says what was reserved.
     pub(crate) has_segments: bool,
@@ -30,7 +30,37 @@ pub(crate) struct Refusal<'trace> {
     pub(crate) settings: &'trace Settings,
 }
 
+/// What a recording of a whole process says beside what was asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Beside {
+    /// Whether `makeroom run --limit` made the room.
+    pub(crate) is_limit_of_run: bool,
+    /// What other processes hold, as far as it was measured.
+    pub(crate) others: Bytes,
+    /// What was freed in stream order and was not known to be back.
+    pub(crate) pending: PendingFrees,
+    /// The other framework of the process that holds most.
+    pub(crate) other_framework: Option<(&'static str, Bytes)>,
+}
+
 impl Refusal<'_> {
+    pub(crate) fn is_limit_of_run(&self) -> bool {
+        self.beside.is_some_and(|beside| beside.is_limit_of_run)
+    }
+
+    fn others(&self) -> Bytes {
+        self.beside.map_or(Bytes::ZERO, |beside| beside.others)
+    }
+
+    /// The limit as people know it.
+    fn name_of(&self, limit: Bytes) -> String {
+        if self.is_limit_of_run() {
+            format!("the {limit} that `makeroom run --limit` allows")
+        } else {
+            format!("the {limit} there is")
+        }
+    }
+
     /// What the allocator could still have taken from the driver.
     pub(crate) fn untaken(&self) -> Option<Bytes> {
         let by_limit = self.room.limit().map(|limit| limit - self.held());
@@ -40,9 +70,15 @@ impl Refusal<'_> {
         }
     }
 
+    /// What is asked of the driver in all, if no unused block serves the request.
+    pub(crate) fn wants(&self) -> Bytes {
+        self.held() + self.driver_request()
+    }
+
     /// What the allocator held: its segments, or what is live where the recording has no segments.
     fn held(&self) -> Bytes {
-        if self.has_segments { self.pieces.reserved } else { self.pieces.live + self.pieces.homeless }
+        let within = if self.has_segments { self.pieces.reserved } else { self.pieces.live };
+        within + self.pieces.homeless
     }
 
     fn live(&self) -> Bytes {
@@ -51,6 +87,9 @@ impl Refusal<'_> {
 
     /// What the driver is asked for when no unused block serves the request.
     fn driver_request(&self) -> Bytes {
+        if !self.has_segments {
+            return self.event.size;
+        }
         Bytes::new(self.settings.allocation_size(self.event.size.get()))
     }
 
@@ -65,8 +104,16 @@ impl Refusal<'_> {
             findings.extend(self.private_pools());
             findings.extend(self.fitting_piece());
             findings.extend(self.fragmentation());
-            findings.extend(self.live_data());
+            findings.extend(self.waiting_frees());
+            findings.extend(self.other_framework());
+            let (others, live) = (self.other_processes(), self.live_data());
+            // Whoever holds more is named first.
+            let is_mostly_others = self.others() > self.held();
+            findings
+                .extend(if is_mostly_others { [others, live] } else { [live, others] }.into_iter().flatten());
+            findings.extend(self.pieces_of_the_driver());
         }
+        findings.extend(self.limit_of_run());
         if findings.is_empty() {
             findings.push(self.undetermined());
         }
@@ -88,7 +135,11 @@ impl Refusal<'_> {
             evidence.push(format!("{free} free by the driver's count"));
         }
         if let Some(limit) = self.room.limit() {
-            evidence.push(format!("{limit} was all that the allocator could take"));
+            evidence.push(if self.is_limit_of_run() {
+                format!("{limit} was all that `makeroom run --limit` allowed")
+            } else {
+                format!("{limit} was all that the allocator could take")
+            });
         }
         Finding { cause, certainty, bytes: Some(bytes), summary, evidence, fixes: Vec::new() }
     }
@@ -104,7 +155,14 @@ impl Refusal<'_> {
     fn request_exceeds(&self) -> Option<Finding> {
         let request = self.event.size;
         let (reachable, summary) = match (self.room.limit(), self.event.device_free()) {
+            (Some(limit), _) if self.is_limit_of_run() => {
+                (limit, format!("`makeroom run --limit` allows {limit} in all"))
+            }
             (Some(limit), _) => (limit, format!("all that the allocator could take is {limit}")),
+            (None, Some(free)) if !self.others().is_zero() => {
+                let reachable = free + self.held() + self.others();
+                (reachable, format!("even without other processes the device has {reachable} for it"))
+            }
             (None, Some(free)) => {
                 let reachable = free + self.held();
                 (reachable, format!("free memory and all that {} holds come to {reachable}", self.holder))
@@ -138,9 +196,13 @@ impl Refusal<'_> {
             return None;
         }
         let request = self.event.size;
+        let what = if self.beside.is_some() { "recording" } else { "snapshot" };
         let summary = match self.room {
             Room::Unknown => format!(
-                "{request} was refused while the driver had {untaken} free: PyTorch kept to a limit (set_per_process_memory_fraction or a setting) that the snapshot does not hold."
+                "{request} was refused while the driver had {untaken} free: PyTorch kept to a limit (set_per_process_memory_fraction or a setting) that the {what} does not hold."
+            ),
+            Room::Limit(size) if self.is_limit_of_run() => format!(
+                "{request} was refused with {untaken} left of the {size} that `makeroom run --limit` allows: PyTorch kept to a smaller limit of its own (set_per_process_memory_fraction or a setting)."
             ),
             Room::Limit(size) | Room::Card(size) => format!(
                 "{request} was refused with {untaken} left of the {size} named: the run had a smaller limit than that."
@@ -177,6 +239,9 @@ impl Refusal<'_> {
 
     fn fragmentation(&self) -> Option<Finding> {
         let request = self.event.size;
+        if self.is_limit_of_run() && !self.has_segments {
+            return None;
+        }
         let (cached, untaken) = (self.pieces.cached(), self.untaken()?);
         if !self.has_segments {
             // Without segments only the sum can be judged: live and the request fit, and yet it was refused.
@@ -214,8 +279,10 @@ impl Refusal<'_> {
         let request = self.event.size;
         let live = self.live();
         if let Some(limit) = self.room.limit() {
-            let summary =
-                format!("{live} is live; with the {request} asked for it does not fit the {limit} there is.");
+            let summary = format!(
+                "{live} is live; with the {request} asked for it does not fit {}.",
+                self.name_of(limit)
+            );
             if live + request > limit {
                 return Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Certain, live, summary));
             }
@@ -245,6 +312,71 @@ impl Refusal<'_> {
             self.pieces.reserved
         );
         Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Likely, live, summary))
+    }
+
+    /// Memory that was freed in stream order is the driver's pools' until the streams are waited for.
+    fn waiting_frees(&self) -> Option<Finding> {
+        let pending = self.beside?.pending;
+        let free = self.event.device_free().filter(|_| self.room == Room::Unknown)?;
+        let request = self.event.size;
+        if free >= request || free + pending.bytes < request {
+            return None;
+        }
+        let summary = format!(
+            "{request} was refused with {free} free, while {} that was freed in stream order was not known to be back: the driver's pools keep it until the streams are waited for.",
+            pending.bytes
+        );
+        Some(self.finding(Cause::CacheHeldByFramework, Certainty::Likely, pending.bytes, summary))
+    }
+
+    /// Another framework of the same process holds what is missing; whether it uses it, only that framework knows.
+    fn other_framework(&self) -> Option<Finding> {
+        let (name, bytes) = self.beside?.other_framework?;
+        let free = self.event.device_free().filter(|_| self.room == Room::Unknown)?;
+        let request = self.event.size;
+        if free >= request || free + bytes < request {
+            return None;
+        }
+        let summary = format!(
+            "{request} was refused with {free} free, while {name} in the same process holds {bytes}: frameworks keep what they freed and do not give it to each other."
+        );
+        Some(self.finding(Cause::CacheHeldByFramework, Certainty::Likely, bytes, summary))
+    }
+
+    fn other_processes(&self) -> Option<Finding> {
+        let others = self.others();
+        let free = self.event.device_free().filter(|_| self.room == Room::Unknown)?;
+        let request = self.event.size;
+        if others.is_zero() || free >= request || free + others < request {
+            return None;
+        }
+        let summary = format!(
+            "{request} was refused with {free} free; other processes held {others} of the device, this one {}.",
+            self.held()
+        );
+        Some(self.finding(Cause::OtherProcesses, Certainty::Likely, others, summary))
+    }
+
+    /// A program without an allocator of its own was refused by a driver that had room: in pieces.
+    fn pieces_of_the_driver(&self) -> Option<Finding> {
+        let free = self.event.device_free().filter(|_| self.room == Room::Unknown)?;
+        let request = self.event.size;
+        if self.beside.is_none() || self.has_segments || free < request {
+            return None;
+        }
+        let summary = format!(
+            "{request} was refused while the driver had {free} free: no piece of it was large enough, or it was free only a moment later."
+        );
+        Some(self.finding(Cause::Fragmentation, Certainty::Possible, free, summary))
+    }
+
+    /// The card itself had room: only the limit refused.
+    fn limit_of_run(&self) -> Option<Finding> {
+        let limit = self.room.limit().filter(|_| self.is_limit_of_run())?;
+        let free = self.event.device_free().filter(|&free| free >= self.event.size)?;
+        let summary =
+            format!("`makeroom run --limit` refused it at {limit}; the card itself had {free} free.");
+        Some(self.finding(Cause::ArtificialLimit, Certainty::Certain, free, summary))
     }
 
     fn undetermined(&self) -> Finding {

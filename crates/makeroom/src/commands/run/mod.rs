@@ -10,13 +10,15 @@ mod listener;
 mod summary;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::cli::Run;
 use crate::failure::Failure;
 use crate::output;
 use listener::Listener;
+use summary::Ended;
 
 /// Runs `makeroom run`.
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
@@ -28,15 +30,25 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let ended = child::run(&mut command)
         .map_err(|error| Failure::Program { name: program.to_string_lossy().into_owned(), error })?;
     let recordings = listener.finish();
-    let mut text = String::new();
-    for path in &recordings {
-        text.push_str(&summary::describe(path));
-    }
+    let recordings: Vec<Ended> = recordings.iter().map(|path| Ended::read(path)).collect();
     if recordings.is_empty() {
-        text = summary::nothing(&program.to_string_lossy());
+        output::remark(&summary::nothing(&program.to_string_lossy()));
     }
-    output::remark(&text);
+    for recording in &recordings {
+        output::remark(&recording.text());
+    }
+    if let Some(path) = &arguments.summary
+        && let Err(error) = write_summary(path, &recordings)
+    {
+        // The status is the program's, whatever becomes of what is said about it.
+        output::error(&format!("{}: {error}", path.display()), None);
+    }
     Ok(ended)
+}
+
+fn write_summary(path: &Path, recordings: &[Ended]) -> io::Result<()> {
+    let all: Vec<_> = recordings.iter().map(Ended::json).collect();
+    std::fs::write(path, serde_json::to_vec_pretty(&all)?)
 }
 
 /// What the recorder is told; its own documentation has the list.
@@ -67,7 +79,7 @@ fn file(arguments: &Run) -> Result<PathBuf, Failure> {
 }
 
 /// The recorder first, then what the user preloads already.
-fn preload(library: &std::path::Path) -> OsString {
+fn preload(library: &Path) -> OsString {
     let mut preloads = library.as_os_str().to_owned();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preloads.push(":");

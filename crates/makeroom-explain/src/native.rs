@@ -1,0 +1,209 @@
+//! Whose machine code a stack frame is: the program's own, a library's that people know by name, or only the way from
+//! there to the driver.
+//!
+//! A native frame knows the file it lies in. The way to the driver (the CUDA runtime, the driver, the C library, the
+//! recorder) says nothing about who asked and is passed over, also where the runtime is a part of the program: nvcc links
+//! it statically, with names of its own. What lies where systems and packages install their libraries is a library's;
+//! everything else is the program's.
+
+use std::borrow::Cow;
+
+use cpp_demangle::{DemangleOptions, Symbol};
+
+/// Whose code a native frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The program's.
+    Program,
+    /// A library's, with the name that people know it by, if they do.
+    Library(Option<&'static str>),
+    /// Nobody's: it only leads to the driver.
+    Passage,
+}
+
+/// Libraries by the beginnings of their files' names, the longer ones first.
+const KNOWN: [(&str, &str); 24] = [
+    ("libcublas", "cuBLAS"),
+    ("libcudnn", "cuDNN"),
+    ("libnccl", "NCCL"),
+    ("libcufft", "cuFFT"),
+    ("libcusparse", "cuSPARSE"),
+    ("libcusolver", "cuSOLVER"),
+    ("libcurand", "cuRAND"),
+    ("libcutensor", "cuTENSOR"),
+    ("libnvrtc", "NVRTC"),
+    ("libnvinfer", "TensorRT"),
+    ("libnvjpeg", "nvJPEG"),
+    ("libnvshmem", "NVSHMEM"),
+    ("libnpp", "NPP"),
+    ("libcupti", "CUPTI"),
+    ("libc10", "PyTorch"),
+    ("libtorch", "PyTorch"),
+    ("libonnxruntime", "ONNX Runtime"),
+    ("libtensorflow", "TensorFlow"),
+    ("_pywrap_tensorflow", "TensorFlow"),
+    ("libpaddle", "PaddlePaddle"),
+    ("xla_", "JAX"),
+    ("libjax", "JAX"),
+    ("librmm", "RMM"),
+    ("libggml-cuda", "llama.cpp"),
+];
+
+/// Packages by their folders.
+const PACKAGES: [(&str, &str); 5] = [
+    ("/cupy_backends/", "CuPy"),
+    ("/cupy/", "CuPy"),
+    ("/jaxlib/", "JAX"),
+    ("/jax_plugins/", "JAX"),
+    ("/numba/", "Numba"),
+];
+
+/// Files that only lead to the driver, by the beginnings of their names.
+const PASSAGES: [&str; 11] = [
+    "libcuda.so",
+    "libcudart",
+    "libmakeroom_preload",
+    "libc.so",
+    "libc-2",
+    "ld-linux",
+    "ld-2",
+    "libpthread",
+    "libdl.so",
+    "libstdc++",
+    "libgcc_s",
+];
+
+/// Functions of the runtime and of the beginning of a program, wherever they were linked into.
+const PASSAGE_FUNCTIONS: [&str; 5] =
+    ["libcudart_static_", "__cudart", "__libc_start", "__device_stub__", "__cudaRegister"];
+
+/// The runtime's functions that take or give memory, start kernels or make contexts, by the beginnings of their names.
+const RUNTIME: [&str; 12] = [
+    "cudaMalloc",
+    "cudaFree",
+    "cudaHost",
+    "cudaMem",
+    "cudaLaunch",
+    "cudaGraph",
+    "cudaSetDevice",
+    "cudaInitDevice",
+    "cudaDevice",
+    "cudaStream",
+    "cudaFunc",
+    "cudaGet",
+];
+
+/// Where systems and packages install.
+const INSTALLED: [&str; 7] =
+    ["/usr/", "/lib/", "/lib64/", "site-packages/", "dist-packages/", "/lib/python", "/opt/conda/"];
+
+/// Programs that run other programs' code.
+const INTERPRETERS: [&str; 5] = ["python", "julia", "node", "ruby", "R"];
+
+/// Whose code a function of a file is. `executable`: the recorded program's own file.
+pub(crate) fn owner(file: &str, function: &str, executable: &str) -> Owner {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    if PASSAGES.iter().any(|passage| name.starts_with(passage)) || is_passage(function) {
+        return Owner::Passage;
+    }
+    if let Some(known) = known_as(file) {
+        return Owner::Library(Some(known));
+    }
+    let is_interpreter = INTERPRETERS.iter().any(|interpreter| {
+        name.strip_prefix(interpreter)
+            .is_some_and(|rest| rest.chars().all(|character| character.is_ascii_digit() || character == '.'))
+    });
+    let is_installed = INSTALLED.iter().any(|folder| file.contains(folder));
+    if is_interpreter || is_installed && file != executable {
+        return Owner::Library(None);
+    }
+    Owner::Program
+}
+
+/// The name that people know a library by.
+pub(crate) fn known_as(file: &str) -> Option<&'static str> {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let by_name = KNOWN.iter().find(|(beginning, _)| name.starts_with(beginning));
+    let by_folder = || PACKAGES.iter().find(|(folder, _)| file.contains(folder));
+    by_name.or_else(by_folder).map(|(_, known)| *known)
+}
+
+/// Whether a function is the runtime's or starts programs.
+fn is_passage(function: &str) -> bool {
+    if function == "_start" || PASSAGE_FUNCTIONS.iter().any(|start| function.contains(start)) {
+        return true;
+    }
+    let name = if function.starts_with("_Z") { template_name(function) } else { Some(function) };
+    name.is_some_and(|name| RUNTIME.iter().any(|start| name.starts_with(start)))
+}
+
+/// The name of a mangled template: the runtime's header defines `cudaMalloc<float>` and others in the program itself.
+fn template_name(function: &str) -> Option<&str> {
+    let name = function.strip_prefix("_Z")?.trim_start_matches('L');
+    let text = name.trim_start_matches(|character: char| character.is_ascii_digit());
+    let length: usize = name.strip_suffix(text)?.parse().ok()?;
+    text.get(length..)?.starts_with('I').then(|| text.get(..length))?
+}
+
+/// A function's name as its author wrote it, without parameters.
+pub(crate) fn readable(function: &str) -> Cow<'_, str> {
+    if !function.starts_with("_Z") {
+        return Cow::Borrowed(function);
+    }
+    let options = DemangleOptions::new().no_params().no_return_type();
+    let name = Symbol::new(function).ok().and_then(|symbol| symbol.demangle_with_options(&options).ok());
+    name.map_or(Cow::Borrowed(function), Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROGRAM: &str = "/home/me/solver";
+
+    #[test]
+    fn the_way_to_the_driver_is_passed_over() {
+        for (file, function) in [
+            (PROGRAM, "libcudart_static_2ed1f6ec"),
+            (PROGRAM, "cudaMalloc"),
+            (PROGRAM, "_ZL10cudaMallocIfE9cudaErrorPPT_m"),
+            (PROGRAM, "_start"),
+            (PROGRAM, "_Z32__device_stub__Z6kernelPfS_iPfS_i"),
+            ("/usr/local/cuda/lib64/libcudart.so.12", "cudaMalloc"),
+            ("/usr/lib/x86_64-linux-gnu/libcuda.so.1", ""),
+            ("/usr/lib/x86_64-linux-gnu/libc.so.6", "__libc_start_main"),
+            ("/run/user/1/makeroom/libmakeroom_preload-00ff.so", "cuMemAlloc_v2"),
+        ] {
+            assert_eq!(owner(file, function, PROGRAM), Owner::Passage, "{file} {function}");
+        }
+    }
+
+    #[test]
+    fn the_programs_own_code_is_told_from_libraries() {
+        assert_eq!(owner(PROGRAM, "main", PROGRAM), Owner::Program);
+        assert_eq!(owner(PROGRAM, "_Z17allocate_and_freem", PROGRAM), Owner::Program);
+        assert_eq!(owner("/home/me/libsolver.so", "solve", PROGRAM), Owner::Program);
+        assert_eq!(owner("/usr/bin/solver", "main", "/usr/bin/solver"), Owner::Program);
+        assert_eq!(owner("/usr/lib/libgomp.so.1", "", PROGRAM), Owner::Library(None));
+        assert_eq!(
+            owner("/home/me/env/bin/python3.12", "", "/home/me/env/bin/python3.12"),
+            Owner::Library(None)
+        );
+        for (file, known) in [
+            ("/opt/cuda/libcublasLt.so.12", "cuBLAS"),
+            ("libnccl.so.2", "NCCL"),
+            ("/x/site-packages/torch/lib/libc10_cuda.so", "PyTorch"),
+            ("/x/site-packages/cupy/cuda/memory.cpython-312-x86_64-linux-gnu.so", "CuPy"),
+        ] {
+            assert_eq!(owner(file, "f", PROGRAM), Owner::Library(Some(known)), "{file}");
+        }
+    }
+
+    #[test]
+    fn names_are_read_as_they_were_written() {
+        assert_eq!(readable("_Z17allocate_and_freem"), "allocate_and_free");
+        assert_eq!(readable("_ZN6solver4gridIfE4growEm"), "solver::grid<float>::grow");
+        assert_eq!(readable("main"), "main");
+        assert_eq!(readable("_Z!"), "_Z!");
+    }
+}

@@ -1,0 +1,167 @@
+//! What the facts about a process mean: causes beside a refusal, and the verdict where nothing was refused.
+
+use makeroom_core::Bytes;
+
+use super::{LaunchFailure, LeftKind, RunSummary};
+use crate::advice::{host_memory_in_pieces, raise_kernel_heap};
+use crate::{Cause, Certainty, Explanation, Finding, Fix, Verdict};
+
+/// Adds what the summary shows to an explanation.
+pub(crate) fn judge(explanation: &mut Explanation, summary: &RunSummary) {
+    let mut failures = Vec::new();
+    failures.extend(pinned_refused(summary));
+    failures.extend(launch_failed(summary));
+    let decides = explanation.verdict.cause == Cause::None;
+    if decides && let Some(first) = failures.first() {
+        explanation.causes.retain(|finding| finding.cause != Cause::None);
+        explanation.verdict =
+            Verdict { cause: first.cause, certainty: first.certainty, summary: first.summary.clone() };
+        explanation.causes.splice(0..0, failures);
+    } else {
+        explanation.causes.extend(failures);
+    }
+    let mut remarks: Vec<Finding> = Vec::new();
+    remarks.extend(kernel_heap(summary));
+    remarks.extend(host_growth(summary));
+    // What was refused memory may well give up without cleaning up.
+    remarks.extend(never_freed(summary).filter(|_| summary.refusals == 0));
+    if explanation.verdict.cause == Cause::None {
+        for remark in &remarks {
+            explanation.verdict.summary.push(' ');
+            explanation.verdict.summary.push_str(&remark.summary);
+        }
+        if let Some(nothing) = explanation.causes.iter_mut().find(|finding| finding.cause == Cause::None) {
+            nothing.fixes.extend(remarks.iter().flat_map(|remark| remark.fixes.clone()));
+        }
+    }
+    let is_known = |remark: &Finding| explanation.causes.iter().any(|known| known.cause == remark.cause);
+    remarks.retain(|remark| !is_known(remark));
+    explanation.causes.extend(remarks);
+}
+
+fn finding(
+    cause: Cause,
+    certainty: Certainty,
+    bytes: Option<Bytes>,
+    summary: String,
+    fixes: Vec<Fix>,
+) -> Finding {
+    Finding { cause, certainty, bytes, summary, evidence: Vec::new(), fixes }
+}
+
+fn pinned_refused(summary: &RunSummary) -> Option<Finding> {
+    if summary.pinned_refusals == 0 {
+        return None;
+    }
+    let text = format!(
+        "{} for pinned host memory {} refused, the largest for {}; at most {} was pinned at once.",
+        count(summary.pinned_refusals, "request"),
+        if summary.pinned_refusals == 1 { "was" } else { "were" },
+        summary.largest_pinned_refused,
+        summary.pinned_peak
+    );
+    let bytes = Some(summary.largest_pinned_refused);
+    Some(finding(Cause::HostMemory, Certainty::Certain, bytes, text, vec![host_memory_in_pieces()]))
+}
+
+fn launch_failed(summary: &RunSummary) -> Option<Finding> {
+    let launch = summary.failed_launches.iter().max_by_key(|launch| launch.is_for_resources)?;
+    let kernel = launch.kernel.as_deref().unwrap_or("a kernel");
+    let times = if launch.count == 1 { String::new() } else { format!(", {} times", launch.count) };
+    let site = launch.site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
+    let text = format!(
+        "{kernel} did not start{site}{times}: {} (error {}, {}). Whoever does not look at the answer of a launch computes with what was there before.",
+        launch.reason, launch.error, launch.error_name
+    );
+    let (cause, certainty) = match launch {
+        LaunchFailure { is_for_resources: false, .. } => (Cause::Undetermined, Certainty::Undetermined),
+        LaunchFailure { is_certain: true, .. } => (Cause::SharedMemoryOrKernelResource, Certainty::Certain),
+        _ => (Cause::SharedMemoryOrKernelResource, Certainty::Likely),
+    };
+    let bytes = Some(launch.shared_memory).filter(|bytes| !bytes.is_zero());
+    let mut finding = finding(cause, certainty, bytes, text, fixes_of(launch));
+    finding.evidence.extend(launch.site.iter().map(|site| format!("started at {site}")));
+    finding.evidence.push(count(launch.count, "launch") + " failed");
+    Some(finding)
+}
+
+fn fixes_of(launch: &LaunchFailure) -> Vec<Fix> {
+    let mut fixes = Vec::new();
+    if launch.is_for_resources {
+        fixes.push(Fix::new(if launch.shared_memory.is_zero() {
+            "start it with fewer threads a block, or compile it for fewer registers (__launch_bounds__)"
+        } else {
+            "let each block work on a piece that fits its shared memory, and start more blocks"
+        }));
+        if !launch.is_certain && !launch.shared_memory.is_zero() {
+            fixes.push(Fix::new("allow the kernel its shared memory before it is started").command(format!(
+                "cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {});",
+                launch.shared_memory.get()
+            )));
+        }
+    }
+    fixes.push(
+        Fix::new("look at the answer of every launch")
+            .command("if (cudaError_t error = cudaGetLastError()) { … }"),
+    );
+    fixes
+}
+
+fn kernel_heap(summary: &RunSummary) -> Option<Finding> {
+    let heap = summary.kernel_heap.as_ref()?;
+    let text = format!(
+        "Kernels of {} call malloc or new; all of them share an in-kernel heap of {}{}. Beyond it malloc answers NULL inside the kernel, and no error is reported.",
+        count(heap.modules, "module"),
+        heap.limit,
+        if heap.is_default { ", the default" } else { "" }
+    );
+    let fixes = vec![raise_kernel_heap()];
+    Some(finding(Cause::SharedMemoryOrKernelResource, Certainty::Possible, Some(heap.limit), text, fixes))
+}
+
+fn host_growth(summary: &RunSummary) -> Option<Finding> {
+    let growth = summary.host_growth?;
+    let text = format!(
+        "The process's memory on the host grew from {} to {} in {} s.",
+        growth.first, growth.last, growth.seconds
+    );
+    let fixes = vec![Fix::new(
+        "look for host buffers that are never freed, and for lists and queues that only grow: makeroom sees the sum, not who asks",
+    )];
+    Some(finding(Cause::HostMemory, Certainty::Possible, Some(growth.last - growth.first), text, fixes))
+}
+
+/// Memory of a program that ended by itself and did not give it back.
+fn never_freed(summary: &RunSummary) -> Option<Finding> {
+    if !summary.has_exited() || summary.left.is_empty() {
+        return None;
+    }
+    let sum = |is_meant: fn(LeftKind) -> bool| -> Bytes {
+        summary.left.iter().filter(|left| is_meant(left.kind)).map(|left| left.bytes).sum()
+    };
+    let device = sum(|kind| matches!(kind, LeftKind::Device(_)));
+    let host = sum(|kind| !matches!(kind, LeftKind::Device(_)));
+    let what = match (device.is_zero(), host.is_zero()) {
+        (false, false) => format!("{device} of device memory and {host} of pinned memory were"),
+        (true, _) => format!("{host} of pinned memory was"),
+        (_, true) => format!("{device} of device memory was"),
+    };
+    let text = format!("{what} never freed, but left to the driver's cleanup at exit.");
+    let site = summary.left.first().and_then(|left| left.sites.first());
+    let fixes = site.map(|site| {
+        let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(" for {caller}"));
+        let action = format!("free what {} takes{caller}, on every path out of it", site.place);
+        Fix::new(action).frees(site.bytes)
+    });
+    let fixes = fixes.into_iter().collect();
+    Some(finding(Cause::Leak, Certainty::Possible, Some(device + host), text, fixes))
+}
+
+/// A number with its noun.
+fn count(number: u64, noun: &str) -> String {
+    match (number, noun) {
+        (1, noun) => format!("1 {noun}"),
+        (number, "launch") => format!("{number} launches"),
+        (number, noun) => format!("{number} {noun}s"),
+    }
+}

@@ -1,0 +1,80 @@
+//! Why a kernel did not start, as far as the driver's answer and what was asked for tell.
+
+use makeroom_core::{Bytes, FailedLaunch};
+
+use super::LaunchFailure;
+use crate::native::readable;
+use crate::trace::Places;
+
+/// Dynamic shared memory that needs no permission.
+const SHARED_BY_DEFAULT: Bytes = Bytes::kib(48);
+/// The most that any GPU gives one block (compute capability 9.0 and 10.0).
+const MOST_SHARED: Bytes = Bytes::kib(227);
+
+const INVALID_VALUE: u32 = 1;
+const OUT_OF_MEMORY: u32 = 2;
+const OUT_OF_RESOURCES: u32 = 701;
+const COOPERATIVE_TOO_LARGE: u32 = 720;
+
+/// Explains a launch that failed.
+pub(super) fn explain(launch: &FailedLaunch, places: Places<'_>) -> LaunchFailure {
+    let shared = launch.shared_memory;
+    let (reason, is_for_resources, is_certain) = match launch.error {
+        INVALID_VALUE if shared > MOST_SHARED => (
+            format!("it asks for {shared} of shared memory a block, and no GPU has more than {MOST_SHARED}"),
+            true,
+            true,
+        ),
+        INVALID_VALUE if shared > SHARED_BY_DEFAULT => (
+            format!(
+                "it asks for {shared} of shared memory a block; beyond {SHARED_BY_DEFAULT} the program must allow it first"
+            ),
+            true,
+            false,
+        ),
+        OUT_OF_RESOURCES => {
+            ("its registers, threads or shared memory are more than a block can have".to_owned(), true, true)
+        }
+        OUT_OF_MEMORY => {
+            ("the device had no memory left for its stacks or the in-kernel heap".to_owned(), true, false)
+        }
+        COOPERATIVE_TOO_LARGE => ("it has more blocks than run at once".to_owned(), true, true),
+        _ => ("not for want of memory".to_owned(), false, false),
+    };
+    let kernel = launch.kernel.as_deref();
+    LaunchFailure {
+        kernel: kernel.map(|kernel| readable(kernel).into_owned()),
+        count: launch.count,
+        error: launch.error,
+        error_name: name(launch.error),
+        shared_memory: shared,
+        reason,
+        is_for_resources,
+        is_certain,
+        site: places.without(launch.stack, kernel.unwrap_or("")),
+    }
+}
+
+/// The driver's name of an error that launches answer.
+fn name(error: u32) -> &'static str {
+    match error {
+        INVALID_VALUE => "invalid value",
+        OUT_OF_MEMORY => "out of memory",
+        200 => "invalid image",
+        201 => "invalid context",
+        209 => "no code for this device",
+        218 => "invalid PTX",
+        222 => "unsupported PTX version",
+        400 => "invalid handle",
+        700 => "illegal address, of an earlier kernel",
+        OUT_OF_RESOURCES => "out of resources",
+        702 => "timeout, of an earlier kernel",
+        710 => "assertion, of an earlier kernel",
+        716 => "misaligned address, of an earlier kernel",
+        719 => "failure of an earlier kernel",
+        COOPERATIVE_TOO_LARGE => "cooperative launch too large",
+        900 => "not permitted during a capture",
+        901 => "the capture is invalid",
+        _ => "see cuGetErrorName",
+    }
+}

@@ -1,0 +1,202 @@
+//! What a recorded process left behind or missed, beside what was refused: kernels that did not start, memory that was
+//! never freed, frees that wait, contexts, the host's memory.
+//!
+//! ```text
+//! summarise.rs   from the recording to the facts
+//! launches.rs    why a kernel did not start
+//! judge.rs       what the facts mean for the verdict
+//! ```
+
+mod judge;
+mod launches;
+mod summarise;
+
+use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, PendingFrees, ProcessEnd};
+
+pub(crate) use judge::judge;
+pub(crate) use summarise::summarise;
+
+/// One process from its beginning to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunSummary {
+    /// The program's name.
+    pub program: String,
+    /// Its number.
+    pub pid: u32,
+    /// How it ended; `None` when it had no chance to say so, or still runs.
+    pub end: Option<ProcessEnd>,
+    /// The most that was taken from the driver at once, of each device.
+    pub peaks: Vec<(DeviceIndex, Bytes)>,
+    /// The most host memory that was pinned at once.
+    pub pinned_peak: Bytes,
+    /// What `makeroom run --limit` let it take.
+    pub limit: Option<Bytes>,
+    /// Allocations of device memory that were refused for good.
+    pub refusals: u64,
+    /// Requests for pinned memory that were refused, and the largest of them.
+    pub pinned_refusals: u64,
+    /// See `pinned_refusals`.
+    pub largest_pinned_refused: Bytes,
+    /// Kernels that did not start, each kind once.
+    pub failed_launches: Vec<LaunchFailure>,
+    /// What kernels that call malloc share; `None` when none was seen.
+    pub kernel_heap: Option<KernelHeap>,
+    /// What was there at the end and nobody gave back.
+    pub left: Vec<Leftover>,
+    /// What frameworks keep to the end, as they do.
+    pub kept: Vec<Kept>,
+    /// Frees in stream order that were not known to be complete.
+    pub pending: Vec<WaitingFrees>,
+    /// Contexts that were made and never destroyed, by place; primary ones are the runtime's and not among them.
+    pub contexts: Vec<LeftContext>,
+    /// Device memory that went with its context.
+    pub freed_with_contexts: Bytes,
+    /// The process's memory on the host, if it grew.
+    pub host_growth: Option<HostGrowth>,
+    /// Events that the recorder could not keep.
+    pub dropped: u64,
+    /// What the recorder remarked.
+    pub remarks: Vec<String>,
+}
+
+impl RunSummary {
+    /// Whether the process came to its end by itself: only then is what is left left.
+    pub fn has_exited(&self) -> bool {
+        matches!(self.end, Some(ProcessEnd::Exited(_)))
+    }
+
+    /// Whether there is nothing to say but the peak.
+    pub fn is_clean(&self) -> bool {
+        self.refusals == 0
+            && self.pinned_refusals == 0
+            && self.failed_launches.is_empty()
+            && self.kernel_heap.is_none()
+            && self.left.is_empty()
+            && self.pending.is_empty()
+            && self.contexts.is_empty()
+            && self.host_growth.is_none()
+    }
+}
+
+/// A kernel that did not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchFailure {
+    /// Its name.
+    pub kernel: Option<String>,
+    /// How often.
+    pub count: u64,
+    /// The driver's error.
+    pub error: u32,
+    /// The error's name.
+    pub error_name: &'static str,
+    /// Shared memory that was asked for beside what the kernel declares.
+    pub shared_memory: Bytes,
+    /// The reason, as a part of a sentence.
+    pub reason: String,
+    /// Whether it asked for more of something than there is.
+    pub is_for_resources: bool,
+    /// Whether the reason follows from the figures alone.
+    pub is_certain: bool,
+    /// Who started it.
+    pub site: Option<String>,
+}
+
+/// The heap inside of kernels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelHeap {
+    /// What all kernels together can take.
+    pub limit: Bytes,
+    /// Whether the program never set it.
+    pub is_default: bool,
+    /// How many modules call malloc.
+    pub modules: u64,
+}
+
+/// Which memory was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LeftKind {
+    /// Memory of a device.
+    Device(DeviceIndex),
+    /// Pinned host memory.
+    Pinned,
+    /// The program's own host memory that it pinned later.
+    Registered,
+}
+
+/// Memory that was there at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// Which.
+    pub kind: LeftKind,
+    /// How much.
+    pub bytes: Bytes,
+    /// In how many allocations.
+    pub allocations: u64,
+    /// Who asked for it, the most first: Σ = `bytes`.
+    pub sites: Vec<LeftSite>,
+}
+
+/// A place that left memory behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftSite {
+    /// The place.
+    pub place: String,
+    /// The line of the program that called it.
+    pub caller: Option<String>,
+    /// What it called.
+    pub through: Option<String>,
+    /// How much.
+    pub bytes: Bytes,
+    /// In how many allocations.
+    pub allocations: u64,
+}
+
+/// What a framework keeps to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The device.
+    pub device: DeviceIndex,
+    /// The framework.
+    pub by: &'static str,
+    /// What of it was in use.
+    pub live: Bytes,
+    /// What of it was not.
+    pub cached: Bytes,
+}
+
+/// Frees in stream order of one device that were not known to be complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingFrees {
+    /// The device.
+    pub device: DeviceIndex,
+    /// At the end.
+    pub at_end: PendingFrees,
+    /// At the first refusal.
+    pub at_refusal: Option<PendingFrees>,
+    /// The largest request outside of the pools meanwhile, and who made it.
+    pub asked: Option<(AskedMeanwhile, Option<String>)>,
+}
+
+/// Contexts that were never destroyed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftContext {
+    /// Who made them.
+    pub site: Option<String>,
+    /// How many.
+    pub count: u64,
+}
+
+/// The process's resident memory over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostGrowth {
+    /// At the beginning.
+    pub first: Bytes,
+    /// At the end.
+    pub last: Bytes,
+    /// How long that took.
+    pub seconds: u64,
+    /// Whether it rose all the time.
+    pub is_steady: bool,
+    /// What the process's control group may use.
+    pub limit: Option<Bytes>,
+}

@@ -1,0 +1,166 @@
+//! From the recording of a process to what it left behind or missed.
+
+use std::collections::BTreeMap;
+
+use makeroom_core::{
+    Action, Bytes, DeviceTrace, HostSample, PinnedBlock, ProcessRecord, StackId, StreamFrees, Trace,
+};
+
+use super::{
+    HostGrowth, Kept, KernelHeap, LeftContext, LeftKind, LeftSite, Leftover, RunSummary, WaitingFrees,
+};
+use crate::trace::{DEFAULT_HEAP, History, Places, outside, peak_taken, states_at};
+
+/// Growth of the host's memory below this is what any CUDA program does at its start.
+const LEAST_HOST_GROWTH: Bytes = Bytes::mib(512);
+/// From so many measurements on, growth can be told from a step.
+const STEADY_SAMPLES: usize = 8;
+/// Growth that is steady counts from this on.
+const LEAST_STEADY_GROWTH: Bytes = Bytes::mib(128);
+
+/// The summary of a recorded process; `None` where only an allocator was recorded.
+pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
+    let process = trace.process.as_ref()?;
+    let places = Places::new(trace);
+    let executable = &process.identity.executable;
+    let mut summary = RunSummary {
+        program: executable.rsplit('/').next().unwrap_or(executable).to_owned(),
+        pid: process.identity.pid,
+        end: process.end,
+        pinned_peak: process.pinned.peak,
+        limit: process.limit,
+        pinned_refusals: process.pinned.refusals,
+        largest_pinned_refused: process.pinned.largest_refused,
+        failed_launches: process
+            .failed_launches
+            .iter()
+            .map(|launch| super::launches::explain(launch, places))
+            .collect(),
+        kernel_heap: kernel_heap(process),
+        pending: process.stream_frees.iter().map(|frees| waiting(frees, places)).collect(),
+        contexts: contexts(process, places),
+        freed_with_contexts: process.freed_with_contexts,
+        host_growth: host_growth(&process.host_samples),
+        dropped: process.dropped,
+        remarks: process.remarks.iter().map(|remark| remark.text.clone()).collect(),
+        ..RunSummary::default()
+    };
+    for device in &trace.devices {
+        add_device(&mut summary, device, places);
+    }
+    for (kind, is_registered) in [(LeftKind::Pinned, false), (LeftKind::Registered, true)] {
+        let blocks: Vec<&PinnedBlock> =
+            process.pinned.live.iter().filter(|block| block.is_registered == is_registered).collect();
+        summary.left.extend(leftover(
+            kind,
+            blocks.into_iter().map(|block| (block.stack, block.size)),
+            places,
+        ));
+    }
+    Some(summary)
+}
+
+fn add_device(summary: &mut RunSummary, device: &DeviceTrace, places: Places<'_>) {
+    let history = History::new(device, &[]);
+    summary.peaks.push((device.device, peak_taken(device, &history.start)));
+    let refused = device.events.actions().iter().filter(|&&action| action == Action::OutOfMemory);
+    summary.refusals += refused.count() as u64;
+    let states = states_at(device, &history, &[device.events.len().checked_sub(1)]);
+    let Some(state) = states.first() else { return };
+    let blocks = outside(state).filter(|block| !block.is_pending);
+    let kind = LeftKind::Device(device.device);
+    summary.left.extend(leftover(kind, blocks.map(|block| (block.stack, block.requested)), places));
+    let held: Bytes = state.segments.iter().map(|segment| Bytes::new(segment.size)).sum();
+    if !held.is_zero() {
+        let live = state.live() - outside(state).map(|block| block.requested).sum();
+        summary.kept.push(Kept { device: device.device, by: "PyTorch", live, cached: held - live });
+    }
+}
+
+/// A place, who called it, and what it called.
+type Place = (String, Option<String>, Option<String>);
+
+/// Adds up what was left, by place.
+fn leftover(
+    kind: LeftKind,
+    blocks: impl Iterator<Item = (StackId, Bytes)>,
+    places: Places<'_>,
+) -> Option<Leftover> {
+    let mut stacks: BTreeMap<StackId, (Bytes, u64)> = BTreeMap::new();
+    for (stack, size) in blocks {
+        let entry = stacks.entry(stack).or_default();
+        *entry = (entry.0 + size, entry.1 + 1);
+    }
+    let mut sites: BTreeMap<Place, (Bytes, u64)> = BTreeMap::new();
+    for (stack, (bytes, allocations)) in stacks {
+        let place = places.of(stack).unwrap_or_else(|| "an unknown place".to_owned());
+        let entry = sites.entry((place, places.caller(stack), places.through(stack))).or_default();
+        *entry = (entry.0 + bytes, entry.1 + allocations);
+    }
+    let site = |((place, caller, through), (bytes, allocations))| LeftSite {
+        place,
+        caller,
+        through,
+        bytes,
+        allocations,
+    };
+    let mut sites: Vec<LeftSite> = sites.into_iter().map(site).collect();
+    sites.sort_by_key(|site| std::cmp::Reverse(site.bytes));
+    (!sites.is_empty()).then(|| Leftover {
+        kind,
+        bytes: sites.iter().map(|site| site.bytes).sum(),
+        allocations: sites.iter().map(|site| site.allocations).sum(),
+        sites,
+    })
+}
+
+fn kernel_heap(process: &ProcessRecord) -> Option<KernelHeap> {
+    let modules = process.code.iter().filter(|code| code.imports_malloc).count() as u64;
+    let set = process.heap_limits.iter().map(|limit| limit.limit).max();
+    (modules > 0).then(|| KernelHeap {
+        limit: set.unwrap_or(DEFAULT_HEAP),
+        is_default: set.is_none(),
+        modules,
+    })
+}
+
+fn waiting(frees: &StreamFrees, places: Places<'_>) -> WaitingFrees {
+    WaitingFrees {
+        device: frees.device,
+        at_end: frees.at_end,
+        at_refusal: frees.at_refusal,
+        asked: frees.asked.map(|asked| (asked, places.of(asked.stack))),
+    }
+}
+
+fn contexts(process: &ProcessRecord, places: Places<'_>) -> Vec<LeftContext> {
+    let mut sites: BTreeMap<Option<String>, u64> = BTreeMap::new();
+    for context in &process.contexts {
+        if !context.is_primary && context.destroyed_us.is_none() {
+            *sites.entry(places.of(context.stack)).or_default() += 1;
+        }
+    }
+    sites.into_iter().map(|(site, count)| LeftContext { site, count }).collect()
+}
+
+/// Whether the process's memory on the host grew by more than a program's start explains.
+fn host_growth(samples: &[HostSample]) -> Option<HostGrowth> {
+    let resident: Vec<(u64, Bytes)> =
+        samples.iter().filter_map(|sample| Some((sample.time_us, sample.resident?))).collect();
+    // The first quarter of a long run loads libraries and fills caches.
+    let start = if resident.len() >= STEADY_SAMPLES { resident.len() / 4 } else { 0 };
+    let settled = resident.get(start..)?;
+    let (&(first_us, first), &(last_us, last)) = settled.first().zip(settled.last())?;
+    let falls = settled.windows(2).filter(|pair| pair[1].1 < pair[0].1).count();
+    let is_steady = settled.len() >= STEADY_SAMPLES * 3 / 4 && falls * 8 <= settled.len();
+    let grown = last - first;
+    let is_large = grown >= LEAST_HOST_GROWTH
+        || is_steady && grown >= LEAST_STEADY_GROWTH && grown.share_of(last) >= 0.1;
+    is_large.then_some(HostGrowth {
+        first,
+        last,
+        seconds: last_us.saturating_sub(first_us) / 1_000_000,
+        is_steady,
+        limit: samples.iter().rev().find_map(|sample| sample.cgroup_limit),
+    })
+}

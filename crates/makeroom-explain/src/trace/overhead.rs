@@ -1,0 +1,262 @@
+//! What a device holds beside the memory that this process asked for: its contexts and code, and other processes.
+//!
+//! The driver says how much is free. At each such moment
+//!
+//! ```text
+//! total − free = taken + rest        rest = others + contexts + what came to them since
+//! ```
+//!
+//! The rest just after the first context was made, less what it was before (if somebody measured that), is what a
+//! context takes; further contexts by what the rest grew when they were made. What came to it since is laid to code, the
+//! in-kernel heap, the driver's pools and its pages as far as each of them can be that large, and no further: the
+//! remainder stays unaccounted.
+
+use makeroom_core::{Bytes, ContextRecord, DeviceSample, DeviceTrace, ProcessRecord, Start};
+
+use super::taken::Taken;
+use crate::text::{CONTEXT_CEILING, CONTEXT_TYPICAL};
+
+/// What the driver sets aside for kernels that call malloc unless it is told otherwise.
+pub(crate) const DEFAULT_HEAP: Bytes = Bytes::mib(8);
+/// Device memory comes in pages of this size.
+const PAGE: u64 = 2 << 20;
+/// The driver's pools grow by this much.
+const POOL_CHUNK: u64 = 32 << 20;
+
+/// What a device holds beside what this process asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Overhead {
+    /// The contexts of this process.
+    pub(crate) contexts: Bytes,
+    /// How many they are.
+    pub(crate) context_count: usize,
+    /// Code that was loaded since.
+    pub(crate) code: Bytes,
+    /// The in-kernel heap beyond its default.
+    pub(crate) heap: Bytes,
+    /// What the driver's own pools keep.
+    pub(crate) pools: Bytes,
+    /// What the driver's pages take beyond what was asked for.
+    pub(crate) pages: Bytes,
+    /// Other processes.
+    pub(crate) others: Bytes,
+    /// Whether contexts and other processes were told apart by their usual sizes alone.
+    pub(crate) is_split_by_size: bool,
+}
+
+/// What is measured of one device.
+pub(crate) struct Measured<'trace> {
+    process: &'trace ProcessRecord,
+    device: &'trace DeviceTrace,
+    /// The samples of the device with the rest at each.
+    rests: Vec<(DeviceSample, i64)>,
+}
+
+impl<'trace> Measured<'trace> {
+    pub(crate) fn new(process: &'trace ProcessRecord, device: &'trace DeviceTrace, start: &Start) -> Self {
+        let samples = process.device_samples.iter().filter(|sample| sample.device == device.device);
+        let mut taken = Taken::new(start);
+        let mut events = device.events.iter().peekable();
+        let rests = samples
+            .map(|sample| {
+                while let Some(event) = events.next_if(|event| event.time_us <= sample.time_us) {
+                    taken.apply(&event);
+                }
+                (*sample, (sample.total - sample.free).difference(taken.bytes()))
+            })
+            .collect();
+        Self { process, device, rests }
+    }
+
+    /// The overhead at a moment, closed by the sample nearest to it if `is_closed`: nothing may have changed between
+    /// them. `None` where the device was never asked.
+    pub(crate) fn at(&self, time_us: u64, blocks: &[Bytes], is_closed: bool) -> Option<Overhead> {
+        let contexts: Vec<&ContextRecord> =
+            self.process.contexts.iter().filter(|context| context.device == self.device.device).collect();
+        let first_us = contexts.iter().map(|context| context.created_us).min().unwrap_or(0);
+        let (base, base_rest) = *self.rests.iter().find(|(sample, _)| sample.time_us >= first_us)?;
+        let before = self.rests.iter().rev().find(|(sample, _)| sample.time_us < first_us);
+        let base_rest = bytes(base_rest);
+        let mut overhead = Overhead::default();
+        let first_cost = match before {
+            Some(&(_, rest)) => {
+                overhead.others = bytes(rest).min(base_rest);
+                base_rest - overhead.others
+            }
+            None if base_rest <= CONTEXT_CEILING => base_rest,
+            None => {
+                overhead.is_split_by_size = true;
+                overhead.others = base_rest - CONTEXT_TYPICAL;
+                CONTEXT_TYPICAL
+            }
+        };
+        let is_alive = |context: &&&ContextRecord| {
+            context.created_us <= time_us && context.destroyed_us.is_none_or(|end| end > time_us)
+        };
+        for context in contexts.iter().filter(is_alive) {
+            overhead.context_count += 1;
+            overhead.contexts += self.cost(context, first_us, first_cost);
+        }
+        if contexts.is_empty() {
+            overhead.contexts = first_cost;
+        }
+        if is_closed {
+            let nearest = self.rests.iter().min_by_key(|(sample, _)| sample.time_us.abs_diff(time_us));
+            overhead.close(bytes(nearest?.1), self.bounds(base.time_us, time_us, blocks));
+        }
+        Some(overhead)
+    }
+
+    /// What one context takes.
+    fn cost(&self, context: &ContextRecord, first_us: u64, first_cost: Bytes) -> Bytes {
+        if context.created_us == first_us {
+            return first_cost;
+        }
+        let after = self.rests.partition_point(|(sample, _)| sample.time_us < context.created_us);
+        let around =
+            after.checked_sub(1).and_then(|before| self.rests.get(before)).zip(self.rests.get(after));
+        match around {
+            Some((before, after)) if before.0.time_us >= first_us => {
+                bytes(after.1.saturating_sub(before.1)).min(CONTEXT_CEILING)
+            }
+            // Made before anybody measured: it is a part of the first one's figure.
+            Some(_) => Bytes::ZERO,
+            None => first_cost.min(CONTEXT_CEILING),
+        }
+    }
+
+    /// How large each of the things that grow can be, at most.
+    fn bounds(&self, base_us: u64, time_us: u64, blocks: &[Bytes]) -> Overhead {
+        let code = self.process.code.iter().filter(|code| {
+            code.loaded_us >= base_us
+                && code.loaded_us <= time_us
+                && code.unloaded_us.is_none_or(|end| end > time_us)
+        });
+        let limits = self.process.heap_limits.iter().rev();
+        let mut heap = limits.filter(|limit| limit.device == self.device.device && limit.time_us <= time_us);
+        let waiting = self.process.stream_frees.iter().find(|frees| frees.device == self.device.device);
+        let waiting = waiting.and_then(|frees| frees.at_refusal);
+        let (small, large): (Vec<Bytes>, Vec<Bytes>) = blocks.iter().partition(|size| size.get() < PAGE);
+        let in_pages: Bytes = large.iter().map(|&size| round_up(size, PAGE) - size).sum();
+        Overhead {
+            code: code.map(|code| code.size).sum(),
+            heap: heap.next().map_or(Bytes::ZERO, |limit| limit.limit - DEFAULT_HEAP),
+            pools: waiting
+                .map_or(Bytes::ZERO, |waiting| round_up(waiting.bytes, POOL_CHUNK) + Bytes::new(POOL_CHUNK)),
+            // Small blocks share pages and leave holes between them.
+            pages: in_pages + round_up(small.into_iter().sum(), PAGE),
+            ..Overhead::default()
+        }
+    }
+}
+
+impl Overhead {
+    /// Lays what came since to whatever can have taken it, in the order of how sure that is.
+    fn close(&mut self, rest: Bytes, bounds: Self) {
+        let known = self.contexts + self.others;
+        if rest < known {
+            // Somebody else gave memory back meanwhile.
+            self.others = self.others - (known - rest).min(self.others);
+            return;
+        }
+        let mut grown = rest - known;
+        for (part, bound) in [
+            (&mut self.heap, bounds.heap),
+            (&mut self.pools, bounds.pools),
+            (&mut self.code, bounds.code),
+            (&mut self.pages, bounds.pages),
+        ] {
+            *part = grown.min(bound);
+            grown = grown - *part;
+        }
+        // No context grows by that much: it is somebody else's.
+        if grown > CONTEXT_CEILING {
+            self.others += grown;
+        }
+    }
+}
+
+fn round_up(size: Bytes, grain: u64) -> Bytes {
+    Bytes::new(size.get().checked_next_multiple_of(grain).unwrap_or(u64::MAX))
+}
+
+fn bytes(difference: i64) -> Bytes {
+    Bytes::new(u64::try_from(difference).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::{Action, Address, DeviceIndex, Event, StackId, StreamId};
+
+    use super::*;
+
+    const TOTAL: Bytes = Bytes::gib(8);
+
+    /// Samples as times and used mebibytes, contexts as times, and one block of 1 GiB at time 50.
+    fn recording(samples: &[(u64, u64)], contexts: &[u64]) -> (ProcessRecord, DeviceTrace) {
+        let mut process = ProcessRecord::default();
+        process.device_samples.extend(samples.iter().map(|&(time_us, used)| DeviceSample {
+            time_us,
+            device: DeviceIndex(0),
+            free: TOTAL - Bytes::mib(used),
+            total: TOTAL,
+        }));
+        process.contexts.extend(
+            contexts.iter().map(|&created_us| ContextRecord { created_us, ..ContextRecord::default() }),
+        );
+        let mut device = DeviceTrace::default();
+        device.events.push(Event {
+            action: Action::Alloc,
+            address: Address(1 << 30),
+            size: Bytes::gib(1),
+            stream: StreamId(0),
+            time_us: 50,
+            stack: StackId::NONE,
+        });
+        (process, device)
+    }
+
+    fn at(time_us: u64, (process, device): &(ProcessRecord, DeviceTrace)) -> Overhead {
+        Measured::new(process, device, &Start::default()).at(time_us, &[Bytes::gib(1)], true).unwrap()
+    }
+
+    #[test]
+    fn what_the_first_context_takes_is_what_was_used_after_it() {
+        let overhead = at(60, &recording(&[(11, 527), (60, 527 + 1024)], &[10]));
+        assert_eq!((overhead.contexts, overhead.others), (Bytes::mib(527), Bytes::ZERO));
+        // The device was asked only when memory had been taken.
+        assert_eq!(at(60, &recording(&[(60, 527 + 1024)], &[10])).contexts, Bytes::mib(527));
+    }
+
+    #[test]
+    fn other_processes_are_told_by_a_measurement_from_before_or_by_their_size() {
+        let measured = at(60, &recording(&[(5, 300), (11, 827), (60, 827 + 1024)], &[10]));
+        assert_eq!((measured.contexts, measured.others), (Bytes::mib(527), Bytes::mib(300)));
+        let by_size = at(60, &recording(&[(11, 4000), (60, 4000 + 1024)], &[10]));
+        assert_eq!((by_size.contexts, by_size.others), (CONTEXT_TYPICAL, Bytes::mib(3400)));
+        assert!(by_size.is_split_by_size);
+        let grown = at(60, &recording(&[(11, 527), (60, 3000 + 1024)], &[10]));
+        assert_eq!(grown.others, Bytes::mib(3000 - 527));
+        let gone = at(60, &recording(&[(5, 300), (11, 827), (60, 627 + 1024)], &[10]));
+        assert_eq!(gone.others, Bytes::mib(100));
+    }
+
+    #[test]
+    fn further_contexts_are_measured_when_they_are_made() {
+        let overhead = at(60, &recording(&[(11, 527), (21, 927), (60, 927 + 1024)], &[10, 20]));
+        assert_eq!((overhead.contexts, overhead.context_count), (Bytes::mib(927), 2));
+    }
+
+    #[test]
+    fn what_came_since_is_laid_to_code_as_far_as_code_can_be_that_large() {
+        let mut recording = recording(&[(11, 527), (60, 677 + 1024)], &[10]);
+        recording.0.code.push(makeroom_core::CodeRecord {
+            size: Bytes::mib(100),
+            loaded_us: 30,
+            ..makeroom_core::CodeRecord::default()
+        });
+        let overhead = at(60, &recording);
+        assert_eq!((overhead.contexts, overhead.code), (Bytes::mib(527), Bytes::mib(100)));
+        assert_eq!((overhead.others, overhead.pages), (Bytes::ZERO, Bytes::ZERO));
+    }
+}

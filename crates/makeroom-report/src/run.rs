@@ -1,0 +1,254 @@
+//! What a recorded process left behind or missed, a line or two each: under `makeroom why`, and when `makeroom run` ends.
+
+use std::fmt::Write as _;
+
+use anstyle::AnsiColor;
+use makeroom_core::{Bytes, ProcessEnd};
+use makeroom_explain::{
+    Cause, Explanation, Fix, LaunchFailure, LeftKind, Leftover, RunSummary, WaitingFrees,
+};
+
+use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
+use crate::wrap::{clip, wrap};
+
+/// Places that left memory behind.
+const MOST_SITES: usize = 5;
+/// Kernels that did not start.
+const MOST_LAUNCHES: usize = 3;
+/// Things to do that are shown at the end of a run.
+const MOST_FIXES: usize = 2;
+
+/// What to say about a process when it has ended; `file` is where it was recorded.
+pub fn run_summary_text(explanation: &Explanation, file: &str, columns: usize) -> String {
+    let columns = columns.max(LEAST_COLUMNS);
+    let mut out = String::new();
+    let Some(run) = &explanation.run else { return out };
+    let _ = writeln!(out, "{TITLE}makeroom{TITLE:#}: {}", headline(run));
+    let verdict = &explanation.verdict;
+    if verdict.cause != Cause::None {
+        let style = if verdict.cause == Cause::Undetermined { AnsiColor::Yellow } else { AnsiColor::Red };
+        let style = style.on_default().bold();
+        let _ = writeln!(out, "{MARGIN}{style}{}{style:#}, {}", verdict.cause.title(), verdict.certainty);
+        paragraph(&mut out, &verdict.summary, columns);
+    }
+    findings(&mut out, explanation, run, columns);
+    if run.is_clean() && run.has_exited() && run.kept.is_empty() {
+        let _ = writeln!(out, "{MARGIN}nothing was refused, and everything was given back");
+    }
+    if run.dropped > 0 {
+        let _ = writeln!(out, "{MARGIN}missing from the recording: {}", count(run.dropped, "event"));
+    }
+    for remark in &run.remarks {
+        let _ = writeln!(out, "{MARGIN}note: {remark}");
+    }
+    if run.end.is_none() {
+        let _ = writeln!(
+            out,
+            "{MARGIN}the process was ended from outside: the last tenth of a second may be missing"
+        );
+    }
+    what_to_do(&mut out, explanation, columns);
+    let _ = writeln!(out, "{MARGIN}to see all of it: {COMMAND}makeroom why {file}{COMMAND:#}");
+    out
+}
+
+/// The line for a program in which nothing was seen.
+pub fn nothing_recorded_text(program: &str) -> String {
+    format!(
+        "{TITLE}makeroom{TITLE:#}: {program} took no GPU memory that could be seen; nothing was recorded\n"
+    )
+}
+
+/// The line for a recording that cannot be read.
+pub fn unreadable_text(file: &str, error: &dyn std::error::Error) -> String {
+    format!("{TITLE}makeroom{TITLE:#}: {file}: {error}\n")
+}
+
+/// The line that stands above the answer while the program goes on.
+pub fn refused_text(bytes: Bytes, device: u32) -> String {
+    format!("{TITLE}makeroom{TITLE:#}: {bytes} was refused on GPU {device}\n")
+}
+
+/// The section of an answer about the process.
+pub(crate) fn section(out: &mut String, explanation: &Explanation, columns: usize) {
+    let Some(run) = &explanation.run else { return };
+    let mut lines = String::new();
+    findings(&mut lines, explanation, run, columns);
+    if !lines.is_empty() {
+        let _ = writeln!(out, "\n{MARGIN}{TITLE}The process{TITLE:#}, {} {}", run.program, run.pid);
+        out.push_str(&lines);
+    }
+}
+
+fn headline(run: &RunSummary) -> String {
+    let peaks: Vec<String> = run
+        .peaks
+        .iter()
+        .map(|(device, bytes)| match run.peaks.len() {
+            1 => format!("{bytes} of GPU memory"),
+            _ => format!("{bytes} of GPU {device}"),
+        })
+        .collect();
+    let peaks = if peaks.is_empty() { "no GPU memory".to_owned() } else { peaks.join(", ") };
+    let pinned =
+        if run.pinned_peak.is_zero() { String::new() } else { format!(" and {} pinned", run.pinned_peak) };
+    let limit = run.limit.map_or(String::new(), |limit| format!(", of the {limit} that --limit allows"));
+    format!("{} (process {}) took {peaks} at its peak{pinned}{limit}", run.program, run.pid)
+}
+
+fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, columns: usize) {
+    if run.refusals > 0 {
+        let _ = writeln!(out, "{MARGIN}refused: {}", count(run.refusals, "allocation"));
+    }
+    if run.pinned_refusals > 0 {
+        let _ = writeln!(
+            out,
+            "{MARGIN}refused: {} for pinned memory, the largest for {}",
+            count(run.pinned_refusals, "request"),
+            run.largest_pinned_refused
+        );
+    }
+    // The only one that failed is the verdict already.
+    let is_told =
+        run.failed_launches.len() == 1 && run.refusals == 0 && explanation.verdict.cause != Cause::None;
+    for launch in run.failed_launches.iter().take(MOST_LAUNCHES).filter(|_| !is_told) {
+        paragraph(out, &failed_launch(launch), columns);
+    }
+    let more = run.failed_launches.len().saturating_sub(MOST_LAUNCHES);
+    if more > 0 {
+        let _ = writeln!(out, "{MARGIN}did not start: {}", count(more as u64, "other kernel"));
+    }
+    if let Some(heap) = &run.kernel_heap {
+        let set = if heap.is_default { "the default" } else { "as the program set it" };
+        let text = format!(
+            "device-side malloc: kernels of {} call it; their heap holds {} in all, {set}. Beyond that it answers NULL, and no error is reported",
+            count(heap.modules, "module"),
+            heap.limit
+        );
+        paragraph(out, &text, columns);
+    }
+    for left in &run.left {
+        never_freed(out, left, run, columns);
+    }
+    for kept in &run.kept {
+        let _ = writeln!(
+            out,
+            "{MARGIN}held until the end by {}, as usual: {} live, {} cached",
+            kept.by, kept.live, kept.cached
+        );
+    }
+    for pending in &run.pending {
+        paragraph(out, &waiting(pending), columns);
+    }
+    for context in &run.contexts {
+        let site = context.site.as_ref().map_or(String::new(), |site| format!(", made at {site}"));
+        let _ = writeln!(out, "{MARGIN}never destroyed: {}{site}", count(context.count, "context"));
+    }
+    if !run.freed_with_contexts.is_zero() {
+        let _ = writeln!(
+            out,
+            "{MARGIN}not freed by the program: {} that went with its context",
+            run.freed_with_contexts
+        );
+    }
+    if let Some(growth) = &run.host_growth {
+        let limit = growth.limit.map_or(String::new(), |limit| format!(", of {limit} that it may have"));
+        let text = format!(
+            "host memory: the process grew from {} to {} in {} s{}{limit}",
+            growth.first,
+            growth.last,
+            growth.seconds,
+            if growth.is_steady { ", all the time" } else { "" }
+        );
+        paragraph(out, &text, columns);
+    }
+}
+
+fn failed_launch(launch: &LaunchFailure) -> String {
+    let kernel = launch.kernel.as_deref().unwrap_or("a kernel");
+    let times = if launch.count == 1 { String::new() } else { format!(", {} times", launch.count) };
+    let site = launch.site.as_ref().map_or(String::new(), |site| format!(", at {site}"));
+    format!(
+        "did not start: {kernel}{times}{site}: {} (error {}, {})",
+        launch.reason, launch.error, launch.error_name
+    )
+}
+
+fn never_freed(out: &mut String, left: &Leftover, run: &RunSummary, columns: usize) {
+    let what = match left.kind {
+        LeftKind::Device(device) if run.peaks.len() > 1 => format!("memory of GPU {device}"),
+        LeftKind::Device(_) => "GPU memory".to_owned(),
+        LeftKind::Pinned => "pinned memory".to_owned(),
+        LeftKind::Registered => "pinned memory of the program's own".to_owned(),
+    };
+    let end = match run.end {
+        Some(ProcessEnd::Exited(_)) => ", left to the driver's cleanup at exit",
+        Some(ProcessEnd::Replaced) => ", when it became another program",
+        _ => ", when the recording ended",
+    };
+    let allocations = count(left.allocations, "allocation");
+    let _ = writeln!(out, "{MARGIN}never freed: {} of {what} in {allocations}{end}", left.bytes);
+    for site in left.sites.iter().take(MOST_SITES) {
+        let through = site.through.as_ref().map_or(String::new(), |through| format!("  via {through}"));
+        let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(", called by {caller}"));
+        let place = format!("{} × {}{caller}", site.allocations, site.place);
+        let place = clip(&place, columns.saturating_sub(20));
+        let room = columns.saturating_sub(20 + place.chars().count());
+        let through = if room < 12 { String::new() } else { clip(&through, room) };
+        let _ = writeln!(out, "    {:>12}  {place}{DIM}{through}{DIM:#}", site.bytes.to_string());
+    }
+    let more = left.sites.len().saturating_sub(MOST_SITES);
+    if more > 0 {
+        let shown: Bytes = left.sites.iter().take(MOST_SITES).map(|site| site.bytes).sum();
+        let rest = (left.bytes - shown).to_string();
+        let _ = writeln!(out, "    {rest:>12}  {}", count(more as u64, "other place"));
+    }
+}
+
+fn waiting(pending: &WaitingFrees) -> String {
+    let frees = |bytes: Bytes, frees: u64, streams: u64| {
+        format!("{bytes} in {} on {}", count(frees, "free"), count(streams, "stream"))
+    };
+    let mut text = String::from("freed in stream order and not seen to be complete (no leak): ");
+    let asked = pending.asked.as_ref().filter(|(asked, _)| asked.pending.bytes >= pending.at_end.bytes);
+    if let Some((asked, site)) = asked {
+        let then = asked.pending;
+        let site = site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
+        let _ = write!(
+            text,
+            "{}, when {} was asked for outside of the driver's pools{site}",
+            frees(then.bytes, then.frees, then.streams),
+            asked.size
+        );
+    } else {
+        let end = pending.at_end;
+        let _ = write!(text, "{} at the end", frees(end.bytes, end.frees, end.streams));
+    }
+    if let Some(refused) = pending.at_refusal {
+        let _ = write!(text, "; {} at the first refusal", refused.bytes);
+    }
+    text
+}
+
+fn what_to_do(out: &mut String, explanation: &Explanation, columns: usize) {
+    let mut fixes: Vec<&Fix> = explanation.causes.iter().flat_map(|finding| &finding.fixes).collect();
+    fixes.dedup_by_key(|fix| &fix.action);
+    for fix in fixes.into_iter().take(MOST_FIXES) {
+        paragraph(out, &format!("to do: {}", fix.action), columns);
+        if let Some(command) = &fix.command {
+            let _ = writeln!(out, "{MARGIN}  {COMMAND}{command}{COMMAND:#}");
+        }
+    }
+}
+
+fn paragraph(out: &mut String, text: &str, columns: usize) {
+    for (index, line) in wrap(text, columns - 4).iter().enumerate() {
+        let indent = if index == 0 { "" } else { "  " };
+        let _ = writeln!(out, "{MARGIN}{indent}{line}");
+    }
+}
+
+/// A number with its noun.
+fn count(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}

@@ -1,0 +1,107 @@
+//! What a recorded process left behind or missed, as JSON. Field names are a contract; fields are only ever added.
+
+use makeroom_core::{Bytes, PendingFrees, ProcessEnd};
+use makeroom_explain::{LeftKind, Leftover, RunSummary, WaitingFrees};
+use serde_json::{Value, json};
+
+/// The process of an answer.
+pub(crate) fn run(run: &RunSummary) -> Value {
+    json!({
+        "program": run.program,
+        "pid": run.pid,
+        "end": run.end.map(end),
+        "peaks": run.peaks.iter().map(|(device, bytes)| json!({
+            "device": device.0,
+            "bytes": bytes.get(),
+        })).collect::<Vec<_>>(),
+        "pinned_peak_bytes": run.pinned_peak.get(),
+        "limit_bytes": run.limit.map(Bytes::get),
+        "refusals": run.refusals,
+        "pinned_refusals": run.pinned_refusals,
+        "failed_launches": run.failed_launches.iter().map(|launch| json!({
+            "kernel": launch.kernel,
+            "count": launch.count,
+            "error": launch.error,
+            "error_name": launch.error_name,
+            "shared_memory_bytes": launch.shared_memory.get(),
+            "reason": launch.reason,
+            "site": launch.site,
+        })).collect::<Vec<_>>(),
+        "kernel_heap": run.kernel_heap.as_ref().map(|heap| json!({
+            "limit_bytes": heap.limit.get(),
+            "default": heap.is_default,
+            "modules": heap.modules,
+        })),
+        "never_freed": run.left.iter().map(left).collect::<Vec<_>>(),
+        "kept_by_frameworks": run.kept.iter().map(|kept| json!({
+            "device": kept.device.0,
+            "framework": kept.by,
+            "live_bytes": kept.live.get(),
+            "cached_bytes": kept.cached.get(),
+        })).collect::<Vec<_>>(),
+        "pending_frees": run.pending.iter().map(waiting).collect::<Vec<_>>(),
+        "contexts_never_destroyed": run.contexts.iter().map(|context| json!({
+            "site": context.site,
+            "count": context.count,
+        })).collect::<Vec<_>>(),
+        "freed_with_contexts_bytes": run.freed_with_contexts.get(),
+        "host_growth": run.host_growth.map(|growth| json!({
+            "first_bytes": growth.first.get(),
+            "last_bytes": growth.last.get(),
+            "seconds": growth.seconds,
+            "steady": growth.is_steady,
+        })),
+        "dropped_events": run.dropped,
+    })
+}
+
+fn end(end: ProcessEnd) -> Value {
+    match end {
+        ProcessEnd::Exited(status) => json!({ "how": "exited", "status": status }),
+        ProcessEnd::Replaced => json!({ "how": "replaced" }),
+        ProcessEnd::Signalled(signal) => json!({ "how": "signalled", "signal": signal }),
+        ProcessEnd::Detached => json!({ "how": "detached" }),
+        ProcessEnd::Other => json!({ "how": "other" }),
+    }
+}
+
+fn left(left: &Leftover) -> Value {
+    let (kind, device) = match left.kind {
+        LeftKind::Device(device) => ("device", Some(device.0)),
+        LeftKind::Pinned => ("pinned", None),
+        LeftKind::Registered => ("registered", None),
+    };
+    json!({
+        "kind": kind,
+        "device": device,
+        "bytes": left.bytes.get(),
+        "allocations": left.allocations,
+        "sites": left.sites.iter().map(|site| json!({
+            "site": site.place,
+            "caller": site.caller,
+            "through": site.through,
+            "bytes": site.bytes.get(),
+            "allocations": site.allocations,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn waiting(frees: &WaitingFrees) -> Value {
+    let pending = |pending: PendingFrees| {
+        json!({
+            "bytes": pending.bytes.get(),
+            "frees": pending.frees,
+            "streams": pending.streams,
+        })
+    };
+    json!({
+        "device": frees.device.0,
+        "at_end": pending(frees.at_end),
+        "at_refusal": frees.at_refusal.map(pending),
+        "asked_meanwhile": frees.asked.as_ref().map(|(asked, site)| json!({
+            "bytes": asked.size.get(),
+            "site": site,
+            "pending": pending(asked.pending),
+        })),
+    })
+}

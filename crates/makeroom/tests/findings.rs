@@ -1,0 +1,199 @@
+//! What `makeroom run` says at the end, one program on the software GPU for each thing it can find. What is said is held
+//! in snapshots: after a wanted change, `INSTA_UPDATE=always cargo test -p makeroom --test findings`.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A folder with the software GPU and a compiled program.
+struct Stage {
+    folder: PathBuf,
+    card: &'static str,
+}
+
+impl Stage {
+    fn new(program: &str) -> Self {
+        Self::named(program, program)
+    }
+
+    fn named(name: &str, program: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("findings").join(name);
+        let _ = std::fs::remove_dir_all(&folder);
+        makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+        let stage = Self { folder, card: "memory=8GiB,context=500MiB" };
+        stage.compile(program);
+        stage
+    }
+
+    fn compile(&self, program: &str) {
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{program}.c"));
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+        let built = Command::new(compiler)
+            .args(["-w", "-O0", "-fno-inline", "-rdynamic", "-o", program])
+            .arg(source)
+            .args(["-L.", "-l:libcuda.so.1"])
+            .current_dir(&self.folder)
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{}", text(&built.stderr));
+    }
+
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(&self.folder)
+            .env("LD_LIBRARY_PATH", &self.folder)
+            .env("MAKEROOM_SIMGPU", self.card)
+            .env("MAKEROOM_SIMGPU_DIR", &self.folder)
+            .env("XDG_RUNTIME_DIR", &self.folder);
+        command
+    }
+
+    /// Runs the program under `makeroom run`; gives what is said, without what differs from run to run.
+    fn said(&self, words: &[&str], program: &str) -> String {
+        let output = self
+            .command(env!("CARGO_BIN_EXE_makeroom"))
+            .args(["run", "-o", "run.room", "--summary", "summary.json"])
+            .args(words)
+            .args(["--", &format!("./{program}")])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        self.same_everywhere(&text(&output.stderr))
+    }
+
+    fn same_everywhere(&self, said: &str) -> String {
+        let said = said.replace(&format!("{}/", self.folder.display()), "");
+        let mut parts = said.split("(process ");
+        let mut same = parts.next().unwrap_or("").to_owned();
+        for part in parts {
+            same.push_str("(process PID");
+            same.push_str(part.trim_start_matches(|character: char| character.is_ascii_digit()));
+        }
+        same
+    }
+
+    fn why(&self) -> String {
+        let output = self.command(env!("CARGO_BIN_EXE_makeroom")).args(["why", "run.room"]).output().unwrap();
+        let said = text(&output.stdout);
+        let lines = said.lines().map(|line| match line.split_once("The process, ") {
+            Some((before, rest)) => format!("{before}The process, {} PID", rest.split(' ').next().unwrap()),
+            None => line.to_owned(),
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    fn summary(&self) -> Value {
+        let mut all: Value =
+            serde_json::from_slice(&std::fs::read(self.folder.join("summary.json")).unwrap()).unwrap();
+        all[0]["explanation"].take()
+    }
+}
+
+fn cause(summary: &Value) -> &str {
+    summary["verdict"]["cause"].as_str().unwrap()
+}
+
+#[test]
+fn a_clean_program_is_called_clean() {
+    let stage = Stage::new("clean");
+    insta::assert_snapshot!(stage.said(&[], "clean"));
+    let summary = stage.summary();
+    assert_eq!(cause(&summary), "none");
+    assert_eq!(summary["run"]["never_freed"], Value::Array(Vec::new()));
+    assert_eq!(summary["run"]["contexts_never_destroyed"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_kernel_that_did_not_start_is_the_verdict() {
+    let stage = Stage::new("launch");
+    insta::assert_snapshot!(stage.said(&[], "launch"));
+    let summary = stage.summary();
+    assert_eq!(cause(&summary), "shared_memory_or_kernel_resource");
+    assert_eq!(summary["run"]["failed_launches"][0]["count"], 2);
+    insta::assert_snapshot!(stage.why());
+}
+
+#[test]
+fn device_side_malloc_is_told_with_its_heap() {
+    let stage = Stage::new("heap");
+    insta::assert_snapshot!(stage.said(&[], "heap"));
+    assert_eq!(stage.summary()["run"]["kernel_heap"]["limit_bytes"], 8 << 20);
+}
+
+#[test]
+fn growing_host_memory_is_told() {
+    let stage = Stage::new("host");
+    let said = stage.said(&[], "host");
+    assert!(said.contains("host memory: the process grew from"), "{said}");
+    let growth = stage.summary()["run"]["host_growth"].clone();
+    let grown = growth["last_bytes"].as_u64().unwrap() - growth["first_bytes"].as_u64().unwrap();
+    assert!((512 << 20..700 << 20).contains(&grown), "{grown}");
+}
+
+#[test]
+fn memory_that_was_never_freed_is_told_by_place() {
+    let stage = Stage::new("leak");
+    insta::assert_snapshot!(stage.said(&[], "leak"));
+    insta::assert_snapshot!(stage.why());
+}
+
+#[test]
+fn frees_in_stream_order_are_no_leak() {
+    let stage = Stage::new("streams");
+    insta::assert_snapshot!(stage.said(&[], "streams"));
+    assert_eq!(stage.summary()["run"]["never_freed"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn contexts_of_its_own_that_a_program_forgets_are_told() {
+    let stage = Stage::new("contexts");
+    insta::assert_snapshot!(stage.said(&[], "contexts"));
+}
+
+#[test]
+fn a_full_device_is_accounted_for_to_the_byte() {
+    let stage = Stage::new("full");
+    insta::assert_snapshot!(stage.said(&[], "full"));
+    let summary = stage.summary();
+    assert_eq!(cause(&summary), "live_data_fills_device");
+    assert_eq!(summary["ledger"]["unaccounted_bytes"], 0, "{}", summary["ledger"]);
+}
+
+#[test]
+fn a_limit_of_run_is_named_as_such() {
+    let stage = Stage { card: "memory=12GiB", ..Stage::named("limit", "full") };
+    insta::assert_snapshot!(stage.said(&["--limit", "6GiB"], "full"));
+    let summary = stage.summary();
+    assert_eq!(cause(&summary), "live_data_fills_device");
+    assert_eq!(summary["causes"][1]["cause"], "artificial_limit");
+    assert_eq!(summary["ledger"]["total_bytes"], 6_u64 << 30);
+}
+
+#[test]
+fn other_processes_are_told_from_this_one() {
+    let stage = Stage::new("holder");
+    stage.compile("full");
+    let mut holder = stage.command("./holder").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 7];
+    holder.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let output = stage
+        .command(env!("CARGO_BIN_EXE_makeroom"))
+        .args(["run", "-o", "run.room", "--summary", "summary.json", "--", "./full"])
+        .output()
+        .unwrap();
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    let summary = stage.summary();
+    assert_eq!(cause(&summary), "other_processes", "{}", text(&output.stderr));
+    let unaccounted = summary["ledger"]["unaccounted_bytes"].as_i64().unwrap();
+    assert_eq!(unaccounted, 0, "{}", summary["ledger"]);
+}
