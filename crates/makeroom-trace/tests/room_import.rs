@@ -239,6 +239,49 @@ fn without_native_stacks_segments_are_told_by_the_tensors_in_them() {
 }
 
 #[test]
+fn whoever_asked_memory_with_tensors_in_it_is_a_segment_for_as_long_as_it_is_there() {
+    use EventKind::{DeviceAlloc, DeviceFree, Map, TensorAlloc, TensorFree, Unmap};
+    let trace = Recording::new()
+        .events(
+            7,
+            10,
+            &[
+                by(NCCL, event(DeviceAlloc, 0x10_0000, 0x1000)),
+                by(PYTHON, event(TensorAlloc, 0x10_0800, 512)),
+                event(TensorFree, 0x10_0800, 512),
+                by(NCCL, event(DeviceFree, 0x10_0000, 0)),
+                // The same addresses again, and no tensor there any more.
+                by(NCCL, event(DeviceAlloc, 0x10_0000, 0x1000)),
+                // A tensor over the seam of two mappings.
+                by(NCCL, event(Map, 0x80_0000, 0x1000)),
+                by(NCCL, event(Map, 0x80_1000, 0x1000)),
+                by(PYTHON, event(TensorAlloc, 0x80_0800, 0x1000)),
+                event(TensorFree, 0x80_0800, 0x1000),
+                event(Unmap, 0x80_0000, 0x2000),
+                by(NCCL, event(Map, 0x80_0000, 0x1000)),
+            ],
+        )
+        .read();
+    let taken: Vec<_> = actions(&trace)
+        .into_iter()
+        .filter(|(action, address, _)| {
+            let is_of_driver = address.is_multiple_of(0x1000);
+            is_of_driver && matches!(action, Action::Alloc | Action::SegmentAlloc | Action::SegmentMap)
+        })
+        .collect();
+    assert_eq!(
+        taken,
+        [
+            (Action::SegmentAlloc, 0x10_0000, 0x1000),
+            (Action::Alloc, 0x10_0000, 0x1000),
+            (Action::SegmentMap, 0x80_0000, 0x1000),
+            (Action::SegmentMap, 0x80_1000, 0x1000),
+            (Action::Alloc, 0x80_0000, 0x1000),
+        ]
+    );
+}
+
+#[test]
 fn stream_ordered_frees_complete_at_once_unless_a_record_says_when() {
     use EventKind::{StreamAlloc, StreamFree, StreamFreeCompleted};
     let on = |stream, event| Event { stream: StreamId(stream), ..event };

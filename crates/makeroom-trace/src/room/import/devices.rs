@@ -13,6 +13,7 @@ use super::definitions::Asker;
 use super::pending::Pending;
 use super::process::EndedContext;
 use super::refusals::Attempts;
+use super::segments::{self, is_tensor};
 use crate::room::EventKind;
 
 /// Fills in the devices of a trace.
@@ -28,11 +29,10 @@ pub(super) fn assemble(
     let completed = frees_completed_later(rows);
     process.refused_then_served = attempts.served;
     process.sees_tensors = rows.iter().any(is_tensor);
-    let mut tensors = tensor_ranges(rows);
+    let segments = segments::find(rows);
     let mut devices: FastMap<DeviceIndex, Device<'_>> = FastMap::default();
     for &device in &collected.devices {
-        let tensors = tensors.remove(&device).unwrap_or_default();
-        devices.insert(device, Device::new(device, clock, process, tensors));
+        devices.insert(device, Device::new(device, clock, process));
     }
     let mut ended = ended.iter().peekable();
     for (index, row) in rows.iter().enumerate() {
@@ -43,7 +43,11 @@ pub(super) fn assemble(
         }
         let Some(device) = devices.get_mut(&row.device) else { continue };
         if !row.is_refused {
-            device.apply(row, completed.contains(&index));
+            let known = Known {
+                is_segment: segments.contains(&index),
+                is_completed_later: completed.contains(&index),
+            };
+            device.apply(row, known);
         } else if attempts.counts(index) {
             device.refuse(row);
         }
@@ -89,28 +93,13 @@ fn frees_completed_later(rows: &[Row]) -> HashSet<usize, FastHasher> {
     found
 }
 
-fn is_tensor(row: &Row) -> bool {
-    matches!(row.kind, EventKind::TensorAlloc | EventKind::TensorFree)
-}
-
-/// The parts of each device's memory in which tensors ever lay.
-fn tensor_ranges(rows: &[Row]) -> FastMap<DeviceIndex, Vec<(u64, u64)>> {
-    let mut ranges: FastMap<DeviceIndex, Vec<(u64, u64)>> = FastMap::default();
-    for row in rows.iter().filter(|row| row.kind == EventKind::TensorAlloc && !row.is_refused) {
-        let end = row.address.saturating_add(row.size);
-        ranges.entry(row.device).or_default().push((row.address, end));
-    }
-    for ranges in ranges.values_mut() {
-        ranges.sort_unstable();
-        ranges.dedup_by(|next, before| {
-            let is_joined = next.0 <= before.1;
-            if is_joined {
-                before.1 = before.1.max(next.1);
-            }
-            is_joined
-        });
-    }
-    ranges
+/// What the rows around a row tell of it.
+#[derive(Clone, Copy)]
+struct Known {
+    /// It takes memory that a framework cuts its tensors out of.
+    is_segment: bool,
+    /// A record says when its free in stream order was complete.
+    is_completed_later: bool,
 }
 
 /// One device on the way through the recording.
@@ -118,9 +107,6 @@ struct Device<'import> {
     trace: DeviceTrace,
     clock: Clock,
     process: &'import ProcessRecord,
-    /// Where tensors were handed out at any time, as starts and ends, ascending and apart; empty where the recording
-    /// has none.
-    tensors: Vec<(u64, u64)>,
     /// What is live, by address.
     blocks: FastMap<u64, Taken>,
     /// What a framework took from the driver, by address.
@@ -161,17 +147,11 @@ enum MappedAs {
 }
 
 impl<'import> Device<'import> {
-    fn new(
-        device: DeviceIndex,
-        clock: Clock,
-        process: &'import ProcessRecord,
-        tensors: Vec<(u64, u64)>,
-    ) -> Self {
+    fn new(device: DeviceIndex, clock: Clock, process: &'import ProcessRecord) -> Self {
         Self {
             trace: DeviceTrace { device, overflowed: Some(false), ..DeviceTrace::default() },
             clock,
             process,
-            tensors,
             blocks: FastMap::default(),
             segments: FastMap::default(),
             pending: Pending::default(),
@@ -181,22 +161,22 @@ impl<'import> Device<'import> {
         }
     }
 
-    fn apply(&mut self, row: &Row, is_completed_later: bool) {
+    fn apply(&mut self, row: &Row, known: Known) {
         self.pending
             .see(row, self.blocks.get(&row.address).or(self.segments.get(&row.address)).map(|t| t.size));
         match row.role {
-            Role::Take if self.is_segment(row) => {
+            Role::Take if known.is_segment => {
                 self.segments.insert(row.address, Taken { size: row.size, context: row.context });
                 self.push(Action::SegmentAlloc, row, row.address, row.size);
             }
             Role::Take => self.take(row),
-            Role::Give => self.give(row, is_completed_later),
+            Role::Give => self.give(row, known.is_completed_later),
             Role::Complete => {
                 if let Some(taken) = self.blocks.remove(&row.address) {
                     self.push(Action::FreeCompleted, row, row.address, taken.size);
                 }
             }
-            Role::Map => self.map(row),
+            Role::Map => self.map(row, known.is_segment),
             Role::Unmap => self.unmap(row),
             Role::Create => {
                 // Handles are used again: what counts is the last memory that had this one.
@@ -239,10 +219,10 @@ impl<'import> Device<'import> {
         }
     }
 
-    fn map(&mut self, row: &Row) {
+    fn map(&mut self, row: &Row, is_segment: bool) {
         let counts_as = if self.elsewhere.contains(&row.extra) {
             MappedAs::Elsewhere
-        } else if self.is_segment(row) {
+        } else if is_segment {
             MappedAs::Segment
         } else {
             MappedAs::Block
@@ -316,22 +296,6 @@ impl<'import> Device<'import> {
         let sample = self.process.device_sample_near(row.device, time_us);
         let free = sample.map_or(u64::MAX, |sample| sample.free.get());
         self.push(Action::OutOfMemory, row, free, row.size);
-    }
-
-    /// Whether driver memory belongs to the framework whose tensors were recorded.
-    fn is_segment(&self, row: &Row) -> bool {
-        if self.tensors.is_empty() || is_tensor(row) {
-            return false;
-        }
-        match row.asker {
-            Asker::Torch => true,
-            Asker::Other => false,
-            Asker::Unknown => {
-                let next = self.tensors.partition_point(|&(_, end)| end <= row.address);
-                let end = row.address.saturating_add(row.size);
-                self.tensors.get(next).is_some_and(|&(start, _)| start < end)
-            }
-        }
     }
 
     fn push(&mut self, action: Action, row: &Row, address: u64, size: u64) {

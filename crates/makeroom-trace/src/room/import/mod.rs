@@ -4,16 +4,16 @@
 //! definitions.rs  names, frames and stacks into the trace's own tables
 //! collect.rs      one pass over the file: rows of device memory, and everything else
 //! refusals.rs     which refused requests were only a first attempt
+//! segments.rs     which driver memory a framework cuts its tensors out of
 //! devices.rs      rows in the order of time into the events of each device
 //! pending.rs      frees in stream order that were not known to be back
 //! process.rs      pinned memory, contexts, code, measurements
 //! ```
 //!
 //! **Tensors and driver memory.** Where a framework's blocks were recorded, they are the allocations of the trace, and
-//! what that framework took from the driver are segments. Who asked the driver is told by the stack: it goes through
-//! PyTorch's allocator or it does not. Without native frames it is told by whether tensors ever lay in the memory. Driver
-//! memory of anybody else (NCCL, another framework, the program itself) is an allocation like a tensor, and without
-//! tensors all driver memory is.
+//! what that framework took from the driver are segments: what PyTorch's allocator asked for, by the stack, and all
+//! memory in which tensors lay. Driver memory of anybody else (NCCL, another framework, the program itself) is an
+//! allocation like a tensor, and without tensors all driver memory is.
 //!
 //! What does not take memory of this process is no allocation: ranges of addresses, memory opened from other processes
 //! and from other interfaces. Managed memory counts where it was asked for; a graph's memory counts from the making
@@ -25,6 +25,7 @@ mod devices;
 mod pending;
 mod process;
 mod refusals;
+mod segments;
 
 use std::io::Read;
 
