@@ -93,13 +93,14 @@ unsafe extern "C-unwind" fn report_refusal(
     }
 }
 
-/// Sends a tensor's event. Allocations carry the Python stack only: a native one would cost more than the allocation.
+/// Sends a tensor's event. Allocations carry the Python stack only: a native one would cost more than the allocation, and
+/// is there for whoever asks for native stacks alone.
 fn send(event: RawEvent, device: TorchDevice, result: u16) {
     let is_allocation = event.kind == EventKind::TensorAlloc.number();
-    let stack = if is_allocation && config().stacks == StackMode::Full {
-        stacks::capture(stacks::Depth::PythonOnly)
-    } else {
-        0
+    let stack = match config().stacks {
+        StackMode::Full if is_allocation => stacks::capture(stacks::Depth::PythonOnly),
+        StackMode::Native if is_allocation => stacks::capture(stacks::Depth::Full),
+        _ => 0,
     };
     devices::meet((device >> 8) as u8);
     threads::send(&RawEvent {

@@ -151,6 +151,11 @@ fn tensors_are_heard_and_exceptions_pass_through() {
         let stack = recording.stack(&recording.of(EventKind::TensorAlloc)[0]);
         assert_eq!(stack, ["thread exception in "]);
     }
+    // Who asks for native stacks gets them for tensors too.
+    let program = crate::support::Program::new("exception.cpp").search(&driver);
+    let recording = program.variable("MAKEROOM_STACKS", "native").check_one();
+    let stack = recording.stack(&recording.of(EventKind::TensorAlloc)[0]);
+    assert!(stack.iter().any(|frame| frame.starts_with("allocates in ")), "{stack:?}");
 }
 
 #[test]
