@@ -12,8 +12,16 @@ use makeroom_core::{Start, Trace};
 use makeroom_sim::{AllocatorSpec, Program, parse};
 use makeroom_trace::Input;
 
-const ALLOCATORS: [&str; 7] =
-    ["pytorch", "pytorch:expandable_segments:True", "cuda-async", "bfc", "cupy", "rmm-pool", "ideal"];
+const ALLOCATORS: [&str; 8] = [
+    "pytorch",
+    "pytorch:expandable_segments:True",
+    "cuda-async",
+    "bfc",
+    "cupy",
+    "rmm-pool",
+    "makeroom",
+    "ideal",
+];
 /// How long each figure is measured.
 const PATIENCE: Duration = Duration::from_millis(500);
 

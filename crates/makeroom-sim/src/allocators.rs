@@ -6,7 +6,9 @@
 
 use crate::device::Device;
 use crate::model::Model;
-use crate::models::{Bfc, BfcOptions, CudaAsync, Cupy, Ideal, OptionError, Planned, RmmPool, RmmPoolOptions};
+use crate::models::{
+    Bfc, BfcOptions, CudaAsync, Cupy, Ideal, Makeroom, OptionError, Planned, RmmPool, RmmPoolOptions,
+};
 use crate::program::Program;
 use crate::pytorch::{Pytorch, Settings, SettingsError, Version};
 use crate::replay::{Outcome, replay};
@@ -25,6 +27,7 @@ enum Kind {
     Bfc(BfcOptions),
     Cupy,
     RmmPool(RmmPoolOptions),
+    Makeroom,
     Planned,
     Ideal,
 }
@@ -56,7 +59,7 @@ pub enum AllocatorError {
 
 /// All names, for messages.
 const KNOWN: &str = "`pytorch[:SETTINGS]`, `pytorch-2.9[:SETTINGS]`, `cuda-async`, `bfc[:OPTIONS]`, `cupy`, \
-                     `rmm-pool[:OPTIONS]`, `planned` and `ideal`";
+                     `rmm-pool[:OPTIONS]`, `makeroom`, `planned` and `ideal`";
 
 /// Reads an allocator's name with its settings.
 pub fn parse(name: &str) -> Result<AllocatorSpec, AllocatorError> {
@@ -68,6 +71,7 @@ pub fn parse(name: &str) -> Result<AllocatorSpec, AllocatorError> {
         "bfc" => Kind::Bfc(BfcOptions::parse(options)?),
         "cupy" => without_options(allocator, options, Kind::Cupy)?,
         "rmm-pool" => Kind::RmmPool(RmmPoolOptions::parse(options)?),
+        "makeroom" => without_options(allocator, options, Kind::Makeroom)?,
         "planned" => without_options(allocator, options, Kind::Planned)?,
         "ideal" => without_options(allocator, options, Kind::Ideal)?,
         unknown => return Err(AllocatorError::Unknown { name: unknown.to_owned() }),
@@ -123,6 +127,7 @@ impl AllocatorSpec {
             Kind::Bfc(options) => Box::new(Bfc::new(*options, memory)),
             Kind::Cupy => Box::new(Cupy::default()),
             Kind::RmmPool(options) => Box::new(RmmPool::new(*options, memory)),
+            Kind::Makeroom => Box::new(Makeroom::default()),
             Kind::Planned => Box::new(Planned::new(program)),
             Kind::Ideal => Box::new(Ideal::default()),
         }

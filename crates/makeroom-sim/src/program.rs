@@ -54,6 +54,10 @@ pub struct Program {
     pub events: Vec<u32>,
     /// Events that name an address nothing was known of, and were left out.
     pub lost: usize,
+    /// How long the recorded run took from its first event to its last, in microseconds; 0 where it has no clock.
+    pub recorded_us: u64,
+    /// The first step in the second half of that time.
+    pub half: usize,
 }
 
 impl Program {
@@ -162,7 +166,18 @@ impl Reader<'_> {
                 Action::Snapshot => {}
             }
         }
+        self.read_times();
         self.program
+    }
+
+    /// How long it took, and where its second half begins.
+    fn read_times(&mut self) {
+        let times = || self.device.events.iter().map(|event| event.time_us).filter(|&time| time > 0);
+        let (first, last) = (times().next().unwrap_or(0), times().next_back().unwrap_or(0));
+        self.program.recorded_us = last.saturating_sub(first);
+        let middle = first + self.program.recorded_us / 2;
+        let time_of = |&event: &u32| self.device.events.get(event as usize).map_or(0, |event| event.time_us);
+        self.program.half = self.program.events.partition_point(|event| time_of(event) < middle);
     }
 
     /// What was live before the first event.

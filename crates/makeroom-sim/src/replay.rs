@@ -16,6 +16,8 @@ pub struct Outcome {
     pub driver_calls: u64,
     /// What they cost, in nanoseconds.
     pub driver_nanoseconds: u64,
+    /// The part of it that fell into the second half of the recorded time.
+    pub late_driver_nanoseconds: u64,
     /// The request that was refused, which ended the run.
     pub refusal: Option<Refusal>,
 }
@@ -34,7 +36,7 @@ pub struct Refusal {
 /// Runs a program to its end, or to the first refusal: there the real program would have died. What is older than
 /// the recording is allocated first.
 pub fn replay<M: Model + ?Sized>(program: &Program, model: &mut M, device: &mut Device) -> Outcome {
-    let run = Run { program, model, device, outcome: Outcome::default(), live: 0 };
+    let run = Run { program, model, device, outcome: Outcome::default(), live: 0, early_nanoseconds: None };
     run.finish(Run::allocate_older)
 }
 
@@ -47,7 +49,7 @@ pub fn replay_from_start<M: Model + ?Sized>(
     let older = &program.allocations[..program.older as usize];
     let live = older.iter().fold(0_u64, |live, older| live.saturating_add(older.size));
     let outcome = Outcome { peak_live: live, peak_reserved: model.reserved(), ..Outcome::default() };
-    Run { program, model, device, outcome, live }.finish(|_| None)
+    Run { program, model, device, outcome, live, early_nanoseconds: None }.finish(|_| None)
 }
 
 struct Run<'run, M: ?Sized> {
@@ -56,13 +58,17 @@ struct Run<'run, M: ?Sized> {
     device: &'run mut Device,
     outcome: Outcome,
     live: u64,
+    /// What driver calls had cost when the second half of the recorded time began.
+    early_nanoseconds: Option<u64>,
 }
 
 impl<M: Model + ?Sized> Run<'_, M> {
     fn finish(mut self, begin: impl FnOnce(&mut Self) -> Option<Refusal>) -> Outcome {
         let refusal = begin(&mut self).or_else(|| self.steps());
+        let early = self.early_nanoseconds.unwrap_or(self.device.nanoseconds());
         Outcome {
             refusal,
+            late_driver_nanoseconds: self.device.nanoseconds() - early,
             driver_calls: self.device.calls(),
             driver_nanoseconds: self.device.nanoseconds(),
             ..self.outcome
@@ -77,7 +83,10 @@ impl<M: Model + ?Sized> Run<'_, M> {
     }
 
     fn steps(&mut self) -> Option<Refusal> {
-        for (step, &event) in self.program.steps.iter().zip(&self.program.events) {
+        for (index, (step, &event)) in self.program.steps.iter().zip(&self.program.events).enumerate() {
+            if index == self.program.half {
+                self.early_nanoseconds = Some(self.device.nanoseconds());
+            }
             match *step {
                 Step::Allocate(number) => {
                     if !self.allocate(number) {

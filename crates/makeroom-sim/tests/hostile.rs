@@ -111,7 +111,7 @@ proptest! {
     #[test]
     fn nothing_overflows_in_a_replay(device in devices(), memory in prop::option::of(number())) {
         let workload = Workload::new(&device, &Stacks::default());
-        for name in ["pytorch", "pytorch:expandable_segments:True", "bfc", "cupy", "rmm-pool", "cuda-async", "ideal"] {
+        for name in ["pytorch", "pytorch:expandable_segments:True", "bfc", "cupy", "rmm-pool", "cuda-async", "makeroom", "ideal"] {
             let spec = parse(name).expect("there is one");
             workload.run(&spec, Memory { bytes: memory }, false);
             workload.run_recorded(&spec, Memory { bytes: memory }, false);

@@ -105,6 +105,7 @@ Allocators:
   pytorch-2.9[:SETTINGS]  the same, as of that release
   cuda-async              cudaMallocAsync; an estimate
   bfc, cupy, rmm-pool     JAX and TensorFlow; CuPy; RMM
+  makeroom                makeroom's own pool
   planned                 addresses chosen with the future known
   ideal                   the peak of live bytes")]
 pub(crate) struct Replay {

@@ -49,8 +49,7 @@ pub trait Backing {
     /// Makes a handle of `size` bytes, a multiple of [`PAGE`].
     fn create(&mut self, size: u64) -> Result<Handle, Refused>;
 
-    /// Gives a handle back that is mapped nowhere. Where that is refused the handle is lost to the pool, which keeps
-    /// counting it as reserved.
+    /// Gives a handle back that is mapped nowhere. Where that is refused the pool keeps it and uses it again.
     fn release(&mut self, piece: Piece) -> Result<(), Refused>;
 
     /// Maps pieces one behind the other from `address` on, readable and writable, all or none of them: what was

@@ -1,8 +1,13 @@
 //! The pool's policy: which memory a block gets, when pages move, when the pool grows. No memory, no unsafe code.
 //!
 //! ```text
-//! backing.rs   what the policy asks of a device    report.rs   figures, pictures, errors
-//! policy.rs    the pool
+//! policy.rs    allocate and free                     backing.rs   what the policy asks of a device
+//! room.rs      when memory is missing                window.rs    where a block could lie
+//! pending.rs   blocks that several streams use       streams.rs   how far the GPU has come
+//! trim.rs      gives memory back                     snapshot.rs  a picture of the pool
+//! tiles.rs     all addresses, cut into tiles         bins.rs      free tiles by size
+//! handles.rs   physical memory, and where it is      lists.rs     which bins a tile is in
+//! report.rs    figures, pictures, errors
 //! ```
 //!
 //! The rules, in the order in which a request tries them:
@@ -17,8 +22,18 @@
 //! Layers above add threads, limits per user, tracking and spilling; the policy knows none of them.
 
 mod backing;
+mod bins;
+mod handles;
+mod lists;
+mod pending;
 mod policy;
 mod report;
+mod room;
+mod snapshot;
+mod streams;
+mod tiles;
+mod trim;
+mod window;
 
 pub use backing::{Backing, Handle, Mark, PAGE, Piece, Refused};
 pub use policy::{Patience, Policy, Settings};

@@ -1,12 +1,18 @@
-//! The pool: every block a handle of its own, to begin with.
+//! The pool: memory that is there is handed out and taken back. What happens when there is none is in `room.rs`.
+//!
+//! Allocate and free touch a few cache lines and nothing else: a search in bins, a split or a merge, one entry in the
+//! table of blocks. Neither calls the backing unless memory is missing or a block was used by other streams.
 
 use makeroom_core::{Address, FastMap, StreamId};
 
-use super::backing::{Backing, PAGE, Piece};
-use super::report::{
-    Allocated, BlockId, BlockState, BlockView, Cause, FreeError, Freed, SegmentView, Shortage, Snapshot,
-    Stats,
-};
+use super::backing::{Backing, Mark, PAGE};
+use super::bins::{Bins, GRAIN};
+use super::handles::Handles;
+use super::lists::{Zone, stream_of};
+use super::pending::Pending;
+use super::report::{Allocated, BlockId, Cause, Counters, FreeError, Freed, Shortage, Stats};
+use super::streams::{EVERYBODY, StreamIndex, Streams};
+use super::tiles::{State, TileId, Tiles};
 
 /// How a pool is set up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,28 +30,43 @@ pub enum Patience {
     DoNotWait,
 }
 
-/// A block in use.
-#[derive(Clone, Copy, Debug)]
-struct Block {
-    piece: Piece,
-    requested: u64,
-    stream: StreamId,
-    number: BlockId,
-}
-
 /// A pool of device memory on one device.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Policy {
-    settings: Settings,
-    blocks: FastMap<u64, Block>,
-    next: u32,
-    stats: Stats,
+    pub(super) settings: Settings,
+    pub(super) tiles: Tiles,
+    /// Free and unmapped tiles, by list.
+    pub(super) bins: Vec<Bins>,
+    pub(super) handles: Handles,
+    pub(super) streams: Streams,
+    /// The tile of each block in use, by address.
+    pub(super) blocks: FastMap<u64, TileId>,
+    pub(super) pending: Pending,
+    pub(super) live: u64,
+    pub(super) used: u64,
+    pub(super) peak_live: u64,
+    pub(super) peak_reserved: u64,
+    pub(super) done: Counters,
 }
 
 impl Policy {
     /// A pool that holds nothing.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, ..Self::default() }
+        Self {
+            settings,
+            tiles: Tiles::default(),
+            // The unmapped tiles of both zones, and what is free for everybody.
+            bins: vec![Bins::default(); 4],
+            handles: Handles::default(),
+            streams: Streams::default(),
+            blocks: FastMap::default(),
+            pending: Pending::default(),
+            live: 0,
+            used: 0,
+            peak_live: 0,
+            peak_reserved: 0,
+            done: Counters::default(),
+        }
     }
 
     /// Changes the limit on reserved bytes. What is above it already stays until it is trimmed.
@@ -53,42 +74,27 @@ impl Policy {
         self.settings.limit = limit;
     }
 
-    /// Hands out memory for use on a stream. Nothing is as good as one byte.
+    /// Hands out memory for use on a stream, at a multiple of 512 bytes. A request for nothing is one for a byte.
     pub fn allocate(
         &mut self,
         backing: &mut impl Backing,
         size: u64,
         stream: StreamId,
     ) -> Result<Allocated, Box<Shortage>> {
-        let rounded =
-            size.max(1).checked_next_multiple_of(PAGE).ok_or(self.shortage(size, Cause::TooLarge))?;
-        let reserved = self.stats.reserved.saturating_add(rounded);
-        if self.settings.limit.is_some_and(|limit| reserved > limit) {
-            return Err(self.shortage(size, Cause::Limit));
-        }
-        let refused = |_| self.shortage(size, Cause::Device);
-        let address = backing.reserve(rounded).map_err(refused)?;
-        let handle = backing.create(rounded).map_err(refused)?;
-        let piece = Piece { handle, size: rounded };
-        if backing.map(address, &[piece]).is_err() {
-            let _ = backing.release(piece);
-            return Err(self.shortage(size, Cause::Device));
-        }
-        let block = BlockId(self.next);
-        self.next += 1;
-        self.blocks.insert(address.0, Block { piece, requested: size, stream, number: block });
-        self.stats.live += size;
-        self.stats.rounding += rounded - size;
-        self.stats.reserved = reserved;
-        Ok(Allocated { address, block, size: rounded })
-    }
-
-    /// Another stream uses a block: after its free it waits until the GPU has passed what that stream was given
-    /// until then.
-    pub fn record_stream(&mut self, address: Address, stream: StreamId) -> Result<(), FreeError> {
-        let block = self.blocks.get_mut(&address.0).ok_or(FreeError::NotInUse(address))?;
-        block.stream = stream;
-        Ok(())
+        let stream = self.stream(stream);
+        let Some(rounded) = size.max(1).checked_next_multiple_of(GRAIN) else {
+            return Err(self.shortage(size, stream, Cause::TooLarge));
+        };
+        let zone = Zone::of(rounded);
+        let found = match self.find(rounded, zone, stream) {
+            Some(id) => id,
+            None => self.make_room(backing, rounded, zone, stream).map_err(|cause| {
+                self.done.refusals += 1;
+                self.shortage(size, stream, cause)
+            })?,
+        };
+        let id = self.take(found, rounded, zone.free(stream), size);
+        Ok(Allocated { address: Address(self.tiles[id].address), block: BlockId(id), size: rounded })
     }
 
     /// Takes memory back. It is usable at once by what is submitted to `stream` from now on.
@@ -98,65 +104,160 @@ impl Policy {
         address: Address,
         stream: StreamId,
     ) -> Result<Freed, FreeError> {
-        if let Ok(mark) = backing.mark(stream) {
-            let _ = backing.wait(stream, mark);
+        let id = self.blocks.remove(&address.0).ok_or_else(|| self.wrong_address(address))?;
+        let stream = self.stream(stream);
+        let requested = self.tiles[id].figure;
+        if self.tiles[id].is_shared {
+            self.pend(backing, id, stream);
+        } else {
+            self.release(id, stream);
         }
-        self.free_idle(backing, address)
+        Ok(Freed { block: BlockId(id), requested })
     }
 
     /// Takes memory back that the GPU is done with on every stream, as the caller knows: usable at once by all.
-    pub fn free_idle(&mut self, backing: &mut impl Backing, address: Address) -> Result<Freed, FreeError> {
-        let block = self.blocks.remove(&address.0).ok_or(FreeError::NotInUse(address))?;
-        if backing.unmap(address, block.piece).is_ok() && backing.release(block.piece).is_ok() {
-            self.stats.reserved -= block.piece.size;
-        }
-        self.stats.live -= block.requested;
-        self.stats.rounding -= block.piece.size - block.requested;
-        Ok(Freed { block: block.number, requested: block.requested })
-    }
-
-    /// A stream is about to be destroyed: what was freed on it becomes usable by all once the GPU has passed.
-    pub fn retire_stream(&mut self, _backing: &mut impl Backing, _stream: StreamId) {}
-
-    /// Takes back what waits for streams and whose streams the GPU has passed.
-    pub fn collect(&mut self, _backing: &mut impl Backing, _patience: Patience) {}
-
-    /// Gives unused memory back to the device until at most `keep` bytes are reserved; how many bytes went back.
-    pub fn trim(&mut self, _backing: &mut impl Backing, _keep: u64, _patience: Patience) -> u64 {
-        0
+    pub fn free_idle(&mut self, address: Address) -> Result<Freed, FreeError> {
+        let id = self.blocks.remove(&address.0).ok_or_else(|| self.wrong_address(address))?;
+        let requested = self.tiles[id].figure;
+        self.pending.forget_uses(id);
+        self.release(id, EVERYBODY);
+        Ok(Freed { block: BlockId(id), requested })
     }
 
     /// The block that begins at an address and is in use, with what was asked for.
     pub fn block_at(&self, address: Address) -> Option<(BlockId, u64)> {
-        self.blocks.get(&address.0).map(|block| (block.number, block.requested))
+        self.blocks.get(&address.0).map(|&id| (BlockId(id), self.tiles[id].figure))
     }
 
     /// The pool in figures.
     pub fn stats(&self) -> Stats {
-        self.stats
+        let reserved = self.handles.reserved();
+        Stats {
+            live: self.live,
+            pending: self.pending.requested(),
+            rounding: self.used - self.live,
+            reserved,
+            cached: reserved - self.used,
+            peak_live: self.peak_live,
+            peak_reserved: self.peak_reserved,
+            blocks: (self.blocks.len() + self.pending.len()) as u64,
+            handles: self.handles.count(),
+            done: Counters { marks: self.streams.marks, waits: self.streams.waits, ..self.done },
+        }
     }
 
     /// Begins the peaks anew from what is there now.
     pub fn reset_peaks(&mut self) {
-        self.stats.peak_live = self.stats.live;
-        self.stats.peak_reserved = self.stats.reserved;
+        self.peak_live = self.live;
+        self.peak_reserved = self.handles.reserved();
     }
 
-    /// A picture of the pool's memory.
-    pub fn snapshot(&self) -> Snapshot {
-        let mut segments: Vec<SegmentView> = Vec::new();
-        for (&address, block) in &self.blocks {
-            let address = Address(address);
-            let state = BlockState::Live { block: block.number, requested: block.requested };
-            let view = BlockView { address, size: block.piece.size, state, stream: Some(block.stream) };
-            let (size, pieces) = (block.piece.size, vec![block.piece]);
-            segments.push(SegmentView { address, size, pieces, blocks: vec![view] });
+    /// A stream's place; it gets lists with its first call.
+    pub(super) fn stream(&mut self, id: StreamId) -> StreamIndex {
+        self.streams.find(id).unwrap_or_else(|| {
+            self.bins.extend([Bins::default(), Bins::default()]);
+            self.streams.add(id)
+        })
+    }
+
+    /// Memory for a block that is free on its stream or for everybody.
+    pub(super) fn find(&self, size: u64, zone: Zone, stream: StreamIndex) -> Option<TileId> {
+        self.bins[zone.free(stream) as usize]
+            .find(&self.tiles, size)
+            .or_else(|| self.bins[zone.free(EVERYBODY) as usize].find(&self.tiles, size))
+    }
+
+    /// Makes a part of a free tile a block; the rest stays free.
+    fn take(&mut self, mut id: TileId, size: u64, list: u32, requested: u64) -> TileId {
+        let from = self.tiles[id].list;
+        self.bins[from as usize].remove(&mut self.tiles, id);
+        if self.is_better_high(id, size) {
+            let front = id;
+            id = self.tiles.split(front, self.tiles[front].size - size);
+            self.bins[from as usize].insert(&mut self.tiles, front);
         }
-        segments.sort_unstable_by_key(|segment| segment.address);
-        Snapshot { segments, unmapped: Vec::new() }
+        if self.tiles[id].size > size {
+            let rest = self.tiles.split(id, size);
+            self.bins[from as usize].insert(&mut self.tiles, rest);
+        }
+        let tile = &mut self.tiles[id];
+        tile.state = State::Live;
+        tile.list = list;
+        tile.figure = requested;
+        self.blocks.insert(tile.address, id);
+        self.live += requested;
+        self.used += size;
+        self.peak_live = self.peak_live.max(self.live);
+        self.done.allocations += 1;
+        id
     }
 
-    fn shortage(&self, requested: u64, cause: Cause) -> Box<Shortage> {
-        Box::new(Shortage { requested, cause, largest: 0, limit: self.settings.limit, stats: self.stats })
+    /// Whether a block should lie at the end of a free tile: where that leaves more whole pages, which can move.
+    fn is_better_high(&self, id: TileId, size: u64) -> bool {
+        let tile = &self.tiles[id];
+        if tile.size - size < PAGE {
+            return false;
+        }
+        let pages = |from: u64, to: u64| (to / PAGE).saturating_sub(from.div_ceil(PAGE));
+        pages(tile.address, tile.end() - size) > pages(tile.address + size, tile.end())
+    }
+
+    /// Makes a block free memory of a stream, one with its free neighbours.
+    pub(super) fn release(&mut self, id: TileId, stream: StreamIndex) {
+        let tile = &mut self.tiles[id];
+        let list = Zone::of_list(tile.list).free(stream);
+        self.live -= tile.figure;
+        self.used -= tile.size;
+        tile.state = State::Free;
+        tile.is_shared = false;
+        tile.list = list;
+        tile.figure = self.streams.last(stream).0;
+        self.settle(id);
+    }
+
+    /// Merges a free or unmapped tile that hangs nowhere with its neighbours of the same kind, and hangs it in.
+    pub(super) fn settle(&mut self, mut id: TileId) -> TileId {
+        let list = self.tiles[id].list as usize;
+        let next = self.tiles[id].next;
+        if self.tiles.is_like(id, next) {
+            self.bins[list].remove(&mut self.tiles, next);
+            self.tiles[id].figure = self.tiles[id].figure.max(self.tiles[next].figure);
+            self.tiles.absorb_next(id);
+        }
+        let previous = self.tiles[id].previous;
+        if self.tiles.is_like(id, previous) {
+            self.bins[list].remove(&mut self.tiles, previous);
+            self.tiles[previous].figure = self.tiles[id].figure.max(self.tiles[previous].figure);
+            self.tiles.absorb_next(previous);
+            id = previous;
+        }
+        self.bins[list].insert(&mut self.tiles, id);
+        id
+    }
+
+    /// The mark after which a free tile's stream must have come.
+    pub(super) fn freed_after(&self, id: TileId) -> (StreamIndex, Mark) {
+        let tile = &self.tiles[id];
+        (stream_of(tile.list), Mark(tile.figure))
+    }
+
+    pub(super) fn wrong_address(&self, address: Address) -> FreeError {
+        if self.handles.is_own(address.0) {
+            FreeError::NotInUse(address)
+        } else {
+            FreeError::Foreign(address)
+        }
+    }
+
+    fn shortage(&self, requested: u64, stream: StreamIndex, cause: Cause) -> Box<Shortage> {
+        let lists = Zone::ALL.map(|zone| [zone.free(stream), zone.free(EVERYBODY)]);
+        let largest = lists.as_flattened().iter().map(|&list| self.bins[list as usize].largest(&self.tiles));
+        Box::new(Shortage {
+            requested,
+            cause,
+            largest: largest.max().unwrap_or(0),
+            limit: self.settings.limit,
+            stats: self.stats(),
+        })
     }
 }

@@ -1,0 +1,147 @@
+//! Handles, and the page tables that say which one lies behind an address.
+//!
+//! Invariant: a handle is mapped at one place or at none, and all pages of that place name it, and no other pages do.
+
+use super::backing::{PAGE, Piece};
+use super::lists::Zone;
+use super::tiles::TileId;
+
+/// A handle's place in the table.
+pub(crate) type HandleId = u32;
+
+/// No handle.
+pub(crate) const NO_HANDLE: HandleId = u32::MAX;
+
+/// A handle and where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) piece: Piece,
+    /// Where it is mapped; 0 where it is not.
+    pub(crate) address: u64,
+}
+
+/// A range of addresses that the backing reserved.
+#[derive(Clone, Debug)]
+pub(crate) struct Range {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    /// For which blocks it is.
+    pub(crate) zone: Zone,
+    /// Its first tile; a tile that absorbs the next one keeps its number, so this never changes.
+    pub(crate) first: TileId,
+    /// The handle behind each page, up to the last that was ever mapped.
+    pages: Vec<HandleId>,
+}
+
+/// All handles and ranges.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Handles {
+    table: Vec<Held>,
+    vacant: Vec<HandleId>,
+    pub(crate) ranges: Vec<Range>,
+    /// Handles that are mapped nowhere: what is left of calls that were refused.
+    pub(crate) spare: Vec<HandleId>,
+    reserved: u64,
+}
+
+impl Handles {
+    /// Σ of the sizes of all handles.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        (self.table.len() - self.vacant.len()) as u64
+    }
+
+    pub(crate) fn get(&self, id: HandleId) -> Held {
+        self.table[id as usize]
+    }
+
+    pub(crate) fn add_range(&mut self, address: u64, size: u64, zone: Zone, first: TileId) {
+        self.ranges.push(Range { address, size, zone, first, pages: Vec::new() });
+    }
+
+    /// Adds a handle that is mapped nowhere yet.
+    pub(crate) fn add(&mut self, piece: Piece) -> HandleId {
+        self.reserved += piece.size;
+        let held = Held { piece, address: 0 };
+        if let Some(id) = self.vacant.pop() {
+            self.table[id as usize] = held;
+            return id;
+        }
+        self.table.push(held);
+        self.table.len() as HandleId - 1
+    }
+
+    /// Forgets a handle that was given back.
+    pub(crate) fn remove(&mut self, id: HandleId) {
+        self.reserved -= self.get(id).piece.size;
+        self.table[id as usize].piece.size = 0;
+        self.vacant.push(id);
+    }
+
+    /// A handle is mapped at an address now.
+    pub(crate) fn map(&mut self, id: HandleId, address: u64) {
+        self.table[id as usize].address = address;
+        self.name_pages(address, self.get(id).piece.size, id);
+    }
+
+    /// A handle is mapped nowhere now.
+    pub(crate) fn unmap(&mut self, id: HandleId) {
+        let Held { piece, address } = self.get(id);
+        self.table[id as usize].address = 0;
+        self.name_pages(address, piece.size, NO_HANDLE);
+    }
+
+    fn name_pages(&mut self, address: u64, size: u64, id: HandleId) {
+        let Some(range) = self.ranges.iter_mut().find(|range| range.contains(address)) else { return };
+        let first = ((address - range.address) / PAGE) as usize;
+        let last = first + (size / PAGE) as usize;
+        if range.pages.len() < last {
+            range.pages.resize(last, NO_HANDLE);
+        }
+        range.pages[first..last].fill(id);
+    }
+
+    /// The zone of an address in one of the ranges.
+    pub(crate) fn zone_of(&self, address: u64) -> Zone {
+        self.ranges.iter().find(|range| range.contains(address)).map_or(Zone::Large, |range| range.zone)
+    }
+
+    /// Whether an address is in one of the ranges.
+    pub(crate) fn is_own(&self, address: u64) -> bool {
+        self.ranges.iter().any(|range| range.contains(address))
+    }
+
+    /// The handle behind an address.
+    pub(crate) fn at(&self, address: u64) -> Option<HandleId> {
+        let range = self.ranges.iter().find(|range| range.contains(address))?;
+        let id = *range.pages.get(((address - range.address) / PAGE) as usize)?;
+        (id != NO_HANDLE).then_some(id)
+    }
+
+    /// The handles that lie wholly between two addresses with memory behind all of them, in order.
+    pub(crate) fn within(&self, from: u64, to: u64) -> impl Iterator<Item = HandleId> + '_ {
+        let mut at = from;
+        std::iter::from_fn(move || {
+            while at < to {
+                let id = self.at(at)?;
+                let held = self.get(id);
+                let (start, end) = (held.address, held.address + held.piece.size);
+                at = end;
+                if start >= from && end <= to {
+                    return Some(id);
+                }
+            }
+            None
+        })
+    }
+}
+
+impl Range {
+    fn contains(&self, address: u64) -> bool {
+        (self.address..self.address + self.size).contains(&address)
+    }
+}

@@ -1,0 +1,151 @@
+//! Streams, and how far the GPU has come on each.
+//!
+//! Free memory remembers the last mark that its stream had when it was freed. The GPU is done with it as soon as a
+//! later mark has passed; where there is none yet, one is made when somebody asks. So a program that stays on one
+//! stream and whose memory stays where it is never makes a mark.
+
+use std::collections::VecDeque;
+
+use makeroom_core::StreamId;
+
+use super::backing::{Backing, Mark, Refused};
+
+/// A stream's place in the table.
+pub(crate) type StreamIndex = u32;
+
+/// The owner of memory that the GPU is done with on every stream.
+pub(crate) const EVERYBODY: StreamIndex = 0;
+
+/// A stream that freed or allocated something.
+#[derive(Clone, Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: StreamId,
+    /// It was destroyed: another one may have its name.
+    is_retired: bool,
+    /// The last mark that was made.
+    last: Mark,
+    /// The last that is known to have passed.
+    passed: Mark,
+    /// Those that were made and are not known to have passed, oldest first.
+    waiting: VecDeque<Mark>,
+}
+
+/// All streams.
+#[derive(Clone, Debug)]
+pub(crate) struct Streams {
+    table: Vec<Stream>,
+    recent: StreamIndex,
+    pub(crate) marks: u64,
+    pub(crate) waits: u64,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        let everybody = Stream {
+            id: StreamId(0),
+            is_retired: true,
+            last: Mark::BEGINNING,
+            passed: Mark(u64::MAX),
+            waiting: VecDeque::new(),
+        };
+        Self { table: vec![everybody], recent: EVERYBODY, marks: 0, waits: 0 }
+    }
+}
+
+impl Streams {
+    /// A stream's place, if it is known. Few programs have more than a handful, and most stay on one.
+    pub(crate) fn find(&mut self, id: StreamId) -> Option<StreamIndex> {
+        let recent = &self.table[self.recent as usize];
+        if recent.id == id && !recent.is_retired {
+            return Some(self.recent);
+        }
+        let place = self.table.iter().position(|stream| stream.id == id && !stream.is_retired)?;
+        self.recent = place as StreamIndex;
+        Some(self.recent)
+    }
+
+    /// Adds a stream that is not known.
+    pub(crate) fn add(&mut self, id: StreamId) -> StreamIndex {
+        let (last, passed) = (Mark::BEGINNING, Mark::BEGINNING);
+        self.table.push(Stream { id, is_retired: false, last, passed, waiting: VecDeque::new() });
+        self.recent = self.table.len() as StreamIndex - 1;
+        self.recent
+    }
+
+    /// How many places there are, [`EVERYBODY`] included.
+    pub(crate) fn count(&self) -> StreamIndex {
+        self.table.len() as StreamIndex
+    }
+
+    /// The stream at a place; `None` for everybody.
+    pub(crate) fn id(&self, index: StreamIndex) -> Option<StreamId> {
+        (index != EVERYBODY).then(|| self.table[index as usize].id)
+    }
+
+    /// What memory has to remember that is freed on a stream now.
+    pub(crate) fn last(&self, index: StreamIndex) -> Mark {
+        self.table[index as usize].last
+    }
+
+    /// Makes a mark on a stream.
+    pub(crate) fn mark(&mut self, backing: &mut impl Backing, index: StreamIndex) -> Result<Mark, Refused> {
+        let stream = &mut self.table[index as usize];
+        if stream.is_retired {
+            return Err(Refused);
+        }
+        let mark = backing.mark(stream.id)?;
+        self.marks += 1;
+        stream.last = mark;
+        stream.waiting.push_back(mark);
+        Ok(mark)
+    }
+
+    /// Whether the GPU is done with what was freed on a stream after a mark, without waiting. Where no later mark was
+    /// made, one is made, so that a later question may have a better answer.
+    pub(crate) fn is_done(&mut self, backing: &mut impl Backing, index: StreamIndex, after: Mark) -> bool {
+        if self.table[index as usize].passed > after {
+            return true;
+        }
+        if self.table[index as usize].last <= after {
+            let _ = self.mark(backing, index);
+        }
+        let stream = &mut self.table[index as usize];
+        if !stream.is_retired && stream.last > after {
+            stream.pass(backing.passed(stream.id));
+        }
+        stream.passed > after
+    }
+
+    /// Waits until the GPU is done with what was freed on a stream after a mark.
+    pub(crate) fn wait(
+        &mut self,
+        backing: &mut impl Backing,
+        index: StreamIndex,
+        after: Mark,
+    ) -> Result<(), Refused> {
+        if self.is_done(backing, index, after) {
+            return Ok(());
+        }
+        let stream = &mut self.table[index as usize];
+        let mark = *stream.waiting.iter().find(|&&mark| mark > after).ok_or(Refused)?;
+        self.waits += 1;
+        backing.wait(stream.id, mark)?;
+        stream.pass(mark);
+        Ok(())
+    }
+
+    /// A stream is about to be destroyed. What was freed on it can be waited for, if a mark could be made.
+    pub(crate) fn retire(&mut self, backing: &mut impl Backing, index: StreamIndex) {
+        let _ = self.mark(backing, index);
+        self.table[index as usize].is_retired = true;
+    }
+}
+
+impl Stream {
+    fn pass(&mut self, mark: Mark) {
+        self.passed = self.passed.max(mark);
+        while self.waiting.front().is_some_and(|&waiting| waiting <= self.passed) {
+            self.waiting.pop_front();
+        }
+    }
+}

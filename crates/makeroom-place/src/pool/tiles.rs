@@ -1,0 +1,136 @@
+//! All addresses of the pool, cut into tiles: in use, waiting for a stream, free, or without memory behind them.
+//!
+//! Tiles know their neighbours, so a freed one merges in constant time; they are numbers into one table, and a
+//! vacated entry is used again. Free and unmapped tiles hang in a bin list as well (`bins.rs`), by the links that
+//! are here.
+//!
+//! Invariants, for each range of addresses: its tiles are contiguous, Σ tile sizes = the range's size, `previous` and
+//! `next` mirror each other, and no two neighbours are both unmapped, or both free in one list.
+
+/// A tile's place in the table.
+pub(crate) type TileId = u32;
+
+/// No tile.
+pub(crate) const NONE: TileId = u32::MAX;
+
+/// What a tile is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Addresses without memory. Begins and ends at a page.
+    Unmapped,
+    /// Memory that nobody uses.
+    Free,
+    /// A block in use.
+    Live,
+    /// A block that was freed and waits for streams.
+    Pending,
+    /// No tile: the entry is vacant.
+    Vacant,
+}
+
+/// A part of a range.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tile {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    /// Of a block: what was asked for. Of a free tile: the last mark of its stream that was made before it was
+    /// freed, so that the GPU is done with it once a later one has passed.
+    pub(crate) figure: u64,
+    pub(crate) previous: TileId,
+    pub(crate) next: TileId,
+    pub(crate) bin_previous: TileId,
+    pub(crate) bin_next: TileId,
+    /// The list of bins it hangs in, or would hang in if it were free.
+    pub(crate) list: u32,
+    pub(crate) state: State,
+    /// Of a block: other streams use it too.
+    pub(crate) is_shared: bool,
+}
+
+impl Tile {
+    /// Where it ends, exclusive.
+    pub(crate) fn end(&self) -> u64 {
+        self.address + self.size
+    }
+}
+
+/// All tiles.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tiles {
+    table: Vec<Tile>,
+    vacant: Vec<TileId>,
+}
+
+impl std::ops::Index<TileId> for Tiles {
+    type Output = Tile;
+    fn index(&self, id: TileId) -> &Tile {
+        &self.table[id as usize]
+    }
+}
+
+impl std::ops::IndexMut<TileId> for Tiles {
+    fn index_mut(&mut self, id: TileId) -> &mut Tile {
+        &mut self.table[id as usize]
+    }
+}
+
+impl Tiles {
+    /// Adds a range of addresses as one unmapped tile.
+    pub(crate) fn add_range(&mut self, address: u64, size: u64, list: u32) -> TileId {
+        self.add(Tile {
+            address,
+            size,
+            figure: 0,
+            previous: NONE,
+            next: NONE,
+            bin_previous: NONE,
+            bin_next: NONE,
+            list,
+            state: State::Unmapped,
+            is_shared: false,
+        })
+    }
+
+    fn add(&mut self, tile: Tile) -> TileId {
+        if let Some(id) = self.vacant.pop() {
+            self.table[id as usize] = tile;
+            return id;
+        }
+        self.table.push(tile);
+        self.table.len() as TileId - 1
+    }
+
+    /// Cuts a tile in two; the new one, which begins `size` bytes behind its start and is otherwise the same.
+    pub(crate) fn split(&mut self, id: TileId, size: u64) -> TileId {
+        let front = self[id];
+        debug_assert!(size > 0 && size < front.size);
+        let rest =
+            self.add(Tile { address: front.address + size, size: front.size - size, previous: id, ..front });
+        if front.next != NONE {
+            self[front.next].previous = rest;
+        }
+        let front = &mut self[id];
+        front.size = size;
+        front.next = rest;
+        rest
+    }
+
+    /// Makes a tile and the one behind it one.
+    pub(crate) fn absorb_next(&mut self, id: TileId) {
+        let next = self[id].next;
+        let behind = self[next];
+        let tile = &mut self[id];
+        tile.size += behind.size;
+        tile.next = behind.next;
+        if behind.next != NONE {
+            self[behind.next].previous = id;
+        }
+        self[next].state = State::Vacant;
+        self.vacant.push(next);
+    }
+
+    /// Whether the neighbour behind or before a tile is free or unmapped like it, and in the same list.
+    pub(crate) fn is_like(&self, id: TileId, neighbour: TileId) -> bool {
+        neighbour != NONE && self[neighbour].state == self[id].state && self[neighbour].list == self[id].list
+    }
+}

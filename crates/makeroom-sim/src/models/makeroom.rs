@@ -1,0 +1,141 @@
+//! makeroom's own pool: the policy that ships, over a simulated device.
+//!
+//! The policy is `makeroom_place::pool`, unchanged. What is here is its backing: handles are taken from the device,
+//! and every call is charged per handle, as measured. Of the GPU's progress a recording tells only when frees that
+//! waited for a stream were complete; about everything else the worst is assumed, that a mark has passed only once
+//! it was waited for.
+
+use makeroom_core::{Address, FastMap, StreamId};
+use makeroom_place::pool::{Backing, Handle, Mark, Patience, Piece, Policy, Refused as Refusal, Settings};
+
+use crate::costs;
+use crate::device::Device;
+use crate::driver::{Driver, Refused};
+use crate::model::Model;
+use crate::models::numbered::Numbered;
+use crate::pytorch::Request;
+
+/// The pool on one device.
+pub(crate) struct Makeroom {
+    policy: Policy,
+    gpu: Gpu,
+    /// Where each allocation lies, and its stream.
+    blocks: Numbered<(Address, StreamId)>,
+    /// Frees that wait for a stream, which stands for all streams that the recording does not name.
+    waiting: Numbered<StreamId>,
+}
+
+impl Default for Makeroom {
+    fn default() -> Self {
+        Self {
+            policy: Policy::new(Settings::default()),
+            gpu: Gpu::default(),
+            blocks: Numbered::default(),
+            waiting: Numbered::default(),
+        }
+    }
+}
+
+/// What is known of the GPU and of handles.
+#[derive(Default)]
+struct Gpu {
+    last_handle: u64,
+    last_mark: u64,
+    passed: FastMap<StreamId, Mark>,
+}
+
+/// The device as the policy sees it.
+struct Charged<'run> {
+    device: &'run mut Device,
+    gpu: &'run mut Gpu,
+}
+
+/// The other stream of an allocation whose free waits: one of its own.
+fn other_stream(number: u32) -> StreamId {
+    StreamId(u64::MAX - u64::from(number))
+}
+
+impl Backing for Charged<'_> {
+    fn reserve(&mut self, size: u64) -> Result<Address, Refusal> {
+        if size > 1 << 47 {
+            return Err(Refusal);
+        }
+        Ok(Address(Driver::reserve(self.device, 0, false)))
+    }
+
+    fn create(&mut self, size: u64) -> Result<Handle, Refusal> {
+        self.device.take(size).map_err(|Refused| Refusal)?;
+        self.device.charge(1, costs::create(size));
+        self.gpu.last_handle += 1;
+        Ok(Handle(self.gpu.last_handle))
+    }
+
+    fn release(&mut self, piece: Piece) -> Result<(), Refusal> {
+        self.device.charge(1, costs::release(piece.size));
+        self.device.give_back(piece.size);
+        Ok(())
+    }
+
+    fn map(&mut self, _address: Address, pieces: &[Piece]) -> Result<(), Refusal> {
+        let nanoseconds = pieces.iter().map(|piece| costs::MAP + costs::access(piece.size)).sum();
+        self.device.charge(pieces.len() as u64 + 1, nanoseconds);
+        Ok(())
+    }
+
+    fn unmap(&mut self, _address: Address, piece: Piece) -> Result<(), Refusal> {
+        self.device.charge(1, costs::unmap_one(piece.size));
+        Ok(())
+    }
+
+    fn mark(&mut self, _stream: StreamId) -> Result<Mark, Refusal> {
+        self.gpu.last_mark += 1;
+        Ok(Mark(self.gpu.last_mark))
+    }
+
+    fn passed(&mut self, stream: StreamId) -> Mark {
+        self.gpu.passed.get(&stream).copied().unwrap_or(Mark::BEGINNING)
+    }
+
+    fn wait(&mut self, stream: StreamId, mark: Mark) -> Result<(), Refusal> {
+        self.gpu.passed.insert(stream, mark);
+        Ok(())
+    }
+}
+
+impl Model for Makeroom {
+    fn allocate(&mut self, device: &mut Device, number: u32, request: Request) -> Result<(), Refused> {
+        let stream = StreamId(request.stream);
+        let mut backing = Charged { device, gpu: &mut self.gpu };
+        let block = self.policy.allocate(&mut backing, request.size, stream).map_err(|_| Refused)?;
+        self.blocks.insert(number, (block.address, stream));
+        Ok(())
+    }
+
+    fn free_later(&mut self, device: &mut Device, number: u32) {
+        if let Some((address, stream)) = self.blocks.take(number) {
+            let other = other_stream(number);
+            let mut backing = Charged { device, gpu: &mut self.gpu };
+            let is_known = self.policy.record_stream(address, other).is_ok()
+                && self.policy.free(&mut backing, address, stream).is_ok();
+            debug_assert!(is_known, "{address} was handed out");
+            self.waiting.insert(number, other);
+        }
+    }
+
+    fn free(&mut self, device: &mut Device, number: u32) {
+        if let Some(other) = self.waiting.take(number) {
+            self.gpu.passed.insert(other, Mark(self.gpu.last_mark));
+        } else if let Some((address, stream)) = self.blocks.take(number) {
+            let freed = self.policy.free(&mut Charged { device, gpu: &mut self.gpu }, address, stream);
+            debug_assert!(freed.is_ok(), "{address} was handed out");
+        }
+    }
+
+    fn empty_cache(&mut self, device: &mut Device) {
+        self.policy.trim(&mut Charged { device, gpu: &mut self.gpu }, 0, Patience::Wait);
+    }
+
+    fn reserved(&self) -> u64 {
+        self.policy.stats().reserved
+    }
+}
