@@ -207,7 +207,7 @@ impl Allocator for Pool {
         let mut core = self.inner.lock()?;
         let Core { policy, memory, sites, .. } = &mut *core;
         let freed = if stream == EVERY_STREAM {
-            policy.free_idle(memory, address)
+            policy.free_idle(address)
         } else {
             policy.free(memory, address, stream)
         };
