@@ -6,6 +6,7 @@
 
 mod bars;
 mod json;
+mod ps;
 mod replay;
 mod run;
 mod run_json;
@@ -16,6 +17,7 @@ mod tune;
 mod wrap;
 
 pub use json::explanation_json;
+pub use ps::{ps_json, ps_text, users_text};
 pub use replay::{ReplayReport, replay_json, replay_text};
 pub use run::{nothing_recorded_text, refused_text, run_summary_text, unreadable_text};
 pub use text::explanation_text;

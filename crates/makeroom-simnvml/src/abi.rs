@@ -6,6 +6,8 @@
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::state;
+
 /// A result that is not success, and its words with a zero at their end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failure(pub(crate) u32);
@@ -13,10 +15,10 @@ pub(crate) struct Failure(pub(crate) u32);
 impl Failure {
     pub(crate) const UNINITIALIZED: Self = Self(1);
     pub(crate) const INVALID_ARGUMENT: Self = Self(2);
-    pub(crate) const NOT_SUPPORTED: Self = Self(3);
     pub(crate) const NOT_FOUND: Self = Self(6);
     pub(crate) const INSUFFICIENT_SIZE: Self = Self(7);
     pub(crate) const DRIVER_NOT_LOADED: Self = Self(9);
+    pub(crate) const LOST: Self = Self(15);
     pub(crate) const UNKNOWN: Self = Self(999);
 }
 
@@ -30,15 +32,25 @@ pub(crate) fn words(result: u32) -> &'static CStr {
         1 => c"Uninitialized",
         2 => c"Invalid Argument",
         3 => c"Not Supported",
+        4 => c"Insufficient Permissions",
         6 => c"Not Found",
         7 => c"Insufficient Size",
         9 => c"Driver Not Loaded",
+        15 => c"GPU is lost",
         _ => c"Unknown Error",
     }
 }
 
-/// Runs the body of an exported function; a panic does not leave it.
-pub(crate) fn run(body: impl FnOnce() -> Result<()>) -> u32 {
+/// Runs the body of an exported function, unless it is to fail or to hang; a panic does not leave it.
+pub(crate) fn run(function: &str, body: impl FnOnce() -> Result<()>) -> u32 {
+    if let Some(scenario) = state::scenario() {
+        while scenario.hangs.iter().any(|name| name == function) {
+            std::thread::park();
+        }
+        if let Some((_, error)) = scenario.failures.iter().find(|(name, _)| name == function) {
+            return *error;
+        }
+    }
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => 0,
         Ok(Err(failure)) => failure.0,
@@ -133,7 +145,7 @@ macro_rules! management_functions {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the names are NVML's")]
         extern "C" fn $name($($argument: $kind),*) -> u32 {
-            $crate::abi::run(|| -> $crate::abi::Result<()> { $body })
+            $crate::abi::run(stringify!($name), || -> $crate::abi::Result<()> { $body })
         }
     };
 }

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use makeroom_simcard as card;
 
 use crate::abi::{Failure, Place, Result, Text, management_functions, write_text};
-use crate::state::{self, Handle};
+use crate::state::{self, Handle, Started};
 
 /// Where a card sits.
 #[repr(C)]
@@ -64,11 +64,22 @@ management_functions! {
     }
 
     fn nvmlDeviceGetName(device: Handle, text: Place<c_char>, size: u32) {
-        state::with(|started| write_text(text, size, &card::name(device.device(started)?)))
+        state::with(|started| {
+            let (device, part) = device.place(started)?;
+            let whole = card::name(device);
+            let name = part.map_or(whole.clone(), |_| format!("{whole} MIG 1g"));
+            write_text(text, size, &name)
+        })
     }
 
     fn nvmlDeviceGetUUID(device: Handle, text: Place<c_char>, size: u32) {
-        state::with(|started| write_text(text, size, &card::uuid_text(device.device(started)?)))
+        state::with(|started| {
+            let uuid = match device.place(started)? {
+                (device, None) => card::uuid_text(device),
+                (device, Some(part)) => part_uuid(device, part),
+            };
+            write_text(text, size, &uuid)
+        })
     }
 
     fn nvmlDeviceGetIndex = nvmlDeviceGetMinorNumber(device: Handle, index: Place<u32>) {
@@ -99,16 +110,61 @@ management_functions! {
         })
     }
 
-    /// Any number of processes may use a card.
+    /// Whether any number of processes may use a card.
     fn nvmlDeviceGetComputeMode(device: Handle, mode: Place<u32>) {
         state::with(|started| {
             device.device(started)?;
-            mode.set(0)
+            mode.set(started.scenario.mode)
         })
     }
 
-    /// Cards cannot be divided.
-    fn nvmlDeviceGetMigMode(device: Handle, _current: Place<u32>, _pending: Place<u32>) {
-        state::with(|started| device.device(started).and(Err(Failure::NOT_SUPPORTED)))
+    fn nvmlDeviceGetPersistenceMode(device: Handle, mode: Place<u32>) {
+        state::with(|started| {
+            device.device(started)?;
+            mode.set(u32::from(started.scenario.is_persistent))
+        })
     }
+
+    fn nvmlDeviceGetDisplayActive = nvmlDeviceGetDisplayMode(device: Handle, mode: Place<u32>) {
+        state::with(|started| {
+            let device = device.device(started)?;
+            mode.set(u32::from(started.scenario.displays.contains(&device)))
+        })
+    }
+
+    fn nvmlDeviceGetMigMode(device: Handle, current: Place<u32>, pending: Place<u32>) {
+        state::with(|started| {
+            let parts = parts(device, started)?;
+            current.set(u32::from(parts > 0))?;
+            pending.set(u32::from(parts > 0))
+        })
+    }
+
+    /// The most parts that a card can have.
+    fn nvmlDeviceGetMaxMigDeviceCount(device: Handle, count: Place<u32>) {
+        state::with(|started| count.set(if parts(device, started)? > 0 { 7 } else { 0 }))
+    }
+
+    fn nvmlDeviceGetMigDeviceHandleByIndex(device: Handle, index: u32, handle: Place<Handle>) {
+        state::with(|started| {
+            if index as usize >= parts(device, started)? {
+                return Err(Failure::NOT_FOUND);
+            }
+            handle.set(Handle::of_part(device.device(started)?, index as usize))
+        })
+    }
+}
+
+/// Into how many parts a card is divided. A part is not divided again.
+fn parts(device: Handle, started: &Started) -> Result<usize> {
+    match device.place(started)? {
+        (device, None) => Ok(started.scenario.parts_of(device)),
+        (_, Some(_)) => Err(Failure::INVALID_ARGUMENT),
+    }
+}
+
+/// A part's UUID as NVML writes it.
+fn part_uuid(device: usize, part: usize) -> String {
+    let whole = card::uuid_text(device);
+    format!("MIG-{}{part:02x}", &whole[4..whole.len() - 2])
 }

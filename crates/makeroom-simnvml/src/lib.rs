@@ -9,15 +9,18 @@
 //! # What there is
 //!
 //! Start and end, versions, error texts; handles by index, UUID and bus id; names, UUIDs, indices, bus ids,
-//! compute capability; memory in both forms; compute, graphics and MPS processes in three forms (no process
-//! ever does graphics or MPS). Everything else is not exported: there are no clocks, fans or watts to tell
-//! of.
+//! compute capability, compute mode, persistence, display; memory in both forms; compute, graphics and MPS
+//! processes in three forms; parts of a divided card; accounting. Everything else is not exported: there are no
+//! clocks, fans or watts to tell of.
 //!
-//! Processes are numbered as this process sees them; a process of another PID namespace is taken for dead.
+//! Processes of the account are numbered as this process sees them; one of another PID namespace is taken for dead.
+//! What the account cannot hold is described by `MAKEROOM_SIMNVML`: its keys stand in `scenario.rs`.
 
 mod abi;
+mod accounting;
 mod device;
 mod memory;
 mod processes;
+mod scenario;
 mod state;
 mod system;

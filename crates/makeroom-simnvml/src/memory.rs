@@ -1,6 +1,6 @@
 //! How much memory a card has, and how much of it is taken.
 
-use crate::abi::{Failure, Place, management_functions};
+use crate::abi::{Failure, Place, Result, management_functions};
 use crate::state::{self, Handle, Started};
 
 /// The first form: the reserve is part of what is used. `total = free + used`.
@@ -26,27 +26,32 @@ struct MemoryWithReserve {
 /// The structure's size and the number of its form.
 const SECOND_FORM: u32 = size_of::<MemoryWithReserve>() as u32 | 2 << 24;
 
-fn memory(started: &Started, device: usize) -> MemoryWithReserve {
-    let (card, reserved) = (started.description.memory, started.description.reserve);
-    let used = started.ledger.used(device);
-    MemoryWithReserve { version: SECOND_FORM, total: card + reserved, reserved, free: card - used, used }
+fn memory(started: &Started, device: Handle) -> Result<MemoryWithReserve> {
+    let (device, part) = device.place(started)?;
+    let (card, reserve) = (started.description.memory, started.description.reserve);
+    let (card, reserved) = match part {
+        None => (card, reserve),
+        Some(_) => (card / started.scenario.parts_of(device) as u64, 0),
+    };
+    let account = if part.is_none() { started.ledger.used(device) } else { 0 };
+    let used = (account + started.scenario.used(device, part)).min(card);
+    Ok(MemoryWithReserve { version: SECOND_FORM, total: card + reserved, reserved, free: card - used, used })
 }
 
 management_functions! {
     fn nvmlDeviceGetMemoryInfo(device: Handle, place: Place<Memory>) {
         state::with(|started| {
-            let MemoryWithReserve { total, reserved, free, used, .. } = memory(started, device.device(started)?);
+            let MemoryWithReserve { total, reserved, free, used, .. } = memory(started, device)?;
             place.set(Memory { total, free, used: used + reserved })
         })
     }
 
     fn nvmlDeviceGetMemoryInfo_v2(device: Handle, place: Place<MemoryWithReserve>) {
         state::with(|started| {
-            let device = device.device(started)?;
             if place.get()?.version != SECOND_FORM {
                 return Err(Failure::INVALID_ARGUMENT);
             }
-            place.set(memory(started, device))
+            place.set(memory(started, device)?)
         })
     }
 }

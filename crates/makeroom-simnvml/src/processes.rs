@@ -1,7 +1,8 @@
 //! Which processes hold memory of a card.
 
 use crate::abi::{Failure, Place, Result, management_functions};
-use crate::state::{self, Handle};
+use crate::scenario::List;
+use crate::state::{self, Handle, Started};
 
 /// The first form.
 #[repr(C)]
@@ -23,19 +24,45 @@ struct ProcessOfPart {
 
 /// No part: the card is not divided.
 const WHOLE: u32 = u32::MAX;
+/// The size of memory that is not available.
+const NOT_AVAILABLE: u64 = u64::MAX;
+
+/// A process as all forms have it.
+#[derive(Clone, Copy)]
+struct Listed {
+    id: u32,
+    bytes: u64,
+    part: Option<usize>,
+}
+
+fn listed(started: &Started, device: Handle, list: List) -> Result<Vec<Listed>> {
+    let (device, part) = device.place(started)?;
+    let scenario = started.scenario;
+    let account = started.ledger.holders(device).into_iter();
+    let account = account.map(|holder| Listed { id: holder.process, bytes: holder.bytes, part: None });
+    let holds = scenario.holds.iter().filter(|hold| hold.device == device);
+    let holds = holds.map(|hold| Listed { id: hold.process, bytes: hold.bytes, part: hold.part });
+    let all = account.chain(holds);
+    let wanted = all.filter(|one| scenario.list_of(one.id) == list && (part.is_none() || one.part == part));
+    Ok(wanted
+        .map(|one| {
+            let is_blind = scenario.blind.contains(&one.id);
+            Listed { bytes: if is_blind { NOT_AVAILABLE } else { one.bytes }, ..one }
+        })
+        .collect())
+}
 
 /// Writes a list into as much room as there is; too little is told with the number that is needed.
 fn list<T: Copy>(
     device: Handle,
     count: Place<u32>,
     places: Place<T>,
-    all: bool,
-    form: impl Fn(u32, u64) -> T,
+    list: List,
+    form: impl Fn(Listed) -> T,
 ) -> Result<()> {
     state::with(|started| {
-        let device = device.device(started)?;
         let room = count.get()? as usize;
-        let holders = if all { started.ledger.holders(device) } else { Vec::new() };
+        let holders = listed(started, device, list)?;
         count.set(holders.len() as u32)?;
         if holders.is_empty() {
             return Ok(());
@@ -43,46 +70,47 @@ fn list<T: Copy>(
         if room < holders.len() || places.is_null() {
             return Err(Failure::INSUFFICIENT_SIZE);
         }
-        places.set_all(holders.iter().map(|holder| form(holder.process, holder.bytes)))
+        places.set_all(holders.into_iter().map(form))
     })
 }
 
-fn first(id: u32, bytes: u64) -> Process {
-    Process { id, bytes }
+fn first(one: Listed) -> Process {
+    Process { id: one.id, bytes: one.bytes }
 }
 
-fn second(id: u32, bytes: u64) -> ProcessOfPart {
-    ProcessOfPart { id, bytes, instance: WHOLE, compute_instance: WHOLE }
+fn second(one: Listed) -> ProcessOfPart {
+    let part = one.part.map_or(WHOLE, |part| part as u32);
+    ProcessOfPart { id: one.id, bytes: one.bytes, instance: part, compute_instance: part }
 }
 
 management_functions! {
     fn nvmlDeviceGetComputeRunningProcesses(device: Handle, count: Place<u32>, places: Place<Process>) {
-        list(device, count, places, true, first)
+        list(device, count, places, List::Compute, first)
     }
 
     fn nvmlDeviceGetComputeRunningProcesses_v3 = nvmlDeviceGetComputeRunningProcesses_v2(
         device: Handle, count: Place<u32>, places: Place<ProcessOfPart>,
     ) {
-        list(device, count, places, true, second)
+        list(device, count, places, List::Compute, second)
     }
 
     fn nvmlDeviceGetGraphicsRunningProcesses(device: Handle, count: Place<u32>, places: Place<Process>) {
-        list(device, count, places, false, first)
+        list(device, count, places, List::Graphics, first)
     }
 
     fn nvmlDeviceGetGraphicsRunningProcesses_v3 = nvmlDeviceGetGraphicsRunningProcesses_v2(
         device: Handle, count: Place<u32>, places: Place<ProcessOfPart>,
     ) {
-        list(device, count, places, false, second)
+        list(device, count, places, List::Graphics, second)
     }
 
     fn nvmlDeviceGetMPSComputeRunningProcesses(device: Handle, count: Place<u32>, places: Place<Process>) {
-        list(device, count, places, false, first)
+        list(device, count, places, List::Mps, first)
     }
 
     fn nvmlDeviceGetMPSComputeRunningProcesses_v3 = nvmlDeviceGetMPSComputeRunningProcesses_v2(
         device: Handle, count: Place<u32>, places: Place<ProcessOfPart>,
     ) {
-        list(device, count, places, false, second)
+        list(device, count, places, List::Mps, second)
     }
 }

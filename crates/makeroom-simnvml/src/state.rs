@@ -1,14 +1,16 @@
-//! Whether the library is started, and the account it reads.
+//! Whether the library is started, the account it reads, and what it is to show beyond it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use makeroom_simcard::{Description, Ledger};
 
 use crate::abi::{Failure, Result};
+use crate::scenario::Scenario;
 
 /// The machine as it was described when the library was started.
 pub(crate) struct Started {
     pub(crate) description: Description,
+    pub(crate) scenario: &'static Scenario,
     pub(crate) ledger: Ledger,
     times: u64,
 }
@@ -19,6 +21,12 @@ fn state() -> MutexGuard<'static, Option<Started>> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What the environment describes, read once; `None` for a description that cannot be read.
+pub(crate) fn scenario() -> Option<&'static Scenario> {
+    static SCENARIO: OnceLock<Option<Scenario>> = OnceLock::new();
+    SCENARIO.get_or_init(Scenario::from_environment).as_ref()
+}
+
 /// Starts the library; each start wants an end.
 pub(crate) fn start() -> Result<()> {
     let mut state = state();
@@ -27,8 +35,9 @@ pub(crate) fn start() -> Result<()> {
         return Ok(());
     }
     let description = Description::from_environment().map_err(|_| Failure::DRIVER_NOT_LOADED)?;
+    let scenario = scenario().ok_or(Failure::DRIVER_NOT_LOADED)?;
     let ledger = Ledger::open(&description).map_err(|_| Failure::DRIVER_NOT_LOADED)?;
-    *state = Some(Started { description, ledger, times: 1 });
+    *state = Some(Started { description, scenario, ledger, times: 1 });
     Ok(())
 }
 
@@ -48,7 +57,11 @@ pub(crate) fn with<T>(look: impl FnOnce(&Started) -> Result<T>) -> Result<T> {
     look(state().as_ref().ok_or(Failure::UNINITIALIZED)?)
 }
 
-/// A device handle: the device's number, and never null.
+/// A device handle: the device's number and, for a part of a divided card, the part's; never null.
+///
+/// ```text
+/// bits 16..48 the tag    bits 8..16 the part + 1, 0 for the card    bits 0..8 the card
+/// ```
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(crate) struct Handle(u64);
@@ -60,9 +73,27 @@ impl Handle {
         Self(Self::TAG | device as u64)
     }
 
-    /// The device, if it is one of this machine's.
+    pub(crate) fn of_part(device: usize, part: usize) -> Self {
+        Self(Self::TAG | (part as u64 + 1) << 8 | device as u64)
+    }
+
+    /// The card, if it is one of this machine's and still there.
     pub(crate) fn device(self, started: &Started) -> Result<usize> {
-        let device = usize::try_from(self.0 ^ Self::TAG).unwrap_or(usize::MAX);
-        if device < started.description.devices { Ok(device) } else { Err(Failure::INVALID_ARGUMENT) }
+        self.place(started).map(|(device, _)| device)
+    }
+
+    /// The card and the part of it, if they are this machine's and still there.
+    pub(crate) fn place(self, started: &Started) -> Result<(usize, Option<usize>)> {
+        let number = self.0 ^ Self::TAG;
+        let device = (number & 0xff) as usize;
+        let part = (number >> 8).checked_sub(1).map(|part| part as usize);
+        let is_part = part.is_none_or(|part| part < started.scenario.parts_of(device));
+        if device >= started.description.devices || !is_part {
+            return Err(Failure::INVALID_ARGUMENT);
+        }
+        if started.scenario.lost.contains(&device) {
+            return Err(Failure::LOST);
+        }
+        Ok((device, part))
     }
 }

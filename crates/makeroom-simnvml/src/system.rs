@@ -3,7 +3,11 @@
 use std::ffi::c_char;
 
 use crate::abi::{Failure, Place, management_functions, words, write_text};
-use crate::state;
+use crate::state::{self, Started};
+
+fn driver(started: &Started) -> &str {
+    started.scenario.driver.as_deref().unwrap_or(makeroom_simcard::driver_version())
+}
 
 management_functions! {
     fn nvmlInit_v2 = nvmlInit() { state::start() }
@@ -13,15 +17,15 @@ management_functions! {
     fn nvmlShutdown() { state::end() }
 
     fn nvmlSystemGetDriverVersion(text: Place<c_char>, size: u32) {
-        state::with(|_| write_text(text, size, makeroom_simcard::driver_version()))
+        state::with(|started| write_text(text, size, driver(started)))
     }
 
     fn nvmlSystemGetNVMLVersion(text: Place<c_char>, size: u32) {
-        state::with(|_| write_text(text, size, &format!("13.{}", makeroom_simcard::driver_version())))
+        state::with(|started| write_text(text, size, &format!("13.{}", driver(started))))
     }
 
     fn nvmlSystemGetCudaDriverVersion_v2 = nvmlSystemGetCudaDriverVersion(version: Place<i32>) {
-        state::with(|_| version.set(13000))
+        state::with(|started| version.set(started.scenario.cuda.unwrap_or(13000)))
     }
 
     /// The program of a process, cut to the buffer.

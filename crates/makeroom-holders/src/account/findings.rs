@@ -1,0 +1,158 @@
+//! What is odd about a holder, from the state of its process and from who is left of its family.
+
+use crate::processes::{Process, Processes, State};
+use crate::survey::List;
+
+/// Something worth saying about a holder. The names are a contract.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// It has ended, and nobody asked how; threads of it may live on.
+    Zombie {
+        /// Who would have to ask.
+        parent: u32,
+        /// Threads that live on.
+        threads: u32,
+    },
+    /// It waits in the kernel and cannot be killed.
+    Uninterruptible,
+    /// It is stopped and keeps what it has.
+    Stopped,
+    /// Who started it is gone, and it goes on.
+    Orphaned {
+        /// The process group's first process, which is gone too.
+        group: Option<u32>,
+    },
+    /// It holds a context and nothing else, beside others of its family.
+    IdleContext,
+    /// It is the server of the multi-process service: what it holds is its clients'.
+    MpsServer,
+    /// It is a client of the multi-process service.
+    MpsClient,
+    /// It draws.
+    Graphics,
+    /// It runs in a PID namespace below this one, under this number.
+    OtherNamespace {
+        /// Its number there.
+        inner_pid: u32,
+    },
+    /// The driver lists it, and it cannot be seen from here.
+    Unseen,
+    /// It has the driver's files open, and the driver does not list it.
+    NotListed,
+    /// The driver lists it without a size.
+    NoSize,
+}
+
+impl Finding {
+    /// The name in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Zombie { .. } => "zombie",
+            Self::Uninterruptible => "uninterruptible",
+            Self::Stopped => "stopped",
+            Self::Orphaned { .. } => "orphaned_worker",
+            Self::IdleContext => "idle_context",
+            Self::MpsServer => "mps_server",
+            Self::MpsClient => "mps_client",
+            Self::Graphics => "graphics",
+            Self::OtherNamespace { .. } => "other_namespace",
+            Self::Unseen => "unseen",
+            Self::NotListed => "not_listed",
+            Self::NoSize => "no_size",
+        }
+    }
+
+    /// The finding in words, to stand beside a holder.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Zombie { parent, threads: 0 | 1 } => format!("zombie, its parent is {parent}"),
+            Self::Zombie { threads, .. } => format!("zombie with {} living threads", threads - 1),
+            Self::Uninterruptible => "state D, cannot be killed".to_owned(),
+            Self::Stopped => "stopped".to_owned(),
+            Self::Orphaned { group: Some(group) } => format!("its parent {group} is dead"),
+            Self::Orphaned { group: None } => "its parent is dead".to_owned(),
+            Self::IdleContext => "idle context".to_owned(),
+            Self::MpsServer => "MPS server".to_owned(),
+            Self::MpsClient => "MPS client".to_owned(),
+            Self::Graphics => "graphics".to_owned(),
+            Self::OtherNamespace { inner_pid } => format!("{inner_pid} in its namespace"),
+            Self::Unseen => "cannot be seen from here".to_owned(),
+            Self::NotListed => "not listed by the driver".to_owned(),
+            Self::NoSize => "size not told".to_owned(),
+        }
+    }
+}
+
+/// What is odd about a process by itself.
+pub(super) fn of_process(process: &Process, processes: &Processes) -> Vec<Finding> {
+    let stat = &process.stat;
+    let mut findings = Vec::new();
+    match stat.state {
+        State::Zombie => findings.push(Finding::Zombie { parent: stat.parent, threads: stat.threads }),
+        State::Uninterruptible => findings.push(Finding::Uninterruptible),
+        State::Stopped => findings.push(Finding::Stopped),
+        State::Alive => {}
+    }
+    if is_mps_server(process) {
+        findings.push(Finding::MpsServer);
+    }
+    if let Some(orphaned) = orphaned(process, processes) {
+        findings.push(orphaned);
+    }
+    if let Some(&inner_pid) = process.inner_pids.last() {
+        findings.push(Finding::OtherNamespace { inner_pid });
+    }
+    findings
+}
+
+/// What the lists say of it.
+pub(super) fn of_lists(lists: &[List], has_size: bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if lists.contains(&List::Graphics) && !lists.contains(&List::Compute) {
+        findings.push(Finding::Graphics);
+    }
+    if lists.contains(&List::Mps) {
+        findings.push(Finding::MpsClient);
+    }
+    if !has_size {
+        findings.push(Finding::NoSize);
+    }
+    findings
+}
+
+/// Whether a process is the server of the multi-process service. The kernel cuts names to 15 bytes, and the control
+/// daemon begins alike.
+pub(crate) fn is_mps_server(process: &Process) -> bool {
+    process.program() == "nvidia-cuda-mps-server"
+}
+
+/// Words of programs that start workers, in the workers' command lines.
+const WORKER_WORDS: [&str; 6] = [
+    "multiprocessing.spawn",
+    "multiprocessing-fork",
+    "multiprocessing.forkserver",
+    "multiprocessing.resource_tracker",
+    "pt_data_worker",
+    "ray::",
+];
+
+/// Whether the process that started this one is gone. Everybody's last parent is process 1, daemons' too; so its
+/// process group or its session must have lost its first process as well, or it must call itself a worker.
+fn orphaned(process: &Process, processes: &Processes) -> Option<Finding> {
+    let stat = &process.stat;
+    let adopter = processes.stats.get(&stat.parent);
+    let is_adopted =
+        stat.parent <= 1 || adopter.is_some_and(|parent| ADOPTERS.contains(&parent.name.as_str()));
+    if !is_adopted || stat.state == State::Zombie {
+        return None;
+    }
+    let is_gone = |leader: u32| leader != 0 && leader != stat.pid && !processes.exists(leader);
+    if is_gone(stat.group) {
+        return Some(Finding::Orphaned { group: Some(stat.group) });
+    }
+    (is_gone(stat.session) || process.mentions(&WORKER_WORDS)).then_some(Finding::Orphaned { group: None })
+}
+
+/// Programs that adopt what others leave behind.
+const ADOPTERS: [&str; 8] =
+    ["systemd", "init", "tini", "docker-init", "dumb-init", "containerd-shim", "conmon", "catatonit"];

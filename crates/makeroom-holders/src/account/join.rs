@@ -1,0 +1,135 @@
+//! Joins what the driver says with what `/proc` and recordings say.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use makeroom_core::Bytes;
+
+use super::{Device, Finding, Holder, IdleContexts, Label, Unlisted, causes, findings};
+use crate::processes::{Process, Processes};
+use crate::recording::{self, Recordings};
+use crate::survey::{Card, List, Listed, Survey};
+
+/// A context by itself is no larger than this: 527 MiB was measured on an H200, older cards take less.
+const LARGEST_CONTEXT: Bytes = Bytes::mib(700);
+
+/// What the parts of the join share.
+pub(super) struct Joined<'read> {
+    pub(super) processes: &'read Processes,
+    recordings: HashMap<u32, Recordings>,
+    /// Processes that the driver lists on any card.
+    listed: HashSet<u32>,
+}
+
+/// The account of every card.
+pub(crate) fn join(survey: &Survey, processes: &Processes) -> Vec<Device> {
+    let listed = survey.cards.iter().flat_map(|card| &card.listed).map(|listed| listed.pid).collect();
+    let recordings = processes.known.values().filter_map(|process| {
+        let (path, name) = process.files.recording.as_ref()?;
+        Some((process.stat.pid, recording::read(path, name)))
+    });
+    let joined = Joined { processes, recordings: recordings.collect(), listed };
+    survey.cards.iter().map(|card| device(&joined, card, Label { card: card.index, part: None })).collect()
+}
+
+fn device(joined: &Joined<'_>, card: &Card, label: Label) -> Device {
+    let mut device = Device::of(card, label);
+    device.holders = holders(joined, card);
+    device.idle = idle(&mut device.holders);
+    // Parts are accounts of their own; what is listed on the card as a whole includes them.
+    device.parts = card
+        .parts
+        .iter()
+        .map(|part| self::device(joined, part, Label { card: label.card, part: Some(part.index) }))
+        .collect();
+    if let Some(memory) = device.memory {
+        device.unlisted.bytes = memory.used.difference(device.held());
+    }
+    if device.unlisted.matters() {
+        device.unlisted = Unlisted { causes: causes::find(joined, card, &device), ..device.unlisted };
+    }
+    device
+}
+
+/// The listed processes, once each, most first.
+fn holders(joined: &Joined<'_>, card: &Card) -> Vec<Holder> {
+    let mut by_pid: BTreeMap<u32, Vec<&Listed>> = BTreeMap::new();
+    for listed in &card.listed {
+        by_pid.entry(listed.pid).or_default().push(listed);
+    }
+    let mut holders: Vec<Holder> =
+        by_pid.into_iter().map(|(pid, listed)| holder(joined, &card.uuid, pid, &listed)).collect();
+    holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
+    holders
+}
+
+fn holder(joined: &Joined<'_>, uuid: &str, pid: u32, listed: &[&Listed]) -> Holder {
+    // Who computes and draws is in two lists with one figure.
+    let bytes = listed.iter().filter_map(|listed| listed.bytes).max().map(Bytes::new);
+    let mut lists: Vec<List> = listed.iter().map(|listed| listed.list).collect();
+    lists.sort();
+    let process = joined.process(pid);
+    let mut found = findings::of_lists(&lists, bytes.is_some());
+    match process {
+        Some(process) => found.extend(findings::of_process(process, joined.processes)),
+        None => found.push(Finding::Unseen),
+    }
+    Holder {
+        pid,
+        bytes,
+        peak: listed.iter().filter_map(|listed| listed.peak).max().map(Bytes::new),
+        lists,
+        process: process.cloned(),
+        findings: found,
+        recording: joined.recording(pid, uuid),
+    }
+}
+
+impl Joined<'_> {
+    /// The process that the driver means by a number. In a namespace below the first the number may be somebody
+    /// else's here, who then has none of the driver's files.
+    fn process(&self, pid: u32) -> Option<&Process> {
+        let process = self.processes.known.get(&pid)?;
+        let is_surely_it = self.processes.view.is_whole_machine != Some(false) || process.files.has_driver();
+        is_surely_it.then_some(process)
+    }
+
+    fn recording(&self, pid: u32, uuid: &str) -> Option<crate::Recording> {
+        let recordings = self.recordings.get(&pid)?;
+        let of_device = recordings.get(uuid).or_else(|| recordings.get(""));
+        // Recorded, and nothing taken of this device.
+        of_device.cloned().or_else(|| {
+            let other = recordings.values().next()?;
+            let none = Bytes::ZERO;
+            Some(crate::Recording { live: Some(none), managed: none, refused: 0, ..other.clone() })
+        })
+    }
+
+    /// Processes that use the driver and that it lists nowhere.
+    pub(super) fn not_listed(&self) -> impl Iterator<Item = &Process> {
+        self.processes.known.values().filter(|process| !self.listed.contains(&process.stat.pid))
+    }
+}
+
+/// Marks contexts that hold nothing else and whose parent holds memory too, or has several such children.
+fn idle(holders: &mut [Holder]) -> Vec<IdleContexts> {
+    let holding: HashSet<u32> = holders.iter().map(|holder| holder.pid).collect();
+    let mut families: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (position, holder) in holders.iter().enumerate() {
+        let is_small = holder.bytes.is_some_and(|bytes| !bytes.is_zero() && bytes <= LARGEST_CONTEXT);
+        if let Some(process) = holder.process.as_ref().filter(|_| is_small && holder.lists == [List::Compute])
+        {
+            families.entry(process.stat.parent).or_default().push(position);
+        }
+    }
+    families.retain(|&parent, members| parent > 1 && (holding.contains(&parent) || members.len() > 1));
+    let mut groups = Vec::new();
+    for (parent, members) in families {
+        for &position in &members {
+            holders[position].findings.push(Finding::IdleContext);
+        }
+        let pids = members.iter().map(|&position| holders[position].pid).collect();
+        let bytes = members.iter().filter_map(|&position| holders[position].bytes).sum();
+        groups.push(IdleContexts { parent, pids, bytes });
+    }
+    groups
+}

@@ -1,0 +1,103 @@
+//! Which of the driver's files a process has open, and a recording that it writes.
+//!
+//! Files are told by their name, `dev/nvidia0` at the end of a path: inside a chroot it is not `/dev`. An open file
+//! proves that a process uses the driver, not how much of which card it holds: CUDA opens the files of all cards that
+//! it may use.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+
+/// Files of the driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenFiles {
+    /// Cards, by the number of their file.
+    pub cards: BTreeSet<u32>,
+    /// The control file, which every user of the driver has.
+    pub control: bool,
+    /// The file of unified memory, which every CUDA context has.
+    pub unified: bool,
+    /// Whether the files are mapped only: they were closed, and the driver still serves the process.
+    pub are_mapped_only: bool,
+    /// A recording that makeroom writes: the path to open it by, and its name.
+    pub recording: Option<(PathBuf, PathBuf)>,
+}
+
+impl OpenFiles {
+    /// Reads the open files of a process; `None` when that is not allowed or it is gone. The threads of a process
+    /// whose first thread has ended still have them.
+    pub(super) fn read(folder: &Path) -> Option<Self> {
+        let mut files = Self::default();
+        let entries = fs::read_dir(folder.join("fd")).or_else(|error| {
+            let other = fs::read_dir(folder.join("task")).ok().and_then(|threads| {
+                threads.flatten().find_map(|thread| fs::read_dir(thread.path().join("fd")).ok())
+            });
+            other.ok_or(error)
+        });
+        for entry in entries.ok()?.flatten() {
+            let path = entry.path();
+            if let Ok(target) = fs::read_link(&path) {
+                files.add(&target);
+                if target.extension().is_some_and(|extension| extension == "room") {
+                    files.recording = Some((path, target));
+                }
+            }
+        }
+        Some(files)
+    }
+
+    /// Reads the mapped files of a process.
+    pub(super) fn read_mapped(folder: &Path) -> Self {
+        let mut files = Self::default();
+        let Ok(maps) = fs::File::open(folder.join("maps")) else { return files };
+        for line in BufReader::new(maps).split(b'\n').map_while(Result::ok) {
+            if let Some(start) = line.iter().position(|&byte| byte == b'/')
+                && let Ok(path) = std::str::from_utf8(&line[start..])
+            {
+                files.add(Path::new(path.trim_end_matches(" (deleted)")));
+            }
+        }
+        files.are_mapped_only = files.has_driver();
+        files
+    }
+
+    /// Whether the process uses the driver.
+    pub fn has_driver(&self) -> bool {
+        self.control || self.unified || !self.cards.is_empty()
+    }
+
+    fn add(&mut self, path: &Path) {
+        let is_device = path.parent().is_some_and(|folder| folder.ends_with("dev"));
+        let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|_| is_device) else {
+            return;
+        };
+        match name {
+            "nvidiactl" => self.control = true,
+            "nvidia-uvm" => self.unified = true,
+            _ => {
+                if let Some(number) = name.strip_prefix("nvidia").and_then(|rest| rest.parse().ok()) {
+                    self.cards.insert(number);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_the_drivers_files_by_their_names() {
+        let mut files = OpenFiles::default();
+        for path in ["/dev/null", "/home/dev/nvidia", "/dev/nvidia-modeset", "/tmp/nvidia0", "nvidia0"] {
+            files.add(Path::new(path));
+        }
+        assert!(!files.has_driver());
+        files.add(Path::new("/srv/chroot/dev/nvidia13"));
+        files.add(Path::new("/dev/nvidia-uvm"));
+        assert!(files.unified && !files.control);
+        assert_eq!(files.cards, BTreeSet::from([13]));
+    }
+}

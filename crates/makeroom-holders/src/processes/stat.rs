@@ -1,0 +1,97 @@
+//! The one line that `/proc/PID/stat` has for every process, and what of it is wanted.
+
+use std::fs;
+use std::path::Path;
+
+/// What the line says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Its number.
+    pub pid: u32,
+    /// The program's name, cut to 15 bytes by the kernel.
+    pub name: String,
+    /// What it does.
+    pub state: State,
+    /// Who started it, or who adopted it.
+    pub parent: u32,
+    /// Its process group, by the number of the process that began it.
+    pub group: u32,
+    /// Its session, by the number of the process that began it.
+    pub session: u32,
+    /// Its threads.
+    pub threads: u32,
+    /// When it started, in clock ticks since the system did.
+    pub started: u64,
+}
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It runs, or waits for something that will come.
+    Alive,
+    /// It waits in the kernel and cannot be killed.
+    Uninterruptible,
+    /// It is stopped by a signal or a debugger.
+    Stopped,
+    /// It has ended and nobody asked how.
+    Zombie,
+}
+
+impl Stat {
+    /// Reads a process's line; `None` when it is gone.
+    pub(super) fn read(folder: &Path) -> Option<Self> {
+        Self::parse(&fs::read(folder.join("stat")).ok()?)
+    }
+
+    /// Reads the line. The name stands in parentheses and may hold anything, so fields are counted after the last.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let open = line.iter().position(|&byte| byte == b'(')?;
+        let close = line.iter().rposition(|&byte| byte == b')')?;
+        let name = String::from_utf8_lossy(line.get(open + 1..close)?).into_owned();
+        let pid = std::str::from_utf8(line.get(..open)?).ok()?.trim().parse().ok()?;
+        let mut fields = std::str::from_utf8(line.get(close + 1..)?).ok()?.split_ascii_whitespace();
+        let state = match fields.next()? {
+            "D" => State::Uninterruptible,
+            "T" | "t" => State::Stopped,
+            "Z" | "X" | "x" => State::Zombie,
+            _ => State::Alive,
+        };
+        let mut number = || fields.next()?.parse::<i64>().ok();
+        let (parent, group, session) = (number()?, number()?, number()?);
+        let threads = fields.nth(13)?.parse().ok()?;
+        let started = fields.nth(1)?.parse().ok()?;
+        let known = |number: i64| u32::try_from(number).unwrap_or(0);
+        let (parent, group, session) = (known(parent), known(group), known(session));
+        Some(Self { pid, name, state, parent, group, session, threads, started })
+    }
+
+    /// Whether it can have files open: kernel threads and zombies have none.
+    pub(super) fn may_have_files(&self) -> bool {
+        const KERNEL_THREADS: u32 = 2;
+        self.state != State::Zombie && self.pid != KERNEL_THREADS && self.parent != KERNEL_THREADS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_names_with_parentheses() {
+        let rest = "7 8 9 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 3 0 777 1 1";
+        let stat = Stat::parse(format!("5 (a) b (c)) D {rest}").as_bytes()).unwrap();
+        assert_eq!((stat.name.as_str(), stat.state), ("a) b (c)", State::Uninterruptible));
+        assert_eq!((stat.parent, stat.group, stat.session), (7, 8, 9));
+        assert_eq!((stat.threads, stat.started), (3, 777));
+        assert_eq!(Stat::parse(b"garbage"), None);
+        assert_eq!(Stat::parse(b"5 (x) S 1"), None);
+        assert_eq!(Stat::parse(b")("), None);
+    }
+
+    #[test]
+    fn reads_its_own_line() {
+        let stat = Stat::read(Path::new("/proc/self")).unwrap();
+        assert_eq!(stat.pid, std::process::id());
+        assert_eq!(stat.state, State::Alive);
+    }
+}

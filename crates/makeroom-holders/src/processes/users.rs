@@ -1,0 +1,44 @@
+//! Names of users, from `/etc/passwd` alone: a directory service that does not answer must not stop the answer about
+//! a GPU. Who is not there is shown by number.
+
+use std::collections::HashMap;
+use std::fs;
+
+/// Users by number, read when the first is asked for.
+#[derive(Debug, Default)]
+pub(super) struct Users {
+    names: Option<HashMap<u32, String>>,
+}
+
+impl Users {
+    /// The name of a user, or the number.
+    pub(super) fn name(&mut self, user: u32) -> String {
+        let names =
+            self.names.get_or_insert_with(|| parse(&fs::read_to_string("/etc/passwd").unwrap_or_default()));
+        names.get(&user).cloned().unwrap_or_else(|| user.to_string())
+    }
+}
+
+fn parse(text: &str) -> HashMap<u32, String> {
+    let mut names = HashMap::new();
+    for line in text.lines() {
+        let mut fields = line.split(':');
+        if let (Some(name), Some(Ok(user))) = (fields.next(), fields.nth(1).map(str::parse)) {
+            names.entry(user).or_insert_with(|| name.to_owned());
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_names_and_keeps_the_first_of_two() {
+        let names = parse("root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/:/bin/sh\nbroken\nbob:x:1000:");
+        assert_eq!(names.get(&0).map(String::as_str), Some("root"));
+        assert_eq!(names.get(&1000).map(String::as_str), Some("bob"));
+        assert_eq!(names.len(), 2);
+    }
+}

@@ -1,0 +1,67 @@
+//! What can be seen from here: whose processes, and of which namespace.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// The first PID namespace of every Linux system has this number.
+const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
+
+/// What can be seen from here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Whether the processes seen are all of the machine, and their numbers the driver's. `None` when unknown.
+    pub is_whole_machine: Option<bool>,
+    /// Whether `/proc` is mounted so that other users' processes are hidden from this one.
+    pub hides_others: bool,
+    /// Processes whose open files may not be looked at.
+    pub unreadable: u32,
+    /// The user who looks.
+    pub user: u32,
+}
+
+impl View {
+    pub(super) fn read(root: &Path) -> Self {
+        // Of a /proc mounted from elsewhere the first process tells; it is always in the namespace of its /proc.
+        let namespace =
+            fs::metadata(root.join("1/ns/pid")).or_else(|_| fs::metadata(root.join("self/ns/pid")));
+        let user = rustix::process::geteuid().as_raw();
+        let mounts = fs::read_to_string(root.join("self/mounts")).unwrap_or_default();
+        Self {
+            is_whole_machine: namespace.ok().map(|namespace| namespace.ino() == FIRST_PID_NAMESPACE),
+            hides_others: user != 0 && hides(&mounts, root),
+            unreadable: 0,
+            user,
+        }
+    }
+}
+
+/// Whether the mount of `root` hides the processes of other users.
+fn hides(mounts: &str, root: &Path) -> bool {
+    // Later mounts lie over earlier ones.
+    let options = mounts.lines().rev().find_map(|line| {
+        let mut fields = line.split(' ');
+        let (place, kind, options) = (fields.nth(1)?, fields.next()?, fields.next()?);
+        (kind == "proc" && Path::new(place) == root).then_some(options)
+    });
+    options.is_some_and(|options| {
+        options
+            .split(',')
+            .any(|option| option.strip_prefix("hidepid=").is_some_and(|how| !matches!(how, "0" | "off")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_mount_of_a_place_counts() {
+        let plain = "proc /proc proc rw,nosuid 0 0\n";
+        let hidden = "proc /proc proc rw,hidepid=invisible 0 0\nproc /other proc rw,hidepid=2 0 0\n";
+        assert!(!hides(plain, Path::new("/proc")));
+        assert!(hides(&format!("{plain}{hidden}"), Path::new("/proc")));
+        assert!(!hides(&format!("{hidden}{plain}"), Path::new("/proc")));
+        assert!(!hides("proc /proc proc rw,hidepid=off 0 0", Path::new("/proc")));
+    }
+}

@@ -1,0 +1,192 @@
+//! Asks NVML. Runs in a process of its own and answers one line of JSON for each line it is sent.
+//!
+//! The library is loaded at run time; that it is missing is an answer like any other. Every question is asked of
+//! every card, and a question that one card cannot answer takes nothing from the others.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, Write};
+
+use nvml_wrapper::enum_wrappers::device as nvml;
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
+use nvml_wrapper::{Device, Nvml};
+use serde::{Deserialize, Serialize};
+
+use super::{Card, ComputeMode, List, Listed, Memory, Problem, ProblemKind, Survey};
+
+/// Where the library may be: where the loader looks, and where WSL and NixOS put it.
+const LIBRARIES: [&str; 3] =
+    ["libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1", "/run/opengl-driver/lib/libnvidia-ml.so.1"];
+
+/// What crosses the pipe.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    Survey(Survey),
+    /// The library could not be loaded.
+    NoLibrary(String),
+    /// The driver is not loaded.
+    NoDriver,
+    /// The library and the loaded driver are of different versions.
+    Mismatch,
+    /// Anything else that keeps NVML from starting.
+    Refused(String),
+}
+
+/// Answers every line of `questions` with one line of `answers`, until there are no more.
+pub fn answer(questions: impl BufRead, mut answers: impl Write) -> std::io::Result<()> {
+    let mut started = None;
+    for question in questions.lines() {
+        question?;
+        let answer = match started.take() {
+            Some(library) => Ok(library),
+            None => start(),
+        }
+        .map_or_else(
+            |failure| failure,
+            |library| {
+                let survey = survey(&library);
+                started = Some(library);
+                survey.map_or_else(|error| Answer::Refused(error.to_string()), Answer::Survey)
+            },
+        );
+        serde_json::to_writer(&mut answers, &answer)?;
+        answers.write_all(b"\n")?;
+        answers.flush()?;
+    }
+    Ok(())
+}
+
+fn start() -> Result<Nvml, Answer> {
+    let mut missing = String::new();
+    for library in LIBRARIES {
+        match Nvml::builder().lib_path(OsStr::new(library)).init() {
+            Ok(library) => return Ok(library),
+            Err(NvmlError::LibloadingError(error)) => {
+                if missing.is_empty() {
+                    missing = error.to_string();
+                }
+            }
+            Err(NvmlError::DriverNotLoaded) => return Err(Answer::NoDriver),
+            Err(NvmlError::LibRmVersionMismatch) => return Err(Answer::Mismatch),
+            Err(error) => return Err(Answer::Refused(error.to_string())),
+        }
+    }
+    Err(Answer::NoLibrary(missing))
+}
+
+fn survey(library: &Nvml) -> Result<Survey, NvmlError> {
+    let count = library.device_count()?;
+    Ok(Survey {
+        driver: library.sys_driver_version().unwrap_or_default(),
+        cuda: library.sys_cuda_driver_version().ok(),
+        nvml: library.sys_nvml_version().unwrap_or_default(),
+        cards: (0..count).map(|index| card_at(library, index)).collect(),
+    })
+}
+
+fn card_at(library: &Nvml, index: u32) -> Card {
+    match library.device_by_index(index) {
+        Ok(device) => card(&device, index, false),
+        Err(error) => Card { index, problems: vec![problem("the card", &error)], ..Card::default() },
+    }
+}
+
+fn card(device: &Device<'_>, index: u32, is_part: bool) -> Card {
+    let mut card = Card { index, name: device.name().unwrap_or_default(), ..Card::default() };
+    match device.uuid() {
+        Ok(uuid) => card.uuid = uuid,
+        Err(error) => card.problems.push(problem("its UUID", &error)),
+    }
+    match device.memory_info() {
+        Ok(memory) => {
+            let (total, reserved, used, free) = (memory.total, memory.reserved, memory.used, memory.free);
+            card.memory = Some(Memory { total, reserved, used, free });
+        }
+        Err(error) => card.problems.push(problem("its memory", &error)),
+    }
+    if !is_part {
+        whole(&mut card, device);
+    }
+    lists(&mut card, device);
+    card
+}
+
+/// What only a whole card has.
+fn whole(card: &mut Card, device: &Device<'_>) {
+    card.bus_id = device.pci_info().map(|place| place.bus_id).unwrap_or_default();
+    card.minor = device.minor_number().ok();
+    card.drives_display = device.is_display_active().ok();
+    card.is_persistent = device.is_in_persistent_mode().ok();
+    card.keeps_account = device.is_accounting_enabled().ok();
+    card.compute_mode = device.compute_mode().ok().map(|mode| match mode {
+        nvml::ComputeMode::Default => ComputeMode::Shared,
+        nvml::ComputeMode::Prohibited => ComputeMode::Prohibited,
+        nvml::ComputeMode::ExclusiveThread | nvml::ComputeMode::ExclusiveProcess => ComputeMode::Exclusive,
+    });
+    card.is_divided = device.mig_mode().is_ok_and(|mode| mode.current == 1);
+    if card.is_divided {
+        card.parts = parts(device);
+    }
+}
+
+/// Who uses it.
+fn lists(card: &mut Card, device: &Device<'_>) {
+    let compute = newest_or(device.running_compute_processes(), || device.running_compute_processes_v2());
+    let graphics = newest_or(device.running_graphics_processes(), || device.running_graphics_processes_v2());
+    let lists = [
+        (List::Compute, "its compute processes", compute),
+        (List::Graphics, "its graphics processes", graphics),
+        (List::Mps, "its MPS clients", device.mps_running_compute_processes()),
+    ];
+    for (list, what, processes) in lists {
+        match processes {
+            Ok(processes) => card.listed.extend(processes.iter().map(|process| listed(process, list))),
+            // What a card or a driver does not have is no problem.
+            Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_)) => {}
+            Err(error) => card.problems.push(problem(what, &error)),
+        }
+    }
+    if card.keeps_account == Some(true) {
+        for process in &mut card.listed {
+            let statistics = device.accounting_stats_for(process.pid);
+            process.peak = statistics.ok().and_then(|known| known.max_memory_usage);
+        }
+    }
+}
+
+/// The parts of a divided card. Their numbers have gaps where parts were removed.
+fn parts(device: &Device<'_>) -> Vec<Card> {
+    let most = device.mig_device_count().unwrap_or(0);
+    let parts = (0..most).filter_map(|index| Some((index, device.mig_device_by_index(index).ok()?)));
+    parts.map(|(index, part)| card(&part, index, true)).collect()
+}
+
+/// The older form of a list, where the driver is too old for the newer.
+fn newest_or(
+    newest: Result<Vec<ProcessInfo>, NvmlError>,
+    older: impl FnOnce() -> Result<Vec<ProcessInfo>, NvmlError>,
+) -> Result<Vec<ProcessInfo>, NvmlError> {
+    match newest {
+        Err(NvmlError::FailedToLoadSymbol(_)) => older(),
+        answer => answer,
+    }
+}
+
+fn listed(process: &ProcessInfo, list: List) -> Listed {
+    let bytes = match process.used_gpu_memory {
+        UsedGpuMemory::Unavailable => None,
+        UsedGpuMemory::Used(bytes) => Some(bytes),
+    };
+    Listed { pid: process.pid, list, bytes, peak: None }
+}
+
+fn problem(what: &str, error: &NvmlError) -> Problem {
+    let kind = match error {
+        NvmlError::NoPermission => ProblemKind::NoPermission,
+        NvmlError::GpuLost => ProblemKind::Lost,
+        NvmlError::ResetRequired => ProblemKind::NeedsReset,
+        _ => ProblemKind::Other,
+    };
+    Problem { what: what.to_owned(), answer: error.to_string(), kind }
+}

@@ -1,0 +1,20 @@
+//! The result of `makeroom ps`: one table per device, the fullest first, and why memory is used that nobody listed
+//! holds.
+
+mod json;
+mod text;
+
+use makeroom_holders::{Account, Device};
+
+pub use json::ps_json;
+pub use text::{ps_text, users_text};
+
+/// The devices, the fullest first; those that did not answer before all others.
+fn by_need(account: &Account) -> Vec<&Device> {
+    let mut devices: Vec<&Device> = account.devices.iter().collect();
+    devices.sort_by(|one, other| {
+        let free = |device: &Device| device.memory.map_or(-1.0, |memory| memory.free.share_of(memory.total));
+        free(one).total_cmp(&free(other)).then(one.label.cmp(&other.label))
+    });
+    devices
+}

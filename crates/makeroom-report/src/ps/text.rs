@@ -1,0 +1,305 @@
+//! The account as text: one table per device, who holds most first.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+use makeroom_core::Bytes;
+use makeroom_holders::{Account, Device, DeviceMemory, Holder, Process, Requirement, UnlistedCause};
+
+use super::by_need;
+use crate::bars::bar;
+use crate::text::{DIM, MARGIN, TITLE};
+use crate::wrap::{clip, wrap};
+
+const COMMAND: Style = AnsiColor::Cyan.on_default();
+const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+/// The narrowest layout.
+const LEAST_COLUMNS: usize = 60;
+/// Columns of a bar.
+const BAR_COLUMNS: usize = 14;
+/// Holders of one device that are shown unless all are asked for.
+const MOST_HOLDERS: usize = 12;
+/// Causes of one device that are shown.
+const MOST_CAUSES: usize = 3;
+
+/// The account as text. `shows_all` lists every holder.
+pub fn ps_text(
+    account: &Account,
+    requirement: Option<&Requirement>,
+    shows_all: bool,
+    columns: usize,
+) -> String {
+    let columns = columns.max(LEAST_COLUMNS);
+    let mut out = String::new();
+    for device in by_need(account) {
+        device_text(&mut out, device, shows_all, columns);
+    }
+    if account.driver.is_ok() && account.devices.is_empty() {
+        let _ = writeln!(out, "\n{MARGIN}the driver has no device");
+    }
+    if let Some(requirement) = requirement {
+        requirement_text(&mut out, requirement, columns);
+    }
+    out
+}
+
+/// The processes that use the driver, for when it cannot be asked.
+pub fn users_text(account: &Account, columns: usize) -> String {
+    let columns = columns.max(LEAST_COLUMNS);
+    let mut out = String::new();
+    if account.users.is_empty() {
+        let _ = writeln!(out, "\n{MARGIN}no process that can be seen from here has the driver's files open");
+        return out;
+    }
+    let _ = writeln!(out, "\n{MARGIN}{TITLE}processes with the driver's files open{TITLE:#}");
+    for process in &account.users {
+        let state = match process.stat.state {
+            makeroom_holders::State::Alive => "",
+            makeroom_holders::State::Uninterruptible => "state D, cannot be killed  ",
+            makeroom_holders::State::Stopped => "stopped  ",
+            makeroom_holders::State::Zombie => "zombie  ",
+        };
+        let line = format!(
+            "{:>9}  {:<10} {:>10}  {state}{}",
+            process.stat.pid,
+            clip(&process.user_name, 10),
+            age(process.age),
+            process.command_line()
+        );
+        let _ = writeln!(out, "{MARGIN}{}", clip(&line, columns - 2));
+    }
+    out
+}
+
+fn device_text(out: &mut String, device: &Device, shows_all: bool, columns: usize) {
+    let kind = if device.label.part.is_some() { "part" } else { "GPU" };
+    let _ = write!(out, "\n{MARGIN}{TITLE}{kind} {}{TITLE:#}", device.label);
+    for name in [&device.name, &device.uuid] {
+        if !name.is_empty() {
+            let _ = write!(out, ", {name}");
+        }
+    }
+    let _ = writeln!(out);
+    if let Some(memory) = device.memory {
+        account_text(out, device, memory, shows_all, columns);
+    }
+    for problem in &device.problems {
+        paragraph(out, &format!("{} could not be read: {}", problem.what, problem.answer), columns, WARNING);
+    }
+    for group in &device.idle {
+        let text = format!(
+            "{} idle {} of process {} hold {}: workers that only load data need no GPU; start them before CUDA is used, or with CUDA_VISIBLE_DEVICES=\"\"",
+            group.pids.len(),
+            if group.pids.len() == 1 { "context" } else { "contexts" },
+            group.parent,
+            group.bytes
+        );
+        paragraph(out, &text, columns, Style::new());
+    }
+    if device.unlisted.matters() {
+        unlisted_text(out, device, columns);
+    }
+    for part in &device.parts {
+        device_text(out, part, shows_all, columns);
+    }
+}
+
+struct Row {
+    pid: String,
+    bytes: Option<Bytes>,
+    shown: String,
+    user: String,
+    age: String,
+    what: String,
+    notes: Vec<String>,
+}
+
+fn account_text(out: &mut String, device: &Device, memory: DeviceMemory, shows_all: bool, columns: usize) {
+    let most = if shows_all { usize::MAX } else { MOST_HOLDERS };
+    let mut rows: Vec<Row> = device.holders.iter().take(most).map(row).collect();
+    if device.holders.len() > most {
+        let rest = &device.holders[most..];
+        let bytes = rest.iter().filter_map(|holder| holder.bytes).sum();
+        rows.push(line(bytes, &format!("{} more processes (--all shows them)", rest.len())));
+    }
+    let unlisted = device.unlisted.bytes;
+    if unlisted != 0 {
+        let mut row = line(Bytes::new(unlisted.unsigned_abs()), "nobody listed");
+        if unlisted < 0 {
+            row.shown.insert(0, '−');
+            row.bytes = None;
+        }
+        rows.push(row);
+    }
+    rows.push(line(memory.reserved, "reserved by the driver"));
+    rows.push(line(memory.free, "free"));
+    rows.push(Row { bytes: None, ..line(memory.total, "all of it") });
+    let width = |of: fn(&Row) -> &str| rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0);
+    let (pid, size) = (width(|row| &row.pid).max(7), width(|row| &row.shown));
+    let (user, age) = (width(|row| &row.user).clamp(4, 12), width(|row| &row.age).max(3));
+    let heading = format!(
+        "  {:>pid$}  {:>size$}  {:<BAR_COLUMNS$}  {:<user$}  {:>age$}  command",
+        "process", "memory", "", "user", "for"
+    );
+    let _ = writeln!(out, "{MARGIN}{DIM}{heading}{DIM:#}");
+    for row in rows {
+        let drawn = row.bytes.map_or(String::new(), |bytes| bar(bytes.share_of(memory.total), BAR_COLUMNS));
+        let text = format!(
+            "  {:>pid$}  {:>size$}  {drawn:<BAR_COLUMNS$}  {:<user$}  {:>age$}  {}",
+            row.pid,
+            row.shown,
+            clip(&row.user, user),
+            row.age,
+            row.what
+        );
+        let _ = writeln!(out, "{MARGIN}{}", clip(text.trim_end(), columns - 2));
+        if !row.notes.is_empty() {
+            let indent = pid + 4;
+            let notes = clip(&row.notes.join(" · "), columns.saturating_sub(indent + 4));
+            let _ = writeln!(out, "{MARGIN}{:indent$}{DIM}{notes}{DIM:#}", "");
+        }
+    }
+}
+
+fn row(holder: &Holder) -> Row {
+    let process = holder.process.as_ref();
+    let mut notes: Vec<String> = holder.findings.iter().map(makeroom_holders::Finding::words).collect();
+    if let Some(process) = process {
+        notes.extend(belonging(process));
+    }
+    if let Some(peak) = holder.peak {
+        notes.push(format!("at most {peak}"));
+    }
+    if let Some(recording) = &holder.recording {
+        let live = recording.live.map_or(String::new(), |live| format!("{live} by its own calls, "));
+        notes.push(format!("{live}makeroom why {}", recording.name.display()));
+    }
+    Row {
+        pid: holder.pid.to_string(),
+        bytes: holder.bytes,
+        shown: holder.bytes.map_or("?".to_owned(), |bytes| bytes.to_string()),
+        user: process.map_or(String::new(), |process| process.user_name.clone()),
+        age: process.map_or(String::new(), |process| age(process.age)),
+        what: process.map_or(String::new(), Process::command_line),
+        notes,
+    }
+}
+
+/// What a process belongs to, in words.
+pub(crate) fn belonging(process: &Process) -> Vec<String> {
+    let belonging = &process.belonging;
+    let mut words = Vec::new();
+    if let Some(job) = &belonging.slurm_job {
+        words.push(format!("Slurm job {job}"));
+    }
+    if let Some(pod) = &belonging.pod {
+        words.push(format!("pod {pod}"));
+    }
+    if let (Some(container), Some(runtime)) = (belonging.short_container(), belonging.runtime) {
+        words.push(format!("{runtime} {container}"));
+    } else if let Some(unit) = &belonging.unit {
+        words.push(unit.clone());
+    }
+    words
+}
+
+fn line(bytes: Bytes, what: &str) -> Row {
+    Row {
+        pid: String::new(),
+        bytes: Some(bytes),
+        shown: bytes.to_string(),
+        user: String::new(),
+        age: String::new(),
+        what: what.to_owned(),
+        notes: Vec::new(),
+    }
+}
+
+/// A duration in one unit, or two where the second matters.
+pub(crate) fn age(age: Option<Duration>) -> String {
+    let Some(seconds) = age.map(|age| age.as_secs()) else { return String::new() };
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86400 => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {:02} h", seconds / 86400, seconds % 86400 / 3600),
+    }
+}
+
+fn unlisted_text(out: &mut String, device: &Device, columns: usize) {
+    let bytes = Bytes::new(device.unlisted.bytes.unsigned_abs());
+    let causes = &device.unlisted.causes;
+    let Some(first) = causes.first() else {
+        let text = format!("{bytes} is used and nothing shows by whom");
+        paragraph(out, &text, columns, WARNING);
+        return;
+    };
+    let title = format!("{bytes} held by nobody listed: {}", first.cause.words());
+    let _ = writeln!(out, "{MARGIN}  {WARNING}{title}{WARNING:#}, {}", first.certainty.word());
+    cause_text(out, first, columns);
+    for cause in causes.iter().skip(1).take(MOST_CAUSES - 1) {
+        let _ = writeln!(out, "{MARGIN}  or {}, {}", cause.cause.words(), cause.certainty.word());
+        cause_text(out, cause, columns);
+    }
+}
+
+fn cause_text(out: &mut String, cause: &UnlistedCause, columns: usize) {
+    const MOST_EVIDENCE: usize = 4;
+    for evidence in cause.evidence.iter().take(MOST_EVIDENCE) {
+        for line in wrap(evidence, columns - 8) {
+            let _ = writeln!(out, "{MARGIN}    {line}");
+        }
+    }
+    if cause.evidence.len() > MOST_EVIDENCE {
+        let _ = writeln!(out, "{MARGIN}    and {} more", cause.evidence.len() - MOST_EVIDENCE);
+    }
+    for line in wrap(&cause.fix, columns - 8) {
+        let _ = writeln!(out, "{MARGIN}    {COMMAND}{line}{COMMAND:#}");
+    }
+}
+
+fn requirement_text(out: &mut String, requirement: &Requirement, columns: usize) {
+    let size = requirement.size;
+    let _ = writeln!(out);
+    match (requirement.best, requirement.is_met()) {
+        (Some((label, free)), true) => {
+            let _ = writeln!(out, "{MARGIN}{TITLE}{size} can be had: GPU {label} has {free} free{TITLE:#}");
+        }
+        (Some((label, free)), false) => {
+            let text = format!("{size} cannot be had: GPU {label} has most, {free} free");
+            paragraph_at(out, &text, columns, WARNING);
+        }
+        (None, _) => {
+            paragraph_at(out, &format!("{size} cannot be had: there is no device"), columns, WARNING)
+        }
+    }
+    let Some(plan) = &requirement.plan else {
+        if !requirement.is_met() && requirement.best.is_some() {
+            let text = "Not even if every process went that can be ended from here.";
+            paragraph_at(out, text, columns, Style::new());
+        }
+        return;
+    };
+    let _ =
+        writeln!(out, "{MARGIN}On GPU {} these would have to go; makeroom ends nothing itself:", plan.device);
+    for remedy in &plan.remedies {
+        let _ = writeln!(out, "{MARGIN}  {COMMAND}{}{COMMAND:#}  frees {}", remedy.command, remedy.frees);
+        for line in wrap(&format!("lost: {}", remedy.loses), columns - 8) {
+            let _ = writeln!(out, "{MARGIN}    {DIM}{line}{DIM:#}");
+        }
+    }
+    let _ = writeln!(out, "{MARGIN}Then {} would be free.", plan.free_then);
+}
+
+fn paragraph(out: &mut String, text: &str, columns: usize, style: Style) {
+    for line in wrap(text, columns - 6) {
+        let _ = writeln!(out, "{MARGIN}  {style}{line}{style:#}");
+    }
+}
+
+fn paragraph_at(out: &mut String, text: &str, columns: usize, style: Style) {
+    for line in wrap(text, columns - 2) {
+        let _ = writeln!(out, "{MARGIN}{style}{line}{style:#}");
+    }
+}
