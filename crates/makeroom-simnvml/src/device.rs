@@ -82,8 +82,16 @@ management_functions! {
         })
     }
 
-    fn nvmlDeviceGetIndex = nvmlDeviceGetMinorNumber(device: Handle, index: Place<u32>) {
+    fn nvmlDeviceGetIndex(device: Handle, index: Place<u32>) {
         state::with(|started| index.set(device.device(started)? as u32))
+    }
+
+    fn nvmlDeviceGetMinorNumber(device: Handle, number: Place<u32>) {
+        state::with(|started| {
+            let device = device.device(started)?;
+            let told = started.scenario.minors.iter().find(|(card, _)| *card == device);
+            number.set(told.map_or(device as u32, |(_, number)| *number))
+        })
     }
 
     fn nvmlDeviceGetPciInfo_v3 = nvmlDeviceGetPciInfo_v2(device: Handle, information: Place<BusInformation>) {

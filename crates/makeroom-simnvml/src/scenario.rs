@@ -12,6 +12,7 @@
 //! | `blind=PID` | its memory is not available |
 //! | `orphan=DEVICE:SIZE` | used memory that nobody holds |
 //! | `mig=DEVICE:PARTS` | the card is divided into equal parts |
+//! | `minor=DEVICE:NUMBER` | the number of the card's file `/dev/nvidiaN`; else its index |
 //! | `lost=DEVICE` | the card fell off the bus |
 //! | `display=DEVICE` | a display is driven by the card |
 //! | `mode=NUMBER` | compute mode: 0 shared, 2 prohibited, 3 exclusive |
@@ -33,6 +34,7 @@ pub(crate) struct Scenario {
     pub(crate) blind: Vec<u32>,
     pub(crate) orphans: Vec<(usize, u64)>,
     pub(crate) parts: Vec<(usize, usize)>,
+    pub(crate) minors: Vec<(usize, u32)>,
     pub(crate) lost: Vec<usize>,
     pub(crate) displays: Vec<usize>,
     pub(crate) mode: u32,
@@ -102,6 +104,10 @@ impl Scenario {
                 let parts = parts.parse().ok().filter(|parts| (1..=7).contains(parts))?;
                 self.parts.push((index(device)?, parts));
             }
+            "minor" => {
+                let (device, number) = value.split_once(':')?;
+                self.minors.push((index(device)?, number.parse().ok()?));
+            }
             "lost" => self.lost.push(index(value)?),
             "display" => self.displays.push(index(value)?),
             "mode" => self.mode = value.parse().ok()?,
@@ -135,8 +141,7 @@ impl Scenario {
     /// Memory that is used beyond the shared account: on a card, or on a part of it.
     pub(crate) fn used(&self, device: usize, part: Option<usize>) -> u64 {
         let holds = self.holds.iter().filter(|hold| hold.device == device);
-        let held: u64 =
-            holds.filter(|hold| part.is_none() || hold.part == part).map(|hold| hold.bytes).sum();
+        let held: u64 = holds.filter(|hold| part.is_none() || hold.part == part).map(|hold| hold.bytes).sum();
         let orphans = self.orphans.iter().filter(|(owner, _)| *owner == device && part.is_none());
         held + orphans.map(|(_, bytes)| bytes).sum::<u64>()
     }
@@ -170,7 +175,8 @@ mod tests {
 
     #[test]
     fn reads_what_tests_write_and_refuses_the_rest() {
-        let text = "hold=0:41:2GiB, hold=1/2:42:1MiB,list=41:none,orphan=0:1GiB,mig=1:3,lost=2,hang=nvmlInit_v2";
+        let text =
+            "hold=0:41:2GiB, hold=1/2:42:1MiB,list=41:none,orphan=0:1GiB,mig=1:3,lost=2,hang=nvmlInit_v2";
         let scenario = Scenario::parse(text).unwrap();
         assert_eq!(scenario.used(0, None), 3 << 30);
         assert_eq!((scenario.used(1, Some(2)), scenario.used(1, Some(0))), (1 << 20, 0));

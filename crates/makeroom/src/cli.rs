@@ -1,11 +1,15 @@
 //! The command line, as clap reads it.
 
+mod devices;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use makeroom_core::Bytes;
 use makeroom_sim::AllocatorSpec;
+
+pub(crate) use devices::{Looking, Ps};
 
 /// Says why CUDA ran out of memory, and makes room.
 #[derive(Debug, Parser)]
@@ -29,6 +33,11 @@ pub(crate) enum Command {
     Replay(Replay),
     /// Find the allocator setting that serves a recording best
     Tune(Tune),
+    /// Say who holds the memory of each GPU, and why some is held by nobody
+    Ps(Ps),
+    /// Ask the driver, for another process of makeroom
+    #[command(name = crate::commands::SURVEY, hide = true)]
+    Survey,
 }
 
 /// Run a program and record every byte it takes on the GPU

@@ -31,6 +31,9 @@ pub(crate) enum Failure {
         /// What the system said.
         error: std::io::Error,
     },
+    /// The driver could not be asked.
+    #[error("{0}")]
+    Driver(makeroom_holders::SurveyError),
     /// The result could not be written.
     #[error("the result could not be written: {0}")]
     Output(#[from] std::io::Error),
@@ -91,6 +94,7 @@ impl Failure {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
+            Self::Driver(error) => Some(error.hint().to_owned()),
             Self::NotARecording { name } => Some(format!("to explain an error text: makeroom why {name}")),
             Self::Mismatched { .. } => Some(
                 "the run was made by another version of PyTorch, under a limit (pass it with --memory), or with a setting that the snapshot does not hold"

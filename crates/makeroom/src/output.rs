@@ -39,9 +39,11 @@ pub(crate) fn error(message: &str, hint: Option<&str>) {
     let _ = stderr().lock().write_all(text.as_bytes());
 }
 
-/// How wide the reader's terminal is.
+/// How wide the reader's terminal is; `COLUMNS` says it where no terminal reads.
 pub(crate) fn columns() -> usize {
-    terminal_size().map_or(MOST_COLUMNS, |(Width(width), _)| usize::from(width).min(MOST_COLUMNS))
+    let told = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let width = terminal_size().map(|(Width(width), _)| usize::from(width)).or_else(told);
+    width.map_or(MOST_COLUMNS, |width| width.min(MOST_COLUMNS))
 }
 
 /// How many rows the reader's terminal has; `None` where no terminal reads.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Crates from the bottom up. A crate may depend on those before it.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 14] = [
     "makeroom-core",
     "makeroom-cuda",
     "makeroom-trace",
@@ -18,13 +18,15 @@ const LAYERS: [&str; 13] = [
     "makeroom-simnvml",
     "makeroom-simgpu",
     "makeroom-explain",
+    "makeroom-holders",
     "makeroom-report",
     "makeroom",
 ];
 
 /// Below these crates nothing may be reached although it lies lower: readers conclude nothing, explainers and
 /// simulators read no files.
-const FORBIDDEN: [(&str, &str); 3] = [
+const FORBIDDEN: [(&str, &str); 4] = [
+    ("makeroom-holders", "makeroom-explain"),
     ("makeroom-explain", "makeroom-trace"),
     ("makeroom-sim", "makeroom-trace"),
     ("makeroom-place", "makeroom-trace"),

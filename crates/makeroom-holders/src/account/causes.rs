@@ -62,15 +62,18 @@ const WATCHERS: [&str; 10] = [
     "makeroom",
 ];
 
+/// Whether a process uses a card, as far as its open files tell. Who has none of any card but unified memory has closed
+/// them or cannot be looked into far enough.
+fn uses(process: &Process, card: &Card) -> bool {
+    let files = &process.files;
+    let is_of_card = card.minor.is_none_or(|minor| files.cards.contains(&minor));
+    is_of_card || (files.unified && files.cards.is_empty())
+}
+
 fn suspects<'read>(joined: &'read Joined<'_>, card: &Card) -> Vec<Suspect<'read>> {
-    let uses_card = |process: &&Process| {
-        let files = &process.files;
-        let is_of_card = card.minor.is_none_or(|minor| files.cards.contains(&minor));
-        // What only watches opens no unified memory; a server of MPS may have been seen by name alone.
-        let holds = files.unified || !WATCHERS.contains(&process.program());
-        (is_of_card || (files.unified && files.cards.is_empty())) && holds
-    };
-    let processes = joined.not_listed().filter(uses_card);
+    // What only watches opens no unified memory.
+    let holds = |process: &&Process| process.files.unified || !WATCHERS.contains(&process.program());
+    let processes = joined.not_listed().filter(|process| uses(process, card)).filter(holds);
     processes
         .map(|process| Suspect { process, findings: findings::of_process(process, joined.processes) })
         .collect()
@@ -113,7 +116,9 @@ impl Scene<'_> {
             // A zombie has no files; that its parent uses the driver is what connects it.
             let processes = self.joined.processes;
             let zombies = processes.stats.values().filter(|stat| stat.state == State::Zombie);
-            for zombie in zombies.filter(|stat| processes.known.contains_key(&stat.parent)) {
+            for zombie in zombies.filter(|stat| {
+                processes.known.get(&stat.parent).is_some_and(|parent| uses(parent, self.card))
+            }) {
                 evidence.push(format!(
                     "{} ({}) has ended and its parent {} has not asked how",
                     zombie.pid, zombie.name, zombie.parent
@@ -172,13 +177,13 @@ impl Scene<'_> {
 
     fn mps(&self) -> Option<UnlistedCause> {
         let processes = self.joined.processes;
-        // The kernel cuts names to 15 bytes; the server of a user whose files cannot be read is known by that alone.
+        // The kernel cuts names to 15 bytes; where files cannot be read, a server is known by that alone.
         let servers: Vec<u32> = processes
             .stats
             .values()
             .filter(|stat| match processes.known.get(&stat.pid) {
-                Some(process) => findings::is_mps_server(process),
-                None => stat.name == "nvidia-cuda-mps" && stat.threads > 1,
+                Some(process) => findings::is_mps_server(process) && uses(process, self.card),
+                None => stat.name == "nvidia-cuda-mps" && processes.view.unreadable > 0,
             })
             .map(|stat| stat.pid)
             .collect();

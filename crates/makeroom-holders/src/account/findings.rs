@@ -1,6 +1,6 @@
 //! What is odd about a holder, from the state of its process and from who is left of its family.
 
-use crate::processes::{Process, Processes, State};
+use crate::processes::{Process, Processes, Stat, State};
 use crate::survey::List;
 
 /// Something worth saying about a holder. The names are a contract.
@@ -136,23 +136,21 @@ const WORKER_WORDS: [&str; 6] = [
     "ray::",
 ];
 
-/// Whether the process that started this one is gone. Everybody's last parent is process 1, daemons' too; so its
-/// process group or its session must have lost its first process as well, or it must call itself a worker.
+/// Whether the process that started this one is gone. Whoever adopts processes is not of their session, and a daemon
+/// begins a session of its own; but a session can outlive a terminal, so the first process of the group or of the session
+/// must be gone as well, or the process must call itself a worker.
 fn orphaned(process: &Process, processes: &Processes) -> Option<Finding> {
     let stat = &process.stat;
-    let adopter = processes.stats.get(&stat.parent);
-    let is_adopted =
-        stat.parent <= 1 || adopter.is_some_and(|parent| ADOPTERS.contains(&parent.name.as_str()));
+    let is_stranger = |parent: &Stat| parent.session != stat.session && stat.session != stat.pid;
+    let is_adopted = stat.parent <= 1 || processes.stats.get(&stat.parent).is_some_and(is_stranger);
     if !is_adopted || stat.state == State::Zombie {
         return None;
     }
-    let is_gone = |leader: u32| leader != 0 && leader != stat.pid && !processes.exists(leader);
+    let is_dead =
+        |leader: u32| processes.stats.get(&leader).is_none_or(|leader| leader.state == State::Zombie);
+    let is_gone = |leader: u32| leader != 0 && leader != stat.pid && is_dead(leader);
     if is_gone(stat.group) {
         return Some(Finding::Orphaned { group: Some(stat.group) });
     }
     (is_gone(stat.session) || process.mentions(&WORKER_WORDS)).then_some(Finding::Orphaned { group: None })
 }
-
-/// Programs that adopt what others leave behind.
-const ADOPTERS: [&str; 8] =
-    ["systemd", "init", "tini", "docker-init", "dumb-init", "containerd-shim", "conmon", "catatonit"];

@@ -9,6 +9,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
+use super::stat::{Stat, State};
+
 /// Files of the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenFiles {
@@ -25,17 +27,19 @@ pub struct OpenFiles {
 }
 
 impl OpenFiles {
-    /// Reads the open files of a process; `None` when that is not allowed or it is gone. The threads of a process
-    /// whose first thread has ended still have them.
-    pub(super) fn read(folder: &Path) -> Option<Self> {
+    /// Reads the open files of a process; `None` when that is not allowed or it is gone. A process whose first thread
+    /// has ended shows them only at the threads that live on.
+    pub(super) fn read(folder: &Path, stat: &Stat) -> Option<Self> {
+        if stat.state != State::Zombie {
+            return Self::read_folder(&folder.join("fd"));
+        }
+        let threads = fs::read_dir(folder.join("task")).ok()?.flatten();
+        threads.filter_map(|thread| Self::read_folder(&thread.path().join("fd"))).find(Self::has_driver)
+    }
+
+    fn read_folder(folder: &Path) -> Option<Self> {
         let mut files = Self::default();
-        let entries = fs::read_dir(folder.join("fd")).or_else(|error| {
-            let other = fs::read_dir(folder.join("task")).ok().and_then(|threads| {
-                threads.flatten().find_map(|thread| fs::read_dir(thread.path().join("fd")).ok())
-            });
-            other.ok_or(error)
-        });
-        for entry in entries.ok()?.flatten() {
+        for entry in fs::read_dir(folder).ok()?.flatten() {
             let path = entry.path();
             if let Ok(target) = fs::read_link(&path) {
                 files.add(&target);

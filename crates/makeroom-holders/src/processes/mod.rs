@@ -88,7 +88,7 @@ impl Processes {
         for pid in pids(root) {
             let folder = reader.folder(pid);
             let Some(stat) = Stat::read(&folder) else { continue };
-            let files = OpenFiles::read(&folder);
+            let files = OpenFiles::read(&folder, &stat);
             processes.view.unreadable += u32::from(files.is_none() && stat.may_have_files());
             let files = files.unwrap_or_default();
             if (files.has_driver() || listed.contains(&pid)) && !own.contains(&pid) {
@@ -117,11 +117,6 @@ impl Processes {
                 self.known.insert(pid, reader.process(stat.clone(), files));
             }
         }
-    }
-
-    /// Whether a process exists.
-    pub fn exists(&self, pid: u32) -> bool {
-        self.stats.contains_key(&pid)
     }
 }
 

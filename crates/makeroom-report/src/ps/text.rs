@@ -235,11 +235,12 @@ fn unlisted_text(out: &mut String, device: &Device, columns: usize) {
         paragraph(out, &text, columns, WARNING);
         return;
     };
-    let title = format!("{bytes} held by nobody listed: {}", first.cause.words());
-    let _ = writeln!(out, "{MARGIN}  {WARNING}{title}{WARNING:#}, {}", first.certainty.word());
+    let (words, certainty) = (first.cause.words(), first.certainty.word());
+    paragraph(out, &format!("{bytes} held by nobody listed: {words}, {certainty}"), columns, WARNING);
     cause_text(out, first, columns);
     for cause in causes.iter().skip(1).take(MOST_CAUSES - 1) {
-        let _ = writeln!(out, "{MARGIN}  or {}, {}", cause.cause.words(), cause.certainty.word());
+        let text = format!("or {}, {}", cause.cause.words(), cause.certainty.word());
+        paragraph(out, &text, columns, Style::new());
         cause_text(out, cause, columns);
     }
 }
@@ -271,7 +272,7 @@ fn requirement_text(out: &mut String, requirement: &Requirement, columns: usize)
             paragraph_at(out, &text, columns, WARNING);
         }
         (None, _) => {
-            paragraph_at(out, &format!("{size} cannot be had: there is no device"), columns, WARNING)
+            paragraph_at(out, &format!("{size} cannot be had: there is no device"), columns, WARNING);
         }
     }
     let Some(plan) = &requirement.plan else {

@@ -1,5 +1,7 @@
 //! One file per command. A command reads its input, calls the library, and prints.
 
+mod looking;
+mod ps;
 mod recording;
 mod replay;
 mod run;
@@ -11,10 +13,14 @@ use std::process::ExitCode;
 use crate::cli::Command;
 use crate::failure::Failure;
 
+pub(crate) use looking::SURVEY;
+
 /// Runs a command; gives the exit status.
 pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => return run::run(&arguments),
+        Command::Ps(arguments) => return ps::run(&arguments),
+        Command::Survey => looking::survey(),
         Command::Why(arguments) => why::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),

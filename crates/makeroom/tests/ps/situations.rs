@@ -1,0 +1,125 @@
+//! Bad situations: each a clear line, and whatever can still be shown.
+
+use std::time::{Duration, Instant};
+
+use crate::machine::{GIB, Machine, assert_closes, json, text};
+
+#[test]
+fn no_library_is_said_with_what_to_do() {
+    let machine = Machine::new("no-library");
+    std::fs::remove_file(machine.folder().join("libnvidia-ml.so.1")).unwrap();
+    let output = machine.makeroom("", &["ps"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.starts_with("error: NVML is not here: libnvidia-ml.so.1: cannot open"), "{said}");
+    assert!(said.contains("hint: install the NVIDIA driver"), "{said}");
+}
+
+#[test]
+fn no_driver_is_said_and_users_of_its_files_are_shown() {
+    let mut machine = Machine::new("no-driver");
+    let pid = machine.hold(&["files"]);
+    let output = machine.makeroom("fail=nvmlInit_v2:9", &["ps"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).starts_with("error: the NVIDIA driver is not loaded"));
+    assert!(text(&output.stdout).contains(&pid.to_string()));
+    let account = json(&machine.makeroom("fail=nvmlInit_v2:9", &["ps", "--json"]).output().unwrap());
+    assert_eq!(account["error"]["message"], "the NVIDIA driver is not loaded");
+    assert_eq!(account["devices"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_library_of_another_version_is_said() {
+    let machine = Machine::new("mismatch");
+    let output = machine.makeroom("fail=nvmlInit_v2:18", &["ps"]).output().unwrap();
+    assert!(text(&output.stderr).starts_with("error: NVML and the loaded driver are of different versions"));
+}
+
+#[test]
+fn a_driver_that_hangs_is_waited_for_no_longer_than_the_deadline() {
+    let mut machine = Machine::new("hang");
+    let pid = machine.hold(&["files"]);
+    for function in ["nvmlInit_v2", "nvmlDeviceGetMemoryInfo_v2"] {
+        let began = Instant::now();
+        let mut command = machine.makeroom(&format!("hang={function}"), &["ps", "--deadline", "0.5"]);
+        let output = command.output().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(5), "{function}: {:?}", began.elapsed());
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stderr);
+        assert!(said.starts_with("error: the NVIDIA driver has not answered for 1 s"), "{said}");
+        assert!(text(&output.stdout).contains(&pid.to_string()), "its users are still shown");
+    }
+}
+
+#[test]
+fn a_card_that_fell_off_the_bus_leaves_the_others() {
+    let mut machine = Machine::with("lost", "devices=3,memory=8GiB");
+    machine.hold(&["memory", "64"]);
+    let output = machine.makeroom("lost=1", &["ps"]).output().unwrap();
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(said.contains("its memory could not be read: device fell off the bus"), "{said}");
+    assert!(said.contains("GPU 0, makeroom simulated GPU 0"), "{said}");
+    assert!(said.contains("GPU 2, makeroom simulated GPU 2"), "{said}");
+    assert!(said.find("GPU 1").unwrap() < said.find("GPU 0").unwrap(), "the worst comes first: {said}");
+}
+
+#[test]
+fn a_divided_card_has_an_account_for_each_part() {
+    let mut machine = Machine::new("mig");
+    let (one, other) = (machine.hold(&["files"]), machine.hold(&["files"]));
+    let scenario = format!("mig=0:2,hold=0/0:{one}:1GiB,hold=0/1:{other}:3GiB");
+    let device = machine.device(&scenario);
+    assert_closes(&device);
+    assert_eq!(device["divided"], true);
+    let parts = device["parts"].as_array().unwrap();
+    assert_eq!(parts.len(), 2);
+    for (part, pid) in parts.iter().zip([one, other]) {
+        assert_closes(part);
+        assert_eq!(part["holders"][0]["pid"], pid);
+        assert!(part["uuid"].as_str().unwrap().starts_with("MIG-"));
+    }
+    assert_eq!(parts[1]["device"], "0/1");
+    assert_eq!(parts[1]["free_bytes"], GIB);
+}
+
+#[test]
+fn a_process_that_vanishes_is_not_an_error() {
+    let mut machine = Machine::new("vanish");
+    // Numbers of processes that end while they are looked at.
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "echo $$; while :; do ./hold nothing; done"]);
+    machine.start(&mut command, 1);
+    for _ in 0..5 {
+        let output = machine.makeroom("", &["ps", "--json"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn many_holders_are_cut_in_text_and_whole_in_json() {
+    let machine = Machine::with("many", "memory=64GiB");
+    let holds: Vec<String> = (0..30).map(|number| format!("hold=0:{}:64MiB", 5_000_000 + number)).collect();
+    let scenario = holds.join(",");
+    let said = text(&machine.makeroom(&scenario, &["ps"]).output().unwrap().stdout);
+    assert!(said.contains("18 more processes (--all shows them)"), "{said}");
+    assert!(!said.contains("5000029"));
+    let said = text(&machine.makeroom(&scenario, &["ps", "--all"]).output().unwrap().stdout);
+    assert!(said.contains("5000029"));
+    assert_eq!(machine.device(&scenario)["holders"].as_array().unwrap().len(), 30);
+}
+
+#[test]
+fn lines_fit_eighty_columns() {
+    let mut machine = Machine::new("columns");
+    machine.hold(&[
+        "memory",
+        "2048",
+        "a-long-argument-that-would-not-fit-into-eighty-columns-by-any-means-at-all",
+    ]);
+    let mut command = machine.makeroom("orphan=0:2GiB", &["ps", "--require", "7GiB"]);
+    let said = text(&command.env("COLUMNS", "80").output().unwrap().stdout);
+    for line in said.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}

@@ -1,0 +1,187 @@
+//! A simulated machine of a test's own: a folder with the software driver and NVML, programs that hold memory, and
+//! `makeroom` looking at them.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+/// 2³⁰ bytes.
+pub(crate) const GIB: u64 = 1 << 30;
+
+/// Counts the machines of this process.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// A simulated machine.
+pub(crate) struct Machine {
+    folder: PathBuf,
+    cards: String,
+    /// The number of the first card's file. Tests run side by side and see each other's processes.
+    minor: u32,
+    programs: Vec<Running>,
+}
+
+/// A program that is ended with its test, and all its children.
+struct Running {
+    child: Child,
+    group: u32,
+    others: Vec<u32>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let targets = self.others.iter().map(u32::to_string).chain([format!("-{}", self.group)]);
+        let _ = Command::new("kill").arg("-KILL").arg("--").args(targets).stderr(Stdio::null()).status();
+        let _ = self.child.wait();
+    }
+}
+
+impl Machine {
+    /// A machine with one card of 8 GiB.
+    pub(crate) fn new(test: &str) -> Self {
+        Self::with(test, "memory=8GiB")
+    }
+
+    /// A machine as `MAKEROOM_SIMGPU` describes it.
+    pub(crate) fn with(test: &str, cards: &str) -> Self {
+        let name = std::env::current_exe().unwrap().file_stem().unwrap().to_string_lossy().into_owned();
+        let name = name.split('-').next().unwrap().to_owned();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).join(test);
+        let _ = fs::remove_dir_all(&folder);
+        makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+        fs::create_dir(folder.join("dev")).unwrap();
+        let minor = std::process::id() * 100 + NUMBER.fetch_add(1, Ordering::Relaxed);
+        for file in ["nvidiactl", "nvidia-uvm", &format!("nvidia{minor}")] {
+            fs::write(folder.join("dev").join(file), [0; 4096]).unwrap();
+        }
+        fs::copy(hold(&folder), folder.join("hold")).unwrap();
+        Self { folder, cards: cards.to_owned(), minor, programs: Vec::new() }
+    }
+
+    /// The machine's folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Starts `./hold` with these words; gives the number it prints.
+    pub(crate) fn hold(&mut self, words: &[&str]) -> u32 {
+        self.start(Command::new("./hold").args(words), 1)[0]
+    }
+
+    /// Starts a program that prints as many numbers of processes.
+    pub(crate) fn start(&mut self, command: &mut Command, lines: usize) -> Vec<u32> {
+        self.place(command);
+        let mut child = command.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut pids = Vec::new();
+        for _ in 0..lines {
+            let mut line = String::new();
+            output.read_line(&mut line).unwrap();
+            pids.push(line.trim().parse().unwrap_or_else(|_| panic!("{command:?} said {line:?}")));
+        }
+        let group = child.id();
+        self.programs.push(Running { child, group, others: pids.clone() });
+        pids
+    }
+
+    /// Puts a command into this machine.
+    pub(crate) fn place(&self, command: &mut Command) {
+        command
+            .env("HOLD_CARD", format!("dev/nvidia{}", self.minor))
+            .current_dir(&self.folder)
+            .env("LD_LIBRARY_PATH", &self.folder)
+            .env("MAKEROOM_SIMGPU", &self.cards)
+            .env("MAKEROOM_SIMGPU_DIR", &self.folder)
+            .env("XDG_RUNTIME_DIR", &self.folder)
+            .env("NO_COLOR", "1");
+    }
+
+    /// `makeroom` with these words, NVML showing what `scenario` describes.
+    pub(crate) fn makeroom(&self, scenario: &str, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_makeroom"));
+        command.args(words).env("MAKEROOM_SIMNVML", self.scenario(scenario));
+        self.place(&mut command);
+        command
+    }
+
+    /// What NVML shows: this, and the number of the card's file.
+    pub(crate) fn scenario(&self, scenario: &str) -> String {
+        format!("minor=0:{},{scenario}", self.minor)
+    }
+
+    /// What `makeroom ps --json` says of the first device.
+    pub(crate) fn device(&self, scenario: &str) -> Value {
+        self.account(scenario)["devices"][0].clone()
+    }
+
+    /// What `makeroom ps --json` says.
+    pub(crate) fn account(&self, scenario: &str) -> Value {
+        json(&self.makeroom(scenario, &["ps", "--json"]).output().unwrap())
+    }
+}
+
+/// The JSON of an answer.
+pub(crate) fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {} {}", text(&output.stdout), text(&output.stderr)))
+}
+
+/// Bytes as text.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The program that holds memory, compiled once.
+fn hold(libraries: &Path) -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let build = || {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/hold.c");
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hold-{}", std::process::id()));
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+        let mut command = Command::new(compiler);
+        command.arg("-w").arg("-o").arg(&program).arg(source).arg(format!("-L{}", libraries.display()));
+        let built = command.args(["-pthread", "-l:libcuda.so.1"]).output().unwrap();
+        assert!(built.status.success(), "{}", text(&built.stderr));
+        program
+    };
+    BUILT.get_or_init(build).clone()
+}
+
+/// The names of what was found about a holder.
+pub(crate) fn findings(device: &Value, pid: u32) -> Vec<String> {
+    let holders = device["holders"].as_array().unwrap();
+    let holder = holders.iter().find(|holder| holder["pid"] == pid);
+    let holder = holder.unwrap_or_else(|| panic!("{pid} is not among {device:#}"));
+    let found = holder["findings"].as_array().unwrap();
+    found.iter().map(|finding| finding["finding"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The first cause of a device's memory without an owner: its name, how sure, and its evidence in one text.
+pub(crate) fn first_cause(device: &Value) -> (String, String, String) {
+    let cause = &device["unlisted"]["causes"][0];
+    let word = |name: &str| cause[name].as_str().unwrap_or_else(|| panic!("{device:#}")).to_owned();
+    (word("cause"), word("certainty"), cause["evidence"].to_string())
+}
+
+/// The account of a device closes: total = free + reserved + Σ holders + unlisted.
+pub(crate) fn assert_closes(device: &Value) {
+    let figure = |name: &str| device[name].as_i64().unwrap();
+    let holders = device["holders"].as_array().unwrap();
+    let held: i64 = holders.iter().filter_map(|holder| holder["bytes"].as_i64()).sum();
+    let sum = figure("free_bytes")
+        + figure("reserved_bytes")
+        + held
+        + device["unlisted"]["bytes"].as_i64().unwrap();
+    assert_eq!(sum, figure("total_bytes"), "{device:#}");
+}
+
+/// Whether this user may make namespaces; tests that need them pass where not.
+pub(crate) fn may_unshare() -> bool {
+    let tried = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
+    tried.is_ok_and(|tried| tried.status.success())
+}
