@@ -23,9 +23,9 @@ pub use bytes::{Bytes, ParseBytesError, unit_bytes};
 pub use hash::{FastHasher, FastMap};
 pub use ids::{Address, DeviceIndex, PoolId, StreamId};
 pub use process::{
-    AskedMeanwhile, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceSample, FailedLaunch,
-    HeapLimit, HostSample, PendingFrees, PinnedBlock, PinnedMemory, ProcessEnd, ProcessIdentity,
-    ProcessRecord, Remark, StreamFrees,
+    AskedMeanwhile, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceSample, DriverPool,
+    FailedLaunch, HeapLimit, HostSample, PendingFrees, PinnedBlock, PinnedMemory, PoolSample, ProcessEnd,
+    ProcessIdentity, ProcessRecord, Remark, StreamFrees,
 };
 pub use ranges::Ranges;
 pub use stacks::{Frame, FrameId, NameId, StackId, Stacks};

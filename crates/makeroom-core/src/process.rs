@@ -37,6 +37,8 @@ pub struct ProcessRecord {
     pub failed_launches: Vec<FailedLaunch>,
     /// What devices said of their memory, by device and time.
     pub device_samples: Vec<DeviceSample>,
+    /// What the driver's own allocators had taken of devices, by device and time.
+    pub pool_samples: Vec<PoolSample>,
     /// What the system said of the process, by time.
     pub host_samples: Vec<HostSample>,
     /// What the recorder remarked, by time. Those that matter are also among the trace's notes.
@@ -252,6 +254,28 @@ pub struct DeviceSample {
     pub free: Bytes,
     /// All of it.
     pub total: Bytes,
+}
+
+/// What one of the driver's own allocators had taken of a device: at least what it had handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSample {
+    /// When.
+    pub time_us: u64,
+    /// The device.
+    pub device: DeviceIndex,
+    /// Which of them.
+    pub pool: DriverPool,
+    /// What it had taken.
+    pub taken: Bytes,
+}
+
+/// The driver's own allocators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriverPool {
+    /// The pool of stream-ordered memory that a device always has.
+    Streams,
+    /// The memory of graphs.
+    Graphs,
 }
 
 /// What the system said of the process.

@@ -24,13 +24,25 @@ static LAST_NS: AtomicU64 = AtomicU64::new(0);
 
 /// `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT`.
 const GRAPHS_RESERVED: i32 = 2;
-/// Devices whose graphs are asked about.
+/// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
+const POOL_RESERVED: i32 = 5;
+/// Devices whose graphs and pools are asked about.
 const MOST_DEVICES: usize = 64;
 
 /// Whether a graph was given an allocation, so that graphs take memory which no call names.
 static HAS_GRAPH_MEMORY: AtomicBool = AtomicBool::new(false);
 /// What the graphs of each device had taken when they were last asked about.
 static GRAPH_MEMORY: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
+
+/// Whether stream-ordered memory was asked for, so that the driver's pool takes more than calls name.
+static HAS_POOL_MEMORY: AtomicBool = AtomicBool::new(false);
+/// What the pool that each device always has had taken when it was last asked.
+static POOL_MEMORY: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
+
+/// From now on the driver's pools take memory.
+pub(crate) fn expect_pool_memory() {
+    HAS_POOL_MEMORY.store(true, Ordering::Relaxed);
+}
 
 /// From now on graphs take memory when they are launched.
 pub(crate) fn expect_graph_memory() {
@@ -88,6 +100,9 @@ fn take() -> bool {
         if has_graph_memory() {
             ask_graphs(place.device);
         }
+        if HAS_POOL_MEMORY.load(Ordering::Relaxed) {
+            ask_pool(place.device);
+        }
         exchange(&raw mut mode);
         result
     };
@@ -113,8 +128,35 @@ fn ask_graphs(device: u8) {
     let mut taken = 0;
     // SAFETY: the driver's own function with a valid place for its answer.
     let result = unsafe { ask(device.into(), GRAPHS_RESERVED, &raw mut taken) };
-    if result == SUCCESS && last.swap(taken, Ordering::Relaxed) != taken {
-        let event = RawEvent::new(EventKind::GraphMemory).size(taken).on_device(device.into());
+    if result == SUCCESS {
+        tell_if_changed(EventKind::GraphMemory, device, last, taken);
+    }
+}
+
+/// Asks what the pool that a device always has took of it. Pools that programs make are left alone: one may be
+/// destroyed by another thread while it is asked. The thread is in relaxed mode.
+fn ask_pool(device: u8) {
+    let (Some(find), Some(ask), Some(last)) =
+        (real::default_pool(), real::pool_attribute(), POOL_MEMORY.get(usize::from(device)))
+    else {
+        return;
+    };
+    let (mut pool, mut taken) = (std::ptr::null_mut(), 0);
+    // SAFETY: the driver's own functions with valid places for their answers; that pool lives as long as the driver.
+    let result = unsafe {
+        match find(&raw mut pool, device.into()) {
+            SUCCESS => ask(pool, POOL_RESERVED, &raw mut taken),
+            other => other,
+        }
+    };
+    if result == SUCCESS {
+        tell_if_changed(EventKind::PoolMemory, device, last, taken);
+    }
+}
+
+fn tell_if_changed(kind: EventKind, device: u8, last: &AtomicU64, taken: u64) {
+    if last.swap(taken, Ordering::Relaxed) != taken {
+        let event = RawEvent::new(kind).size(taken).on_device(device.into());
         threads::send(&RawEvent { time_ns: clock::monotonic_ns(), ..event });
     }
 }

@@ -107,6 +107,18 @@ fn allocation_nodes_and_what_graphs_take() {
 }
 
 #[test]
+fn what_the_drivers_pool_takes_is_asked_at_a_refusal() {
+    let recording = recorded("pools.c");
+    let refused = recording.of(EventKind::StreamAlloc)[1];
+    assert_eq!(refused.result, 2);
+    // The software GPU's pool takes chunks of 32 MiB.
+    let taken = recording.of(EventKind::PoolMemory);
+    let last = taken.last().unwrap();
+    assert_eq!((last.size.get(), last.device.0), (32 * MIB, 0));
+    assert!(last.time_ns >= refused.time_ns || taken.len() == 1);
+}
+
+#[test]
 fn green_contexts_are_contexts() {
     let recording = recorded("green.c");
     assert_eq!(recording.kinds(), ["context_create", "device_alloc", "device_free", "context_destroy"]);

@@ -184,6 +184,13 @@ fn third() -> Content {
     Content { version: 3, header: rooms::header(), frames }
 }
 
+/// What version 4 added: a kind of event.
+fn fourth() -> Content {
+    let records = events(KINDS_OF_FIRST + 8..KINDS_OF_FIRST + 9);
+    let frames = vec![Part::Records { thread: ThreadNumber(1), records }];
+    Content { version: 4, header: rooms::header(), frames }
+}
+
 /// What a later version might write.
 fn later() -> Content {
     let header = Header { rest: b"what version 9 has to say".to_vec(), ..rooms::header() };
@@ -220,6 +227,7 @@ fn second() -> Content {
 fn golden_files_are_read_and_written_to_the_byte() {
     check_golden("second.room", &second(), 0);
     check_golden("third.room", &third(), 0);
+    check_golden("fourth.room", &fourth(), 0);
     check_golden("example.room", &example(), 0);
     check_golden("everything.room", &everything(), 0);
     check_golden("later.room", &later(), 0);

@@ -9,8 +9,8 @@ use std::io::Write;
 
 use content::golden;
 use makeroom_core::{
-    Address, Bytes, ContextRecord, DeviceIndex, FailedLaunch, HostSample, PinnedBlock, ProcessEnd, StackId,
-    Trace,
+    Address, Bytes, ContextRecord, DeviceIndex, DriverPool, FailedLaunch, HostSample, PinnedBlock,
+    PoolSample, ProcessEnd, StackId, Trace,
 };
 use makeroom_trace::room::{
     ContextHandle, DeviceDefinition, Dropped, Encoder, End, EndReason, Event, EventKind, Header, NameNumber,
@@ -86,6 +86,32 @@ fn calls_are_counted_by_kind_and_by_answer() {
     let calls = trace.process.unwrap().calls;
     let counts: Vec<_> = calls.iter().map(|call| (call.what, call.done, call.failed)).collect();
     assert_eq!(counts, [("device_alloc", 0, 1), ("pinned_alloc", 1, 0), ("tensor_alloc", 2, 1)]);
+}
+
+#[test]
+fn what_the_drivers_own_allocators_took_is_kept_by_device_and_time() {
+    let taken = |kind, time, device, mebibytes| Event {
+        device: DeviceIndex(device),
+        size: Bytes::mib(mebibytes),
+        ..event(kind, time)
+    };
+    let trace = recorded(|encoder| {
+        encoder.event(&taken(EventKind::PoolMemory, 1, 1, 32));
+        encoder.event(&taken(EventKind::GraphMemory, 2, 0, 64));
+        encoder.event(&taken(EventKind::PoolMemory, 3, 0, 96));
+    });
+    let sample = |time, device, pool, mebibytes| PoolSample {
+        time_us: date(time),
+        device: DeviceIndex(device),
+        pool,
+        taken: Bytes::mib(mebibytes),
+    };
+    let expected = [
+        sample(2, 0, DriverPool::Graphs, 64),
+        sample(3, 0, DriverPool::Streams, 96),
+        sample(1, 1, DriverPool::Streams, 32),
+    ];
+    assert_eq!(trace.process.unwrap().pool_samples, expected);
 }
 
 #[test]

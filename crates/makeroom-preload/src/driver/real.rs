@@ -113,6 +113,10 @@ queries! {
     exchange_capture_mode = c"cuThreadExchangeStreamCaptureMode" (*mut i32);
     /// What graphs have taken of a device.
     graph_memory = c"cuDeviceGetGraphMemAttribute" (Device, i32, *mut u64);
+    /// The pool that a device always has.
+    default_pool = c"cuDeviceGetDefaultMemPool" (*mut Handle, Device);
+    /// A figure of a pool; those asked for are words.
+    pool_attribute = c"cuMemPoolGetAttribute" (Handle, i32, *mut u64);
     /// A kernel's name.
     function_name = c"cuFuncGetName" (*mut *const libc::c_char, Handle);
 }

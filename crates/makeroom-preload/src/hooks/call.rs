@@ -202,6 +202,9 @@ pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
     if result == SUCCESS && (kind == EventKind::GraphAlloc || capture::is_open()) {
         sample::expect_graph_memory();
     }
+    if kind == EventKind::StreamAlloc {
+        sample::expect_pool_memory();
+    }
     if result == OUT_OF_MEMORY {
         sample::now();
         writer::wake();

@@ -3,6 +3,9 @@
 //! A thread takes a ring at its first event and leaves it when it ends, by a key of `pthread`: unlike a thread-local
 //! with a destructor, the pointer itself stays readable until the thread is gone, so calls that other destructors make
 //! are recorded too (they take a ring again). The writer frees a ring once it is empty.
+//!
+//! A thread whose ring is full leaves it in the same way and takes another: the writer is slow when it reads the symbols of
+//! a large library for its first stacks, and programs that start take memory fast.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -16,6 +19,8 @@ use crate::{clock, writer};
 
 /// Threads with events at the same time.
 const MOST_RINGS: usize = 1024;
+/// Rings that threads may have filled before the writer comes to them: 16 MiB of events.
+const MOST_FILLED: usize = 64;
 /// How long a hook waits for room in its ring before it gives an event up.
 const LONGEST_WAIT_NS: u64 = 2_000_000;
 /// How long a thread's first hook waits for a ring, where all are taken, before the thread goes unrecorded.
@@ -45,14 +50,30 @@ pub(crate) fn send(event: &RawEvent) {
     match ring.push(event) {
         Ok(Filling::Fine) => {}
         Ok(Filling::Half) => writer::wake(),
-        Err(_) => wait_and_push(ring, event),
+        Err(_) => push_elsewhere(ring, event),
     }
 }
 
+/// The ring is full: goes on in another, or waits where too many are.
 #[cold]
+fn push_elsewhere(ring: &'static Ring, event: &RawEvent) {
+    writer::wake();
+    let filled = rings().filter(|(_, ring)| ring.is_left.load(Ordering::Relaxed)).count();
+    let thread = ring.thread.load(Ordering::Relaxed);
+    let next =
+        if filled < MOST_FILLED { RINGS.iter().find_map(|place| try_take(place, thread)) } else { None };
+    match next {
+        Some(next) if next.push(event).is_ok() => {
+            OWN.set(next);
+            tell_when_thread_ends(next);
+            ring.is_left.store(true, Ordering::Release);
+        }
+        _ => wait_and_push(ring, event),
+    }
+}
+
 fn wait_and_push(ring: &Ring, event: &RawEvent) {
     let start = clock::monotonic_ns();
-    writer::wake();
     while clock::monotonic_ns().wrapping_sub(start) < LONGEST_WAIT_NS {
         std::thread::sleep(Duration::from_micros(50));
         if ring.push(event).is_ok() {
@@ -185,4 +206,31 @@ pub(crate) fn reset_after_fork() {
     }
     HOMELESS.store(0, Ordering::Relaxed);
     OWN.set(std::ptr::null());
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_trace::room::EventKind;
+
+    use super::super::ring::CAPACITY;
+    use super::*;
+
+    #[test]
+    fn a_burst_while_the_writer_is_busy_goes_on_in_other_rings() {
+        // SAFETY: `gettid` has no conditions.
+        let own = unsafe { libc::gettid() } as u32;
+        let burst = u64::from(CAPACITY) * 3 + 5;
+        for number in 0..burst {
+            send(&RawEvent { time_ns: number, ..RawEvent::new(EventKind::DeviceAlloc) });
+        }
+        let mut times = Vec::new();
+        for (_, ring) in rings().filter(|(_, ring)| ring.thread.load(Ordering::Relaxed) == own) {
+            ring.drain(|event| times.push(event.time_ns));
+            free_if_left(ring);
+        }
+        assert_eq!(times, (0..burst).collect::<Vec<_>>());
+        assert_eq!(take_dropped(), 0);
+        let kept = rings().filter(|(_, ring)| ring.thread.load(Ordering::Relaxed) == own).count();
+        assert_eq!(kept, 1, "rings that were left are free again");
+    }
 }

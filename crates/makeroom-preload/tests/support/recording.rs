@@ -89,9 +89,10 @@ impl Recording {
         self.of(kind).iter().filter(|event| event.result == 0).count()
     }
 
-    /// The kinds of all events, by time.
+    /// The kinds of all calls, by time: events without those that tell what the recorder asked the driver itself.
     pub(crate) fn kinds(&self) -> Vec<&'static str> {
-        self.events.iter().map(|(_, event)| event.kind.name()).collect()
+        let is_call = |kind: &EventKind| !matches!(kind, EventKind::GraphMemory | EventKind::PoolMemory);
+        self.events.iter().map(|(_, event)| event.kind).filter(is_call).map(EventKind::name).collect()
     }
 
     /// A stack, innermost first: `function` for native frames, `function file:line` for Python's.

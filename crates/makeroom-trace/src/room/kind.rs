@@ -163,6 +163,8 @@ event_kinds! {
     GraphMemory = 51 "graph_memory";
     /// They gave back what they do not use.
     GraphTrim = 52 "graph_trim";
+    /// What the pool that the device always has took from it by now: size.
+    PoolMemory = 53 "pool_memory";
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use makeroom_core::{
     Address, Bytes, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceIndex, DeviceSample,
-    FailedLaunch, FastMap, HeapLimit, HostSample, NameId, PinnedBlock, ProcessEnd, ProcessIdentity,
-    ProcessRecord, Remark, StackId,
+    DriverPool, FailedLaunch, FastMap, HeapLimit, HostSample, NameId, PinnedBlock, PoolSample, ProcessEnd,
+    ProcessIdentity, ProcessRecord, Remark, StackId,
 };
 
 use super::Clock;
@@ -42,6 +42,7 @@ pub(super) fn assemble(
     }
     // They come in the order of time, which stays within each device.
     record.device_samples.sort_by_key(|sample| sample.device);
+    record.pool_samples.sort_by_key(|sample| sample.device);
     record.devices = collected.device_definitions.iter().map(device).collect();
     record.remarks = collected.remarks.iter().map(|remark| self::remark(clock, remark)).collect();
     record.dropped = collected.dropped;
@@ -175,6 +176,15 @@ impl Assembly {
                     code.unloaded_us = Some(time_us);
                 }
             }
+            EventKind::PoolMemory | EventKind::GraphMemory => self.record.pool_samples.push(PoolSample {
+                time_us,
+                device: event.device,
+                pool: match event.kind {
+                    EventKind::PoolMemory => DriverPool::Streams,
+                    _ => DriverPool::Graphs,
+                },
+                taken: event.size,
+            }),
             EventKind::LimitSet if event.extra == HEAP_LIMIT => self.record.heap_limits.push(HeapLimit {
                 device: event.device,
                 limit: event.size,
