@@ -132,8 +132,10 @@ impl Code {
     pub const NOT_READY: Self = Self(600);
     /// The device or driver cannot do this.
     pub const NOT_SUPPORTED: Self = Self(801);
-    /// A capture forbids the call.
+    /// The first of those that come because a stream is being captured.
     pub const STREAM_CAPTURE_UNSUPPORTED: Self = Self(900);
+    /// The last of those.
+    pub const STREAM_CAPTURE_WRONG_THREAD: Self = Self(908);
 
     fn hint(self) -> Option<&'static str> {
         match self {

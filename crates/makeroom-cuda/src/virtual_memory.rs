@@ -72,19 +72,26 @@ impl PhysicalMemory {
         self.bytes
     }
 
-    /// Gives it up and says how that went.
-    pub fn release(self) -> Result<()> {
-        let (driver, handle, bytes) = (self.driver, self.handle, self.bytes);
-        std::mem::forget(self);
-        // SAFETY: the handle was this value's alone.
-        unsafe { driver.release(handle) }.map_err(|error| error.about(bytes))
+    /// Gives it up and says how that went. Where it was refused it is tried once more.
+    pub fn release(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if self.handle == 0 {
+            return Ok(());
+        }
+        // SAFETY: the handle is this value's alone, and not released before.
+        unsafe { self.driver.release(self.handle) }.map_err(|error| error.about(self.bytes))?;
+        self.handle = 0;
+        Ok(())
     }
 }
 
 impl Drop for PhysicalMemory {
     fn drop(&mut self) {
-        // SAFETY: the handle is this value's alone. At the end of the process the driver is gone before it is.
-        let _ = unsafe { self.driver.release(self.handle) };
+        // At the end of the process the driver is gone before the memory is.
+        let _ = self.end();
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use makeroom_core::{Address, Bytes, StreamId};
-use makeroom_cuda::{Access, AddressRange, Context, Driver, Error, Location, PhysicalMemory};
+use makeroom_cuda::{Access, AddressRange, Code, Context, Driver, Error, Location, PhysicalMemory};
 use makeroom_place::pool::{Backing, Handle, Mark, Piece, Refused, SegmentView};
 
 use crate::marks::Marks;
@@ -101,10 +101,14 @@ impl MappedMemory {
         self.marks = Marks::new(self.driver);
     }
 
-    /// Waits for everything that was submitted in its context.
-    pub(crate) fn synchronize(&self) -> Result<(), Error> {
-        let _entered = self.context.enter()?;
-        self.driver.synchronize()
+    /// Waits for everything that was submitted in its context; whether nothing of it can be running any more. A context
+    /// that is gone took its work with it, and one that answers with an error for good does none.
+    pub(crate) fn come_to_rest(&self) -> bool {
+        let wait = || self.context.enter().and_then(|_entered| self.driver.synchronize());
+        let Err(error) = wait().or_else(|_| wait()) else { return true };
+        let gone = [Code::NOT_INITIALIZED, Code::DEINITIALIZED];
+        let captures = Code::STREAM_CAPTURE_UNSUPPORTED.0..=Code::STREAM_CAPTURE_WRONG_THREAD.0;
+        error.code().is_some_and(|code| !gone.contains(&code) && !captures.contains(&code.0))
     }
 
     /// What the driver last said no to, forgotten by asking.
@@ -159,7 +163,8 @@ impl MappedMemory {
             result.and_then(|()| range.set_access(Bytes::new(start), Bytes::new(mapped), &self.readers));
         if result.is_err() && mapped > 0 {
             // Nothing was handed out of it, so the GPU cannot be using it.
-            range.unmap(Bytes::new(start), Bytes::new(mapped))?;
+            let unmap = || range.unmap(Bytes::new(start), Bytes::new(mapped));
+            unmap().or_else(|_| unmap())?;
         }
         result
     }

@@ -3,6 +3,7 @@
 //! A child has the parent's pools in memory, perhaps with a lock that another thread held, and none of its device
 //! memory. Everything asks first whether the process is still the one that made the pool.
 
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
@@ -43,19 +44,20 @@ extern "C" fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A lock that only the process that made it can take: in a forked child another thread may hold it for ever.
+/// A lock that only the process that made it can take: in a forked child another thread may hold it for ever. A child's
+/// copy of the value is never dropped: what it refers to is the parent's.
 ///
 /// A panic inside of it left the value between two states at worst in debug builds, whose assertions are the only
 /// panics there are.
 #[derive(Debug)]
 pub(crate) struct Lock<T> {
     process: Process,
-    value: Mutex<T>,
+    value: ManuallyDrop<Mutex<T>>,
 }
 
 impl<T> Lock<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { process: Process::this(), value: Mutex::new(value) }
+        Self { process: Process::this(), value: ManuallyDrop::new(Mutex::new(value)) }
     }
 
     /// Waits for the value.
@@ -65,5 +67,14 @@ impl<T> Lock<T> {
             return Err(PoolError::Forked);
         }
         Ok(self.value.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<T> Drop for Lock<T> {
+    fn drop(&mut self) {
+        if self.process.is_this() {
+            // SAFETY: dropped here and nowhere else.
+            unsafe { ManuallyDrop::drop(&mut self.value) };
+        }
     }
 }

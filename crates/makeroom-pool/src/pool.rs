@@ -269,14 +269,14 @@ impl Inner {
 impl Core {
     fn abandon(&mut self) {
         // Freed memory may still be in use on the GPU, and unmapping does not wait for it.
-        if self.memory.synchronize().is_err() {
+        if !self.memory.come_to_rest() {
             return;
         }
         for segment in self.policy.snapshot().segments {
             let mut address = segment.address;
             for piece in segment.pieces {
                 // What the driver will not unmap stays until the process ends: nobody is left to be told.
-                let _ = self.memory.unmap(address, piece);
+                let _ = self.memory.unmap(address, piece).or_else(|_| self.memory.unmap(address, piece));
                 let _ = self.memory.release(piece);
                 address = Address(address.0 + piece.size);
             }

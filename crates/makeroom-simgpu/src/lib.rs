@@ -51,6 +51,7 @@
 //! unsigned long long makeroom_simgpu_now(void); /* reads it */
 //! int makeroom_simgpu_enqueue_work(void *stream, unsigned long long nanoseconds); /* keeps a stream busy */
 //! int makeroom_simgpu_fail(const char *function, unsigned long long n, int error); /* fails the n-th call from now */
+//! unsigned long long makeroom_simgpu_forget_faults(void); /* forgets calls that have not come; how many */
 //! ```
 //!
 //! # Order of the source

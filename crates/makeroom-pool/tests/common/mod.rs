@@ -8,6 +8,8 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use makeroom_cuda::{Context, Driver};
+use makeroom_place::pool::BlockState;
+use makeroom_pool::{Allocator as _, Pool};
 
 /// The machine: two cards, and a context that takes nothing so that figures are exact.
 const MACHINE: &str = "devices=2,memory=1GiB,context=0,module=0";
@@ -111,13 +113,63 @@ impl Gpu {
         Box::leak(Box::new(unsafe { Driver::resolve(find) }.unwrap()))
     }
 
-    /// Makes the next call of a function fail.
-    pub(crate) fn fail_next(&self, function: &str, error: u32) {
+    /// Makes the n-th call of a function from now on fail.
+    pub(crate) fn fail_nth(&self, function: &str, number: u64, error: u32) {
         type Fail = unsafe extern "C" fn(*const std::ffi::c_char, u64, u32) -> u32;
         let name = CString::new(function).unwrap();
         // SAFETY: the type is the function's.
         let fail = unsafe { self.library.get::<Fail>(c"makeroom_simgpu_fail") }.unwrap();
         // SAFETY: the name ends in a zero byte.
-        assert_eq!(unsafe { fail(name.as_ptr(), 1, error) }, 0);
+        assert_eq!(unsafe { fail(name.as_ptr(), number, error) }, 0);
     }
+
+    /// Forgets the faults that have not come; how many they were.
+    pub(crate) fn forget_faults(&self) -> u64 {
+        type Forget = unsafe extern "C" fn() -> u64;
+        // SAFETY: the type is the function's.
+        let forget = unsafe { self.library.get::<Forget>(c"makeroom_simgpu_forget_faults") }.unwrap();
+        // SAFETY: no arguments.
+        unsafe { forget() }
+    }
+
+    /// Destroys a card's primary context under everybody who uses it.
+    pub(crate) fn reset_primary(&self, device: i32) {
+        type Reset = unsafe extern "C" fn(i32) -> u32;
+        // SAFETY: the type is the function's.
+        let reset = unsafe { self.library.get::<Reset>(c"cuDevicePrimaryCtxReset_v2") }.unwrap();
+        // SAFETY: a number only.
+        assert_eq!(unsafe { reset(device) }, 0);
+    }
+}
+
+/// Takes the context that came in place of one that was reset.
+pub(crate) fn renew_context(mut gpu: MutexGuard<'static, Gpu>, context: Context) {
+    gpu.context = context;
+}
+
+/// The pool's books and its picture agree: nothing overlaps, everything adds up.
+pub(crate) fn check_account(pool: &Pool) {
+    let (stats, picture) = (pool.stats(), pool.snapshot());
+    assert_eq!(stats.reserved, stats.live + stats.rounding + stats.cached, "{stats:?}");
+    assert!(stats.pending <= stats.live, "{stats:?}");
+    let (mut end, mut live) = (0, 0);
+    for segment in &picture.segments {
+        assert!(segment.address.0 >= end, "segments overlap: {picture:?}");
+        end = segment.address.0 + segment.size;
+        assert_eq!(segment.size, segment.pieces.iter().map(|piece| piece.size).sum::<u64>());
+        let mut next = segment.address.0;
+        for block in &segment.blocks {
+            assert_eq!(block.address.0, next, "blocks lie one behind the other");
+            next += block.size;
+            match block.state {
+                BlockState::Live { requested, .. } | BlockState::Pending { requested, .. } => {
+                    assert!(requested <= block.size);
+                    live += requested;
+                }
+                BlockState::Free => {}
+            }
+        }
+        assert_eq!(next, end, "blocks fill their segment");
+    }
+    assert_eq!(live, stats.live);
 }

@@ -1,0 +1,139 @@
+//! Every driver call made to fail in turn: the pool stays consistent, the caller gets an error or memory that works,
+//! and nothing is left behind.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Gpu, check_account};
+use makeroom_core::Bytes;
+use makeroom_cuda::Driver;
+use makeroom_cuda::raw::NAMES;
+use makeroom_pool::layers::{Checked, Limit, Spill, SpillOptions, Track};
+use makeroom_pool::{Allocator, DeviceBuffer, Options, Pool, PoolStream, Result};
+
+const KIB: usize = 1 << 10;
+
+/// A buffer, and the value of its first and last elements.
+struct Written {
+    buffer: DeviceBuffer<u32>,
+    value: u32,
+}
+
+/// How many elements at both ends are written: the whole takes minutes in all.
+const END: usize = 64;
+
+impl Written {
+    fn new(stream: &PoolStream, kib: usize, value: u32) -> Result<Self> {
+        let mut buffer = DeviceBuffer::uninitialized(stream, kib * KIB / 4)?;
+        let length = buffer.len();
+        for start in [0, length - END] {
+            buffer.as_mut_slice().slice_mut(start..start + END)?.copy_from_host(&[value; END])?;
+        }
+        Ok(Self { buffer, value })
+    }
+
+    /// What was written is there, unless it cannot be read now.
+    fn verify(&self) -> Result<()> {
+        for start in [0, self.buffer.len() - END] {
+            let found = self.buffer.as_slice().slice(start..start + END)?.to_host()?;
+            assert_eq!(found, [self.value; END], "somebody else wrote here");
+        }
+        Ok(())
+    }
+}
+
+/// Uses everything there is, and goes on after each error.
+fn use_everything(gpu: &Gpu, driver: &'static Driver, errors: &mut Vec<String>) -> Result<()> {
+    let mut note = |result: Result<()>| errors.extend(result.err().map(|error| error.to_string()));
+    let pool = Pool::new(driver, 0, Options { limit: Some(Bytes::mib(32)), ..Options::default() })?;
+    pool.make_current()?;
+    let spill = Spill::new(pool.clone(), 0, SpillOptions::with_quota(Bytes::mib(24)))?;
+    let checked = Checked::new(spill, Bytes::kib(600), |violation| panic!("{violation}"));
+    let layers: Arc<dyn Allocator> = Arc::new(Track::new(Limit::new(checked, Bytes::mib(64))));
+    let streams = [PoolStream::new(Arc::clone(&layers))?, PoolStream::new(Arc::clone(&layers))?];
+    let mut held = Vec::new();
+    for (index, kib) in [300, 1, 5000, 9000, 40, 2048, 7000, 13000, 500, 6000].into_iter().enumerate() {
+        match Written::new(&streams[index % 2], kib, index as u32) {
+            Ok(written) => {
+                gpu.keep_busy(streams[0].id().0, 1000);
+                note(written.buffer.record_stream(&streams[0]));
+                held.push(written);
+            }
+            Err(error) => note(Err(error)),
+        }
+        if index % 3 == 2 {
+            held.swap_remove(0);
+        }
+        check_account(&pool);
+        gpu.advance(700);
+        for written in &held {
+            note(written.verify());
+        }
+    }
+    note(streams[1].wait_for(&streams[0]));
+    held.truncate(1);
+    pool.collect();
+    layers.trim(8 << 20);
+    check_account(&pool);
+    match Written::new(&streams[1], 20_000, 77) {
+        Ok(large) => {
+            for written in &held {
+                note(written.verify());
+            }
+            note(large.verify());
+            note(large.buffer.free());
+        }
+        Err(error) => note(Err(error)),
+    }
+    layers.trim(0);
+    check_account(&pool);
+    Ok(())
+}
+
+fn fail_in_turn(gpu: &Gpu, function: &str, error: u32) -> u64 {
+    let device = || gpu.driver.memory().unwrap().free;
+    for number in 1.. {
+        let before = device();
+        gpu.fail_nth(function, number, error);
+        let mut errors = Vec::new();
+        let answer = use_everything(gpu, gpu.driver, &mut errors);
+        let was_hit = gpu.forget_faults() == 0;
+        gpu.make_current();
+        gpu.driver.synchronize().unwrap();
+        let what = format!("call {number} of {function} answering {error} ({answer:?}, {errors:?})");
+        assert_eq!(device(), before, "{what} leaks");
+        if !was_hit {
+            assert!(answer.is_ok() && errors.is_empty(), "{what}: nothing failed");
+            return number - 1;
+        }
+    }
+    unreachable!("calls do not come to an end")
+}
+
+#[test]
+fn every_driver_call_may_fail() {
+    let gpu = common::gpu("faults");
+    let mut errors = Vec::new();
+    use_everything(&gpu, gpu.driver, &mut errors).unwrap();
+    assert!(errors.is_empty(), "{errors:?}");
+    let mut called = Vec::new();
+    for function in NAMES {
+        let calls = fail_in_turn(&gpu, function, 2);
+        if calls > 0 {
+            called.push((*function, calls));
+        }
+    }
+    let names: Vec<_> = called.iter().map(|(name, _)| *name).collect();
+    for expected in
+        ["cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease", "cuEventRecord"]
+    {
+        assert!(names.contains(&expected), "{expected} was not called: {called:?}");
+    }
+    // An error that the GPU never recovers from, and one that says nothing.
+    for function in ["cuMemCreate", "cuEventRecord", "cuMemUnmap", "cuCtxSynchronize"] {
+        fail_in_turn(&gpu, function, 700);
+        fail_in_turn(&gpu, function, 999);
+    }
+}

@@ -1,0 +1,122 @@
+//! Many threads at once: everybody's memory is nobody else's, and the books are right afterwards.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::sync::{Arc, Mutex, mpsc};
+
+use common::check_account;
+use makeroom_core::Bytes;
+use makeroom_pool::layers::{Checked, Limit, Spill, SpillOptions, Track};
+use makeroom_pool::{Allocator, DeviceBuffer, Options, Pool, PoolStream};
+
+const THREADS: u64 = 64;
+const ROUNDS: usize = 60;
+
+/// Numbers that look random and are the same every time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// A buffer and what its owner wrote into it.
+struct Shadowed {
+    buffer: DeviceBuffer<u64>,
+    first: u64,
+}
+
+impl Shadowed {
+    fn new(stream: &PoolStream, len: usize, first: u64) -> Result<Self, makeroom_pool::PoolError> {
+        let values: Vec<u64> = (first..first + len as u64).collect();
+        Ok(Self { buffer: DeviceBuffer::from_host(stream, &values)?, first })
+    }
+
+    fn verify(&self) {
+        let found = self.buffer.to_host().unwrap();
+        assert!(
+            found.iter().copied().eq(self.first..self.first + found.len() as u64),
+            "somebody else wrote here"
+        );
+    }
+}
+
+/// Each thread allocates, writes, verifies, frees, and passes some buffers on to the next to free.
+fn hammer(pool: &Pool, allocator: &Arc<dyn Allocator>) {
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| mpsc::channel::<Shadowed>()).unzip();
+    let receivers: Vec<_> = receivers.into_iter().map(Mutex::new).collect();
+    let (senders, receivers) = (&senders, &receivers);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                pool.make_current().unwrap();
+                let stream = PoolStream::new(Arc::clone(allocator)).unwrap();
+                let mut numbers = Numbers(thread);
+                let mut held: Vec<Shadowed> = Vec::new();
+                for round in 0..ROUNDS {
+                    let scale = 1 << numbers.below(16);
+                    let len = 1 + numbers.below(scale) as usize;
+                    let first = thread << 40 | (round as u64) << 20;
+                    match Shadowed::new(&stream, len, first) {
+                        Ok(shadowed) => held.push(shadowed),
+                        Err(error) => assert!(error.is_out_of_memory(), "{error}"),
+                    }
+                    if held.len() > 6 || numbers.below(3) == 0 && !held.is_empty() {
+                        let chosen = held.swap_remove(numbers.below(held.len() as u64) as usize);
+                        chosen.verify();
+                        if numbers.below(4) == 0 {
+                            let next = (thread + 1) % THREADS;
+                            senders[next as usize].send(chosen).unwrap();
+                        }
+                    }
+                    while let Ok(passed) = receivers[thread as usize].lock().unwrap().try_recv() {
+                        passed.verify();
+                    }
+                }
+                held.iter().for_each(Shadowed::verify);
+            });
+        }
+    });
+    for receiver in receivers {
+        receiver.lock().unwrap().try_iter().for_each(drop);
+    }
+}
+
+#[test]
+fn threads_never_share_memory() {
+    let gpu = common::gpu("threads");
+    let before = gpu.driver.memory().unwrap().free;
+    let pool = Pool::new(gpu.driver, 0, Options::default()).unwrap();
+    let allocator: Arc<dyn Allocator> = Arc::new(pool.clone());
+    hammer(&pool, &allocator);
+    check_account(&pool);
+    assert_eq!(pool.stats().live, 0);
+    drop((allocator, pool));
+    assert_eq!(gpu.driver.memory().unwrap().free, before);
+}
+
+#[test]
+fn threads_never_share_memory_when_it_is_short_and_spilled_and_checked() {
+    let gpu = common::gpu("threads");
+    let before = gpu.driver.memory().unwrap().free;
+    let pool =
+        Pool::new(gpu.driver, 0, Options { limit: Some(Bytes::mib(10)), ..Options::default() }).unwrap();
+    let options = SpillOptions { quota: Bytes::mib(40), smallest: Bytes::kib(64) };
+    let spill = Spill::new(pool.clone(), 0, options).unwrap();
+    let checked = Checked::new(spill, Bytes::mib(2), |violation| panic!("{violation}"));
+    let track = Arc::new(Track::new(Limit::new(checked, Bytes::mib(70))));
+    let allocator: Arc<dyn Allocator> = Arc::clone(&track) as _;
+    hammer(&pool, &allocator);
+    allocator.trim(0);
+    check_account(&pool);
+    assert_eq!(track.report().live, Bytes::ZERO);
+    assert_eq!(track.upstream().passed(), Bytes::ZERO);
+    let spill = track.upstream().upstream().upstream();
+    assert_eq!((spill.spilled().now, spill.host().stats().live), (Bytes::ZERO, 0));
+    assert!(spill.spilled().blocks > 0);
+    drop((allocator, track, pool));
+    assert_eq!(gpu.driver.memory().unwrap().free, before);
+}
