@@ -59,7 +59,10 @@ impl Policy {
         };
         // The last resort: what waits for streams is waited for, whatever it takes.
         let mut came = self.collect(backing, Patience::Wait) > 0;
-        came |= self.adopt(backing, zone, stream, Patience::Wait);
+        for zone in Zone::ALL {
+            // Also where the block cannot lie: a handle shared by two streams' free memory can move only then.
+            came |= self.adopt(backing, zone, stream, Patience::Wait);
+        }
         if !came {
             return Err(cause);
         }
