@@ -65,8 +65,12 @@ pub fn unreadable_text(file: &str, error: &dyn std::error::Error) -> String {
 }
 
 /// The line that stands above the answer while the program goes on.
-pub fn refused_text(bytes: Bytes, device: u32) -> String {
-    format!("{TITLE}makeroom{TITLE:#}: {bytes} was refused on GPU {device}\n")
+pub fn refused_text(bytes: Bytes, device: Option<u32>) -> String {
+    let what = match device {
+        Some(device) => format!("{bytes} was refused on GPU {device}"),
+        None => format!("{bytes} of pinned host memory was refused"),
+    };
+    format!("{TITLE}makeroom{TITLE:#}: {what}\n")
 }
 
 /// The section of an answer about the process.
@@ -100,7 +104,7 @@ fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, colum
     if run.refusals > 0 {
         let _ = writeln!(out, "{MARGIN}refused: {}", count(run.refusals, "allocation"));
     }
-    if run.pinned_refusals > 0 {
+    if run.pinned_refusals > 0 && explanation.verdict.cause != Cause::HostMemory {
         let _ = writeln!(
             out,
             "{MARGIN}refused: {} for pinned memory, the largest for {}",

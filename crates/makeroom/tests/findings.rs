@@ -147,6 +147,13 @@ fn memory_that_was_never_freed_is_told_by_place() {
 }
 
 #[test]
+fn pinned_memory_that_was_refused_is_the_verdict() {
+    let stage = Stage { card: "memory=8GiB,host=256MiB", ..Stage::new("pinned") };
+    insta::assert_snapshot!(stage.said(&[], "pinned"));
+    assert_eq!(cause(&stage.summary()), "host_memory");
+}
+
+#[test]
 fn frees_in_stream_order_are_no_leak() {
     let stage = Stage::new("streams");
     insta::assert_snapshot!(stage.said(&[], "streams"));

@@ -8,6 +8,12 @@ use crate::{Cause, Certainty, Explanation, Finding, Fix, Verdict};
 
 /// Adds what the summary shows to an explanation.
 pub(crate) fn judge(explanation: &mut Explanation, summary: &RunSummary) {
+    judge_failures(explanation, summary);
+    judge_remarks(explanation, summary);
+}
+
+/// What failed, which can be said at any time.
+pub(crate) fn judge_failures(explanation: &mut Explanation, summary: &RunSummary) {
     let mut failures = Vec::new();
     failures.extend(pinned_refused(summary));
     failures.extend(launch_failed(summary));
@@ -20,6 +26,10 @@ pub(crate) fn judge(explanation: &mut Explanation, summary: &RunSummary) {
     } else {
         explanation.causes.extend(failures);
     }
+}
+
+/// What can be said once the process has ended.
+fn judge_remarks(explanation: &mut Explanation, summary: &RunSummary) {
     let mut remarks: Vec<Finding> = Vec::new();
     remarks.extend(kernel_heap(summary));
     remarks.extend(host_growth(summary));
@@ -53,12 +63,13 @@ fn pinned_refused(summary: &RunSummary) -> Option<Finding> {
     if summary.pinned_refusals == 0 {
         return None;
     }
+    let pinned = Some(summary.pinned_peak).filter(|bytes| !bytes.is_zero());
     let text = format!(
-        "{} for pinned host memory {} refused, the largest for {}; at most {} was pinned at once.",
+        "{} for pinned host memory {} refused, the largest for {}{}.",
         count(summary.pinned_refusals, "request"),
         if summary.pinned_refusals == 1 { "was" } else { "were" },
         summary.largest_pinned_refused,
-        summary.pinned_peak
+        pinned.map_or(String::new(), |bytes| format!("; at most {bytes} was pinned at once"))
     );
     let bytes = Some(summary.largest_pinned_refused);
     Some(finding(Cause::HostMemory, Certainty::Certain, bytes, text, vec![host_memory_in_pieces()]))

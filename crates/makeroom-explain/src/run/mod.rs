@@ -13,7 +13,7 @@ mod summarise;
 
 use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, PendingFrees, ProcessEnd};
 
-pub(crate) use judge::judge;
+pub(crate) use judge::{judge, judge_failures};
 pub(crate) use summarise::summarise;
 
 /// One process from its beginning to its end.

@@ -59,7 +59,7 @@ pub struct TraceQuestion {
 
 /// Explains a recording.
 pub fn explain_trace(trace: &Trace, question: &TraceQuestion) -> Explanation {
-    let mut explanation = explain_running(trace, question);
+    let mut explanation = explain_memory(trace, question);
     if let Some(summary) = run::summarise(trace) {
         run::judge(&mut explanation, &summary);
         explanation.run = Some(summary);
@@ -69,6 +69,15 @@ pub fn explain_trace(trace: &Trace, question: &TraceQuestion) -> Explanation {
 
 /// Explains a recording whose process still runs: what it holds now, it may still give back.
 pub fn explain_running(trace: &Trace, question: &TraceQuestion) -> Explanation {
+    let mut explanation = explain_memory(trace, question);
+    if let Some(summary) = run::summarise(trace) {
+        run::judge_failures(&mut explanation, &summary);
+    }
+    explanation
+}
+
+/// Explains the memory of one device.
+fn explain_memory(trace: &Trace, question: &TraceQuestion) -> Explanation {
     let Some(device) = chosen_device(trace, question.device) else { return empty(trace) };
     let mut explanation = Subject::new(trace, device).explain(question.room);
     let others = trace.devices.len() - 1;

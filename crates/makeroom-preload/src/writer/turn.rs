@@ -129,7 +129,8 @@ impl Writer {
         };
         let is_tensor = matches!(kind, EventKind::TensorAlloc | EventKind::TensorFree);
         self.has_tensors |= is_tensor;
-        if i32::from(raw.result) == OUT_OF_MEMORY && (is_tensor || !self.has_tensors) {
+        let is_refusal = i32::from(raw.result) == OUT_OF_MEMORY && kind != EventKind::LaunchFailed;
+        if is_refusal && (is_tensor || !self.has_tensors || is_on_host(raw)) {
             // PyTorch gives its cache back and asks again before it gives up: only then is it refused.
             self.refusals.push(*raw);
         }
@@ -190,7 +191,8 @@ impl Writer {
     /// Tells `run` what was refused, now that the file holds it.
     fn tell_refusals(&mut self) {
         for refused in std::mem::take(&mut self.refusals) {
-            self.tell("refused", &format!("{} {} ", refused.size, refused.device));
+            let place = if is_on_host(&refused) { "host".to_owned() } else { refused.device.to_string() };
+            self.tell("refused", &format!("{} {place} ", refused.size));
         }
     }
 
@@ -203,5 +205,14 @@ impl Writer {
             let _ = socket.set_nonblocking(true);
             let _ = socket.send_to(message.as_bytes(), OsStr::from_bytes(path));
         }
+    }
+}
+
+/// Whether an event is about host memory.
+fn is_on_host(raw: &RawEvent) -> bool {
+    match EventKind::from_number(raw.kind) {
+        EventKind::PinnedAlloc | EventKind::HostRegister => true,
+        EventKind::PhysicalCreate => raw.extra != 0,
+        _ => false,
     }
 }

@@ -21,8 +21,8 @@ const MOST_REFUSALS: usize = 3;
 enum Message {
     /// It writes this file.
     Recording(PathBuf),
-    /// It was refused so much on this device.
-    Refused { bytes: Bytes, device: u32, file: PathBuf },
+    /// It was refused so much on this device, or on the host.
+    Refused { bytes: Bytes, device: Option<u32>, file: PathBuf },
     /// From this command itself: that was all.
     Over,
 }
@@ -92,7 +92,7 @@ fn parse(message: &[u8]) -> Option<Message> {
             let (device, file) = rest.split_once(' ')?;
             Some(Message::Refused {
                 bytes: Bytes::new(bytes.parse().ok()?),
-                device: device.parse().ok()?,
+                device: if device == "host" { None } else { Some(device.parse().ok()?) },
                 file: PathBuf::from(file),
             })
         }
@@ -112,7 +112,15 @@ mod tests {
         );
         assert_eq!(
             parse(b"refused 42 4096 1 x.room"),
-            Some(Message::Refused { bytes: Bytes::new(4096), device: 1, file: PathBuf::from("x.room") })
+            Some(Message::Refused {
+                bytes: Bytes::new(4096),
+                device: Some(1),
+                file: PathBuf::from("x.room")
+            })
+        );
+        assert_eq!(
+            parse(b"refused 42 4096 host x.room"),
+            Some(Message::Refused { bytes: Bytes::new(4096), device: None, file: PathBuf::from("x.room") })
         );
         assert_eq!(parse(b"refused 42 many 1 x.room"), None);
         assert_eq!(parse(b"\xff"), None);

@@ -21,7 +21,7 @@ pub(crate) fn nothing(program: &str) -> String {
 }
 
 /// What to say when an allocation was refused. The first time it is the whole verdict, where that can be had.
-pub(crate) fn refusal(bytes: Bytes, device: u32, file: &Path, is_first: bool) -> String {
+pub(crate) fn refusal(bytes: Bytes, device: Option<u32>, file: &Path, is_first: bool) -> String {
     let mut text = refused_text(bytes, device);
     if is_first && let Ok(trace) = recording::read_trace(file) {
         let explanation = explain_running(&trace, &TraceQuestion::default());
