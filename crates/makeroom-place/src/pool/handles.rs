@@ -105,19 +105,19 @@ impl Handles {
         range.pages[first..last].fill(id);
     }
 
-    /// The zone of an address in one of the ranges.
-    pub(crate) fn zone_of(&self, address: u64) -> Zone {
-        self.ranges.iter().find(|range| range.contains(address)).map_or(Zone::Large, |range| range.zone)
+    /// The range in which an address lies.
+    pub(crate) fn range_of(&self, address: u64) -> Option<&Range> {
+        self.ranges.iter().find(|range| range.contains(address))
     }
 
     /// Whether an address is in one of the ranges.
     pub(crate) fn is_own(&self, address: u64) -> bool {
-        self.ranges.iter().any(|range| range.contains(address))
+        self.range_of(address).is_some()
     }
 
     /// The handle behind an address.
     pub(crate) fn at(&self, address: u64) -> Option<HandleId> {
-        let range = self.ranges.iter().find(|range| range.contains(address))?;
+        let range = self.range_of(address)?;
         let id = *range.pages.get(((address - range.address) / PAGE) as usize)?;
         (id != NO_HANDLE).then_some(id)
     }
@@ -141,7 +141,8 @@ impl Handles {
 }
 
 impl Range {
-    fn contains(&self, address: u64) -> bool {
+    /// Whether an address is one of its.
+    pub(crate) fn contains(&self, address: u64) -> bool {
         (self.address..self.address + self.size).contains(&address)
     }
 }

@@ -12,7 +12,10 @@ use super::lists::{Zone, stream_of};
 use super::pending::Pending;
 use super::report::{Allocated, BlockId, Cause, Counters, FreeError, Freed, Shortage, Stats};
 use super::streams::{EVERYBODY, StreamIndex, Streams};
-use super::tiles::{State, TileId, Tiles};
+use super::tiles::{NONE, State, TileId, Tiles};
+
+/// No device has a tenth of this. Sums of addresses and sizes cannot overflow below it.
+const LARGEST_BLOCK: u64 = 1 << 42;
 
 /// How a pool is set up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub struct Policy {
     /// The tile of each block in use, by address.
     pub(super) blocks: FastMap<u64, TileId>,
     pub(super) pending: Pending,
+    /// The tile that was searched for last.
+    pub(super) cursor: TileId,
     pub(super) live: u64,
     pub(super) used: u64,
     pub(super) peak_live: u64,
@@ -61,6 +66,7 @@ impl Policy {
             streams: Streams::default(),
             blocks: FastMap::default(),
             pending: Pending::default(),
+            cursor: NONE,
             live: 0,
             used: 0,
             peak_live: 0,
@@ -82,9 +88,11 @@ impl Policy {
         stream: StreamId,
     ) -> Result<Allocated, Box<Shortage>> {
         let stream = self.stream(stream);
-        let Some(rounded) = size.max(1).checked_next_multiple_of(GRAIN) else {
+        if size > LARGEST_BLOCK {
+            self.done.refusals += 1;
             return Err(self.shortage(size, stream, Cause::TooLarge));
-        };
+        }
+        let rounded = size.max(1).next_multiple_of(GRAIN);
         let zone = Zone::of(rounded);
         let found = match self.find(rounded, zone, stream) {
             Some(id) => id,

@@ -21,8 +21,9 @@ const RANGE: u64 = 1 << 40;
 /// A handle is at most this part of the block it was made for: one that a later, smaller block shares cannot move,
 /// and what is left of it is of little use.
 const SHARE: u64 = 16;
-/// No handle is larger.
+/// No handle is larger, except in blocks of which it would take more than [`MOST_PIECES`].
 const LARGEST_HANDLE: u64 = 16 << 20;
+const MOST_PIECES: u64 = 1024;
 /// Small blocks take no handle from large ones that is larger: it would not come back.
 const LARGEST_SMALL_HANDLE: u64 = 2 * PAGE;
 
@@ -31,6 +32,8 @@ const LARGEST_SMALL_HANDLE: u64 = 2 * PAGE;
 pub(super) struct Donor {
     pub(super) handle: HandleId,
     pub(super) size: u64,
+    /// Where it is; 0 where it is mapped nowhere.
+    pub(super) address: u64,
 }
 
 impl Policy {
@@ -153,7 +156,7 @@ impl Policy {
         for (gap, handles) in filled {
             self.fill(backing, gap, &handles, zone.free(stream))?;
         }
-        let mut id = self.tile_at(window.start, zone);
+        let mut id = self.tile_at(window.start);
         if self.tiles[id].address < window.start {
             let list = self.tiles[id].list as usize;
             self.bins[list].remove(&mut self.tiles, id);
@@ -212,8 +215,8 @@ impl Policy {
         if held.address == 0 {
             return Ok(());
         }
-        let zone = self.handles.zone_of(held.address);
-        let id = self.tile_at(held.address, zone);
+        let id = self.tile_at(held.address);
+        let zone = Zone::of_list(self.tiles[id].list);
         let (stream, after) = self.freed_after(id);
         self.streams.wait(backing, stream, after).map_err(|_| Cause::Device)?;
         backing.unmap(Address(held.address), held.piece).map_err(|_| Cause::Device)?;
@@ -226,7 +229,7 @@ impl Policy {
 
     /// Makes a part of a free tile unmapped, or a part of an unmapped one free.
     fn convert(&mut self, from: u64, to: u64, state: State, list: u32) {
-        let mut id = self.tile_at(from, Zone::of_list(list));
+        let mut id = self.tile_at(from);
         let old = self.tiles[id].list as usize;
         self.bins[old].remove(&mut self.tiles, id);
         if self.tiles[id].address < from {
@@ -245,14 +248,24 @@ impl Policy {
         self.settle(id);
     }
 
-    /// The tile in which an address of a zone lies.
-    pub(super) fn tile_at(&self, address: u64, zone: Zone) -> TileId {
-        let mut ranges = self.handles.ranges.iter().filter(|range| range.zone == zone);
-        let range = ranges.find(|range| (range.address..range.address + range.size).contains(&address));
-        let mut id = range.map_or(NONE, |range| range.first);
-        while id != NONE && self.tiles[id].end() <= address {
+    /// The tile in which an address lies. It is searched for from the tile that was found last: what moves together
+    /// lies together.
+    pub(super) fn tile_at(&mut self, address: u64) -> TileId {
+        let Some(range) = self.handles.range_of(address) else { return NONE };
+        let mut id = range.first;
+        if let Some(last) = self.tiles.get(self.cursor)
+            && last.state != State::Vacant
+            && range.contains(last.address)
+        {
+            id = self.cursor;
+        }
+        while self.tiles[id].address > address {
+            id = self.tiles[id].previous;
+        }
+        while self.tiles[id].end() <= address {
             id = self.tiles[id].next;
         }
+        self.cursor = id;
         id
     }
 
@@ -260,7 +273,7 @@ impl Policy {
     fn donors(&self, window: &Window, for_zone: Zone) -> Vec<Donor> {
         let mut donors: Vec<Donor> = Vec::new();
         for &handle in &self.handles.spare {
-            donors.push(Donor { handle, size: self.handles.get(handle).piece.size });
+            donors.push(Donor { handle, size: self.handles.get(handle).piece.size, address: 0 });
         }
         for stream in EVERYBODY..self.streams.count() {
             for zone in Zone::ALL {
@@ -269,7 +282,7 @@ impl Policy {
                     for handle in self.handles.within(tile.address, tile.end()) {
                         let held = self.handles.get(handle);
                         if !window.touches(held.address, held.address + held.piece.size) {
-                            donors.push(Donor { handle, size: held.piece.size });
+                            donors.push(Donor { handle, size: held.piece.size, address: held.address });
                         }
                     }
                 }
@@ -278,7 +291,7 @@ impl Policy {
         if for_zone == Zone::Small {
             donors.retain(|donor| donor.size <= LARGEST_SMALL_HANDLE);
         }
-        donors.sort_by_key(|donor| std::cmp::Reverse(donor.size));
+        donors.sort_unstable_by_key(|donor| (std::cmp::Reverse(donor.size), donor.address));
         donors
     }
 }
@@ -313,7 +326,7 @@ fn choose(donors: &mut Vec<Donor>, gap: &Gap) -> Filling {
 
 /// The sizes of new handles for so many bytes of a block: powers of two, up to a sixteenth of the block.
 fn pieces(mut bytes: u64, block: u64) -> Vec<u64> {
-    let most = (block / SHARE).clamp(PAGE, LARGEST_HANDLE);
+    let most = (block / SHARE).clamp(PAGE, LARGEST_HANDLE).max(block / MOST_PIECES);
     let mut piece = 1 << most.ilog2();
     let mut pieces = Vec::new();
     while bytes > 0 {

@@ -143,7 +143,8 @@ impl Streams {
 
 impl Stream {
     fn pass(&mut self, mark: Mark) {
-        self.passed = self.passed.max(mark);
+        // A mark that was never made here says nothing about what was freed before the next one.
+        self.passed = self.passed.max(mark.min(self.last));
         while self.waiting.front().is_some_and(|&waiting| waiting <= self.passed) {
             self.waiting.pop_front();
         }

@@ -75,6 +75,11 @@ impl std::ops::IndexMut<TileId> for Tiles {
 }
 
 impl Tiles {
+    /// The entry at a place, vacant or not.
+    pub(crate) fn get(&self, id: TileId) -> Option<&Tile> {
+        self.table.get(id as usize)
+    }
+
     /// Adds a range of addresses as one unmapped tile.
     pub(crate) fn add_range(&mut self, address: u64, size: u64, list: u32) -> TileId {
         self.add(Tile {

@@ -64,8 +64,8 @@ impl Policy {
 
     /// Whether the GPU is done with the free memory in which a handle lies.
     fn is_idle(&mut self, backing: &mut impl Backing, handle: HandleId) -> bool {
-        let address = self.handles.get(handle).address;
-        let (stream, after) = self.freed_after(self.tile_at(address, self.handles.zone_of(address)));
+        let tile = self.tile_at(self.handles.get(handle).address);
+        let (stream, after) = self.freed_after(tile);
         self.streams.is_done(backing, stream, after)
     }
 }

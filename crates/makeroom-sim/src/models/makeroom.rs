@@ -21,8 +21,11 @@ pub(crate) struct Makeroom {
     gpu: Gpu,
     /// Where each allocation lies, and its stream.
     blocks: Numbered<(Address, StreamId)>,
-    /// Frees that wait for a stream, which stands for all streams that the recording does not name.
+    /// Frees that wait for a stream, which stands for those that the recording does not name.
     waiting: Numbered<StreamId>,
+    /// Such streams that nothing waits for any more, and how many there are in all.
+    idle_streams: Vec<StreamId>,
+    other_streams: u64,
 }
 
 impl Default for Makeroom {
@@ -32,6 +35,8 @@ impl Default for Makeroom {
             gpu: Gpu::default(),
             blocks: Numbered::default(),
             waiting: Numbered::default(),
+            idle_streams: Vec::new(),
+            other_streams: 0,
         }
     }
 }
@@ -41,7 +46,8 @@ impl Default for Makeroom {
 struct Gpu {
     last_handle: u64,
     last_mark: u64,
-    passed: FastMap<StreamId, Mark>,
+    /// The last mark of each stream, and the last that has passed.
+    marks: FastMap<StreamId, (Mark, Mark)>,
 }
 
 /// The device as the policy sees it.
@@ -50,9 +56,14 @@ struct Charged<'run> {
     gpu: &'run mut Gpu,
 }
 
-/// The other stream of an allocation whose free waits: one of its own.
-fn other_stream(number: u32) -> StreamId {
-    StreamId(u64::MAX - u64::from(number))
+impl Makeroom {
+    /// A stream that nothing waits for, with a name that no program uses.
+    fn other_stream(&mut self) -> StreamId {
+        self.idle_streams.pop().unwrap_or_else(|| {
+            self.other_streams += 1;
+            StreamId(u64::MAX - self.other_streams)
+        })
+    }
 }
 
 impl Backing for Charged<'_> {
@@ -87,17 +98,19 @@ impl Backing for Charged<'_> {
         Ok(())
     }
 
-    fn mark(&mut self, _stream: StreamId) -> Result<Mark, Refusal> {
+    fn mark(&mut self, stream: StreamId) -> Result<Mark, Refusal> {
         self.gpu.last_mark += 1;
-        Ok(Mark(self.gpu.last_mark))
+        let mark = Mark(self.gpu.last_mark);
+        self.gpu.marks.entry(stream).or_default().0 = mark;
+        Ok(mark)
     }
 
     fn passed(&mut self, stream: StreamId) -> Mark {
-        self.gpu.passed.get(&stream).copied().unwrap_or(Mark::BEGINNING)
+        self.gpu.marks.get(&stream).map_or(Mark::BEGINNING, |&(_, passed)| passed)
     }
 
     fn wait(&mut self, stream: StreamId, mark: Mark) -> Result<(), Refusal> {
-        self.gpu.passed.insert(stream, mark);
+        self.gpu.marks.entry(stream).or_default().1 = mark;
         Ok(())
     }
 }
@@ -113,7 +126,7 @@ impl Model for Makeroom {
 
     fn free_later(&mut self, device: &mut Device, number: u32) {
         if let Some((address, stream)) = self.blocks.take(number) {
-            let other = other_stream(number);
+            let other = self.other_stream();
             let mut backing = Charged { device, gpu: &mut self.gpu };
             let is_known = self.policy.record_stream(address, other).is_ok()
                 && self.policy.free(&mut backing, address, stream).is_ok();
@@ -124,7 +137,9 @@ impl Model for Makeroom {
 
     fn free(&mut self, device: &mut Device, number: u32) {
         if let Some(other) = self.waiting.take(number) {
-            self.gpu.passed.insert(other, Mark(self.gpu.last_mark));
+            let (last, passed) = self.gpu.marks.entry(other).or_default();
+            *passed = *last;
+            self.idle_streams.push(other);
         } else if let Some((address, stream)) = self.blocks.take(number) {
             let freed = self.policy.free(&mut Charged { device, gpu: &mut self.gpu }, address, stream);
             debug_assert!(freed.is_ok(), "{address} was handed out");
