@@ -36,7 +36,7 @@
 //! | `MAKEROOM_FILE` | where to record; `%p` is the process id. If the file exists (a child, or a program after `exec`), the process id and, if need be, a number go before its extension | `makeroom.%p.room` |
 //! | `MAKEROOM_RUN_ID` | 32 hexadecimal digits, the same in all files of one run | zeros |
 //! | `MAKEROOM_STACKS` | `full` (native and Python), `native`, `none` | `full` |
-//! | `MAKEROOM_LIMIT` | bytes of device memory this process may see and take | the card's |
+//! | `MAKEROOM_LIMIT` | bytes of each device's memory that this process may see and take | the card's |
 //! | `MAKEROOM_MEASURE` | `on` adds up the time that hooks spend beside the calls they are for; the recording ends with a note of it | |
 //! | `MAKEROOM_SOCKET` | a datagram socket that gets `recording PID FILE` and, for each refused allocation, `refused PID BYTES DEVICE FILE` | |
 //!

@@ -103,6 +103,10 @@ queries! {
     current_device = c"cuCtxGetDevice" (*mut Device);
     /// Free and total memory of the current device.
     memory_info = c"cuMemGetInfo_v2" (*mut usize, *mut usize);
+    /// Makes a context the calling thread's.
+    set_context = c"cuCtxSetCurrent" (Handle);
+    /// The flags of a device's primary context, and whether it is there.
+    primary_state = c"cuDevicePrimaryCtxGetState" (Device, *mut u32, *mut i32);
     /// A device's memory.
     total_memory = c"cuDeviceTotalMem_v2" (*mut usize, Device);
     /// A device's name.

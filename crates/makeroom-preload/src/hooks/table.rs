@@ -3,7 +3,8 @@
 //! A row is the function with its parameters and what to do about it:
 //!
 //! - `took |done| EVENT`: the call takes something; the event is stamped after it, with place and stack;
-//! - `limited BYTES, took …`: the same, and it counts against `MAKEROOM_LIMIT`;
+//! - `limited RESERVATION, took …`: the same, and it counts against `MAKEROOM_LIMIT`;
+//! - `context MAKING on DEVICE at PLACE, took …`: the same for contexts, which count when they are there;
 //! - `gave |done| EVENT`: the call gives something back; the event is stamped before it, its result added after;
 //! - `failed |done| EVENT`: only a failure is an event (launches: success costs one comparison);
 //! - `launched |done| EVENT`: the same for graphs, after which those that take memory may have taken more;
@@ -24,6 +25,7 @@ use crate::driver::types::{
     CuResult, Device, DevicePointer, Handle, IpcHandle, NO_DRIVER, OUT_OF_MEMORY, SUCCESS, ShortPointer,
     array_bytes, field,
 };
+use crate::limit::contexts::{self, Making};
 use crate::record::event::{RawEvent, Word as _};
 use crate::{clock, limit, sample, state};
 
@@ -52,21 +54,57 @@ macro_rules! body {
         }
         result
     }};
-    ($real:ident ($($argument:ident),*) limited $bytes:expr, took |$done:ident| $event:expr) => {{
+    ($real:ident ($($argument:ident),*) limited $reservation:expr, took |$done:ident| $event:expr) => {{
         let call = Call::new();
         let role = call.enter();
         // SAFETY: a row reads only what the driver is about to read.
-        let bytes = unsafe { $bytes }.word();
-        let is_allowed = role == Role::Passing || limit::reserve(bytes);
+        let reservation = if role == Role::Outermost { unsafe { $reservation } } else { limit::uncounted() };
         // SAFETY: the program's own call, passed on as it came.
-        let result = if is_allowed { unsafe { $real($($argument),*) } } else { OUT_OF_MEMORY };
+        let result = if reservation.is_some() { unsafe { $real($($argument),*) } } else { OUT_OF_MEMORY };
         if role == Role::Outermost {
-            if is_allowed && result != SUCCESS {
-                limit::cancel(bytes);
-            }
             let $done = Done(result);
-            // SAFETY: a row reads parameters only through `done`, which asks whether the driver accepted them.
-            Call::aside(|| record(unsafe { $event }, result, Moment::After));
+            Call::aside(|| {
+                // SAFETY: a row reads parameters only through `done`, which asks whether the driver accepted them.
+                let event = unsafe { $event };
+                match reservation {
+                    Some(reservation) if result == SUCCESS => limit::keep(reservation, &event),
+                    Some(reservation) => limit::cancel(reservation),
+                    None => {}
+                }
+                record(event, result, Moment::After);
+            });
+        }
+        result
+    }};
+    (
+        $real:ident ($($argument:ident),*)
+        context $making:ident on $device:ident at $place:ident, took |$done:ident| $event:expr
+    ) => {{
+        let call = Call::new();
+        let role = call.enter();
+        let mut before = None;
+        if role == Role::Outermost {
+            Call::aside(|| before = contexts::before($device, Making::$making));
+        }
+        // SAFETY: the program's own call, passed on as it came.
+        let mut result = unsafe { $real($($argument),*) };
+        if role == Role::Outermost {
+            Call::aside(|| {
+                let mut bytes = 0;
+                // SAFETY: an out-parameter of this call.
+                let handle = unsafe { Done(result).handle($place) };
+                if let Some(before) = before.filter(|_| result == SUCCESS)
+                    && let Err(refused) = contexts::admit(before, handle)
+                {
+                    (result, bytes) = (OUT_OF_MEMORY, refused);
+                    // SAFETY: the driver filled it, so it is valid; what stands there is gone.
+                    unsafe { *$place = std::ptr::null_mut() };
+                }
+                let $done = Done(result);
+                // SAFETY: a row reads parameters only through `done`, which asks whether the driver accepted them.
+                let event = unsafe { $event };
+                record(if bytes > 0 { event.size(bytes) } else { event }, result, Moment::After);
+            });
         }
         result
     }};
@@ -195,13 +233,13 @@ hooks! {
 
     // Linear device memory.
     cuMemAlloc(pointer: *mut ShortPointer, bytes: u32) {
-        limited bytes, took |done| event(Kind::DeviceAlloc).at(done.out(pointer)).size(bytes)
+        limited limit::reserve(bytes.word(), None), took |done| event(Kind::DeviceAlloc).at(done.out(pointer)).size(bytes)
     }
     cuMemAlloc_v2(pointer: *mut DevicePointer, bytes: usize) {
-        limited bytes, took |done| event(Kind::DeviceAlloc).at(done.out(pointer)).size(bytes)
+        limited limit::reserve(bytes.word(), None), took |done| event(Kind::DeviceAlloc).at(done.out(pointer)).size(bytes)
     }
     cuMemAllocPitch(pointer: *mut ShortPointer, pitch: *mut u32, width: u32, height: u32, element: u32) {
-        limited width.saturating_mul(height), took |done| event(Kind::PitchedAlloc)
+        limited limit::reserve(width.saturating_mul(height).word(), None), took |done| event(Kind::PitchedAlloc)
             .at(done.out(pointer))
             .size(u64::from(done.out(pitch).max(width)).saturating_mul(height.into()))
             .extra(done.out(pitch))
@@ -209,7 +247,7 @@ hooks! {
     cuMemAllocPitch_v2(
         pointer: *mut DevicePointer, pitch: *mut usize, width: usize, height: usize, element: u32
     ) {
-        limited width.saturating_mul(height), took |done| event(Kind::PitchedAlloc)
+        limited limit::reserve(width.saturating_mul(height).word(), None), took |done| event(Kind::PitchedAlloc)
             .at(done.out(pointer))
             .size(done.out(pitch).max(width).saturating_mul(height))
             .extra(done.out(pitch))
@@ -241,18 +279,18 @@ hooks! {
 
     // Stream-ordered memory and its pools.
     cuMemAllocAsync(pointer: *mut DevicePointer, bytes: usize, stream: Handle) {
-        limited bytes, took |done| event(Kind::StreamAlloc).at(done.out(pointer)).size(bytes).on(stream)
+        limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc).at(done.out(pointer)).size(bytes).on(stream)
     }
     cuMemAllocAsync_ptsz(pointer: *mut DevicePointer, bytes: usize, stream: Handle) {
-        limited bytes, took |done| event(Kind::StreamAlloc)
+        limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc)
             .at(done.out(pointer)).size(bytes).on(per_thread(stream))
     }
     cuMemAllocFromPoolAsync(pointer: *mut DevicePointer, bytes: usize, pool: Handle, stream: Handle) {
-        limited bytes, took |done| event(Kind::StreamAlloc)
+        limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc)
             .at(done.out(pointer)).size(bytes).from(pool).on(stream)
     }
     cuMemAllocFromPoolAsync_ptsz(pointer: *mut DevicePointer, bytes: usize, pool: Handle, stream: Handle) {
-        limited bytes, took |done| event(Kind::StreamAlloc)
+        limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc)
             .at(done.out(pointer)).size(bytes).from(pool).on(per_thread(stream))
     }
     cuMemFreeAsync(pointer: DevicePointer, stream: Handle) {
@@ -290,7 +328,7 @@ hooks! {
         gave |_done| event(Kind::AddressRelease).at(pointer).size(bytes)
     }
     cuMemCreate(handle: *mut u64, bytes: usize, properties: *const c_void, flags: u64) {
-        limited limit::device_bytes(bytes, properties), took |done| event(Kind::PhysicalCreate)
+        limited limit::reserve_physical(bytes, properties), took |done| event(Kind::PhysicalCreate)
             .at(done.out(handle))
             .size(bytes)
             .on_device(done.location(properties, CREATE_LOCATION).1)
@@ -336,25 +374,25 @@ hooks! {
 
     // Arrays.
     cuArrayCreate(array: *mut Handle, shape: *const c_void) {
-        took |done| event(Kind::ArrayAlloc)
+        limited limit::reserve_array(|| array_bytes::<4>(shape, false)), took |done| event(Kind::ArrayAlloc)
             .at(done.handle(array)).size(array_bytes::<4>(done.given(shape), false))
     }
     cuArrayCreate_v2(array: *mut Handle, shape: *const c_void) {
-        took |done| event(Kind::ArrayAlloc)
+        limited limit::reserve_array(|| array_bytes::<8>(shape, false)), took |done| event(Kind::ArrayAlloc)
             .at(done.handle(array)).size(array_bytes::<8>(done.given(shape), false))
     }
     cuArray3DCreate(array: *mut Handle, shape: *const c_void) {
-        took |done| event(Kind::ArrayAlloc)
+        limited limit::reserve_array(|| array_bytes::<4>(shape, true)), took |done| event(Kind::ArrayAlloc)
             .at(done.handle(array)).size(array_bytes::<4>(done.given(shape), true))
     }
     cuArray3DCreate_v2(array: *mut Handle, shape: *const c_void) {
-        took |done| event(Kind::ArrayAlloc)
+        limited limit::reserve_array(|| array_bytes::<8>(shape, true)), took |done| event(Kind::ArrayAlloc)
             .at(done.handle(array)).size(array_bytes::<8>(done.given(shape), true))
     }
     cuArrayDestroy(array: Handle) { gave |_done| event(Kind::ArrayFree).at(array) }
     cuMipmappedArrayCreate(array: *mut Handle, shape: *const c_void, levels: u32) {
         // Each level is at most a quarter of the one before it.
-        took |done| event(Kind::MipmappedAlloc)
+        limited limit::reserve_array(|| array_bytes::<8>(shape, true) / 3 * 4), took |done| event(Kind::MipmappedAlloc)
             .at(done.handle(array)).size(array_bytes::<8>(done.given(shape), true) / 3 * 4)
     }
     cuMipmappedArrayDestroy(array: Handle) { gave |_done| event(Kind::MipmappedFree).at(array) }
@@ -452,40 +490,40 @@ hooks! {
 
     // Contexts.
     cuCtxCreate(context: *mut Handle, flags: u32, device: Device) {
-        took |done| event(Kind::ContextCreate)
+        context Own on device at context, took |done| event(Kind::ContextCreate)
             .in_context(done.handle(context)).on_device(device).extra(flags)
     }
     cuCtxCreate_v2(context: *mut Handle, flags: u32, device: Device) {
-        took |done| event(Kind::ContextCreate)
+        context Own on device at context, took |done| event(Kind::ContextCreate)
             .in_context(done.handle(context)).on_device(device).extra(flags)
     }
     cuCtxCreate_v3(
         context: *mut Handle, affinity: *mut c_void, count: i32, flags: u32, device: Device
     ) {
-        took |done| event(Kind::ContextCreate)
+        context Own on device at context, took |done| event(Kind::ContextCreate)
             .in_context(done.handle(context)).on_device(device).extra(flags)
     }
     cuCtxCreate_v4(context: *mut Handle, parameters: *mut c_void, flags: u32, device: Device) {
-        took |done| event(Kind::ContextCreate)
+        context Own on device at context, took |done| event(Kind::ContextCreate)
             .in_context(done.handle(context)).on_device(device).extra(flags)
     }
     cuGLCtxCreate(context: *mut Handle, flags: u32, device: Device) {
-        took |done| event(Kind::ContextCreate)
+        context Own on device at context, took |done| event(Kind::ContextCreate)
             .in_context(done.handle(context)).on_device(device).extra(flags)
     }
     cuGLCtxCreate_v2(context: *mut Handle, flags: u32, device: Device) {
-        took |done| event(Kind::ContextCreate)
+        context Own on device at context, took |done| event(Kind::ContextCreate)
             .in_context(done.handle(context)).on_device(device).extra(flags)
     }
     cuGreenCtxCreate(context: *mut Handle, resources: Handle, device: Device, flags: u32) {
-        took |done| event(Kind::ContextCreate)
+        context Green on device at context, took |done| event(Kind::ContextCreate)
             .in_context(done.handle(context)).on_device(device).extra(flags)
     }
     cuCtxDestroy(context: Handle) { gave |_done| event(Kind::ContextDestroy).in_context(context) }
     cuCtxDestroy_v2(context: Handle) { gave |_done| event(Kind::ContextDestroy).in_context(context) }
     cuGreenCtxDestroy(context: Handle) { gave |_done| event(Kind::ContextDestroy).in_context(context) }
     cuDevicePrimaryCtxRetain(context: *mut Handle, device: Device) {
-        took |done| event(Kind::PrimaryRetain).in_context(done.handle(context)).on_device(device)
+        context Primary on device at context, took |done| event(Kind::PrimaryRetain).in_context(done.handle(context)).on_device(device)
     }
     cuDevicePrimaryCtxRelease(device: Device) { gave |_done| event(Kind::PrimaryRelease).on_device(device) }
     cuDevicePrimaryCtxRelease_v2(device: Device) { gave |_done| event(Kind::PrimaryRelease).on_device(device) }

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::driver::real as driver;
 use crate::hooks::table::Function;
+use crate::limit::management;
 use crate::notices::{Notice, raise};
 use crate::state;
 
@@ -86,6 +87,9 @@ extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> usize {
     }
     // SAFETY: the program passes a name that ends in a zero byte, as `dlsym` demands.
     let name = unsafe { CStr::from_ptr(name) };
+    if management::is_answered(name) {
+        return choose_management(handle, name);
+    }
     let Some(function) = Function::named(name) else { return GO_ON };
     if handle == libc::RTLD_DEFAULT {
         // The search would end at this library's own export, driver or not: search behind it.
@@ -94,6 +98,16 @@ extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> usize {
     }
     let found = real(handle, name);
     if found.is_null() { GO_ON } else { answer(function, found, handle) }
+}
+
+/// [`choose`] for NVML's functions that are answered for under a limit.
+fn choose_management(handle: *mut c_void, name: &CStr) -> usize {
+    let behind = if handle == libc::RTLD_DEFAULT { libc::RTLD_NEXT } else { handle };
+    let found = real(behind, name);
+    if found.is_null() {
+        return if handle == libc::RTLD_DEFAULT { ANSWER_NULL } else { GO_ON };
+    }
+    management::answer(name, found).unwrap_or(found) as usize
 }
 
 fn answer(function: Function, found: *mut c_void, library: *mut c_void) -> usize {

@@ -205,7 +205,7 @@ impl Definitions {
         if let Some(known) = devices::known(device) {
             self.encoder.device(&DeviceDefinition {
                 device: DeviceIndex(u32::from(device)),
-                uuid: known.uuid.map(spell).unwrap_or_default(),
+                uuid: known.uuid.map(spell_uuid).unwrap_or_default(),
                 name: known.name.clone(),
                 total: Bytes::new(known.total),
             });
@@ -214,7 +214,7 @@ impl Definitions {
 }
 
 /// `GPU-6f0b7f7e-…`, as NVIDIA's tools write it.
-fn spell(uuid: [u8; 16]) -> Vec<u8> {
+pub(crate) fn spell_uuid(uuid: [u8; 16]) -> Vec<u8> {
     let mut text = String::from("GPU");
     for (position, byte) in uuid.iter().enumerate() {
         if matches!(position, 0 | 4 | 6 | 8 | 10) {
@@ -232,6 +232,6 @@ mod tests {
     #[test]
     fn identities_are_spelled_as_the_tools_spell_them() {
         let uuid = *b"\x6f\x0b\x7f\x7e\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c";
-        assert_eq!(spell(uuid), b"GPU-6f0b7f7e-0102-0304-0506-0708090a0b0c");
+        assert_eq!(spell_uuid(uuid), b"GPU-6f0b7f7e-0102-0304-0506-0708090a0b0c");
     }
 }

@@ -19,6 +19,7 @@ use makeroom_trace::room::{End, EndReason};
 use crate::config::config;
 use crate::notices::{Notice, print, raise_loudly};
 use crate::{clock, state, wait};
+pub(crate) use definitions::spell_uuid;
 use output::Output;
 use turn::Writer;
 

@@ -157,15 +157,3 @@ fn tensors_are_heard_and_exceptions_pass_through() {
     let stack = recording.stack(&recording.of(EventKind::TensorAlloc)[0]);
     assert!(stack.iter().any(|frame| frame.starts_with("allocates in ")), "{stack:?}");
 }
-
-#[test]
-fn a_limit_makes_the_card_smaller() {
-    let program = crate::support::Program::new("limit.c").variable("MAKEROOM_LIMIT", &(64 << 20).to_string());
-    let output = program.recorded();
-    assert_eq!(text(&output.stdout), "64 64\n6 blocks, 4 left\n0 2\n");
-    let recording = program.recordings().remove(0);
-    recording.assert_complete();
-    let results: Vec<_> = recording.of(EventKind::DeviceAlloc).iter().map(|event| event.result).collect();
-    assert_eq!(results, [0, 0, 0, 0, 0, 0, 2, 0, 2]);
-    assert_eq!(recording.limit, Some(64 << 20));
-}

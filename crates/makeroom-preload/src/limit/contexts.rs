@@ -1,0 +1,158 @@
+//! What contexts take for themselves, under a limit.
+//!
+//! No call says how much that is. NVML knows what a device has in use without a context, so it is asked before and
+//! after; where there is no NVML, the new context is asked what the card has in use, of which a context is at most
+//! [`LARGEST`]. Another process that takes memory in between is counted too. A context that goes beyond the limit is
+//! ended again and refused, as a card of that size would refuse it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::table::{Held, Key, table};
+use super::{MOST_DEVICES, count, give_back, management, taken};
+use crate::config::config;
+use crate::driver::types::{CuResult, Device, Handle, SUCCESS};
+use crate::driver::{devices, real};
+use crate::hooks::table::Function;
+
+/// What a context of a plain program takes on an H200, of which no smaller card's takes more.
+const LARGEST: u64 = 527 << 20;
+
+/// The primary context of each device that this process retained.
+static PRIMARIES: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
+/// Contexts of each device.
+static CONTEXTS: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
+
+/// What kind of context is made, and so how it is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Making {
+    /// By `cuCtxCreate`.
+    Own,
+    /// By `cuDevicePrimaryCtxRetain`.
+    Primary,
+    /// By `cuGreenCtxCreate`: a share of the primary one.
+    Green,
+}
+
+/// The device before a context is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    device: u8,
+    making: Making,
+    used: Option<u64>,
+}
+
+/// Looks at a device on which a context is about to be made. Nothing without a limit, or where the context is there
+/// already.
+pub(crate) fn before(device: Device, making: Making) -> Option<Before> {
+    config().limit?;
+    let index = u8::try_from(device).ok()?;
+    if making != Making::Own && is_primary_active(device) {
+        return None;
+    }
+    devices::meet(index);
+    Some(Before { device: index, making, used: management::used(index) })
+}
+
+/// Whether a context that was made fits; if so it counts. Otherwise the bytes that it would have taken, and it is gone.
+pub(crate) fn admit(before: Before, handle: u64) -> Result<(), u64> {
+    let Some(limit) = config().limit else { return Ok(()) };
+    let Before { device, making, used } = before;
+    let measured = used.zip(management::used(device)).map(|(before, after)| after.saturating_sub(before));
+    let bytes = measured.unwrap_or_else(|| used_in(handle).min(LARGEST));
+    if !count(device, bytes, limit) {
+        undo(before, handle);
+        return Err(bytes);
+    }
+    if making == Making::Primary
+        && let Some(place) = PRIMARIES.get(usize::from(device))
+    {
+        place.store(handle, Ordering::Relaxed);
+    }
+    if let Some(contexts) = CONTEXTS.get(usize::from(device)) {
+        contexts.fetch_add(1, Ordering::Relaxed);
+    }
+    if let Some(table) = table() {
+        let held = Held { bytes, context: handle, holds: 1, device, is_pooled: false };
+        table.insert(Key::context(handle), held);
+    }
+    Ok(())
+}
+
+/// A context has ended: what it took, and what was taken in it.
+pub(super) fn ended(handle: u64) {
+    let Some(table) = table() else { return };
+    let Some(gone) = table.release(Key::context(handle)) else { return };
+    give_back(gone.device, gone.bytes);
+    let is_last = CONTEXTS
+        .get(usize::from(gone.device))
+        .is_some_and(|contexts| contexts.fetch_sub(1, Ordering::Relaxed) == 1);
+    let is_gone =
+        |held: &Held| held.context == handle || is_last && held.is_pooled && held.device == gone.device;
+    table.take_all(|_, held| is_gone(held), |held| give_back(held.device, held.bytes));
+}
+
+/// Somebody let a primary context go: it has ended if nobody holds it any more.
+pub(super) fn primary_let_go(device: u8) {
+    if is_primary_active(device.into()) {
+        return;
+    }
+    let handle = PRIMARIES.get(usize::from(device)).map_or(0, |place| place.swap(0, Ordering::Relaxed));
+    if handle != 0 {
+        ended(handle);
+    }
+}
+
+/// Forgets the contexts of the parent of a fork.
+pub(super) fn reset() {
+    for place in PRIMARIES.iter().chain(&CONTEXTS) {
+        place.store(0, Ordering::Relaxed);
+    }
+}
+
+fn is_primary_active(device: Device) -> bool {
+    let (mut flags, mut is_active) = (0, 0);
+    // SAFETY: the driver's own function with valid places for its answers.
+    let result = real::primary_state().map(|ask| unsafe { ask(device, &raw mut flags, &raw mut is_active) });
+    result == Some(SUCCESS) && is_active != 0
+}
+
+/// What a context says that its card has in use, beside what this process is known to have taken.
+fn used_in(handle: u64) -> u64 {
+    let (Some(current), Some(set), Some(memory_info), Some(device)) =
+        (real::current_context(), real::set_context(), real::memory_info(), real::current_device())
+    else {
+        return 0;
+    };
+    let (mut free, mut total, mut before, mut index) = (0, 0, std::ptr::null_mut(), 0);
+    // SAFETY: the driver's own functions with valid places for their answers; the context was just made, and the one
+    // that the thread had comes back.
+    let is_answered = unsafe {
+        current(&raw mut before);
+        let is_answered = set(handle as Handle) == SUCCESS
+            && memory_info(&raw mut free, &raw mut total) == SUCCESS
+            && device(&raw mut index) == SUCCESS;
+        set(before);
+        is_answered
+    };
+    let known = u8::try_from(index).ok().and_then(taken).map_or(0, |taken| taken.load(Ordering::Relaxed));
+    if is_answered { (total.saturating_sub(free) as u64).saturating_sub(known) } else { 0 }
+}
+
+/// Ends a context that does not fit.
+fn undo(before: Before, handle: u64) {
+    let call = |function: Function, argument: u64| {
+        if let Some(address) = real::address(function) {
+            // SAFETY: the driver's functions that end contexts take one word, a handle or a device, and answer a number.
+            let end = unsafe {
+                std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn(u64) -> CuResult>(address)
+            };
+            // SAFETY: the context was just made and nobody knows it.
+            unsafe { end(argument) };
+        }
+    };
+    match before.making {
+        Making::Own => call(Function::cuCtxDestroy_v2, handle),
+        Making::Primary => call(Function::cuDevicePrimaryCtxRelease_v2, before.device.into()),
+        Making::Green => call(Function::cuGreenCtxDestroy, handle),
+    }
+}

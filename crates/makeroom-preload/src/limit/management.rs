@@ -1,0 +1,191 @@
+//! NVML under a limit: it is asked what a device has in use, and what programs in this process ask it about memory is
+//! answered as for a smaller card.
+//!
+//! Without a limit the library is neither opened nor answered for.
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::left;
+use crate::config::config;
+use crate::driver::devices;
+use crate::lookup;
+use crate::writer::spell_uuid;
+
+const LIBRARY: &CStr = c"libnvidia-ml.so.1";
+const FIRST: &CStr = c"nvmlDeviceGetMemoryInfo";
+const SECOND: &CStr = c"nvmlDeviceGetMemoryInfo_v2";
+const LONGEST_UUID: u32 = 96;
+const SUCCESS: i32 = 0;
+/// `NVML_ERROR_FUNCTION_NOT_FOUND`.
+const NOT_FOUND: i32 = 13;
+
+/// `nvmlMemory_t`: `total = free + used`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Memory {
+    total: u64,
+    free: u64,
+    used: u64,
+}
+
+/// `nvmlMemory_v2_t`: `total = reserved + free + used`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct MemoryWithReserve {
+    version: u32,
+    total: u64,
+    reserved: u64,
+    free: u64,
+    used: u64,
+}
+
+static REAL_FIRST: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static REAL_SECOND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The library as this one opened it.
+struct Opened(*mut c_void);
+
+// SAFETY: a handle of the loader, good on any thread.
+unsafe impl Send for Opened {}
+// SAFETY: as above.
+unsafe impl Sync for Opened {}
+
+static OPENED: OnceLock<Option<Opened>> = OnceLock::new();
+
+/// Opens the library and starts it, once.
+fn opened() -> Option<*mut c_void> {
+    let open = || {
+        // SAFETY: the name ends in a zero byte; the limit was asked for, and what it needs may be loaded.
+        let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if library.is_null() {
+            return None;
+        }
+        let start = lookup::real(library, c"nvmlInit_v2");
+        // SAFETY: NVML's function of this name has no parameters.
+        let start =
+            unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn() -> i32>>(start) }?;
+        // SAFETY: NVML counts how often it is started; it stays so.
+        (unsafe { start() } == SUCCESS).then_some(Opened(library))
+    };
+    OPENED.get_or_init(open).as_ref().map(|opened| opened.0)
+}
+
+/// What a device has in use, all processes counted.
+pub(super) fn used(device: u8) -> Option<u64> {
+    type ByUuid = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> i32;
+    type Info = unsafe extern "C" fn(*mut c_void, *mut Memory) -> i32;
+    let library = opened()?;
+    let uuid = CString::new(spell_uuid(devices::known(device)?.uuid?)).ok()?;
+    // SAFETY: NVML's functions of these names have these signatures.
+    let (by_uuid, info) = unsafe {
+        (
+            std::mem::transmute::<*mut c_void, Option<ByUuid>>(lookup::real(
+                library,
+                c"nvmlDeviceGetHandleByUUID",
+            ))?,
+            std::mem::transmute::<*mut c_void, Option<Info>>(lookup::real(library, FIRST))?,
+        )
+    };
+    let (mut handle, mut memory) = (std::ptr::null_mut(), Memory::default());
+    // SAFETY: a name that ends in a zero byte, and valid places for the answers.
+    let is_answered = unsafe {
+        by_uuid(uuid.as_ptr(), &raw mut handle) == SUCCESS && info(handle, &raw mut memory) == SUCCESS
+    };
+    is_answered.then_some(memory.used)
+}
+
+/// The function that answers for NVML's, if a program looks one up that is to answer for a smaller card.
+pub(crate) fn answer(name: &CStr, found: *mut c_void) -> Option<*mut c_void> {
+    config().limit?;
+    let (place, own) = match name {
+        name if name == FIRST => (&REAL_FIRST, memory_info as *mut c_void),
+        name if name == SECOND => (&REAL_SECOND, memory_info_with_reserve as *mut c_void),
+        _ => return None,
+    };
+    if found != own {
+        place.store(found, Ordering::Release);
+    }
+    Some(own)
+}
+
+/// Whether a name is one that programs look up here.
+pub(crate) fn is_answered(name: &CStr) -> bool {
+    name.to_bytes().starts_with(b"nvml") && (name == FIRST || name == SECOND)
+}
+
+fn real(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    let known = place.load(Ordering::Acquire);
+    if !known.is_null() {
+        return known;
+    }
+    let found = lookup::real(libc::RTLD_NEXT, name);
+    place.store(found, Ordering::Release);
+    found
+}
+
+/// The device of a handle, if it is one that this process uses.
+fn device_of(handle: *mut c_void) -> Option<u8> {
+    type Uuid = unsafe extern "C" fn(*mut c_void, *mut c_char, u32) -> i32;
+    let ask = lookup::real(opened()?, c"nvmlDeviceGetUUID");
+    // SAFETY: NVML's function of this name has this signature.
+    let ask = unsafe { std::mem::transmute::<*mut c_void, Option<Uuid>>(ask) }?;
+    let mut text = [0_u8; LONGEST_UUID as usize];
+    // SAFETY: the program's own handle, and a place of the length that is said.
+    if unsafe { ask(handle, text.as_mut_ptr().cast(), LONGEST_UUID) } != SUCCESS {
+        return None;
+    }
+    let text = text.split(|&byte| byte == 0).next()?;
+    (0..=u8::MAX).find(|&device| {
+        devices::known(device).and_then(|known| known.uuid).is_some_and(|uuid| spell_uuid(uuid) == text)
+    })
+}
+
+/// Total and free memory as a smaller card has them.
+fn smaller(handle: *mut c_void, total: u64, free: u64) -> Option<(u64, u64)> {
+    let limit = config().limit?;
+    let left = device_of(handle).map_or(limit, |device| left(device, limit));
+    Some((total.min(limit), free.min(left)))
+}
+
+/// `nvmlDeviceGetMemoryInfo`.
+#[cfg_attr(not(test), unsafe(export_name = "nvmlDeviceGetMemoryInfo"))]
+unsafe extern "C" fn memory_info(handle: *mut c_void, memory: *mut Memory) -> i32 {
+    type Info = unsafe extern "C" fn(*mut c_void, *mut Memory) -> i32;
+    // SAFETY: NVML's function of this name has this signature.
+    let Some(real) = (unsafe { std::mem::transmute::<*mut c_void, Option<Info>>(real(&REAL_FIRST, FIRST)) })
+    else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the program's own call, passed on as it came.
+    let result = unsafe { real(handle, memory) };
+    // SAFETY: NVML succeeded, so what is not null is valid and filled.
+    if let Some(memory) = unsafe { memory.as_mut() }.filter(|_| result == SUCCESS)
+        && let Some((total, free)) = smaller(handle, memory.total, memory.free)
+    {
+        *memory = Memory { total, free, used: total - free };
+    }
+    result
+}
+
+/// `nvmlDeviceGetMemoryInfo_v2`.
+#[cfg_attr(not(test), unsafe(export_name = "nvmlDeviceGetMemoryInfo_v2"))]
+unsafe extern "C" fn memory_info_with_reserve(handle: *mut c_void, memory: *mut MemoryWithReserve) -> i32 {
+    type Info = unsafe extern "C" fn(*mut c_void, *mut MemoryWithReserve) -> i32;
+    // SAFETY: NVML's function of this name has this signature.
+    let Some(real) =
+        (unsafe { std::mem::transmute::<*mut c_void, Option<Info>>(real(&REAL_SECOND, SECOND)) })
+    else {
+        return NOT_FOUND;
+    };
+    // SAFETY: the program's own call, passed on as it came.
+    let result = unsafe { real(handle, memory) };
+    // SAFETY: NVML succeeded, so what is not null is valid and filled.
+    if let Some(memory) = unsafe { memory.as_mut() }.filter(|_| result == SUCCESS)
+        && let Some((total, free)) = smaller(handle, memory.total, memory.free)
+    {
+        *memory = MemoryWithReserve { total, reserved: 0, free, used: total - free, ..*memory };
+    }
+    result
+}
