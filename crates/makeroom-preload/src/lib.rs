@@ -59,6 +59,7 @@ mod cost;
 mod driver;
 mod errno;
 mod exits;
+mod files;
 mod hooks;
 mod limit;
 mod lookup;

@@ -3,10 +3,10 @@
 //! Files are read, not mapped: one that is replaced while the program runs must not bring it down. Every offset comes
 //! out of the file and is checked by reading.
 
-use std::ffi::OsStr;
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
+
+use crate::files;
 
 /// Tables beyond this are not read.
 const LARGEST_TABLE: u64 = 256 << 20;
@@ -36,7 +36,7 @@ pub(crate) struct Elf {
 impl Elf {
     /// Reads the tables of a 64-bit little-endian file.
     pub(crate) fn open(path: &[u8]) -> Option<Self> {
-        let file = File::open(OsStr::from_bytes(path)).ok()?;
+        let file = files::open(path).ok()?;
         let head = read(&file, 0, 64)?;
         if head.get(..6)? != b"\x7fELF\x02\x01" {
             return None;
@@ -77,7 +77,7 @@ impl Elf {
         if address - entry.address >= entry.size.max(1) {
             return None;
         }
-        let file = File::open(OsStr::from_bytes(path)).ok()?;
+        let file = files::open(path).ok()?;
         let mut name = vec![0; LONGEST_NAME];
         let length = file.read_at(&mut name, entry.name).ok()?;
         name.truncate(length);

@@ -1,6 +1,6 @@
 //! Which file an address of this process belongs to, from `/proc/self/maps`.
 
-use std::fs;
+use crate::files;
 
 /// One executable mapping of a file.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ impl Modules {
     /// The file that holds an address, and where in the file.
     pub(crate) fn find(&mut self, address: u64) -> Option<(&[u8], u64)> {
         if self.position(address).is_none() {
-            self.mappings = parse(&fs::read("/proc/self/maps").ok()?);
+            self.mappings = parse(&files::read("/proc/self/maps").ok()?);
         }
         let mapping = self.mappings.get(self.position(address)?)?;
         Some((&mapping.path, address - mapping.start + mapping.offset))

@@ -5,12 +5,12 @@ use std::os::unix::ffi::OsStringExt as _;
 
 use makeroom_trace::room::Header;
 
-use crate::clock;
 use crate::config::config;
+use crate::{clock, files};
 
 /// Describes this process. What cannot be found out stays empty.
 pub(crate) fn describe() -> Header {
-    let command_line = fs::read("/proc/self/cmdline").unwrap_or_default();
+    let command_line = files::read("/proc/self/cmdline").unwrap_or_default();
     let words = command_line.strip_suffix(b"\0").unwrap_or(&command_line);
     Header {
         run: config().run,
@@ -20,7 +20,7 @@ pub(crate) fn describe() -> Header {
         parent_pid: std::os::unix::process::parent_id(),
         word_size: size_of::<usize>() as u8,
         recorder: concat!("makeroom ", env!("CARGO_PKG_VERSION")).into(),
-        host: fs::read("/proc/sys/kernel/hostname").unwrap_or_default().trim_ascii_end().to_vec(),
+        host: files::read("/proc/sys/kernel/hostname").unwrap_or_default().trim_ascii_end().to_vec(),
         executable: link("/proc/self/exe"),
         working_directory: link("/proc/self/cwd"),
         command_line: words.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect(),

@@ -1,12 +1,11 @@
 //! The host's side: what the process has in memory, and what its control group has.
 
-use std::fs;
 use std::path::PathBuf;
 
 use makeroom_core::Bytes;
 use makeroom_trace::room::Sample;
 
-use crate::clock;
+use crate::{clock, files};
 
 /// Measures the process.
 #[derive(Debug)]
@@ -27,7 +26,7 @@ impl Host {
 
     /// What is in memory now.
     pub(crate) fn sample(&self) -> Sample {
-        let resident = fs::read_to_string("/proc/self/statm")
+        let resident = files::read_text("/proc/self/statm")
             .ok()
             .and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok())
             .map(|pages| Bytes::new(pages.saturating_mul(self.page)));
@@ -46,12 +45,12 @@ impl Host {
 const NO_LIMIT: u64 = 1 << 62;
 
 fn number(path: Option<&PathBuf>) -> Option<Bytes> {
-    fs::read_to_string(path?).ok()?.trim().parse().ok().map(Bytes::new)
+    files::read_text(path?).ok()?.trim().parse().ok().map(Bytes::new)
 }
 
 /// The usage and limit files of this process's control group.
 fn control_group() -> Option<(PathBuf, PathBuf)> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let groups = files::read_text("/proc/self/cgroup").ok()?;
     groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
         let (_, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);

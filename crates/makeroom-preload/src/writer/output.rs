@@ -1,17 +1,23 @@
 //! The file: made once, appended to in whole frames.
 //!
-//! A program may close all descriptors it does not know (daemons do), and the number may then be another file's. So
-//! before each write the descriptor must still be this file; if not, the file is opened again by its name.
+//! A program may close all descriptors it does not know: before each write the descriptor must still be this file; if
+//! not, the file is opened again by its name.
 
 use std::ffi::{CString, OsStr};
 use std::fmt;
 use std::io;
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
 
 use makeroom_trace::room::{Header, beginning};
 
-/// Descriptors below are the program's to number.
-const LOWEST_DESCRIPTOR: i32 = 512;
+use crate::files::Guarded;
+
+const APPEND: i32 = libc::O_WRONLY | libc::O_APPEND;
+/// How often, and how long apart, a file is opened again that seems to be another.
+const PATIENCE: u32 = 100;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(1);
 /// Files of one process before it gives up: a process records again after each `exec`.
 const MOST_NAMES: u32 = 1000;
 
@@ -19,8 +25,7 @@ const MOST_NAMES: u32 = 1000;
 #[derive(Debug)]
 pub(crate) struct Output {
     path: CString,
-    descriptor: i32,
-    identity: (u64, u64),
+    file: Guarded,
     /// The length up to the last whole frame.
     length: u64,
 }
@@ -46,10 +51,9 @@ impl Output {
             let path = expand(pattern, header.pid, attempt);
             let failure = |error| Failure { path: path.clone(), error };
             let name = CString::new(path.clone()).map_err(|_| failure(io::ErrorKind::InvalidInput.into()))?;
-            match open(&name, libc::O_CREAT | libc::O_EXCL) {
-                Ok(descriptor) => {
-                    let identity = identity(descriptor).unwrap_or_default();
-                    let mut output = Self { path: name, descriptor, identity, length: 0 };
+            match Guarded::open(&name, APPEND | libc::O_CREAT | libc::O_EXCL) {
+                Ok(file) => {
+                    let mut output = Self { path: name, file, length: 0 };
                     output.append(&beginning(header))?;
                     return Ok(output);
                 }
@@ -74,64 +78,40 @@ impl Output {
     }
 
     fn try_append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if identity(self.descriptor) != Some(self.identity) {
-            self.descriptor = open(&self.path, 0)?;
-            if identity(self.descriptor) != Some(self.identity) {
-                return Err(io::Error::other("the file was replaced"));
-            }
-        }
         let mut rest = bytes;
         while !rest.is_empty() {
+            let descriptor = self.descriptor()?;
             // SAFETY: the buffer is valid for its length.
-            let written = unsafe { libc::write(self.descriptor, rest.as_ptr().cast(), rest.len()) };
+            let written = unsafe { libc::write(descriptor, rest.as_ptr().cast(), rest.len()) };
             if let Ok(written) = usize::try_from(written) {
                 rest = rest.get(written..).unwrap_or_default();
                 continue;
             }
             let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
+            let is_closed = error.raw_os_error() == Some(libc::EBADF);
+            if error.kind() != io::ErrorKind::Interrupted && !is_closed {
                 // SAFETY: cutting a file that is ours; half a frame at its end would be skipped anyway.
-                unsafe { libc::ftruncate(self.descriptor, self.length.cast_signed()) };
+                unsafe { libc::ftruncate(descriptor, self.length.cast_signed()) };
                 return Err(error);
             }
         }
         Ok(())
     }
-}
 
-impl Drop for Output {
-    fn drop(&mut self) {
-        if identity(self.descriptor) == Some(self.identity) {
-            // SAFETY: the descriptor is this file's and nobody else's.
-            unsafe { libc::close(self.descriptor) };
+    /// The file's descriptor. One that the program closed is opened again; one that it closes while that happens, too.
+    fn descriptor(&mut self) -> io::Result<RawFd> {
+        let mut patience = PATIENCE;
+        while !self.file.is_there() {
+            let again = Guarded::open(&self.path, APPEND)?;
+            if again.is_same(&self.file) {
+                self.file = again;
+            } else if patience == 0 {
+                return Err(io::Error::other("the file was replaced"));
+            }
+            patience = patience.saturating_sub(1);
+            std::thread::sleep(BETWEEN_ATTEMPTS);
         }
-    }
-}
-
-/// Opens a file for appending, with a descriptor out of the program's way.
-fn open(path: &CString, flags: i32) -> io::Result<i32> {
-    let flags = flags | libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC;
-    // SAFETY: the path ends in a zero byte.
-    let descriptor = unsafe { libc::open(path.as_ptr(), flags, 0o644) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just opened here.
-    let moved = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, LOWEST_DESCRIPTOR) };
-    if moved < 0 {
-        return Ok(descriptor);
-    }
-    // SAFETY: the first descriptor was opened here and is not used any more.
-    unsafe { libc::close(descriptor) };
-    Ok(moved)
-}
-
-/// Which file a descriptor is.
-fn identity(descriptor: i32) -> Option<(u64, u64)> {
-    // SAFETY: all zeros are a valid `stat`, and it is a valid place for the answer.
-    unsafe {
-        let mut status: libc::stat = std::mem::zeroed();
-        (libc::fstat(descriptor, &raw mut status) == 0).then_some((status.st_dev, status.st_ino))
+        Ok(self.file.as_raw_fd())
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::net::UnixDatagram;
 
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 use makeroom_trace::room::{
@@ -18,7 +17,7 @@ use crate::driver::types::OUT_OF_MEMORY;
 use crate::hooks::call;
 use crate::record::event::{RawEvent, SAMPLE};
 use crate::record::threads;
-use crate::{clock, cost, notices};
+use crate::{clock, cost, files, notices};
 
 /// How often the host's memory is measured.
 const HOST_INTERVAL_NS: u64 = 1_000_000_000;
@@ -201,10 +200,7 @@ impl Writer {
         let Some(path) = &config().socket else { return };
         let file = OsStr::from_bytes(self.output.path());
         let message = format!("{kind} {} {figures}{}", std::process::id(), file.display());
-        if let Ok(socket) = UnixDatagram::unbound() {
-            let _ = socket.set_nonblocking(true);
-            let _ = socket.send_to(message.as_bytes(), OsStr::from_bytes(path));
-        }
+        files::send(path, message.as_bytes());
     }
 }
 
