@@ -22,6 +22,12 @@ pub trait Watcher: Send + Sync + fmt::Debug {
         true
     }
 
+    /// Whether memory may be taken away from the addresses where it is. A captured graph, for one, uses addresses
+    /// long after their blocks were freed.
+    fn may_unmap(&self) -> bool {
+        true
+    }
+
     /// What was allowed was not taken after all, or was given back.
     fn gave_back(&self, _piece: Piece) {}
 
@@ -231,6 +237,9 @@ impl Backing for MappedMemory {
     }
 
     fn unmap(&mut self, address: Address, piece: Piece) -> Result<(), Refused> {
+        if self.watcher.as_ref().is_some_and(|watcher| !watcher.may_unmap()) {
+            return Err(Refused);
+        }
         self.ask(|this| {
             if let Some(range) = this.range(address) {
                 range.unmap(Bytes::new(address.0 - range.address().0), Bytes::new(piece.size))?;

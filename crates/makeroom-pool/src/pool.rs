@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use makeroom_core::{Address, Bytes, StreamId};
-use makeroom_cuda::{Attribute, Context, Driver, Location};
+use makeroom_cuda::{Attribute, Context, Driver, Location, Stream};
 use makeroom_place::pool::{
     Backing as _, Cause, FreeError, Patience, Policy, Settings, Shortage, Snapshot, Stats,
 };
@@ -131,6 +131,15 @@ impl Pool {
         let mut core = self.inner.lock()?;
         let segments = core.policy.snapshot().segments;
         Ok(core.memory.grant(Location::device(device), &segments)?)
+    }
+
+    /// Whether a stream's work is being recorded into a graph instead of done. A stream that cannot be asked is not.
+    pub fn is_capturing(&self, stream: StreamId) -> bool {
+        let Ok(core) = self.inner.lock() else { return false };
+        let Ok(_entered) = core.memory.context().enter() else { return false };
+        // SAFETY: whoever asks for memory on a stream has it.
+        let stream = unsafe { Stream::borrow(self.inner.driver, stream.0) };
+        stream.is_capturing().unwrap_or(false)
     }
 
     /// Gives everything back to the device, blocks in use as well, and begins anew: the device's context is about to

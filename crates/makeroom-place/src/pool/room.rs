@@ -27,6 +27,13 @@ const MOST_PIECES: u64 = 1024;
 /// Small blocks take no handle from large ones that is larger: it would not come back.
 const LARGEST_SMALL_HANDLE: u64 = 2 * PAGE;
 
+/// Whether mapped handles may be asked to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moving {
+    Allowed,
+    Refused,
+}
+
 /// A handle that can move.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Donor {
@@ -56,8 +63,13 @@ impl Policy {
         {
             return Ok(found);
         }
-        let cause = match self.assemble(backing, size, zone, stream) {
+        let cause = match self.assemble(backing, size, zone, stream, Moving::Allowed) {
             Ok(found) => return Ok(found),
+            // A page that could not move, because its stream is captured or a graph uses it, is no reason to fail.
+            Err(Cause::Device) => match self.assemble(backing, size, zone, stream, Moving::Refused) {
+                Ok(found) => return Ok(found),
+                Err(cause) => cause,
+            },
             Err(cause) => cause,
         };
         // The last resort: what waits for streams is waited for, whatever it takes.
@@ -71,7 +83,7 @@ impl Policy {
         }
         match self.find(size, zone, stream) {
             Some(found) => Ok(found),
-            None => self.assemble(backing, size, zone, stream),
+            None => self.assemble(backing, size, zone, stream, Moving::Allowed),
         }
     }
 
@@ -127,6 +139,7 @@ impl Policy {
         size: u64,
         zone: Zone,
         stream: StreamIndex,
+        moving: Moving,
     ) -> Result<TileId, Cause> {
         let mut window = self.best_window(size, zone, stream);
         if window.is_none() {
@@ -134,7 +147,7 @@ impl Policy {
             window = self.best_window(size, zone, stream);
         }
         let window = window.ok_or(Cause::TooLarge)?;
-        let mut donors = self.donors(&window, zone);
+        let mut donors = self.donors(&window, zone, moving);
         let plan: Vec<(Gap, Filling)> =
             window.gaps.iter().map(|gap| (*gap, choose(&mut donors, gap))).collect();
         let new: u64 = plan.iter().map(|(_, filling)| filling.missing).sum();
@@ -269,13 +282,14 @@ impl Policy {
         id
     }
 
-    /// All handles that can move and are not part of the window, large ones first.
-    fn donors(&self, window: &Window, for_zone: Zone) -> Vec<Donor> {
+    /// All handles that can move and are not part of the window, large ones first; those that are mapped nowhere always.
+    fn donors(&self, window: &Window, for_zone: Zone, moving: Moving) -> Vec<Donor> {
         let mut donors: Vec<Donor> = Vec::new();
         for &handle in &self.handles.spare {
             donors.push(Donor { handle, size: self.handles.get(handle).piece.size, address: 0 });
         }
-        for stream in EVERYBODY..self.streams.count() {
+        let streams = if moving == Moving::Allowed { self.streams.count() } else { EVERYBODY };
+        for stream in EVERYBODY..streams {
             for zone in Zone::ALL {
                 for id in self.bins[zone.free(stream) as usize].at_least(&self.tiles, PAGE) {
                     let tile = &self.tiles[id];
