@@ -23,7 +23,7 @@
 //! backing.rs    its wishes as driver calls          layers/       limit, track, spill, check, failure callback
 //! marks.rs      how far the GPU has come            stream.rs  buffer.rs  slice.rs   memory with types and owners
 //! fork.rs       forked children keep away           site.rs  drop_site.rs  error.rs   who asked, and why not
-//! host/         host memory that the device reaches
+//! host/         host memory that the device reaches  torch_snapshot/   a pool as PyTorch's memory snapshot
 //! ```
 
 mod allocator;
@@ -39,6 +39,7 @@ mod pool;
 mod site;
 mod slice;
 mod stream;
+mod torch_snapshot;
 
 pub use allocator::{Allocator, EVERY_STREAM};
 pub use backing::Watcher;
@@ -48,5 +49,6 @@ pub use pool::{Options, Pool};
 pub use site::Site;
 pub use slice::{DeviceSlice, DeviceSliceMut};
 pub use stream::PoolStream;
+pub use torch_snapshot::{SnapshotOf, write_torch_snapshot};
 
 pub use makeroom_place::pool::{Counters, Piece, Snapshot, Stats};

@@ -5,6 +5,7 @@
 //! spill.rs     what does not fit goes to the host      heat.rs     … and what should not have to
 //! failure.rs   a function is asked before giving up    checked.rs  second frees, foreign addresses, use after free
 //!                                                      quarantine.rs  … in memory that is kept back
+//! history.rs   the last events, and who holds what
 //! blocks.rs    what a layer knows of blocks in use     spilled.rs  … and what did
 //! ```
 //!
@@ -15,6 +16,7 @@ mod blocks;
 mod checked;
 mod failure;
 mod heat;
+mod history;
 mod limit;
 mod quarantine;
 mod spill;
@@ -23,6 +25,7 @@ mod track;
 
 pub use checked::Checked;
 pub use failure::{Answer, Failure, OnFailure};
+pub use history::{Happened, History, PastEvent, Recorded};
 pub use limit::Limit;
 pub use quarantine::{Violation, WrittenAfterFree};
 pub use spill::{Spill, SpillOptions};

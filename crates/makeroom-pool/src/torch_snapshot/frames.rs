@@ -1,0 +1,72 @@
+//! A site as a frame: file, line and name, as far as they can be had without reading debug information.
+
+use std::ffi::{CStr, c_char, c_void};
+
+use crate::site::Site;
+
+/// A frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) name: String,
+    pub(super) file: String,
+    pub(super) line: u32,
+}
+
+/// What is known of a site.
+pub(super) fn frame(site: Site) -> Frame {
+    match site {
+        Site::Rust(location) => {
+            Frame { name: String::new(), file: location.file().to_owned(), line: location.line() }
+        }
+        Site::Code(address) => in_library(address),
+    }
+}
+
+/// The function around an address in machine code, and the library or program that has it.
+fn in_library(address: u64) -> Frame {
+    let unknown = || Frame { name: format!("{address:#x}"), file: "??".to_owned(), line: 0 };
+    // SAFETY: the structure is numbers and pointers, for which zero is a value.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: the address is only compared, and the answer has a place.
+    if unsafe { libc::dladdr(address as *const c_void, &raw mut found) } == 0 {
+        return unknown();
+    }
+    // SAFETY: the linker's names end in a zero byte and stay while the library is loaded.
+    let (name, file) = unsafe { (text(found.dli_sname), text(found.dli_fname)) };
+    let start = if found.dli_saddr.is_null() { found.dli_fbase } else { found.dli_saddr };
+    let offset = address.saturating_sub(start as u64);
+    let name = name.map_or_else(|| format!("+{offset:#x}"), |name| format!("{name}+{offset:#x}"));
+    Frame { name, file: file.unwrap_or_else(|| "??".to_owned()), line: 0 }
+}
+
+/// # Safety
+///
+/// `from` is null or a text that ends in a zero byte.
+unsafe fn text(from: *const c_char) -> Option<String> {
+    if from.is_null() {
+        return None;
+    }
+    // SAFETY: passed on to the caller.
+    Some(unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_rust_is_file_and_line() {
+        let here = Site::here();
+        let found = frame(here);
+        assert!(found.file.ends_with("frames.rs"), "{found:?}");
+        assert!(found.line > 0);
+    }
+
+    #[test]
+    fn an_address_in_code_has_its_library_and_one_outside_itself() {
+        let inside = frame(Site::Code(libc::malloc as *const () as u64 + 4));
+        assert!(inside.name.ends_with("+0x4"), "{inside:?}");
+        assert!(inside.file.contains('/'), "{inside:?}");
+        assert_eq!(frame(Site::Code(16)), Frame { name: "0x10".to_owned(), file: "??".to_owned(), line: 0 });
+    }
+}

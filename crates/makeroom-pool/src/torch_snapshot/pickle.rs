@@ -1,0 +1,152 @@
+//! Writes Python's pickle format: dicts, lists, texts and numbers, nothing that runs.
+//!
+//! Protocol 4, which every reader of snapshots takes (PyTorch's own viewer refuses 5). A text is written once and
+//! then referred to: every event repeats the same dozen keys and the same few frames, and without references the file
+//! would be six times as long. That is what the pickle crates for serde do not do, and why this is our own.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// Something that was written and can be referred to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Memo(u32);
+
+/// A pickle under way.
+#[derive(Debug)]
+pub(super) struct Pickle<W> {
+    to: W,
+    written: u32,
+    texts: HashMap<String, Memo>,
+}
+
+impl<W: Write> Pickle<W> {
+    pub(super) fn new(mut to: W) -> io::Result<Self> {
+        to.write_all(&[0x80, 4])?;
+        Ok(Self { to, written: 0, texts: HashMap::new() })
+    }
+
+    /// Ends it.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.to.write_all(b".")?;
+        self.to.flush()
+    }
+
+    /// A dict, filled by [`Pickle::key`] and a value in turn.
+    pub(super) fn dict(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+        self.open_dict()?;
+        fill(self)?;
+        self.close_dict()
+    }
+
+    pub(super) fn open_dict(&mut self) -> io::Result<()> {
+        self.to.write_all(b"}(")
+    }
+
+    pub(super) fn close_dict(&mut self) -> io::Result<()> {
+        self.to.write_all(b"u")
+    }
+
+    pub(super) fn empty_list(&mut self) -> io::Result<()> {
+        self.to.write_all(b"]")
+    }
+
+    /// What is written between these two is appended to the list before.
+    pub(super) fn open_batch(&mut self) -> io::Result<()> {
+        self.to.write_all(b"(")
+    }
+
+    pub(super) fn close_batch(&mut self) -> io::Result<()> {
+        self.to.write_all(b"e")
+    }
+
+    /// A list that may be referred to.
+    pub(super) fn shared_list(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<Memo> {
+        self.to.write_all(b"]")?;
+        let memo = self.memoize()?;
+        self.to.write_all(b"(")?;
+        fill(self)?;
+        self.to.write_all(b"e")?;
+        Ok(memo)
+    }
+
+    /// Two numbers as a tuple.
+    pub(super) fn pair(&mut self, first: u64, second: u64) -> io::Result<()> {
+        self.number(first)?;
+        self.number(second)?;
+        self.to.write_all(&[0x86])
+    }
+
+    /// The key of the value that comes next.
+    pub(super) fn key(&mut self, text: &str) -> io::Result<&mut Self> {
+        self.text(text)?;
+        Ok(self)
+    }
+
+    pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
+        if let Some(&memo) = self.texts.get(text) {
+            return self.again(memo);
+        }
+        if let Ok(length) = u8::try_from(text.len()) {
+            self.to.write_all(&[0x8c, length])?;
+        } else {
+            let length = u32::try_from(text.len()).map_err(io::Error::other)?;
+            self.to.write_all(b"X")?;
+            self.to.write_all(&length.to_le_bytes())?;
+        }
+        self.to.write_all(text.as_bytes())?;
+        let memo = self.memoize()?;
+        self.texts.insert(text.to_owned(), memo);
+        Ok(())
+    }
+
+    pub(super) fn number(&mut self, value: u64) -> io::Result<()> {
+        if let Ok(value) = u8::try_from(value) {
+            return self.to.write_all(&[b'K', value]);
+        }
+        if let Ok(value) = u16::try_from(value) {
+            self.to.write_all(b"M")?;
+            return self.to.write_all(&value.to_le_bytes());
+        }
+        if let Ok(value) = i32::try_from(value) {
+            self.to.write_all(b"J")?;
+            return self.to.write_all(&value.to_le_bytes());
+        }
+        // Two's complement, as short as it goes: one byte more where the highest bit would be taken for a sign.
+        let bytes = value.to_le_bytes();
+        let significant = 8 - value.leading_zeros() as usize / 8;
+        let sign = usize::from(bytes[significant - 1] & 0x80 != 0);
+        self.to.write_all(&[0x8a, (significant + sign) as u8])?;
+        self.to.write_all(&bytes[..significant])?;
+        self.to.write_all(&[0][..sign])
+    }
+
+    pub(super) fn minus_one(&mut self) -> io::Result<()> {
+        self.to.write_all(b"J")?;
+        self.to.write_all(&(-1_i32).to_le_bytes())
+    }
+
+    pub(super) fn real(&mut self, value: f64) -> io::Result<()> {
+        self.to.write_all(b"G")?;
+        self.to.write_all(&value.to_be_bytes())
+    }
+
+    pub(super) fn truth(&mut self, value: bool) -> io::Result<()> {
+        self.to.write_all(&[if value { 0x88 } else { 0x89 }])
+    }
+
+    /// What was written before, once more.
+    pub(super) fn again(&mut self, memo: Memo) -> io::Result<()> {
+        if let Ok(short) = u8::try_from(memo.0) {
+            return self.to.write_all(&[b'h', short]);
+        }
+        self.to.write_all(b"j")?;
+        self.to.write_all(&memo.0.to_le_bytes())
+    }
+
+    fn memoize(&mut self) -> io::Result<Memo> {
+        self.to.write_all(&[0x94])?;
+        let memo = Memo(self.written);
+        self.written = self.written.checked_add(1).ok_or_else(|| io::Error::other("too many texts"))?;
+        Ok(memo)
+    }
+}
