@@ -6,12 +6,13 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Crates from the bottom up. A crate may depend on those before it.
-const LAYERS: [&str; 14] = [
+const LAYERS: [&str; 15] = [
     "makeroom-core",
     "makeroom-cuda",
     "makeroom-trace",
     "makeroom-place",
     "makeroom-pool",
+    "makeroom-pool-c",
     "makeroom-preload",
     "makeroom-sim",
     "makeroom-simcard",

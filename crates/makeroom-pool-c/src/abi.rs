@@ -1,0 +1,82 @@
+//! What crosses the boundary: the structures and status numbers of `makeroom.h`, in its order.
+
+use std::ffi::{c_int, c_ulonglong};
+
+/// What functions answer.
+pub(crate) type Status = c_int;
+
+/// Done.
+pub(crate) const OK: Status = 0;
+/// There is no memory left for the request.
+pub(crate) const OUT_OF_MEMORY: Status = 1;
+/// An argument is null, or no value that the function knows.
+pub(crate) const INVALID_ARGUMENT: Status = 2;
+/// The number is no pool's, or that of a destroyed one.
+pub(crate) const NO_SUCH_POOL: Status = 3;
+/// The address is not in use here: freed before, inside of a block, or somebody else's.
+pub(crate) const WRONG_ADDRESS: Status = 4;
+/// The driver is missing, or refused something other than memory.
+pub(crate) const DRIVER: Status = 5;
+/// The process was forked from the one that made the pool.
+pub(crate) const FORKED: Status = 6;
+/// A file could not be written.
+pub(crate) const FILE: Status = 7;
+/// A mistake inside of the library.
+pub(crate) const INTERNAL: Status = 8;
+
+/// A pool by its number.
+pub(crate) type PoolHandle = u64;
+
+/// `makeroom_options`. Zero is the default of every field behind the first.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct RawOptions {
+    pub(crate) size: usize,
+    pub(crate) limit: u64,
+    pub(crate) spill: u64,
+    pub(crate) history: u64,
+}
+
+/// `makeroom_stats`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct RawStats {
+    pub(crate) size: usize,
+    pub(crate) live: u64,
+    pub(crate) pending: u64,
+    pub(crate) rounding: u64,
+    pub(crate) reserved: u64,
+    pub(crate) cached: u64,
+    pub(crate) peak_live: u64,
+    pub(crate) peak_reserved: u64,
+    pub(crate) blocks: u64,
+    pub(crate) allocations: u64,
+    pub(crate) refusals: u64,
+    pub(crate) spilled: u64,
+    pub(crate) peak_spilled: u64,
+    pub(crate) driver_nanoseconds: u64,
+}
+
+/// `makeroom_shortage`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct RawShortage {
+    pub(crate) size: usize,
+    pub(crate) requested: u64,
+    pub(crate) device_free: u64,
+    pub(crate) device_total: u64,
+    pub(crate) largest: u64,
+    pub(crate) live: u64,
+    pub(crate) reserved: u64,
+    pub(crate) limit: u64,
+    pub(crate) spilled: u64,
+    pub(crate) spill_quota: u64,
+}
+
+/// `makeroom_mempool_id`: PyTorch's `MempoolId_t`, a pair, which C++ passes as this structure is passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct MempoolId {
+    pub(crate) first: c_ulonglong,
+    pub(crate) second: c_ulonglong,
+}

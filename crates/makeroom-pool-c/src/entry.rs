@@ -1,0 +1,107 @@
+//! A pool with the layers that its options asked for.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::Path;
+use std::sync::Arc;
+
+use makeroom_cuda::Driver;
+use makeroom_pool::layers::{History, Recorded, Spill, SpillOptions};
+use makeroom_pool::{Allocator, Options, Pool, SnapshotOf, Stats, Watcher, write_torch_snapshot};
+
+use crate::abi::{self, RawStats};
+use crate::failure::{Failure, Result};
+use crate::options::Wishes;
+use crate::registry;
+
+/// A pool with its layers.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) pool: Pool,
+    pub(crate) allocator: Arc<dyn Allocator>,
+    history: Option<Arc<History>>,
+    spill: Option<Arc<Spill<Arc<dyn Allocator>>>>,
+}
+
+impl Entry {
+    /// Makes a pool on a device.
+    pub(crate) fn new(device: i32, wishes: Wishes) -> Result<Self> {
+        let history = (wishes.history > 0).then(|| History::new(wishes.history));
+        Self::watched(device, wishes, history.clone(), history.map(|history| history as Arc<dyn Watcher>))
+    }
+
+    /// Makes a pool whose watcher, which hands on to the history, may be another than that.
+    pub(crate) fn watched(
+        device: i32,
+        wishes: Wishes,
+        history: Option<Arc<History>>,
+        watcher: Option<Arc<dyn Watcher>>,
+    ) -> Result<Self> {
+        registry::in_parent()?;
+        registry::watch_forks();
+        let driver = Driver::load().map_err(makeroom_pool::PoolError::from)?;
+        let options = Options { limit: wishes.limit, watcher, ..Options::default() };
+        let pool = Pool::new(driver, device, options)?;
+        let allocator: Arc<dyn Allocator> = match &history {
+            Some(history) => Arc::new(Recorded::new(pool.clone(), history.clone())),
+            None => Arc::new(pool.clone()),
+        };
+        // The history stands below: it and the snapshot are of the device's memory.
+        let spill = match wishes.spill {
+            Some(quota) => {
+                let options = SpillOptions::with_quota(quota);
+                Some(Arc::new(Spill::new(allocator.clone(), device, options)?))
+            }
+            None => None,
+        };
+        let allocator = spill.clone().map_or(allocator, |spill| spill as Arc<dyn Allocator>);
+        Ok(Self { pool, allocator, history, spill })
+    }
+
+    /// For a snapshot, under one of PyTorch's names.
+    pub(crate) fn snapshot(&self, id: (u64, u64)) -> SnapshotOf<'_> {
+        SnapshotOf { pool: &self.pool, history: self.history.as_deref(), id }
+    }
+
+    /// Its figures.
+    pub(crate) fn stats(&self) -> RawStats {
+        let Stats {
+            live, pending, rounding, reserved, cached, peak_live, peak_reserved, blocks, done, ..
+        } = self.allocator.stats();
+        let spilled = self.spill.as_ref().map(|spill| spill.spilled()).unwrap_or_default();
+        RawStats {
+            size: size_of::<RawStats>(),
+            live,
+            pending,
+            rounding,
+            reserved,
+            cached,
+            peak_live,
+            peak_reserved,
+            blocks,
+            allocations: done.allocations,
+            refusals: done.refusals,
+            spilled: spilled.now.get(),
+            peak_spilled: spilled.peak.get(),
+            driver_nanoseconds: self.pool.driver_time().as_nanos() as u64,
+        }
+    }
+}
+
+/// Writes a snapshot into a file. Whoever looks at the path sees the old file or the whole new one.
+pub(crate) fn save(path: &Path, pools: &[SnapshotOf<'_>]) -> Result<()> {
+    let failed = |error: io::Error| {
+        Failure::new(abi::FILE, format!("the snapshot could not be written to {}: {error}", path.display()))
+    };
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    let beside = Path::new(&beside);
+    let written = File::create(beside)
+        .and_then(|file| write_torch_snapshot(BufWriter::new(file), pools))
+        .and_then(|()| std::fs::rename(beside, path));
+    if written.is_err() {
+        // What was begun is of no use; where even that cannot be removed it stays.
+        let _ = std::fs::remove_file(beside);
+    }
+    written.map_err(failed)
+}

@@ -1,0 +1,74 @@
+//! The devices that PyTorch uses, by number.
+
+use std::ffi::c_int;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::device::Device;
+use crate::failure::{Failure, Result};
+use crate::options::Wishes;
+use crate::registry;
+
+/// No machine has more.
+const MOST: usize = 1024;
+
+#[derive(Debug, Default)]
+struct Devices {
+    wishes: Wishes,
+    made: Vec<Option<Arc<Device>>>,
+}
+
+static DEVICES: RwLock<Devices> =
+    RwLock::new(Devices { wishes: Wishes { limit: None, spill: None, history: 0 }, made: Vec::new() });
+
+/// The device of a number, made where it is new.
+#[inline]
+pub(super) fn get(device: c_int) -> Result<Arc<Device>> {
+    registry::in_parent()?;
+    let index = usize::try_from(device).ok().filter(|index| *index < MOST);
+    let index = index.ok_or_else(|| Failure::argument(format!("{device} is no device's number")))?;
+    {
+        let devices = DEVICES.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Some(device)) = devices.made.get(index) {
+            return Ok(device.clone());
+        }
+    }
+    let mut devices = DEVICES.write().unwrap_or_else(PoisonError::into_inner);
+    if devices.made.len() <= index {
+        devices.made.resize(index + 1, None);
+    }
+    if let Some(device) = &devices.made[index] {
+        return Ok(device.clone());
+    }
+    let made = Arc::new(Device::new(device, devices.wishes)?);
+    devices.made[index] = Some(made.clone());
+    Ok(made)
+}
+
+/// All that were made.
+pub(super) fn all() -> Result<Vec<Arc<Device>>> {
+    registry::in_parent()?;
+    let devices = DEVICES.read().unwrap_or_else(PoisonError::into_inner);
+    Ok(devices.made.iter().flatten().cloned().collect())
+}
+
+/// Makes room for so many.
+pub(super) fn expect(count: c_int) -> Result<()> {
+    registry::in_parent()?;
+    let count = usize::try_from(count).ok().filter(|count| *count <= MOST);
+    let count = count.ok_or_else(|| Failure::argument("no number of devices".to_owned()))?;
+    DEVICES.write().unwrap_or_else(PoisonError::into_inner).made.reserve(count);
+    Ok(())
+}
+
+/// What devices that are made from now on shall be like.
+pub(super) fn configure(wishes: Wishes) -> Result<()> {
+    registry::in_parent()?;
+    let mut devices = DEVICES.write().unwrap_or_else(PoisonError::into_inner);
+    if devices.made.iter().any(Option::is_some) {
+        let text =
+            "memory was handed out before\n\nhint: call makeroom_torch_configure before the first tensor";
+        return Err(Failure::argument(text.to_owned()));
+    }
+    devices.wishes = wishes;
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! What the tests share: C programs compiled against the header, run on the software GPU.
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and a test may panic")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::{env, fs};
+
+/// The crate's folder.
+pub(crate) fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The library under test, by its file's name. Cargo does not build a `cdylib` for its own tests, so it is asked to,
+/// once per test file, in a folder of its own: the outer build may hold the lock of the usual one.
+pub(crate) fn library(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let make = || {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool-c-library");
+        let mut command = Command::new(env!("CARGO"));
+        // What is released, built faster.
+        command.args(["build", "--lib", "--release", "--config", "profile.release.lto='off'"]);
+        command.arg("--manifest-path").arg(here().join("Cargo.toml"));
+        let result = command.arg("--target-dir").arg(&folder).output().unwrap();
+        assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
+        folder.join("release")
+    };
+    FOLDER.get_or_init(make).join(name)
+}
+
+/// A folder for what a test leaves behind.
+pub(crate) fn folder(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool-c").join(test);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Compiles sources in C or C++, with all warnings as errors.
+pub(crate) fn compile(sources: &[&Path], output: &Path, options: &[&str]) {
+    let is_cpp = sources.iter().any(|source| source.extension().is_some_and(|extension| extension == "cpp"));
+    let mut command = Command::new(if is_cpp { "c++" } else { "cc" });
+    command.args(["-Wall", "-Wextra", "-Werror", "-g"]).args(sources).arg("-o").arg(output);
+    command.arg("-I").arg(here().join("include")).args(options);
+    let result = command.output().unwrap();
+    assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
+}
+
+/// How to link the shared library where it is.
+pub(crate) fn link() -> [String; 2] {
+    let library = library("libmakeroom_pool.so");
+    let folder = library.parent().unwrap().display().to_string();
+    [library.display().to_string(), format!("-Wl,-rpath,{folder}")]
+}
+
+/// Runs a program on the software GPU.
+pub(crate) fn run(program: &Path, folder: &Path, arguments: &[&str], machine: &str) -> Output {
+    let driver = folder.join("driver");
+    makeroom_simcard::install::beside(&env::current_exe().unwrap(), &driver).unwrap();
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(folder);
+    command.env("LD_LIBRARY_PATH", &driver).env("MAKEROOM_SIMGPU_DIR", &driver);
+    command.env("MAKEROOM_SIMGPU", machine).output().unwrap()
+}
+
+/// What a program said, where it ended well.
+pub(crate) fn said(output: &Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}\n{out}{err}", output.status);
+    out.into_owned()
+}

@@ -1,0 +1,112 @@
+//! C and C++ programs against the header, on the software GPU.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::path::Path;
+
+use common::{compile, folder, here, library, link, run, said};
+use makeroom_trace::Input;
+
+/// One card, and a context that takes nothing so that figures are exact.
+const MACHINE: &str = "memory=1GiB,context=0,module=0";
+
+fn linked(sources: &[&str], folder: &Path, more: &[&str]) -> std::path::PathBuf {
+    let sources: Vec<_> = sources.iter().map(|source| here().join("tests/c").join(source)).collect();
+    let sources: Vec<&Path> = sources.iter().map(std::path::PathBuf::as_path).collect();
+    let program = folder.join("program");
+    let link = link();
+    let options: Vec<&str> =
+        link.iter().map(String::as_str).chain(["-ldl", "-lpthread"]).chain(more.iter().copied()).collect();
+    compile(&sources, &program, &options);
+    program
+}
+
+fn snapshot_at(path: &Path) -> makeroom_core::Trace {
+    let Input::Trace(trace) = makeroom_trace::open(path).unwrap() else { panic!("no trace") };
+    assert!(trace.notes.is_empty(), "{:?}", trace.notes);
+    trace
+}
+
+#[test]
+fn a_pool_from_c() {
+    let folder = folder("pool");
+    let program = linked(&["pool.c"], &folder, &[]);
+    let snapshot = folder.join("snapshot.pickle");
+    assert_eq!(said(&run(&program, &folder, &[snapshot.to_str().unwrap()], MACHINE)), "done\n");
+    let trace = snapshot_at(&snapshot);
+    let device = trace.device(None).unwrap();
+    let block = device.segments.iter().flat_map(|segment| &segment.blocks);
+    let mut live = block.filter(|block| block.state == makeroom_core::BlockState::Live);
+    let block = live.next().unwrap();
+    assert_eq!(block.requested, Some(makeroom_core::Bytes::new(12345)));
+    assert!(live.next().is_none());
+    // The frame is where the program called, not where the library is.
+    let frame = trace.stacks.frame_at(trace.stacks.frames_of(block.stack)[0]);
+    assert!(trace.stacks.name_text(frame.file).ends_with("program"));
+}
+
+#[test]
+fn the_example_runs() {
+    let folder = folder("example");
+    let program = folder.join("program");
+    let link = link();
+    compile(&[&here().join("../../examples/c/pool.c")], &program, &[&link[0], &link[1], "-ldl"]);
+    let text = said(&run(&program, &folder, &[], MACHINE));
+    assert!(text.contains("600 MiB did not fit") && text.contains("400 allocations"), "{text}");
+    let peaks: Vec<u64> = text.split(' ').filter_map(|word| word.parse().ok()).collect();
+    assert!(peaks.iter().all(|mebibytes| *mebibytes <= 600), "{text}");
+    assert!(snapshot_at(&folder.join("pool.pickle")).event_count() > 1000);
+}
+
+#[test]
+fn the_static_library_is_the_same() {
+    let folder = folder("static");
+    let program = folder.join("program");
+    let archive = library("libmakeroom_pool.a");
+    let source = here().join("tests/c/pool.c");
+    compile(&[&source], &program, &[archive.to_str().unwrap(), "-ldl", "-lpthread", "-lm"]);
+    assert_eq!(said(&run(&program, &folder, &["snapshot.pickle"], MACHINE)), "done\n");
+}
+
+#[test]
+fn wrong_arguments_and_forked_children_are_answered() {
+    let folder = folder("wrong");
+    let program = linked(&["wrong.c"], &folder, &[]);
+    assert_eq!(said(&run(&program, &folder, &[], MACHINE)), "done\n");
+}
+
+#[test]
+fn many_threads_share_a_pool_that_one_destroys() {
+    let folder = folder("threads");
+    let program = linked(&["threads.c"], &folder, &[]);
+    assert_eq!(said(&run(&program, &folder, &[], MACHINE)), "done\n");
+}
+
+#[test]
+fn what_pytorch_calls() {
+    let folder = folder("torch");
+    let library = folder.join("libc10.so");
+    compile(&[&here().join("tests/c/c10.cpp")], &library, &["-shared", "-fPIC", "-Wl,-soname,libc10.so"]);
+    let rpath = format!("-Wl,-rpath,{}", folder.display());
+    let program = linked(&["torch.cpp"], &folder, &["-Wl,--no-as-needed", library.to_str().unwrap(), &rpath]);
+    let snapshot = folder.join("snapshot.pickle");
+    assert_eq!(said(&run(&program, &folder, &[snapshot.to_str().unwrap()], MACHINE)), "done\n");
+    assert!(snapshot_at(&snapshot).event_count() > 0);
+}
+
+#[test]
+fn without_a_driver_a_pool_says_so() {
+    let folder = folder("no-driver");
+    let program = linked(&["wrong.c"], &folder, &[]);
+    let empty = folder.join("empty");
+    std::fs::create_dir_all(&empty).unwrap();
+    let output = std::process::Command::new(&program).env("LD_LIBRARY_PATH", &empty).output().unwrap();
+    if output.status.success() {
+        // The machine has a driver of its own.
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("no CUDA driver could be loaded") && text.contains("hint: "), "{text}");
+}
