@@ -38,7 +38,9 @@ impl From<PoolError> for Failure {
             PoolError::Driver(_) => abi::DRIVER,
             PoolError::WrongAddress(_) => abi::WRONG_ADDRESS,
             PoolError::Forked => abi::FORKED,
-            PoolError::TooManyElements { .. } | PoolError::LengthsDiffer { .. } => abi::INVALID_ARGUMENT,
+            PoolError::OtherContext { .. }
+            | PoolError::TooManyElements { .. }
+            | PoolError::LengthsDiffer { .. } => abi::INVALID_ARGUMENT,
         };
         let mut text = error.to_string();
         if let Some(hint) = error.hint() {

@@ -26,6 +26,12 @@ pub enum PoolError {
     /// The process is a forked child of the one that made the pool.
     #[error("this process was forked from the one that made the pool, and CUDA does not follow a fork")]
     Forked,
+    /// A stream is in another context than the pool's.
+    #[error("the stream is in another context than the pool's, the primary one of device {device}")]
+    OtherContext {
+        /// The pool's device.
+        device: i32,
+    },
     /// More elements than memory has addresses.
     #[error("{count} elements of {size} bytes are more than there are addresses")]
     TooManyElements {

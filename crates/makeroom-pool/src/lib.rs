@@ -24,6 +24,7 @@
 //! marks.rs      how far the GPU has come            stream.rs  buffer.rs  slice.rs   memory with types and owners
 //! fork.rs       forked children keep away           site.rs  drop_site.rs  error.rs   who asked, and why not
 //! host/         host memory that the device reaches  torch_snapshot/   a pool as PyTorch's memory snapshot
+//! with_cudarc.rs   cudarc's streams and views on the pool's memory (feature `cudarc`)
 //! ```
 
 mod allocator;
@@ -40,6 +41,8 @@ mod site;
 mod slice;
 mod stream;
 mod torch_snapshot;
+#[cfg(feature = "cudarc")]
+mod with_cudarc;
 
 pub use allocator::{Allocator, EVERY_STREAM};
 pub use backing::Watcher;
@@ -50,5 +53,7 @@ pub use site::Site;
 pub use slice::{DeviceSlice, DeviceSliceMut};
 pub use stream::PoolStream;
 pub use torch_snapshot::{SnapshotOf, write_torch_snapshot};
+#[cfg(feature = "cudarc")]
+pub use with_cudarc::{CudarcBuffer, CudarcStream};
 
 pub use makeroom_place::pool::{Counters, Piece, Snapshot, Stats};

@@ -103,6 +103,12 @@ impl Pool {
         PoolStream::new(Arc::new(self.clone()))
     }
 
+    /// The driver's handle of the pool's context.
+    #[cfg(feature = "cudarc")]
+    pub(crate) fn context_handle(&self) -> Result<u64> {
+        Ok(self.inner.lock()?.memory.context().handle())
+    }
+
     /// Makes the pool's context current on this thread.
     pub fn make_current(&self) -> Result<()> {
         let core = self.inner.lock()?;

@@ -3,6 +3,7 @@
 //! A pool puts events on a stream long after memory was freed on it, so a stream must not end behind the pool's back:
 //! buffers keep their stream, and the last to let go of it tells the pool first.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use makeroom_core::StreamId;
@@ -21,13 +22,15 @@ pub struct PoolStream {
 struct Shared {
     stream: Stream,
     allocator: Arc<dyn Allocator>,
+    /// Whoever destroys a borrowed stream when it is dropped.
+    _owner: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl PoolStream {
     /// A new stream in the current context.
     pub fn new(allocator: Arc<dyn Allocator>) -> Result<Self> {
         let stream = Stream::create(allocator.driver(), StreamKind::NonBlocking)?;
-        Ok(Self { shared: Arc::new(Shared { stream, allocator }) })
+        Ok(Self { shared: Arc::new(Shared { stream, allocator, _owner: None }) })
     }
 
     /// A stream of somebody else's, cudarc's or a framework's, by its handle.
@@ -39,7 +42,23 @@ impl PoolStream {
     pub unsafe fn borrow(allocator: Arc<dyn Allocator>, handle: u64) -> Self {
         // SAFETY: passed on to the caller.
         let stream = unsafe { Stream::borrow(allocator.driver(), handle) };
-        Self { shared: Arc::new(Shared { stream, allocator }) }
+        Self { shared: Arc::new(Shared { stream, allocator, _owner: None }) }
+    }
+
+    /// A stream of somebody else's, who lets it live for as long as `owner` does.
+    ///
+    /// # Safety
+    ///
+    /// The stream is in the context of the allocator's device and lives until `owner` is dropped.
+    #[cfg(feature = "cudarc")]
+    pub(crate) unsafe fn owned_by(
+        allocator: Arc<dyn Allocator>,
+        handle: u64,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        // SAFETY: the owner is dropped with the last clone, after the allocator was told.
+        let stream = unsafe { Stream::borrow(allocator.driver(), handle) };
+        Self { shared: Arc::new(Shared { stream, allocator, _owner: Some(owner) }) }
     }
 
     /// The stream itself.

@@ -1,0 +1,19 @@
+//! cudarc's streams and views on the pool, on the software GPU: the example, in a process that finds the driver there.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn the_example_runs() {
+    let test = std::env::current_exe().unwrap();
+    let example = test.ancestors().nth(2).unwrap().join("examples/cudarc");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool").join("cudarc");
+    makeroom_simcard::install::beside(&test, &folder).unwrap();
+    let mut command = Command::new(example);
+    command.env("LD_LIBRARY_PATH", &folder).env("MAKEROOM_SIMGPU_DIR", &folder);
+    let output = command.env("MAKEROOM_SIMGPU", "memory=1GiB").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.starts_with("40 allocations"), "{said}");
+}

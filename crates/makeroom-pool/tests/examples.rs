@@ -1,0 +1,24 @@
+//! The Rust example, on the software GPU. Cargo builds examples with the tests of a whole package.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn the_pool_example_runs() {
+    let test = std::env::current_exe().unwrap();
+    let example = test.ancestors().nth(2).unwrap().join("examples/pool");
+    assert!(example.exists(), "hint: cargo build -p makeroom-pool --examples");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool").join("example");
+    makeroom_simcard::install::beside(&test, &folder).unwrap();
+    let mut command = Command::new(example);
+    command.env("LD_LIBRARY_PATH", &folder).env("MAKEROOM_SIMGPU_DIR", &folder).current_dir(&folder);
+    let output = command.env("MAKEROOM_SIMGPU", "memory=1GiB").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("600.00 MiB refused by the pool's limit"), "{said}");
+    assert!(said.contains("100 allocations"), "{said}");
+    let snapshot = makeroom_trace::open(&folder.join("pool.pickle")).unwrap();
+    let makeroom_trace::Input::Trace(trace) = snapshot else { panic!("no trace") };
+    assert!(trace.event_count() > 300, "{}", trace.event_count());
+}
