@@ -74,7 +74,7 @@ impl<'trace> Measured<'trace> {
         let contexts: Vec<&ContextRecord> =
             self.process.contexts.iter().filter(|context| context.device == self.device.device).collect();
         let first_us = contexts.iter().map(|context| context.created_us).min().unwrap_or(0);
-        let (base, base_rest) = *self.rests.iter().find(|(sample, _)| sample.time_us >= first_us)?;
+        let (_, base_rest) = *self.rests.iter().find(|(sample, _)| sample.time_us >= first_us)?;
         let before = self.rests.iter().rev().find(|(sample, _)| sample.time_us < first_us);
         let base_rest = bytes(base_rest);
         let mut overhead = Overhead::default();
@@ -102,7 +102,7 @@ impl<'trace> Measured<'trace> {
         }
         if is_closed {
             let nearest = self.rests.iter().min_by_key(|(sample, _)| sample.time_us.abs_diff(time_us));
-            overhead.close(bytes(nearest?.1), self.bounds(base.time_us, time_us, blocks));
+            overhead.close(bytes(nearest?.1), self.bounds(time_us, blocks));
         }
         Some(overhead)
     }
@@ -126,12 +126,13 @@ impl<'trace> Measured<'trace> {
     }
 
     /// How large each of the things that grow can be, at most.
-    fn bounds(&self, base_us: u64, time_us: u64, blocks: &[Bytes]) -> Overhead {
-        let code = self.process.code.iter().filter(|code| {
-            code.loaded_us >= base_us
-                && code.loaded_us <= time_us
-                && code.unloaded_us.is_none_or(|end| end > time_us)
-        });
+    fn bounds(&self, time_us: u64, blocks: &[Bytes]) -> Overhead {
+        // Images are loaded early and take memory when their first kernel runs: any of them may have come since.
+        let code = self
+            .process
+            .code
+            .iter()
+            .filter(|code| code.loaded_us <= time_us && code.unloaded_us.is_none_or(|end| end > time_us));
         let limits = self.process.heap_limits.iter().rev();
         let mut heap = limits.filter(|limit| limit.device == self.device.device && limit.time_us <= time_us);
         let waiting = self.process.stream_frees.iter().find(|frees| frees.device == self.device.device);
@@ -163,7 +164,8 @@ impl Overhead {
         for (part, bound) in [
             (&mut self.heap, bounds.heap),
             (&mut self.pools, bounds.pools),
-            (&mut self.code, bounds.code),
+            // Contexts and code together are bounded too.
+            (&mut self.code, bounds.code.min(CONTEXT_CEILING - self.contexts)),
             (&mut self.pages, bounds.pages),
         ] {
             *part = grown.min(bound);
