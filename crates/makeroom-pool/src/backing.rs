@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use makeroom_core::{Address, Bytes, StreamId};
-use makeroom_cuda::{Access, AddressRange, Code, Context, Driver, Error, Location, PhysicalMemory};
+use makeroom_cuda::{
+    Access, AddressRange, CaptureModeGuard, Code, Context, Driver, Error, Location, PhysicalMemory,
+};
 use makeroom_place::pool::{Backing, Handle, Mark, Piece, Refused, SegmentView};
 
 use crate::marks::Marks;
@@ -17,6 +19,9 @@ use crate::marks::Marks;
 /// Hears of the memory that a pool takes from the device, piece by piece. Called with the pool's lock held: it must
 /// not use the pool.
 pub trait Watcher: Send + Sync + fmt::Debug {
+    /// Addresses were reserved: all that the pool hands out lie in such a range.
+    fn reserved(&self, _address: Address, _bytes: u64) {}
+
     /// Whether so many bytes may be taken; the device is asked afterwards.
     fn may_take(&self, _bytes: u64) -> bool {
         true
@@ -28,7 +33,10 @@ pub trait Watcher: Send + Sync + fmt::Debug {
         true
     }
 
-    /// What was allowed was not taken after all, or was given back.
+    /// What was allowed was not taken after all: the device refused.
+    fn was_refused(&self, _bytes: u64) {}
+
+    /// Memory was given back to the device.
     fn gave_back(&self, _piece: Piece) {}
 
     /// Memory was taken from the device.
@@ -45,7 +53,7 @@ pub trait Watcher: Send + Sync + fmt::Debug {
 #[derive(Debug)]
 pub(crate) struct MappedMemory {
     driver: &'static Driver,
-    context: Context,
+    context: Arc<Context>,
     place: Location,
     readers: Vec<(Location, Access)>,
     handles: Vec<Option<PhysicalMemory>>,
@@ -61,7 +69,7 @@ impl MappedMemory {
     /// Memory at `place` for everybody in `readers`. Events are made in `context`.
     pub(crate) fn new(
         driver: &'static Driver,
-        context: Context,
+        context: Arc<Context>,
         place: Location,
         readers: &[Location],
         watcher: Option<Arc<dyn Watcher>>,
@@ -81,9 +89,11 @@ impl MappedMemory {
         }
     }
 
-    /// The context in which streams and events are.
-    pub(crate) fn context(&self) -> &Context {
-        &self.context
+    /// Waits for everything that was submitted in its context.
+    pub(crate) fn synchronize(&self) -> Result<(), Error> {
+        let _entered = self.context.enter()?;
+        let _relaxed = CaptureModeGuard::relaxed(self.driver)?;
+        self.driver.synchronize()
     }
 
     /// Lets one more device use what is mapped and what will be.
@@ -110,7 +120,7 @@ impl MappedMemory {
     /// Waits for everything that was submitted in its context; whether nothing of it can be running any more. A context
     /// that is gone took its work with it, and one that answers with an error for good does none.
     pub(crate) fn come_to_rest(&self) -> bool {
-        let wait = || self.context.enter().and_then(|_entered| self.driver.synchronize());
+        let wait = || self.synchronize();
         let Err(error) = wait().or_else(|_| wait()) else { return true };
         let gone = [Code::NOT_INITIALIZED, Code::DEINITIALIZED];
         let captures = Code::STREAM_CAPTURE_UNSUPPORTED.0..=Code::STREAM_CAPTURE_WRONG_THREAD.0;
@@ -182,6 +192,9 @@ impl Backing for MappedMemory {
             let range = AddressRange::reserve(this.driver, Bytes::new(size), Bytes::new(0))?;
             let address = range.address();
             this.ranges.push(range);
+            if let Some(watcher) = &this.watcher {
+                watcher.reserved(address, size);
+            }
             Ok(address)
         })
     }
@@ -204,7 +217,7 @@ impl Backing for MappedMemory {
         if let Some(watcher) = watcher {
             match created {
                 Ok(handle) => watcher.took(Piece { handle, size }),
-                Err(_) => watcher.gave_back(Piece { handle: Handle(u64::MAX), size }),
+                Err(_) => watcher.was_refused(size),
             }
         }
         created

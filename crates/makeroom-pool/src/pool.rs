@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use makeroom_core::{Address, Bytes, StreamId};
-use makeroom_cuda::{Attribute, Context, Driver, Location, Stream};
+use makeroom_cuda::{Attribute, CaptureModeGuard, Context, Driver, Location, Stream};
 use makeroom_place::pool::{
     Backing as _, Cause, FreeError, Patience, Policy, Settings, Shortage, Snapshot, Stats,
 };
@@ -46,6 +46,7 @@ pub struct Pool {
 struct Inner {
     driver: &'static Driver,
     device: i32,
+    context: Arc<Context>,
     core: Lock<Core>,
 }
 
@@ -82,13 +83,13 @@ impl Pool {
         if device_handle.attribute(Attribute::VirtualMemory)? == 0 {
             return Err(makeroom_cuda::Error::Missing { function: "cuMemAddressReserve" }.into());
         }
-        let context: Context = device_handle.retain_primary()?;
-        let memory = MappedMemory::new(driver, context, place, readers, options.watcher);
+        let context = Arc::new(device_handle.retain_primary()?);
+        let memory = MappedMemory::new(driver, context.clone(), place, readers, options.watcher);
         let settings = Settings { limit: options.limit.map(Bytes::get) };
         let policy = Policy::new(settings);
         let sites = options.keeps_sites.then(Sites::default);
         let core = Lock::new(Core { settings, policy, memory, sites });
-        Ok(Self { inner: Arc::new(Inner { driver, device, core }) })
+        Ok(Self { inner: Arc::new(Inner { driver, device, context, core }) })
     }
 
     /// The device's number.
@@ -98,8 +99,7 @@ impl Pool {
 
     /// A new stream whose buffers come from this pool. It does not wait for the default stream.
     pub fn stream(&self) -> Result<PoolStream> {
-        let core = self.inner.lock()?;
-        let _entered = core.memory.context().enter()?;
+        let _entered = self.inner.context.enter()?;
         PoolStream::new(Arc::new(self.clone()))
     }
 
@@ -111,8 +111,19 @@ impl Pool {
 
     /// Makes the pool's context current on this thread.
     pub fn make_current(&self) -> Result<()> {
-        let core = self.inner.lock()?;
-        Ok(core.memory.context().make_current()?)
+        Ok(self.inner.context.make_current()?)
+    }
+
+    /// The device's primary context, in which the pool is.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// Waits for everything that was submitted in the pool's context. Others go on meanwhile, on the pool too.
+    pub fn synchronize(&self) -> Result<()> {
+        let _entered = self.inner.context.enter()?;
+        let _relaxed = CaptureModeGuard::relaxed(self.inner.driver)?;
+        Ok(self.inner.driver.synchronize()?)
     }
 
     /// Changes the limit. What is above it already stays until it is trimmed.
@@ -276,7 +287,7 @@ impl Inner {
             Cause::Device => core.memory.take_refusal(),
             Cause::Limit | Cause::TooLarge => None,
         };
-        let device = core.memory.context().enter().ok().and_then(|_entered| self.driver.memory().ok());
+        let device = self.context.enter().ok().and_then(|_entered| self.driver.memory().ok());
         PoolError::OutOfMemory(Box::new(OutOfMemory { pool, device, driver, spilled: None }))
     }
 }

@@ -33,6 +33,10 @@ pub(crate) struct Config {
     pub(crate) limit: Option<u64>,
     /// Whether the time spent in hooks is added up.
     pub(crate) is_measuring: bool,
+    /// Whether the program's memory comes from makeroom's pool.
+    pub(crate) pool: bool,
+    /// The host memory that may stand in for device memory.
+    pub(crate) spill: Option<u64>,
     /// Who wants to hear of refusals.
     pub(crate) socket: Option<Vec<u8>>,
 }
@@ -62,6 +66,8 @@ impl Config {
             },
             limit: number(c"MAKEROOM_LIMIT"),
             is_measuring: text(c"MAKEROOM_MEASURE").is_some_and(|value| value == b"on"),
+            pool: text(c"MAKEROOM_POOL").as_deref() == Some(b"on"),
+            spill: number(c"MAKEROOM_SPILL"),
             socket: text(c"MAKEROOM_SOCKET"),
         }
     }

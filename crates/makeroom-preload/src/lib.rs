@@ -38,6 +38,8 @@
 //! | `MAKEROOM_STACKS` | `full` (native and Python), `native`, `none` | `full` |
 //! | `MAKEROOM_LIMIT` | bytes of each device's memory that this process may see and take | the card's |
 //! | `MAKEROOM_MEASURE` | `on` adds up the time that hooks spend beside the calls they are for; the recording ends with a note of it | |
+//! | `MAKEROOM_POOL` | `on`: makeroom's own pool serves the program's device memory | off |
+//! | `MAKEROOM_SPILL` | bytes of host memory that may stand in for device memory, with the pool | none |
 //! | `MAKEROOM_SOCKET` | a datagram socket that gets `recording PID FILE` and, for each refused allocation, `refused PID BYTES DEVICE FILE` | |
 //!
 //! The environment is read once, when the library is loaded, and passes on to children: each that uses CUDA writes
@@ -64,6 +66,7 @@ mod hooks;
 mod limit;
 mod lookup;
 mod notices;
+mod pool;
 mod python;
 mod record;
 mod sample;

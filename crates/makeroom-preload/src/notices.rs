@@ -50,6 +50,16 @@ notices! {
     Panicked = 5 Error "the recorder failed and stepped aside; the program goes on without it";
     /// Only the stacks are missing.
     NoMemory = 6 Warning "no memory for the recorder's tables: stacks are left out";
+    /// A bug of the pool.
+    PoolFailed = 7 Error "the pool failed and stepped aside; the driver serves the program from now on";
+    /// No virtual memory, or no driver that can be called.
+    PoolUnavailable = 8 Error "this device cannot have a pool: the driver serves the program";
+    /// No host memory can be mapped for the device.
+    NoSpill = 9 Error "this device cannot use host memory in place of its own: nothing is spilled";
+    /// A peer got no access.
+    NoPeer = 10 Warning "another device was refused access to the pool's memory";
+    /// Memory of the pool has no handle for other processes.
+    PoolCannotExport = 11 Error "the program shares device memory with another process, which memory of a pool cannot be: run it without --pool";
 }
 
 static RAISED: AtomicU32 = AtomicU32::new(0);

@@ -51,7 +51,9 @@ pub(crate) enum Command {
 Examples:
   makeroom run -- python train.py                       record into makeroom.PID.room
   makeroom run -o run.room -- ./solver --steps 100      record into run.room
-  makeroom run --limit 8GiB -- python train.py          as on a card of 8 GiB")]
+  makeroom run --limit 8GiB -- python train.py          as on a card of 8 GiB
+  makeroom run --pool -- python train.py                on a pool that does not fragment
+  makeroom run --pool --spill 32GiB -- python train.py  the same, with host memory for what does not fit")]
 pub(crate) struct Run {
     /// The file to record into; further processes get their process id into the name
     #[arg(short, long, value_name = "FILE")]
@@ -64,6 +66,14 @@ pub(crate) struct Run {
     /// Let the program see a smaller card; what goes beyond is refused
     #[arg(long, value_name = "SIZE")]
     pub(crate) limit: Option<Bytes>,
+
+    /// Serve the program's device memory from a pool that does not fragment
+    #[arg(long)]
+    pub(crate) pool: bool,
+
+    /// Let so much host memory stand in for device memory that is not there
+    #[arg(long, value_name = "SIZE", requires = "pool")]
+    pub(crate) spill: Option<Bytes>,
 
     /// Record no call stacks
     #[arg(long)]

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::real;
-use super::types::SUCCESS;
+use super::types::{Handle, SUCCESS};
 
 /// A context and its device, as events carry them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +45,22 @@ pub(crate) fn current() -> Place {
     let place = Place { context: context as u64, device, generation };
     LAST.set(place);
     place
+}
+
+/// The device of a context that need not be current.
+pub(crate) fn device_of(context: Handle) -> Option<i32> {
+    let (push, pop) = (real::push_context()?, real::pop_context()?);
+    let mut device = 0;
+    let mut popped = std::ptr::null_mut();
+    // SAFETY: the program names the context in a call of its own, and what is pushed is popped again.
+    unsafe {
+        if push(context) != SUCCESS {
+            return None;
+        }
+        let result = real::current_device().map(|ask| ask(&raw mut device));
+        pop(&raw mut popped);
+        (result == Some(SUCCESS)).then_some(device)
+    }
 }
 
 /// A context is gone.

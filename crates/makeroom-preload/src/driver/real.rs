@@ -99,6 +99,10 @@ macro_rules! queries {
 queries! {
     /// The calling thread's context.
     current_context = c"cuCtxGetCurrent" (*mut Handle);
+    /// Makes a context the calling thread's.
+    push_context = c"cuCtxPushCurrent_v2" (Handle);
+    /// Makes the one before current again.
+    pop_context = c"cuCtxPopCurrent_v2" (*mut Handle);
     /// The device of the calling thread's context.
     current_device = c"cuCtxGetDevice" (*mut Device);
     /// Free and total memory of the current device.

@@ -8,7 +8,8 @@
 //! - `gave |done| EVENT`: the call gives something back; the event is stamped before it, its result added after;
 //! - `failed |done| EVENT`: only a failure is an event (launches: success costs one comparison);
 //! - `launched |done| EVENT`: the same for graphs, after which those that take memory may have taken more;
-//! - `then |done| WORK`: something else follows the call.
+//! - `then |done| WORK`: something else follows the call;
+//! - `served BY, …`: before all that the pool is asked, which answers instead of the driver or leaves it to it.
 //!
 //! Functions have several forms: without a suffix those of the first CUDA versions, some of them with 32-bit sizes;
 //! `_v2` and later with other parameters; `_ptsz` with a default stream per thread. Each form is a function of its own
@@ -27,7 +28,7 @@ use crate::driver::types::{
 };
 use crate::limit::contexts::{self, Making};
 use crate::record::event::{RawEvent, Word as _};
-use crate::{clock, limit, sample, state};
+use crate::{clock, limit, pool, sample, state};
 
 fn event(kind: Kind) -> RawEvent {
     RawEvent::new(kind)
@@ -107,6 +108,65 @@ macro_rules! body {
             });
         }
         result
+    }};
+    (
+        $real:ident ($($argument:ident),*)
+        served $serve:expr, limited $reservation:expr, took |$done:ident| $event:expr
+    ) => {{
+        let call = Call::new();
+        let role = call.enter();
+        // SAFETY: what serves the call uses its parameters as the driver would.
+        let served = pool::serve(|| unsafe { $serve });
+        let is_counted = served.is_none() && role == Role::Outermost;
+        // SAFETY: a row reads only what the driver is about to read.
+        let reservation = if is_counted { unsafe { $reservation } } else { limit::uncounted() };
+        let result = match served {
+            Some(result) => result,
+            // SAFETY: the program's own call, passed on as it came.
+            None if reservation.is_some() => unsafe { $real($($argument),*) },
+            None => OUT_OF_MEMORY,
+        };
+        if role == Role::Outermost {
+            let $done = Done(result);
+            Call::aside(|| {
+                // SAFETY: a row reads parameters only through `done`, which asks whether the driver accepted them.
+                let event = unsafe { $event };
+                match reservation {
+                    Some(reservation) if result == SUCCESS => limit::keep(reservation, &event),
+                    Some(reservation) => limit::cancel(reservation),
+                    None => {}
+                }
+                record(event, result, Moment::After);
+            });
+        }
+        result
+    }};
+    ($real:ident ($($argument:ident),*) served $serve:expr, took |$done:ident| $event:expr) => {
+        body!(@served $real ($($argument),*) $serve, Moment::After, |$done| $event)
+    };
+    ($real:ident ($($argument:ident),*) served $serve:expr, gave |$done:ident| $event:expr) => {
+        body!(@served $real ($($argument),*) $serve, Moment::Before(clock::monotonic_ns()), |$done| $event)
+    };
+    (@served $real:ident ($($argument:ident),*) $serve:expr, $moment:expr, |$done:ident| $event:expr) => {{
+        let call = Call::new();
+        let role = call.enter();
+        let moment = $moment;
+        // SAFETY: what serves the call uses its parameters as the driver would.
+        let served = pool::serve(|| unsafe { $serve });
+        // SAFETY: the program's own call, passed on as it came.
+        let result = served.unwrap_or_else(|| unsafe { $real($($argument),*) });
+        if role == Role::Outermost {
+            let $done = Done(result);
+            // SAFETY: a row reads parameters only through `done`, which asks whether the driver accepted them.
+            Call::aside(|| record(unsafe { $event }, result, moment));
+        }
+        result
+    }};
+    ($real:ident ($($argument:ident),*) served $serve:expr) => {{
+        // SAFETY: what serves the call uses its parameters as the driver would.
+        let served = pool::serve(|| unsafe { $serve });
+        // SAFETY: the program's own call, passed on as it came.
+        served.unwrap_or_else(|| unsafe { $real($($argument),*) })
     }};
     ($real:ident ($($argument:ident),*) failed |$done:ident| $event:expr) => {{
         // SAFETY: the program's own call, passed on as it came.
@@ -236,7 +296,7 @@ hooks! {
         limited limit::reserve(bytes.word(), None), took |done| event(Kind::DeviceAlloc).at(done.out(pointer)).size(bytes)
     }
     cuMemAlloc_v2(pointer: *mut DevicePointer, bytes: usize) {
-        limited limit::reserve(bytes.word(), None), took |done| event(Kind::DeviceAlloc).at(done.out(pointer)).size(bytes)
+        served pool::allocate_everywhere(pointer, bytes as u64), limited limit::reserve(bytes.word(), None), took |done| event(Kind::DeviceAlloc).at(done.out(pointer)).size(bytes)
     }
     cuMemAllocPitch(pointer: *mut ShortPointer, pitch: *mut u32, width: u32, height: u32, element: u32) {
         limited limit::reserve(width.saturating_mul(height).word(), None), took |done| event(Kind::PitchedAlloc)
@@ -256,7 +316,7 @@ hooks! {
         took |done| event(Kind::ManagedAlloc).at(done.out(pointer)).size(bytes).extra(flags)
     }
     cuMemFree(pointer: ShortPointer) { gave |_done| event(Kind::DeviceFree).at(pointer) }
-    cuMemFree_v2(pointer: DevicePointer) { gave |_done| event(Kind::DeviceFree).at(pointer) }
+    cuMemFree_v2(pointer: DevicePointer) { served pool::free(pointer), gave |_done| event(Kind::DeviceFree).at(pointer) }
 
     // Pinned host memory.
     cuMemAllocHost(pointer: *mut Handle, bytes: u32) {
@@ -279,36 +339,41 @@ hooks! {
 
     // Stream-ordered memory and its pools.
     cuMemAllocAsync(pointer: *mut DevicePointer, bytes: usize, stream: Handle) {
-        limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc).at(done.out(pointer)).size(bytes).on(stream)
+        served pool::allocate(pointer, bytes, stream), limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc).at(done.out(pointer)).size(bytes).on(stream)
     }
     cuMemAllocAsync_ptsz(pointer: *mut DevicePointer, bytes: usize, stream: Handle) {
-        limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc)
+        served pool::allocate(pointer, bytes, per_thread(stream)), limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc)
             .at(done.out(pointer)).size(bytes).on(per_thread(stream))
     }
     cuMemAllocFromPoolAsync(pointer: *mut DevicePointer, bytes: usize, pool: Handle, stream: Handle) {
-        limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc)
+        served pool::allocate_from(pointer, bytes, pool, stream), limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc)
             .at(done.out(pointer)).size(bytes).from(pool).on(stream)
     }
     cuMemAllocFromPoolAsync_ptsz(pointer: *mut DevicePointer, bytes: usize, pool: Handle, stream: Handle) {
-        limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc)
+        served pool::allocate_from(pointer, bytes, pool, per_thread(stream)), limited limit::reserve(bytes.word(), None), took |done| event(Kind::StreamAlloc)
             .at(done.out(pointer)).size(bytes).from(pool).on(per_thread(stream))
     }
     cuMemFreeAsync(pointer: DevicePointer, stream: Handle) {
-        gave |_done| event(Kind::StreamFree).at(pointer).on(stream)
+        served pool::free_on(pointer, stream), gave |_done| event(Kind::StreamFree).at(pointer).on(stream)
     }
     cuMemFreeAsync_ptsz(pointer: DevicePointer, stream: Handle) {
-        gave |_done| event(Kind::StreamFree).at(pointer).on(per_thread(stream))
+        served pool::free_on(pointer, per_thread(stream)), gave |_done| event(Kind::StreamFree).at(pointer).on(per_thread(stream))
     }
     cuMemPoolCreate(pool: *mut Handle, properties: *const c_void) {
-        took |done| event(Kind::PoolCreate)
-            .from(done.handle(pool))
-            .on_device(done.location(properties, POOL_LOCATION).1)
-            .size(field::<u64>(done.given(properties), POOL_LARGEST))
+        took |done| pool::created(
+            event(Kind::PoolCreate)
+                .from(done.handle(pool))
+                .on_device(done.location(properties, POOL_LOCATION).1)
+                .size(field::<u64>(done.given(properties), POOL_LARGEST)),
+            pool,
+            properties,
+            done,
+        )
     }
-    cuMemPoolDestroy(pool: Handle) { gave |_done| event(Kind::PoolDestroy).from(pool) }
-    cuMemPoolTrimTo(pool: Handle, keep: usize) { gave |_done| event(Kind::PoolTrim).from(pool).size(keep) }
+    cuMemPoolDestroy(pool: Handle) { served pool::destroyed(pool), gave |_done| event(Kind::PoolDestroy).from(pool) }
+    cuMemPoolTrimTo(pool: Handle, keep: usize) { served pool::trim(pool, keep), gave |_done| event(Kind::PoolTrim).from(pool).size(keep) }
     cuMemPoolSetAttribute(pool: Handle, attribute: i32, value: *mut c_void) {
-        took |done| event(Kind::PoolSetAttribute)
+        served pool::set_attribute(pool, attribute, value), took |done| event(Kind::PoolSetAttribute)
             .from(pool).extra(attribute).size(pool_value(done.given(value), attribute))
     }
     cuMemPoolImportFromShareableHandle(pool: *mut Handle, exported: *mut c_void, kind: i32, flags: u64) {
@@ -317,6 +382,18 @@ hooks! {
     cuMemPoolImportPointer(pointer: *mut DevicePointer, pool: Handle, exported: *mut c_void) {
         took |done| event(Kind::IpcOpen).at(done.out(pointer)).from(pool)
     }
+    cuMemPoolGetAttribute(pool: Handle, attribute: i32, value: *mut c_void) {
+        served pool::attribute(pool, attribute, value)
+    }
+
+    // What the pool must know of.
+    cuStreamDestroy(stream: Handle) { served pool::retire_stream(stream) }
+    cuStreamDestroy_v2(stream: Handle) { served pool::retire_stream(stream) }
+    cuCtxEnablePeerAccess(context: Handle, flags: u32) { served pool::peer_enabled(context) }
+    cuMemPoolSetAccess(pool: Handle, access: *const c_void, count: usize) {
+        served pool::pool_opened(pool, access, count)
+    }
+    cuIpcGetMemHandle(handle: *mut IpcHandle, pointer: DevicePointer) { served pool::exported(pointer) }
 
     // Virtual memory.
     cuMemAddressReserve(
@@ -527,8 +604,8 @@ hooks! {
     }
     cuDevicePrimaryCtxRelease(device: Device) { gave |_done| event(Kind::PrimaryRelease).on_device(device) }
     cuDevicePrimaryCtxRelease_v2(device: Device) { gave |_done| event(Kind::PrimaryRelease).on_device(device) }
-    cuDevicePrimaryCtxReset(device: Device) { gave |_done| event(Kind::PrimaryReset).on_device(device) }
-    cuDevicePrimaryCtxReset_v2(device: Device) { gave |_done| event(Kind::PrimaryReset).on_device(device) }
+    cuDevicePrimaryCtxReset(device: Device) { served pool::abandon(device), gave |_done| event(Kind::PrimaryReset).on_device(device) }
+    cuDevicePrimaryCtxReset_v2(device: Device) { served pool::abandon(device), gave |_done| event(Kind::PrimaryReset).on_device(device) }
     cuCtxSetLimit(limit: i32, value: usize) { took |_done| event(Kind::LimitSet).extra(limit).size(value) }
 
     // Code.

@@ -7,6 +7,7 @@
 mod child;
 mod library;
 mod listener;
+mod pool;
 mod summary;
 
 use std::ffi::OsString;
@@ -25,7 +26,12 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let (program, words) = arguments.command.split_first().ok_or(Failure::NoProgram)?;
     let library = library::place().map_err(Failure::Library)?;
     let listener = Listener::start().map_err(Failure::Library)?;
+    let switches = switches(arguments);
+    for note in &switches.notes {
+        output::remark(&format!("makeroom: {note}\n"));
+    }
     let mut command = Command::new(program);
+    command.envs(switches.variables);
     command.args(words).env("LD_PRELOAD", preload(&library)).envs(environment(arguments, &listener)?);
     let ended = child::run(&mut command)
         .map_err(|error| Failure::Program { name: program.to_string_lossy().into_owned(), error })?;
@@ -49,6 +55,14 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
 fn write_summary(path: &Path, recordings: &[Ended]) -> io::Result<()> {
     let all: Vec<_> = recordings.iter().map(Ended::json).collect();
     std::fs::write(path, serde_json::to_vec_pretty(&all)?)
+}
+
+/// What the pool needs, if it was asked for.
+fn switches(arguments: &Run) -> pool::Switches {
+    if !arguments.pool {
+        return pool::Switches::default();
+    }
+    pool::switches(&arguments.command, arguments.spill, |name| std::env::var(name).ok())
 }
 
 /// What the recorder is told; its own documentation has the list.

@@ -1,0 +1,169 @@
+//! Allocations and frees, with the driver's meaning of each.
+//!
+//! | call | what holds afterwards |
+//! |---|---|
+//! | `cuMemAlloc` | the memory may be used on every stream at once: nothing that the GPU may still use is handed out |
+//! | `cuMemFree` | all work submitted before is done: the device is waited for, as the driver does |
+//! | `cuMemAllocAsync` | the memory may be used on this stream |
+//! | `cuMemFreeAsync` | the memory may be used again on this stream, elsewhere once the GPU has passed |
+
+use std::sync::{Mutex, PoisonError};
+
+use makeroom_core::{Address, StreamId};
+use makeroom_cuda::Stream;
+use makeroom_pool::{EVERY_STREAM, PoolError, Site};
+
+use super::devices::{self, DevicePool};
+use super::{holds, pools, watch};
+use crate::driver::types::{CuResult, DevicePointer, Handle, OUT_OF_MEMORY, SUCCESS};
+use crate::hooks::capture;
+
+/// `CUDA_ERROR_INVALID_VALUE`.
+pub(super) const INVALID_VALUE: CuResult = 1;
+/// `CU_STREAM_LEGACY`: another name of stream 0.
+const LEGACY: u64 = 1;
+/// `CU_STREAM_PER_THREAD`: another stream on every thread.
+const PER_THREAD: u64 = 2;
+/// Sites are the recording's business.
+const NO_SITE: Site = Site::Code(0);
+
+/// The stream by which the pool orders, if it can.
+fn ordered(stream: Handle) -> Option<StreamId> {
+    match stream as u64 {
+        PER_THREAD => None,
+        LEGACY => Some(StreamId(0)),
+        other => Some(StreamId(other)),
+    }
+}
+
+/// Whether the work of a stream becomes a graph. A driver that does not say counts as if it did.
+fn is_captured(pool: &DevicePool, stream: StreamId) -> bool {
+    if !capture::is_open() {
+        return false;
+    }
+    // SAFETY: the program names the stream in a call of its own, so it is live.
+    let stream = unsafe { Stream::borrow(pool.allocator.driver(), stream.0) };
+    stream.is_capturing().unwrap_or(true)
+}
+
+/// Serves `cuMemAlloc`.
+///
+/// # Safety
+///
+/// `pointer` is the program's place for the address, or null.
+pub(crate) unsafe fn allocate_everywhere(pointer: *mut DevicePointer, bytes: u64) -> Option<CuResult> {
+    if capture::is_open() {
+        return None;
+    }
+    let pool = devices::current()?;
+    retry_deferred();
+    // SAFETY: passed on to the caller.
+    unsafe { take(pool, pointer, bytes, EVERY_STREAM) }
+}
+
+/// Serves `cuMemAllocAsync`.
+///
+/// # Safety
+///
+/// As for [`allocate_everywhere`].
+pub(crate) unsafe fn allocate(pointer: *mut DevicePointer, bytes: usize, stream: Handle) -> Option<CuResult> {
+    let stream = ordered(stream)?;
+    let pool = devices::current()?;
+    if is_captured(pool, stream) {
+        return None;
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { take(pool, pointer, bytes as u64, stream) }
+}
+
+/// # Safety
+///
+/// As for [`allocate_everywhere`].
+unsafe fn take(
+    pool: &DevicePool,
+    pointer: *mut DevicePointer,
+    bytes: u64,
+    stream: StreamId,
+) -> Option<CuResult> {
+    // What the driver refuses or treats in a way of its own, it shall say itself.
+    if pointer.is_null() || bytes == 0 {
+        return None;
+    }
+    match pool.allocator.allocate(bytes, stream, NO_SITE) {
+        Ok(address) => {
+            // SAFETY: not null, so it is the program's place for the address.
+            unsafe { pointer.write_unaligned(address.0) };
+            Some(SUCCESS)
+        }
+        Err(PoolError::OutOfMemory(_)) => Some(OUT_OF_MEMORY),
+        Err(_) => None,
+    }
+}
+
+/// The pool that an address came from.
+fn owner(address: u64) -> Option<&'static DevicePool> {
+    if !holds(address) && !watch::is_overfull() {
+        return None;
+    }
+    devices::all().find(|pool| pool.allocator.reaches(Address(address)))
+}
+
+fn give(pool: &DevicePool, address: u64, stream: StreamId) -> CuResult {
+    if super::is_broken() {
+        return SUCCESS;
+    }
+    // SAFETY: the program gives the memory up, in the order that the call means.
+    match unsafe { pool.allocator.free(Address(address), stream, NO_SITE) } {
+        Ok(()) => {
+            pools::freed(address);
+            SUCCESS
+        }
+        Err(_) => INVALID_VALUE,
+    }
+}
+
+/// Serves `cuMemFreeAsync`.
+pub(crate) fn free_on(address: u64, stream: Handle) -> Option<CuResult> {
+    let pool = owner(address)?;
+    match ordered(stream) {
+        Some(stream) => Some(give(pool, address, stream)),
+        None => free(address),
+    }
+}
+
+/// Serves `cuMemFree`.
+pub(crate) fn free(address: u64) -> Option<CuResult> {
+    let pool = owner(address)?;
+    retry_deferred();
+    if pool.pool.synchronize().is_ok() {
+        return Some(give(pool, address, EVERY_STREAM));
+    }
+    // A capture forbids waiting, and nothing else says when the GPU is done with it.
+    DEFERRED.lock().unwrap_or_else(PoisonError::into_inner).push(address);
+    Some(SUCCESS)
+}
+
+/// What was freed while the device could not be waited for.
+static DEFERRED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+fn retry_deferred() {
+    if capture::is_open() {
+        return;
+    }
+    let Ok(mut deferred) = DEFERRED.try_lock() else { return };
+    deferred.retain(|&address| match owner(address) {
+        Some(pool) if pool.pool.synchronize().is_ok() => {
+            give(pool, address, EVERY_STREAM);
+            false
+        }
+        other => other.is_some(),
+    });
+}
+
+/// A stream is about to be destroyed; the driver does that.
+pub(crate) fn retire_stream(stream: Handle) -> Option<CuResult> {
+    if let Some(stream) = ordered(stream) {
+        devices::all().for_each(|pool| pool.allocator.retire_stream(stream));
+    }
+    None
+}

@@ -1,0 +1,219 @@
+//! The driver's own pools, as the program sees them: their memory is makeroom's, and so are their figures.
+//!
+//! A device's default pool stands for the whole of makeroom's pool on that device. A pool that the program creates is
+//! counted apart: its memory comes from the same place. Pools whose memory can be shared with other processes, and
+//! those of the host, are left to the driver.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use makeroom_core::FastMap;
+use makeroom_pool::Allocator as _;
+
+use super::calls::{INVALID_VALUE, allocate};
+use super::devices::{self, DevicePool};
+use crate::driver::types::{self, CuResult, DevicePointer, Handle, SUCCESS, field};
+use crate::hooks::call::Done;
+use crate::record::event::RawEvent;
+
+/// Attributes by number; the first three are flags of four bytes, the others sizes.
+const RELEASE_THRESHOLD: i32 = 4;
+const RESERVED: i32 = 5;
+const RESERVED_HIGH: i32 = 6;
+const USED: i32 = 7;
+const USED_HIGH: i32 = 8;
+/// `CUmemPoolProps`: allocType, **handleTypes**, **location**.
+const HANDLE_TYPES: usize = 4;
+const LOCATION: usize = 8;
+
+/// A pool that the program created.
+#[derive(Clone, Copy, Debug, Default)]
+struct Created {
+    device: i32,
+    used: u64,
+    high: u64,
+}
+
+#[derive(Debug, Default)]
+struct Pools {
+    created: FastMap<u64, Created>,
+    /// Which created pool an address belongs to, and its size.
+    blocks: FastMap<u64, (u64, u64)>,
+}
+
+static POOLS: Mutex<Option<Pools>> = Mutex::new(None);
+/// Few programs create pools; the others' frees need not ask.
+static HAS_CREATED: AtomicBool = AtomicBool::new(false);
+
+fn lock() -> MutexGuard<'static, Option<Pools>> {
+    POOLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a handle stands for.
+enum Meaning {
+    /// Everything on a device.
+    Default(&'static DevicePool),
+    /// What was allocated from a pool of the program's.
+    Created(Created),
+}
+
+fn meaning(pool: Handle) -> Option<Meaning> {
+    let handle = pool as u64;
+    if let Some(created) = lock().as_ref().and_then(|pools| pools.created.get(&handle).copied()) {
+        return Some(Meaning::Created(created));
+    }
+    devices::all().find(|pool| pool.default_pool == handle).map(Meaning::Default)
+}
+
+/// The device whose memory a pool of the driver's holds, if it is one that makeroom serves or will.
+pub(super) fn device_of(pool: Handle) -> Option<i32> {
+    let handle = pool as u64;
+    let created = lock().as_ref().and_then(|pools| pools.created.get(&handle).map(|created| created.device));
+    created.or_else(|| devices::of_default_pool(handle))
+}
+
+/// Notes a pool that the program created, if its memory can be makeroom's.
+///
+/// # Safety
+///
+/// The pointers are those of a `cuMemPoolCreate` that ended so.
+pub(crate) unsafe fn created(
+    event: RawEvent,
+    pool: *const Handle,
+    properties: *const c_void,
+    done: Done,
+) -> RawEvent {
+    if super::is_on() && done.is_ok() {
+        // SAFETY: the driver accepted the structure and filled the handle.
+        let (types, (is_device, device), handle) = unsafe {
+            (field::<i32>(properties, HANDLE_TYPES), types::location(properties, LOCATION), done.handle(pool))
+        };
+        if types == 0 && is_device {
+            let pools = &mut *lock();
+            HAS_CREATED.store(true, Ordering::Relaxed);
+            pools.get_or_insert_default().created.insert(handle, Created { device, used: 0, high: 0 });
+        }
+    }
+    event
+}
+
+/// A pool of the program's is gone; its memory stays until it is freed.
+pub(crate) fn destroyed(pool: Handle) -> Option<CuResult> {
+    if let Some(pools) = lock().as_mut() {
+        pools.created.remove(&(pool as u64));
+    }
+    None
+}
+
+/// Serves `cuMemAllocFromPoolAsync`.
+///
+/// # Safety
+///
+/// `pointer` is the program's place for the address, or null.
+pub(crate) unsafe fn allocate_from(
+    pointer: *mut DevicePointer,
+    bytes: usize,
+    pool: Handle,
+    stream: Handle,
+) -> Option<CuResult> {
+    // The first allocation makes the device's pool, which knows its default.
+    devices::current()?;
+    let meaning = meaning(pool)?;
+    // SAFETY: passed on to the caller.
+    let result = unsafe { allocate(pointer, bytes, stream) }?;
+    if let Meaning::Created(..) = meaning
+        && result == SUCCESS
+        && let Some(pools) = lock().as_mut()
+    {
+        // SAFETY: the pool has just filled it.
+        let address = unsafe { types::out(pointer) };
+        pools.blocks.insert(address, (pool as u64, bytes as u64));
+        if let Some(created) = pools.created.get_mut(&(pool as u64)) {
+            created.used += bytes as u64;
+            created.high = created.high.max(created.used);
+        }
+    }
+    Some(result)
+}
+
+/// An address is freed: if it came from a pool of the program's, that pool has less.
+pub(super) fn freed(address: u64) {
+    if HAS_CREATED.load(Ordering::Relaxed)
+        && let Some(pools) = lock().as_mut()
+        && let Some((pool, bytes)) = pools.blocks.remove(&address)
+        && let Some(created) = pools.created.get_mut(&pool)
+    {
+        created.used = created.used.saturating_sub(bytes);
+    }
+}
+
+/// Serves `cuMemPoolGetAttribute`.
+///
+/// # Safety
+///
+/// `value` is the program's place for the value, or null.
+pub(crate) unsafe fn attribute(pool: Handle, attribute: i32, value: *mut c_void) -> Option<CuResult> {
+    if !(RESERVED..=USED_HIGH).contains(&attribute) || value.is_null() {
+        return None;
+    }
+    let figure = match meaning(pool)? {
+        Meaning::Default(pool) => {
+            let stats = pool.pool.stats();
+            match attribute {
+                RESERVED => stats.reserved,
+                RESERVED_HIGH => stats.peak_reserved,
+                USED => stats.live,
+                _ => stats.peak_live,
+            }
+        }
+        Meaning::Created(created) => {
+            if matches!(attribute, RESERVED | USED) {
+                created.used
+            } else {
+                created.high
+            }
+        }
+    };
+    // SAFETY: not null, so it is the program's place for a size.
+    unsafe { value.cast::<u64>().write_unaligned(figure) };
+    Some(SUCCESS)
+}
+
+/// Serves `cuMemPoolSetAttribute`: highs are begun anew. Everything else the driver keeps, so that it reads back.
+///
+/// # Safety
+///
+/// `value` is what the program passed.
+pub(crate) unsafe fn set_attribute(pool: Handle, attribute: i32, value: *const c_void) -> Option<CuResult> {
+    if !matches!(attribute, RESERVED_HIGH | USED_HIGH) || value.is_null() {
+        return None;
+    }
+    debug_assert!(attribute > RELEASE_THRESHOLD);
+    let meaning = meaning(pool)?;
+    // SAFETY: not null, and these attributes are sizes.
+    if unsafe { field::<u64>(value, 0) } != 0 {
+        return Some(INVALID_VALUE);
+    }
+    match meaning {
+        Meaning::Default(pool) => pool.pool.reset_peaks(),
+        Meaning::Created(..) => {
+            if let Some(created) = lock().as_mut().and_then(|pools| pools.created.get_mut(&(pool as u64))) {
+                created.high = created.used;
+            }
+        }
+    }
+    Some(SUCCESS)
+}
+
+/// Serves `cuMemPoolTrimTo`.
+pub(crate) fn trim(pool: Handle, keep: usize) -> Option<CuResult> {
+    match meaning(pool)? {
+        Meaning::Default(pool) => {
+            pool.allocator.trim(keep as u64);
+        }
+        // What this pool holds unused lies in the device's pool and serves everybody.
+        Meaning::Created(..) => {}
+    }
+    Some(SUCCESS)
+}

@@ -1,0 +1,116 @@
+//! What the pool itself takes from the device: it counts against the limit, is recorded, and its addresses are known
+//! without a lock.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use makeroom_core::Address;
+use makeroom_pool::{Piece, Watcher};
+use makeroom_trace::room::EventKind;
+
+use crate::driver::types::SUCCESS;
+use crate::hooks::call::{Moment, record};
+use crate::record::event::RawEvent;
+use crate::clock;
+use crate::limit::{self, Reservation};
+
+/// More ranges than pools of one process ever reserve.
+const MOST_RANGES: usize = 1024;
+
+static RANGES: [(AtomicU64, AtomicU64); MOST_RANGES] =
+    [const { (AtomicU64::new(0), AtomicU64::new(0)) }; MOST_RANGES];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether an address is one of the pool's. Ranges are kept for good, so the answer stays true.
+#[inline]
+pub(crate) fn holds(address: u64) -> bool {
+    let count = COUNT.load(Ordering::Relaxed).min(MOST_RANGES);
+    RANGES.iter().take(count).any(|(start, bytes)| {
+        address.wrapping_sub(start.load(Ordering::Acquire)) < bytes.load(Ordering::Acquire)
+    })
+}
+
+/// Whether some of the pool's ranges found no place in the table, so that [`holds`] may miss an address.
+pub(super) fn is_overfull() -> bool {
+    COUNT.load(Ordering::Relaxed) > MOST_RANGES
+}
+
+/// Handles of the pool are numbers of its own; in a recording they must not be taken for the program's.
+const OWN_HANDLES: u64 = 0x6d << 48;
+
+/// Watches the pool of one device, or of the host's memory for it.
+#[derive(Debug)]
+pub(super) struct Watch {
+    device: i32,
+    is_host: bool,
+    /// What the limit allowed, while the device is asked.
+    allowed: Mutex<Option<Reservation>>,
+}
+
+impl Watch {
+    pub(super) fn new(device: i32, is_host: bool) -> Self {
+        Self { device, is_host, allowed: Mutex::new(None) }
+    }
+
+    fn allowed(&self) -> MutexGuard<'_, Option<Reservation>> {
+        self.allowed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, event: RawEvent) {
+        record(event.on_device(self.device), SUCCESS, Moment::Before(clock::monotonic_ns()));
+    }
+
+    fn handle(&self, piece: Piece) -> u64 {
+        let place = (self.device as u64) << 33 | u64::from(self.is_host) << 32;
+        OWN_HANDLES | place | piece.handle.0 & 0xffff_ffff
+    }
+}
+
+impl Watcher for Watch {
+    fn reserved(&self, address: Address, bytes: u64) {
+        // An entry that another thread sees too early is empty, and nothing of the range is handed out yet.
+        let index = COUNT.fetch_add(1, Ordering::Relaxed);
+        if let Some((start, size)) = RANGES.get(index) {
+            start.store(address.0, Ordering::Release);
+            size.store(bytes, Ordering::Release);
+        }
+    }
+
+    fn may_take(&self, bytes: u64) -> bool {
+        if self.is_host {
+            return true;
+        }
+        let reservation = limit::reserve(bytes, Some(self.device));
+        *self.allowed() = reservation;
+        reservation.is_some()
+    }
+
+    fn was_refused(&self, _bytes: u64) {
+        if let Some(reservation) = self.allowed().take() {
+            limit::cancel(reservation);
+        }
+    }
+
+    fn gave_back(&self, piece: Piece) {
+        self.note(RawEvent::new(EventKind::PhysicalRelease).at(self.handle(piece)));
+    }
+
+    fn took(&self, piece: Piece) {
+        let event = RawEvent::new(EventKind::PhysicalCreate)
+            .at(self.handle(piece))
+            .size(piece.size)
+            .extra(u32::from(self.is_host));
+        if let Some(reservation) = self.allowed().take() {
+            limit::keep(reservation, &event);
+        }
+        self.note(event);
+    }
+
+    fn mapped(&self, address: Address, piece: Piece) {
+        self.note(RawEvent::new(EventKind::Map).at(address.0).size(piece.size).extra(self.handle(piece)));
+    }
+
+    fn unmapped(&self, address: Address, piece: Piece) {
+        self.note(RawEvent::new(EventKind::Unmap).at(address.0).size(piece.size));
+    }
+}
