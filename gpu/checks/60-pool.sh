@@ -1,0 +1,101 @@
+# The pool under programs that nobody changed: the same results, less memory taken, little time spent.
+#
+# Losses are compared to the last bit, because everything else in the programs is deterministic. Times are compared over
+# alternating runs: the same run twice differs by several percent on a shared machine.
+
+STEPS=40 RUNS=5
+[ -n "$QUICK" ] && STEPS=16 RUNS=1
+
+# mode MODE RUN: trains once; the allocator is the only difference.
+mode() {
+    local name=pool_$1_$2 train=("$PYTHON" "$PROGRAMS/pool_train.py" gpt2 "$STEPS")
+    case $1 in
+        native) PYTORCH_CUDA_ALLOC_CONF=backend:native plain "$name" "${train[@]}" ;;
+        expandable) PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True plain "$name" "${train[@]}" ;;
+        async) PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync plain "$name" "${train[@]}" ;;
+        pool) recorded "$name" --pool --no-stacks -- "${train[@]}" ;;
+    esac
+}
+
+for run in $(seq "$RUNS"); do
+    for each in native pool; do mode $each "$run"; done
+done
+mode expandable 1
+mode async 1
+
+figures=() ; for run in $(seq "$RUNS"); do figures+=("native$run=$WORK/pool_native_$run.plain.json" "pool$run=$WORK/pool_pool_$run.run.json"); done
+figures+=("expandable=$WORK/pool_expandable_1.plain.json" "async_=$WORK/pool_async_1.plain.json")
+peak() { ask "at($1, 'end', 'peak_reserved')" "${figures[@]}"; }
+spread() { ask "sorted(at(run, 'end', 'median_step') * 1000 for run in [$(seq -s, -f "$1%g" "$RUNS")])" "${figures[@]}"; }
+
+if cmp -s "$WORK/pool_native_1.plain.out" "$WORK/pool_pool_1.run.out" && [ -s "$WORK/pool_pool_1.run.out" ]; then
+    report ok losses "$STEPS losses are the same to the last bit"
+else
+    report FAILED losses "differ: $(diff "$WORK/pool_native_1.plain.out" "$WORK/pool_pool_1.run.out" | head -3 | tr '\n' ' ') $(tail -2 "$WORK/pool_pool_1.run.err" | tr '\n' ' ')"
+fi
+peaks=$(for each in pool1 native1 expandable async_; do printf '%s %.3f GB  ' "${each%[1_]}" "$(ask "at($each, 'end', 'peak_reserved') / 1e9" "${figures[@]}")"; done)
+if holds "at(pool1, 'end', 'peak_reserved') < at(expandable, 'end', 'peak_reserved')" "${figures[@]}"; then status=ok; else status=FAILED; fi
+report $status peak "$peaks" pool="$(peak pool1)" native="$(peak native1)" expandable="$(peak expandable)" async="$(peak async_)" \
+    allocated="$(ask "at(pool1, 'end', 'peak_allocated')" "${figures[@]}")"
+text="median step in ms, by run: pool $(spread pool), native $(spread native)"
+if holds "sorted(at(run, 'end', 'median_step') for run in [$(seq -s, -f 'pool%g' "$RUNS")])[$((RUNS / 2))] <= max(at(run, 'end', 'median_step') for run in [$(seq -s, -f 'native%g' "$RUNS")])" "${figures[@]}"; then
+    report ok steps "$text" pool="$(spread pool)" native="$(spread native)"
+else
+    report FAILED steps "$text" pool="$(spread pool)" native="$(spread native)"
+fi
+if grep -qi 'the pool' "$WORK/pool_pool_1.run.err"; then
+    report ok summary "$(grep -i 'the pool' "$WORK/pool_pool_1.run.err" | head -1 | sed 's/^ *//')"
+else
+    report FAILED summary "says nothing about the pool"
+fi
+
+# same NAME WHAT OPTION... -- COMMAND...: the same output and status with the pool.
+same() {
+    local name=$1 what=$2
+    shift 2
+    local options=()
+    while [ "$1" != -- ]; do options+=("$1"); shift; done
+    shift
+    plain "$name" "$@"
+    recorded "$name" "${options[@]}" -- "$@"
+    if cmp -s "$WORK/$name.plain.out" "$WORK/$name.run.out" && cmp -s "$WORK/$name.plain.status" "$WORK/$name.run.status" && [ "$(cat "$WORK/$name.run.status")" = 0 ]; then
+        report ok "$name" "$what"
+    else
+        report FAILED "$name" "$what: status $(cat "$WORK/$name.plain.status") and $(cat "$WORK/$name.run.status"); $(tail -2 "$WORK/$name.run.err" | tr '\n' ' ')"
+    fi
+}
+
+for feature in graph streams; do
+    same "pool_$feature" "PyTorch: $feature" --pool -- "$PYTHON" "$PROGRAMS/pool_features.py" $feature
+done
+for feature in history mempool share; do
+    same "pool_$feature" "PyTorch: $feature, for which the pool steps aside" --pool -- "$PYTHON" "$PROGRAMS/pool_aside.py" $feature
+    said "without the pool" "pool_$feature" || report FAILED "pool_$feature" "did not say that it steps aside"
+done
+recorded pool_out_of_memory --pool --limit 8GiB -- "$PYTHON" "$PROGRAMS/pool_features.py" out_of_memory
+if [ "$(head -1 "$WORK/pool_out_of_memory.run.out")" = "7 True" ] && [ "$(cat "$WORK/pool_out_of_memory.run.status")" = 0 ]; then
+    report ok out_of_memory "a caught refusal under --limit 8GiB, and the program goes on"
+else
+    report FAILED out_of_memory "$(head -2 "$WORK/pool_out_of_memory.run.out" | tr '\n' ' ') $(tail -2 "$WORK/pool_out_of_memory.run.err" | tr '\n' ' ')"
+fi
+if has_module cupy; then same pool_cupy CuPy --pool -- "$PYTHON" "$PROGRAMS/cupy_program.py"; else report skipped pool_cupy "no CuPy"; fi
+if has_module jax; then same pool_jax JAX --pool -- "$PYTHON" "$PROGRAMS/jax_program.py"; else report skipped pool_jax "no JAX"; fi
+if has_nvcc; then
+    for program in runtime streams graphs driver; do
+        flags=(); [ $program = driver ] && flags=(-lcuda)
+        build $program $program.cu "${flags[@]}" && same "pool_$program" "nvcc: $program" --pool -- "$WORK/$program"
+    done
+else
+    report skipped nvcc "no nvcc"
+fi
+
+# A fifth more than the limit lets through.
+live=$(ask "at(pool1, 'end', 'peak_allocated')" "${figures[@]}")
+limit=$((${live/null/0} * 5 / 6 + (700 << 20)))
+recorded pool_spill --pool --spill 16GiB --limit "$limit" --no-stacks -- "$PYTHON" "$PROGRAMS/pool_train.py" gpt2 12
+if [ "$(cat "$WORK/pool_spill.run.status")" = 0 ] && [ "$(cat "$WORK/pool_spill.run.out")" = "$(head -12 "$WORK/pool_native_1.plain.out")" ]; then
+    report ok spill "live bytes a fifth over the limit, the same losses; $(grep -i spill "$WORK/pool_spill.run.err" | head -1 | sed 's/^ *//')" \
+        limit="$limit" live="$live" median_step="$(ask "at(spill, 'end', 'median_step')" "spill=$WORK/pool_spill.run.json")"
+else
+    report FAILED spill "$(tail -3 "$WORK/pool_spill.run.err" | tr '\n' ' ')"
+fi
