@@ -7,14 +7,11 @@ use std::fmt;
 
 use makeroom_core::{Address, StreamId};
 use makeroom_cuda::Driver;
+pub use makeroom_place::pool::EVERY_STREAM;
 use makeroom_place::pool::Stats;
 
 use crate::error::Result;
 use crate::site::Site;
-
-/// No stream in particular. Memory that is allocated for it may be used on every stream at once, so nothing that the
-/// GPU may still use is handed out; memory that is freed on it is used by nobody any more.
-pub const EVERY_STREAM: StreamId = StreamId(u64::MAX);
 
 /// Device memory in the order of streams.
 ///

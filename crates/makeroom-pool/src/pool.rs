@@ -9,10 +9,10 @@ use std::time::Duration;
 use makeroom_core::{Address, Bytes, StreamId};
 use makeroom_cuda::{Attribute, CaptureModeGuard, Context, Driver, Location, Stream};
 use makeroom_place::pool::{
-    Backing as _, Cause, FreeError, Patience, Policy, Settings, Shortage, Snapshot, Stats,
+    Backing as _, Cause, EVERY_STREAM, FreeError, Patience, Policy, Settings, Shortage, Snapshot, Stats,
 };
 
-use crate::allocator::{Allocator, EVERY_STREAM};
+use crate::allocator::Allocator;
 use crate::backing::{MappedMemory, Watcher};
 use crate::error::{OutOfMemory, PoolError, Result, WrongAddress};
 use crate::fork::Lock;
@@ -152,8 +152,7 @@ impl Pool {
 
     /// Whether a stream's work is being recorded into a graph instead of done. A stream that cannot be asked is not.
     pub fn is_capturing(&self, stream: StreamId) -> bool {
-        let Ok(core) = self.inner.lock() else { return false };
-        let Ok(_entered) = core.memory.context().enter() else { return false };
+        let Ok(_entered) = self.inner.context.enter() else { return false };
         // SAFETY: whoever asks for memory on a stream has it.
         let stream = unsafe { Stream::borrow(self.inner.driver, stream.0) };
         stream.is_capturing().unwrap_or(false)

@@ -4,7 +4,7 @@
 mod common;
 
 use makeroom_core::Bytes;
-use makeroom_pool::{Allocator as _, DeviceBuffer, Options, Pool, PoolError};
+use makeroom_pool::{Allocator as _, DeviceBuffer, EVERY_STREAM, Options, Pool, PoolError, Site};
 
 fn pool(options: Options) -> (std::sync::MutexGuard<'static, common::Gpu>, Pool) {
     let gpu = common::gpu("buffers");
@@ -69,4 +69,45 @@ fn a_pool_that_is_dropped_gives_everything_back() {
     drop(stream);
     drop(pool);
     assert_eq!(gpu.driver.memory().unwrap().free, before);
+}
+
+#[test]
+fn memory_for_every_stream_is_none_that_the_gpu_may_still_use() {
+    let (gpu, pool) = pool(Options { limit: Some(Bytes::mib(64)), ..Options::default() });
+    let stream = pool.stream().unwrap();
+    let busy = DeviceBuffer::<u8>::uninitialized(&stream, 24 << 20).unwrap();
+    let address = busy.address();
+    gpu.keep_busy(stream.id().0, 1_000_000);
+    drop(busy);
+    let other = pool.allocate(24 << 20, EVERY_STREAM, Site::here()).unwrap();
+    assert!(other != address || stream.stream().is_done().unwrap(), "the GPU is not done with it");
+    // SAFETY: nothing uses it.
+    unsafe { pool.free(other, EVERY_STREAM, Site::here()) }.unwrap();
+    gpu.advance(2_000_000);
+    let all = pool.allocate(60 << 20, EVERY_STREAM, Site::here()).unwrap();
+    // SAFETY: nothing uses it.
+    unsafe { pool.free(all, EVERY_STREAM, Site::here()) }.unwrap();
+    assert_eq!(pool.stats().live, 0);
+}
+
+#[test]
+fn nothing_is_left_after_a_trim_whatever_stream_memory_was_freed_on() {
+    let (_gpu, pool) = pool(Options::default());
+    let streams = [pool.stream().unwrap(), pool.stream().unwrap()];
+    let mut held = Vec::new();
+    for round in 0..400_u64 {
+        let size = 1 + round * 7919 % (1 << if round % 4 == 0 { 22 } else { 14 });
+        held.push(DeviceBuffer::<u8>::zeroed(&streams[(round % 2) as usize], size as usize).unwrap());
+        if round % 3 == 0 {
+            drop(held.remove((round as usize * 31) % held.len()));
+        }
+    }
+    let everywhere = pool.allocate(5 << 20, EVERY_STREAM, Site::here()).unwrap();
+    held.clear();
+    // SAFETY: nothing uses it.
+    unsafe { pool.free(everywhere, EVERY_STREAM, Site::here()) }.unwrap();
+    let [first, _kept] = streams;
+    drop(first);
+    pool.trim(0);
+    assert_eq!(pool.stats().reserved, 0);
 }

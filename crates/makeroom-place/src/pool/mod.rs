@@ -41,3 +41,4 @@ pub use report::{
     Allocated, BlockId, BlockState, BlockView, Cause, Counters, FreeError, Freed, SegmentView, Shortage,
     Snapshot, Stats,
 };
+pub use streams::EVERY_STREAM;

@@ -16,6 +16,10 @@ pub(crate) type StreamIndex = u32;
 /// The owner of memory that the GPU is done with on every stream.
 pub(crate) const EVERYBODY: StreamIndex = 0;
 
+/// No stream in particular. Memory that is allocated for it may be used on every stream at once, so nothing that the
+/// GPU may still use is handed out.
+pub const EVERY_STREAM: StreamId = StreamId(u64::MAX);
+
 /// A stream that freed or allocated something.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
@@ -58,6 +62,9 @@ impl Streams {
         let recent = &self.table[self.recent as usize];
         if recent.id == id && !recent.is_retired {
             return Some(self.recent);
+        }
+        if id == EVERY_STREAM {
+            return Some(EVERYBODY);
         }
         let place = self.table.iter().position(|stream| stream.id == id && !stream.is_retired)?;
         self.recent = place as StreamIndex;

@@ -15,6 +15,12 @@ impl Policy {
     pub fn trim(&mut self, backing: &mut impl Backing, keep: u64, patience: Patience) -> u64 {
         let before = self.handles.reserved();
         self.collect(backing, patience);
+        // A handle under the free memory of several streams can move only once it is everybody's.
+        for stream in EVERYBODY + 1..self.streams.count() {
+            for zone in Zone::ALL {
+                self.adopt_from(backing, zone, stream, EVERYBODY, patience);
+            }
+        }
         for handle in self.movable() {
             if self.handles.reserved() <= keep {
                 break;

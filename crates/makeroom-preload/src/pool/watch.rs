@@ -8,11 +8,11 @@ use makeroom_core::Address;
 use makeroom_pool::{Piece, Watcher};
 use makeroom_trace::room::EventKind;
 
+use crate::clock;
 use crate::driver::types::SUCCESS;
 use crate::hooks::call::{Moment, record};
-use crate::record::event::RawEvent;
-use crate::clock;
 use crate::limit::{self, Reservation};
+use crate::record::event::RawEvent;
 
 /// More ranges than pools of one process ever reserve.
 const MOST_RANGES: usize = 1024;
