@@ -437,6 +437,23 @@ fn only_the_last_answer_to_a_request_counts() {
 }
 
 #[test]
+fn a_framework_that_asks_through_another_library_gives_up_once() {
+    use EventKind::{DeviceAlloc, TensorAlloc};
+    let (segment, tensor) = (event(DeviceAlloc, 0, 0x20_0000), event(TensorAlloc, 0, 0x18_0000));
+    let given_up = [refused(by(NCCL, segment)), refused(by(PYTHON, tensor))];
+    let trace = Recording::new().events(7, 10, &given_up).read();
+    assert_eq!(actions(&trace).len(), 1);
+    assert_eq!(actions(&trace)[0].2, 0x18_0000);
+    // What a library was refused by itself has nothing to do with the tensor after it.
+    let large = refused(by(NCCL, event(DeviceAlloc, 0, 1 << 30)));
+    let trace = Recording::new().events(7, 10, &[large, refused(by(PYTHON, tensor))]).read();
+    assert_eq!(actions(&trace).len(), 2);
+    let served = by(PYTHON, event(TensorAlloc, 0x10_0000, 0x18_0000));
+    let trace = Recording::new().events(7, 10, &[refused(by(NCCL, segment)), served]).read();
+    assert_eq!(actions(&trace).len(), 2);
+}
+
+#[test]
 fn batches_of_threads_are_merged_by_time() {
     let trace = Recording::new()
         .events(8, 100, &[event(EventKind::DeviceFree, 64, 0)])

@@ -46,13 +46,22 @@ impl Attempts {
     }
 }
 
-/// Whether `row` is the request of a refused one again: the same of the driver, or the tensor for which PyTorch's
+/// What an allocator may ask for beyond the tensor: it takes segments of at least this much.
+const ROUNDING: u64 = 20 << 20;
+
+/// Whether `row` is the request of a refused one again: the same of the driver, or the tensor for which a framework's
 /// allocator asked.
 fn is_again(refused: &Row, row: &Row) -> bool {
-    let is_same_device = refused.device == row.device;
-    let is_same_request = refused.kind == row.kind && refused.size == row.size;
-    let is_its_tensor = row.kind == EventKind::TensorAlloc
-        && refused.kind != EventKind::TensorAlloc
-        && refused.asker != Asker::Other;
-    is_same_device && (is_same_request || is_its_tensor)
+    if refused.device != row.device {
+        return false;
+    }
+    if refused.kind == row.kind {
+        return refused.size == row.size;
+    }
+    let is_tensor = row.kind == EventKind::TensorAlloc;
+    match refused.asker {
+        Asker::Torch | Asker::Unknown => is_tensor,
+        // Through another library, if it gave up for want of about as much.
+        Asker::Other => is_tensor && row.is_refused && refused.size.wrapping_sub(row.size) <= ROUNDING,
+    }
 }
