@@ -82,6 +82,8 @@ impl Device {
     }
 
     /// The context that all libraries of a process share. Retain it as often as you release it.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
     pub fn retain_primary(self) -> Result<Context> {
         let mut context = 0;
         // SAFETY: the result has a place.
@@ -90,6 +92,8 @@ impl Device {
     }
 
     /// A context of its own, current on this thread.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
     pub fn create_context(self) -> Result<Context> {
         let mut context = 0;
         // SAFETY: the result has a place.

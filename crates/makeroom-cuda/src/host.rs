@@ -38,6 +38,8 @@ unsafe impl Sync for PinnedMemory {}
 
 impl PinnedMemory {
     /// Allocates pinned memory in the current context.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
     pub fn allocate(driver: &'static Driver, bytes: Bytes, kind: PinnedKind) -> Result<Self> {
         let size = bytes.get() as usize;
         let mut address = std::ptr::null_mut();

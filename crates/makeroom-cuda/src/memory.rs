@@ -18,7 +18,8 @@ pub struct DeviceMemory {
 
 impl DeviceMemory {
     /// Allocates on the current device.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
     pub fn allocate(driver: &'static Driver, bytes: Bytes) -> Result<Self> {
         let mut address = 0;
         // SAFETY: the result has a place.
@@ -28,7 +29,8 @@ impl DeviceMemory {
     }
 
     /// Allocates in the order of a stream, from the device's current pool.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
     pub fn allocate_on(stream: &Stream, bytes: Bytes) -> Result<Self> {
         let driver = stream.driver();
         let mut address = 0;
@@ -39,7 +41,8 @@ impl DeviceMemory {
     }
 
     /// Allocates in the order of a stream, from a pool.
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
     pub fn allocate_from(pool: &MemoryPool, stream: &Stream, bytes: Bytes) -> Result<Self> {
         let driver = stream.driver();
         let mut address = 0;

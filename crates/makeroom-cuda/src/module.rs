@@ -33,6 +33,8 @@ pub struct Launch {
 
 impl Module {
     /// Loads PTX, as text, into the current context.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
     pub fn load_text(driver: &'static Driver, text: &CStr) -> Result<Self> {
         // SAFETY: a text that ends in a zero byte is an image.
         unsafe { Self::load(driver, text.as_ptr().cast()) }
@@ -43,6 +45,8 @@ impl Module {
     /// # Safety
     ///
     /// The image is whole: the driver reads as far as it says itself.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
     pub unsafe fn load(driver: &'static Driver, image: *const c_void) -> Result<Self> {
         let mut handle = 0;
         // SAFETY: the result has a place; the caller vouches for the image.
