@@ -1,5 +1,6 @@
-//! Builds the library that `makeroom run` injects, to be embedded: so `cargo run` and `cargo install` need no extra
-//! step. It is a build of its own, because the library must not be linked by anything: it exports `dlsym`.
+//! Builds the libraries that are embedded, so that `cargo run` and `cargo install` need no extra step: the one that
+//! `makeroom run` injects, and the software GPU of `makeroom demo`. It is a build of its own, because they must not be
+//! linked by anything: one exports `dlsym`, the others stand for CUDA's.
 
 use std::env;
 use std::error::Error;
@@ -7,38 +8,53 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const LIBRARY: &str = "libmakeroom_preload.so";
+const LIBRARIES: [&str; 3] = ["makeroom-preload", "makeroom-simgpu", "makeroom-simnvml"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let output = PathBuf::from(env::var("OUT_DIR")?);
-    for name in ["makeroom-preload", "makeroom-trace", "makeroom-core"] {
-        for part in ["src", "Cargo.toml"] {
-            println!("cargo::rerun-if-changed={}", here.join("..").join(name).join(part).display());
+    watch(&here)?;
+    let is_linux = env::var("CARGO_CFG_TARGET_OS")? == "linux";
+    let built = if is_linux { Some(build(&here, &output)?) } else { None };
+    for name in LIBRARIES {
+        let file = format!("lib{}.so", name.replace('-', "_"));
+        let embedded = output.join(&file);
+        match &built {
+            Some(folder) => drop(fs::copy(folder.join(file), embedded)?),
+            // An empty library: `run` and `demo` then say that they work on Linux only.
+            None => fs::write(embedded, [])?,
         }
-    }
-    let embedded = output.join(LIBRARY);
-    if env::var("CARGO_CFG_TARGET_OS")? == "linux" {
-        fs::copy(build(&here, &output)?, embedded)?;
-    } else {
-        // An empty library: `run` then says that it works on Linux only.
-        fs::write(embedded, [])?;
     }
     Ok(())
 }
 
+/// A change in any crate may be one in a library: cargo itself knows better, and is quick to find that there is none.
+fn watch(here: &Path) -> Result<(), Box<dyn Error>> {
+    for folder in fs::read_dir(here.join(".."))? {
+        let folder = folder?.path();
+        let parts = ["src", "Cargo.toml", "build.rs"].map(|part| folder.join(part));
+        for part in parts.iter().filter(|part| part.exists() && !folder.ends_with("makeroom")) {
+            println!("cargo::rerun-if-changed={}", part.display());
+        }
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+    Ok(())
+}
+
+/// Builds all of them; gives the folder they are in.
 fn build(here: &Path, output: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let target = env::var("TARGET")?;
     let is_release = env::var("PROFILE")? == "release";
     let (profile, folder) = if is_release { ("release", "release") } else { ("dev", "debug") };
-    let target_folder = output.join("preload");
+    let target_folder = output.join("libraries");
     let status = Command::new(env::var("CARGO")?)
         .args(["build", "--lib", "--quiet", "--target", &target, "--profile", profile])
-        // The library catches its own panics before they reach the program that it is in.
+        .args(LIBRARIES.iter().flat_map(|name| ["--package", name]))
+        // They catch their own panics before they reach the program that they are in.
         .args(["--config", &format!("profile.{profile}.panic='unwind'")])
         .args(["--config", &format!("profile.{profile}.strip='symbols'")])
         .arg("--manifest-path")
-        .arg(here.join("../makeroom-preload/Cargo.toml"))
+        .arg(here.join("../../Cargo.toml"))
         .arg("--target-dir")
         .arg(&target_folder)
         // What lints the outer build must not lint this one.
@@ -46,7 +62,7 @@ fn build(here: &Path, output: &Path) -> Result<PathBuf, Box<dyn Error>> {
         .env_remove("CLIPPY_ARGS")
         .status()?;
     if !status.success() {
-        return Err(format!("the library of `makeroom run` could not be built: {status}").into());
+        return Err(format!("the embedded libraries could not be built: {status}").into());
     }
-    Ok(target_folder.join(target).join(folder).join(LIBRARY))
+    Ok(target_folder.join(target).join(folder))
 }

@@ -15,7 +15,7 @@ pub(crate) use devices::{Looking, Ps};
 #[derive(Debug, Parser)]
 #[command(name = "makeroom", version, about, max_term_width = 100)]
 #[command(
-    after_help = "Start with what you have: `makeroom why error.txt`, or `makeroom why snapshot.pickle`."
+    after_help = "Start with what you have: `makeroom why error.txt`, `makeroom run -- your program`, or `makeroom demo`."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -38,6 +38,11 @@ pub(crate) enum Command {
     /// Ask the driver, for another process of makeroom
     #[command(name = crate::commands::SURVEY, hide = true)]
     Survey,
+    /// Run out of GPU memory in nine ways, recorded and explained; no GPU needed
+    Demo(Demo),
+    /// One of the programs of `demo`
+    #[command(hide = true)]
+    DemoProgram(DemoProgram),
 }
 
 /// Run a program and record every byte it takes on the GPU
@@ -82,6 +87,59 @@ pub(crate) struct Run {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Run out of GPU memory in nine ways, recorded and explained; no GPU needed
+///
+/// Each situation is a small program that runs in a process of its own, is recorded as `makeroom run` records, and is
+/// explained from the recording as `makeroom why` explains. On a real GPU a program gets little of it; without one
+/// there is a GPU in software, which comes with makeroom.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  makeroom demo                          all of them, a few lines each
+  makeroom demo fragmentation            one of them, with the whole explanation
+  makeroom demo -o recordings            keep the recordings, for makeroom why and others")]
+pub(crate) struct Demo {
+    /// The situation; without it all of them
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// List the situations and run none
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) list: bool,
+
+    /// The GPU to run on; without it a real one if there is one
+    #[arg(long, value_name = "WHICH", value_enum)]
+    pub(crate) gpu: Option<Gpu>,
+
+    /// Keep the recordings in this folder
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A kind of GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Gpu {
+    /// The machine's first one
+    Real,
+    /// The one that comes with makeroom; it runs no kernels
+    Software,
+}
+
+/// One of the programs of `demo`
+#[derive(Debug, Args)]
+pub(crate) struct DemoProgram {
+    /// The situation
+    pub(crate) name: String,
+
+    /// Be the other process of the situation
+    #[arg(long)]
+    pub(crate) other: bool,
 }
 
 /// What every command that takes a recording asks about it.

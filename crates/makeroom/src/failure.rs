@@ -23,6 +23,23 @@ pub(crate) enum Failure {
     /// The recorder could not be put where programs can load it.
     #[error("the recorder could not be set up: {0}")]
     Library(std::io::Error),
+    /// The CUDA driver refused, or there is none.
+    #[error("{0}")]
+    Gpu(#[from] makeroom_cuda::Error),
+    /// A demonstration was asked for that there is not.
+    #[error("there is no demonstration `{name}`")]
+    NoSuchSituation {
+        /// The name asked for.
+        name: String,
+    },
+    /// A demonstration left no recording.
+    #[error("the demonstration `{name}` left nothing to explain: {said}")]
+    NoRecording {
+        /// The situation.
+        name: &'static str,
+        /// What its program said.
+        said: String,
+    },
     /// The program could not be started.
     #[error("{name}: {error}")]
     Program {
@@ -95,6 +112,8 @@ impl Failure {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
             Self::Driver(error) => Some(error.hint().to_owned()),
+            Self::Gpu(error) => error.hint().map(str::to_owned),
+            Self::NoSuchSituation { .. } => Some("makeroom demo --list".to_owned()),
             Self::NotARecording { name } => Some(format!("to explain an error text: makeroom why {name}")),
             Self::Mismatched { .. } => Some(
                 "the run was made by another version of PyTorch, under a limit (pass it with --memory), or with a setting that the snapshot does not hold"

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Crates from the bottom up. A crate may depend on those before it.
-const LAYERS: [&str; 15] = [
+const LAYERS: [&str; 16] = [
     "makeroom-core",
     "makeroom-cuda",
     "makeroom-trace",
@@ -15,6 +15,7 @@ const LAYERS: [&str; 15] = [
     "makeroom-pool-c",
     "makeroom-preload",
     "makeroom-sim",
+    "makeroom-demo",
     "makeroom-simcard",
     "makeroom-simnvml",
     "makeroom-simgpu",

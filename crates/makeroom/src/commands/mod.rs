@@ -1,5 +1,6 @@
 //! One file per command. A command reads its input, calls the library, and prints.
 
+mod demo;
 mod looking;
 mod ps;
 mod recording;
@@ -21,6 +22,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(arguments) => return run::run(&arguments),
         Command::Ps(arguments) => return ps::run(&arguments),
         Command::Survey => looking::survey(),
+        Command::DemoProgram(arguments) => demo::program::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Why(arguments) => why::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),

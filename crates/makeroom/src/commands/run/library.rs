@@ -1,7 +1,7 @@
-//! Puts the embedded recorder where the dynamic linker can load it.
+//! Puts the embedded libraries where the dynamic linker can load them.
 //!
-//! The file's name holds a hash of its content, so versions lie side by side and a file that is there is used again.
-//! Its folder belongs to the user alone: nobody else may decide what gets loaded.
+//! Names hold a hash of the content, so versions lie side by side and a file that is there is used again.
+//! The folder belongs to the user alone: nobody else may decide what gets loaded.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::StatVfsMountFlags;
 
 static CONTENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libmakeroom_preload.so"));
+static DRIVER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libmakeroom_simgpu.so"));
+static MANAGEMENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libmakeroom_simnvml.so"));
 
 /// The path of the recorder.
 pub(crate) fn place() -> io::Result<PathBuf> {
@@ -50,11 +52,28 @@ fn folders() -> Vec<PathBuf> {
     [of_session, Some(temporary), of_user].into_iter().flatten().collect()
 }
 
-fn place_in(folder: &Path) -> io::Result<PathBuf> {
-    own(folder)?;
-    if rustix::fs::statvfs(folder)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
-        return Err(io::Error::other("nothing there may be executed"));
+/// The folder of the software GPU: its two libraries under the names by which programs load a driver.
+pub(crate) fn place_software_gpu() -> io::Result<PathBuf> {
+    if DRIVER.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "the software GPU works on Linux only"));
     }
+    let name = format!("software-gpu-{:016x}", hash(DRIVER) ^ hash(MANAGEMENT).rotate_left(1));
+    let mut problem = io::Error::other("there is no folder to put it into");
+    for folder in folders() {
+        match executable(&folder) {
+            Ok(()) => {
+                let place = folder.join(name);
+                makeroom_simcard::install::write(&place, DRIVER, MANAGEMENT)?;
+                return Ok(place);
+            }
+            Err(error) => problem = error,
+        }
+    }
+    Err(problem)
+}
+
+fn place_in(folder: &Path) -> io::Result<PathBuf> {
+    executable(folder)?;
     let path = folder.join(format!("libmakeroom_preload-{:016x}.so", hash(CONTENT)));
     if fs::read(&path).is_ok_and(|content| content == CONTENT) {
         return Ok(path);
@@ -66,6 +85,15 @@ fn place_in(folder: &Path) -> io::Result<PathBuf> {
     drop(file);
     fs::rename(&partial, &path)?;
     Ok(path)
+}
+
+/// Makes a folder of the user's own in which libraries can lie.
+fn executable(folder: &Path) -> io::Result<()> {
+    own(folder)?;
+    if rustix::fs::statvfs(folder)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Err(io::Error::other("nothing there may be executed"));
+    }
+    Ok(())
 }
 
 /// Makes a folder for the user alone, or checks that it is one.

@@ -5,7 +5,7 @@
 //! over a socket.
 
 mod child;
-mod library;
+pub(crate) mod library;
 mod listener;
 mod pool;
 mod summary;
@@ -93,7 +93,7 @@ fn file(arguments: &Run) -> Result<PathBuf, Failure> {
 }
 
 /// The recorder first, then what the user preloads already.
-fn preload(library: &Path) -> OsString {
+pub(crate) fn preload(library: &Path) -> OsString {
     let mut preloads = library.as_os_str().to_owned();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preloads.push(":");
@@ -103,7 +103,7 @@ fn preload(library: &Path) -> OsString {
 }
 
 /// 32 hexadecimal digits that no other run has.
-fn run_id() -> String {
+pub(crate) fn run_id() -> String {
     use std::hash::{BuildHasher as _, RandomState};
     format!("{:016x}{:016x}", RandomState::new().hash_one(0), RandomState::new().hash_one(1))
 }

@@ -1,0 +1,37 @@
+//! The card to run on: the first one, with its primary context current.
+
+use makeroom_core::Bytes;
+use makeroom_cuda::{Device, DeviceMemory, Driver, Result};
+
+/// The grain of large allocations, and of all sizes here.
+const GRAIN: u64 = 2 << 20;
+
+/// The first card, ready.
+pub(crate) struct Card {
+    pub(crate) driver: &'static Driver,
+    pub(crate) device: Device,
+    /// What was free when the program began.
+    room: Bytes,
+}
+
+impl Card {
+    /// Retains the primary context and makes it current. It stays until the process ends, as in most programs.
+    pub(crate) fn open(driver: &'static Driver) -> Result<Self> {
+        let device = driver.device(0)?;
+        device.retain_primary()?.make_current()?;
+        let room = driver.memory()?.free;
+        Ok(Self { driver, device, room })
+    }
+
+    /// A share of what was free when the program began, in whole pages.
+    pub(crate) fn percent(&self, percent: u64) -> Bytes {
+        Bytes::new(self.room.get() / 100 * percent / GRAIN * GRAIN)
+    }
+
+    /// Takes memory as most programs do.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "the function that calls it is the one that took the memory")]
+    pub(crate) fn allocate(&self, bytes: Bytes) -> Result<DeviceMemory> {
+        DeviceMemory::allocate(self.driver, bytes)
+    }
+}

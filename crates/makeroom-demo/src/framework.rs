@@ -1,0 +1,169 @@
+//! A framework with a caching allocator: PyTorch's own, to the byte, over the real driver.
+//!
+//! `makeroom-sim` has the allocator and asks a driver for segments; here that is CUDA. As PyTorch does, it reports each
+//! block to a function that a profiler may listen on. Without a listener nobody hears it.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_void};
+
+use libloading::os::unix::Library;
+use makeroom_core::{Bytes, PoolId};
+use makeroom_cuda::DeviceMemory;
+use makeroom_sim::{Driver, Pytorch, Refused, Request, Settings};
+
+use crate::card::Card;
+
+const MEMORY: &CStr = c"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE";
+const REFUSAL: &CStr = c"_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE";
+
+type ReportMemory = unsafe extern "C-unwind" fn(*mut c_void, i64, usize, usize, u16);
+type ReportRefusal = unsafe extern "C-unwind" fn(i64, usize, usize, u16);
+
+/// `c10::Device`: the type CUDA, the index 0.
+const FIRST_CARD: u16 = 1;
+
+/// A framework that keeps memory for later.
+pub(crate) struct Framework<'card> {
+    segments: Segments<'card>,
+    allocator: Pytorch,
+    tensors: u32,
+    live: u64,
+    listener: Listener,
+}
+
+/// A block of the framework's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tensor {
+    number: u32,
+    address: u64,
+    bytes: u64,
+}
+
+/// The framework's allocator gave up: what PyTorch raises as `OutOfMemoryError`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OutOfMemory {
+    pub(crate) requested: Bytes,
+    pub(crate) reserved: Bytes,
+    pub(crate) live: Bytes,
+}
+
+impl<'card> Framework<'card> {
+    pub(crate) fn new(card: &'card Card) -> Self {
+        Self {
+            segments: Segments { card, taken: HashMap::new() },
+            allocator: Pytorch::new(Settings::default(), None),
+            tensors: 0,
+            live: 0,
+            listener: Listener::find(),
+        }
+    }
+
+    /// Makes a tensor.
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "the function that calls it is the one that asked")]
+    pub(crate) fn tensor(&mut self, bytes: Bytes) -> Result<Tensor, OutOfMemory> {
+        let number = self.tensors;
+        let request = Request { size: bytes.get(), stream: 0, pool: PoolId::DEFAULT };
+        let Ok(address) = self.allocator.allocate(&mut self.segments, number, request) else {
+            self.listener.refused(bytes, self.live, self.allocator.reserved());
+            let reserved = Bytes::new(self.allocator.reserved());
+            return Err(OutOfMemory { requested: bytes, reserved, live: Bytes::new(self.live) });
+        };
+        self.tensors += 1;
+        self.live += bytes.get();
+        self.listener.memory(address, bytes.get().cast_signed(), self.live, self.allocator.reserved());
+        Ok(Tensor { number, address, bytes: bytes.get() })
+    }
+
+    /// Gives a tensor back: to the cache.
+    pub(crate) fn delete(&mut self, tensor: Tensor) {
+        self.allocator.free(tensor.number);
+        self.live -= tensor.bytes;
+        let size = -tensor.bytes.cast_signed();
+        self.listener.memory(tensor.address, size, self.live, self.allocator.reserved());
+    }
+
+    /// What it has of the driver.
+    pub(crate) fn reserved(&self) -> Bytes {
+        Bytes::new(self.allocator.reserved())
+    }
+}
+
+/// The framework's segments.
+struct Segments<'card> {
+    card: &'card Card,
+    taken: HashMap<u64, DeviceMemory>,
+}
+
+impl Driver for Segments<'_> {
+    fn allocate(&mut self, size: u64, _stream: u64) -> Result<u64, Refused> {
+        let memory = segment_of_the_framework(self.card, Bytes::new(size)).map_err(|_| Refused)?;
+        let address = memory.address().0;
+        self.taken.insert(address, memory);
+        Ok(address)
+    }
+
+    fn release(&mut self, address: u64, _size: u64) {
+        self.taken.remove(&address);
+    }
+
+    /// Segments that grow are a setting which is not set here, so the three functions below are not called.
+    fn reserve(&mut self, _stream: u64, _is_small: bool) -> u64 {
+        0
+    }
+
+    fn map(&mut self, _address: u64, _size: u64, _page: u64) -> Result<(), Refused> {
+        Err(Refused)
+    }
+
+    fn unmap(&mut self, _address: u64, _size: u64, _page: u64) {}
+
+    fn synchronize(&mut self) -> Vec<u32> {
+        // A device that cannot be waited for refuses the next request; no free waits for a stream here.
+        let _ = self.card.driver.synchronize();
+        Vec::new()
+    }
+}
+
+#[inline(never)]
+#[unsafe(export_name = "framework::segment")]
+fn segment_of_the_framework(card: &Card, bytes: Bytes) -> makeroom_cuda::Result<DeviceMemory> {
+    card.allocate(bytes)
+}
+
+/// Who listens to the framework's blocks, if anybody does.
+struct Listener {
+    memory: Option<ReportMemory>,
+    refusal: Option<ReportRefusal>,
+}
+
+impl Listener {
+    fn find() -> Self {
+        let program = Library::this();
+        // SAFETY: the mangled names spell these signatures; a library that defines them was there from the start.
+        unsafe {
+            Self {
+                memory: program.get::<ReportMemory>(MEMORY).ok().map(|found| *found),
+                refusal: program.get::<ReportRefusal>(REFUSAL).ok().map(|found| *found),
+            }
+        }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "the function that asked for the tensor is the one to be shown")]
+    fn memory(&self, address: u64, size: i64, live: u64, reserved: u64) {
+        if let Some(report) = self.memory {
+            // SAFETY: a listener is told numbers and reads no memory.
+            unsafe { report(address as *mut c_void, size, live as usize, reserved as usize, FIRST_CARD) };
+        }
+    }
+
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "as above")]
+    fn refused(&self, requested: Bytes, live: u64, reserved: u64) {
+        if let Some(report) = self.refusal {
+            // SAFETY: as above.
+            unsafe { report(requested.get().cast_signed(), live as usize, reserved as usize, FIRST_CARD) };
+        }
+    }
+}

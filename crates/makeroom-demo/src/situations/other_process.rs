@@ -1,0 +1,44 @@
+//! Somebody else is on the card: a program that asks for less than the card has, and is refused.
+
+use std::io::{Read, Write};
+
+use makeroom_core::Bytes;
+use makeroom_cuda::{DeviceMemory, Result};
+
+use crate::card::Card;
+use crate::situation::Outcome;
+
+#[inline(never)]
+#[unsafe(export_name = "other_process::run")]
+pub(crate) fn run(card: &Card, output: &mut dyn Write) -> Outcome {
+    let total = card.driver.memory()?.total;
+    let wanted = Bytes::new(total.get() / 4);
+    match buffer_of_a_quarter_card(card, wanted) {
+        Ok(buffer) => buffer.free()?,
+        Err(error) => writeln!(output, "{error}")?,
+    }
+    Ok(())
+}
+
+#[inline(never)]
+#[unsafe(export_name = "other_process::buffer_of_a_quarter_card")]
+fn buffer_of_a_quarter_card(card: &Card, bytes: Bytes) -> Result<DeviceMemory> {
+    card.allocate(bytes)
+}
+
+/// What the other process does: takes its share, says so, and keeps it until it is told to go.
+pub(crate) fn hold(card: &Card, percent: u64, told: &mut dyn Write, until: &mut dyn Read) -> Outcome {
+    let held = memory_of_the_other_process(card, card.percent(percent))?;
+    writeln!(told, "holds {}", held.bytes())?;
+    told.flush()?;
+    // The end of the input is what it waits for: whoever started it closes that, also by ending.
+    std::io::copy(until, &mut std::io::sink())?;
+    held.free()?;
+    Ok(())
+}
+
+#[inline(never)]
+#[unsafe(export_name = "other_process::memory_of_the_other_process")]
+fn memory_of_the_other_process(card: &Card, bytes: Bytes) -> Result<DeviceMemory> {
+    card.allocate(bytes)
+}
