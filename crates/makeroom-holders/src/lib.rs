@@ -7,12 +7,14 @@
 //! account     the three joined: total = free + reserved + Σ holders + what nobody listed holds, and why
 //! remedy      what would have to go, the command that would do it, and what would be lost
 //! watcher     all of it again and again
+//! doctor      what can go wrong here before anything runs
 //! ```
 //!
 //! Nothing here prints, and nothing here ends a process.
 #![forbid(unsafe_code)]
 
 mod account;
+pub mod doctor;
 mod processes;
 mod recording;
 mod remedy;

@@ -1,0 +1,220 @@
+//! The driver: its version and what it can serve, its cards and their modes, the multi-process service.
+
+use super::{Check, Packages, Surroundings, Verdict};
+use crate::survey::{Card, ComputeMode, ProblemKind, Survey, SurveyError};
+
+/// The oldest driver that serves a major version of CUDA, by NVIDIA's table of minor-version compatibility.
+const OLDEST_DRIVERS: [(u32, u32); 3] = [(13, 580), (12, 525), (11, 450)];
+
+pub(super) fn check(
+    survey: &Result<Survey, SurveyError>,
+    surroundings: &Surroundings,
+    packages: &Packages,
+) -> Vec<Check> {
+    let survey = match survey {
+        Ok(survey) => survey,
+        Err(error) => {
+            return vec![Check::new("driver", Verdict::Problem, error.to_string()).fix(error.hint())];
+        }
+    };
+    let mut checks = vec![version(survey)];
+    checks.extend(loaded_module(survey, surroundings));
+    checks.extend(pair(survey, packages));
+    if survey.cards.is_empty() {
+        let found = "the driver has no card";
+        let fix = "lspci | grep -i nvidia shows whether the machine has one; dmesg says why the driver does not take it";
+        checks.push(Check::new("cards", Verdict::Problem, found).fix(fix));
+    }
+    for card in &survey.cards {
+        checks.extend(of_card(card));
+    }
+    checks.extend(visible(survey, surroundings));
+    checks.extend(service(surroundings));
+    checks
+}
+
+fn version(survey: &Survey) -> Check {
+    let cuda = survey.cuda.map_or(String::new(), |version| {
+        format!(", serves CUDA up to {}.{}", version / 1000, version % 1000 / 10)
+    });
+    let cards = survey.cards.len();
+    let cards = if cards == 1 { "1 card".to_owned() } else { format!("{cards} cards") };
+    Check::new("driver", Verdict::Good, format!("driver {}{cuda}, {cards}", survey.driver))
+}
+
+/// The module in the kernel and the library beside it: after an update they differ until the module is loaded again.
+fn loaded_module(survey: &Survey, surroundings: &Surroundings) -> Option<Check> {
+    let text = surroundings.read("proc/driver/nvidia/version")?;
+    let loaded = text.split_ascii_whitespace().find(|word| is_version(word))?;
+    if loaded == survey.driver || survey.driver.is_empty() {
+        return None;
+    }
+    let found = format!("the loaded module is {loaded} and the library is {}", survey.driver);
+    Some(
+        Check::new("driver", Verdict::Warning, found)
+            .fix("reboot, or reload the module: rmmod nvidia_uvm nvidia && modprobe nvidia"),
+    )
+}
+
+fn is_version(word: &str) -> bool {
+    word.split('.').count() >= 2 && word.split('.').all(|part| part.parse::<u32>().is_ok())
+}
+
+/// The CUDA version that an installed framework was built for, and the driver.
+fn pair(survey: &Survey, packages: &Packages) -> Option<Check> {
+    let torch = packages.torch.as_ref()?;
+    let (major, minor) = torch.cuda?;
+    let driver: u32 = survey.driver.split('.').next()?.parse().ok()?;
+    let (_, oldest) = OLDEST_DRIVERS.iter().find(|(served, _)| *served == major)?;
+    let name = format!("PyTorch {} for CUDA {major}.{minor}", torch.version);
+    if driver < *oldest {
+        let found = format!("{name} needs a driver from {oldest} on; this is {}", survey.driver);
+        let fix =
+            format!("update the driver, or install a build for CUDA {} or older", newest_served(driver));
+        return Some(Check::new("versions", Verdict::Problem, found).fix(fix));
+    }
+    let served =
+        survey.cuda.map(|version| (version.unsigned_abs() / 1000, version.unsigned_abs() % 1000 / 10));
+    if served.is_some_and(|served| served < (major, minor)) {
+        let found = format!(
+            "{name} is newer than the driver's CUDA: its own kernels run, those that are compiled when first used (PTX) do not"
+        );
+        return Some(
+            Check::new("versions", Verdict::Warning, found)
+                .fix("update the driver before using torch.compile or extensions built from PTX"),
+        );
+    }
+    Some(Check::new("versions", Verdict::Good, format!("{name} and driver {} work together", survey.driver)))
+}
+
+fn newest_served(driver: u32) -> u32 {
+    OLDEST_DRIVERS.iter().find(|(_, oldest)| driver >= *oldest).map_or(10, |(major, _)| *major)
+}
+
+fn of_card(card: &Card) -> Vec<Check> {
+    let index = card.index;
+    let mut checks = Vec::new();
+    for problem in &card.problems {
+        let (verdict, fix) = match problem.kind {
+            ProblemKind::Lost => (
+                Verdict::Problem,
+                "reboot; if it happens again, look into dmesg for Xid 79 and at the card's power and seating"
+                    .to_owned(),
+            ),
+            ProblemKind::NeedsReset => (Verdict::Problem, format!("nvidia-smi --gpu-reset -i {index}")),
+            ProblemKind::NoPermission => (Verdict::Note, "ask as root: sudo makeroom doctor".to_owned()),
+            ProblemKind::Other => (
+                Verdict::Warning,
+                "nvidia-smi should say the same; look into dmesg for lines with NVRM".to_owned(),
+            ),
+        };
+        let found = format!("GPU {index}: {} could not be read: {}", problem.what, problem.answer);
+        checks.push(Check::new("cards", verdict, found).fix(fix));
+    }
+    match card.compute_mode {
+        Some(ComputeMode::Prohibited) => {
+            let found = format!("GPU {index} is closed to CUDA: its compute mode is PROHIBITED");
+            checks.push(
+                Check::new("compute_mode", Verdict::Problem, found)
+                    .fix(format!("sudo nvidia-smi -i {index} -c DEFAULT")),
+            );
+        }
+        Some(ComputeMode::Exclusive) => {
+            let found = format!(
+                "GPU {index} takes one process at a time (EXCLUSIVE_PROCESS): the second one fails, data-loader workers that use CUDA too"
+            );
+            checks.push(
+                Check::new("compute_mode", Verdict::Note, found)
+                    .fix(format!("sudo nvidia-smi -i {index} -c DEFAULT")),
+            );
+        }
+        _ => {}
+    }
+    if card.is_persistent == Some(false) {
+        let found = format!(
+            "GPU {index} is shut down when its last user ends: the next program waits for it, and its settings are lost"
+        );
+        checks.push(
+            Check::new("persistence", Verdict::Note, found)
+                .fix("sudo systemctl enable --now nvidia-persistenced, or sudo nvidia-smi -pm 1"),
+        );
+    }
+    if card.is_divided {
+        checks.push(divided(card));
+    }
+    checks
+}
+
+fn divided(card: &Card) -> Check {
+    let index = card.index;
+    if card.parts.is_empty() {
+        let found = format!("GPU {index} is set to be divided (MIG) and has no parts: no program can use it");
+        let fix = format!(
+            "make parts (sudo nvidia-smi mig -i {index} -cgi 0 -C), or sudo nvidia-smi -i {index} -mig 0"
+        );
+        return Check::new("mig", Verdict::Problem, found).fix(fix);
+    }
+    let found = format!(
+        "GPU {index} is divided into {} parts (MIG): a process uses one of them, the first unless told otherwise",
+        card.parts.len()
+    );
+    let fix = card.parts.last().map(|part| format!("export CUDA_VISIBLE_DEVICES={}", part.uuid));
+    Check { fix, ..Check::new("mig", Verdict::Note, found) }
+}
+
+/// Which cards programs will see. CUDA stops at the first name it does not know.
+fn visible(survey: &Survey, surroundings: &Surroundings) -> Option<Check> {
+    let value = surroundings.environment.get("CUDA_VISIBLE_DEVICES")?;
+    let cards = survey.cards.len();
+    let wrong = value.split(',').map(str::trim).find(|name| !is_known(survey, name));
+    let (verdict, found) = match wrong {
+        None => (
+            Verdict::Note,
+            format!(
+                "CUDA_VISIBLE_DEVICES={value}: programs see {} of {cards} cards",
+                value.split(',').count()
+            ),
+        ),
+        Some(_) if value.trim().is_empty() || value.trim() == "-1" => {
+            (Verdict::Warning, "CUDA_VISIBLE_DEVICES hides every card".to_owned())
+        }
+        Some(name) => (
+            Verdict::Problem,
+            format!(
+                "CUDA_VISIBLE_DEVICES={value}: there is no `{name}`, and CUDA takes nothing from there on ({cards} cards)"
+            ),
+        ),
+    };
+    let check = Check::new("visible_devices", verdict, found);
+    Some(if wrong.is_some() { check.fix("unset CUDA_VISIBLE_DEVICES") } else { check })
+}
+
+fn is_known(survey: &Survey, name: &str) -> bool {
+    if let Ok(index) = name.parse::<usize>() {
+        return index < survey.cards.len();
+    }
+    let cards = survey.cards.iter().flat_map(|card| std::iter::once(card).chain(&card.parts));
+    // A UUID may be cut short where it stays unique.
+    name.len() > 4 && cards.filter(|card| card.uuid.starts_with(name)).count() == 1
+}
+
+/// The multi-process service: where its clients look for it, and its limit.
+fn service(surroundings: &Surroundings) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if let Some(folder) = surroundings.variable("CUDA_MPS_PIPE_DIRECTORY") {
+        let below = folder.trim_start_matches('/');
+        if !surroundings.path(below).join("control").exists() {
+            let found = format!(
+                "CUDA_MPS_PIPE_DIRECTORY={folder} and no MPS daemon listens there: programs use the card without it"
+            );
+            checks.push(Check::new("mps", Verdict::Warning, found).fix("start it with the same variable (nvidia-cuda-mps-control -d), or unset CUDA_MPS_PIPE_DIRECTORY"));
+        }
+    }
+    if let Some(limit) = surroundings.variable("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") {
+        let found = format!(
+            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={limit}: under MPS each client is refused memory beyond that, whatever is free"
+        );
+        checks.push(Check::new("mps", Verdict::Note, found));
+    }
+    checks
+}

@@ -1,0 +1,127 @@
+//! The host: what pinned memory and shared memory may take, and the driver's files.
+
+use makeroom_core::Bytes;
+
+use super::{Check, Surroundings, Verdict};
+
+/// Below this, workers that pass tensors through shared memory fail early. Docker gives 64 MiB.
+const LEAST_SHARED: Bytes = Bytes::gib(1);
+/// Locked memory below this is the system's default, not somebody's choice.
+const LEAST_LOCKED: Bytes = Bytes::gib(1);
+
+pub(super) fn check(surroundings: &Surroundings, has_driver: bool) -> Vec<Check> {
+    let mut checks: Vec<Check> =
+        [locked(surroundings), group(surroundings), shared(surroundings)].into_iter().flatten().collect();
+    if has_driver {
+        checks.extend(files(surroundings));
+    }
+    checks
+}
+
+/// What a process may lock. The driver pins memory by itself, network cards do not.
+fn locked(surroundings: &Surroundings) -> Option<Check> {
+    let limits = surroundings.read("proc/self/limits")?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    let soft = line.split_ascii_whitespace().next()?;
+    let Ok(bytes) = soft.parse::<u64>() else {
+        return Some(Check::new("locked_memory", Verdict::Good, "locked memory is not limited"));
+    };
+    let bytes = Bytes::new(bytes);
+    if bytes >= LEAST_LOCKED {
+        return Some(Check::new("locked_memory", Verdict::Good, format!("{bytes} may be locked")));
+    }
+    let found = format!(
+        "{bytes} of host memory may be locked: cudaHostAlloc does not ask for more, but RDMA does (NCCL over InfiniBand or RoCE fails with `ibv_reg_mr`)"
+    );
+    let fix = "ulimit -l unlimited; in a container: docker run --ulimit memlock=-1";
+    Some(Check::new("locked_memory", Verdict::Note, found).fix(fix))
+}
+
+/// What the control group may use. Pinned memory counts, and cannot be swapped out.
+fn group(surroundings: &Surroundings) -> Option<Check> {
+    let limit = group_limit(surroundings)?;
+    let found = format!(
+        "this control group may use {limit} of host memory, pinned memory included: beyond that the kernel ends a process without a word from CUDA"
+    );
+    let fix = "raise it (docker run --memory, resources.limits.memory, sbatch --mem), or pin less: fewer workers, a smaller prefetch_factor";
+    Some(Check::new("host_memory", Verdict::Note, found).fix(fix))
+}
+
+/// The tightest limit on the way up from this process's group; `None` where there is none.
+fn group_limit(surroundings: &Surroundings) -> Option<Bytes> {
+    let groups = surroundings.read("proc/self/cgroup")?;
+    let mut limits = Vec::new();
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
+            continue;
+        };
+        let (folder, file) = match controllers {
+            "" => ("sys/fs/cgroup", "memory.max"),
+            _ if controllers.split(',').any(|name| name == "memory") => {
+                ("sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        // Inside a container the path is the host's and the folder is the group's own.
+        let mut below = path.trim_matches('/');
+        loop {
+            let text = surroundings.read(&format!("{folder}/{below}/{file}"));
+            limits.extend(text.and_then(|text| text.trim().parse::<u64>().ok()));
+            match below.rsplit_once('/') {
+                Some((above, _)) => below = above,
+                None if below.is_empty() => break,
+                None => below = "",
+            }
+        }
+    }
+    // The first version of control groups writes "none" as a number close to 2⁶³.
+    limits.into_iter().filter(|limit| *limit < 1 << 60).min().map(Bytes::new)
+}
+
+/// The room for memory that processes share.
+fn shared(surroundings: &Surroundings) -> Option<Check> {
+    let status = rustix::fs::statvfs(surroundings.path("dev/shm")).ok()?;
+    let (size, free) =
+        (Bytes::new(status.f_blocks * status.f_frsize), Bytes::new(status.f_bavail * status.f_frsize));
+    if free >= LEAST_SHARED {
+        return Some(Check::new(
+            "shared_memory",
+            Verdict::Good,
+            format!("/dev/shm has {free} free of {size}"),
+        ));
+    }
+    let found = format!(
+        "/dev/shm has {free} free of {size}: data-loader workers pass batches through it and die of `Bus error`"
+    );
+    let fix =
+        "docker run --shm-size=8g or --ipc=host; in Kubernetes an emptyDir with medium: Memory at /dev/shm";
+    Some(Check::new("shared_memory", Verdict::Warning, found).fix(fix))
+}
+
+/// The driver's files, which CUDA opens.
+fn files(surroundings: &Surroundings) -> Option<Check> {
+    let is_there = |name: &str| surroundings.path("dev").join(name).exists();
+    if !is_there("nvidiactl") {
+        // WSL has the driver without these files.
+        return None;
+    }
+    if !is_there("nvidia-uvm") {
+        let found =
+            "/dev/nvidia-uvm is missing: CUDA fails with `unknown error` (999) although nvidia-smi works";
+        let fix = "sudo nvidia-modprobe -u -c=0; in a container, start it with the NVIDIA runtime";
+        return Some(Check::new("device_files", Verdict::Problem, found).fix(fix));
+    }
+    let access = rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK;
+    let closed = ["nvidiactl", "nvidia-uvm"]
+        .into_iter()
+        .find(|name| rustix::fs::access(surroundings.path("dev").join(name), access).is_err());
+    Some(match closed {
+        None => Check::new("device_files", Verdict::Good, "the driver's files can be opened"),
+        Some(name) => {
+            let found = format!("/dev/{name} may not be opened by this user: CUDA finds no device");
+            let fix = "join the group that owns it (ls -l /dev/nvidia*, often `video`), or let the container have it";
+            Check::new("device_files", Verdict::Problem, found).fix(fix)
+        }
+    })
+}
