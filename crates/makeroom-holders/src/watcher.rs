@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::account::{Account, Device, Driver, join};
 use crate::processes::Processes;
-use crate::survey::{Survey, Surveyor};
+use crate::survey::{Survey, SurveyError, Surveyor};
 
 /// How to look.
 #[derive(Clone, Debug)]
@@ -17,11 +17,22 @@ pub struct WatcherOptions {
     pub processes: PathBuf,
     /// How long the driver may take to answer.
     pub deadline: Duration,
+    /// How old the picture of processes may be that the driver does not list. Those it lists are read each time.
+    pub others_may_be: Duration,
+    /// Whether recordings of running programs are read.
+    pub reads_recordings: bool,
 }
 
-impl Default for WatcherOptions {
-    fn default() -> Self {
-        Self { processes: PathBuf::from("/proc"), deadline: Duration::from_secs(5) }
+impl WatcherOptions {
+    /// To look once: everything is read.
+    pub fn once(processes: PathBuf, deadline: Duration) -> Self {
+        Self { processes, deadline, others_may_be: Duration::ZERO, reads_recordings: true }
+    }
+
+    /// To look every second or so: what changes seldom is read seldom.
+    pub fn often(processes: PathBuf, deadline: Duration) -> Self {
+        const OTHERS_MAY_BE: Duration = Duration::from_secs(15);
+        Self { processes, deadline, others_may_be: OTHERS_MAY_BE, reads_recordings: false }
     }
 }
 
@@ -29,8 +40,9 @@ impl Default for WatcherOptions {
 #[derive(Debug)]
 pub struct Watcher {
     surveyor: Surveyor,
-    processes: PathBuf,
+    options: WatcherOptions,
     host: String,
+    last: Option<(Instant, Processes)>,
 }
 
 impl Watcher {
@@ -39,9 +51,15 @@ impl Watcher {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Self {
             surveyor: Surveyor::new(command, options.deadline),
-            processes: options.processes,
+            options,
             host: host.trim_end().to_owned(),
+            last: None,
         }
+    }
+
+    /// What the driver says, and nothing else.
+    pub fn survey(&mut self) -> Result<Survey, SurveyError> {
+        self.surveyor.take()
     }
 
     /// Takes the account. A driver that cannot be asked leaves what `/proc` shows.
@@ -49,22 +67,39 @@ impl Watcher {
         let survey = self.surveyor.take();
         let own: Vec<u32> = self.surveyor.process().into_iter().chain([std::process::id()]).collect();
         let listed: HashSet<u32> = survey.iter().flat_map(listed).collect();
-        let mut processes = Processes::read(&self.processes, &listed, &own);
+        let (read_at, mut processes) = self.processes(&listed, &own);
+        let join =
+            |survey: &Survey, processes: &Processes| join(survey, processes, self.options.reads_recordings);
         let mut devices = survey.as_ref().map_or(Vec::new(), |survey| join(survey, &processes));
         if let Ok(survey) = &survey
             && devices.iter().any(is_unexplained)
+            && !processes.has_mapped
         {
-            processes.add_mapped(&self.processes, &own);
+            processes.add_mapped(&self.options.processes, &own);
             devices = join(survey, &processes);
         }
-        let users = processes.known.into_values().filter(|process| process.files.has_driver()).collect();
+        let users = processes.known.values().filter(|process| process.files.has_driver()).cloned().collect();
+        let view = processes.view.clone();
+        self.last = Some((read_at, processes));
         Account {
             taken: SystemTime::now(),
             host: self.host.clone(),
             driver: survey.map(|survey| Driver { version: survey.driver, cuda: survey.cuda }),
             devices,
             users,
-            view: processes.view,
+            view,
+        }
+    }
+
+    /// The processes and when all of them were read.
+    fn processes(&mut self, listed: &HashSet<u32>, own: &[u32]) -> (Instant, Processes) {
+        let root = &self.options.processes;
+        match self.last.take() {
+            Some((read_at, mut processes)) if read_at.elapsed() < self.options.others_may_be => {
+                processes.refresh(root, listed);
+                (read_at, processes)
+            }
+            _ => (Instant::now(), Processes::read(root, listed, own)),
         }
     }
 }

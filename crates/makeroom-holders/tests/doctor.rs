@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use makeroom_holders::doctor::{Check, Surroundings, Verdict, examine};
 use makeroom_holders::{Card, ComputeMode, Problem, ProblemKind, Survey, SurveyError};
 
+/// Names and values.
+type Variables<'text> = &'text [(&'text str, &'text str)];
+
 fn machine(test: &str, variables: &[(&str, &str)], files: &[(&str, &str)]) -> Surroundings {
     let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("doctor").join(test);
     let _ = fs::remove_dir_all(&root);
@@ -144,7 +147,7 @@ fn missing_files_of_the_driver() {
 
 #[test]
 fn settings_that_contradict_or_are_not_read() {
-    let cases: [(&[(&str, &str)], Verdict, &str); 9] = [
+    let cases: [(Variables<'_>, Verdict, &str); 9] = [
         (
             &[
                 ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),

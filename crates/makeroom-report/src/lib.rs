@@ -5,7 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod bars;
+mod doctor;
 mod json;
+mod metrics;
 mod ps;
 mod replay;
 mod run;
@@ -16,7 +18,9 @@ mod tree;
 mod tune;
 mod wrap;
 
+pub use doctor::{doctor_json, doctor_text};
 pub use json::explanation_json;
+pub use metrics::{otlp_json, prometheus_text};
 pub use ps::{ps_json, ps_text, users_text};
 pub use replay::{ReplayReport, replay_json, replay_text};
 pub use run::{nothing_recorded_text, refused_text, run_summary_text, unreadable_text};

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use makeroom_core::Bytes;
 use makeroom_sim::AllocatorSpec;
 
-pub(crate) use devices::{Looking, Ps};
+pub(crate) use devices::{Collector, Doctor, Looking, Ps, Serve};
 
 /// Says why CUDA ran out of memory, and makes room.
 #[derive(Debug, Parser)]
@@ -35,6 +35,10 @@ pub(crate) enum Command {
     Tune(Tune),
     /// Say who holds the memory of each GPU, and why some is held by nobody
     Ps(Ps),
+    /// Say what can go wrong here before anything runs
+    Doctor(Doctor),
+    /// Serve who holds what as metrics, for Prometheus and OpenTelemetry
+    Serve(Serve),
     /// Ask the driver, for another process of makeroom
     #[command(name = crate::commands::SURVEY, hide = true)]
     Survey,

@@ -48,6 +48,14 @@ pub(crate) enum Failure {
         /// What the system said.
         error: std::io::Error,
     },
+    /// Nobody could be listened to.
+    #[error("{address}: {error}")]
+    Listen {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// What the system said.
+        error: std::io::Error,
+    },
     /// The driver could not be asked.
     #[error("{0}")]
     Driver(makeroom_holders::SurveyError),
@@ -111,6 +119,7 @@ impl Failure {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
+            Self::Listen { .. } => Some("another address: makeroom serve --listen 127.0.0.1:9402".to_owned()),
             Self::Driver(error) => Some(error.hint().to_owned()),
             Self::Gpu(error) => error.hint().map(str::to_owned),
             Self::NoSuchSituation { .. } => Some("makeroom demo --list".to_owned()),

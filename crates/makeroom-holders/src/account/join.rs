@@ -21,9 +21,10 @@ pub(super) struct Joined<'read> {
 }
 
 /// The account of every card.
-pub(crate) fn join(survey: &Survey, processes: &Processes) -> Vec<Device> {
+pub(crate) fn join(survey: &Survey, processes: &Processes, reads_recordings: bool) -> Vec<Device> {
     let listed = survey.cards.iter().flat_map(|card| &card.listed).map(|listed| listed.pid).collect();
-    let recordings = processes.known.values().filter_map(|process| {
+    let recorded = processes.known.values().filter(|_| reads_recordings);
+    let recordings = recorded.filter_map(|process| {
         let (path, name) = process.files.recording.as_ref()?;
         Some((process.stat.pid, recording::read(path, name)))
     });

@@ -77,6 +77,8 @@ pub struct Processes {
     pub known: BTreeMap<u32, Process>,
     /// What can be seen from here.
     pub view: View,
+    /// Whether mapped files were looked at too.
+    pub(crate) has_mapped: bool,
 }
 
 impl Processes {
@@ -99,9 +101,31 @@ impl Processes {
         processes
     }
 
+    /// Reads the processes in `listed` again, and leaves the others as they were.
+    pub(crate) fn refresh(&mut self, root: &Path, listed: &HashSet<u32>) {
+        let mut reader = Reader::new(root);
+        for &pid in listed {
+            let Some(stat) = Stat::read(&reader.folder(pid)) else {
+                self.stats.remove(&pid);
+                self.known.remove(&pid);
+                continue;
+            };
+            let known = self.known.get_mut(&pid).filter(|process| process.stat.started == stat.started);
+            if let Some(process) = known {
+                process.age = reader.age(&stat);
+                process.stat = stat.clone();
+            } else {
+                let files = OpenFiles::read(&reader.folder(pid), &stat).unwrap_or_default();
+                self.known.insert(pid, reader.process(stat.clone(), files));
+            }
+            self.stats.insert(pid, stat);
+        }
+    }
+
     /// Looks for processes that keep the driver's files mapped after closing them. That means reading every
     /// process's map, so it is done only when memory is missing.
     pub fn add_mapped(&mut self, root: &Path, own: &[u32]) {
+        self.has_mapped = true;
         let mut reader = Reader::new(root);
         let rest: Vec<u32> = self
             .stats
@@ -135,6 +159,12 @@ impl<'root> Reader<'root> {
         self.root.join(pid.to_string())
     }
 
+    /// How long a process has been running.
+    fn age(&self, stat: &Stat) -> Option<Duration> {
+        let started = Duration::from_secs_f64(stat.started as f64 / ticks_per_second());
+        self.uptime.map(|uptime| uptime.saturating_sub(started))
+    }
+
     fn process(&mut self, stat: Stat, files: OpenFiles) -> Process {
         let folder = self.folder(stat.pid);
         let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
@@ -144,14 +174,13 @@ impl<'root> Reader<'root> {
         let command = fs::read(folder.join("cmdline")).unwrap_or_default();
         let words = command.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
         let groups = fs::read_to_string(folder.join("cgroup")).unwrap_or_default();
-        let started = Duration::from_secs_f64(stat.started as f64 / ticks_per_second());
         Process {
             command: words.filter(|word| !word.is_empty()).collect(),
             user,
             user_name: user.map_or("?".to_owned(), |user| self.users.name(user)),
             inner_pids: pids.split_ascii_whitespace().skip(1).filter_map(|pid| pid.parse().ok()).collect(),
             belonging: Belonging::parse(&groups),
-            age: self.uptime.map(|uptime| uptime.saturating_sub(started)),
+            age: self.age(&stat),
             files,
             stat,
         }

@@ -12,12 +12,20 @@ use crate::failure::Failure;
 /// The hidden command of the process that asks the driver.
 pub(crate) const SURVEY: &str = "__survey";
 
-/// A watcher as the arguments ask for.
-pub(crate) fn watcher(looking: &Looking) -> Result<Watcher, Failure> {
+/// A watcher that looks once.
+pub(crate) fn once(looking: &Looking) -> Result<Watcher, Failure> {
+    watcher(WatcherOptions::once(looking.proc.clone(), Duration::from_secs_f64(looking.deadline)))
+}
+
+/// A watcher that looks again and again.
+pub(crate) fn often(looking: &Looking) -> Result<Watcher, Failure> {
+    watcher(WatcherOptions::often(looking.proc.clone(), Duration::from_secs_f64(looking.deadline)))
+}
+
+fn watcher(options: WatcherOptions) -> Result<Watcher, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(SURVEY);
-    let deadline = Duration::from_secs_f64(looking.deadline);
-    Ok(Watcher::new(command, WatcherOptions { processes: looking.proc.clone(), deadline }))
+    Ok(Watcher::new(command, options))
 }
 
 /// Asks the driver for every line on stdin; runs in a process of its own.

@@ -1,11 +1,13 @@
 //! One file per command. A command reads its input, calls the library, and prints.
 
 mod demo;
+mod doctor;
 mod looking;
 mod ps;
 mod recording;
 mod replay;
 mod run;
+mod serve;
 mod tune;
 mod why;
 
@@ -21,6 +23,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => return run::run(&arguments),
         Command::Ps(arguments) => return ps::run(&arguments),
+        Command::Doctor(arguments) => return doctor::run(&arguments),
+        Command::Serve(arguments) => return serve::run(&arguments),
         Command::Survey => looking::survey(),
         Command::DemoProgram(arguments) => demo::program::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),

@@ -12,7 +12,7 @@ use crate::output;
 
 /// Runs `makeroom ps`.
 pub(crate) fn run(arguments: &Ps) -> Result<ExitCode, Failure> {
-    let account = looking::watcher(&arguments.looking)?.look();
+    let account = looking::once(&arguments.looking)?.look();
     let requirement = arguments.require.map(|size| require(&account, size, arguments.device));
     let columns = output::columns();
     if arguments.json {

@@ -1,0 +1,94 @@
+//! The result of `makeroom doctor`: what is wrong first, each with what to do.
+
+use std::fmt::Write as _;
+
+use anstyle::AnsiColor;
+use makeroom_holders::doctor::{Check, Verdict};
+use serde_json::{Value, json};
+
+use crate::text::{DIM, MARGIN, TITLE};
+use crate::wrap::wrap;
+
+/// The narrowest layout.
+const LEAST_COLUMNS: usize = 60;
+/// Columns of the word before each finding.
+const WORD_COLUMNS: usize = 9;
+
+/// The result as JSON.
+pub fn doctor_json(checks: &[Check]) -> Value {
+    let check = |check: &Check| {
+        json!({
+            "subject": check.subject,
+            "verdict": check.verdict.word(),
+            "found": check.found,
+            "fix": check.fix,
+        })
+    };
+    json!({ "checks": checks.iter().map(check).collect::<Vec<_>>() })
+}
+
+/// The result as text.
+pub fn doctor_text(checks: &[Check], columns: usize) -> String {
+    let columns = columns.max(LEAST_COLUMNS);
+    let mut out = String::new();
+    let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
+    let (problems, warnings) = (count(Verdict::Problem), count(Verdict::Warning));
+    let title = match (problems, warnings) {
+        (0, 0) => "nothing stands in the way".to_owned(),
+        (0, warnings) => format!("{warnings} to look at"),
+        (problems, 0) => format!("{problems} to mend"),
+        (problems, warnings) => format!("{problems} to mend, {warnings} to look at"),
+    };
+    let _ = writeln!(out, "\n{MARGIN}{TITLE}{title}{TITLE:#}\n");
+    let command = AnsiColor::Cyan.on_default();
+    for check in checks {
+        let style = match check.verdict {
+            Verdict::Problem => AnsiColor::Red.on_default().bold(),
+            Verdict::Warning => AnsiColor::Yellow.on_default().bold(),
+            Verdict::Note => DIM,
+            Verdict::Good => AnsiColor::Green.on_default(),
+        };
+        let mut word = check.verdict.word();
+        for line in wrap(&check.found, columns - WORD_COLUMNS - 2) {
+            let _ = writeln!(out, "{MARGIN}{style}{word:<WORD_COLUMNS$}{style:#}{line}");
+            word = "";
+        }
+        let fix = check.fix.iter().flat_map(|fix| wrap(fix, columns - WORD_COLUMNS - 2));
+        for line in fix {
+            let _ = writeln!(out, "{MARGIN}{:WORD_COLUMNS$}{command}{line}{command:#}", "");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_is_counted_and_fixes_stand_below() {
+        let checks = [
+            Check::new("cards", Verdict::Problem, "GPU 0 is closed").fix("open it"),
+            Check::new("driver", Verdict::Good, "driver 580"),
+        ];
+        let text = anstream_free(&doctor_text(&checks, 60));
+        assert_eq!(
+            text,
+            "\n  1 to mend\n\n  problem  GPU 0 is closed\n           open it\n  good     driver 580\n"
+        );
+        assert_eq!(doctor_json(&checks)["checks"][0]["verdict"], "problem");
+    }
+
+    /// A text without its styles.
+    fn anstream_free(text: &str) -> String {
+        let mut plain = String::new();
+        for (position, part) in text.split('\u{1b}').enumerate() {
+            plain.push_str(if position == 0 {
+                part
+            } else {
+                part.split_once('m').map_or("", |(_, rest)| rest)
+            });
+        }
+        plain
+    }
+}

@@ -1,0 +1,105 @@
+//! The account as OTLP metrics in JSON, the form that every collector takes at `/v1/metrics`.
+//!
+//! Names and attributes are the semantic conventions' for hardware: `hw.gpu.memory.limit`, `.usage`, `.utilization`,
+//! with `hw.id` the GPU's UUID. The encoder is our own: the payload is one nested object, and the SDK would bring a
+//! runtime of readers and exporters for it.
+
+use std::time::UNIX_EPOCH;
+
+use makeroom_holders::{Account, Device};
+use serde_json::{Value, json};
+
+use super::{devices, groups};
+
+/// Data points are sums since the start: what is there now.
+const CUMULATIVE: u8 = 2;
+
+/// The account as one export request.
+pub fn otlp_json(account: &Account) -> Value {
+    let since_epoch = account.taken.duration_since(UNIX_EPOCH).unwrap_or_default();
+    // OTLP writes 64-bit numbers as text in JSON.
+    let time = since_epoch.as_nanos().to_string();
+    let driver = account.driver.as_ref().map_or("", |driver| driver.version.as_str());
+    let mut points = Points { time, ..Points::default() };
+    for device in devices(account) {
+        points.add(device, driver);
+    }
+    let metrics = [
+        sum("hw.gpu.memory.limit", "Size of the GPU memory", &points.limit),
+        sum("hw.gpu.memory.usage", "GPU memory used", &points.usage),
+        gauge("hw.gpu.memory.utilization", "Fraction of GPU memory used", &points.utilization),
+        sum("makeroom.memory.held", "GPU memory by who holds it", &points.held),
+        sum("makeroom.memory.unlisted", "GPU memory that no listed process holds", &points.unlisted),
+    ];
+    json!({
+        "resourceMetrics": [{
+            "resource": { "attributes": attributes(&[("service.name", "makeroom"), ("host.name", &account.host)]) },
+            "scopeMetrics": [{
+                "scope": { "name": "makeroom", "version": env!("CARGO_PKG_VERSION") },
+                "metrics": metrics,
+            }],
+        }],
+    })
+}
+
+/// The data points of each metric.
+#[derive(Default)]
+struct Points {
+    time: String,
+    limit: Vec<Value>,
+    usage: Vec<Value>,
+    utilization: Vec<Value>,
+    held: Vec<Value>,
+    unlisted: Vec<Value>,
+}
+
+impl Points {
+    fn add(&mut self, device: &Device, driver: &str) {
+        let Some(memory) = device.memory else { return };
+        let label = device.label.to_string();
+        let own = [
+            ("hw.id", device.uuid.as_str()),
+            ("hw.name", &label),
+            ("hw.model", &device.name),
+            ("hw.vendor", "NVIDIA"),
+            ("hw.driver_version", driver),
+            ("hw.type", "gpu"),
+        ];
+        self.limit.push(self.point(&own, memory.total.get().cast_signed()));
+        let usage = (memory.used + memory.reserved).get().cast_signed();
+        self.usage.push(self.point(&own, usage));
+        let share = (memory.used + memory.reserved).share_of(memory.total);
+        self.utilization.push(json!({
+            "attributes": attributes(&own), "timeUnixNano": self.time, "asDouble": share,
+        }));
+        for (group, bytes) in groups(device) {
+            let labels: Vec<(&str, &str)> = [("hw.id", device.uuid.as_str())]
+                .into_iter()
+                .chain(group.labels().into_iter().filter(|(_, value)| !value.is_empty()))
+                .collect();
+            self.held.push(self.point(&labels, bytes.get().cast_signed()));
+        }
+        let cause = device.unlisted.causes.first().map_or("", |cause| cause.cause.name());
+        let labels = [("hw.id", device.uuid.as_str()), ("cause", cause)];
+        self.unlisted.push(self.point(&labels, device.unlisted.bytes));
+    }
+
+    fn point(&self, labels: &[(&str, &str)], value: i64) -> Value {
+        json!({ "attributes": attributes(labels), "timeUnixNano": self.time, "asInt": value.to_string() })
+    }
+}
+
+fn sum(name: &str, description: &str, points: &[Value]) -> Value {
+    json!({
+        "name": name, "description": description, "unit": "By",
+        "sum": { "aggregationTemporality": CUMULATIVE, "isMonotonic": false, "dataPoints": points },
+    })
+}
+
+fn gauge(name: &str, description: &str, points: &[Value]) -> Value {
+    json!({ "name": name, "description": description, "unit": "1", "gauge": { "dataPoints": points } })
+}
+
+fn attributes(labels: &[(&str, &str)]) -> Value {
+    labels.iter().map(|(name, value)| json!({ "key": name, "value": { "stringValue": value } })).collect()
+}

@@ -1,0 +1,107 @@
+//! The account in the text format of Prometheus.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use makeroom_core::Bytes;
+use makeroom_holders::{Account, Device};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::{devices, groups};
+
+type Labels = Vec<(&'static str, String)>;
+type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
+
+/// The account in the text format, with how long it took.
+pub fn prometheus_text(account: &Account, took: Duration) -> String {
+    let mut registry = Registry::default();
+    let mut gauges = |name: &str, help: &str| {
+        let gauges = Gauges::default();
+        registry.register(name, help, gauges.clone());
+        gauges
+    };
+    // DCGM counts in MiB.
+    let total = gauges("DCGM_FI_DEV_FB_TOTAL", "Total framebuffer memory of the GPU (in MiB)");
+    let free = gauges("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB)");
+    let used = gauges("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB)");
+    let reserved = gauges("DCGM_FI_DEV_FB_RESERVED", "Framebuffer memory reserved by the driver (in MiB)");
+    let memory =
+        gauges("makeroom_memory_bytes", "Memory of the device by what it is: the states add up to all of it");
+    let held = gauges("makeroom_held_bytes", "Memory by who holds it");
+    let holders = gauges("makeroom_holders", "Processes that the driver lists on the device");
+    let idle = gauges("makeroom_idle_context_bytes", "Memory of contexts that hold nothing else");
+    let unlisted = gauges(
+        "makeroom_unlisted_bytes",
+        "Memory that no listed process holds, under its most probable cause",
+    );
+    let answered = gauges("makeroom_device_up", "Whether the device answers");
+    for (name, help, value) in [
+        ("makeroom_up", "Whether the driver answers", f64::from(u8::from(account.driver.is_ok()))),
+        ("makeroom_look_seconds", "How long it took to look", took.as_secs_f64()),
+    ] {
+        let gauge = Gauge::<f64, AtomicU64>::default();
+        gauge.set(value);
+        registry.register(name, help, gauge);
+    }
+    for device in devices(account) {
+        let names = dcgm_labels(account, device);
+        let own = [("UUID", device.uuid.clone()), ("Hostname", account.host.clone())];
+        let with = |more: &[(&'static str, &str)]| -> Labels {
+            let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
+            own.iter().cloned().chain(more).collect()
+        };
+        answered.get_or_create(&with(&[])).set(f64::from(u8::from(device.memory.is_some())));
+        let Some(figures) = device.memory else { continue };
+        for (gauges, bytes) in [
+            (&total, figures.total),
+            (&free, figures.free),
+            (&used, figures.used),
+            (&reserved, figures.reserved),
+        ] {
+            gauges.get_or_create(&names).set(bytes.get() as f64 / f64::from(1 << 20));
+        }
+        let states = [
+            ("free", figures.free.get() as f64),
+            ("reserved", figures.reserved.get() as f64),
+            ("held", device.held().get() as f64),
+            ("unlisted", device.unlisted.bytes as f64),
+        ];
+        for (state, bytes) in states {
+            memory.get_or_create(&with(&[("state", state)])).set(bytes);
+        }
+        for (group, bytes) in groups(device) {
+            held.get_or_create(&with(&group.labels())).set(bytes.get() as f64);
+        }
+        holders.get_or_create(&with(&[])).set(device.holders.len() as f64);
+        let idle_bytes: Bytes = device.idle.iter().map(|group| group.bytes).sum();
+        idle.get_or_create(&with(&[])).set(idle_bytes.get() as f64);
+        if device.unlisted.matters() {
+            let cause = device.unlisted.causes.first().map_or("unknown", |cause| cause.cause.name());
+            unlisted.get_or_create(&with(&[("cause", cause)])).set(device.unlisted.bytes as f64);
+        }
+    }
+    let mut text = String::new();
+    // Writing into a text cannot fail.
+    let _ = encode(&mut text, &registry);
+    text
+}
+
+/// The labels of DCGM's exporter.
+fn dcgm_labels(account: &Account, device: &Device) -> Labels {
+    let minor = device.minor.unwrap_or(device.label.card);
+    let mut labels = vec![
+        ("gpu", device.label.card.to_string()),
+        ("UUID", device.uuid.clone()),
+        ("pci_bus_id", device.bus_id.clone()),
+        ("device", format!("nvidia{minor}")),
+        ("modelName", device.name.clone()),
+        ("Hostname", account.host.clone()),
+    ];
+    if let Some(part) = device.label.part {
+        labels.push(("GPU_I_ID", part.to_string()));
+    }
+    labels
+}

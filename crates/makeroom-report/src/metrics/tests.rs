@@ -1,0 +1,100 @@
+//! The metrics of a made account: every line of one, the shape of the other.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use makeroom_core::Bytes;
+use makeroom_holders::{Account, Device, DeviceMemory, Driver, Holder, Label, List, Unlisted, View};
+
+use super::{MOST_GROUPS, groups, otlp_json, prometheus_text};
+
+fn holder(pid: u32, bytes: Bytes) -> Holder {
+    Holder {
+        pid,
+        bytes: Some(bytes),
+        peak: None,
+        lists: vec![List::Compute],
+        process: None,
+        findings: Vec::new(),
+        recording: None,
+    }
+}
+
+fn account() -> Account {
+    let memory = DeviceMemory {
+        total: Bytes::gib(8),
+        reserved: Bytes::gib(1),
+        used: Bytes::gib(3),
+        free: Bytes::gib(4),
+    };
+    let device = Device {
+        label: Label { card: 0, part: None },
+        uuid: "GPU-1".into(),
+        name: "Card \"one\"".into(),
+        bus_id: "00000000:01:00.0".into(),
+        minor: Some(2),
+        memory: Some(memory),
+        holders: vec![holder(7, Bytes::gib(1)), holder(8, Bytes::gib(1))],
+        unlisted: Unlisted { bytes: 1 << 30, causes: Vec::new() },
+        idle: Vec::new(),
+        parts: Vec::new(),
+        is_divided: false,
+        compute_mode: None,
+        is_persistent: None,
+        problems: Vec::new(),
+    };
+    Account {
+        taken: UNIX_EPOCH + Duration::from_secs(5),
+        host: "node".into(),
+        driver: Ok(Driver { version: "580.1".into(), cuda: Some(13000) }),
+        devices: vec![device],
+        users: Vec::new(),
+        view: View::default(),
+    }
+}
+
+#[test]
+fn prometheus_gets_dcgms_names_and_states_that_add_up() {
+    let text = prometheus_text(&account(), Duration::from_millis(250));
+    let dcgm = "{gpu=\"0\",UUID=\"GPU-1\",pci_bus_id=\"00000000:01:00.0\",device=\"nvidia2\",modelName=\"Card \\\"one\\\"\",Hostname=\"node\"}";
+    for line in [
+        format!("DCGM_FI_DEV_FB_USED{dcgm} 3072.0"),
+        format!("DCGM_FI_DEV_FB_FREE{dcgm} 4096.0"),
+        "makeroom_memory_bytes{UUID=\"GPU-1\",Hostname=\"node\",state=\"held\"} 2147483648.0".to_owned(),
+        "makeroom_memory_bytes{UUID=\"GPU-1\",Hostname=\"node\",state=\"unlisted\"} 1073741824.0".to_owned(),
+        "makeroom_unlisted_bytes{UUID=\"GPU-1\",Hostname=\"node\",cause=\"unknown\"} 1073741824.0".to_owned(),
+        "makeroom_holders{UUID=\"GPU-1\",Hostname=\"node\"} 2.0".to_owned(),
+        "makeroom_up 1.0".to_owned(),
+        "makeroom_look_seconds 0.25".to_owned(),
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    let states = text.lines().filter(|line| line.starts_with("makeroom_memory_bytes{"));
+    let sum: f64 = states.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum();
+    assert!((sum - Bytes::gib(8).get() as f64).abs() < 1.0);
+    assert!(!text.contains("pid"), "no series per process");
+}
+
+#[test]
+fn many_holders_are_few_series() {
+    let mut account = account();
+    let device = &mut account.devices[0];
+    device.holders = (0..100).map(|pid| holder(pid, Bytes::mib(1))).collect();
+    let groups = groups(device);
+    assert_eq!(groups.len(), 1, "who cannot be told apart is one");
+    assert_eq!(groups[0].1, Bytes::mib(100));
+    assert!(MOST_GROUPS < 100);
+}
+
+#[test]
+fn otlp_has_the_conventions_names_and_numbers_as_text() {
+    let value = otlp_json(&account());
+    let metrics = &value["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
+    assert_eq!(metrics[0]["name"], "hw.gpu.memory.limit");
+    assert_eq!(metrics[0]["sum"]["isMonotonic"], false);
+    let point = &metrics[1]["sum"]["dataPoints"][0];
+    assert_eq!(point["asInt"], Bytes::gib(4).get().to_string());
+    assert_eq!(point["timeUnixNano"], "5000000000");
+    let first = serde_json::json!({ "key": "hw.id", "value": { "stringValue": "GPU-1" } });
+    assert_eq!(point["attributes"][0], first);
+    assert_eq!(metrics[2]["gauge"]["dataPoints"][0]["asDouble"], 0.5);
+}

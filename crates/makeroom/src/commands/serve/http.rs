@@ -1,0 +1,91 @@
+//! Answers `/metrics` and `/healthz`, and nothing else.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use makeroom_report::prometheus_text;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::sampler::Sampler;
+
+/// Connections at a time; more wait.
+const MOST_CONNECTIONS: usize = 64;
+/// How long a client may take to ask.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PLAIN_METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// Serves until it is stopped.
+pub(crate) async fn serve(listener: TcpListener, sampler: Arc<Sampler>) {
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of descriptors, most likely: others must end first.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let sampler = Arc::clone(&sampler);
+        tokio::spawn(async move {
+            let service = service_fn(|request| {
+                let sampler = Arc::clone(&sampler);
+                async move { Ok::<_, Infallible>(answer(&request, &sampler).await) }
+            });
+            let mut server = http1::Builder::new();
+            server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+            // A client that went away is its own business.
+            let _ = server.serve_connection(TokioIo::new(stream), service).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn answer(request: &Request<Incoming>, sampler: &Arc<Sampler>) -> Response<Full<Bytes>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET\n".to_owned());
+        refused.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
+        return refused;
+    }
+    match request.uri().path() {
+        "/metrics" => match sampler.sample().await {
+            Some(sample) => {
+                let kind = if wants_open_metrics(request) { OPEN_METRICS } else { PLAIN_METRICS };
+                response(StatusCode::OK, kind, prometheus_text(&sample.account, sample.took))
+            }
+            None => response(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "the look failed\n".to_owned()),
+        },
+        "/healthz" => match sampler.sample().await.as_ref().map(|sample| &sample.account.driver) {
+            Some(Ok(_)) => response(StatusCode::OK, PLAIN, "ok\n".to_owned()),
+            Some(Err(error)) => response(StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("{error}\n")),
+            None => response(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "the look failed\n".to_owned()),
+        },
+        "/" => {
+            let text = "makeroom serve: /metrics for Prometheus, /healthz for probes\n".to_owned();
+            response(StatusCode::OK, PLAIN, text)
+        }
+        _ => response(StatusCode::NOT_FOUND, PLAIN, "there are /metrics and /healthz\n".to_owned()),
+    }
+}
+
+fn wants_open_metrics(request: &Request<Incoming>) -> bool {
+    let accepted = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
+    accepted.is_some_and(|accepted| accepted.contains("application/openmetrics-text"))
+}
+
+fn response(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+    response
+}

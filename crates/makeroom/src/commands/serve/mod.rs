@@ -1,0 +1,62 @@
+//! `makeroom serve`: the account as metrics, for whoever asks and for a collector.
+//!
+//! ```text
+//! sampler   looks when somebody asks, at most once a second, and never twice at the same time
+//! http      answers /metrics and /healthz
+//! push      sends to an OpenTelemetry collector
+//! ```
+//!
+//! One thread waits for connections; looking blocks and is done beside it, so a driver that hangs stops no answer
+//! about health.
+
+mod http;
+mod push;
+mod sampler;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::Serve;
+use crate::commands::looking;
+use crate::failure::Failure;
+use crate::output;
+use sampler::Sampler;
+
+/// Runs `makeroom serve` until it is told to end.
+pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
+    let sampler = Arc::new(Sampler::new(looking::often(&arguments.looking)?));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(arguments.listen)
+            .await
+            .map_err(|error| Failure::Listen { address: arguments.listen, error })?;
+        let address = listener.local_addr()?;
+        output::remark(&format!("makeroom: metrics at http://{address}/metrics\n"));
+        if let Some(endpoint) = &arguments.otlp {
+            let interval = Duration::from_secs_f64(arguments.interval);
+            tokio::spawn(push::push(endpoint.clone(), interval, Arc::clone(&sampler)));
+        }
+        // The first process of a container hears only the signals that it asks for.
+        let (mut terminated, mut interrupted) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let ended = async {
+            std::future::poll_fn(|context| {
+                let is_over =
+                    terminated.poll_recv(context).is_ready() || interrupted.poll_recv(context).is_ready();
+                if is_over { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            })
+            .await;
+        };
+        let serving = tokio::spawn(http::serve(listener, sampler));
+        ended.await;
+        serving.abort();
+        Ok::<_, Failure>(())
+    })?;
+    // Whoever still looks may wait for a driver that hangs; it is not waited for.
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,63 @@
+//! Sends the account to an OpenTelemetry collector, again and again. A collector that is not there is said once, and
+//! that it is back too.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::client::conn::http1::handshake;
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper_util::rt::TokioIo;
+use makeroom_report::otlp_json;
+use tokio::net::TcpStream;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::sampler::Sampler;
+use crate::cli::Collector;
+use crate::output;
+
+/// How long a collector may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Sends until it is stopped.
+pub(crate) async fn push(collector: Collector, every: Duration, sampler: Arc<Sampler>) {
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut failed: Option<String> = None;
+    loop {
+        ticks.tick().await;
+        let Some(sample) = sampler.sample().await else { continue };
+        let body = otlp_json(&sample.account).to_string();
+        let sent = timeout(PATIENCE, send(&collector, body)).await;
+        let problem = match sent {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("no answer for {} s", PATIENCE.as_secs())),
+        };
+        if problem != failed {
+            let text = problem.as_ref().map_or("takes metrics again".to_owned(), Clone::clone);
+            output::remark(&format!("makeroom: {collector}: {text}\n"));
+        }
+        failed = problem;
+    }
+}
+
+async fn send(collector: &Collector, body: String) -> io::Result<()> {
+    let stream = TcpStream::connect((collector.host.as_str(), collector.port)).await?;
+    let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let connection = tokio::spawn(connection);
+    let request = Request::post(&collector.path)
+        .header(HOST, collector.authority())
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(body)))
+        .map_err(io::Error::other)?;
+    let response = sender.send_request(request).await.map_err(io::Error::other)?;
+    let status = response.status();
+    // The connection ends when what it answers has been read.
+    let _ = response.into_body().collect().await;
+    connection.abort();
+    if status.is_success() { Ok(()) } else { Err(io::Error::other(format!("it answered {status}"))) }
+}
