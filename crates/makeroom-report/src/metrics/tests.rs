@@ -3,7 +3,10 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use makeroom_core::Bytes;
-use makeroom_holders::{Account, Device, DeviceMemory, Driver, Holder, Label, List, Unlisted, View};
+use makeroom_holders::{
+    Account, Belonging, Device, DeviceMemory, Driver, Holder, Label, List, OpenFiles, Process, Stat, State,
+    Unlisted, View,
+};
 
 use super::{MOST_GROUPS, groups, otlp_json, prometheus_text};
 
@@ -74,15 +77,42 @@ fn prometheus_gets_dcgms_names_and_states_that_add_up() {
     assert!(!text.contains("pid"), "no series per process");
 }
 
+/// A holder whose program has this name.
+fn program(name: &str, bytes: Bytes) -> Holder {
+    let stat = Stat {
+        pid: 7,
+        name: name.into(),
+        state: State::Alive,
+        parent: 1,
+        group: 7,
+        session: 7,
+        threads: 1,
+        started: 0,
+    };
+    let process = Process {
+        stat,
+        command: vec![name.into()],
+        user: Some(0),
+        user_name: "root".into(),
+        inner_pids: Vec::new(),
+        belonging: Belonging::default(),
+        files: OpenFiles::default(),
+        age: None,
+    };
+    Holder { process: Some(process), ..holder(7, bytes) }
+}
+
 #[test]
 fn many_holders_are_few_series() {
     let mut account = account();
     let device = &mut account.devices[0];
     device.holders = (0..100).map(|pid| holder(pid, Bytes::mib(1))).collect();
+    assert_eq!(groups(device).len(), 1, "who cannot be told apart is one");
+    device.holders = (0..100).map(|number| program(&format!("p{number}"), Bytes::mib(number))).collect();
     let groups = groups(device);
-    assert_eq!(groups.len(), 1, "who cannot be told apart is one");
-    assert_eq!(groups[0].1, Bytes::mib(100));
-    assert!(MOST_GROUPS < 100);
+    assert_eq!(groups.len(), MOST_GROUPS + 1);
+    assert_eq!((groups[0].0.program.as_str(), groups[0].1), ("p99", Bytes::mib(99)));
+    assert_eq!((groups[20].0.program.as_str(), groups[20].1), ("other", Bytes::mib(79 * 80 / 2)));
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn metrics_hold_what_ps_says() {
         let uuid = device["uuid"].as_str().unwrap();
         let index = device["device"].as_str().unwrap();
         let used = value(&text, &format!("DCGM_FI_DEV_FB_USED{{gpu=\"{index}\",UUID=\"{uuid}\""));
-        assert!((used - device["used_bytes"].as_f64().unwrap() / 1048576.0).abs() < 0.001);
+        assert!((used - device["used_bytes"].as_f64().unwrap() / 1_048_576.0).abs() < 0.001);
     }
     assert!((value(&text, "makeroom_up ") - 1.0).abs() < 0.001);
     assert!(text.contains("program=\"hold\""), "{text}");
