@@ -23,8 +23,8 @@ pub use bytes::{Bytes, ParseBytesError, unit_bytes};
 pub use hash::{FastHasher, FastMap};
 pub use ids::{Address, DeviceIndex, PoolId, StreamId};
 pub use process::{
-    AskedMeanwhile, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceSample, DriverPool,
-    FailedLaunch, HeapLimit, HostSample, PendingFrees, PinnedBlock, PinnedMemory, PoolSample, ProcessEnd,
+    AskedMeanwhile, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceSample, DriverKeeps,
+    FailedLaunch, HeapLimit, HostSample, PendingFrees, PinnedBlock, PinnedMemory, ProcessEnd,
     ProcessIdentity, ProcessRecord, Remark, StreamFrees,
 };
 pub use ranges::Ranges;

@@ -37,8 +37,8 @@ pub struct ProcessRecord {
     pub failed_launches: Vec<FailedLaunch>,
     /// What devices said of their memory, by device and time.
     pub device_samples: Vec<DeviceSample>,
-    /// What the driver's own allocators had taken of devices, by device and time.
-    pub pool_samples: Vec<PoolSample>,
+    /// What the driver kept for the process beyond what it had handed out, at each of `device_samples`.
+    pub driver_keeps: Vec<DriverKeeps>,
     /// What the system said of the process, by time.
     pub host_samples: Vec<HostSample>,
     /// What the recorder remarked, by time. Those that matter are also among the trace's notes.
@@ -256,26 +256,19 @@ pub struct DeviceSample {
     pub total: Bytes,
 }
 
-/// What one of the driver's own allocators had taken of a device: at least what it had handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolSample {
+/// Memory of a device that the driver kept for the process when the device was asked, beyond what it had handed out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriverKeeps {
     /// When.
     pub time_us: u64,
     /// The device.
     pub device: DeviceIndex,
-    /// Which of them.
-    pub pool: DriverPool,
-    /// What it had taken.
-    pub taken: Bytes,
-}
-
-/// The driver's own allocators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DriverPool {
-    /// The pool of stream-ordered memory that a device always has.
-    Streams,
-    /// The memory of graphs.
-    Graphs,
+    /// In the pool of stream-ordered memory that a device always has.
+    pub streams: Bytes,
+    /// For graphs.
+    pub graphs: Bytes,
+    /// Physical memory that was created and lies at no address.
+    pub unmapped: Bytes,
 }
 
 /// What the system said of the process.

@@ -9,12 +9,12 @@ use std::io::Write;
 
 use content::golden;
 use makeroom_core::{
-    Address, Bytes, ContextRecord, DeviceIndex, DriverPool, FailedLaunch, HostSample, PinnedBlock,
-    PoolSample, ProcessEnd, StackId, Trace,
+    Address, Bytes, ContextRecord, DeviceIndex, FailedLaunch, HostSample, PinnedBlock, ProcessEnd, StackId,
+    Trace,
 };
 use makeroom_trace::room::{
-    ContextHandle, DeviceDefinition, Dropped, Encoder, End, EndReason, Event, EventKind, Header, NameNumber,
-    Note, Sample, Severity, ThreadNumber, beginning, seal,
+    ContextHandle, DeviceDefinition, DeviceSample, Dropped, Encoder, End, EndReason, Event, EventKind,
+    Header, NameNumber, Note, Sample, Severity, ThreadNumber, beginning, seal,
 };
 use makeroom_trace::{Error, Input};
 
@@ -89,29 +89,43 @@ fn calls_are_counted_by_kind_and_by_answer() {
 }
 
 #[test]
-fn what_the_drivers_own_allocators_took_is_kept_by_device_and_time() {
-    let taken = |kind, time, device, mebibytes| Event {
-        device: DeviceIndex(device),
+fn what_the_driver_keeps_beyond_what_it_handed_out() {
+    let sized = |kind, time, address, mebibytes| Event {
+        address: Address(address),
         size: Bytes::mib(mebibytes),
         ..event(kind, time)
     };
-    let trace = recorded(|encoder| {
-        encoder.event(&taken(EventKind::PoolMemory, 1, 1, 32));
-        encoder.event(&taken(EventKind::GraphMemory, 2, 0, 64));
-        encoder.event(&taken(EventKind::PoolMemory, 3, 0, 96));
-    });
-    let sample = |time, device, pool, mebibytes| PoolSample {
-        time_us: date(time),
-        device: DeviceIndex(device),
-        pool,
-        taken: Bytes::mib(mebibytes),
+    let ask = |encoder: &mut Encoder, time| {
+        let device = DeviceSample { total: Bytes::gib(1), ..DeviceSample::default() };
+        encoder.sample(&Sample { time_ns: at(time), device: Some(device), ..Sample::default() });
     };
-    let expected = [
-        sample(2, 0, DriverPool::Graphs, 64),
-        sample(3, 0, DriverPool::Streams, 96),
-        sample(1, 1, DriverPool::Streams, 32),
-    ];
-    assert_eq!(trace.process.unwrap().pool_samples, expected);
+    let trace = recorded(|encoder| {
+        encoder.event(&sized(EventKind::StreamAlloc, 1, 0x1000, 20));
+        encoder.event(&sized(EventKind::StreamAlloc, 2, 0x2000, 30));
+        encoder.event(&sized(EventKind::PoolMemory, 3, 0, 64));
+        ask(encoder, 4);
+        encoder.event(&sized(EventKind::StreamFree, 5, 0x1000, 0));
+        for (time, handle) in [(6, 71), (7, 72), (8, 73)] {
+            encoder.event(&sized(EventKind::PhysicalCreate, time, handle, 2));
+        }
+        // One lies on the host, one is mapped, one waits.
+        encoder.event(&Event { extra: 1, ..sized(EventKind::PhysicalCreate, 9, 74, 2) });
+        encoder.event(&Event { extra: 71, ..sized(EventKind::Map, 10, 0x10_0000, 2) });
+        encoder.event(&sized(EventKind::PhysicalRelease, 11, 72, 0));
+        ask(encoder, 12);
+        encoder.event(&sized(EventKind::Unmap, 13, 0x10_0000, 2));
+        ask(encoder, 14);
+        encoder.event(&sized(EventKind::PhysicalRelease, 15, 71, 0));
+        encoder.event(&sized(EventKind::PhysicalRelease, 16, 73, 0));
+        encoder.event(&sized(EventKind::PoolMemory, 17, 0, 0));
+        ask(encoder, 18);
+    });
+    let keeps = trace.process.unwrap().driver_keeps;
+    let mebibytes: Vec<_> = keeps
+        .iter()
+        .map(|keeps| (keeps.time_us, keeps.streams.get() >> 20, keeps.unmapped.get() >> 20))
+        .collect();
+    assert_eq!(mebibytes, [(date(4), 14, 0), (date(12), 34, 2), (date(14), 34, 4), (date(18), 0, 0)]);
 }
 
 #[test]

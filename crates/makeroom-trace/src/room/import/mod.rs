@@ -7,6 +7,7 @@
 //! segments.rs     which driver memory a framework cuts its tensors out of
 //! devices.rs      rows in the order of time into the events of each device
 //! pending.rs      frees in stream order that were not known to be back
+//! keeps.rs        what the driver kept beyond what it handed out
 //! process.rs      pinned memory, contexts, code, measurements
 //! ```
 //!
@@ -22,6 +23,7 @@
 mod collect;
 mod definitions;
 mod devices;
+mod keeps;
 mod pending;
 mod process;
 mod refusals;

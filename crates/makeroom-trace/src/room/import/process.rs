@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use makeroom_core::{
     Address, Bytes, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceIndex, DeviceSample,
-    DriverPool, FailedLaunch, FastMap, HeapLimit, HostSample, NameId, PinnedBlock, PoolSample, ProcessEnd,
-    ProcessIdentity, ProcessRecord, Remark, StackId,
+    FailedLaunch, FastMap, HeapLimit, HostSample, NameId, PinnedBlock, ProcessEnd, ProcessIdentity,
+    ProcessRecord, Remark, StackId,
 };
 
 use super::Clock;
 use super::collect::{Collected, ON_HOST, OUT_OF_MEMORY, OtherEvent};
+use super::keeps;
 use crate::room::{DeviceDefinition, EndReason, EventKind, Header, Note, Sample, Severity};
 
 /// `CU_LIMIT_MALLOC_HEAP_SIZE`.
@@ -32,6 +33,7 @@ pub(super) fn assemble(
     collected: &mut Collected,
     name_text: impl Fn(NameId) -> String,
 ) -> (ProcessRecord, Vec<EndedContext>) {
+    let driver_keeps = keeps::find(clock, collected);
     let mut assembly = Assembly::new(clock, header);
     for other in std::mem::take(&mut collected.others) {
         assembly.add(&other, &name_text);
@@ -42,9 +44,9 @@ pub(super) fn assemble(
     }
     // They come in the order of time, which stays within each device.
     record.device_samples.sort_by_key(|sample| sample.device);
-    record.pool_samples.sort_by_key(|sample| sample.device);
     record.devices = collected.device_definitions.iter().map(device).collect();
     record.remarks = collected.remarks.iter().map(|remark| self::remark(clock, remark)).collect();
+    record.driver_keeps = driver_keeps;
     record.dropped = collected.dropped;
     record.limit = collected.limit;
     record.calls = collected
@@ -176,15 +178,6 @@ impl Assembly {
                     code.unloaded_us = Some(time_us);
                 }
             }
-            EventKind::PoolMemory | EventKind::GraphMemory => self.record.pool_samples.push(PoolSample {
-                time_us,
-                device: event.device,
-                pool: match event.kind {
-                    EventKind::PoolMemory => DriverPool::Streams,
-                    _ => DriverPool::Graphs,
-                },
-                taken: event.size,
-            }),
             EventKind::LimitSet if event.extra == HEAP_LIMIT => self.record.heap_limits.push(HeapLimit {
                 device: event.device,
                 limit: event.size,

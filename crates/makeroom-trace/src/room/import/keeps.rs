@@ -1,0 +1,152 @@
+//! What the driver keeps for a process beyond what it handed out, at each moment a device was asked:
+//!
+//! ```text
+//! streams   what its pool had taken − stream-ordered memory that is live
+//! graphs    what graphs had taken − their allocations that are live
+//! unmapped  Σ physical memory that was created, is held and lies at no address
+//! ```
+//!
+//! A pool that is refused memory keeps what it got of it, and so do expandable segments for a moment: at a refusal that
+//! can be more than the context.
+
+use std::collections::BTreeMap;
+
+use makeroom_core::{Bytes, DeviceIndex, DriverKeeps, FastMap};
+
+use super::Clock;
+use super::collect::{Collected, ON_HOST, OtherEvent, Role, Row};
+use crate::room::EventKind;
+
+/// Walks through everything in the order of time. Sorted by device and time.
+pub(super) fn find(clock: Clock, collected: &Collected) -> Vec<DriverKeeps> {
+    let mut keepers: FastMap<DeviceIndex, Keeper> = FastMap::default();
+    let mut rows = collected.rows.iter().filter(|row| !row.is_refused).peekable();
+    let mut others = collected.others.iter().filter(|other| other.event.result == 0).peekable();
+    let mut found = Vec::new();
+    for sample in &collected.samples {
+        let Some(device) = sample.device.map(|measured| measured.device) else { continue };
+        let since_ns = clock.since(sample.time_ns);
+        loop {
+            let row_ns = rows.peek().map_or(i64::MAX, |row| row.since_ns);
+            let other_ns = others.peek().map_or(i64::MAX, |other| other.since_ns);
+            if row_ns.min(other_ns) > since_ns {
+                break;
+            }
+            if row_ns <= other_ns {
+                let Some(row) = rows.next() else { break };
+                keepers.entry(row.device).or_default().happens(row);
+            } else if let Some(other) = others.next() {
+                keepers.entry(other.event.device).or_default().happens_beside(other);
+            }
+        }
+        let keeper = keepers.entry(device).or_default();
+        found.push(keeper.keeps(clock.date_us(since_ns), device));
+    }
+    found.sort_by_key(|keeps| keeps.device);
+    found
+}
+
+/// One device on the way through the recording.
+#[derive(Default)]
+struct Keeper {
+    streams: Pool,
+    graphs: Pool,
+    handles: FastMap<u64, Physical>,
+    /// The handle that lies at an address, and how much of the range it takes.
+    places: BTreeMap<u64, u64>,
+}
+
+/// Memory that the driver takes in one size and hands out in others.
+#[derive(Default)]
+struct Pool {
+    taken: u64,
+    live: FastMap<u64, u64>,
+    handed_out: u64,
+}
+
+/// Physical memory. It is there while it is held or mapped.
+struct Physical {
+    size: u64,
+    holds: u64,
+    places: u64,
+}
+
+impl Pool {
+    fn hand_out(&mut self, row: &Row) {
+        let lost = self.live.insert(row.address, row.size).unwrap_or(0);
+        self.handed_out = self.handed_out - lost + row.size;
+    }
+
+    fn take_back(&mut self, address: u64) {
+        self.handed_out -= self.live.remove(&address).unwrap_or(0);
+    }
+
+    fn unused(&self) -> Bytes {
+        Bytes::new(self.taken.saturating_sub(self.handed_out))
+    }
+}
+
+impl Keeper {
+    fn happens(&mut self, row: &Row) {
+        match (row.role, row.kind) {
+            (Role::Take, EventKind::StreamAlloc) => self.streams.hand_out(row),
+            (Role::Take, EventKind::GraphAlloc) => self.graphs.hand_out(row),
+            (Role::Give, EventKind::TensorFree) => {}
+            (Role::Give, _) => {
+                self.streams.take_back(row.address);
+                self.graphs.take_back(row.address);
+            }
+            (Role::Create, _) if row.extra != ON_HOST => {
+                self.handles.insert(row.address, Physical { size: row.size, holds: 1, places: 0 });
+            }
+            (Role::Map, _) => {
+                self.places.insert(row.address, row.extra);
+                if let Some(physical) = self.handles.get_mut(&row.extra) {
+                    physical.places += 1;
+                }
+            }
+            (Role::Unmap, _) => {
+                let end = row.address.saturating_add(row.size);
+                let places: Vec<u64> = self.places.range(row.address..end).map(|(&place, _)| place).collect();
+                for place in places {
+                    let handle = self.places.remove(&place).unwrap_or(0);
+                    self.change(handle, |physical| physical.places = physical.places.saturating_sub(1));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn happens_beside(&mut self, other: &OtherEvent) {
+        let event = &other.event;
+        match event.kind {
+            EventKind::PoolMemory => self.streams.taken = event.size.get(),
+            EventKind::GraphMemory => self.graphs.taken = event.size.get(),
+            EventKind::PhysicalRetain => self.change(event.address.0, |physical| physical.holds += 1),
+            EventKind::PhysicalRelease => {
+                self.change(event.address.0, |physical| physical.holds = physical.holds.saturating_sub(1));
+            }
+            _ => {}
+        }
+    }
+
+    fn change(&mut self, handle: u64, change: impl FnOnce(&mut Physical)) {
+        if let Some(physical) = self.handles.get_mut(&handle) {
+            change(physical);
+            if physical.holds == 0 && physical.places == 0 {
+                self.handles.remove(&handle);
+            }
+        }
+    }
+
+    fn keeps(&self, time_us: u64, device: DeviceIndex) -> DriverKeeps {
+        let unmapped = self.handles.values().filter(|physical| physical.places == 0);
+        DriverKeeps {
+            time_us,
+            device,
+            streams: self.streams.unused(),
+            graphs: self.graphs.unused(),
+            unmapped: unmapped.map(|physical| Bytes::new(physical.size)).sum(),
+        }
+    }
+}
