@@ -112,6 +112,7 @@ fn of_driver(overhead: &Overhead) -> Vec<LedgerLine> {
         LedgerLine::of("context and code", [vec![context("context")], parts].concat())
     });
     for (what, bytes) in [
+        ("created and not mapped", overhead.unmapped),
         ("kept by the driver's pools", overhead.pools),
         ("rounding by the driver", overhead.pages),
         ("other processes", overhead.others),

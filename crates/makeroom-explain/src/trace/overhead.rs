@@ -36,6 +36,8 @@ pub(crate) struct Overhead {
     pub(crate) heap: Bytes,
     /// What the driver's own pools keep.
     pub(crate) pools: Bytes,
+    /// Physical memory that lies at no address.
+    pub(crate) unmapped: Bytes,
     /// What the driver's pages take beyond what was asked for.
     pub(crate) pages: Bytes,
     /// Other processes.
@@ -102,7 +104,8 @@ impl<'trace> Measured<'trace> {
         }
         if is_closed {
             let nearest = self.rests.iter().min_by_key(|(sample, _)| sample.time_us.abs_diff(time_us));
-            overhead.close(bytes(nearest?.1), self.bounds(time_us, blocks));
+            let &(sample, rest) = nearest?;
+            overhead.close(bytes(rest), self.bounds(time_us, sample.time_us, blocks));
         }
         Some(overhead)
     }
@@ -125,8 +128,8 @@ impl<'trace> Measured<'trace> {
         }
     }
 
-    /// How large each of the things that grow can be, at most.
-    fn bounds(&self, time_us: u64, blocks: &[Bytes]) -> Overhead {
+    /// How large each of the things that grow can be, at most. `asked_us` is when the device was asked.
+    fn bounds(&self, time_us: u64, asked_us: u64, blocks: &[Bytes]) -> Overhead {
         // Images are loaded early and take memory when their first kernel runs: any of them may have come since.
         let code = self
             .process
@@ -136,14 +139,20 @@ impl<'trace> Measured<'trace> {
         let limits = self.process.heap_limits.iter().rev();
         let mut heap = limits.filter(|limit| limit.device == self.device.device && limit.time_us <= time_us);
         let waiting = self.process.stream_frees.iter().find(|frees| frees.device == self.device.device);
-        let waiting = waiting.and_then(|frees| frees.at_refusal);
+        let waiting = waiting
+            .and_then(|frees| frees.at_refusal)
+            .map_or(Bytes::ZERO, |waiting| round_up(waiting.bytes, POOL_CHUNK) + Bytes::new(POOL_CHUNK));
+        let mut keeps = self.process.driver_keeps.iter();
+        let keeps = keeps.rfind(|keeps| keeps.device == self.device.device && keeps.time_us == asked_us);
+        let keeps = keeps.copied().unwrap_or_default();
         let (small, large): (Vec<Bytes>, Vec<Bytes>) = blocks.iter().partition(|size| size.get() < PAGE);
         let in_pages: Bytes = large.iter().map(|&size| round_up(size, PAGE) - size).sum();
         Overhead {
             code: code.map(|code| code.size).sum(),
             heap: heap.next().map_or(Bytes::ZERO, |limit| limit.limit - DEFAULT_HEAP),
-            pools: waiting
-                .map_or(Bytes::ZERO, |waiting| round_up(waiting.bytes, POOL_CHUNK) + Bytes::new(POOL_CHUNK)),
+            // A recording that asked the pools knows; in others they keep at most what waits.
+            pools: (keeps.streams + keeps.graphs).max(waiting),
+            unmapped: keeps.unmapped,
             // Small blocks share pages and leave holes between them.
             pages: in_pages + round_up(small.into_iter().sum(), PAGE),
             ..Overhead::default()
@@ -163,6 +172,7 @@ impl Overhead {
         let mut grown = rest - known;
         for (part, bound) in [
             (&mut self.heap, bounds.heap),
+            (&mut self.unmapped, bounds.unmapped),
             (&mut self.pools, bounds.pools),
             // Contexts and code together are bounded too.
             (&mut self.code, bounds.code.min(CONTEXT_CEILING - self.contexts)),
@@ -260,5 +270,19 @@ mod tests {
         let overhead = at(60, &recording);
         assert_eq!((overhead.contexts, overhead.code), (Bytes::mib(527), Bytes::mib(100)));
         assert_eq!((overhead.others, overhead.pages), (Bytes::ZERO, Bytes::ZERO));
+    }
+
+    #[test]
+    fn what_the_driver_keeps_is_told_where_it_was_asked() {
+        let mut recording = recording(&[(11, 527), (60, 527 + 1024 + 1300 + 500)], &[10]);
+        recording.0.driver_keeps.push(makeroom_core::DriverKeeps {
+            time_us: 60,
+            streams: Bytes::mib(1300),
+            unmapped: Bytes::mib(500),
+            ..makeroom_core::DriverKeeps::default()
+        });
+        let overhead = at(60, &recording);
+        assert_eq!((overhead.pools, overhead.unmapped), (Bytes::mib(1300), Bytes::mib(500)));
+        assert_eq!((overhead.contexts, overhead.others), (Bytes::mib(527), Bytes::ZERO));
     }
 }
