@@ -1,0 +1,44 @@
+# Every allocation is seen: PyTorch's own counters against the recording's.
+
+# counted NAME KIND MOMENT: PyTorch counted as many allocations as the recording has of a kind.
+counted() {
+    local name=$1 kind=$2 theirs ours
+    theirs=$(ask 'at(own, "end", "torch", "allocation.all.allocated")' own="$WORK/$name.run.json")
+    ours=$(ask "at(replay, 'trace', 'calls', '$kind', 'done')" replay="$WORK/$name.replay.json")
+    if [ "$theirs" = "$ours" ] && [ "$ours" != null ]; then
+        report ok "$name" "PyTorch counts $theirs allocations, the recording $ours" theirs="$theirs" ours="$ours"
+    else
+        report FAILED "$name" "PyTorch counts $theirs allocations, the recording $ours" theirs="$theirs" ours="$ours"
+    fi
+}
+
+train() { recorded "train_$1" -- "$PYTHON" "$PROGRAMS/torch_train.py" gpt2 8; }
+
+PYTORCH_CUDA_ALLOC_CONF=backend:native train native
+counted train_native tensor_alloc
+PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True train expandable
+counted train_expandable tensor_alloc
+recorded workers_fork -- "$PYTHON" "$PROGRAMS/torch_workers.py" fork
+counted workers_fork tensor_alloc
+
+# This backend keeps no count. The program is the same, so its count is that of the native allocator.
+PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync train async
+theirs=$(ask 'at(own, "end", "torch", "allocation.all.allocated")' own="$WORK/train_native.run.json")
+ours=$(ask 'at(replay, "trace", "calls", "stream_alloc", "done")' replay="$WORK/train_async.replay.json")
+status=FAILED
+[ "$theirs" = "$ours" ] && [ "$ours" != null ] && status=ok
+report $status train_async "$theirs allocations by the native allocator's count, $ours recorded" theirs="$theirs" ours="$ours"
+
+# Frees too: what PyTorch still holds is what the recording has not seen freed, and it holds the same bytes.
+theirs=$(ask 'at(own, "end", "torch", "allocated_bytes.all.peak")' own="$WORK/train_native.run.json")
+ours=$(ask 'at(why, "run", "peaks", 0, "bytes")' why="$WORK/train_native.why.json")
+reserved=$(ask 'at(own, "end", "torch", "reserved_bytes.all.peak")' own="$WORK/train_native.run.json")
+if holds 'at(own, "end", "torch", "reserved_bytes.all.peak") <= at(why, "run", "peaks", 0, "bytes")
+        <= at(own, "end", "torch", "reserved_bytes.all.peak") + (128 << 20)' \
+    own="$WORK/train_native.run.json" why="$WORK/train_native.why.json"; then
+    report ok train_native_peak "at its peak PyTorch reserved $((reserved >> 20)) MiB; the process took $((ours >> 20)) MiB" \
+        allocated="$theirs" reserved="$reserved" ours="$ours"
+else
+    report FAILED train_native_peak "at its peak PyTorch reserved $reserved bytes; the process took $ours" \
+        allocated="$theirs" reserved="$reserved" ours="$ours"
+fi
