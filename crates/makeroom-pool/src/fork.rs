@@ -5,7 +5,7 @@
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError};
 
 use crate::error::{PoolError, Result};
 
@@ -60,13 +60,28 @@ impl<T> Lock<T> {
         Self { process: Process::this(), value: ManuallyDrop::new(Mutex::new(value)) }
     }
 
+    /// An error in a forked child.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.process.is_this() { Ok(()) } else { Err(PoolError::Forked) }
+    }
+
     /// Waits for the value.
     #[inline]
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>> {
-        if !self.process.is_this() {
-            return Err(PoolError::Forked);
-        }
+        self.check()?;
         Ok(self.value.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The value, unless somebody else has it now.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Result<Option<MutexGuard<'_, T>>> {
+        self.check()?;
+        match self.value.try_lock() {
+            Ok(guard) => Ok(Some(guard)),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(Some(poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) => Ok(None),
+        }
     }
 }
 

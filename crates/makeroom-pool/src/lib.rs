@@ -19,21 +19,25 @@
 //! ```
 //!
 //! ```text
-//! pool.rs       the policy on real memory           allocator.rs  what a pool and every layer can do
+//! pool.rs inner.rs  the policy on real memory       allocator.rs  what a pool and every layer can do
 //! backing.rs    its wishes as driver calls          layers/       limit, track, spill, check, failure callback
 //! marks.rs      how far the GPU has come            stream.rs  buffer.rs  slice.rs   memory with types and owners
 //! fork.rs       forked children keep away           site.rs  drop_site.rs  error.rs   who asked, and why not
 //! host/         host memory that the device reaches  torch_snapshot/   a pool as PyTorch's memory snapshot
 //! with_cudarc.rs   cudarc's streams and views on the pool's memory (feature `cudarc`)
+//! blocks.rs  caches.rs   many threads at once
 //! ```
 
 mod allocator;
 mod backing;
+mod blocks;
 mod buffer;
+mod caches;
 mod drop_site;
 mod error;
 mod fork;
 mod host;
+mod inner;
 pub mod layers;
 mod marks;
 mod pool;

@@ -1,21 +1,22 @@
 //! The pool: the policy on real memory, for all threads of a process.
 //!
 //! One lock holds policy and memory together. It is held while the driver is called and, when memory is short, while
-//! the GPU is waited for: that is when nobody else could be served either.
+//! the GPU is waited for: that is when nobody else could be served either. Threads that would wait for each other
+//! otherwise keep blocks of their own for a while (`caches.rs`).
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use makeroom_core::{Address, Bytes, StreamId};
 use makeroom_cuda::{Attribute, CaptureModeGuard, Context, Driver, Location, Stream};
-use makeroom_place::pool::{
-    Backing as _, Cause, EVERY_STREAM, FreeError, Patience, Policy, Settings, Shortage, Snapshot, Stats,
-};
+use makeroom_place::pool::{FreeError, Patience, Policy, Settings, Snapshot, Stats};
 
 use crate::allocator::Allocator;
 use crate::backing::{MappedMemory, Watcher};
-use crate::error::{OutOfMemory, PoolError, Result, WrongAddress};
+use crate::caches::{Caches, Keeping};
+use crate::error::Result;
 use crate::fork::Lock;
+use crate::inner::{Core, Inner, wrong_address};
 use crate::site::{Site, Sites};
 use crate::stream::PoolStream;
 
@@ -40,23 +41,6 @@ impl Default for Options {
 #[derive(Clone, Debug)]
 pub struct Pool {
     inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    driver: &'static Driver,
-    device: i32,
-    context: Arc<Context>,
-    core: Lock<Core>,
-}
-
-/// What the lock guards.
-#[derive(Debug)]
-struct Core {
-    settings: Settings,
-    policy: Policy,
-    memory: MappedMemory,
-    sites: Option<Sites>,
 }
 
 impl Pool {
@@ -88,8 +72,9 @@ impl Pool {
         let settings = Settings { limit: options.limit.map(Bytes::get) };
         let policy = Policy::new(settings);
         let sites = options.keeps_sites.then(Sites::default);
+        let caches = sites.is_none().then(Caches::new);
         let core = Lock::new(Core { settings, policy, memory, sites });
-        Ok(Self { inner: Arc::new(Inner { driver, device, context, core }) })
+        Ok(Self { inner: Arc::new(Inner { driver, device, context, core, caches }) })
     }
 
     /// The device's number.
@@ -99,6 +84,7 @@ impl Pool {
 
     /// A new stream whose buffers come from this pool. It does not wait for the default stream.
     pub fn stream(&self) -> Result<PoolStream> {
+        self.inner.core.check()?;
         let _entered = self.inner.context.enter()?;
         PoolStream::new(Arc::new(self.clone()))
     }
@@ -106,11 +92,12 @@ impl Pool {
     /// The driver's handle of the pool's context.
     #[cfg(feature = "cudarc")]
     pub(crate) fn context_handle(&self) -> Result<u64> {
-        Ok(self.inner.lock()?.memory.context().handle())
+        Ok(self.inner.context.handle())
     }
 
     /// Makes the pool's context current on this thread.
     pub fn make_current(&self) -> Result<()> {
+        self.inner.core.check()?;
         Ok(self.inner.context.make_current()?)
     }
 
@@ -121,6 +108,7 @@ impl Pool {
 
     /// Waits for everything that was submitted in the pool's context. Others go on meanwhile, on the pool too.
     pub fn synchronize(&self) -> Result<()> {
+        self.inner.core.check()?;
         let _entered = self.inner.context.enter()?;
         let _relaxed = CaptureModeGuard::relaxed(self.inner.driver)?;
         Ok(self.inner.driver.synchronize()?)
@@ -137,7 +125,7 @@ impl Pool {
 
     /// Takes back what waits for streams and whose streams the GPU has passed.
     pub fn collect(&self) {
-        if let Ok(mut core) = self.inner.lock() {
+        if let Ok(mut core) = self.inner.settled() {
             let Core { policy, memory, .. } = &mut *core;
             policy.collect(memory, Patience::DoNotWait);
         }
@@ -145,7 +133,7 @@ impl Pool {
 
     /// Lets another device use the pool's memory, what is there and what comes.
     pub fn grant(&self, device: i32) -> Result<()> {
-        let mut core = self.inner.lock()?;
+        let mut core = self.inner.settled()?;
         let segments = core.policy.snapshot().segments;
         Ok(core.memory.grant(Location::device(device), &segments)?)
     }
@@ -165,19 +153,20 @@ impl Pool {
     ///
     /// No address that this pool handed out is used or freed afterwards.
     pub unsafe fn abandon(&self) -> Result<()> {
-        self.inner.lock()?.abandon();
-        Ok(())
+        let mut core = self.inner.lock()?;
+        core.abandon();
+        self.inner.caches.as_ref().map_or(Ok(()), Caches::clear)
     }
 
     /// How many bytes were asked for at an address in use.
     pub fn requested_at(&self, address: Address) -> Option<u64> {
-        let core = self.inner.lock().ok()?;
+        let core = self.inner.settled().ok()?;
         core.policy.block_at(address).map(|(_, requested)| requested)
     }
 
     /// A picture of the pool's memory.
     pub fn snapshot(&self) -> Snapshot {
-        self.inner.lock().map(|core| core.policy.snapshot()).unwrap_or_default()
+        self.inner.settled().map(|core| core.policy.snapshot()).unwrap_or_default()
     }
 
     /// The time that driver calls for memory have taken so far, waiting included.
@@ -187,76 +176,67 @@ impl Pool {
 
     /// Begins the peaks anew from what is there now.
     pub fn reset_peaks(&self) {
-        if let Ok(mut core) = self.inner.lock() {
+        if let Ok(mut core) = self.inner.settled() {
             core.policy.reset_peaks();
-        }
-    }
-
-    fn note_free(
-        sites: Option<&mut Sites>,
-        address: Address,
-        freed: std::result::Result<makeroom_place::pool::BlockId, FreeError>,
-        site: Site,
-    ) -> Result<()> {
-        match freed {
-            Ok(block) => {
-                if let Some(sites) = sites {
-                    sites.freed(block, address, site);
-                }
-                Ok(())
-            }
-            Err(reason) => {
-                let before = sites.and_then(|sites| sites.before(address));
-                Err(PoolError::WrongAddress(Box::new(WrongAddress { reason, site, before })))
-            }
         }
     }
 }
 
 impl Allocator for Pool {
     fn allocate(&self, bytes: u64, stream: StreamId, site: Site) -> Result<Address> {
-        let mut core = self.inner.lock()?;
-        let Core { policy, memory, sites, .. } = &mut *core;
-        match policy.allocate(memory, bytes, stream) {
-            Ok(allocated) => {
-                if let Some(sites) = sites {
-                    sites.allocated(allocated.block, allocated.address, site);
-                }
-                Ok(allocated.address)
-            }
-            Err(shortage) => Err(self.inner.out_of_memory(&mut core, *shortage)),
+        let Some(caches) = &self.inner.caches else {
+            return self.inner.allocate(self.inner.lock()?, bytes, stream, site);
+        };
+        if let Some(core) = self.inner.enter()? {
+            return self.inner.allocate(core, bytes, stream, site);
+        }
+        match caches.take(bytes, stream)? {
+            Some(address) => Ok(address),
+            None => self.inner.allocate_known(caches, bytes, stream, site),
         }
     }
 
     unsafe fn free(&self, address: Address, stream: StreamId, site: Site) -> Result<()> {
-        let mut core = self.inner.lock()?;
-        let Core { policy, memory, sites, .. } = &mut *core;
-        let freed = if stream == EVERY_STREAM {
-            policy.free_idle(address)
-        } else {
-            policy.free(memory, address, stream)
+        let Some(caches) = &self.inner.caches else {
+            return self.inner.lock()?.free(address, stream, site);
         };
-        Self::note_free(sites.as_mut(), address, freed.map(|freed| freed.block), site)
+        let not_in_use = || Err(wrong_address(FreeError::NotInUse(address), site, None));
+        let mut core = match self.inner.enter()? {
+            Some(core) => core,
+            None => match caches.keep(address, stream)? {
+                Keeping::Kept(leaving) if leaving.is_empty() => return Ok(()),
+                Keeping::Kept(leaving) => return self.inner.lock()?.take_back(caches, &leaving),
+                Keeping::NotInUse => return not_in_use(),
+                Keeping::Unknown => self.inner.lock()?,
+            },
+        };
+        if caches.are_used() && !caches.forget(address)? {
+            return not_in_use();
+        }
+        core.free(address, stream, site)
     }
 
     fn record_stream(&self, address: Address, stream: StreamId) -> Result<()> {
         let site = Site::here();
         let mut core = self.inner.lock()?;
-        core.policy.record_stream(address, stream).map_err(|reason| {
-            let before = core.sites.as_ref().and_then(|sites| sites.before(address));
-            PoolError::WrongAddress(Box::new(WrongAddress { reason, site, before }))
-        })
+        if let Some(caches) = self.inner.caches.as_ref().filter(|caches| caches.are_used()) {
+            // Its free has to wait for that stream, which only the policy knows how to do.
+            core.settle(caches)?;
+            caches.forget(address)?;
+        }
+        let recorded = core.policy.record_stream(address, stream);
+        recorded.map_err(|reason| wrong_address(reason, site, core.sites.as_ref()))
     }
 
     fn retire_stream(&self, stream: StreamId) {
-        if let Ok(mut core) = self.inner.lock() {
+        if let Ok(mut core) = self.inner.settled() {
             let Core { policy, memory, .. } = &mut *core;
             policy.retire_stream(memory, stream);
         }
     }
 
     fn trim(&self, keep: u64) -> u64 {
-        let Ok(mut core) = self.inner.lock() else { return 0 };
+        let Ok(mut core) = self.inner.settled() else { return 0 };
         let Core { policy, memory, .. } = &mut *core;
         policy.trim(memory, keep, Patience::Wait)
     }
@@ -266,57 +246,10 @@ impl Allocator for Pool {
     }
 
     fn stats(&self) -> Stats {
-        self.inner.lock().map(|core| core.policy.stats()).unwrap_or_default()
+        self.inner.settled().map(|core| core.policy.stats()).unwrap_or_default()
     }
 
     fn driver(&self) -> &'static Driver {
         self.inner.driver
-    }
-}
-
-impl Inner {
-    #[inline]
-    fn lock(&self) -> Result<MutexGuard<'_, Core>> {
-        self.core.lock()
-    }
-
-    #[cold]
-    fn out_of_memory(&self, core: &mut Core, pool: Shortage) -> PoolError {
-        let driver = match pool.cause {
-            Cause::Device => core.memory.take_refusal(),
-            Cause::Limit | Cause::TooLarge => None,
-        };
-        let device = self.context.enter().ok().and_then(|_entered| self.driver.memory().ok());
-        PoolError::OutOfMemory(Box::new(OutOfMemory { pool, device, driver, spilled: None }))
-    }
-}
-
-impl Core {
-    fn abandon(&mut self) {
-        // Freed memory may still be in use on the GPU, and unmapping does not wait for it.
-        if !self.memory.come_to_rest() {
-            return;
-        }
-        for segment in self.policy.snapshot().segments {
-            let mut address = segment.address;
-            for piece in segment.pieces {
-                // What the driver will not unmap stays until the process ends: nobody is left to be told.
-                let _ = self.memory.unmap(address, piece).or_else(|_| self.memory.unmap(address, piece));
-                let _ = self.memory.release(piece);
-                address = Address(address.0 + piece.size);
-            }
-        }
-        for piece in self.policy.snapshot().unmapped {
-            let _ = self.memory.release(piece);
-        }
-        self.memory.forget_time();
-        self.policy = Policy::new(self.settings);
-        self.sites = self.sites.take().map(|_| Sites::default());
-    }
-}
-
-impl Drop for Core {
-    fn drop(&mut self) {
-        self.abandon();
     }
 }

@@ -85,25 +85,81 @@ fn hammer(pool: &Pool, allocator: &Arc<dyn Allocator>) {
     }
 }
 
+/// With sites, as in debug builds, and without, where threads keep blocks for themselves.
 #[test]
 fn threads_never_share_memory() {
     let gpu = common::gpu("threads");
-    let before = gpu.driver.memory().unwrap().free;
-    let pool = Pool::new(gpu.driver, 0, Options::default()).unwrap();
-    let allocator: Arc<dyn Allocator> = Arc::new(pool.clone());
-    hammer(&pool, &allocator);
+    for keeps_sites in [true, false] {
+        let before = gpu.driver.memory().unwrap().free;
+        let pool = Pool::new(gpu.driver, 0, Options { keeps_sites, ..Options::default() }).unwrap();
+        let allocator: Arc<dyn Allocator> = Arc::new(pool.clone());
+        hammer(&pool, &allocator);
+        check_account(&pool);
+        assert_eq!(pool.stats().live, 0);
+        drop((allocator, pool));
+        assert_eq!(gpu.driver.memory().unwrap().free, before);
+    }
+}
+
+/// The books are exact at every moment at which nobody is in the middle of a call.
+#[test]
+fn figures_are_exact_whatever_threads_keep() {
+    const EACH: u64 = 24;
+    let gpu = common::gpu("threads");
+    let pool = Pool::new(gpu.driver, 0, Options { keeps_sites: false, ..Options::default() }).unwrap();
+    let rest = std::sync::Barrier::new(9);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (pool, rest) = (&pool, &rest);
+            scope.spawn(move || {
+                let (stream, here) = (pool.stream().unwrap(), makeroom_pool::Site::here());
+                let mut numbers = Numbers(thread);
+                let mut held = std::collections::VecDeque::new();
+                for _ in 0..10 {
+                    for _ in 0..2000 {
+                        let bytes = 1 + numbers.below(3000);
+                        held.push_back((pool.allocate(bytes, stream.id(), here).unwrap(), bytes));
+                        if held.len() > EACH as usize {
+                            let (address, _) = held.pop_front().unwrap();
+                            // SAFETY: nothing uses it.
+                            unsafe { pool.free(address, stream.id(), here) }.unwrap();
+                        }
+                    }
+                    rest.wait();
+                    for (address, bytes) in &held {
+                        assert_eq!(pool.requested_at(*address), Some(*bytes));
+                    }
+                    rest.wait();
+                }
+                for (address, _) in held {
+                    // SAFETY: nothing uses it.
+                    unsafe { pool.free(address, stream.id(), here) }.unwrap();
+                    // SAFETY: it is refused.
+                    assert!(unsafe { pool.free(address, stream.id(), here) }.is_err(), "a second free");
+                }
+            });
+        }
+        for _ in 0..10 {
+            rest.wait();
+            check_account(&pool);
+            assert_eq!(pool.stats().blocks, 8 * EACH);
+            rest.wait();
+        }
+    });
     check_account(&pool);
     assert_eq!(pool.stats().live, 0);
-    drop((allocator, pool));
-    assert_eq!(gpu.driver.memory().unwrap().free, before);
 }
 
 #[test]
 fn threads_never_share_memory_when_it_is_short_and_spilled_and_checked() {
     let gpu = common::gpu("threads");
     let before = gpu.driver.memory().unwrap().free;
-    let pool =
-        Pool::new(gpu.driver, 0, Options { limit: Some(Bytes::mib(10)), ..Options::default() }).unwrap();
+    let pool = Pool::new(
+        gpu.driver,
+        0,
+        Options { limit: Some(Bytes::mib(10)), keeps_sites: false, ..Options::default() },
+    )
+    .unwrap();
     let options = SpillOptions { quota: Bytes::mib(40), smallest: Bytes::kib(64) };
     let spill = Spill::new(pool.clone(), 0, options).unwrap();
     let checked = Checked::new(spill, Bytes::mib(2), |violation| panic!("{violation}"));

@@ -132,6 +132,23 @@ impl Policy {
         Ok(Freed { block: BlockId(id), requested })
     }
 
+    /// Whether a request finds memory at once: without moving, growing or waiting.
+    pub fn has_room(&mut self, size: u64, stream: StreamId) -> bool {
+        let stream = self.stream(stream);
+        let rounded = size.max(1).checked_next_multiple_of(GRAIN);
+        rounded.is_some_and(|rounded| self.find(rounded, Zone::of(rounded), stream).is_some())
+    }
+
+    /// Corrects what was asked for of a block in use, at most what it holds.
+    pub fn relabel(&mut self, address: Address, requested: u64) {
+        let Some(&id) = self.blocks.get(&address.0) else { return };
+        let tile = &mut self.tiles[id];
+        let requested = requested.min(tile.size);
+        self.live = self.live - tile.figure + requested;
+        tile.figure = requested;
+        self.peak_live = self.peak_live.max(self.live);
+    }
+
     /// The block that begins at an address and is in use, with what was asked for.
     pub fn block_at(&self, address: Address) -> Option<(BlockId, u64)> {
         self.blocks.get(&address.0).map(|&id| (BlockId(id), self.tiles[id].figure))

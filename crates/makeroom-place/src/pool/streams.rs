@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use makeroom_core::StreamId;
+use makeroom_core::{FastMap, StreamId};
 
 use super::backing::{Backing, Mark, Refused};
 
@@ -38,6 +38,8 @@ pub(crate) struct Stream {
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
     table: Vec<Stream>,
+    /// The places of those that are not retired.
+    places: FastMap<u64, StreamIndex>,
     recent: StreamIndex,
     pub(crate) marks: u64,
     pub(crate) waits: u64,
@@ -52,12 +54,12 @@ impl Default for Streams {
             passed: Mark(u64::MAX),
             waiting: VecDeque::new(),
         };
-        Self { table: vec![everybody], recent: EVERYBODY, marks: 0, waits: 0 }
+        Self { table: vec![everybody], places: FastMap::default(), recent: EVERYBODY, marks: 0, waits: 0 }
     }
 }
 
 impl Streams {
-    /// A stream's place, if it is known. Few programs have more than a handful, and most stay on one.
+    /// A stream's place, if it is known. Most programs stay on one, but those of many threads have many.
     pub(crate) fn find(&mut self, id: StreamId) -> Option<StreamIndex> {
         let recent = &self.table[self.recent as usize];
         if recent.id == id && !recent.is_retired {
@@ -66,8 +68,7 @@ impl Streams {
         if id == EVERY_STREAM {
             return Some(EVERYBODY);
         }
-        let place = self.table.iter().position(|stream| stream.id == id && !stream.is_retired)?;
-        self.recent = place as StreamIndex;
+        self.recent = *self.places.get(&id.0)?;
         Some(self.recent)
     }
 
@@ -76,6 +77,7 @@ impl Streams {
         let (last, passed) = (Mark::BEGINNING, Mark::BEGINNING);
         self.table.push(Stream { id, is_retired: false, last, passed, waiting: VecDeque::new() });
         self.recent = self.table.len() as StreamIndex - 1;
+        self.places.insert(id.0, self.recent);
         self.recent
     }
 
@@ -144,7 +146,9 @@ impl Streams {
     /// A stream is about to be destroyed. What was freed on it can be waited for, if a mark could be made.
     pub(crate) fn retire(&mut self, backing: &mut impl Backing, index: StreamIndex) {
         let _ = self.mark(backing, index);
-        self.table[index as usize].is_retired = true;
+        let stream = &mut self.table[index as usize];
+        stream.is_retired = true;
+        self.places.remove(&stream.id.0);
     }
 }
 

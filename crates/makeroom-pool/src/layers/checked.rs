@@ -14,10 +14,10 @@ use makeroom_core::{Address, Bytes, StreamId};
 use makeroom_cuda::{Region, Stream};
 use makeroom_place::pool::FreeError;
 
-use super::blocks::Blocks;
 use super::pass_on;
 use super::quarantine::{Held, Quarantine, Violation, WrittenAfterFree};
 use crate::allocator::{Allocator, EVERY_STREAM};
+use crate::blocks::Blocks;
 use crate::error::{PoolError, Result, WrongAddress};
 use crate::fork::Lock;
 use crate::site::Site;
@@ -192,7 +192,7 @@ impl<A: Allocator> Allocator for Checked<A> {
     }
 
     fn record_stream(&self, address: Address, stream: StreamId) -> Result<()> {
-        self.blocks.change(address, |block| block.streams.push(stream))?;
+        self.blocks.look(address, |block| block.map(|block| block.streams.push(stream)))?;
         self.upstream.record_stream(address, stream)
     }
 

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use makeroom_core::{Address, Bytes, StreamId};
 use makeroom_place::pool::{Cause, Shortage};
 
-use super::blocks::Blocks;
 use super::pass_on;
 use crate::allocator::Allocator;
+use crate::blocks::Blocks;
 use crate::error::{OutOfMemory, PoolError, Result};
 use crate::site::Site;
 

@@ -1,18 +1,17 @@
 //! Layers: allocators over an allocator, each with one task, in any order.
 //!
 //! ```text
-//! limit.rs     no more than so much at once            track.rs    who holds what, and held it at the peak
-//! spill.rs     what does not fit goes to the host      heat.rs     … and what should not have to
-//! failure.rs   a function is asked before giving up    checked.rs  second frees, foreign addresses, use after free
-//!                                                      quarantine.rs  … in memory that is kept back
+//! limit.rs     no more than so much at once            track.rs       who holds what, and held it at the peak
+//! spill.rs     what does not fit goes to the host      heat.rs        … and what should not have to
+//! spilled.rs   … and what did                          failure.rs     a function is asked before giving up
+//! checked.rs   second frees, foreign addresses,        quarantine.rs  … in memory that is kept back
+//!              writes after the free
 //! history.rs   the last events, and who holds what
-//! blocks.rs    what a layer knows of blocks in use     spilled.rs  … and what did
 //! ```
 //!
 //! What stands below a layer is refused or counted by it; what stands above is not. `Limit` over `Spill` limits device
 //! and host together, `Spill` over `Limit` spills what the limit refuses.
 
-mod blocks;
 mod checked;
 mod failure;
 mod heat;

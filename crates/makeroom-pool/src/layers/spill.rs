@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use makeroom_core::{Address, Bytes, StreamId};
 
-use super::blocks::Blocks;
 use super::heat::{Heat, Kind};
 use super::pass_on;
 use super::spilled::{Spilled, Tally, Why};
 use crate::allocator::Allocator;
+use crate::blocks::Blocks;
 use crate::error::{PoolError, Result};
 use crate::fork::Lock;
 use crate::host::host_memory;
@@ -105,7 +105,7 @@ impl<A: Allocator> Spill<A> {
 
     /// Whether a block is on the host.
     pub fn is_spilled(&self, address: Address) -> bool {
-        matches!(self.blocks.get(address), Ok(Some(placed)) if placed.is_on_host)
+        self.blocks.look(address, |placed| placed.is_some_and(|placed| placed.is_on_host)).unwrap_or(false)
     }
 
     fn makes_way(&self, bytes: u64, site: Site) -> Result<bool> {

@@ -1,0 +1,108 @@
+//! How many allocations and frees a second one thread does, and how many 64 do at once. Run by `bench/threads`.
+//!
+//! Every thread has a stream of its own and replaces its blocks one by one. What is measured is the pool: the blocks
+//! were all there before, so no driver call is made.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program that prints a table")]
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use makeroom_core::Address;
+use makeroom_cuda::Driver;
+use makeroom_pool::{Allocator, Options, Pool, Site};
+
+const THREADS: usize = 64;
+const TIME: Duration = Duration::from_millis(600);
+
+/// What a thread does.
+#[derive(Clone, Copy)]
+struct Pattern {
+    name: &'static str,
+    /// Blocks that it holds.
+    held: usize,
+    /// Sizes that it asks for: this many, spread from 512 bytes up.
+    sizes: u64,
+    largest: u64,
+}
+
+const PATTERNS: [Pattern; 4] = [
+    Pattern { name: "one size", held: 1, sizes: 1, largest: 4096 },
+    Pattern { name: "8 sizes to 64 KiB", held: 16, sizes: 8, largest: 64 << 10 },
+    Pattern { name: "32 sizes to 1 MiB", held: 32, sizes: 32, largest: 1 << 20 },
+    Pattern { name: "any size to 1 MiB", held: 32, sizes: 2048, largest: 1 << 20 },
+];
+
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// Pairs of an allocation and a free that one thread did in the time.
+fn work(pool: &Pool, pattern: Pattern, thread: usize, start: &Barrier) -> u64 {
+    let (own, here) = (pool.stream().unwrap(), Site::here());
+    let stream = own.id();
+    let mut state = thread as u64 + 1;
+    let size = |state: &mut u64| (1 + next(state) % pattern.sizes) * pattern.largest / pattern.sizes;
+    let mut held: Vec<Address> =
+        (0..pattern.held).map(|_| pool.allocate(size(&mut state), stream, here).unwrap()).collect();
+    start.wait();
+    let (begin, mut pairs) = (Instant::now(), 0);
+    while begin.elapsed() < TIME {
+        for _ in 0..64 {
+            let place = next(&mut state) as usize % held.len();
+            // SAFETY: nothing uses the memory.
+            unsafe { pool.free(held[place], stream, here) }.unwrap();
+            held[place] = black_box(pool.allocate(size(&mut state), stream, here).unwrap());
+        }
+        pairs += 64;
+    }
+    for address in held {
+        // SAFETY: nothing uses the memory.
+        unsafe { pool.free(address, stream, here) }.unwrap();
+    }
+    pairs
+}
+
+/// Seconds of processor time that this process has used.
+fn processor_seconds() -> f64 {
+    // SAFETY: all of it may be zero, and it has a place.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// Pairs a second, and nanoseconds of processor time for each.
+fn rate(driver: &'static Driver, pattern: Pattern, threads: usize) -> (f64, f64) {
+    let pool = Pool::new(driver, 0, Options::default()).unwrap();
+    let start = Barrier::new(threads);
+    let before = processor_seconds();
+    let pairs: u64 = std::thread::scope(|scope| {
+        let (pool, start) = (&pool, &start);
+        let work = |thread| scope.spawn(move || work(pool, pattern, thread, start));
+        let threads: Vec<_> = (0..threads).map(work).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    let spent = processor_seconds() - before;
+    (pairs as f64 / TIME.as_secs_f64(), spent * 1e9 / pairs as f64)
+}
+
+fn main() {
+    let driver = Driver::load().unwrap();
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    println!(
+        "{cores} cores; share: rate of 64 threads over that of one times the cores, goal 0.5; ns: processor time"
+    );
+    println!(
+        "{:<18} {:>12} {:>6} {:>13} {:>6} {:>6}",
+        "pairs a second", "1 thread", "ns", "64 threads", "ns", "share"
+    );
+    for pattern in PATTERNS {
+        let (one, single) = rate(driver, pattern, 1);
+        let (many, each) = rate(driver, pattern, THREADS);
+        let share = many / one / cores as f64;
+        println!("{:<18} {one:>12.0} {single:>6.0} {many:>13.0} {each:>6.0} {share:>6.2}", pattern.name);
+    }
+}
