@@ -42,6 +42,8 @@ pub(crate) struct Handles {
     /// Handles that are mapped nowhere: what is left of calls that were refused.
     pub(crate) spare: Vec<HandleId>,
     reserved: u64,
+    /// The most that was reserved at once.
+    pub(crate) peak: u64,
 }
 
 impl Handles {
@@ -66,6 +68,7 @@ impl Handles {
     /// Adds a handle that is mapped nowhere yet.
     pub(crate) fn add(&mut self, piece: Piece) -> HandleId {
         self.reserved += piece.size;
+        self.peak = self.peak.max(self.reserved);
         let held = Held { piece, address: 0 };
         if let Some(id) = self.vacant.pop() {
             self.table[id as usize] = held;

@@ -47,10 +47,11 @@ pub struct Policy {
     pub(super) pending: Pending,
     /// The tile that was searched for last.
     pub(super) cursor: TileId,
+    /// What moving handles has cost of late.
+    pub(super) effort: u64,
     pub(super) live: u64,
     pub(super) used: u64,
     pub(super) peak_live: u64,
-    pub(super) peak_reserved: u64,
     pub(super) done: Counters,
 }
 
@@ -67,10 +68,10 @@ impl Policy {
             blocks: FastMap::default(),
             pending: Pending::default(),
             cursor: NONE,
+            effort: 0,
             live: 0,
             used: 0,
             peak_live: 0,
-            peak_reserved: 0,
             done: Counters::default(),
         }
     }
@@ -164,7 +165,7 @@ impl Policy {
             reserved,
             cached: reserved - self.used,
             peak_live: self.peak_live,
-            peak_reserved: self.peak_reserved,
+            peak_reserved: self.handles.peak,
             blocks: (self.blocks.len() + self.pending.len()) as u64,
             handles: self.handles.count(),
             done: Counters { marks: self.streams.marks, waits: self.streams.waits, ..self.done },
@@ -174,7 +175,7 @@ impl Policy {
     /// Begins the peaks anew from what is there now.
     pub fn reset_peaks(&mut self) {
         self.peak_live = self.live;
-        self.peak_reserved = self.handles.reserved();
+        self.handles.peak = self.handles.reserved();
     }
 
     /// A stream's place; it gets lists with its first call.
@@ -214,6 +215,7 @@ impl Policy {
         self.used += size;
         self.peak_live = self.peak_live.max(self.live);
         self.done.allocations += 1;
+        self.effort = self.effort.saturating_sub(1);
         id
     }
 

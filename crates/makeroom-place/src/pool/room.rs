@@ -5,6 +5,8 @@
 //! what these cannot give is new. Nothing changes before everything that can be refused has been granted: new
 //! handles first, then donors one by one, then one mapping for each gap.
 
+use std::cmp::Reverse;
+
 use makeroom_core::Address;
 
 use super::backing::{Backing, PAGE, Piece};
@@ -21,6 +23,10 @@ const RANGE: u64 = 1 << 40;
 /// A handle is at most this part of the block it was made for: one that a later, smaller block shares cannot move,
 /// and what is left of it is of little use.
 const SHARE: u64 = 16;
+/// Moving a handle is forgotten after so many allocations.
+const EFFORT_OF_A_MOVE: u64 = 400;
+/// So many moves count for nothing: a program that still grows has to move.
+const FREE_MOVES: u64 = 200;
 /// No handle is larger, except in blocks of which it would take more than [`MOST_PIECES`].
 const LARGEST_HANDLE: u64 = 16 << 20;
 const MOST_PIECES: u64 = 1024;
@@ -30,6 +36,8 @@ const LARGEST_SMALL_HANDLE: u64 = 2 * PAGE;
 /// Whether mapped handles may be asked to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moving {
+    /// As far as the allowance for new memory does not reach.
+    Sparing,
     Allowed,
     Refused,
 }
@@ -41,6 +49,8 @@ pub(super) struct Donor {
     pub(super) size: u64,
     /// Where it is; 0 where it is mapped nowhere.
     pub(super) address: u64,
+    /// The size of the free memory in which it lies.
+    pub(super) hole: u64,
 }
 
 impl Policy {
@@ -60,6 +70,11 @@ impl Policy {
         let patience = if zone == Zone::Large { Patience::Wait } else { Patience::DoNotWait };
         if self.adopt(backing, zone, stream, patience)
             && let Some(found) = self.find(size, zone, stream)
+        {
+            return Ok(found);
+        }
+        if self.allowance() > 0
+            && let Ok(found) = self.assemble(backing, size, zone, stream, Moving::Sparing)
         {
             return Ok(found);
         }
@@ -88,7 +103,7 @@ impl Policy {
     }
 
     /// Makes other streams' free memory this stream's, as far as the GPU is done with it; whether anything came.
-    fn adopt(
+    pub(super) fn adopt(
         &mut self,
         backing: &mut impl Backing,
         zone: Zone,
@@ -148,8 +163,9 @@ impl Policy {
         }
         let window = window.ok_or(Cause::TooLarge)?;
         let mut donors = self.donors(&window, zone, moving);
+        let mut allowance = if moving == Moving::Sparing { self.allowance() } else { 0 };
         let plan: Vec<(Gap, Filling)> =
-            window.gaps.iter().map(|gap| (*gap, choose(&mut donors, gap))).collect();
+            window.gaps.iter().map(|gap| (*gap, choose(&mut donors, gap, &mut allowance))).collect();
         let new: u64 = plan.iter().map(|(_, filling)| filling.missing).sum();
         if self.settings.limit.is_some_and(|limit| self.handles.reserved().saturating_add(new) > limit) {
             return Err(Cause::Limit);
@@ -165,7 +181,6 @@ impl Policy {
             }
             filled.push((gap, handles));
         }
-        self.peak_reserved = self.peak_reserved.max(self.handles.reserved());
         for (gap, handles) in filled {
             self.fill(backing, gap, &handles, zone.free(stream))?;
         }
@@ -180,6 +195,19 @@ impl Policy {
         }
         debug_assert!(self.tiles[id].state == State::Free && self.tiles[id].size >= size);
         Ok(id)
+    }
+
+    /// How much may be taken new although handles could move instead: nothing, unless they have moved again and again.
+    ///
+    /// A program that repeats itself needs a place for everything at once, or pages move in every round. The more
+    /// they have moved, the more room is given beyond what the program ever used, until they need not.
+    fn allowance(&self) -> u64 {
+        let moves = (self.effort / EFFORT_OF_A_MOVE).saturating_sub(FREE_MOVES) as f64;
+        if moves == 0.0 {
+            return 0;
+        }
+        let slack = moves / 40_000.0 + (moves / 4_500.0).powi(2);
+        ((self.peak_live as f64 * (1.0 + slack)) as u64).saturating_sub(self.handles.reserved())
     }
 
     fn reserve(&mut self, backing: &mut impl Backing, size: u64, zone: Zone) -> Result<(), Cause> {
@@ -234,6 +262,7 @@ impl Policy {
         self.streams.wait(backing, stream, after).map_err(|_| Cause::Device)?;
         backing.unmap(Address(held.address), held.piece).map_err(|_| Cause::Device)?;
         self.done.unmapped += 1;
+        self.effort += EFFORT_OF_A_MOVE;
         self.handles.unmap(handle);
         self.handles.spare.push(handle);
         self.convert(held.address, held.address + held.piece.size, State::Unmapped, zone.unmapped());
@@ -286,7 +315,7 @@ impl Policy {
     fn donors(&self, window: &Window, for_zone: Zone, moving: Moving) -> Vec<Donor> {
         let mut donors: Vec<Donor> = Vec::new();
         for &handle in &self.handles.spare {
-            donors.push(Donor { handle, size: self.handles.get(handle).piece.size, address: 0 });
+            donors.push(Donor { handle, size: self.handles.get(handle).piece.size, address: 0, hole: 0 });
         }
         let streams = if moving == Moving::Allowed { self.streams.count() } else { EVERYBODY };
         for stream in EVERYBODY..streams {
@@ -296,7 +325,12 @@ impl Policy {
                     for handle in self.handles.within(tile.address, tile.end()) {
                         let held = self.handles.get(handle);
                         if !window.touches(held.address, held.address + held.piece.size) {
-                            donors.push(Donor { handle, size: held.piece.size, address: held.address });
+                            donors.push(Donor {
+                                handle,
+                                size: held.piece.size,
+                                address: held.address,
+                                hole: tile.size,
+                            });
                         }
                     }
                 }
@@ -305,7 +339,8 @@ impl Policy {
         if for_zone == Zone::Small {
             donors.retain(|donor| donor.size <= LARGEST_SMALL_HANDLE);
         }
-        donors.sort_unstable_by_key(|donor| (std::cmp::Reverse(donor.size), donor.address));
+        // Few large ones cost less than many small ones, and a small hole is worth less than a part of a large one.
+        donors.sort_unstable_by_key(|donor| (Reverse(donor.size), donor.hole, donor.address));
         donors
     }
 }
@@ -320,10 +355,12 @@ struct Filling {
 
 /// Takes donors for a gap: the largest that are not larger than what is missing, and in the end the smallest of all,
 /// whose rest stays free.
-fn choose(donors: &mut Vec<Donor>, gap: &Gap) -> Filling {
+fn choose(donors: &mut Vec<Donor>, gap: &Gap, allowance: &mut u64) -> Filling {
     let mut handles = Vec::new();
-    let mut missing = gap.needed;
-    let mut room = gap.room;
+    let new = (gap.needed.min(*allowance)) / PAGE * PAGE;
+    *allowance -= new;
+    let mut missing = gap.needed - new;
+    let mut room = gap.room - new;
     while missing > 0 {
         let place = match donors.iter().position(|donor| donor.size <= missing) {
             Some(place) => place,
@@ -335,6 +372,7 @@ fn choose(donors: &mut Vec<Donor>, gap: &Gap) -> Filling {
         missing = missing.saturating_sub(donor.size);
         room -= donor.size;
     }
+    missing += new;
     Filling { handles, missing }
 }
 

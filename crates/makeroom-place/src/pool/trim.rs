@@ -21,14 +21,18 @@ impl Policy {
                 self.adopt_from(backing, zone, stream, EVERYBODY, patience);
             }
         }
+        let size = |policy: &Self, handle: HandleId| policy.handles.get(handle).piece.size;
+        let mut spare: u64 = self.handles.spare.iter().map(|&handle| size(self, handle)).sum();
         for handle in self.movable() {
-            if self.handles.reserved() <= keep {
+            if self.handles.reserved() - spare <= keep {
                 break;
             }
             if patience == Patience::DoNotWait && !self.is_idle(backing, handle) {
                 continue;
             }
-            let _ = self.detach(backing, handle);
+            if self.detach(backing, handle).is_ok() {
+                spare += size(self, handle);
+            }
         }
         // What was spare already, and what has just become so.
         for handle in std::mem::take(&mut self.handles.spare) {

@@ -1,0 +1,424 @@
+//! The pool on a card that catches every wrong step: random programs, refused calls, wrong frees, steady loops.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use makeroom_core::{Address, StreamId};
+use makeroom_place::pool::{BlockState, Cause, FreeError, PAGE, Patience, Policy, Settings};
+use proptest::prelude::*;
+
+use support::Card;
+
+const MIB: u64 = 1 << 20;
+
+/// A block as the program knows it.
+#[derive(Clone, Debug)]
+struct Held {
+    address: Address,
+    requested: u64,
+    stream: StreamId,
+    /// Other streams that use it.
+    others: Vec<StreamId>,
+}
+
+/// A program on a pool, with the books it keeps itself.
+struct Program {
+    pool: Policy,
+    card: Card,
+    held: Vec<Held>,
+    /// What was freed and is known to wait for streams may still count as live.
+    refused: u64,
+}
+
+impl Program {
+    fn new(card: Card, settings: Settings) -> Self {
+        Self { pool: Policy::new(settings), card, held: Vec::new(), refused: 0 }
+    }
+
+    fn allocate(&mut self, size: u64, stream: StreamId) {
+        match self.pool.allocate(&mut self.card, size, stream) {
+            Ok(block) => {
+                assert!(block.size >= size.max(1) && block.size < size + 512);
+                self.card.handed_out(block.address, block.size, stream);
+                self.card.submit(stream);
+                let held = Held { address: block.address, requested: size, stream, others: Vec::new() };
+                assert_eq!(self.pool.block_at(block.address), Some((block.block, size)));
+                self.held.push(held);
+            }
+            Err(shortage) => {
+                assert_eq!(shortage.requested, size);
+                self.refused += 1;
+            }
+        }
+    }
+
+    fn share(&mut self, index: usize, stream: StreamId) {
+        let held = &mut self.held[index];
+        self.pool.record_stream(held.address, stream).expect("a block in use");
+        self.card.submit(stream);
+        if !held.others.contains(&stream) {
+            held.others.push(stream);
+        }
+    }
+
+    fn free(&mut self, index: usize) {
+        let held = self.held.swap_remove(index);
+        // The card has to know first: the pool may reuse or unmap the memory in the same call.
+        let streams: Vec<StreamId> = held.others.iter().copied().chain([held.stream]).collect();
+        self.card.given_back(held.address, &streams);
+        let freed = self.pool.free(&mut self.card, held.address, held.stream).expect("a block in use");
+        assert_eq!(freed.requested, held.requested);
+    }
+
+    /// Holds the pool's books against the program's and the card's.
+    fn check(&self) {
+        let stats = self.pool.stats();
+        let snapshot = self.pool.snapshot();
+        assert_eq!(stats.reserved, self.card.taken(), "{stats:?}");
+        assert_eq!(stats.reserved, stats.live + stats.rounding + stats.cached);
+        let held: u64 = self.held.iter().map(|held| held.requested).sum();
+        assert_eq!(stats.live, held + stats.pending);
+        assert!(stats.peak_live >= stats.live && stats.peak_reserved >= stats.reserved);
+        let mut mapped = BTreeMap::new();
+        let mut blocks: BTreeMap<u64, u64> = BTreeMap::new();
+        let (mut pending, mut free) = (0, 0);
+        for segment in &snapshot.segments {
+            let mut at = segment.address.0;
+            for &piece in &segment.pieces {
+                mapped.insert(at, piece);
+                at += piece.size;
+            }
+            assert_eq!(at, segment.address.0 + segment.size, "pieces fill their segment");
+            at = segment.address.0;
+            for block in &segment.blocks {
+                assert_eq!(block.address.0, at, "blocks fill their segment");
+                at += block.size;
+                match block.state {
+                    BlockState::Live { requested, .. } => {
+                        blocks.insert(block.address.0, requested);
+                    }
+                    BlockState::Pending { requested, .. } => pending += requested,
+                    BlockState::Free => free += block.size,
+                }
+            }
+            assert_eq!(at, segment.address.0 + segment.size);
+        }
+        assert_eq!(mapped, self.card.mapped);
+        let held: BTreeMap<u64, u64> =
+            self.held.iter().map(|held| (held.address.0, held.requested)).collect();
+        assert_eq!(blocks, held);
+        assert_eq!(pending, stats.pending);
+        let spare: u64 = snapshot.unmapped.iter().map(|piece| piece.size).sum();
+        assert_eq!(free + spare, stats.cached);
+        let count = (mapped.len() + snapshot.unmapped.len()) as u64;
+        assert_eq!(count, stats.handles);
+        assert_eq!(stats.done.created - stats.done.released, stats.handles);
+    }
+
+    /// Frees everything and gives it back: nothing may be left on the card.
+    fn end(mut self) {
+        self.card.refused_call = None;
+        self.card.refused_multiple = None;
+        while let Some(last) = self.held.len().checked_sub(1) {
+            self.free(last);
+        }
+        self.card.finish();
+        self.pool.trim(&mut self.card, 0, Patience::Wait);
+        self.check();
+        assert_eq!((self.card.taken(), self.pool.stats().live), (0, 0), "{:?}", self.pool.stats());
+        assert!(self.card.mapped.is_empty());
+    }
+}
+
+/// The same numbers for everybody, without a dependency.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+
+    /// Small sizes and large ones alike.
+    fn size(&mut self, largest: u64) -> u64 {
+        let scale = self.below(u64::from(largest.ilog2()));
+        (1 + self.below(2 << scale)).min(largest)
+    }
+}
+
+/// One random step of a program on some streams.
+fn step(program: &mut Program, random: &mut Random, streams: u64, live: u64, largest: u64) {
+    let stream = StreamId(random.below(streams));
+    match random.below(32) {
+        0 => program.card.advance(stream, random.below(50)),
+        1 if streams > 1 && !program.held.is_empty() => {
+            let index = random.below(program.held.len() as u64) as usize;
+            program.share(index, stream);
+        }
+        2 if random.below(40) == 0 => {
+            let keep = random.below(2) * program.pool.stats().reserved / 2;
+            let patience = [Patience::Wait, Patience::DoNotWait][random.below(2) as usize];
+            program.pool.trim(&mut program.card, keep, patience);
+        }
+        3 if random.below(200) == 0 => {
+            program.pool.collect(&mut program.card, Patience::DoNotWait);
+        }
+        _ if program.held.len() as u64 > random.below(2 * live) => {
+            let index = random.below(program.held.len() as u64) as usize;
+            program.free(index);
+        }
+        _ => program.allocate(random.size(largest), stream),
+    }
+}
+
+#[test]
+fn random_programs_on_several_streams_keep_all_rules() {
+    for seed in 0..24 {
+        let mut random = Random(seed);
+        let streams = 1 + random.below(4);
+        let mut program = Program::new(Card::new(None), Settings::default());
+        for number in 0..3000 {
+            step(&mut program, &mut random, streams, 40, 64 * MIB);
+            if number % 50 == 0 {
+                program.check();
+            }
+        }
+        program.end();
+    }
+}
+
+#[test]
+fn a_full_card_refuses_and_the_books_stay_right() {
+    for seed in 0..12 {
+        let mut random = Random(100 + seed);
+        let limit = [None, Some(200 * MIB)][(seed % 2) as usize];
+        let mut program = Program::new(Card::new(Some(256 * MIB)), Settings { limit });
+        for number in 0..2000 {
+            step(&mut program, &mut random, 2, 60, 64 * MIB);
+            if number % 50 == 0 {
+                program.check();
+            }
+            assert!(program.pool.stats().peak_reserved <= limit.unwrap_or(256 * MIB));
+        }
+        assert!(program.refused > 0);
+        program.end();
+    }
+}
+
+#[test]
+fn the_books_are_exact_after_two_million_operations() {
+    let mut random = Random(7);
+    let mut program = Program::new(Card::new(None), Settings::default());
+    for number in 0..2_000_000_u64 {
+        step(&mut program, &mut random, 1, 200, 8 * MIB);
+        if number % 100_000 == 0 {
+            program.check();
+        }
+    }
+    program.end();
+}
+
+/// A short program that grows, moves pages, shares, waits and trims.
+fn busy(program: &mut Program) {
+    let mut random = Random(42);
+    for _ in 0..1500 {
+        step(program, &mut random, 3, 12, 64 * MIB);
+    }
+}
+
+#[test]
+fn every_call_may_be_refused_once() {
+    let mut all = Program::new(Card::new(Some(200 * MIB)), Settings::default());
+    busy(&mut all);
+    let calls = all.card.calls;
+    assert!(calls > 300, "{calls} calls are too few to tell");
+    all.end();
+    for call in 0..calls {
+        let mut program = Program::new(Card::new(Some(200 * MIB)), Settings::default());
+        program.card.refused_call = Some(call);
+        busy(&mut program);
+        program.check();
+        program.end();
+    }
+}
+
+#[test]
+fn many_calls_may_be_refused() {
+    for multiple in [2, 3, 5, 7] {
+        let mut program = Program::new(Card::new(Some(200 * MIB)), Settings::default());
+        program.card.refused_multiple = Some(multiple);
+        busy(&mut program);
+        program.check();
+        program.end();
+    }
+}
+
+#[test]
+fn wrong_frees_are_errors_and_change_nothing() {
+    let mut card = Card::new(None);
+    let mut pool = Policy::new(Settings::default());
+    let stream = StreamId(0);
+    let block = pool.allocate(&mut card, 4 * MIB, stream).expect("memory");
+    let before = pool.stats();
+    let inside = Address(block.address.0 + 512);
+    assert_eq!(pool.free(&mut card, inside, stream), Err(FreeError::NotInUse(inside)));
+    assert_eq!(pool.free(&mut card, Address(64), stream), Err(FreeError::Foreign(Address(64))));
+    assert_eq!(pool.record_stream(inside, stream), Err(FreeError::NotInUse(inside)));
+    assert_eq!(pool.stats(), before);
+    pool.free(&mut card, block.address, stream).expect("a block in use");
+    assert_eq!(pool.free(&mut card, block.address, stream), Err(FreeError::NotInUse(block.address)));
+    assert_eq!(pool.free_idle(block.address), Err(FreeError::NotInUse(block.address)));
+}
+
+#[test]
+fn a_block_that_waits_cannot_be_freed_again() {
+    let mut card = Card::new(None);
+    let mut pool = Policy::new(Settings::default());
+    let block = pool.allocate(&mut card, 4 * MIB, StreamId(0)).expect("memory");
+    card.submit(StreamId(1));
+    pool.record_stream(block.address, StreamId(1)).expect("a block in use");
+    pool.free(&mut card, block.address, StreamId(0)).expect("a block in use");
+    assert_eq!(pool.stats().pending, 4 * MIB);
+    assert_eq!(pool.free(&mut card, block.address, StreamId(0)), Err(FreeError::NotInUse(block.address)));
+    assert_eq!(pool.collect(&mut card, Patience::DoNotWait), 0);
+    card.advance(StreamId(1), 1);
+    assert_eq!(pool.collect(&mut card, Patience::DoNotWait), 4 * MIB);
+    assert_eq!((pool.stats().pending, pool.stats().live), (0, 0));
+}
+
+#[test]
+fn a_loop_reaches_a_state_without_calls() {
+    for (unit, every) in [(700_001, 3), (3_000_001, 2), (1_500_001, 4)] {
+        let mut program = Program::new(Card::new(None), Settings::default());
+        let mut quiet = 0;
+        for _ in 0..400 {
+            let calls = program.card.calls;
+            for index in 1..40 {
+                program.allocate(index * unit, StreamId(0));
+                if index % every == every - 1 {
+                    let middle = program.held.len() / 2;
+                    program.free(middle);
+                }
+            }
+            while !program.held.is_empty() {
+                program.free(0);
+            }
+            quiet = if program.card.calls == calls { quiet + 1 } else { 0 };
+        }
+        assert!(quiet > 100, "the last {quiet} rounds made no calls: {:?}", program.pool.stats());
+        program.end();
+    }
+}
+
+#[test]
+fn pages_move_instead_of_growing() {
+    let mut program = Program::new(Card::new(None), Settings::default());
+    for _ in 0..16 {
+        program.allocate(32 * MIB, StreamId(0));
+    }
+    for index in (0..8).rev() {
+        program.free(2 * index);
+    }
+    let before = program.pool.stats().reserved;
+    program.card.finish();
+    program.allocate(250 * MIB, StreamId(0));
+    assert_eq!(program.pool.stats().reserved, before);
+    assert!(program.pool.stats().done.unmapped > 0);
+    program.check();
+    program.end();
+}
+
+#[test]
+fn memory_of_another_stream_is_used_only_after_a_mark() {
+    let mut card = Card::new(Some(64 * MIB));
+    let mut pool = Policy::new(Settings::default());
+    let block = pool.allocate(&mut card, 60 * MIB, StreamId(1)).expect("memory");
+    card.handed_out(block.address, block.size, StreamId(1));
+    card.submit(StreamId(1));
+    card.given_back(block.address, &[StreamId(1)]);
+    pool.free(&mut card, block.address, StreamId(1)).expect("a block in use");
+    assert_eq!(pool.stats().done.marks, 0, "a free costs no mark");
+    let other = pool.allocate(&mut card, 60 * MIB, StreamId(2)).expect("the same memory");
+    card.handed_out(other.address, other.size, StreamId(2));
+    assert_eq!((pool.stats().done.marks, pool.stats().done.waits), (1, 1));
+    assert_eq!(pool.stats().reserved, 60 * MIB);
+}
+
+#[test]
+fn a_retired_stream_leaves_its_memory_to_all() {
+    let mut card = Card::new(None);
+    let mut pool = Policy::new(Settings::default());
+    let block = pool.allocate(&mut card, 8 * MIB, StreamId(5)).expect("memory");
+    card.submit(StreamId(5));
+    pool.free(&mut card, block.address, StreamId(5)).expect("a block in use");
+    pool.retire_stream(&mut card, StreamId(5));
+    let marks = pool.stats().done.marks;
+    // A new stream of the same name is not the old one.
+    pool.allocate(&mut card, 8 * MIB, StreamId(5)).expect("the same memory");
+    assert_eq!((pool.stats().reserved, pool.stats().done.marks), (8 * MIB, marks));
+}
+
+#[test]
+fn a_refusal_carries_the_account() {
+    let mut card = Card::new(None);
+    let mut pool = Policy::new(Settings { limit: Some(64 * MIB) });
+    let held = pool.allocate(&mut card, 40 * MIB, StreamId(0)).expect("memory");
+    pool.free(&mut card, held.address, StreamId(0)).expect("a block in use");
+    pool.allocate(&mut card, 30 * MIB, StreamId(0)).expect("memory");
+    let shortage = pool.allocate(&mut card, 60 * MIB, StreamId(0)).expect_err("too much");
+    assert_eq!(shortage.cause, Cause::Limit);
+    assert_eq!((shortage.stats.live, shortage.limit), (30 * MIB, Some(64 * MIB)));
+    assert_eq!(shortage.largest, 10 * MIB);
+    let text = shortage.to_string();
+    assert!(text.contains("60.00 MiB refused by the pool's limit: 30.00 MiB live"), "{text}");
+    let shortage = pool.allocate(&mut card, u64::MAX, StreamId(0)).expect_err("absurd");
+    assert_eq!(shortage.cause, Cause::TooLarge);
+}
+
+#[test]
+fn trimming_gives_back_what_no_block_shares() {
+    let mut program = Program::new(Card::new(None), Settings::default());
+    for _ in 0..8 {
+        program.allocate(16 * MIB, StreamId(0));
+    }
+    for _ in 0..4 {
+        program.free(4);
+    }
+    assert_eq!(program.pool.trim(&mut program.card, 0, Patience::DoNotWait), 0, "the GPU is not done");
+    program.card.finish();
+    assert_eq!(program.pool.trim(&mut program.card, 96 * MIB, Patience::DoNotWait), 32 * MIB);
+    assert_eq!(program.pool.snapshot().unmapped, [], "what is kept stays where it is");
+    program.check();
+    assert_eq!(program.pool.trim(&mut program.card, 0, Patience::Wait), 32 * MIB);
+    program.check();
+    program.end();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    /// Whatever a program does and whatever is refused, the rules hold after every step.
+    #[test]
+    fn the_rules_hold_after_every_step(
+        steps in prop::collection::vec((0..6_u8, 0..3_u64, 0..1000_usize, 1..48 * MIB), 1..120),
+        capacity in prop::option::of(32 * MIB..400 * MIB),
+        refused in prop::option::of(2..30_u64),
+    ) {
+        let mut card = Card::new(capacity.map(|bytes| bytes / PAGE * PAGE));
+        card.refused_multiple = refused;
+        let mut program = Program::new(card, Settings::default());
+        for (what, stream, index, size) in steps {
+            let stream = StreamId(stream);
+            match what {
+                0 => program.card.advance(stream, index as u64 % 8),
+                1 | 2 if !program.held.is_empty() => program.free(index % program.held.len()),
+                3 if !program.held.is_empty() => program.share(index % program.held.len(), stream),
+                4 => program.allocate(size % MIB + 1, stream),
+                _ => program.allocate(size, stream),
+            }
+            program.check();
+        }
+        program.end();
+    }
+}
