@@ -20,6 +20,7 @@ pub(crate) enum StackMode {
 
 /// The environment's wishes.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a variable of its own")]
 pub(crate) struct Config {
     /// Whether the library is to do nothing at all.
     pub(crate) is_off: bool,
@@ -37,6 +38,8 @@ pub(crate) struct Config {
     pub(crate) pool: bool,
     /// The host memory that may stand in for device memory.
     pub(crate) spill: Option<u64>,
+    /// Whether `run` wants to hear what the process holds, to show it.
+    pub(crate) is_watched: bool,
     /// Who wants to hear of refusals.
     pub(crate) socket: Option<Vec<u8>>,
 }
@@ -68,6 +71,7 @@ impl Config {
             is_measuring: text(c"MAKEROOM_MEASURE").is_some_and(|value| value == b"on"),
             pool: text(c"MAKEROOM_POOL").as_deref() == Some(b"on"),
             spill: number(c"MAKEROOM_SPILL"),
+            is_watched: text(c"MAKEROOM_STATUS").is_some_and(|value| value == b"on"),
             socket: text(c"MAKEROOM_SOCKET"),
         }
     }

@@ -40,6 +40,7 @@
 //! | `MAKEROOM_MEASURE` | `on` adds up the time that hooks spend beside the calls they are for; the recording ends with a note of it | |
 //! | `MAKEROOM_POOL` | `on`: makeroom's own pool serves the program's device memory | off |
 //! | `MAKEROOM_SPILL` | bytes of host memory that may stand in for device memory, with the pool | none |
+//! | `MAKEROOM_STATUS` | `on` sends the socket `status PID DEVICE PINNED TENSORS ALLOCATIONS FILE` whenever these figures have changed, ten times a second at most | |
 //! | `MAKEROOM_SOCKET` | a datagram socket that gets `recording PID FILE` and, for each refused allocation, `refused PID BYTES DEVICE FILE` | |
 //!
 //! The environment is read once, when the library is loaded, and passes on to children: each that uses CUDA writes

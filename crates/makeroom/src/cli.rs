@@ -88,6 +88,10 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) no_stacks: bool,
 
+    /// Show no status line while the program runs
+    #[arg(long)]
+    pub(crate) no_status: bool,
+
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,

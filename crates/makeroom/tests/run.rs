@@ -120,6 +120,31 @@ fn makeroom_off_and_programs_without_cuda_leave_nothing() {
 }
 
 #[test]
+fn a_program_into_which_nothing_can_be_loaded_is_named() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
+    let folder = stage("static");
+    std::fs::write(folder.join("static.c"), "int main(void) { return 5; }").unwrap();
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let built =
+        Command::new(compiler).args(["-static", "-o", "static", "static.c"]).current_dir(&folder).output();
+    if built.unwrap().status.success() {
+        let output = makeroom(&folder, &["run", "--", "./static"]);
+        assert_eq!(output.status.code(), Some(5));
+        assert!(text(&output.stderr).starts_with("makeroom: ./static is linked statically: "));
+    } else {
+        eprintln!("skipped: no static C library on this machine");
+    }
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        eprintln!("skipped: only root can make a program that runs with other rights");
+        return;
+    }
+    chown(folder.join("program"), Some(65534), None).unwrap();
+    std::fs::set_permissions(folder.join("program"), PermissionsExt::from_mode(0o4755)).unwrap();
+    let output = makeroom(&folder, &["run", "--", "./program"]);
+    assert!(text(&output.stderr).starts_with("makeroom: ./program runs with other rights than yours"));
+}
+
+#[test]
 fn a_program_that_is_not_there_is_an_error() {
     let folder = stage("missing");
     let output = makeroom(&folder, &["run", "--", "./no-such-program"]);

@@ -7,6 +7,7 @@
 mod definitions;
 mod header;
 mod host;
+mod live;
 mod output;
 mod turn;
 

@@ -11,6 +11,7 @@ use makeroom_trace::room::{
 
 use super::definitions::Definitions;
 use super::host::Host;
+use super::live::{Figures, Live};
 use super::output::{Failure, Output};
 use crate::config::config;
 use crate::driver::types::OUT_OF_MEMORY;
@@ -35,6 +36,8 @@ pub(crate) struct Writer {
     has_tensors: bool,
     buffer: Vec<u8>,
     refusals: Vec<RawEvent>,
+    /// What the process holds, where somebody watches.
+    live: Option<Live>,
 }
 
 impl Writer {
@@ -53,6 +56,7 @@ impl Writer {
             has_tensors: false,
             buffer: Vec::new(),
             refusals: Vec::new(),
+            live: config().is_watched.then(Live::default),
         }
     }
 
@@ -108,6 +112,7 @@ impl Writer {
             self.output.append(&definitions)?;
         }
         self.tell_refusals();
+        self.tell_status();
         Ok(())
     }
 
@@ -119,6 +124,9 @@ impl Writer {
                 DeviceSample { device, free: Bytes::new(raw.address), total: Bytes::new(raw.size) };
             encoder.sample(&Sample { time_ns: raw.time_ns, device: Some(measured), ..Sample::default() });
             return;
+        }
+        if let Some(live) = &mut self.live {
+            live.see(raw);
         }
         let kind = EventKind::from_number(raw.kind);
         let extra = if kind == EventKind::LaunchFailed {
@@ -192,6 +200,14 @@ impl Writer {
         for refused in std::mem::take(&mut self.refusals) {
             let place = if is_on_host(&refused) { "host".to_owned() } else { refused.device.to_string() };
             self.tell("refused", &format!("{} {place} ", refused.size));
+        }
+    }
+
+    /// Tells `run` what the process holds, if it wants to know and that is news.
+    fn tell_status(&mut self) {
+        if let Some(figures) = self.live.as_mut().and_then(Live::news) {
+            let Figures { device, pinned, tensors, allocations } = figures;
+            self.tell("status", &format!("{device} {pinned} {tensors} {allocations} "));
         }
     }
 

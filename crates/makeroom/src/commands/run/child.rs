@@ -7,21 +7,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+use super::status::Screen;
 
 /// Signals that a terminal sends to the program itself, because it is in the same foreground group.
 const OF_TERMINAL: [i32; 3] = [SIGINT, SIGQUIT, SIGWINCH];
 
-/// Runs the program to its end.
-pub(crate) fn run(command: &mut Command) -> io::Result<ExitCode> {
-    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGWINCH, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT])?;
+/// Runs the program to its end. What is drawn on the screen goes while this command is stopped.
+pub(crate) fn run(command: &mut Command, screen: Screen) -> io::Result<ExitCode> {
+    let mut signals =
+        Signals::new([SIGINT, SIGQUIT, SIGWINCH, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP])?;
     let mut child = command.spawn()?;
     let is_running = Arc::new(AtomicBool::new(true));
     let (pid, still_running) = (child.id(), Arc::clone(&is_running));
     let handle = signals.handle();
     let forwarder = std::thread::spawn(move || {
         for signal in signals.forever() {
+            match signal {
+                SIGTSTP => {
+                    screen.pause();
+                    // Stops, as it would without a handler; a terminal has told the program as well.
+                    let _ = emulate_default_handler(SIGTSTP);
+                    continue;
+                }
+                SIGCONT => screen.go_on(),
+                _ => {}
+            }
             let is_told = OF_TERMINAL.contains(&signal) && io::stdin().is_terminal();
             if !is_told && still_running.load(Ordering::Acquire) {
                 pass_on(pid, signal);

@@ -1,13 +1,16 @@
-//! Hears what the recorded processes report: which files they write, and what was refused.
+//! Hears what the recorded processes report: which files they write, what was refused, and what they hold, which the
+//! status line shows.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use makeroom_core::Bytes;
 
+use super::status::{self, Figures, Status};
 use super::{library, summary};
 use crate::output;
 
@@ -23,6 +26,8 @@ enum Message {
     Recording(PathBuf),
     /// It was refused so much on this device, or on the host.
     Refused { bytes: Bytes, device: Option<u32>, file: PathBuf },
+    /// It holds so much.
+    Status { process: u32, figures: Figures },
     /// From this command itself: that was all.
     Over,
 }
@@ -35,11 +40,17 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Starts listening.
-    pub(crate) fn start() -> io::Result<Self> {
+    pub(crate) fn start(mut status: Status) -> io::Result<Self> {
         let path = library::folder()?.join(format!("socket-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let socket = UnixDatagram::bind(&path)?;
-        Ok(Self { path, thread: std::thread::spawn(move || listen(&socket)) })
+        socket.set_read_timeout(Some(status::INTERVAL))?;
+        let listen = move || {
+            let recordings = listen(&socket, &mut status);
+            status.clear();
+            recordings
+        };
+        Ok(Self { path, thread: std::thread::spawn(listen) })
     }
 
     /// Where to report to.
@@ -56,12 +67,21 @@ impl Listener {
     }
 }
 
-fn listen(socket: &UnixDatagram) -> BTreeSet<PathBuf> {
+fn listen(socket: &UnixDatagram, status: &mut Status) -> BTreeSet<PathBuf> {
     let mut recordings = BTreeSet::new();
     let mut refusals = 0;
     let mut buffer = vec![0; LONGEST_MESSAGE];
+    let mut drawn = Instant::now();
     loop {
-        let Ok(length) = socket.recv(&mut buffer) else { return recordings };
+        if drawn.elapsed() >= status::INTERVAL {
+            status.draw();
+            drawn = Instant::now();
+        }
+        let length = match socket.recv(&mut buffer) {
+            Ok(length) => length,
+            Err(error) if is_passing(&error) => continue,
+            Err(_) => return recordings,
+        };
         match buffer.get(..length).and_then(parse) {
             Some(Message::Over) => return recordings,
             Some(Message::Recording(file)) => {
@@ -70,12 +90,20 @@ fn listen(socket: &UnixDatagram) -> BTreeSet<PathBuf> {
             Some(Message::Refused { bytes, device, file }) => {
                 refusals += 1;
                 if refusals <= MOST_REFUSALS {
+                    status.clear();
                     output::remark(&summary::refusal(bytes, device, &file, refusals == 1));
                 }
             }
+            Some(Message::Status { process, figures }) => status.report(process, figures),
             None => {}
         }
     }
+}
+
+/// Whether listening goes on: nobody said anything, or a signal came.
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
 fn parse(message: &[u8]) -> Option<Message> {
@@ -84,8 +112,15 @@ fn parse(message: &[u8]) -> Option<Message> {
         return Some(Message::Over);
     }
     let (kind, rest) = text.split_once(' ')?;
-    let (_pid, rest) = rest.split_once(' ')?;
+    let (process, rest) = rest.split_once(' ')?;
     match kind {
+        "status" => {
+            let mut numbers = rest.split(' ').map(|word| word.parse::<u64>().ok());
+            let mut next = || numbers.next().flatten();
+            let figures =
+                Figures { device: next()?, pinned: next()?, tensors: next()?, allocations: next()? };
+            Some(Message::Status { process: process.parse().ok()?, figures })
+        }
         "recording" => Some(Message::Recording(PathBuf::from(rest))),
         "refused" => {
             let (bytes, rest) = rest.split_once(' ')?;
@@ -123,6 +158,9 @@ mod tests {
             Some(Message::Refused { bytes: Bytes::new(4096), device: None, file: PathBuf::from("x.room") })
         );
         assert_eq!(parse(b"refused 42 many 1 x.room"), None);
+        let figures = Figures { device: 1, pinned: 2, tensors: 3, allocations: 4 };
+        assert_eq!(parse(b"status 42 1 2 3 4 x.room"), Some(Message::Status { process: 42, figures }));
+        assert_eq!(parse(b"status 42 1 2 3"), None);
         assert_eq!(parse(b"\xff"), None);
     }
 }

@@ -7,7 +7,9 @@
 mod child;
 pub(crate) mod library;
 mod listener;
+mod obstacle;
 mod pool;
+mod status;
 mod summary;
 
 use std::ffi::OsString;
@@ -19,21 +21,30 @@ use crate::cli::Run;
 use crate::failure::Failure;
 use crate::output;
 use listener::Listener;
+use status::{Screen, Status};
 use summary::Ended;
 
 /// Runs `makeroom run`.
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let (program, words) = arguments.command.split_first().ok_or(Failure::NoProgram)?;
     let library = library::place().map_err(Failure::Library)?;
-    let listener = Listener::start().map_err(Failure::Library)?;
     let switches = switches(arguments);
     for note in &switches.notes {
         output::remark(&format!("makeroom: {note}\n"));
     }
+    if let Some(obstacle) = obstacle::find(program) {
+        output::remark(&format!("makeroom: {} {obstacle}\n", program.to_string_lossy()));
+    }
+    let is_watched = !arguments.no_status && status::is_possible();
+    let screen = Screen::default();
+    let listener = Listener::start(Status::new(is_watched, screen.clone())).map_err(Failure::Library)?;
     let mut command = Command::new(program);
     command.envs(switches.variables);
     command.args(words).env("LD_PRELOAD", preload(&library)).envs(environment(arguments, &listener)?);
-    let ended = child::run(&mut command)
+    if is_watched {
+        command.env("MAKEROOM_STATUS", "on");
+    }
+    let ended = child::run(&mut command, screen)
         .map_err(|error| Failure::Program { name: program.to_string_lossy().into_owned(), error })?;
     let recordings = listener.finish();
     let recordings: Vec<Ended> = recordings.iter().map(|path| Ended::read(path)).collect();

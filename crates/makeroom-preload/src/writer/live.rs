@@ -1,0 +1,160 @@
+//! What the process holds at this moment, for the status line of `run`. Kept only when somebody wants to see it.
+//!
+//! Events of several threads come ring by ring: a free may be read before the allocation it ends. Such a free waits
+//! for it. The figures are for people's eyes; the file is what counts.
+
+use std::collections::HashMap;
+
+use makeroom_trace::room::EventKind;
+
+use crate::record::event::RawEvent;
+
+/// Frees that wait for their allocation; more are forgotten.
+const MOST_WAITING: usize = 4096;
+
+/// What kind of memory something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Device,
+    Physical,
+    Pinned,
+}
+
+/// Memory that is held.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    bytes: u64,
+    context: u64,
+}
+
+/// The account.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    held: HashMap<(Kind, u64), Held>,
+    waiting: HashMap<(Kind, u64), u64>,
+    figures: Figures,
+    told: Option<Figures>,
+}
+
+/// What is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Figures {
+    /// Device memory taken from the driver, contexts apart.
+    pub(crate) device: u64,
+    /// Pinned host memory.
+    pub(crate) pinned: u64,
+    /// What a framework has handed out as tensors.
+    pub(crate) tensors: u64,
+    /// How often memory of any kind was taken.
+    pub(crate) allocations: u64,
+}
+
+impl Live {
+    /// Takes an event into account.
+    pub(crate) fn see(&mut self, event: &RawEvent) {
+        if event.result != 0 {
+            return;
+        }
+        let key = |kind| (kind, event.address);
+        match EventKind::from_number(event.kind) {
+            EventKind::DeviceAlloc
+            | EventKind::PitchedAlloc
+            | EventKind::ManagedAlloc
+            | EventKind::StreamAlloc
+            | EventKind::ArrayAlloc
+            | EventKind::MipmappedAlloc => self.take(key(Kind::Device), event),
+            EventKind::DeviceFree
+            | EventKind::StreamFree
+            | EventKind::ArrayFree
+            | EventKind::MipmappedFree => self.give(key(Kind::Device), event.time_ns),
+            EventKind::PhysicalCreate if event.extra == 0 => self.take(key(Kind::Physical), event),
+            EventKind::PhysicalRelease => self.give(key(Kind::Physical), event.time_ns),
+            EventKind::PinnedAlloc | EventKind::HostRegister => self.take(key(Kind::Pinned), event),
+            EventKind::PinnedFree | EventKind::HostUnregister => self.give(key(Kind::Pinned), event.time_ns),
+            EventKind::ContextDestroy => self.end_context(event.context),
+            EventKind::TensorAlloc => {
+                self.figures.tensors += event.size;
+                self.figures.allocations += 1;
+            }
+            EventKind::TensorFree => self.figures.tensors = self.figures.tensors.saturating_sub(event.size),
+            _ => {}
+        }
+    }
+
+    fn total(&mut self, kind: Kind) -> &mut u64 {
+        if kind == Kind::Pinned { &mut self.figures.pinned } else { &mut self.figures.device }
+    }
+
+    fn take(&mut self, key: (Kind, u64), event: &RawEvent) {
+        self.figures.allocations += 1;
+        if self.waiting.remove(&key).is_some_and(|freed_ns| freed_ns >= event.time_ns) {
+            return;
+        }
+        *self.total(key.0) += event.size;
+        let held = Held { bytes: event.size, context: event.context };
+        if let Some(lost) = self.held.insert(key, held) {
+            *self.total(key.0) -= lost.bytes;
+        }
+    }
+
+    fn give(&mut self, key: (Kind, u64), time_ns: u64) {
+        if let Some(held) = self.held.remove(&key) {
+            *self.total(key.0) -= held.bytes;
+        } else if self.waiting.len() < MOST_WAITING {
+            self.waiting.insert(key, time_ns);
+        }
+    }
+
+    fn end_context(&mut self, context: u64) {
+        let mut gone = 0;
+        self.held.retain(|&(kind, _), held| {
+            let is_gone = kind == Kind::Device && held.context == context;
+            gone += if is_gone { held.bytes } else { 0 };
+            !is_gone
+        });
+        self.figures.device -= gone;
+    }
+
+    /// The figures, if they are others than the last time.
+    pub(crate) fn news(&mut self) -> Option<Figures> {
+        (self.told.replace(self.figures) != Some(self.figures)).then_some(self.figures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: EventKind, time_ns: u64, address: u64, size: u64) -> RawEvent {
+        RawEvent { time_ns, context: 7, ..RawEvent::new(kind).at(address).size(size) }
+    }
+
+    #[test]
+    fn what_is_held_is_what_was_taken_and_not_given_back() {
+        let mut live = Live::default();
+        live.see(&event(EventKind::DeviceAlloc, 1, 100, 10));
+        live.see(&event(EventKind::PinnedAlloc, 2, 100, 20));
+        live.see(&event(EventKind::PhysicalCreate, 3, 100, 30));
+        live.see(&event(EventKind::TensorAlloc, 4, 100, 4));
+        live.see(&RawEvent { result: 2, ..event(EventKind::DeviceAlloc, 5, 0, 999) });
+        let expected = Figures { device: 40, pinned: 20, tensors: 4, allocations: 4 };
+        assert_eq!(live.news(), Some(expected));
+        assert_eq!(live.news(), None);
+        live.see(&event(EventKind::DeviceFree, 6, 100, 0));
+        live.see(&event(EventKind::PhysicalRelease, 7, 100, 0));
+        assert_eq!(live.news(), Some(Figures { device: 0, ..expected }));
+        live.see(&event(EventKind::DeviceAlloc, 8, 200, 5));
+        live.see(&event(EventKind::ContextDestroy, 9, 0, 0));
+        assert_eq!(live.news().unwrap().device, 0);
+    }
+
+    #[test]
+    fn a_free_that_is_read_first_ends_the_allocation_that_comes_later() {
+        let mut live = Live::default();
+        live.see(&event(EventKind::DeviceFree, 5, 100, 0));
+        live.see(&event(EventKind::DeviceAlloc, 4, 100, 10));
+        assert_eq!(live.news().unwrap().device, 0);
+        live.see(&event(EventKind::DeviceAlloc, 6, 100, 10));
+        assert_eq!(live.news().unwrap().device, 10);
+    }
+}
