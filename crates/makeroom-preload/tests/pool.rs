@@ -39,3 +39,16 @@ fn a_context_of_the_programs_own_is_served_by_the_driver() {
     let recording = pooled("plain.c").check_one();
     assert_eq!(recording.count(EventKind::PhysicalCreate), 0);
 }
+
+#[test]
+fn what_does_not_fit_goes_to_the_host() {
+    let program =
+        pooled("spill.c").variable("MAKEROOM_LIMIT", "1342177280").variable("MAKEROOM_SPILL", "1073741824");
+    let recording = program.check_one();
+    let (host, device): (Vec<_>, Vec<_>) =
+        recording.of(EventKind::PhysicalCreate).into_iter().partition(|event| event.extra == 1);
+    let bytes =
+        |events: &[_]| events.iter().map(|event: &makeroom_trace::room::Event| event.size.get()).sum::<u64>();
+    assert!(bytes(&host) > 100 << 20, "{} bytes on the host", bytes(&host));
+    assert!(bytes(&device) < 1280 << 20, "{} bytes on the device", bytes(&device));
+}
