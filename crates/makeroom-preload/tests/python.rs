@@ -1,4 +1,4 @@
-//! Python stacks, with every interpreter that can be found on this machine: 3.9 to 3.13 are known to the recorder.
+//! Python stacks, with every interpreter that can be found on this machine: 3.9 to 3.15 are known to the recorder.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 use makeroom_trace::room::EventKind;
 use support::{Program, text};
 
-/// The interpreters of this machine: those in `PATH`, and those that pyenv keeps.
+/// The interpreters of this machine: those of known versions in `PATH`, and those that pyenv keeps.
 fn interpreters() -> Vec<(PathBuf, String)> {
     let installed = std::env::var("HOME")
         .ok()
@@ -16,8 +16,16 @@ fn interpreters() -> Vec<(PathBuf, String)> {
         .into_iter()
         .flatten()
         .filter_map(|entry| Some(entry.ok()?.path().join("bin/python3")));
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let searched: Vec<PathBuf> = std::env::split_paths(&paths)
+        // What pyenv puts there starts the versions that it keeps.
+        .filter(|folder| !folder.ends_with("shims"))
+        .flat_map(|folder| (9..=20).map(move |minor| folder.join(format!("python3.{minor}"))))
+        .filter(|path| path.exists())
+        .collect();
     let mut found: Vec<(PathBuf, String)> = [PathBuf::from("/usr/bin/python3")]
         .into_iter()
+        .chain(searched)
         .chain(installed)
         .filter_map(|path| {
             let program = "import sys; print('%d.%d' % sys.version_info[:2])";
@@ -26,6 +34,7 @@ fn interpreters() -> Vec<(PathBuf, String)> {
         })
         .collect();
     found.sort_by(|left, right| left.1.cmp(&right.1));
+    found.dedup_by_key(|(path, _)| path.canonicalize().ok());
     found
 }
 
@@ -33,7 +42,7 @@ fn script() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/allocate.py").to_owned()
 }
 
-const KNOWN: [&str; 5] = ["3.9", "3.10", "3.11", "3.12", "3.13"];
+const KNOWN: [&str; 7] = ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"];
 
 #[test]
 fn functions_files_and_lines_of_every_known_interpreter() {
@@ -59,6 +68,8 @@ fn functions_files_and_lines_of_every_known_interpreter() {
     }
     if tested.is_empty() {
         eprintln!("skipped: no known Python on this machine");
+    } else {
+        println!("tested: {}", tested.join(", "));
     }
 }
 

@@ -11,8 +11,10 @@ pub(crate) const BYTES_DATA: usize = 32;
 pub(crate) const TEXT_LENGTH: usize = 16;
 /// `state` of a text: how its characters are stored.
 pub(crate) const TEXT_STATE: usize = 32;
-/// `FRAME_OWNED_BY_CSTACK`.
-pub(crate) const OWNED_BY_C_STACK: u8 = 3;
+/// Owners from here on are the interpreter itself: `FRAME_OWNED_BY_CSTACK`, since 3.14 `FRAME_OWNED_BY_INTERPRETER`.
+pub(crate) const OWNED_BY_INTERPRETER: u8 = 3;
+/// The bits of a reference in which versions from 3.14 on say how it is counted; objects are aligned.
+pub(crate) const TAGS: usize = 7;
 
 /// One version's offsets.
 #[derive(Debug)]
@@ -137,12 +139,18 @@ const PYTHON_3_12: Layout = Layout {
 const PYTHON_3_13: Layout =
     Layout { first_frame: &[72], instruction: Instruction::Pointer { code_start: 200 }, ..PYTHON_3_12 };
 
-static LAYOUTS: [(&[u8], Layout); 5] = [
+/// 3.15 is the same.
+const PYTHON_3_14: Layout =
+    Layout { frame_owner: Some(74), instruction: Instruction::Pointer { code_start: 208 }, ..PYTHON_3_13 };
+
+static LAYOUTS: [(&[u8], Layout); 7] = [
     (b"3.9.", PYTHON_3_9),
     (b"3.10.", PYTHON_3_10),
     (b"3.11.", PYTHON_3_11),
     (b"3.12.", PYTHON_3_12),
     (b"3.13.", PYTHON_3_13),
+    (b"3.14.", PYTHON_3_14),
+    (b"3.15.", PYTHON_3_14),
 ];
 
 impl Layout {
@@ -163,7 +171,8 @@ mod tests {
     fn only_tested_versions_have_a_layout() {
         assert!(Layout::of_version(b"3.11.7 (main, Dec  9 2023)").is_some());
         assert!(Layout::of_version(b"3.1.0").is_none());
-        assert!(Layout::of_version(b"3.14.0 (main)").is_none());
+        assert!(Layout::of_version(b"3.15.0 (main)").is_some());
+        assert!(Layout::of_version(b"3.16.0 (main)").is_none());
         assert!(Layout::of_version(b"3.13.0 experimental free-threading build (main)").is_none());
     }
 }

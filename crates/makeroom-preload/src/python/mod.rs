@@ -101,7 +101,7 @@ impl Walk {
         let mut count = 0;
         while frame != 0 && count < frames.len() {
             if !self.is_internal(frame)? {
-                let code = self.reader.word(frame + self.layout.frame_code)?;
+                let code = self.reader.word(frame + self.layout.frame_code)? & !layout::TAGS;
                 if self.reader.word(code + layout::TYPE)? != self.code_type {
                     return None;
                 }
@@ -118,7 +118,7 @@ impl Walk {
     /// Frames that the interpreter puts between its own C calls.
     fn is_internal(&self, frame: usize) -> Option<bool> {
         let Some(owner) = self.layout.frame_owner else { return Some(false) };
-        Some(self.reader.byte(frame + owner)? == layout::OWNED_BY_C_STACK)
+        Some(self.reader.byte(frame + owner)? >= layout::OWNED_BY_INTERPRETER)
     }
 
     /// Where in the function's code the frame is, in bytes.
