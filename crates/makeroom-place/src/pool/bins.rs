@@ -1,4 +1,4 @@
-//! Free tiles by size: bins, sixteen to each doubling, and bitmaps of those that hold something.
+//! Free tiles by size: bins, thirty-two to each doubling, and bitmaps of those that hold something.
 //!
 //! A search costs two bit scans and a short walk: the smallest tile that fits in the request's own bin, and else the
 //! smallest of the next bin that holds any, which is best fit to within a walk's length. Nothing is allocated.
@@ -8,12 +8,12 @@ use super::tiles::{NONE, Tile, TileId, Tiles};
 /// The grain of blocks: sizes and addresses are multiples of it.
 pub(crate) const GRAIN: u64 = 512;
 /// Bins per doubling, as a power of two.
-const SPLIT: u32 = 4;
+const SPLIT: u32 = 5;
 const PER_DOUBLING: u32 = 1 << SPLIT;
 /// Doublings from one grain up to all addresses.
 const DOUBLINGS: u32 = 48;
 /// How many tiles of a bin are looked at. Bins are narrow, so more would gain little.
-const WALK: u32 = 24;
+const WALK: u32 = 8;
 
 /// The free tiles of one list.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Bins {
     /// Which doublings hold a tile.
     doublings: u64,
     /// Which bins of a doubling do.
-    within: [u16; DOUBLINGS as usize],
+    within: [u32; DOUBLINGS as usize],
 }
 
 impl Default for Bins {
@@ -35,7 +35,7 @@ impl Default for Bins {
     }
 }
 
-/// The doubling of a size and the bin within it: sizes below sixteen grains have a bin each.
+/// The doubling of a size and the bin within it: sizes below thirty-two grains have a bin each.
 fn place(size: u64) -> (u32, u32) {
     let grains = (size / GRAIN).max(1);
     let highest = grains.ilog2();
@@ -86,7 +86,7 @@ impl Bins {
     /// The smallest tile of at least `size` bytes, of equal ones the lowest.
     pub(crate) fn find(&self, tiles: &Tiles, size: u64) -> Option<TileId> {
         let (doubling, within) = place(size);
-        let bits = u32::from(self.within[doubling as usize]) & (u32::MAX << within);
+        let bits = self.within[doubling as usize] & (u32::MAX << within);
         if bits & (1 << within) != 0
             && let Some(found) = self.smallest(tiles, doubling, within, size)
         {

@@ -317,7 +317,7 @@ impl Policy {
         for &handle in &self.handles.spare {
             donors.push(Donor { handle, size: self.handles.get(handle).piece.size, address: 0, hole: 0 });
         }
-        let streams = if moving == Moving::Allowed { self.streams.count() } else { EVERYBODY };
+        let streams = if moving == Moving::Refused { EVERYBODY } else { self.streams.count() };
         for stream in EVERYBODY..streams {
             for zone in Zone::ALL {
                 for id in self.bins[zone.free(stream) as usize].at_least(&self.tiles, PAGE) {

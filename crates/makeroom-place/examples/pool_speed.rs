@@ -1,0 +1,152 @@
+//! Host time of the pool's policy per allocation and free, in the five patterns that PyTorch's native allocator was
+//! measured with; `bench/pool-speed` starts this.
+//!
+//! The backing answers at once, so the time is the policy's own. Each figure is the best of many rounds, after a round
+//! that warms up. PyTorch's figures are from another machine (an H200's host): a guide, not a comparison.
+#![expect(clippy::print_stdout, reason = "a table is what this program is for")]
+
+use std::time::Instant;
+
+use makeroom_core::{Address, StreamId};
+use makeroom_place::pool::{Backing, Handle, Mark, Piece, Policy, Refused, Settings};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+/// How often each pattern is timed, and how many pairs of allocation and free a round has.
+const ROUNDS: usize = 30;
+const PAIRS: usize = 20_000;
+
+/// A pattern, and what PyTorch's allocator took.
+struct Pattern {
+    name: &'static str,
+    live: usize,
+    smallest: u64,
+    largest: u64,
+    pytorch: f64,
+}
+
+const PATTERNS: [Pattern; 5] = [
+    Pattern { name: "the same size again", live: 1, smallest: MIB, largest: MIB, pytorch: 422.0 },
+    Pattern { name: "1000 of 512 B-1 MiB", live: 1000, smallest: 512, largest: MIB, pytorch: 931.0 },
+    Pattern { name: "400 of 1-256 MiB", live: 400, smallest: MIB, largest: 256 * MIB, pytorch: 784.0 },
+    Pattern { name: "1000 of 512 B-256 MiB", live: 1000, smallest: 512, largest: 256 * MIB, pytorch: 1104.0 },
+    Pattern { name: "4000 of 512 B-64 MiB", live: 4000, smallest: 512, largest: 64 * MIB, pytorch: 1115.0 },
+];
+
+fn main() {
+    println!(
+        "{:<24}{:>10}{:>16}{:>10}{:>14}",
+        "pattern", "ns a pair", "PyTorch (H200)", "ratio", "calls a pair"
+    );
+    for pattern in &PATTERNS {
+        let (nanoseconds, calls) = measure(pattern);
+        println!(
+            "{:<24}{nanoseconds:>10.0}{:>16.0}{:>10.2}{calls:>14.5}",
+            pattern.name,
+            pattern.pytorch,
+            nanoseconds / pattern.pytorch
+        );
+    }
+}
+
+/// The least nanoseconds of a pair in any round, and how many calls the backing got per pair in the last.
+fn measure(pattern: &Pattern) -> (f64, f64) {
+    let mut pool = Policy::new(Settings::default());
+    let mut backing = Granting::default();
+    let stream = StreamId(0);
+    let mut random = Random(1);
+    // Sizes and victims are drawn before the clock starts.
+    let sizes: Vec<u64> = (0..PAIRS).map(|_| random.size(pattern.smallest, pattern.largest)).collect();
+    let victims: Vec<usize> = (0..PAIRS).map(|_| random.below(pattern.live as u64) as usize).collect();
+    let mut live: Vec<Address> = Vec::new();
+    for index in 0..pattern.live {
+        live.extend(pool.allocate(&mut backing, sizes[index % PAIRS], stream).map(|block| block.address));
+    }
+    let mut best = f64::INFINITY;
+    let mut calls = 0;
+    for _ in 0..=ROUNDS {
+        calls = backing.calls;
+        let start = Instant::now();
+        for (&size, &victim) in sizes.iter().zip(&victims) {
+            let freed = pool.free(&mut backing, live[victim], stream);
+            let block = pool.allocate(&mut backing, size, stream);
+            if let (Ok(_), Ok(block)) = (freed, block) {
+                live[victim] = block.address;
+            }
+        }
+        best = best.min(start.elapsed().as_nanos() as f64 / PAIRS as f64);
+        calls = backing.calls - calls;
+    }
+    (best, calls as f64 / PAIRS as f64)
+}
+
+/// A linear congruence: the same numbers for everybody.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+
+    /// Every order of magnitude as often as every other.
+    fn size(&mut self, smallest: u64, largest: u64) -> u64 {
+        let share = self.below(1 << 20) as f64 / f64::from(1 << 20);
+        let size = smallest as f64 * (largest as f64 / smallest as f64).powf(share);
+        (size as u64).clamp(smallest, largest).max(KIB / 2)
+    }
+}
+
+/// A device that grants everything at once.
+#[derive(Default)]
+struct Granting {
+    addresses: u64,
+    names: u64,
+    calls: u64,
+}
+
+impl Granting {
+    fn name(&mut self) -> u64 {
+        self.calls += 1;
+        self.names += 1;
+        self.names
+    }
+}
+
+impl Backing for Granting {
+    fn reserve(&mut self, size: u64) -> Result<Address, Refused> {
+        self.addresses += (1 << 44) + size;
+        Ok(Address(self.addresses.next_multiple_of(1 << 40)))
+    }
+
+    fn create(&mut self, _size: u64) -> Result<Handle, Refused> {
+        Ok(Handle(self.name()))
+    }
+
+    fn release(&mut self, _piece: Piece) -> Result<(), Refused> {
+        self.calls += 1;
+        Ok(())
+    }
+
+    fn map(&mut self, _address: Address, _pieces: &[Piece]) -> Result<(), Refused> {
+        self.calls += 1;
+        Ok(())
+    }
+
+    fn unmap(&mut self, _address: Address, _piece: Piece) -> Result<(), Refused> {
+        self.calls += 1;
+        Ok(())
+    }
+
+    fn mark(&mut self, _stream: StreamId) -> Result<Mark, Refused> {
+        Ok(Mark(self.name()))
+    }
+
+    fn passed(&mut self, _stream: StreamId) -> Mark {
+        Mark(self.names)
+    }
+
+    fn wait(&mut self, _stream: StreamId, _mark: Mark) -> Result<(), Refused> {
+        Ok(())
+    }
+}

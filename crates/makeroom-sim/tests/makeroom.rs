@@ -1,0 +1,62 @@
+//! makeroom's pool on real recordings: how much it reserves, and what its driver calls cost.
+
+use std::path::Path;
+
+use makeroom_core::{Start, Trace};
+use makeroom_sim::{Outcome, Program, parse};
+use makeroom_trace::Input;
+
+fn read(name: &str) -> Trace {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(format!("{name}.pickle.gz"));
+    match makeroom_trace::open(&path).unwrap() {
+        Input::Trace(trace) => trace,
+        Input::Text(_) => panic!("{name} is a recording"),
+    }
+}
+
+fn run(name: &str, memory: Option<u64>) -> (Program, Outcome) {
+    let trace = read(name);
+    let device = &trace.devices[0];
+    let program = Program::new(device, &trace.stacks, &Start::new(device));
+    let outcome = parse("makeroom").unwrap().run(&program, memory);
+    (program, outcome)
+}
+
+#[test]
+fn little_more_is_reserved_than_is_live() {
+    for (name, most) in [
+        ("gpt2_varlen", 1.007),
+        ("oom_batch", 1.007),
+        ("oom_fragmented", 1.012),
+        ("oom_fragmented-expandable", 1.014),
+        ("vit_varbatch-ring", 1.012),
+    ] {
+        let (_, outcome) = run(name, None);
+        let ratio = outcome.peak_reserved as f64 / outcome.peak_live as f64;
+        assert_eq!(outcome.refusal, None);
+        assert!((1.0..most).contains(&ratio), "{name}: {ratio}");
+    }
+}
+
+#[test]
+fn driver_calls_are_a_small_part_of_a_long_run() {
+    let (program, outcome) = run("gpt2_varlen", None);
+    let time = program.recorded_us as f64 * 1e3;
+    assert!(time > 5e9);
+    assert!((outcome.driver_nanoseconds as f64) < 0.03 * time);
+    assert!((outcome.late_driver_nanoseconds as f64) < 0.006 * time / 2.0, "{outcome:?}");
+}
+
+#[test]
+fn a_run_that_failed_for_fragments_completes() {
+    // PyTorch's allocator gave up under this limit; all that was live would have fitted.
+    let (_, outcome) = run("oom_fragmented", Some(6 << 30));
+    assert_eq!(outcome.refusal, None);
+}
+
+#[test]
+fn frees_that_wait_for_a_stream_are_waited_for() {
+    let (_, outcome) = run("streams", None);
+    assert_eq!(outcome.refusal, None);
+    assert!(outcome.peak_reserved >= outcome.peak_live, "{outcome:?}");
+}
