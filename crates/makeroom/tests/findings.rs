@@ -33,11 +33,16 @@ impl Stage {
     }
 
     fn compile(&self, program: &str) {
+        self.compile_with(program, &[]);
+    }
+
+    fn compile_with(&self, program: &str, flags: &[&str]) {
         let source =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{program}.c"));
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
         let built = Command::new(compiler)
             .args(["-w", "-O0", "-fno-inline", "-rdynamic", "-o", program])
+            .args(flags)
             .arg(source)
             .args(["-L.", "-l:libcuda.so.1"])
             .current_dir(&self.folder)
@@ -151,6 +156,17 @@ fn pinned_memory_that_was_refused_is_the_verdict() {
     let stage = Stage { card: "memory=8GiB,host=256MiB", ..Stage::new("pinned") };
     insta::assert_snapshot!(stage.said(&[], "pinned"));
     assert_eq!(cause(&stage.summary()), "host_memory");
+}
+
+#[test]
+fn lines_are_told_where_the_program_was_built_with_them() {
+    let stage = Stage::named("lines", "leak");
+    stage.compile_with("leak", &["-g"]);
+    let said = stage.said(&[], "leak");
+    let left = stage.summary()["run"]["never_freed"].clone();
+    let site = left[1]["sites"][0]["site"].as_str().unwrap();
+    assert!(site.ends_with("leak.c:6 stage"), "{site}");
+    assert!(said.contains("leak.c:6 stage"), "{said}");
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl Collected {
     pub(super) fn new(clock: Clock) -> Self {
         Self {
             clock,
-            definitions: Definitions::default(),
+            definitions: Definitions::new(clock.wall_ns),
             threads: FastMap::default(),
             devices: Vec::new(),
             rows: Vec::new(),

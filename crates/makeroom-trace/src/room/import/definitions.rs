@@ -5,6 +5,7 @@
 
 use makeroom_core::{FastMap, Frame, FrameId, NameId, StackId, Stacks};
 
+use super::lines::Lines;
 use crate::room::{FrameDefinition, FrameNumber, NameNumber, Origin, StackNumber};
 
 /// How the libraries of PyTorch's allocator are called; a version may follow.
@@ -28,9 +29,15 @@ pub(super) struct Definitions {
     names: FastMap<NameNumber, NameId>,
     frames: FastMap<FrameNumber, (FrameId, Asker)>,
     stacks: FastMap<StackNumber, (StackId, Asker)>,
+    lines: Lines,
 }
 
 impl Definitions {
+    /// Nothing is defined yet. `began_ns`: when the recording began, since 1970.
+    pub(super) fn new(began_ns: u64) -> Self {
+        Self { lines: Lines::new(began_ns), ..Self::default() }
+    }
+
     pub(super) fn define_name(&mut self, stacks: &mut Stacks, number: NameNumber, text: &[u8]) {
         self.names.insert(number, stacks.name(&String::from_utf8_lossy(text)));
     }
@@ -47,9 +54,16 @@ impl Definitions {
             function = stacks.name(&format!("+{:#x}", frame.offset));
         }
         let file = self.name(frame.file);
-        let file = if stacks.name_text(file).is_empty() { library } else { file };
+        let mut file = if stacks.name_text(file).is_empty() { library } else { file };
+        let mut line = frame.line;
+        if frame.origin == Origin::Native
+            && line == 0
+            && let Some(found) = self.lines.of(stacks.name_text(library), frame.offset)
+        {
+            (file, line) = (stacks.name(&found.0), found.1);
+        }
         let library = if frame.origin == Origin::Native { library } else { NameId::default() };
-        let id = stacks.frame(Frame { function, file, line: frame.line, library });
+        let id = stacks.frame(Frame { function, file, line, library });
         self.frames.insert(number, (id, asker));
     }
 
