@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use makeroom_core::Bytes;
 use makeroom_sim::AllocatorSpec;
 
-pub(crate) use devices::{Collector, Doctor, Looking, Ps, Serve};
+pub(crate) use devices::{Collector, Doctor, Looking, Ps, Serve, Top};
 
 /// Says why CUDA ran out of memory, and makes room.
 #[derive(Debug, Parser)]
@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Tune(Tune),
     /// Say who holds the memory of each GPU, and why some is held by nobody
     Ps(Ps),
+    /// Watch who holds the memory of each GPU
+    Top(Top),
     /// Say what can go wrong here before anything runs
     Doctor(Doctor),
     /// Serve who holds what as metrics, for Prometheus and OpenTelemetry

@@ -48,6 +48,9 @@ pub(crate) enum Failure {
         /// What the system said.
         error: std::io::Error,
     },
+    /// There is no terminal to draw on.
+    #[error("top needs a terminal")]
+    NoTerminal,
     /// Nobody could be listened to.
     #[error("{address}: {error}")]
     Listen {
@@ -119,6 +122,7 @@ impl Failure {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
+            Self::NoTerminal => Some("for a program or a file: makeroom ps --json".to_owned()),
             Self::Listen { .. } => Some("another address: makeroom serve --listen 127.0.0.1:9402".to_owned()),
             Self::Driver(error) => Some(error.hint().to_owned()),
             Self::Gpu(error) => error.hint().map(str::to_owned),

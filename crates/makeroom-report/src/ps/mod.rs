@@ -7,6 +7,7 @@ mod text;
 use makeroom_holders::{Account, Device};
 
 pub use json::ps_json;
+pub(crate) use text::{age, belonging};
 pub use text::{ps_text, users_text};
 
 /// The devices, the fullest first; those that did not answer before all others.

@@ -55,6 +55,20 @@ pub(crate) struct Ps {
     pub(crate) looking: Looking,
 }
 
+/// Watch who holds the memory of each GPU
+///
+/// Devices, processes with what they held at the last looks, and the lines of a program that runs under makeroom run.
+/// Keys: q ends, s chooses the order and r reverses it, / filters, enter shows the sites of the selected program.
+#[derive(Debug, Args)]
+pub(crate) struct Top {
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    pub(crate) interval: f64,
+
+    #[command(flatten)]
+    pub(crate) looking: Looking,
+}
+
 /// Say what can go wrong here before anything runs
 ///
 /// Looks at the driver and what is built for it, the cards and their modes, MIG and MPS, limits of host and shared

@@ -8,6 +8,7 @@ mod recording;
 mod replay;
 mod run;
 mod serve;
+mod top;
 mod tune;
 mod why;
 
@@ -23,6 +24,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => return run::run(&arguments),
         Command::Ps(arguments) => return ps::run(&arguments),
+        Command::Top(arguments) => return top::run(&arguments),
         Command::Doctor(arguments) => return doctor::run(&arguments),
         Command::Serve(arguments) => return serve::run(&arguments),
         Command::Survey => looking::survey(),

@@ -1,0 +1,177 @@
+//! The view on a terminal of 80 columns and 24 rows, without colour.
+
+use std::time::SystemTime;
+
+use makeroom_core::Bytes;
+use makeroom_explain::Site;
+use makeroom_holders::{
+    Account, Belonging, Device, DeviceMemory, Driver, Finding, Holder, Label, List, OpenFiles, Process, Stat,
+    State, SurveyError, Unlisted, View,
+};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::{Key, Request, Screen};
+
+fn holder(pid: u32, user: &str, bytes: Bytes, recording: Option<&str>) -> Holder {
+    let stat = Stat {
+        pid,
+        name: "python".into(),
+        state: State::Alive,
+        parent: 1,
+        group: pid,
+        session: pid,
+        threads: 1,
+        started: 0,
+    };
+    let recording = recording.map(|path| (path.into(), path.into()));
+    let process = Process {
+        stat,
+        command: vec!["python".into(), "train.py".into(), "--a-long-option-that-does-not-fit=80".into()],
+        user: Some(1000),
+        user_name: user.into(),
+        inner_pids: Vec::new(),
+        belonging: Belonging::default(),
+        files: OpenFiles { recording, ..OpenFiles::default() },
+        age: None,
+    };
+    Holder {
+        pid,
+        bytes: Some(bytes),
+        peak: None,
+        lists: vec![List::Compute],
+        process: Some(process),
+        findings: Vec::new(),
+        recording: None,
+    }
+}
+
+fn account(large: Bytes) -> Account {
+    let total = Bytes::gib(80);
+    let mut odd = holder(9, "bob", Bytes::gib(2), Some("/proc/9/fd/512"));
+    odd.findings.push(Finding::Stopped);
+    let device = Device {
+        label: Label { card: 0, part: None },
+        uuid: "GPU-1".into(),
+        name: "NVIDIA H100 80GB HBM3".into(),
+        bus_id: String::new(),
+        minor: Some(0),
+        memory: Some(DeviceMemory {
+            total,
+            reserved: Bytes::ZERO,
+            used: large + Bytes::gib(5),
+            free: total - large - Bytes::gib(5),
+        }),
+        holders: vec![holder(7, "alice", large, None), odd],
+        unlisted: Unlisted { bytes: 3 << 30, causes: Vec::new() },
+        idle: Vec::new(),
+        parts: Vec::new(),
+        is_divided: false,
+        compute_mode: None,
+        is_persistent: None,
+        problems: Vec::new(),
+    };
+    Account {
+        taken: SystemTime::UNIX_EPOCH,
+        host: "node".into(),
+        driver: Ok(Driver { version: "580.1".into(), cuda: Some(13000) }),
+        devices: vec![device],
+        users: Vec::new(),
+        view: View::default(),
+    }
+}
+
+fn lines(screen: &Screen) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    terminal.draw(|frame| screen.draw(frame)).unwrap();
+    let buffer = terminal.backend().buffer().clone();
+    let row = |y: u16| (0..80).map(|x| buffer[(x, y)].symbol().to_owned()).collect::<String>();
+    (0..24).map(|y| row(y).trim_end().to_owned()).collect()
+}
+
+fn line_of(lines: &[String], words: &str) -> usize {
+    let found = lines.iter().position(|line| line.contains(words));
+    found.unwrap_or_else(|| panic!("{words} is not in\n{}", lines.join("\n")))
+}
+
+fn screen() -> Screen {
+    let mut screen = Screen::new(false);
+    screen.update(account(Bytes::gib(1)));
+    screen.update(account(Bytes::gib(40)));
+    screen
+}
+
+#[test]
+fn devices_and_holders_fit_eighty_columns() {
+    let lines = lines(&screen());
+    assert_eq!(lines[0], "makeroom top  node  driver 580.1, CUDA 13.0");
+    assert!(lines[1].starts_with("GPU 0   ███████████▎"), "{}", lines[1]);
+    assert!(lines[1].contains("45.00 GiB of  80.00 GiB  56 %  nobody: 3.00 GiB"), "{}", lines[1]);
+    let row = &lines[line_of(&lines, "alice")];
+    assert!(row.contains("40.00 GiB ▁█"), "{row}");
+    assert!(row.contains("python train.py"), "{row}");
+    assert!(lines[line_of(&lines, "bob")].contains("●[stopped] python"));
+    assert!(lines[23].starts_with("q quit  s sort: memory"));
+}
+
+#[test]
+fn order_filter_and_selection() {
+    let mut screen = screen();
+    assert!(line_of(&lines(&screen), "alice") < line_of(&lines(&screen), "bob"));
+    screen.press(Key::Letter('r'));
+    assert!(line_of(&lines(&screen), "alice") > line_of(&lines(&screen), "bob"));
+    for letter in "/BOB".chars() {
+        assert_eq!(screen.press(Key::Letter(letter)), None);
+    }
+    assert_eq!(lines(&screen)[23], "filter: BOB▏");
+    screen.press(Key::Enter);
+    assert!(!lines(&screen).iter().any(|line| line.contains("alice")));
+    assert_eq!(screen.press(Key::Escape), None, "first the filter is dropped");
+    assert!(lines(&screen).iter().any(|line| line.contains("alice")));
+    assert_eq!(screen.press(Key::Escape), Some(Request::Quit));
+}
+
+#[test]
+fn sites_of_a_recorded_program_and_why_there_are_none() {
+    let mut screen = screen();
+    assert_eq!(screen.press(Key::Enter), None);
+    line_of(&lines(&screen), "not recorded: start it with makeroom run");
+    screen.press(Key::Escape);
+    screen.press(Key::Down);
+    let request = Request::Sites { pid: 9, recording: "/proc/9/fd/512".into() };
+    assert_eq!(screen.press(Key::Enter), Some(request));
+    line_of(&lines(&screen), "reading");
+    let site = |place: &str, callees| Site {
+        place: place.into(),
+        is_own: true,
+        through: None,
+        bytes: Bytes::gib(1),
+        blocks: 1,
+        callees,
+    };
+    screen.show_sites(9, Ok(vec![site("train.py:25 step", vec![site("model.py:7 forward", Vec::new())])]));
+    let lines = lines(&screen);
+    assert_eq!(line_of(&lines, "train.py:25 step") + 1, line_of(&lines, "  model.py:7 forward"));
+}
+
+#[test]
+fn a_driver_that_cannot_be_asked_is_said() {
+    let mut screen = Screen::new(true);
+    screen.update(Account {
+        driver: Err(SurveyError::NoDriver),
+        devices: Vec::new(),
+        ..account(Bytes::ZERO)
+    });
+    let lines = lines(&screen);
+    assert_eq!(lines[0], "makeroom top: the NVIDIA driver is not loaded");
+    line_of(&lines, "modprobe nvidia");
+}
+
+#[test]
+fn a_process_that_is_gone_takes_its_history_with_it() {
+    let mut screen = screen();
+    let mut next = account(Bytes::gib(1));
+    next.devices[0].holders.remove(0);
+    screen.update(next);
+    assert_eq!(screen.history.len(), 1);
+}

@@ -1,0 +1,119 @@
+//! `makeroom top`: a live view of who holds what.
+//!
+//! One thread looks, another reads recordings when their sites are asked for; this one waits for keys and draws.
+
+use std::io::{IsTerminal as _, stdout};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use makeroom_explain::{Room, Site, TraceQuestion, explain_trace};
+use makeroom_holders::{Account, Watcher};
+use makeroom_report::{Key, Request, Screen};
+use makeroom_trace::Input;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use crate::cli::Top;
+use crate::commands::looking;
+use crate::failure::Failure;
+
+/// How long keys are waited for before the news is looked at.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What other threads report.
+enum News {
+    Looked(Account),
+    Sites(u32, Result<Vec<Site>, String>),
+}
+
+/// Runs `makeroom top`.
+pub(crate) fn run(arguments: &Top) -> Result<ExitCode, Failure> {
+    if !stdout().is_terminal() {
+        return Err(Failure::NoTerminal);
+    }
+    let watcher = looking::often(&arguments.looking)?;
+    let (sender, news) = channel();
+    let interval = Duration::from_secs_f64(arguments.interval);
+    let looks = sender.clone();
+    std::thread::spawn(move || look(watcher, interval, &looks));
+    let uses_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let mut terminal = ratatui::try_init()?;
+    let ended = show(&mut terminal, Screen::new(uses_colour), &news, &sender);
+    ratatui::try_restore()?;
+    ended?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(
+    terminal: &mut ratatui::DefaultTerminal,
+    mut screen: Screen,
+    news: &Receiver<News>,
+    sender: &Sender<News>,
+) -> std::io::Result<()> {
+    let mut is_new = true;
+    loop {
+        if is_new {
+            terminal.draw(|frame| screen.draw(frame))?;
+        }
+        is_new = event::poll(PATIENCE)?;
+        if is_new {
+            let request = match event::read()? {
+                Event::Key(pressed) => key(pressed).and_then(|key| screen.press(key)),
+                _ => None,
+            };
+            match request {
+                Some(Request::Quit) => return Ok(()),
+                Some(Request::Sites { pid, recording }) => {
+                    let sender = sender.clone();
+                    std::thread::spawn(move || {
+                        // Whoever asked may have ended the view meanwhile.
+                        let _ = sender.send(News::Sites(pid, sites(&recording)));
+                    });
+                }
+                None => {}
+            }
+        }
+        for heard in news.try_iter() {
+            is_new = true;
+            match heard {
+                News::Looked(account) => screen.update(account),
+                News::Sites(pid, found) => screen.show_sites(pid, found),
+            }
+        }
+    }
+}
+
+fn look(mut watcher: Watcher, interval: Duration, news: &Sender<News>) {
+    while news.send(News::Looked(watcher.look())).is_ok() {
+        std::thread::sleep(interval);
+    }
+}
+
+/// What fills a recording's peak, by the lines of the program.
+fn sites(recording: &Path) -> Result<Vec<Site>, String> {
+    match makeroom_trace::open(recording) {
+        Ok(Input::Trace(trace)) => {
+            let question = TraceQuestion { room: Room::Unknown, device: None };
+            Ok(explain_trace(&trace, &question).sites)
+        }
+        Ok(Input::Text(_)) => Err("the file is no recording".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn key(pressed: KeyEvent) -> Option<Key> {
+    if pressed.kind == KeyEventKind::Release {
+        return None;
+    }
+    match pressed.code {
+        KeyCode::Char('c') if pressed.modifiers.contains(KeyModifiers::CONTROL) => Some(Key::Letter('q')),
+        KeyCode::Char(letter) => Some(Key::Letter(letter)),
+        KeyCode::Up => Some(Key::Up),
+        KeyCode::Down => Some(Key::Down),
+        KeyCode::Backspace => Some(Key::Backspace),
+        KeyCode::Enter => Some(Key::Enter),
+        KeyCode::Esc => Some(Key::Escape),
+        _ => None,
+    }
+}

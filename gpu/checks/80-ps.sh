@@ -1,0 +1,90 @@
+# Who holds the card: the account of `makeroom ps` closes while processes of different kinds hold memory, and each of them
+# is in it with what it took.
+
+MOST=$((128 << 20))
+OPEN=()
+
+# hold NAME COMMAND...: starts a holder and waits until it has its memory. It lives as long as its input is open.
+hold() {
+    local name=$1
+    shift
+    mkfifo "$WORK/ps.$name.in"
+    "$@" <"$WORK/ps.$name.in" >"$WORK/ps.$name.out" 2>"$WORK/ps.$name.err" &
+    exec {input}>"$WORK/ps.$name.in"
+    OPEN+=("$input")
+    for _ in $(seq 300); do
+        grep -q ready "$WORK/ps.$name.out" && return 0
+        sleep 0.2
+    done
+    report FAILED "$name" "holds nothing after 60 s: $(tail -1 "$WORK/ps.$name.err")"
+    return 1
+}
+
+# account NAME: asks once; the answer is $WORK/ps.NAME.json.
+account() { "$MAKEROOM" ps --json >"$WORK/ps.$1.json" 2>"$WORK/ps.$1.err"; }
+
+account before
+before=$(ask 'at(ps, "devices", 0, "used_bytes")' ps="$WORK/ps.before.json")
+holder=("$PYTHON" "$PROGRAMS/ps_holder.py")
+hold plain "${holder[@]}" plain 2048
+hold idle "${holder[@]}" idle
+hold torch "${holder[@]}" torch 4096
+kinds=3
+if unshare --pid --fork --mount-proc true 2>/dev/null; then
+    hold namespace unshare --pid --fork --mount-proc "${holder[@]}" plain 1024 && kinds=4
+else
+    report skipped namespace "no PID namespaces for this user"
+fi
+account full
+files=(ps="$WORK/ps.full.json")
+device='at(ps, "devices", 0)'
+rest=$(ask "at($device, 'unlisted', 'bytes')" "${files[@]}")
+sizes=$(ask "' '.join(str(h['bytes'] >> 20) for h in at($device, 'holders') if h['bytes'])" "${files[@]}")
+held=$(ask "sum(h['bytes'] or 0 for h in at($device, 'holders'))" "${files[@]}")
+used=$(ask "at($device, 'used_bytes')" "${files[@]}")
+count=$(ask "len(at($device, 'holders'))" "${files[@]}")
+causes=$(ask "' '.join(c['cause'] for c in at($device, 'unlisted', 'causes'))" "${files[@]}")
+figures=(unlisted="$rest" held="$held" used="$used" used_before="$before" holders="$count" sizes_mib="$sizes" causes="$causes")
+text="$kinds processes hold memory, $count listed ($sizes MiB), $((${rest/null/0} / 1048576)) MiB held by nobody listed"
+if holds "abs(at($device, 'unlisted', 'bytes')) < $MOST" "${files[@]}" && [ "$count" -ge "$kinds" ]; then
+    report ok ledger "$text" "${figures[@]}"
+else
+    report FAILED ledger "$text; causes: $causes" "${figures[@]}"
+fi
+sum="at($device, 'free_bytes') + at($device, 'reserved_bytes') + $held + at($device, 'unlisted', 'bytes')"
+if holds "$sum == at($device, 'total_bytes')" "${files[@]}"; then
+    report ok adds_up "free + reserved + holders + nobody listed is all of the card"
+else
+    report FAILED adds_up "the lines do not add up: $(ask "$sum" "${files[@]}")"
+fi
+seen=$(ask "sum(1 for h in at($device, 'holders') if h['process'] and 'ps_holder' in ' '.join(h['process']['command']))" "${files[@]}")
+whole=$(ask 'at(ps, "view", "whole_machine")' "${files[@]}")
+if [ "$seen" -ge "$kinds" ]; then
+    report ok processes "$seen holders are known by their command line" seen="$seen" whole_machine="$whole"
+elif [ "$whole" = false ]; then
+    report skipped processes "this is a container: the driver counts the host's processes, $seen of $kinds are known" seen="$seen" whole_machine="$whole"
+else
+    report FAILED processes "$seen of $kinds holders are known by their command line" seen="$seen" whole_machine="$whole"
+fi
+
+# Half of what is free can be had; more than the card has cannot.
+half=$(ask "at($device, 'free_bytes') // 2" "${files[@]}")
+"$MAKEROOM" ps --require "$half" >/dev/null 2>&1
+met=$?
+"$MAKEROOM" ps --require 9999GiB >"$WORK/ps.require.out" 2>&1
+unmet=$?
+if [ $met -eq 0 ] && [ $unmet -eq 1 ]; then
+    report ok require "--require exits 0 for half of what is free and 1 for more than the card has"
+else
+    report FAILED require "--require exits $met for half of what is free and $unmet for more than the card has"
+fi
+times=$(for _ in 1 2 3 4 5; do /usr/bin/env bash -c "TIMEFORMAT=%R; time \"$MAKEROOM\" ps --json >/dev/null" 2>&1; done | sort -n | sed -n 3p)
+report ok time "makeroom ps takes $times s (median of five)" seconds="$times"
+"$MAKEROOM" doctor --json >"$WORK/ps.doctor.json" 2>/dev/null
+report ok doctor "$(ask "'; '.join(c['verdict'] + ': ' + c['found'] for c in at(d, 'checks') if c['subject'] in ('driver', 'versions', 'injection'))" d="$WORK/ps.doctor.json")"
+
+for input in "${OPEN[@]}"; do exec {input}>&-; done
+wait
+account after
+after=$(ask 'at(ps, "devices", 0, "used_bytes")' ps="$WORK/ps.after.json")
+report ok given_back "used before $((${before/null/0} >> 20)) MiB, after $((${after/null/0} >> 20)) MiB" used_before="$before" used_after="$after"
