@@ -25,7 +25,7 @@ pub use ids::{Address, DeviceIndex, PoolId, StreamId};
 pub use process::{
     AskedMeanwhile, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceSample, DriverKeeps,
     FailedLaunch, HeapLimit, HostSample, PendingFrees, PinnedBlock, PinnedMemory, ProcessEnd,
-    ProcessIdentity, ProcessRecord, Remark, StreamFrees,
+    ProcessIdentity, ProcessRecord, RefusedContext, Remark, StreamFrees,
 };
 pub use ranges::Ranges;
 pub use stacks::{Frame, FrameId, NameId, StackId, Stacks};

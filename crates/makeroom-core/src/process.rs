@@ -43,6 +43,11 @@ pub struct ProcessRecord {
     pub host_samples: Vec<HostSample>,
     /// What the recorder remarked, by time. Those that matter are also among the trace's notes.
     pub remarks: Vec<Remark>,
+    /// Refusals for good, as a device and a position among its events, of somebody else than the framework whose blocks
+    /// were recorded: that one's cache could not serve them.
+    pub refused_to_others: Vec<(DeviceIndex, usize)>,
+    /// Contexts that were refused for want of memory, in order.
+    pub refused_contexts: Vec<RefusedContext>,
     /// Requests that the driver refused and served when they were made again.
     pub refused_then_served: u64,
     /// Events that the recorder could not keep.
@@ -189,6 +194,19 @@ pub struct ContextRecord {
     /// When it was let go; `None` when that was not seen.
     pub destroyed_us: Option<u64>,
     /// Who made it.
+    pub stack: StackId,
+}
+
+/// A context for which there was no memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RefusedContext {
+    /// The device.
+    pub device: DeviceIndex,
+    /// What it would have taken, 0 when unknown.
+    pub size: Bytes,
+    /// When.
+    pub time_us: u64,
+    /// Who asked for it.
     pub stack: StackId,
 }
 

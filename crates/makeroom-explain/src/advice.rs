@@ -89,6 +89,20 @@ pub(crate) fn empty_other_cache() -> Fix {
         .command("torch.cuda.empty_cache(); cupy.get_default_memory_pool().free_all_blocks()")
 }
 
+/// Give PyTorch's cache back before others ask.
+pub(crate) fn empty_own_cache() -> Fix {
+    Fix::new("let PyTorch give back what it does not use before others ask the driver")
+        .command("torch.cuda.empty_cache()")
+}
+
+/// One context for all.
+pub(crate) fn fewer_contexts() -> Fix {
+    Fix::new(
+        "share the device's primary context between workers, or destroy each context when its work is done",
+    )
+    .command("cuCtxDestroy(context);   (or cuDevicePrimaryCtxRetain instead of cuCtxCreate)")
+}
+
 /// Stop keeping what each step made.
 pub(crate) fn leak() -> Vec<Fix> {
     vec![

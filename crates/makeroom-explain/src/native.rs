@@ -77,6 +77,10 @@ const PASSAGES: [&str; 11] = [
 const PASSAGE_FUNCTIONS: [&str; 5] =
     ["libcudart_static_", "__cudart", "__libc_start", "__device_stub__", "__cudaRegister"];
 
+/// Libraries of Rust code that are linked into the program and lead to the driver, by the beginnings of their functions'
+/// names. Of those that others may build on, such as cudarc, only the callers know which they are.
+const RUST_PASSAGES: [&str; 2] = ["makeroom_cuda::", "makeroom_pool::"];
+
 /// The runtime's functions that take or give memory, start kernels or make contexts, by the beginnings of their names.
 const RUNTIME: [&str; 12] = [
     "cudaMalloc",
@@ -133,6 +137,11 @@ fn is_passage(function: &str) -> bool {
     if function == "_start" || PASSAGE_FUNCTIONS.iter().any(|start| function.contains(start)) {
         return true;
     }
+    if let Some(name) = rust_name(function) {
+        // `<makeroom_pool::Pool as Drop>::drop`
+        let name = name.trim_start_matches('<');
+        return RUST_PASSAGES.iter().any(|start| name.starts_with(start));
+    }
     let name = if function.starts_with("_Z") { template_name(function) } else { Some(function) };
     name.is_some_and(|name| RUNTIME.iter().any(|start| name.starts_with(start)))
 }
@@ -145,8 +154,23 @@ fn template_name(function: &str) -> Option<&str> {
     text.get(length..)?.starts_with('I').then(|| text.get(..length))?
 }
 
+/// The name of a function of Rust, without the hash that tells it from other versions.
+fn rust_name(function: &str) -> Option<String> {
+    // The older form is C++'s with a hash at its end.
+    let has_hash = || {
+        let hash = function.strip_suffix('E').and_then(|name| name.get(name.len().checked_sub(19)?..));
+        hash.and_then(|hash| hash.strip_prefix("17h"))
+            .is_some_and(|hash| hash.chars().all(|digit| digit.is_ascii_hexdigit()))
+    };
+    let is_rust = function.starts_with("_R") || function.starts_with("_ZN") && has_hash();
+    is_rust.then(|| rustc_demangle::try_demangle(function).ok()).flatten().map(|name| format!("{name:#}"))
+}
+
 /// A function's name as its author wrote it, without parameters.
 pub(crate) fn readable(function: &str) -> Cow<'_, str> {
+    if let Some(name) = rust_name(function) {
+        return Cow::Owned(name);
+    }
     if !function.starts_with("_Z") {
         return Cow::Borrowed(function);
     }
@@ -168,6 +192,11 @@ mod tests {
             (PROGRAM, "cudaMalloc"),
             (PROGRAM, "_ZL10cudaMallocIfE9cudaErrorPPT_m"),
             (PROGRAM, "_start"),
+            (PROGRAM, "_ZN13makeroom_cuda6memory12DeviceMemory8allocate17h0123456789abcdefE"),
+            (
+                PROGRAM,
+                "_ZN67_$LT$makeroom_pool..pool..Pool$u20$as$u20$core..ops..drop..Drop$GT$4drop17h0123456789abcdefE",
+            ),
             (PROGRAM, "_Z32__device_stub__Z6kernelPfS_iPfS_i"),
             ("/usr/local/cuda/lib64/libcudart.so.12", "cudaMalloc"),
             ("/usr/lib/x86_64-linux-gnu/libcuda.so.1", ""),
@@ -205,5 +234,11 @@ mod tests {
         assert_eq!(readable("_ZN6solver4gridIfE4growEm"), "solver::grid<float>::grow");
         assert_eq!(readable("main"), "main");
         assert_eq!(readable("_Z!"), "_Z!");
+        assert_eq!(readable("_ZN6solver4grid4grow17h0123456789abcdefE"), "solver::grid::grow");
+        assert_eq!(readable("_RNvCs15kBYyAo9fc_7mycrate7example"), "mycrate::example");
+        assert_eq!(
+            readable("_ZN6solver4grid4grow17hnot_sixteen_digiE"),
+            "solver::grid::grow::hnot_sixteen_digi"
+        );
     }
 }

@@ -112,6 +112,10 @@ fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, colum
             run.largest_pinned_refused
         );
     }
+    if let Some(refused) = run.refused_contexts.as_ref().filter(|_| run.refusals > 0) {
+        let site = refused.site.as_ref().map_or(String::new(), |site| format!(", at {site}"));
+        let _ = writeln!(out, "{MARGIN}refused: {}{site}", count(refused.count, "context"));
+    }
     // The only one that failed is the verdict already.
     let is_told =
         run.failed_launches.len() == 1 && run.refusals == 0 && explanation.verdict.cause != Cause::None;

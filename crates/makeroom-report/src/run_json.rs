@@ -18,6 +18,16 @@ pub(crate) fn run(run: &RunSummary) -> Value {
         "limit_bytes": run.limit.map(Bytes::get),
         "refusals": run.refusals,
         "pinned_refusals": run.pinned_refusals,
+        "refused_contexts": run.refused_contexts.as_ref().map(|refused| json!({
+            "count": refused.count,
+            "device": refused.device.0,
+            "site": refused.site,
+            "free_bytes": refused.free.map(Bytes::get),
+            "contexts": refused.contexts,
+            "context_bytes": refused.context_bytes.get(),
+            "held_bytes": refused.held.get(),
+            "other_processes_bytes": refused.others.get(),
+        })),
         "failed_launches": run.failed_launches.iter().map(|launch| json!({
             "kernel": launch.kernel,
             "count": launch.count,

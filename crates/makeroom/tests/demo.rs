@@ -112,6 +112,8 @@ fn stream_ordered_frees() {
 #[test]
 fn two_frameworks() {
     let shown = situation("two-frameworks");
+    assert_eq!(cause(&shown), ("cache_held_by_framework", "likely"));
+    assert!(shows(&shown, "torch.cuda.empty_cache()"));
     assert_eq!(requested(&shown), 614 * MIB);
     let site = shown["explanation"]["request"]["site"].as_str().unwrap();
     assert!(site.starts_with("two_frameworks::workspace_of_the_second"), "{site}");
@@ -122,6 +124,7 @@ fn two_frameworks() {
 #[test]
 fn context_left_behind() {
     let shown = situation("context-left-behind");
+    assert_eq!(cause(&shown), ("non_framework_overhead", "likely"));
     let contexts = &shown["explanation"]["run"]["contexts_never_destroyed"][0];
     assert_eq!(contexts["count"], 3);
     assert!(contexts["site"].as_str().unwrap().starts_with("context_left_behind::context_of_a_worker"));

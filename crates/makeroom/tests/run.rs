@@ -93,6 +93,28 @@ fn a_limit_is_a_smaller_card() {
 }
 
 #[test]
+fn a_refused_context_is_the_verdict() {
+    let folder = stage("refused-context");
+    let output = makeroom(&folder, &["run", "--limit", "32MiB", "-o", "run.room", "--", "./program"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("A context on GPU 0 was refused at main in program for want of memory"), "{said}");
+    assert!(said.contains("ARTIFICIAL LIMIT, certain"), "{said}");
+    // The same for a card that is too small.
+    let why = Command::new(env!("CARGO_BIN_EXE_makeroom"))
+        .args(["run", "-o", "run.room", "--", "./program"])
+        .current_dir(&folder)
+        .env("LD_LIBRARY_PATH", &folder)
+        .env("MAKEROOM_SIMGPU", "memory=256MiB")
+        .env("MAKEROOM_SIMGPU_DIR", folder.join("small"))
+        .env("XDG_RUNTIME_DIR", &folder)
+        .output()
+        .unwrap();
+    let said = text(&why.stderr);
+    assert!(said.contains("A context on GPU 0 was refused at main in program for want of memory"), "{said}");
+    assert!(said.contains("OTHER PROCESSES HOLD THE MEMORY, possible"), "{said}");
+}
+
+#[test]
 fn a_signal_is_the_status_of_a_shell() {
     let folder = stage("signal");
     let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program", "signal"]);

@@ -15,6 +15,8 @@ pub(crate) fn judge(explanation: &mut Explanation, summary: &RunSummary) {
 /// What failed, which can be said at any time.
 pub(crate) fn judge_failures(explanation: &mut Explanation, summary: &RunSummary) {
     let mut failures = Vec::new();
+    let refused = summary.refused_contexts.as_ref();
+    failures.extend(refused.map(|refused| super::contexts::judge(refused, summary.limit)));
     failures.extend(pinned_refused(summary));
     failures.extend(launch_failed(summary));
     let decides = explanation.verdict.cause == Cause::None;

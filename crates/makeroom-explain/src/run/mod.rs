@@ -4,9 +4,11 @@
 //! ```text
 //! summarise.rs   from the recording to the facts
 //! launches.rs    why a kernel did not start
+//! contexts.rs    contexts that were left, and those that were refused
 //! judge.rs       what the facts mean for the verdict
 //! ```
 
+mod contexts;
 mod judge;
 mod launches;
 mod summarise;
@@ -37,6 +39,8 @@ pub struct RunSummary {
     pub pinned_refusals: u64,
     /// See `pinned_refusals`.
     pub largest_pinned_refused: Bytes,
+    /// Contexts for which there was no memory.
+    pub refused_contexts: Option<RefusedContexts>,
     /// Kernels that did not start, each kind once.
     pub failed_launches: Vec<LaunchFailure>,
     /// What kernels that call malloc share; `None` when none was seen.
@@ -69,6 +73,7 @@ impl RunSummary {
     pub fn is_clean(&self) -> bool {
         self.refusals == 0
             && self.pinned_refusals == 0
+            && self.refused_contexts.is_none()
             && self.failed_launches.is_empty()
             && self.kernel_heap.is_none()
             && self.left.is_empty()
@@ -76,6 +81,29 @@ impl RunSummary {
             && self.contexts.is_empty()
             && self.host_growth.is_none()
     }
+}
+
+/// Contexts for which there was no memory, and who held it when the first of them was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedContexts {
+    /// How many.
+    pub count: u64,
+    /// The device.
+    pub device: DeviceIndex,
+    /// What the first of them would have taken, where that is known.
+    pub bytes: Bytes,
+    /// Who asked.
+    pub site: Option<String>,
+    /// What was free, if somebody looked.
+    pub free: Option<Bytes>,
+    /// What this process had taken.
+    pub held: Bytes,
+    /// How many contexts it had, and what they took.
+    pub contexts: u64,
+    /// See `contexts`.
+    pub context_bytes: Bytes,
+    /// What other processes held, as far as it was measured.
+    pub others: Bytes,
 }
 
 /// A kernel that did not start.

@@ -6,9 +6,7 @@ use makeroom_core::{
     Action, Bytes, DeviceTrace, HostSample, PinnedBlock, ProcessRecord, StackId, StreamFrees, Trace,
 };
 
-use super::{
-    HostGrowth, Kept, KernelHeap, LeftContext, LeftKind, LeftSite, Leftover, RunSummary, WaitingFrees,
-};
+use super::{HostGrowth, Kept, KernelHeap, LeftKind, LeftSite, Leftover, RunSummary, WaitingFrees};
 use crate::trace::{DEFAULT_HEAP, History, Places, outside, peak_taken, states_at};
 
 /// Growth of the host's memory below this is what any CUDA program does at its start.
@@ -38,7 +36,8 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
             .collect(),
         kernel_heap: kernel_heap(process),
         pending: process.stream_frees.iter().map(|frees| waiting(frees, places)).collect(),
-        contexts: contexts(process, places),
+        contexts: super::contexts::left(process, places),
+        refused_contexts: super::contexts::refused(trace, process, places),
         freed_with_contexts: process.freed_with_contexts,
         host_growth: host_growth(&process.host_samples),
         dropped: process.dropped,
@@ -131,16 +130,6 @@ fn waiting(frees: &StreamFrees, places: Places<'_>) -> WaitingFrees {
         at_refusal: frees.at_refusal,
         asked: frees.asked.map(|asked| (asked, places.of(asked.stack))),
     }
-}
-
-fn contexts(process: &ProcessRecord, places: Places<'_>) -> Vec<LeftContext> {
-    let mut sites: BTreeMap<Option<String>, u64> = BTreeMap::new();
-    for context in &process.contexts {
-        if !context.is_primary && context.destroyed_us.is_none() {
-            *sites.entry(places.of(context.stack)).or_default() += 1;
-        }
-    }
-    sites.into_iter().map(|(site, count)| LeftContext { site, count }).collect()
 }
 
 /// Whether the process's memory on the host grew by more than a program's start explains.

@@ -12,8 +12,8 @@ use crate::{Ledger, LedgerLine};
 pub(crate) struct Account<'trace> {
     pub(crate) device: DeviceIndex,
     pub(crate) room: Room,
-    /// Whether `makeroom run --limit` made the room.
-    pub(crate) is_limit_of_run: bool,
+    /// What `makeroom run --limit` allowed in all, if that made the room.
+    pub(crate) limit_of_run: Option<Bytes>,
     pub(crate) pieces: &'trace Pieces,
     pub(crate) has_segments: bool,
     pub(crate) what_is_live: &'static str,
@@ -33,9 +33,13 @@ impl Account<'_> {
         match self.room {
             Room::Unknown => self.as_measured(lines),
             Room::Limit(limit) => {
+                let (what, whole) =
+                    self.limit_of_run.map_or(("limit", limit), |whole| ("`makeroom run --limit`", whole));
+                if whole > limit {
+                    lines.push(LedgerLine::new("contexts", whole - limit));
+                }
                 lines.push(LedgerLine::new("not taken", limit - held));
-                let what = if self.is_limit_of_run { "`makeroom run --limit`" } else { "limit" };
-                Ledger::new(format!("{what} on GPU {device}"), Some(device), Some(limit), lines)
+                Ledger::new(format!("{what} on GPU {device}"), Some(device), Some(whole), lines)
             }
             Room::Card(card) => {
                 let reserve = self.room.driver_reserve().unwrap_or(Bytes::ZERO);

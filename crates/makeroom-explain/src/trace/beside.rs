@@ -52,21 +52,32 @@ impl Subject<'_> {
         let frees = process.stream_frees.iter().find(|frees| frees.device == self.device.device);
         let asker = self.places.library(event.stack);
         let is_other = |(name, _): &&(&'static str, Bytes)| KEEPERS.contains(name) && Some(*name) != asker;
+        let overhead = overhead.map(|(overhead, _)| *overhead).unwrap_or_default();
         Some(Beside {
-            is_limit_of_run: false,
-            others: overhead.map_or(Bytes::ZERO, |(overhead, _)| overhead.others),
+            limit_of_run: None,
+            contexts: overhead.contexts,
+            context_count: overhead.context_count,
+            further_contexts: overhead.further_contexts,
+            others: overhead.others,
             pending: frees.and_then(|frees| frees.at_refusal).unwrap_or_default(),
             other_framework: libraries.iter().find(is_other).copied(),
         })
     }
 
-    /// Judges against the limit that `makeroom run` set, if that is what refused.
+    /// Whether somebody else than the framework whose blocks were recorded was refused.
+    pub(super) fn is_refused_to_other(&self, index: usize) -> bool {
+        let refused = self.trace.process.iter().flat_map(|process| &process.refused_to_others);
+        refused.into_iter().any(|&refused| refused == (self.device.device, index))
+    }
+
+    /// Judges against the limit that `makeroom run` set, if that is what refused. Contexts count under it too.
     pub(super) fn apply_limit_of_run(&self, refusal: &mut Refusal<'_>) {
         let Some(limit) = self.trace.process.as_ref().and_then(|process| process.limit) else { return };
-        if refusal.room == Room::Unknown && refusal.wants() > limit {
-            refusal.room = Room::Limit(limit);
+        let contexts = refusal.contexts();
+        if refusal.room == Room::Unknown && refusal.wants() + contexts > limit {
+            refusal.room = Room::Limit(limit - contexts);
             if let Some(beside) = &mut refusal.beside {
-                beside.is_limit_of_run = true;
+                beside.limit_of_run = Some(limit);
             }
         }
     }

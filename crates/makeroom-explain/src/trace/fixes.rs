@@ -28,12 +28,15 @@ pub(crate) fn attach(
             Cause::Fragmentation => fragmentation(trace, refusal, alternatives),
             Cause::LiveDataFillsDevice => live_data(trace, refusal, split, alternatives),
             Cause::RequestExceedsDevice => vec![pieces(refusal)],
-            Cause::ArtificialLimit if refusal.is_limit_of_run() => vec![raise_limit_of_run(refusal)],
+            Cause::ArtificialLimit if refusal.limit_of_run().is_some() => vec![raise_limit_of_run(refusal)],
             Cause::OtherProcesses => {
                 let another = advice::another_device(Maker::Nvidia, None);
                 [Some(advice::list_holders(Maker::Nvidia)), another].into_iter().flatten().collect()
             }
             Cause::CacheHeldByFramework => cache(refusal),
+            Cause::NonFrameworkOverhead if finding.bytes == Some(refusal.further_contexts()) => {
+                vec![advice::fewer_contexts().frees(refusal.further_contexts())]
+            }
             Cause::ArtificialLimit => vec![
                 Fix::new("say what the limit was, to learn what filled it")
                     .command("makeroom why --memory SIZE …"),
@@ -56,7 +59,7 @@ pub(crate) fn attach(
 
 /// The limit with which the refused request would have fit.
 fn raise_limit_of_run(refusal: &Refusal<'_>) -> Fix {
-    let mebibytes = refusal.wants().get().div_ceil(1 << 20);
+    let mebibytes = (refusal.wants() + refusal.contexts()).get().div_ceil(1 << 20);
     Fix::new("allow the program more").command(format!("makeroom run --limit {mebibytes}MiB -- …"))
 }
 
@@ -66,6 +69,9 @@ fn cache(refusal: &Refusal<'_>) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if !beside.pending.bytes.is_zero() {
         fixes.push(advice::wait_for_streams().frees(beside.pending.bytes));
+    }
+    if refusal.is_of_other && !refusal.pieces.releasable.is_zero() {
+        fixes.push(advice::empty_own_cache().frees(refusal.pieces.releasable));
     }
     if let Some((_, bytes)) = beside.other_framework {
         fixes.push(advice::empty_other_cache().frees(bytes));

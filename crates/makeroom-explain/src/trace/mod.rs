@@ -9,12 +9,14 @@
 //! taken.rs     what a process took from the driver;  overhead.rs  what the device holds beside it
 //! choice.rs    which device is explained
 //! beside.rs    what a whole process adds to the account
-//! verdict.rs   the cause;  fixes.rs  what to do;  account.rs  the ledger
+//! verdict.rs   the cause;  around.rs  causes outside of the allocator that was asked
+//! fixes.rs     what to do;  account.rs  the ledger
 //! alternatives.rs   the same run under other settings
 //! ```
 
 mod account;
 mod alternatives;
+mod around;
 mod beside;
 mod choice;
 mod fixes;
@@ -29,11 +31,11 @@ mod taken;
 mod verdict;
 
 pub(crate) use history::History;
-pub(crate) use overhead::DEFAULT_HEAP;
+pub(crate) use overhead::{DEFAULT_HEAP, Measured};
 pub use room::Room;
 pub(crate) use sites::{Places, by_stack};
 pub(crate) use state::{State, states_at};
-pub(crate) use taken::{outside, peak as peak_taken};
+pub(crate) use taken::{at as taken_at, outside, peak as peak_taken};
 
 use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
 use makeroom_sim::Settings;
@@ -190,6 +192,7 @@ impl<'trace> Subject<'trace> {
             growth: explanation.growth.as_ref(),
             has_segments: self.has_segments(),
             settings: &self.settings,
+            is_of_other: self.is_refused_to_other(index),
         };
         self.apply_limit_of_run(&mut refusal);
         let room = refusal.room;
@@ -313,9 +316,7 @@ impl<'trace> Subject<'trace> {
         let account = Account {
             device: self.device.device,
             room,
-            is_limit_of_run: refusal
-                .and_then(|refusal| refusal.beside)
-                .is_some_and(|beside| beside.is_limit_of_run),
+            limit_of_run: refusal.and_then(Refusal::limit_of_run),
             pieces,
             has_segments: self.has_segments(),
             what_is_live: if is_of_tensors { "live tensors" } else { "live memory" },

@@ -30,6 +30,8 @@ pub(crate) struct Overhead {
     pub(crate) contexts: Bytes,
     /// How many they are.
     pub(crate) context_count: usize,
+    /// What of it the first of them alone would not take.
+    pub(crate) further_contexts: Bytes,
     /// Code that was loaded since.
     pub(crate) code: Bytes,
     /// The in-kernel heap beyond its default.
@@ -76,31 +78,39 @@ impl<'trace> Measured<'trace> {
         let contexts: Vec<&ContextRecord> =
             self.process.contexts.iter().filter(|context| context.device == self.device.device).collect();
         let first_us = contexts.iter().map(|context| context.created_us).min().unwrap_or(0);
-        let (_, base_rest) = *self.rests.iter().find(|(sample, _)| sample.time_us >= first_us)?;
+        let &(base, base_rest) = self.rests.iter().find(|(sample, _)| sample.time_us >= first_us)?;
         let before = self.rests.iter().rev().find(|(sample, _)| sample.time_us < first_us);
         let base_rest = bytes(base_rest);
+        // Contexts that nobody measured one by one share what was measured when all of them were there.
+        let together =
+            contexts.iter().filter(|context| is_alive(context, base.time_us)).count().max(1) as u64;
         let mut overhead = Overhead::default();
-        let first_cost = match before {
+        let measured = match before {
             Some(&(_, rest)) => {
                 overhead.others = bytes(rest).min(base_rest);
                 base_rest - overhead.others
             }
-            None if base_rest <= CONTEXT_CEILING => base_rest,
+            None if base_rest <= each(CONTEXT_CEILING, together) => base_rest,
             None => {
                 overhead.is_split_by_size = true;
-                overhead.others = base_rest - CONTEXT_TYPICAL;
-                CONTEXT_TYPICAL
+                overhead.others = base_rest - each(CONTEXT_TYPICAL, together);
+                each(CONTEXT_TYPICAL, together)
             }
         };
-        let is_alive = |context: &&&ContextRecord| {
-            context.created_us <= time_us && context.destroyed_us.is_none_or(|end| end > time_us)
-        };
-        for context in contexts.iter().filter(is_alive) {
+        let first_cost = Bytes::new(measured.get() / together);
+        for context in contexts.iter().filter(|context| is_alive(context, time_us)) {
+            let mut cost = self.cost(context, base.time_us, first_cost);
+            if context.created_us == first_us && overhead.context_count == 0 {
+                cost += measured - each(first_cost, together);
+            }
+            if overhead.context_count > 0 {
+                overhead.further_contexts += cost;
+            }
             overhead.context_count += 1;
-            overhead.contexts += self.cost(context, first_us, first_cost);
+            overhead.contexts += cost;
         }
         if contexts.is_empty() {
-            overhead.contexts = first_cost;
+            overhead.contexts = measured;
         }
         if is_closed {
             let nearest = self.rests.iter().min_by_key(|(sample, _)| sample.time_us.abs_diff(time_us));
@@ -110,22 +120,17 @@ impl<'trace> Measured<'trace> {
         Some(overhead)
     }
 
-    /// What one context takes.
-    fn cost(&self, context: &ContextRecord, first_us: u64, first_cost: Bytes) -> Bytes {
-        if context.created_us == first_us {
+    /// What one context takes. Those that were there when the device was first measured, at `base_us`, share that.
+    fn cost(&self, context: &ContextRecord, base_us: u64, first_cost: Bytes) -> Bytes {
+        if context.created_us <= base_us {
             return first_cost;
         }
         let after = self.rests.partition_point(|(sample, _)| sample.time_us < context.created_us);
         let around =
             after.checked_sub(1).and_then(|before| self.rests.get(before)).zip(self.rests.get(after));
-        match around {
-            Some((before, after)) if before.0.time_us >= first_us => {
-                bytes(after.1.saturating_sub(before.1)).min(CONTEXT_CEILING)
-            }
-            // Made before anybody measured: it is a part of the first one's figure.
-            Some(_) => Bytes::ZERO,
-            None => first_cost.min(CONTEXT_CEILING),
-        }
+        around
+            .map_or(first_cost, |(before, after)| bytes(after.1.saturating_sub(before.1)))
+            .min(CONTEXT_CEILING)
     }
 
     /// How large each of the things that grow can be, at most. `asked_us` is when the device was asked.
@@ -186,6 +191,14 @@ impl Overhead {
             self.others += grown;
         }
     }
+}
+
+fn is_alive(context: &ContextRecord, time_us: u64) -> bool {
+    context.created_us <= time_us && context.destroyed_us.is_none_or(|end| end > time_us)
+}
+
+fn each(size: Bytes, count: u64) -> Bytes {
+    Bytes::new(size.get().saturating_mul(count))
 }
 
 fn round_up(size: Bytes, grain: u64) -> Bytes {
@@ -257,6 +270,18 @@ mod tests {
     fn further_contexts_are_measured_when_they_are_made() {
         let overhead = at(60, &recording(&[(11, 527), (21, 927), (60, 927 + 1024)], &[10, 20]));
         assert_eq!((overhead.contexts, overhead.context_count), (Bytes::mib(927), 2));
+        assert_eq!(overhead.further_contexts, Bytes::mib(400));
+    }
+
+    #[test]
+    fn contexts_that_were_measured_together_share_what_was_measured() {
+        let overhead = at(60, &recording(&[(31, 1536 + 300), (60, 1536 + 300 + 1024)], &[10, 20]));
+        assert_eq!((overhead.contexts, overhead.context_count), (Bytes::mib(1836), 2));
+        assert_eq!((overhead.others, overhead.further_contexts), (Bytes::ZERO, Bytes::mib(918)));
+        let mut one_is_gone = recording(&[(5, 100), (31, 1636), (60, 868 + 1024)], &[10, 20]);
+        one_is_gone.0.contexts[1].destroyed_us = Some(40);
+        let overhead = at(60, &one_is_gone);
+        assert_eq!((overhead.contexts, overhead.others), (Bytes::mib(768), Bytes::mib(100)));
     }
 
     #[test]

@@ -15,6 +15,8 @@ use super::state::{HeldSegment, LiveBlock, State};
 
 /// The rest of a large block that is not worth splitting off.
 const LARGEST_UNSPLIT: u64 = 1 << 20;
+/// What segments that grow are made of.
+const PAGE: u64 = 2 << 20;
 /// The size of a segment of small blocks.
 const SMALL_SEGMENT: u64 = 2 << 20;
 
@@ -39,6 +41,8 @@ pub(crate) struct Pieces {
     /// Everything reserved for private pools.
     pub(crate) private_reserved: Bytes,
     pub(crate) free: Vec<Piece>,
+    /// What of it the allocator can give back to the driver: whole segments, and whole pages of those that grow.
+    pub(crate) releasable: Bytes,
     /// Live blocks outside of every known segment: the recording does not say what holds them.
     pub(crate) homeless: Bytes,
 }
@@ -79,9 +83,15 @@ impl Pieces {
         if is_private {
             self.private_reserved += Bytes::new(segment.size);
         }
+        let is_unused = blocks.is_empty();
+        let releasable = &mut self.releasable;
         let mut piece = |from: u64, to: u64| {
             if to > from {
                 let size = Bytes::new(to - from);
+                if !is_private && (is_unused || segment.is_expandable) {
+                    let pages = (to / PAGE * PAGE).saturating_sub(from.next_multiple_of(PAGE));
+                    *releasable += if is_unused { size } else { Bytes::new(pages) };
+                }
                 self.free.push(Piece { size, stream: segment.stream, is_small, pool: segment.pool });
             }
         };

@@ -76,6 +76,13 @@ pub(crate) fn peak(device: &DeviceTrace, start: &Start) -> Bytes {
     peak
 }
 
+/// What was taken at a moment.
+pub(crate) fn at(device: &DeviceTrace, start: &Start, time_us: u64) -> Bytes {
+    let mut taken = Taken::new(start);
+    device.events.iter().take_while(|event| event.time_us <= time_us).for_each(|event| taken.apply(&event));
+    taken.bytes()
+}
+
 /// The blocks that are the driver's: those outside of every segment.
 pub(crate) fn outside(state: &State) -> impl Iterator<Item = &LiveBlock> {
     state.blocks.iter().filter(|block| {

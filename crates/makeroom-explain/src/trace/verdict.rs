@@ -28,13 +28,21 @@ pub(crate) struct Refusal<'trace> {
     pub(crate) has_segments: bool,
     /// The settings of the recorded allocator.
     pub(crate) settings: &'trace Settings,
+    /// Whether somebody else than the framework whose blocks were recorded asked the driver.
+    pub(crate) is_of_other: bool,
 }
 
 /// What a recording of a whole process says beside what was asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside {
-    /// Whether `makeroom run --limit` made the room.
-    pub(crate) is_limit_of_run: bool,
+    /// What `makeroom run --limit` allowed in all, contexts included, if that refused.
+    pub(crate) limit_of_run: Option<Bytes>,
+    /// What the contexts of this process take, how many they are, and what all but the first of them take.
+    pub(crate) contexts: Bytes,
+    /// See `contexts`.
+    pub(crate) context_count: usize,
+    /// See `contexts`.
+    pub(crate) further_contexts: Bytes,
     /// What other processes hold, as far as it was measured.
     pub(crate) others: Bytes,
     /// What was freed in stream order and was not known to be back.
@@ -44,20 +52,28 @@ pub(crate) struct Beside {
 }
 
 impl Refusal<'_> {
-    pub(crate) fn is_limit_of_run(&self) -> bool {
-        self.beside.is_some_and(|beside| beside.is_limit_of_run)
+    /// What `makeroom run --limit` allowed in all, if that refused.
+    pub(crate) fn limit_of_run(&self) -> Option<Bytes> {
+        self.beside?.limit_of_run
     }
 
-    fn others(&self) -> Bytes {
+    pub(super) fn others(&self) -> Bytes {
         self.beside.map_or(Bytes::ZERO, |beside| beside.others)
+    }
+
+    /// What this process would have again if it destroyed all contexts but one.
+    pub(super) fn further_contexts(&self) -> Bytes {
+        self.beside.map_or(Bytes::ZERO, |beside| beside.further_contexts)
     }
 
     /// The limit as people know it.
     fn name_of(&self, limit: Bytes) -> String {
-        if self.is_limit_of_run() {
-            format!("the {limit} that `makeroom run --limit` allows")
-        } else {
-            format!("the {limit} there is")
+        match self.limit_of_run() {
+            Some(whole) if whole == limit => format!("the {limit} that `makeroom run --limit` allows"),
+            Some(whole) => {
+                format!("the {limit} that contexts leave of the {whole} of `makeroom run --limit`")
+            }
+            None => format!("the {limit} there is"),
         }
     }
 
@@ -76,18 +92,18 @@ impl Refusal<'_> {
     }
 
     /// What the allocator held: its segments, or what is live where the recording has no segments.
-    fn held(&self) -> Bytes {
+    pub(super) fn held(&self) -> Bytes {
         let within = if self.has_segments { self.pieces.reserved } else { self.pieces.live };
         within + self.pieces.homeless
     }
 
-    fn live(&self) -> Bytes {
+    pub(super) fn live(&self) -> Bytes {
         self.pieces.live + self.pieces.homeless
     }
 
     /// What the driver is asked for when no unused block serves the request.
     fn driver_request(&self) -> Bytes {
-        if !self.has_segments {
+        if !self.has_segments || self.is_of_other {
             return self.event.size;
         }
         Bytes::new(self.settings.allocation_size(self.event.size.get()))
@@ -101,11 +117,16 @@ impl Refusal<'_> {
         findings.extend(self.leak());
         findings.extend(self.room_was_left());
         if findings.iter().all(|finding| finding.cause != Cause::ArtificialLimit) {
-            findings.extend(self.private_pools());
-            findings.extend(self.fitting_piece());
-            findings.extend(self.fragmentation());
+            if self.is_of_other {
+                findings.extend(self.kept_by_the_framework());
+            } else {
+                findings.extend(self.private_pools());
+                findings.extend(self.fitting_piece());
+                findings.extend(self.fragmentation());
+            }
             findings.extend(self.waiting_frees());
             findings.extend(self.other_framework());
+            findings.extend(self.further_contexts_hold_it());
             let (others, live) = (self.other_processes(), self.live_data());
             // Whoever holds more is named first.
             let is_mostly_others = self.others() > self.held();
@@ -113,14 +134,20 @@ impl Refusal<'_> {
                 .extend(if is_mostly_others { [others, live] } else { [live, others] }.into_iter().flatten());
             findings.extend(self.pieces_of_the_driver());
         }
-        findings.extend(self.limit_of_run());
+        findings.extend(self.only_the_limit_refused());
         if findings.is_empty() {
             findings.push(self.undetermined());
         }
         findings
     }
 
-    fn finding(&self, cause: Cause, certainty: Certainty, bytes: Bytes, summary: String) -> Finding {
+    pub(super) fn finding(
+        &self,
+        cause: Cause,
+        certainty: Certainty,
+        bytes: Bytes,
+        summary: String,
+    ) -> Finding {
         let pieces = self.pieces;
         let mut evidence = vec![format!("{} refused, {} live", self.event.size, self.live())];
         if self.has_segments {
@@ -134,13 +161,17 @@ impl Refusal<'_> {
         if let Some(free) = self.event.device_free() {
             evidence.push(format!("{free} free by the driver's count"));
         }
-        if let Some(limit) = self.room.limit() {
-            evidence.push(if self.is_limit_of_run() {
-                format!("{limit} was all that `makeroom run --limit` allowed")
-            } else {
-                format!("{limit} was all that the allocator could take")
-            });
-        }
+        evidence.extend(match (self.limit_of_run(), self.room.limit()) {
+            (Some(whole), _) if self.contexts().is_zero() => {
+                Some(format!("{whole} was all that `makeroom run --limit` allowed"))
+            }
+            (Some(whole), _) => Some(format!(
+                "{whole} was all that `makeroom run --limit` allowed, {} of it for contexts",
+                self.contexts()
+            )),
+            (None, Some(limit)) => Some(format!("{limit} was all that the allocator could take")),
+            (None, None) => None,
+        });
         Finding { cause, certainty, bytes: Some(bytes), summary, evidence, fixes: Vec::new() }
     }
 
@@ -155,16 +186,16 @@ impl Refusal<'_> {
     fn request_exceeds(&self) -> Option<Finding> {
         let request = self.event.size;
         let (reachable, summary) = match (self.room.limit(), self.event.device_free()) {
-            (Some(limit), _) if self.is_limit_of_run() => {
-                (limit, format!("`makeroom run --limit` allows {limit} in all"))
+            (Some(limit), _) if let Some(whole) = self.limit_of_run() => {
+                (limit + self.further_contexts(), format!("`makeroom run --limit` allows {whole} in all"))
             }
             (Some(limit), _) => (limit, format!("all that the allocator could take is {limit}")),
             (None, Some(free)) if !self.others().is_zero() => {
-                let reachable = free + self.held() + self.others();
+                let reachable = free + self.held() + self.others() + self.could_be_back();
                 (reachable, format!("even without other processes the device has {reachable} for it"))
             }
             (None, Some(free)) => {
-                let reachable = free + self.held();
+                let reachable = free + self.held() + self.could_be_back();
                 (reachable, format!("free memory and all that {} holds come to {reachable}", self.holder))
             }
             (None, None) => return None,
@@ -192,7 +223,7 @@ impl Refusal<'_> {
     /// hold, or to a smaller one than was named.
     fn room_was_left(&self) -> Option<Finding> {
         let untaken = self.untaken()?;
-        if untaken < self.driver_request().scaled(1.05) || !self.has_segments {
+        if untaken < self.driver_request().scaled(1.05) || !self.has_segments || self.is_of_other {
             return None;
         }
         let request = self.event.size;
@@ -201,8 +232,9 @@ impl Refusal<'_> {
             Room::Unknown => format!(
                 "{request} was refused while the driver had {untaken} free: PyTorch kept to a limit (set_per_process_memory_fraction or a setting) that the {what} does not hold."
             ),
-            Room::Limit(size) if self.is_limit_of_run() => format!(
-                "{request} was refused with {untaken} left of the {size} that `makeroom run --limit` allows: PyTorch kept to a smaller limit of its own (set_per_process_memory_fraction or a setting)."
+            Room::Limit(size) if self.limit_of_run().is_some() => format!(
+                "{request} was refused with {untaken} left of {}: PyTorch kept to a smaller limit of its own (set_per_process_memory_fraction or a setting).",
+                self.name_of(size)
             ),
             Room::Limit(size) | Room::Card(size) => format!(
                 "{request} was refused with {untaken} left of the {size} named: the run had a smaller limit than that."
@@ -239,7 +271,7 @@ impl Refusal<'_> {
 
     fn fragmentation(&self) -> Option<Finding> {
         let request = self.event.size;
-        if self.is_limit_of_run() && !self.has_segments {
+        if self.limit_of_run().is_some() && !self.has_segments {
             return None;
         }
         let (cached, untaken) = (self.pieces.cached(), self.untaken()?);
@@ -304,7 +336,8 @@ impl Refusal<'_> {
             return Some(self.finding(Cause::LiveDataFillsDevice, certainty, live, summary));
         }
         let untaken = self.untaken()?;
-        if untaken >= self.driver_request() || self.largest_usable(self.event.stream) >= request {
+        let is_served = !self.is_of_other && self.largest_usable(self.event.stream) >= request;
+        if untaken >= self.driver_request() || is_served {
             return None;
         }
         let summary = format!(
@@ -312,71 +345,6 @@ impl Refusal<'_> {
             self.pieces.reserved
         );
         Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Likely, live, summary))
-    }
-
-    /// Memory that was freed in stream order is the driver's pools' until the streams are waited for.
-    fn waiting_frees(&self) -> Option<Finding> {
-        let pending = self.beside?.pending;
-        let free = self.event.device_free().filter(|_| self.room == Room::Unknown)?;
-        let request = self.event.size;
-        if free >= request || free + pending.bytes < request {
-            return None;
-        }
-        let summary = format!(
-            "{request} was refused with {free} free, while {} that was freed in stream order was not known to be back: the driver's pools keep it until the streams are waited for.",
-            pending.bytes
-        );
-        Some(self.finding(Cause::CacheHeldByFramework, Certainty::Likely, pending.bytes, summary))
-    }
-
-    /// Another framework of the same process holds what is missing; whether it uses it, only that framework knows.
-    fn other_framework(&self) -> Option<Finding> {
-        let (name, bytes) = self.beside?.other_framework?;
-        let free = self.event.device_free().filter(|_| self.room == Room::Unknown)?;
-        let request = self.event.size;
-        if free >= request || free + bytes < request {
-            return None;
-        }
-        let summary = format!(
-            "{request} was refused with {free} free, while {name} in the same process holds {bytes}: frameworks keep what they freed and do not give it to each other."
-        );
-        Some(self.finding(Cause::CacheHeldByFramework, Certainty::Likely, bytes, summary))
-    }
-
-    fn other_processes(&self) -> Option<Finding> {
-        let others = self.others();
-        let free = self.event.device_free().filter(|_| self.room == Room::Unknown)?;
-        let request = self.event.size;
-        if others.is_zero() || free >= request || free + others < request {
-            return None;
-        }
-        let summary = format!(
-            "{request} was refused with {free} free; other processes held {others} of the device, this one {}.",
-            self.held()
-        );
-        Some(self.finding(Cause::OtherProcesses, Certainty::Likely, others, summary))
-    }
-
-    /// A program without an allocator of its own was refused by a driver that had room: in pieces.
-    fn pieces_of_the_driver(&self) -> Option<Finding> {
-        let free = self.event.device_free().filter(|_| self.room == Room::Unknown)?;
-        let request = self.event.size;
-        if self.beside.is_none() || self.has_segments || free < request {
-            return None;
-        }
-        let summary = format!(
-            "{request} was refused while the driver had {free} free: no piece of it was large enough, or it was free only a moment later."
-        );
-        Some(self.finding(Cause::Fragmentation, Certainty::Possible, free, summary))
-    }
-
-    /// The card itself had room: only the limit refused.
-    fn limit_of_run(&self) -> Option<Finding> {
-        let limit = self.room.limit().filter(|_| self.is_limit_of_run())?;
-        let free = self.event.device_free().filter(|&free| free >= self.event.size)?;
-        let summary =
-            format!("`makeroom run --limit` refused it at {limit}; the card itself had {free} free.");
-        Some(self.finding(Cause::ArtificialLimit, Certainty::Certain, free, summary))
     }
 
     fn undetermined(&self) -> Finding {

@@ -59,13 +59,18 @@ pub(super) fn assemble(
     }
     let mut freed_with_contexts = Bytes::ZERO;
     let mut stream_frees = Vec::new();
+    let mut refused_to_others = Vec::new();
     for device in devices.into_values() {
+        let index = device.trace.device;
+        refused_to_others.extend(device.refused_to_others.iter().map(|&position| (index, position)));
         freed_with_contexts += device.freed_with_contexts;
         stream_frees.extend(device.pending.finish(device.trace.device));
         trace.devices.push(device.trace);
     }
     trace.devices.sort_by_key(|device| device.device);
     stream_frees.sort_by_key(|frees| frees.device);
+    refused_to_others.sort_unstable();
+    process.refused_to_others = refused_to_others;
     process.stream_frees = stream_frees;
     process.freed_with_contexts = freed_with_contexts;
 }
@@ -114,6 +119,8 @@ struct Device<'import> {
     /// What was given back in stream order.
     pending: Pending,
     freed_with_contexts: Bytes,
+    /// Positions of refusals that are not the framework's.
+    refused_to_others: Vec<usize>,
     /// What is mapped, by address.
     mapped: BTreeMap<u64, Mapping>,
     /// Handles and addresses of memory that is not this device's: it lies on the host, or others took it.
@@ -156,6 +163,7 @@ impl<'import> Device<'import> {
             segments: FastMap::default(),
             pending: Pending::default(),
             freed_with_contexts: Bytes::ZERO,
+            refused_to_others: Vec::new(),
             mapped: BTreeMap::new(),
             elsewhere: HashSet::default(),
         }
@@ -295,6 +303,10 @@ impl<'import> Device<'import> {
         let time_us = self.clock.date_us(row.since_ns);
         let sample = self.process.device_sample_near(row.device, time_us);
         let free = sample.map_or(u64::MAX, |sample| sample.free.get());
+        // A framework's own refusal is one of a tensor, or its allocator's of the driver.
+        if self.process.sees_tensors && !is_tensor(row) && row.asker != Asker::Torch {
+            self.refused_to_others.push(self.trace.events.len());
+        }
         self.push(Action::OutOfMemory, row, free, row.size);
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use makeroom_core::{
     Address, Bytes, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceIndex, DeviceSample,
     FailedLaunch, FastMap, HeapLimit, HostSample, NameId, PinnedBlock, ProcessEnd, ProcessIdentity,
-    ProcessRecord, Remark, StackId,
+    ProcessRecord, RefusedContext, Remark, StackId,
 };
 
 use super::Clock;
@@ -150,6 +150,11 @@ impl Assembly {
             EventKind::LaunchFailed => self.failed_launch(other, time_us, name_text(other.name)),
             EventKind::PinnedAlloc | EventKind::HostRegister => self.pin(other),
             EventKind::PhysicalCreate if event.extra == ON_HOST => self.refuse_pinned(other),
+            EventKind::ContextCreate | EventKind::PrimaryRetain if event.result == OUT_OF_MEMORY => {
+                let refused =
+                    RefusedContext { device: event.device, size: event.size, time_us, stack: other.stack };
+                self.record.refused_contexts.push(refused);
+            }
             _ if !has_happened => {}
             EventKind::PinnedFree | EventKind::HostUnregister => {
                 let block = self.pinned.remove(&event.address.0);

@@ -1,0 +1,84 @@
+//! Contexts of a process: those that it never destroyed, and those for which there was no memory.
+
+use std::collections::BTreeMap;
+
+use makeroom_core::{Bytes, ProcessRecord, Trace};
+
+use super::{LeftContext, RefusedContexts};
+use crate::text::CONTEXT_TYPICAL;
+use crate::trace::{History, Measured, Places, taken_at};
+use crate::{Cause, Certainty, Finding, advice};
+
+/// Contexts that were made and never destroyed, by place.
+pub(super) fn left(process: &ProcessRecord, places: Places<'_>) -> Vec<LeftContext> {
+    let mut sites: BTreeMap<Option<String>, u64> = BTreeMap::new();
+    for context in &process.contexts {
+        if !context.is_primary && context.destroyed_us.is_none() {
+            *sites.entry(places.of(context.stack)).or_default() += 1;
+        }
+    }
+    sites.into_iter().map(|(site, count)| LeftContext { site, count }).collect()
+}
+
+/// Contexts that were refused.
+pub(super) fn refused(trace: &Trace, process: &ProcessRecord, places: Places<'_>) -> Option<RefusedContexts> {
+    let first = process.refused_contexts.first()?;
+    let device = trace.devices.iter().find(|device| device.device == first.device);
+    let history = device.map(|device| History::new(device, &[])).unwrap_or_default();
+    let held = device.map_or(Bytes::ZERO, |device| taken_at(device, &history.start, first.time_us));
+    let nothing =
+        makeroom_core::DeviceTrace { device: first.device, ..makeroom_core::DeviceTrace::default() };
+    let measured = Measured::new(process, device.unwrap_or(&nothing), &history.start);
+    let overhead = measured.at(first.time_us, &[], false).unwrap_or_default();
+    Some(RefusedContexts {
+        count: process.refused_contexts.len() as u64,
+        device: first.device,
+        bytes: first.size,
+        site: places.of(first.stack),
+        free: process.device_sample_near(first.device, first.time_us).map(|sample| sample.free),
+        held,
+        contexts: overhead.context_count as u64,
+        context_bytes: overhead.contexts,
+        others: overhead.others,
+    })
+}
+
+/// What a refused context means. `limit`: of `makeroom run`.
+pub(super) fn judge(refused: &RefusedContexts, limit: Option<Bytes>) -> Finding {
+    let RefusedContexts { held, contexts, context_bytes, others, .. } = *refused;
+    let site = refused.site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
+    let what = match refused.count {
+        1 => format!("A context on GPU {} was refused{site}", refused.device),
+        count => format!("{count} contexts on GPU {} were refused, the first{site}", refused.device),
+    };
+    let wanted = if refused.bytes.is_zero() { CONTEXT_TYPICAL } else { refused.bytes };
+    let by_limit = limit.filter(|&limit| held + context_bytes + wanted > limit);
+    let (cause, certainty, bytes, why, fixes) = if others > held + context_bytes && by_limit.is_none() {
+        let why = format!("other processes held {others}");
+        let fixes = vec![advice::list_holders(advice::Maker::Nvidia)];
+        (Cause::OtherProcesses, Certainty::Likely, others, why, fixes)
+    } else if contexts > 0 && context_bytes > held {
+        let why = format!("the contexts of this process, {contexts} already, held {context_bytes}");
+        let fixes = vec![advice::fewer_contexts()];
+        (Cause::NonFrameworkOverhead, Certainty::Likely, context_bytes, why, fixes)
+    } else if !held.is_zero() {
+        let why = format!("this process had taken {held}");
+        (Cause::LiveDataFillsDevice, Certainty::Likely, held, why, Vec::new())
+    } else if let Some(limit) = by_limit {
+        let why = "this process had taken nothing before it".to_owned();
+        (Cause::ArtificialLimit, Certainty::Certain, limit, why, Vec::new())
+    } else {
+        let why = "this process had taken nothing; others hold the card, or it is too small".to_owned();
+        let fixes = vec![advice::list_holders(advice::Maker::Nvidia)];
+        (Cause::OtherProcesses, Certainty::Possible, wanted, why, fixes)
+    };
+    let why = by_limit.map_or(why.clone(), |limit| {
+        format!("{why}, and `makeroom run --limit` allows {limit} in all, contexts included")
+    });
+    let summary = format!(
+        "{what} for want of memory: {why}. A context takes some hundred megabytes before anything is allocated in it."
+    );
+    let evidence = refused.free.map(|free| format!("{free} free by the driver's count"));
+    let evidence = evidence.into_iter().collect();
+    Finding { cause, certainty, bytes: Some(bytes), summary, evidence, fixes }
+}

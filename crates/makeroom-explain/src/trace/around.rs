@@ -1,0 +1,115 @@
+//! Causes that lie beside the refused request: in another allocator of the process, in its contexts, in other processes,
+//! in the limit that it ran under. What lies in the allocator that was asked is `verdict`'s.
+
+use makeroom_core::Bytes;
+
+use super::room::Room;
+use super::verdict::Refusal;
+use crate::{Cause, Certainty, Finding};
+
+impl Refusal<'_> {
+    pub(super) fn contexts(&self) -> Bytes {
+        self.beside.map_or(Bytes::ZERO, |beside| beside.contexts)
+    }
+
+    /// What of this process's memory is neither live nor cached, and could be had again: contexts that it does not need,
+    /// and frees that wait.
+    pub(super) fn could_be_back(&self) -> Bytes {
+        self.further_contexts() + self.beside.map_or(Bytes::ZERO, |beside| beside.pending.bytes)
+    }
+
+    /// Somebody else asked the driver, and what the framework keeps without using it would have served the request.
+    pub(super) fn kept_by_the_framework(&self) -> Option<Finding> {
+        let (request, untaken) = (self.event.size, self.untaken()?);
+        let releasable = self.pieces.releasable;
+        if untaken >= request || untaken + releasable < request {
+            return None;
+        }
+        let summary = format!(
+            "{request} was asked of the driver beside {} and refused with {untaken} left, while {} keeps {} that it does not use: it gives {releasable} of it back only when it is told to.",
+            self.holder,
+            self.holder,
+            self.pieces.cached()
+        );
+        Some(self.finding(Cause::CacheHeldByFramework, Certainty::Likely, releasable, summary))
+    }
+
+    /// Contexts take memory before anything is allocated in them.
+    pub(super) fn further_contexts_hold_it(&self) -> Option<Finding> {
+        let (request, untaken) = (self.event.size, self.untaken()?);
+        let (contexts, further) = (self.contexts(), self.further_contexts());
+        if untaken >= request || untaken + further < request {
+            return None;
+        }
+        let count = self.beside.map_or(0, |beside| beside.context_count);
+        let summary = format!(
+            "{request} was refused with {untaken} left, while the {count} contexts of this process hold {contexts}: a context takes memory before anything is allocated in it, until it is destroyed, and one is enough."
+        );
+        Some(self.finding(Cause::NonFrameworkOverhead, Certainty::Likely, further, summary))
+    }
+
+    /// Memory that was freed in stream order is the driver's pools' until the streams are waited for.
+    pub(super) fn waiting_frees(&self) -> Option<Finding> {
+        let pending = self.beside?.pending;
+        let free = self.event.device_free().filter(|_| self.room == Room::Unknown)?;
+        let request = self.event.size;
+        if free >= request || free + pending.bytes < request {
+            return None;
+        }
+        let summary = format!(
+            "{request} was refused with {free} free, while {} that was freed in stream order was not known to be back: the driver's pools keep it until the streams are waited for.",
+            pending.bytes
+        );
+        Some(self.finding(Cause::CacheHeldByFramework, Certainty::Likely, pending.bytes, summary))
+    }
+
+    /// Another framework of the same process holds what is missing; whether it uses it, only that framework knows.
+    pub(super) fn other_framework(&self) -> Option<Finding> {
+        let (name, bytes) = self.beside?.other_framework?;
+        let free = self.untaken()?;
+        let request = self.event.size;
+        if free >= request || free + bytes < request {
+            return None;
+        }
+        let summary = format!(
+            "{request} was refused with {free} free, while {name} in the same process holds {bytes}: frameworks keep what they freed and do not give it to each other."
+        );
+        Some(self.finding(Cause::CacheHeldByFramework, Certainty::Likely, bytes, summary))
+    }
+
+    pub(super) fn other_processes(&self) -> Option<Finding> {
+        let others = self.others();
+        let free = self.event.device_free().filter(|_| self.room == Room::Unknown)?;
+        let request = self.event.size;
+        if others.is_zero() || free >= request || free + others < request {
+            return None;
+        }
+        let summary = format!(
+            "{request} was refused with {free} free; other processes held {others} of the device, this one {}.",
+            self.held()
+        );
+        Some(self.finding(Cause::OtherProcesses, Certainty::Likely, others, summary))
+    }
+
+    /// A program without an allocator of its own was refused by a driver that had room: in pieces.
+    pub(super) fn pieces_of_the_driver(&self) -> Option<Finding> {
+        let free = self.event.device_free().filter(|_| self.room == Room::Unknown)?;
+        let request = self.event.size;
+        if self.beside.is_none() || self.has_segments && !self.is_of_other || free < request {
+            return None;
+        }
+        let summary = format!(
+            "{request} was refused while the driver had {free} free: no piece of it was large enough, or it was free only a moment later."
+        );
+        Some(self.finding(Cause::Fragmentation, Certainty::Possible, free, summary))
+    }
+
+    /// The card itself had room: only the limit refused.
+    pub(super) fn only_the_limit_refused(&self) -> Option<Finding> {
+        let limit = self.limit_of_run()?;
+        let free = self.event.device_free().filter(|&free| free >= self.event.size)?;
+        let summary =
+            format!("`makeroom run --limit` refused it at {limit}; the card itself had {free} free.");
+        Some(self.finding(Cause::ArtificialLimit, Certainty::Certain, free, summary))
+    }
+}

@@ -1,0 +1,81 @@
+//! `makeroom run --limit` on the demonstration's programs: a limit is judged as a card of its size, contexts included.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+
+/// Runs a situation's program on a card of 8 GiB with contexts of 512 MiB, of which it may have 2 GiB in all.
+fn limited(name: &str) -> Value {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("limited").join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+    let program = env!("CARGO_BIN_EXE_makeroom");
+    let output = Command::new(program)
+        .args(["run", "--limit", "2GiB", "-o", "run.room", "--summary", "run.json", "--", program])
+        .args(["demo-program", name])
+        .current_dir(&folder)
+        .env("LD_LIBRARY_PATH", &folder)
+        .env("MAKEROOM_SIMGPU", "memory=8GiB,context=512MiB")
+        .env("MAKEROOM_SIMGPU_DIR", &folder)
+        .env("MAKEROOM_STACKS", "native")
+        .env("XDG_RUNTIME_DIR", &folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let summary: Value = serde_json::from_slice(&std::fs::read(folder.join("run.json")).unwrap()).unwrap();
+    summary[0]["explanation"].clone()
+}
+
+fn causes(explanation: &Value) -> Vec<&str> {
+    let causes = explanation["causes"].as_array().unwrap();
+    causes.iter().map(|cause| cause["cause"].as_str().unwrap()).collect()
+}
+
+/// The account of the limit: contexts are a line of it, and it closes.
+fn assert_closed(explanation: &Value, contexts: u64) {
+    let ledger = &explanation["ledger"];
+    assert_eq!((&ledger["total_bytes"], &ledger["unaccounted_bytes"]), (&(2048 * MIB).into(), &0.into()));
+    let lines = ledger["lines"].as_array().unwrap();
+    let line = lines.iter().find(|line| line["what"] == "contexts").unwrap();
+    assert_eq!(line["bytes"], contexts * MIB);
+}
+
+#[test]
+fn live_data_fills_the_limit() {
+    let explanation = limited("large-batch");
+    assert_eq!(causes(&explanation), ["live_data_fills_device", "artificial_limit"]);
+    assert_eq!(explanation["verdict"]["certainty"], "certain");
+    assert_closed(&explanation, 512);
+}
+
+#[test]
+fn a_leak_is_a_leak_under_a_limit() {
+    let explanation = limited("missing-free");
+    assert_eq!(causes(&explanation)[0], "leak");
+    assert_closed(&explanation, 512);
+}
+
+#[test]
+fn pieces_are_the_cause_and_not_the_limit() {
+    let explanation = limited("fragmentation");
+    assert_eq!(causes(&explanation)[0], "fragmentation");
+    assert_eq!(explanation["verdict"]["certainty"], "certain");
+    assert_closed(&explanation, 512);
+}
+
+#[test]
+fn the_other_frameworks_cache_is_the_cause_and_not_the_limit() {
+    let explanation = limited("two-frameworks");
+    assert_eq!(causes(&explanation)[0], "cache_held_by_framework");
+    assert_closed(&explanation, 512);
+}
+
+#[test]
+fn contexts_are_the_cause_and_not_the_limit() {
+    let explanation = limited("context-left-behind");
+    assert_eq!(causes(&explanation)[0], "non_framework_overhead");
+}
