@@ -117,7 +117,7 @@ impl<T: Pod> DeviceBuffer<T> {
         Self { stream, address, len, values: PhantomData }
     }
 
-    fn region(&self) -> Region<'_> {
+    pub(crate) fn region(&self) -> Region<'_> {
         let bytes = Bytes::new((self.len * size_of::<T>()) as u64);
         // SAFETY: the memory is this value's until it is dropped, and no slice of the host's refers to it.
         unsafe { Region::from_address(self.stream.allocator().driver(), self.address, bytes) }

@@ -32,6 +32,9 @@ pub enum PoolError {
         /// The pool's device.
         device: i32,
     },
+    /// A piece of a chunked transfer failed.
+    #[error(transparent)]
+    Piece(Box<PieceError>),
     /// More elements than memory has addresses.
     #[error("{count} elements of {size} bytes are more than there are addresses")]
     TooManyElements {
@@ -56,6 +59,10 @@ impl PoolError {
         match self {
             Self::OutOfMemory(error) => Some(error.hint()),
             Self::Driver(error) => error.hint(),
+            Self::Piece(piece) => match &piece.cause {
+                PieceCause::Pool(error) => error.hint(),
+                PieceCause::Read(_) | PieceCause::Torn { .. } => None,
+            },
             Self::Forked => Some("start processes with spawn, not with fork, or make the pool in the child"),
             _ => None,
         }
@@ -63,8 +70,46 @@ impl PoolError {
 
     /// Whether memory ran out.
     pub fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::OutOfMemory(_))
+        match self {
+            Self::OutOfMemory(_) => true,
+            Self::Piece(piece) => matches!(&piece.cause, PieceCause::Pool(error) if error.is_out_of_memory()),
+            _ => false,
+        }
     }
+}
+
+/// A piece of a chunked transfer that failed, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("piece {number} ({bytes}, from byte {start} of the source on): {cause}")]
+pub struct PieceError {
+    /// Which, counted from 0.
+    pub number: u64,
+    /// Where it begins in the source.
+    pub start: u64,
+    /// How large it is, or was to be.
+    pub bytes: Bytes,
+    /// Why.
+    #[source]
+    pub cause: PieceCause,
+}
+
+/// Why a piece failed.
+#[derive(Debug, thiserror::Error)]
+pub enum PieceCause {
+    /// The pool, the driver or the work itself.
+    #[error(transparent)]
+    Pool(PoolError),
+    /// The source could not be read.
+    #[error("the source could not be read: {0}")]
+    Read(std::io::Error),
+    /// The source ends inside of a value.
+    #[error("the source ends {left} bytes into a value of {size}")]
+    Torn {
+        /// How many bytes of the value are there.
+        left: usize,
+        /// The size of one.
+        size: usize,
+    },
 }
 
 /// There is no memory left for a request, with the account of where it is.

@@ -25,7 +25,7 @@
 //! fork.rs       forked children keep away           site.rs  drop_site.rs  error.rs   who asked, and why not
 //! host/         host memory that the device reaches  torch_snapshot/   a pool as PyTorch's memory snapshot
 //! with_cudarc.rs   cudarc's streams and views on the pool's memory (feature `cudarc`)
-//! blocks.rs  caches.rs   many threads at once
+//! blocks.rs  caches.rs   many threads at once       chunked/   data larger than the device, in pieces
 //! ```
 
 mod allocator;
@@ -33,6 +33,7 @@ mod backing;
 mod blocks;
 mod buffer;
 mod caches;
+mod chunked;
 mod drop_site;
 mod error;
 mod fork;
@@ -51,7 +52,9 @@ mod with_cudarc;
 pub use allocator::{Allocator, EVERY_STREAM};
 pub use backing::Watcher;
 pub use buffer::DeviceBuffer;
-pub use error::{OutOfMemory, PoolError, Result, WrongAddress};
+pub use chunked::{Chunk, ChunkedMap, ChunkedUpload, Chunks};
+pub use error::{OutOfMemory, PieceCause, PieceError, PoolError, Result, WrongAddress};
+pub use host::{InFlight, PinnedBuffer, PinnedPool};
 pub use pool::{Options, Pool};
 pub use site::Site;
 pub use slice::{DeviceSlice, DeviceSliceMut};

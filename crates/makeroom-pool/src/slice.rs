@@ -86,6 +86,28 @@ impl<'buffer, T: Pod> DeviceSlice<'buffer, T> {
     }
 }
 
+impl<T: Pod> DeviceSlice<'_, T> {
+    pub(crate) fn stream(&self) -> &PoolStream {
+        self.stream
+    }
+
+    /// Copies to the host in the order of the stream.
+    ///
+    /// # Safety
+    ///
+    /// Nobody reads or writes the target until the stream has done this.
+    pub(crate) unsafe fn copy_to_host_later(&self, to: &mut [T]) -> Result<()> {
+        if to.len() != self.len() {
+            return Err(PoolError::LengthsDiffer { from: self.len(), to: to.len() });
+        }
+        if !to.is_empty() {
+            // SAFETY: passed on to the caller.
+            unsafe { self.region.read_on(bytemuck::cast_slice_mut(to), self.stream.stream()) }?;
+        }
+        Ok(())
+    }
+}
+
 impl<'buffer, T: Pod> DeviceSliceMut<'buffer, T> {
     pub(crate) fn new(region: Region<'buffer>, stream: &'buffer PoolStream) -> Self {
         Self { region, stream, values: PhantomData }
@@ -120,6 +142,31 @@ impl<'buffer, T: Pod> DeviceSliceMut<'buffer, T> {
         self.stream.synchronize()?;
         if !from.is_empty() {
             self.region.write(bytemuck::cast_slice(from))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn stream(&self) -> &PoolStream {
+        self.stream
+    }
+
+    /// To be read.
+    pub fn as_slice(&self) -> DeviceSlice<'_, T> {
+        DeviceSlice::new(self.region, self.stream)
+    }
+
+    /// Copies from the host in the order of the stream.
+    ///
+    /// # Safety
+    ///
+    /// The source stays as it is until the stream has done this.
+    pub(crate) unsafe fn copy_from_host_later(&mut self, from: &[T]) -> Result<()> {
+        if from.len() != self.len() {
+            return Err(PoolError::LengthsDiffer { from: from.len(), to: self.len() });
+        }
+        if !from.is_empty() {
+            // SAFETY: passed on to the caller.
+            unsafe { self.region.write_on(bytemuck::cast_slice(from), self.stream.stream()) }?;
         }
         Ok(())
     }

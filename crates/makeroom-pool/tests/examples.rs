@@ -22,3 +22,26 @@ fn the_pool_example_runs() {
     let makeroom_trace::Input::Trace(trace) = snapshot else { panic!("no trace") };
     assert!(trace.event_count() > 300, "{}", trace.event_count());
 }
+
+#[test]
+fn the_examples_of_layers_and_pieces_run() {
+    let test = std::env::current_exe().unwrap();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool").join("examples");
+    makeroom_simcard::install::beside(&test, &folder).unwrap();
+    let runs = [
+        (
+            "layers",
+            "",
+            "never freed: 5.00 MiB in 1 blocks, asked for at crates/makeroom-pool/examples/layers.rs",
+        ),
+        ("chunked", "24MiB", "ChunkedMap::map, there and back"),
+    ];
+    for (name, argument, expected) in runs {
+        let mut command = Command::new(test.ancestors().nth(2).unwrap().join("examples").join(name));
+        command.env("LD_LIBRARY_PATH", &folder).env("MAKEROOM_SIMGPU_DIR", &folder);
+        let output = command.args((!argument.is_empty()).then_some(argument)).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains(expected), "{said}");
+    }
+}

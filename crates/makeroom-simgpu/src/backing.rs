@@ -3,8 +3,10 @@
 //! Each card has one stretch of host memory, as long as the card and reserved without being backed: a frame
 //! costs host memory from the first byte written to it until it is freed. Device addresses are another
 //! stretch that nobody can read or write; its only purpose is that no host pointer is a device address, and
-//! that touching device memory from the host is the fault it is with a real card.
+//! that touching device memory from the host is the fault it is with a real card. Host memory that is mapped
+//! for the host as well is the exception: its frames are a file in memory, which appears at these addresses too.
 
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::ptr;
 
 use makeroom_simcard::PAGE;
@@ -20,6 +22,8 @@ const SPAN: u64 = 8 << 40;
 pub(crate) struct Backing {
     /// Those of the cards, then the host's.
     starts: Vec<*mut u8>,
+    /// The file behind the host's.
+    host: OwnedFd,
 }
 
 // SAFETY: the pointers are to mappings that are never moved or unmapped; who may use them is decided by the
@@ -30,6 +34,31 @@ fn map(bytes: u64, protection: i32) -> Option<*mut u8> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that exists.
     let address = unsafe { libc::mmap(ptr::null_mut(), bytes as usize, protection, flags, -1, 0) };
+    (address != libc::MAP_FAILED).then_some(address.cast())
+}
+
+/// A file in memory, as long as asked for and empty.
+fn memory_file(bytes: u64) -> Option<OwnedFd> {
+    // SAFETY: the name ends in a zero byte.
+    let file = unsafe { libc::memfd_create(c"makeroom-simgpu-host".as_ptr(), libc::MFD_CLOEXEC) };
+    if file < 0 {
+        return None;
+    }
+    // SAFETY: just opened, and nobody else's.
+    let file = unsafe { OwnedFd::from_raw_fd(file) };
+    // SAFETY: numbers only.
+    (unsafe { libc::ftruncate(file.as_raw_fd(), bytes.cast_signed()) } == 0).then_some(file)
+}
+
+/// Maps a part of a file: at device addresses, or where the kernel likes.
+fn map_file(file: &OwnedFd, place: *mut u8, bytes: u64, offset: u64) -> Option<*mut u8> {
+    let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE | fixed);
+    // SAFETY: a place that is named is part of the stretch of device addresses, which nothing else uses.
+    let address = unsafe {
+        libc::mmap(place.cast(), bytes as usize, protection, flags, file.as_raw_fd(), offset.cast_signed())
+    };
     (address != libc::MAP_FAILED).then_some(address.cast())
 }
 
@@ -47,18 +76,42 @@ pub(crate) fn reserve_addresses(memory: u64) -> Option<std::ops::Range<u64>> {
 }
 
 impl Backing {
-    /// Stretches of these lengths. They are not part of a core dump, and a forked child does not get them.
+    /// Stretches of these lengths, the host's last. They are not part of a core dump, and a forked child does not get
+    /// them.
     pub(crate) fn new(lengths: impl Iterator<Item = u64>) -> Option<Self> {
-        let stretch = |bytes: u64| {
-            let start = map(bytes.max(PAGE), libc::PROT_READ | libc::PROT_WRITE)?;
+        let lengths: Vec<u64> = lengths.map(|bytes| bytes.max(PAGE)).collect();
+        let (host, cards) = lengths.split_last()?;
+        let file = memory_file(*host)?;
+        let mut starts = Vec::new();
+        for bytes in cards {
+            starts.push(map(*bytes, libc::PROT_READ | libc::PROT_WRITE)?);
+        }
+        starts.push(map_file(&file, ptr::null_mut(), *host, 0)?);
+        for (start, bytes) in starts.iter().zip(&lengths) {
             for advice in [libc::MADV_DONTDUMP, libc::MADV_DONTFORK] {
                 // SAFETY: the range was mapped above and belongs to nobody else; neither advice changes its
                 // bytes.
-                unsafe { libc::madvise(start.cast(), bytes.max(PAGE) as usize, advice) };
+                unsafe { libc::madvise(start.cast(), *bytes as usize, advice) };
             }
-            Some(start)
-        };
-        Some(Self { starts: lengths.map(stretch).collect::<Option<_>>()? })
+        }
+        Some(Self { starts, host: file })
+    }
+
+    /// Lets frames of the host's appear at device addresses.
+    pub(crate) fn show(&self, address: u64, frames: &[u32]) -> Result<()> {
+        for (page, frame) in (0..).zip(frames) {
+            let (place, offset) = (address + page * PAGE, u64::from(*frame) * PAGE);
+            map_file(&self.host, place as *mut u8, PAGE, offset).ok_or(Status::OPERATING_SYSTEM)?;
+        }
+        Ok(())
+    }
+
+    /// Takes frames away from device addresses: nobody can read or write there again.
+    pub(crate) fn hide(address: u64, pages: u64) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let bytes = (pages * PAGE) as usize;
+        // SAFETY: the addresses are part of the stretch of device addresses, where `show` put a file.
+        unsafe { libc::mmap(address as *mut _, bytes, libc::PROT_NONE, flags, -1, 0) };
     }
 
     fn frame(&self, owner: usize, frame: u32) -> *mut u8 {
@@ -73,6 +126,15 @@ impl Backing {
     /// Gives the host memory of free frames back; they read as zeros when they are used again.
     pub(crate) fn discard(&self, frames: &[(usize, u32)]) {
         for (owner, frame) in frames {
+            if owner + 1 == self.starts.len() {
+                let (mode, offset) =
+                    (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, u64::from(*frame) * PAGE);
+                // SAFETY: numbers and a file of this library's; the machine has listed the frame as free.
+                unsafe {
+                    libc::fallocate(self.host.as_raw_fd(), mode, offset.cast_signed(), PAGE.cast_signed())
+                };
+                continue;
+            }
             // SAFETY: the frame lies in the stretch of its owner, and the machine has listed it as free, so
             // no block uses its bytes.
             unsafe { libc::madvise(self.frame(*owner, *frame).cast(), PAGE as usize, libc::MADV_DONTNEED) };

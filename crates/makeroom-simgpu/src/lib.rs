@@ -14,7 +14,8 @@
 //!   through the driver is checked to the byte. Anything outside a live block, or mapped without access, is
 //!   `CUDA_ERROR_INVALID_VALUE`.
 //! - **Stream-ordered memory**: pools of 32 MiB chunks, thresholds, figures, reuse by stream order.
-//! - **Virtual memory**: reservations, handles on cards and on the host, whole mappings, access.
+//! - **Virtual memory**: reservations, handles on cards and on the host, whole mappings, access; host memory that
+//!   is mapped for the host too can be read and written there.
 //! - **Pinned, registered and managed** host memory, **arrays**, **exchange handles** within the process,
 //!   **graphs** with allocation nodes, **stream capture** with the calls it forbids, **memory of other
 //!   interfaces**, **multicast objects** as far as their books go, **green contexts** as shares of primary ones.

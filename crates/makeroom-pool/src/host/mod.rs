@@ -5,6 +5,7 @@
 //! slabs.rs   the older kind, block by block
 //! ```
 
+mod pinned;
 mod slabs;
 
 use makeroom_core::Bytes;
@@ -13,6 +14,7 @@ use makeroom_cuda::{Attribute, Driver};
 use crate::allocator::Allocator;
 use crate::error::Result;
 use crate::pool::{Options, Pool};
+pub use pinned::{InFlight, PinnedBuffer, PinnedPool};
 use slabs::PinnedSlabs;
 
 /// Host memory for a device, at most so much of it: a pool where the driver maps memory of a host's node, else blocks of

@@ -4,6 +4,7 @@ use makeroom_simcard::PAGE;
 
 use super::interop::FILE_DESCRIPTOR;
 use crate::abi::{AccessDescription, AllocationProperties, In, LocationAbi, Out, device_number};
+use crate::backing::Backing;
 use crate::call::driver_functions;
 use crate::driver::Session;
 use crate::machine::{Access, HandleId, Location, Machine};
@@ -80,7 +81,15 @@ driver_functions! {
         session.machine.map(address, bytes, offset, HandleId(handle))
     }
 
-    fn cuMemUnmap(address: u64, bytes: u64) |_| { Session::open()?.machine.unmap(address, bytes) }
+    fn cuMemUnmap(address: u64, bytes: u64) |_| {
+        let mut session = Session::open()?;
+        let views = session.machine.host_views(address, bytes);
+        session.machine.unmap(address, bytes)?;
+        for (start, frames) in views {
+            Backing::hide(start, frames.len() as u64);
+        }
+        Ok(())
+    }
 
     fn cuMemSetAccess(address: u64, bytes: u64, descriptions: In<AccessDescription>, count: u64) |_| {
         let mut session = Session::open()?;
@@ -89,7 +98,11 @@ driver_functions! {
             let location = location(&session.machine, description.location)?;
             who.push((location, Access::from_number(description.flags)?));
         }
-        session.machine.set_access(address, bytes, &who)
+        session.machine.set_access(address, bytes, &who)?;
+        for (start, frames) in session.machine.host_views(address, bytes) {
+            session.backing.show(start, &frames)?;
+        }
+        Ok(())
     }
 
     fn cuMemGetAccess(flags: Out<u64>, place: In<LocationAbi>, address: u64) |_| {

@@ -226,6 +226,19 @@ impl Machine {
         Ok(())
     }
 
+    /// The mappings of host memory in a range that the host may use: where they are, and their frames.
+    pub fn host_views(&self, address: u64, bytes: u64) -> Vec<(u64, Vec<u32>)> {
+        let host = self.devices();
+        let inside = self.mappings.range(address..address.saturating_add(bytes));
+        let visible = inside.filter(|(_, mapping)| mapping.access[host] > Access::None);
+        visible
+            .filter_map(|(start, mapping)| {
+                let handle = self.handles.get(&mapping.handle)?;
+                (handle.owner == host).then(|| (*start, handle.frames.clone()))
+            })
+            .collect()
+    }
+
     /// `cuMemGetAccess`.
     pub fn access(&self, address: u64, location: Location) -> Result<Access> {
         let (_, mapping) = self.mapping_at(address).ok_or(Status::INVALID_VALUE)?;

@@ -1,0 +1,229 @@
+//! Pinned host memory with types and owners: what copies that do not wait read and write.
+//!
+//! It comes from the same pool as what is spilled: mapped memory of a host's node, where the driver has it, kept and
+//! used again, since pinning a GiB takes half a second. A buffer is either the program's, and then a slice, or the
+//! copy's that was made of it, and then nothing until that is done: [`PinnedBuffer::copy_to`] takes the buffer and gives
+//! it back when it has been waited for. Whoever drops it instead frees it when the copy is done.
+
+use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, size_of};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use makeroom_core::{Address, Bytes};
+use makeroom_cuda::{Driver, Event, EventKind};
+
+use super::host_memory;
+use crate::Stats;
+use crate::allocator::{Allocator, EVERY_STREAM};
+use crate::error::{PoolError, Result};
+use crate::fork::Lock;
+use crate::site::Site;
+use crate::slice::{DeviceSlice, DeviceSliceMut};
+use crate::stream::PoolStream;
+
+/// A pool of pinned host memory for one device. Cloning it is cheap and gives the same pool.
+#[derive(Clone, Debug)]
+pub struct PinnedPool {
+    shared: Arc<Shared>,
+}
+
+/// Memory that copies were using when it was dropped waits for them here: the pool below would wait for streams, which
+/// may be gone by then. In this order: the pool below waits for everything when it ends.
+#[derive(Debug)]
+struct Shared {
+    allocator: Box<dyn Allocator>,
+    waiting: Lock<Vec<Waiting>>,
+}
+
+/// The stream lives at least as long as its work.
+#[derive(Debug)]
+struct Waiting {
+    address: Address,
+    done: Event,
+    _stream: PoolStream,
+}
+
+impl PinnedPool {
+    /// Pinned memory for a device, at most so much of it. Nothing is taken before it is asked for.
+    pub fn new(driver: &'static Driver, device: i32, limit: Option<Bytes>) -> Result<Self> {
+        let allocator = host_memory(driver, device, limit)?;
+        Ok(Self { shared: Arc::new(Shared { allocator, waiting: Lock::new(Vec::new()) }) })
+    }
+
+    /// Zeroed memory for so many values.
+    #[track_caller]
+    pub fn zeroed<T: Pod>(&self, len: usize) -> Result<PinnedBuffer<T>> {
+        let mut buffer = self.uninitialized(len)?;
+        buffer.fill(T::zeroed());
+        Ok(buffer)
+    }
+
+    /// Memory with whatever was there before, which is some value of a `Pod` type.
+    #[track_caller]
+    pub fn uninitialized<T: Pod>(&self, len: usize) -> Result<PinnedBuffer<T>> {
+        let too_many = PoolError::TooManyElements { count: len, size: size_of::<T>() };
+        let bytes = len.checked_mul(size_of::<T>()).ok_or(too_many)? as u64;
+        let (shared, site) = (&self.shared, Site::here());
+        shared.collect(|waiting| waiting.done.is_done().unwrap_or(false))?;
+        // The host writes it at once, so nothing may be under way there on any stream.
+        let allocate = || shared.allocator.allocate(bytes, EVERY_STREAM, site);
+        let address = match allocate() {
+            Err(error) if error.is_out_of_memory() => {
+                let came = shared.collect(|waiting| waiting.done.synchronize().is_ok())?;
+                if came == 0 {
+                    return Err(error);
+                }
+                allocate()?
+            }
+            answer => answer?,
+        };
+        Ok(PinnedBuffer { pool: self.clone(), address, len, values: PhantomData })
+    }
+
+    /// The account: `reserved = live + rounding + cached`. What copies still use is live.
+    pub fn stats(&self) -> Stats {
+        self.shared.allocator.stats()
+    }
+
+    /// Gives unused memory back until at most `keep` bytes are held; how many bytes went back.
+    pub fn trim(&self, keep: u64) -> u64 {
+        let _ = self.shared.collect(|waiting| waiting.done.synchronize().is_ok());
+        self.shared.allocator.trim(keep)
+    }
+}
+
+impl Shared {
+    /// Takes back what copies no longer use; how many blocks.
+    fn collect(&self, is_done: impl Fn(&Waiting) -> bool) -> Result<usize> {
+        let done: Vec<Waiting> = self.waiting.lock()?.extract_if(.., |waiting| is_done(waiting)).collect();
+        for waiting in &done {
+            // SAFETY: it was given up, and the copy that used it is done.
+            unsafe { self.allocator.free(waiting.address, EVERY_STREAM, Site::here()) }?;
+        }
+        Ok(done.len())
+    }
+}
+
+/// `len` values of `T` in pinned memory, the program's own.
+#[derive(Debug)]
+pub struct PinnedBuffer<T: Pod> {
+    pool: PinnedPool,
+    address: Address,
+    len: usize,
+    values: PhantomData<T>,
+}
+
+// SAFETY: the memory is the value's alone, like a box's.
+unsafe impl<T: Pod + Send> Send for PinnedBuffer<T> {}
+// SAFETY: a shared reference only reads.
+unsafe impl<T: Pod + Sync> Sync for PinnedBuffer<T> {}
+
+impl<T: Pod> PinnedBuffer<T> {
+    /// Copies its first values to the device in the order of the slice's stream, as many as the slice has.
+    pub fn copy_to(self, to: &mut DeviceSliceMut<'_, T>) -> Result<InFlight<T>> {
+        let part = self.first(to.len())?;
+        // SAFETY: the memory is not touched before the copy is done: only `InFlight` has it, which waits.
+        unsafe { to.copy_from_host_later(part)? };
+        InFlight::new(self, to.stream())
+    }
+
+    /// Fills its first values from the device in the order of the slice's stream, as many as the slice has.
+    pub fn copy_from(mut self, from: &DeviceSlice<'_, T>) -> Result<InFlight<T>> {
+        self.first(from.len())?;
+        // SAFETY: as above.
+        unsafe { from.copy_to_host_later(&mut self[..from.len()])? };
+        InFlight::new(self, from.stream())
+    }
+
+    /// Gives up the memory without freeing it.
+    fn into_raw(self) -> (PinnedPool, Address) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the value is not dropped, so the pool is taken out of it exactly once.
+        let pool = unsafe { std::ptr::read(&raw const this.pool) };
+        (pool, this.address)
+    }
+
+    fn first(&self, len: usize) -> Result<&[T]> {
+        self.get(..len).ok_or(PoolError::LengthsDiffer { from: self.len, to: len })
+    }
+}
+
+impl<T: Pod> Deref for PinnedBuffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: so many bytes are there, mapped for the host, at a multiple of 512, and this value's alone; any bytes
+        // are values of `T`. No copy is under way: then it would be an `InFlight`.
+        unsafe { std::slice::from_raw_parts(self.address.0 as *const T, self.len) }
+    }
+}
+
+impl<T: Pod> DerefMut for PinnedBuffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above, and borrowed for writing.
+        unsafe { std::slice::from_raw_parts_mut(self.address.0 as *mut T, self.len) }
+    }
+}
+
+impl<T: Pod> Drop for PinnedBuffer<T> {
+    fn drop(&mut self) {
+        // SAFETY: the memory was this value's alone, and nothing is under way.
+        let _ = unsafe { self.pool.shared.allocator.free(self.address, EVERY_STREAM, Site::of_drop()) };
+    }
+}
+
+/// Pinned memory that a copy is using.
+#[derive(Debug)]
+#[must_use = "dropping it frees the memory when the copy is done"]
+pub struct InFlight<T: Pod> {
+    /// Both are there until the value ends.
+    buffer: Option<PinnedBuffer<T>>,
+    done: Option<Event>,
+    stream: PoolStream,
+}
+
+impl<T: Pod> InFlight<T> {
+    fn new(buffer: PinnedBuffer<T>, stream: &PoolStream) -> Result<Self> {
+        let mark = || {
+            let done = Event::create(stream.allocator().driver(), EventKind::NoTiming)?;
+            done.record(stream.stream())?;
+            Ok(done)
+        };
+        match mark() {
+            Ok(done) => Ok(Self { buffer: Some(buffer), stream: stream.clone(), done: Some(done) }),
+            Err(error) => {
+                // Without a mark the stream itself is waited for; where that fails too, the memory is never used again.
+                if stream.synchronize().is_err() {
+                    buffer.into_raw();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether the copy is done.
+    pub fn is_done(&self) -> Result<bool> {
+        self.done.as_ref().map_or(Ok(true), |done| Ok(done.is_done()?))
+    }
+
+    /// Waits for the copy and gives the buffer back.
+    pub fn wait(mut self) -> Result<PinnedBuffer<T>> {
+        if let Some(done) = &self.done {
+            done.synchronize()?;
+        }
+        self.buffer.take().ok_or(PoolError::Forked)
+    }
+}
+
+impl<T: Pod> Drop for InFlight<T> {
+    fn drop(&mut self) {
+        let (Some(buffer), Some(done)) = (self.buffer.take(), self.done.take()) else { return };
+        let (pool, address) = buffer.into_raw();
+        // A forked child leaves it alone.
+        if let Ok(mut waiting) = pool.shared.waiting.lock() {
+            waiting.push(Waiting { address, done, _stream: self.stream.clone() });
+        }
+    }
+}
