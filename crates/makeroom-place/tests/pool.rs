@@ -422,3 +422,34 @@ proptest! {
         program.end();
     }
 }
+
+#[test]
+fn the_marks_of_a_stream_that_is_gone_say_nothing_of_another_with_its_handle() {
+    let mut card = Card::new(None);
+    let mut pool = Policy::new(Settings::default());
+    for _ in 0..3 {
+        let block = pool.allocate(&mut card, 60 * MIB, StreamId(5)).expect("memory");
+        card.handed_out(block.address, block.size, StreamId(5));
+        card.submit(StreamId(5));
+        card.given_back(block.address, &[StreamId(5)]);
+        pool.free(&mut card, block.address, StreamId(5)).expect("a block in use");
+        let other = pool.allocate(&mut card, 60 * MIB, StreamId(2)).expect("memory");
+        card.handed_out(other.address, other.size, StreamId(2));
+        card.given_back(other.address, &[StreamId(2)]);
+        pool.free(&mut card, other.address, StreamId(2)).expect("a block in use");
+        pool.retire_stream(&mut card, StreamId(5));
+    }
+}
+
+#[test]
+fn a_block_that_a_gone_stream_used_comes_back() {
+    let mut card = Card::new(None);
+    let mut pool = Policy::new(Settings::default());
+    let block = pool.allocate(&mut card, 8 * MIB, StreamId(1)).expect("memory");
+    pool.record_stream(block.address, StreamId(7)).expect("a block in use");
+    card.submit(StreamId(7));
+    pool.retire_stream(&mut card, StreamId(7));
+    pool.free(&mut card, block.address, StreamId(1)).expect("a block in use");
+    pool.collect(&mut card, Patience::Wait);
+    assert_eq!((pool.stats().live, pool.stats().pending), (0, 0));
+}

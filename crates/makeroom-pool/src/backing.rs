@@ -228,8 +228,11 @@ impl Backing for MappedMemory {
             let Some(memory) = this.handles.get_mut(piece.handle.0 as usize).and_then(Option::take) else {
                 return Ok(());
             };
-            this.vacant.push(piece.handle.0);
-            memory.release()?;
+            // What the driver will not take back is nobody's any more: neither it nor its number is used again.
+            match memory.release() {
+                Ok(()) => this.vacant.push(piece.handle.0),
+                Err(error) => this.refusal = Some(error),
+            }
             if let Some(watcher) = &this.watcher {
                 watcher.gave_back(piece);
             }

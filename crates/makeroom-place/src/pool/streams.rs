@@ -26,6 +26,9 @@ pub(crate) struct Stream {
     pub(crate) id: StreamId,
     /// It was destroyed: another one may have its name.
     is_retired: bool,
+    /// The first mark that was made. A handle can come back as another stream, and what that one's marks answer must
+    /// not be taken for this one's: earlier marks are somebody else's.
+    first: Option<Mark>,
     /// The last mark that was made.
     last: Mark,
     /// The last that is known to have passed.
@@ -50,6 +53,7 @@ impl Default for Streams {
         let everybody = Stream {
             id: StreamId(0),
             is_retired: true,
+            first: None,
             last: Mark::BEGINNING,
             passed: Mark(u64::MAX),
             waiting: VecDeque::new(),
@@ -75,7 +79,14 @@ impl Streams {
     /// Adds a stream that is not known.
     pub(crate) fn add(&mut self, id: StreamId) -> StreamIndex {
         let (last, passed) = (Mark::BEGINNING, Mark::BEGINNING);
-        self.table.push(Stream { id, is_retired: false, last, passed, waiting: VecDeque::new() });
+        self.table.push(Stream {
+            id,
+            is_retired: false,
+            first: None,
+            last,
+            passed,
+            waiting: VecDeque::new(),
+        });
         self.recent = self.table.len() as StreamIndex - 1;
         self.places.insert(id.0, self.recent);
         self.recent
@@ -91,9 +102,11 @@ impl Streams {
         (index != EVERYBODY).then(|| self.table[index as usize].id)
     }
 
-    /// What memory has to remember that is freed on a stream now.
+    /// What memory has to remember that is freed on a stream now. Nothing follows the last mark of a stream that is
+    /// gone, so that mark itself is enough.
     pub(crate) fn last(&self, index: StreamIndex) -> Mark {
-        self.table[index as usize].last
+        let stream = &self.table[index as usize];
+        if stream.is_retired { Mark(stream.last.0.saturating_sub(1)) } else { stream.last }
     }
 
     /// Makes a mark on a stream.
@@ -104,6 +117,7 @@ impl Streams {
         }
         let mark = backing.mark(stream.id)?;
         self.marks += 1;
+        stream.first.get_or_insert(mark);
         stream.last = mark;
         stream.waiting.push_back(mark);
         Ok(mark)
@@ -154,6 +168,9 @@ impl Streams {
 
 impl Stream {
     fn pass(&mut self, mark: Mark) {
+        if self.first.is_none_or(|first| mark < first) {
+            return;
+        }
         // A mark that was never made here says nothing about what was freed before the next one.
         self.passed = self.passed.max(mark.min(self.last));
         while self.waiting.front().is_some_and(|&waiting| waiting <= self.passed) {

@@ -95,9 +95,22 @@ unsafe fn take(
             unsafe { pointer.write_unaligned(address.0) };
             Some(SUCCESS)
         }
-        Err(PoolError::OutOfMemory(_)) => Some(OUT_OF_MEMORY),
+        // A device that failed for another reason shall say so itself.
+        Err(PoolError::OutOfMemory(error)) if error.driver.as_ref().is_none_or(is_shortage) => {
+            Some(OUT_OF_MEMORY)
+        }
         Err(_) => None,
     }
+}
+
+fn is_shortage(error: &makeroom_cuda::Error) -> bool {
+    error.is_out_of_memory()
+}
+
+/// What the driver said, as it would have said it to the program.
+fn code(error: &PoolError) -> CuResult {
+    let PoolError::Driver(error) = error else { return INVALID_VALUE };
+    error.code().map_or(INVALID_VALUE, |code| code.0.cast_signed())
 }
 
 /// The pool that an address came from.
@@ -125,6 +138,7 @@ fn give(pool: &DevicePool, address: u64, stream: StreamId) -> CuResult {
 /// Serves `cuMemFreeAsync`.
 pub(crate) fn free_on(address: u64, stream: Handle) -> Option<CuResult> {
     let pool = owner(address)?;
+    retry_deferred();
     match ordered(stream) {
         Some(stream) => Some(give(pool, address, stream)),
         None => free(address),
@@ -135,10 +149,13 @@ pub(crate) fn free_on(address: u64, stream: Handle) -> Option<CuResult> {
 pub(crate) fn free(address: u64) -> Option<CuResult> {
     let pool = owner(address)?;
     retry_deferred();
-    if pool.pool.synchronize().is_ok() {
-        return Some(give(pool, address, EVERY_STREAM));
+    // Waiting for the device would break a capture.
+    if !capture::is_open() {
+        return Some(match pool.pool.synchronize() {
+            Ok(()) => give(pool, address, EVERY_STREAM),
+            Err(error) => code(&error),
+        });
     }
-    // A capture forbids waiting, and nothing else says when the GPU is done with it.
     DEFERRED.lock().unwrap_or_else(PoisonError::into_inner).push(address);
     Some(SUCCESS)
 }
@@ -151,6 +168,9 @@ fn retry_deferred() {
         return;
     }
     let Ok(mut deferred) = DEFERRED.try_lock() else { return };
+    if deferred.is_empty() {
+        return;
+    }
     deferred.retain(|&address| match owner(address) {
         Some(pool) if pool.pool.synchronize().is_ok() => {
             give(pool, address, EVERY_STREAM);

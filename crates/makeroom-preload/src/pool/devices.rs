@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use makeroom_core::Bytes;
-use makeroom_cuda::Driver;
+use makeroom_cuda::{Attribute, Driver};
 use makeroom_pool::layers::{Spill, SpillOptions};
 use makeroom_pool::{Allocator, Options, Pool};
 
@@ -85,7 +85,13 @@ fn open(driver: &'static Driver, device: i32) -> Option<DevicePool> {
     let context = pool.context().handle();
     let host = config().spill.map(Bytes::new).and_then(|quota| {
         let options = Options { keeps_sites: false, watcher: watcher(true), limit: Some(quota) };
-        let made = Pool::on_host(driver, device, 0, options);
+        let card = driver.device(device).ok()?;
+        let can = |attribute| card.attribute(attribute).unwrap_or(0);
+        if can(Attribute::HostNodeVirtualMemory) == 0 {
+            raise_loudly(Notice::NoSpill);
+            return None;
+        }
+        let made = Pool::on_host(driver, device, can(Attribute::HostNode).max(0), options);
         made.inspect_err(|_| raise_loudly(Notice::NoSpill)).ok().map(|host| (host, quota))
     });
     let allocator: Box<dyn Allocator> = match &host {

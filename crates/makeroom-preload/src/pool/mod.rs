@@ -37,7 +37,7 @@ static IS_BROKEN: AtomicBool = AtomicBool::new(false);
 /// Whether the program's memory comes from the pool.
 #[inline]
 pub(crate) fn is_on() -> bool {
-    config().pool
+    config().pool && !config().is_off
 }
 
 /// Serves a call, if the pool can. No panic gets out, and `errno` stays as it is.
