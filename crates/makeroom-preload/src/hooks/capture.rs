@@ -13,8 +13,14 @@ pub(crate) fn began(done: Done) {
     }
 }
 
-/// A capture ended, however it went: an invalid one is over too.
-pub(crate) fn ended() {
+/// What a stream answers that was not being captured, or not by this thread.
+const DID_NOT_END: [i32; 5] = [1, 3, 4, 401, 908];
+
+/// A capture ended: an invalid one is over too. One that this call could not end is not.
+pub(crate) fn ended(done: Done) {
+    if DID_NOT_END.contains(&done.0) {
+        return;
+    }
     let _ = CAPTURES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| (open > 0).then(|| open - 1));
 }
 

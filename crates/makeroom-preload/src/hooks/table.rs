@@ -8,7 +8,7 @@
 //! - `gave |done| EVENT`: the call gives something back; the event is stamped before it, its result added after;
 //! - `failed |done| EVENT`: only a failure is an event (launches: success costs one comparison);
 //! - `launched |done| EVENT`: the same for graphs, after which those that take memory may have taken more;
-//! - `then |done| WORK`: something else follows the call;
+//! - `then |done| WORK`: something else follows the call; `always`: also where nothing is recorded any more;
 //! - `served BY, …`: before all that the pool is asked, which answers instead of the driver or leaves it to it.
 //!
 //! Functions have several forms: without a suffix those of the first CUDA versions, some of them with 32-bit sizes;
@@ -188,6 +188,18 @@ macro_rules! body {
             if call.enter() == Role::Outermost {
                 Call::aside(|| sample::if_due(clock::monotonic_ns()));
             }
+        }
+        result
+    }};
+    ($real:ident ($($argument:ident),*) always |$done:ident| $work:expr) => {{
+        let call = Call::new();
+        let role = call.enter();
+        // SAFETY: the program's own call, passed on as it came.
+        let result = unsafe { $real($($argument),*) };
+        if role == Role::Outermost || state::is_disabled() {
+            let $done = Done(result);
+            // SAFETY: what follows reads nothing of the program's.
+            Call::aside(|| unsafe { $work });
         }
         result
     }};
@@ -548,22 +560,22 @@ hooks! {
     cuGraphLaunch_ptsz(graph: Handle, stream: Handle) {
         launched |_done| event(Kind::LaunchFailed).at(graph).on(per_thread(stream))
     }
-    cuStreamBeginCapture(stream: Handle) { then |done| capture::began(done) }
-    cuStreamBeginCapture_ptsz(stream: Handle) { then |done| capture::began(done) }
-    cuStreamBeginCapture_v2(stream: Handle, mode: i32) { then |done| capture::began(done) }
-    cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: i32) { then |done| capture::began(done) }
+    cuStreamBeginCapture(stream: Handle) { always |done| capture::began(done) }
+    cuStreamBeginCapture_ptsz(stream: Handle) { always |done| capture::began(done) }
+    cuStreamBeginCapture_v2(stream: Handle, mode: i32) { always |done| capture::began(done) }
+    cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: i32) { always |done| capture::began(done) }
     cuStreamBeginCaptureToGraph(
         stream: Handle, graph: Handle, after: *const Handle, edges: *const c_void, count: usize, mode: i32
     ) {
-        then |done| capture::began(done)
+        always |done| capture::began(done)
     }
     cuStreamBeginCaptureToGraph_ptsz(
         stream: Handle, graph: Handle, after: *const Handle, edges: *const c_void, count: usize, mode: i32
     ) {
-        then |done| capture::began(done)
+        always |done| capture::began(done)
     }
-    cuStreamEndCapture(stream: Handle, graph: *mut Handle) { then |_done| capture::ended() }
-    cuStreamEndCapture_ptsz(stream: Handle, graph: *mut Handle) { then |_done| capture::ended() }
+    cuStreamEndCapture(stream: Handle, graph: *mut Handle) { always |done| capture::ended(done) }
+    cuStreamEndCapture_ptsz(stream: Handle, graph: *mut Handle) { always |done| capture::ended(done) }
 
     // Contexts.
     cuCtxCreate(context: *mut Handle, flags: u32, device: Device) {
