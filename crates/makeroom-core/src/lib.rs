@@ -24,7 +24,7 @@ pub use hash::{FastHasher, FastMap};
 pub use ids::{Address, DeviceIndex, PoolId, StreamId};
 pub use process::{
     AskedMeanwhile, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceSample, DriverKeeps,
-    FailedLaunch, HeapLimit, HostSample, PendingFrees, PinnedBlock, PinnedMemory, ProcessEnd,
+    FailedLaunch, HeapLimit, HostSample, PendingFrees, PinnedBlock, PinnedMemory, PoolUse, ProcessEnd,
     ProcessIdentity, ProcessRecord, RefusedContext, Remark, StreamFrees,
 };
 pub use ranges::Ranges;

@@ -48,6 +48,9 @@ pub struct ProcessRecord {
     pub refused_to_others: Vec<(DeviceIndex, usize)>,
     /// Contexts that were refused for want of memory, in order.
     pub refused_contexts: Vec<RefusedContext>,
+    /// Devices whose memory makeroom's own pool took and handed out (`--pool`). What it mapped are the segments of the
+    /// trace, what the program asked it for the allocations.
+    pub pools: Vec<PoolUse>,
     /// Requests that the driver refused and served when they were made again.
     pub refused_then_served: u64,
     /// Events that the recorder could not keep.
@@ -195,6 +198,15 @@ pub struct ContextRecord {
     pub destroyed_us: Option<u64>,
     /// Who made it.
     pub stack: StackId,
+}
+
+/// What makeroom's own pool did on a device, beside what the device's events say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolUse {
+    /// The device.
+    pub device: DeviceIndex,
+    /// The most memory of the host that stood in for the device's at once.
+    pub spilled_peak: Bytes,
 }
 
 /// A context for which there was no memory.

@@ -18,8 +18,8 @@ pub use explanation::{
 };
 pub use ledger::{Ledger, LedgerLine};
 pub use run::{
-    HostGrowth, Kept, KernelHeap, LaunchFailure, LeftContext, LeftKind, LeftSite, Leftover, RefusedContexts,
-    RunSummary, WaitingFrees,
+    HostGrowth, Kept, KernelHeap, LaunchFailure, LeftContext, LeftKind, LeftSite, Leftover, PoolSummary,
+    RefusedContexts, RunSummary, WaitingFrees,
 };
 pub use text::explain_text;
 pub use trace::{Room, TraceQuestion, explain_running, explain_trace};

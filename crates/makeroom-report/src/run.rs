@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anstyle::AnsiColor;
 use makeroom_core::{Bytes, ProcessEnd};
 use makeroom_explain::{
-    Cause, Explanation, Fix, LaunchFailure, LeftKind, Leftover, RunSummary, WaitingFrees,
+    Cause, Explanation, Fix, LaunchFailure, LeftKind, Leftover, PoolSummary, RunSummary, WaitingFrees,
 };
 
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
@@ -145,6 +145,9 @@ fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, colum
             kept.by, kept.live, kept.cached
         );
     }
+    for pool in &run.pools {
+        paragraph(out, &pooled(pool), columns);
+    }
     for pending in &run.pending {
         paragraph(out, &waiting(pending), columns);
     }
@@ -211,6 +214,28 @@ fn never_freed(out: &mut String, left: &Leftover, run: &RunSummary, columns: usi
         let rest = (left.bytes - shown).to_string();
         let _ = writeln!(out, "    {rest:>12}  {}", count(more as u64, "other place"));
     }
+}
+
+fn pooled(pool: &PoolSummary) -> String {
+    let PoolSummary { peak_live, peak_reserved, native_reserved, spilled_peak, .. } = *pool;
+    let mut text = format!(
+        "the pool took {peak_reserved} at its peak for {peak_live} in use, {:.2} times as much",
+        peak_reserved.share_of(peak_live)
+    );
+    let _ = if native_reserved > peak_reserved {
+        let saved = native_reserved - peak_reserved;
+        let share = 100.0 * saved.share_of(native_reserved);
+        write!(
+            text,
+            "; PyTorch's native allocator takes {native_reserved} for the same requests: saved {saved} ({share:.0} %)"
+        )
+    } else {
+        write!(text, "; PyTorch's native allocator takes {native_reserved} for the same requests")
+    };
+    if !spilled_peak.is_zero() {
+        let _ = write!(text, "; {spilled_peak} lay in the host's memory at its peak");
+    }
+    text
 }
 
 fn waiting(pending: &WaitingFrees) -> String {

@@ -49,6 +49,13 @@ pub(crate) fn run(run: &RunSummary) -> Value {
             "live_bytes": kept.live.get(),
             "cached_bytes": kept.cached.get(),
         })).collect::<Vec<_>>(),
+        "pools": run.pools.iter().map(|pool| json!({
+            "device": pool.device.0,
+            "peak_live_bytes": pool.peak_live.get(),
+            "peak_reserved_bytes": pool.peak_reserved.get(),
+            "native_reserved_bytes": pool.native_reserved.get(),
+            "spilled_peak_bytes": pool.spilled_peak.get(),
+        })).collect::<Vec<_>>(),
         "pending_frees": run.pending.iter().map(waiting).collect::<Vec<_>>(),
         "contexts_never_destroyed": run.contexts.iter().map(|context| json!({
             "site": context.site,

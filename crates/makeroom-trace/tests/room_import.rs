@@ -524,3 +524,52 @@ fn a_real_run_recorded_again_has_the_same_memory() {
     };
     assert_eq!(stacks(&trace), stacks(&snapshot));
 }
+
+/// A handle as makeroom's own pool marks them.
+const POOL_HANDLE: u64 = 0x6d << 48 | 7;
+
+#[test]
+fn what_the_pool_mapped_are_segments_and_what_it_handed_out_counts_once() {
+    use Action::{Alloc, FreeCompleted, FreeRequested, SegmentMap, SegmentUnmap};
+
+    let own = |kind, address, size, extra| Event {
+        kind,
+        address: Address(address),
+        size: Bytes::new(size),
+        extra,
+        ..Event::default()
+    };
+    let events = [
+        own(EventKind::PhysicalCreate, POOL_HANDLE, 4 << 20, 0),
+        own(EventKind::Map, 0x10_0000_0000, 4 << 20, POOL_HANDLE),
+        own(EventKind::StreamAlloc, 0x10_0000_0000, 1 << 20, 0),
+        own(EventKind::StreamAlloc, 0x10_0010_0000, 1 << 20, 0),
+        own(EventKind::TensorAlloc, 0x10_0010_0000, 1 << 20, 0),
+        own(EventKind::PhysicalCreate, POOL_HANDLE + 1, 2 << 20, 1),
+        own(EventKind::Map, 0x10_0040_0000, 2 << 20, POOL_HANDLE + 1),
+        own(EventKind::TensorFree, 0x10_0010_0000, 1 << 20, 0),
+        own(EventKind::StreamFree, 0x10_0010_0000, 1 << 20, 0),
+        own(EventKind::StreamFree, 0x10_0000_0000, 1 << 20, 0),
+        own(EventKind::Unmap, 0x10_0040_0000, 2 << 20, 0),
+        own(EventKind::Unmap, 0x10_0000_0000, 4 << 20, 0),
+    ];
+    let trace = Recording::new().events(1, 10, &events).read();
+    let actions: Vec<(Action, u64)> =
+        trace.devices[0].events.iter().map(|event| (event.action, event.size.get() >> 20)).collect();
+    assert_eq!(
+        actions,
+        [
+            (SegmentMap, 4),
+            (Alloc, 1),
+            (Alloc, 1),
+            (FreeRequested, 1),
+            (FreeCompleted, 1),
+            (FreeRequested, 1),
+            (FreeCompleted, 1),
+            (SegmentUnmap, 4),
+        ]
+    );
+    let process = trace.process.unwrap();
+    assert_eq!((process.pools.len(), process.pools[0].spilled_peak), (1, Bytes::mib(2)));
+    assert!(process.stream_frees.is_empty(), "the driver's pools were not asked");
+}

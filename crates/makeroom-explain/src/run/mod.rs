@@ -5,12 +5,14 @@
 //! summarise.rs   from the recording to the facts
 //! launches.rs    why a kernel did not start
 //! contexts.rs    contexts that were left, and those that were refused
+//! pools.rs       what makeroom's own pool did, and what PyTorch's would have
 //! judge.rs       what the facts mean for the verdict
 //! ```
 
 mod contexts;
 mod judge;
 mod launches;
+mod pools;
 mod summarise;
 
 use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, PendingFrees, ProcessEnd};
@@ -49,6 +51,8 @@ pub struct RunSummary {
     pub left: Vec<Leftover>,
     /// What frameworks keep to the end, as they do.
     pub kept: Vec<Kept>,
+    /// What makeroom's own pool did (`makeroom run --pool`), of each device that it served.
+    pub pools: Vec<PoolSummary>,
     /// Frees in stream order that were not known to be complete.
     pub pending: Vec<WaitingFrees>,
     /// Contexts that were made and never destroyed, by place; primary ones are the runtime's and not among them.
@@ -190,6 +194,21 @@ pub struct Kept {
     pub live: Bytes,
     /// What of it was not.
     pub cached: Bytes,
+}
+
+/// What makeroom's own pool did on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSummary {
+    /// The device.
+    pub device: DeviceIndex,
+    /// The most that the program used at once.
+    pub peak_live: Bytes,
+    /// The most that the pool took of the device for it.
+    pub peak_reserved: Bytes,
+    /// What PyTorch's native allocator takes for the same requests, by running them.
+    pub native_reserved: Bytes,
+    /// The most memory of the host that stood in for the device's.
+    pub spilled_peak: Bytes,
 }
 
 /// Frees in stream order of one device that were not known to be complete.

@@ -37,6 +37,7 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
         kernel_heap: kernel_heap(process),
         pending: process.stream_frees.iter().map(|frees| waiting(frees, places)).collect(),
         contexts: super::contexts::left(process, places),
+        pools: super::pools::summarise(trace, process),
         refused_contexts: super::contexts::refused(trace, process, places),
         freed_with_contexts: process.freed_with_contexts,
         host_growth: host_growth(&process.host_samples),
@@ -45,7 +46,7 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
         ..RunSummary::default()
     };
     for device in &trace.devices {
-        add_device(&mut summary, device, places);
+        add_device(&mut summary, device, places, holder(process, device));
     }
     for (kind, is_registered) in [(LeftKind::Pinned, false), (LeftKind::Registered, true)] {
         let blocks: Vec<&PinnedBlock> =
@@ -59,7 +60,13 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
     Some(summary)
 }
 
-fn add_device(summary: &mut RunSummary, device: &DeviceTrace, places: Places<'_>) {
+/// Who holds the segments of a device.
+fn holder(process: &ProcessRecord, device: &DeviceTrace) -> &'static str {
+    let is_pooled = process.pools.iter().any(|pool| pool.device == device.device);
+    if is_pooled { "the pool" } else { "PyTorch" }
+}
+
+fn add_device(summary: &mut RunSummary, device: &DeviceTrace, places: Places<'_>, holder: &'static str) {
     let history = History::new(device, &[]);
     summary.peaks.push((device.device, peak_taken(device, &history.start)));
     let refused = device.events.actions().iter().filter(|&&action| action == Action::OutOfMemory);
@@ -72,7 +79,7 @@ fn add_device(summary: &mut RunSummary, device: &DeviceTrace, places: Places<'_>
     let held: Bytes = state.segments.iter().map(|segment| Bytes::new(segment.size)).sum();
     if !held.is_zero() {
         let live = state.live() - outside(state).map(|block| block.requested).sum();
-        summary.kept.push(Kept { device: device.device, by: "PyTorch", live, cached: held - live });
+        summary.kept.push(Kept { device: device.device, by: holder, live, cached: held - live });
     }
 }
 

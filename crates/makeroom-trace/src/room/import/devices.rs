@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use makeroom_core::{
-    Action, Address, Bytes, DeviceIndex, DeviceTrace, Event, FastHasher, FastMap, ProcessRecord, StackId,
-    StreamId, Trace,
+    Action, Address, Bytes, DeviceIndex, DeviceTrace, Event, FastHasher, FastMap, PoolUse, ProcessRecord,
+    StackId, StreamId, Trace,
 };
 
 use super::Clock;
@@ -13,7 +13,7 @@ use super::definitions::Asker;
 use super::pending::Pending;
 use super::process::EndedContext;
 use super::refusals::Attempts;
-use super::segments::{self, is_tensor};
+use super::segments::{self, is_of_pool, is_tensor};
 use crate::room::EventKind;
 
 /// Fills in the devices of a trace.
@@ -29,7 +29,7 @@ pub(super) fn assemble(
     let completed = frees_completed_later(rows);
     process.refused_then_served = attempts.served;
     process.sees_tensors = rows.iter().any(is_tensor);
-    let segments = segments::find(rows);
+    let found = segments::find(rows);
     let mut devices: FastMap<DeviceIndex, Device<'_>> = FastMap::default();
     for &device in &collected.devices {
         devices.insert(device, Device::new(device, clock, process));
@@ -44,7 +44,8 @@ pub(super) fn assemble(
         let Some(device) = devices.get_mut(&row.device) else { continue };
         if !row.is_refused {
             let known = Known {
-                is_segment: segments.contains(&index),
+                is_segment: found.segments.contains(&index),
+                is_handed_on: found.handed_on.contains(&index),
                 is_completed_later: completed.contains(&index),
             };
             device.apply(row, known);
@@ -60,15 +61,19 @@ pub(super) fn assemble(
     let mut freed_with_contexts = Bytes::ZERO;
     let mut stream_frees = Vec::new();
     let mut refused_to_others = Vec::new();
+    let mut pools = Vec::new();
     for device in devices.into_values() {
         let index = device.trace.device;
         refused_to_others.extend(device.refused_to_others.iter().map(|&position| (index, position)));
         freed_with_contexts += device.freed_with_contexts;
+        pools.extend(device.pool);
         stream_frees.extend(device.pending.finish(device.trace.device));
         trace.devices.push(device.trace);
     }
     trace.devices.sort_by_key(|device| device.device);
     stream_frees.sort_by_key(|frees| frees.device);
+    pools.sort_by_key(|pool: &PoolUse| pool.device);
+    process.pools = pools;
     refused_to_others.sort_unstable();
     process.refused_to_others = refused_to_others;
     process.stream_frees = stream_frees;
@@ -103,6 +108,8 @@ fn frees_completed_later(rows: &[Row]) -> HashSet<usize, FastHasher> {
 struct Known {
     /// It takes memory that a framework cuts its tensors out of.
     is_segment: bool,
+    /// It takes what makeroom's pool gave a framework.
+    is_handed_on: bool,
     /// A record says when its free in stream order was complete.
     is_completed_later: bool,
 }
@@ -121,6 +128,12 @@ struct Device<'import> {
     freed_with_contexts: Bytes,
     /// Positions of refusals that are not the framework's.
     refused_to_others: Vec<usize>,
+    /// What makeroom's pool gave a framework, by address: it counts as the framework's blocks.
+    handed_on: HashSet<u64, FastHasher>,
+    /// What makeroom's pool did, if it served this device.
+    pool: Option<PoolUse>,
+    /// Memory of the host that stands in for the device's.
+    spilled: Bytes,
     /// What is mapped, by address.
     mapped: BTreeMap<u64, Mapping>,
     /// Handles and addresses of memory that is not this device's: it lies on the host, or others took it.
@@ -151,6 +164,8 @@ enum MappedAs {
     Block,
     /// Nothing: it takes no memory of this device.
     Elsewhere,
+    /// Nothing either: memory of the host that makeroom's pool put in its place.
+    Spilled,
 }
 
 impl<'import> Device<'import> {
@@ -164,18 +179,27 @@ impl<'import> Device<'import> {
             pending: Pending::default(),
             freed_with_contexts: Bytes::ZERO,
             refused_to_others: Vec::new(),
+            handed_on: HashSet::default(),
+            pool: None,
+            spilled: Bytes::ZERO,
             mapped: BTreeMap::new(),
             elsewhere: HashSet::default(),
         }
     }
 
     fn apply(&mut self, row: &Row, known: Known) {
-        self.pending
-            .see(row, self.blocks.get(&row.address).or(self.segments.get(&row.address)).map(|t| t.size));
+        // The driver's pools are not asked where makeroom's own answers.
+        if self.pool.is_none() {
+            let there = self.blocks.get(&row.address).or(self.segments.get(&row.address));
+            self.pending.see(row, there.map(|taken| taken.size));
+        }
         match row.role {
             Role::Take if known.is_segment => {
                 self.segments.insert(row.address, Taken { size: row.size, context: row.context });
                 self.push(Action::SegmentAlloc, row, row.address, row.size);
+            }
+            Role::Take if known.is_handed_on => {
+                self.handed_on.insert(row.address);
             }
             Role::Take => self.take(row),
             Role::Give => self.give(row, known.is_completed_later),
@@ -207,7 +231,7 @@ impl<'import> Device<'import> {
     }
 
     fn give(&mut self, row: &Row, is_completed_later: bool) {
-        if self.elsewhere.remove(&row.address) {
+        if !is_tensor(row) && self.handed_on.remove(&row.address) || self.elsewhere.remove(&row.address) {
             return;
         }
         // The first tensor of a segment has the segment's address: only the driver's own free ends the segment.
@@ -228,7 +252,18 @@ impl<'import> Device<'import> {
     }
 
     fn map(&mut self, row: &Row, is_segment: bool) {
-        let counts_as = if self.elsewhere.contains(&row.extra) {
+        let is_elsewhere = self.elsewhere.contains(&row.extra);
+        if is_of_pool(row.extra) {
+            let device = self.trace.device;
+            let pool = self.pool.get_or_insert(PoolUse { device, ..PoolUse::default() });
+            if is_elsewhere {
+                self.spilled += Bytes::new(row.size);
+                pool.spilled_peak = pool.spilled_peak.max(self.spilled);
+            }
+        }
+        let counts_as = if is_elsewhere && is_of_pool(row.extra) {
+            MappedAs::Spilled
+        } else if is_elsewhere {
             MappedAs::Elsewhere
         } else if is_segment {
             MappedAs::Segment
@@ -239,7 +274,7 @@ impl<'import> Device<'import> {
         match counts_as {
             MappedAs::Segment => self.push(Action::SegmentMap, row, row.address, row.size),
             MappedAs::Block => self.push(Action::Alloc, row, row.address, row.size),
-            MappedAs::Elsewhere => {}
+            MappedAs::Elsewhere | MappedAs::Spilled => {}
         }
     }
 
@@ -261,6 +296,7 @@ impl<'import> Device<'import> {
                     self.push(Action::FreeCompleted, row, address, size);
                 }
                 MappedAs::Elsewhere => {}
+                MappedAs::Spilled => self.spilled = self.spilled - Bytes::new(size),
             }
         }
     }

@@ -3,10 +3,13 @@
 //! What PyTorch's allocator asked for is its own. Of everybody else's memory it is that in which tensors lay while it was
 //! there: a framework may take its segments through another library (RMM, an allocator plugged in), and without native
 //! frames there is no other way to tell. Addresses are used again, so what lay there at other times does not count.
+//!
+//! Where makeroom's own pool answered the program (`--pool`), its mappings are the segments, whoever is served from them. A
+//! framework's blocks then lie in blocks that the pool handed out: these are the same memory and count once.
 
 use std::collections::{BTreeMap, HashSet};
 
-use makeroom_core::{DeviceIndex, FastHasher, FastMap};
+use makeroom_core::{DeviceIndex, FastHasher, FastMap, Ranges};
 
 use super::collect::{Role, Row};
 use super::definitions::Asker;
@@ -19,8 +22,48 @@ struct Held {
     row: usize,
 }
 
-/// The rows that take segments.
-pub(super) fn find(rows: &[Row]) -> HashSet<usize, FastHasher> {
+/// What rows that take memory are.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// They take segments.
+    pub(super) segments: HashSet<usize, FastHasher>,
+    /// They take what the pool gave a framework, which counts as the framework's blocks.
+    pub(super) handed_on: HashSet<usize, FastHasher>,
+}
+
+/// Whether a handle is one of makeroom's own pool, which marks them.
+pub(super) fn is_of_pool(handle: u64) -> bool {
+    handle >> 48 & 0xff == 0x6d
+}
+
+/// Finds the rows that take segments.
+pub(super) fn find(rows: &[Row]) -> Found {
+    let mut found = of_frameworks(rows);
+    let mut pooled: FastMap<DeviceIndex, Ranges> = FastMap::default();
+    for (index, row) in rows.iter().enumerate().filter(|(_, row)| !row.is_refused) {
+        match row.role {
+            Role::Map if is_of_pool(row.extra) => {
+                found.segments.insert(index);
+                pooled.entry(row.device).or_default().insert(row.address, row.size);
+            }
+            Role::Unmap => {
+                if let Some(pooled) = pooled.get_mut(&row.device) {
+                    pooled.remove(row.address, row.size);
+                }
+            }
+            Role::Take if !is_tensor(row) => {
+                let is_pooled = pooled.get(&row.device).is_some_and(|pooled| pooled.contains(row.address));
+                if is_pooled && found.segments.remove(&index) {
+                    found.handed_on.insert(index);
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn of_frameworks(rows: &[Row]) -> Found {
     let with_tensors: HashSet<DeviceIndex> =
         rows.iter().filter(|row| is_tensor(row)).map(|row| row.device).collect();
     let mut segments = HashSet::default();
@@ -52,7 +95,7 @@ pub(super) fn find(rows: &[Row]) -> HashSet<usize, FastHasher> {
             Role::Give | Role::Complete | Role::Create | Role::Foreign => {}
         }
     }
-    segments
+    Found { segments, ..Found::default() }
 }
 
 /// Whether a row is about a framework's block.

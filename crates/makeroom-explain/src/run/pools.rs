@@ -1,0 +1,25 @@
+//! What makeroom's own pool did for a program, against what PyTorch's native allocator does with the same requests.
+
+use makeroom_core::{Bytes, ProcessRecord, Trace};
+use makeroom_sim::{AllocatorSpec, Program, Settings};
+
+use super::PoolSummary;
+use crate::trace::History;
+
+/// The pools of a process.
+pub(super) fn summarise(trace: &Trace, process: &ProcessRecord) -> Vec<PoolSummary> {
+    let of_device = |pool: &makeroom_core::PoolUse| {
+        let device = trace.devices.iter().find(|device| device.device == pool.device)?;
+        let history = History::new(device, &[]);
+        let program = Program::new(device, &trace.stacks, &history.start);
+        let native = AllocatorSpec::pytorch("pytorch", Settings::default()).run(&program, None);
+        Some(PoolSummary {
+            device: pool.device,
+            peak_live: history.peak_live,
+            peak_reserved: history.peak_reserved.unwrap_or(Bytes::ZERO),
+            native_reserved: Bytes::new(native.peak_reserved),
+            spilled_peak: pool.spilled_peak,
+        })
+    };
+    process.pools.iter().filter_map(of_device).collect()
+}
