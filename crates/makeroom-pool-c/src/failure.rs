@@ -35,7 +35,8 @@ impl From<PoolError> for Failure {
     fn from(error: PoolError) -> Self {
         let status = match &error {
             PoolError::OutOfMemory(_) => abi::OUT_OF_MEMORY,
-            PoolError::Driver(_) => abi::DRIVER,
+            // Pieces belong to chunked transfers, which this interface does not have.
+            PoolError::Driver(_) | PoolError::Piece(_) => abi::DRIVER,
             PoolError::WrongAddress(_) => abi::WRONG_ADDRESS,
             PoolError::Forked => abi::FORKED,
             PoolError::OtherContext { .. }
