@@ -15,7 +15,16 @@ const INSTALLED: [&str; 7] = [
 ];
 
 /// Path fragments of what systems install.
-const SYSTEM: [&str; 5] = ["/usr/", ".so", "/cuda/include/", "/include/c++/", "/build/glibc"];
+const SYSTEM: [&str; 8] = [
+    "/usr/",
+    ".so",
+    "/cuda/include/",
+    "/include/c++/",
+    "/build/glibc",
+    "/rustc/",
+    "/rustlib/",
+    "/.cargo/registry/",
+];
 
 /// Packages whose files are told by their first folder, for paths that were shortened.
 const PACKAGES: [&str; 24] = [
@@ -54,7 +63,7 @@ pub(crate) fn is_library_file(file: &str) -> bool {
         || is_native(file)
 }
 
-/// Whether a file is native source of the program itself: it has an extension of C++ or CUDA, and lies where no system
+/// Whether a file is native source of the program itself: it has an extension of C++, CUDA or Rust, and lies where no system
 /// and no package puts its headers.
 pub(crate) fn is_own_source(file: &str) -> bool {
     let is_installed = INSTALLED.iter().chain(&SYSTEM).any(|fragment| file.contains(fragment));
@@ -64,7 +73,7 @@ pub(crate) fn is_own_source(file: &str) -> bool {
 /// Whether a file is native source or an object: frames of the interpreter and of C++ libraries.
 fn is_native(file: &str) -> bool {
     let extension = file.rsplit('.').next().unwrap_or("");
-    matches!(extension, "cpp" | "cc" | "c" | "h" | "hpp" | "cu" | "cuh" | "pyx" | "pxi" | "so" | "S")
+    matches!(extension, "cpp" | "cc" | "c" | "h" | "hpp" | "cu" | "cuh" | "rs" | "pyx" | "pxi" | "so" | "S")
         || file.contains(".so.")
 }
 
