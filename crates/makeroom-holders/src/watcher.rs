@@ -48,7 +48,9 @@ pub struct Watcher {
 impl Watcher {
     /// A watcher whose surveyor is `command`, which must call [`answer`](crate::answer).
     pub fn new(command: Command, options: WatcherOptions) -> Self {
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let own = || fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        // A pod has a name of its own; what runs it tells the machine's by this variable.
+        let host = std::env::var("NODE_NAME").unwrap_or_else(|_| own());
         Self {
             surveyor: Surveyor::new(command, options.deadline),
             options,

@@ -48,6 +48,12 @@ pub(crate) enum Failure {
         /// What the system said.
         error: std::io::Error,
     },
+    /// The folder that should hold the processes does not.
+    #[error("{}: there are no processes here", folder.display())]
+    NoProcesses {
+        /// The folder.
+        folder: std::path::PathBuf,
+    },
     /// There is no terminal to draw on.
     #[error("top needs a terminal")]
     NoTerminal,
@@ -122,6 +128,9 @@ impl Failure {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
+            Self::NoProcesses { .. } => {
+                Some("name the folder where /proc, or the host's, is mounted: --proc /host/proc".to_owned())
+            }
             Self::NoTerminal => Some("for a program or a file: makeroom ps --json".to_owned()),
             Self::Listen { .. } => Some("another address: makeroom serve --listen 127.0.0.1:9402".to_owned()),
             Self::Driver(error) => Some(error.hint().to_owned()),

@@ -14,6 +14,10 @@ use crate::survey::{Card, List, ProblemKind};
 /// All causes with evidence, the surest first.
 pub(super) fn find(joined: &Joined<'_>, card: &Card, device: &Device) -> Vec<UnlistedCause> {
     let scene = Scene { joined, card, device, suspects: suspects(joined, card) };
+    // Figures that make no sense explain nothing.
+    if let Some(mismatch) = scene.mismatch() {
+        return vec![mismatch];
+    }
     let rules = [
         Scene::other_namespace,
         Scene::zombie,
@@ -25,7 +29,6 @@ pub(super) fn find(joined: &Joined<'_>, card: &Card, device: &Device) -> Vec<Unl
         Scene::no_permission,
         Scene::no_size,
         Scene::hidden_processes,
-        Scene::mismatch,
         Scene::display,
         Scene::driver,
     ];

@@ -37,8 +37,6 @@ pub enum Finding {
     },
     /// The driver lists it, and it cannot be seen from here.
     Unseen,
-    /// It has the driver's files open, and the driver does not list it.
-    NotListed,
     /// The driver lists it without a size.
     NoSize,
 }
@@ -57,7 +55,6 @@ impl Finding {
             Self::Graphics => "graphics",
             Self::OtherNamespace { .. } => "other_namespace",
             Self::Unseen => "unseen",
-            Self::NotListed => "not_listed",
             Self::NoSize => "no_size",
         }
     }
@@ -77,7 +74,6 @@ impl Finding {
             Self::Graphics => "graphics".to_owned(),
             Self::OtherNamespace { inner_pid } => format!("{inner_pid} in its namespace"),
             Self::Unseen => "cannot be seen from here".to_owned(),
-            Self::NotListed => "not listed by the driver".to_owned(),
             Self::NoSize => "size not told".to_owned(),
         }
     }

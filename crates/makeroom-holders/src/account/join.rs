@@ -45,7 +45,8 @@ fn device(joined: &Joined<'_>, card: &Card, label: Label) -> Device {
     if let Some(memory) = device.memory {
         device.unlisted.bytes = memory.used.difference(device.held());
     }
-    if device.unlisted.matters() {
+    let is_absurd = device.memory.is_some_and(|memory| device.held() > memory.total);
+    if device.unlisted.matters() || is_absurd {
         device.unlisted = Unlisted { causes: causes::find(joined, card, &device), ..device.unlisted };
     }
     device

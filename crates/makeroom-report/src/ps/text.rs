@@ -97,7 +97,7 @@ fn device_text(out: &mut String, device: &Device, shows_all: bool, columns: usiz
         );
         paragraph(out, &text, columns, Style::new());
     }
-    if device.unlisted.matters() {
+    if device.unlisted.matters() || !device.unlisted.causes.is_empty() {
         unlisted_text(out, device, columns);
     }
     for part in &device.parts {
@@ -236,7 +236,12 @@ fn unlisted_text(out: &mut String, device: &Device, columns: usize) {
         return;
     };
     let (words, certainty) = (first.cause.words(), first.certainty.word());
-    paragraph(out, &format!("{bytes} held by nobody listed: {words}, {certainty}"), columns, WARNING);
+    let title = if device.unlisted.bytes < 0 {
+        format!("{bytes} more is listed than used: {words}, {certainty}")
+    } else {
+        format!("{bytes} held by nobody listed: {words}, {certainty}")
+    };
+    paragraph(out, &title, columns, WARNING);
     cause_text(out, first, columns);
     for cause in causes.iter().skip(1).take(MOST_CAUSES - 1) {
         let text = format!("or {}, {}", cause.cause.words(), cause.certainty.word());

@@ -40,7 +40,7 @@ pub(crate) struct Ps {
     pub(crate) require: Option<Bytes>,
 
     /// With --require: on this device only
-    #[arg(long, value_name = "INDEX")]
+    #[arg(long, value_name = "INDEX", requires = "require")]
     pub(crate) device: Option<u32>,
 
     /// List every process

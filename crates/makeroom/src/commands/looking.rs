@@ -23,6 +23,10 @@ pub(crate) fn often(looking: &Looking) -> Result<Watcher, Failure> {
 }
 
 fn watcher(options: WatcherOptions) -> Result<Watcher, Failure> {
+    // Whatever it hides, it has this file.
+    if !options.processes.join("uptime").exists() {
+        return Err(Failure::NoProcesses { folder: options.processes });
+    }
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(SURVEY);
     Ok(Watcher::new(command, options))

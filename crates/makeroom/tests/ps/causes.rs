@@ -231,6 +231,9 @@ fn figures_that_make_no_sense() {
     // Lists that say more than there is leave less than nothing.
     assert!(device["unlisted"]["bytes"].as_i64().unwrap() < 0);
     assert_closes(&device);
+    let (cause, certainty, evidence) = first_cause(&device);
+    assert_eq!((cause.as_str(), certainty.as_str()), ("version_mismatch", "likely"));
+    assert!(evidence.contains("process 77 holds more than the whole card"), "{evidence}");
 }
 
 /// A command as a user without rights, with a folder of that user's own; `None` where that cannot be had.

@@ -52,6 +52,16 @@ fn a_driver_that_hangs_is_waited_for_no_longer_than_the_deadline() {
 }
 
 #[test]
+fn a_folder_without_processes_is_an_error() {
+    let machine = Machine::new("no-processes");
+    let output = machine.makeroom("", &["ps", "--proc", "dev"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).starts_with("error: dev: there are no processes here"));
+    let output = machine.makeroom("", &["ps", "--device", "0"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "without --require it means nothing");
+}
+
+#[test]
 fn a_card_that_fell_off_the_bus_leaves_the_others() {
     let mut machine = Machine::with("lost", "devices=3,memory=8GiB");
     machine.hold(&["memory", "64"]);
