@@ -8,7 +8,7 @@ use makeroom_trace::Input;
 
 fn read(name: &str) -> Trace {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(format!("{name}.pickle.gz"));
-    match makeroom_trace::open(&path).unwrap() {
+    match makeroom_trace::open(&path).expect("the recording is readable") {
         Input::Trace(trace) => trace,
         Input::Text(_) => panic!("{name} is a recording"),
     }
@@ -18,7 +18,7 @@ fn run(name: &str, memory: Option<u64>) -> (Program, Outcome) {
     let trace = read(name);
     let device = &trace.devices[0];
     let program = Program::new(device, &trace.stacks, &Start::new(device));
-    let outcome = parse("makeroom").unwrap().run(&program, memory);
+    let outcome = parse("makeroom").expect("the name is known").run(&program, memory);
     (program, outcome)
 }
 
