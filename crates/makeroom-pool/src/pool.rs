@@ -91,8 +91,8 @@ impl Pool {
 
     /// The driver's handle of the pool's context.
     #[cfg(feature = "cudarc")]
-    pub(crate) fn context_handle(&self) -> Result<u64> {
-        Ok(self.inner.context.handle())
+    pub(crate) fn context_handle(&self) -> u64 {
+        self.inner.context.handle()
     }
 
     /// Makes the pool's context current on this thread.

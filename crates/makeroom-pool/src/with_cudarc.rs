@@ -33,7 +33,7 @@ impl CudarcStream {
 
     /// The same through layers over the pool.
     pub fn through(pool: &Pool, layers: Arc<dyn Allocator>, stream: &Arc<CudaStream>) -> Result<Self> {
-        if stream.context().cu_ctx() as u64 != pool.context_handle()? {
+        if stream.context().cu_ctx() as u64 != pool.context_handle() {
             return Err(PoolError::OtherContext { device: pool.device() });
         }
         let handle = stream.cu_stream() as u64;
