@@ -3,8 +3,8 @@
 //! The file is being written while it is read; what is whole is read. It is opened through the process's own
 //! descriptor, so it is found whatever it is called there, in a container too.
 
-use std::collections::HashMap;
-use std::fs::File;
+use std::collections::{HashMap, HashSet};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use makeroom_core::Bytes;
@@ -24,6 +24,8 @@ pub struct Recording {
     pub live: Option<Bytes>,
     /// The part of it that is managed memory, which the driver counts for nobody.
     pub managed: Bytes,
+    /// Pieces of other processes' memory that it has open.
+    pub imported: u64,
     /// Allocations that were refused.
     pub refused: u64,
 }
@@ -34,13 +36,13 @@ pub(crate) type Recordings = HashMap<String, Recording>;
 /// Reads the recording of a process. A file that cannot be read has no figures.
 pub(crate) fn read(path: &Path, name: &Path) -> Recordings {
     let blank = Recording { name: name.to_owned(), path: path.to_owned(), ..Recording::default() };
-    let is_short = std::fs::metadata(path).is_ok_and(|file| file.len() <= LONGEST_FILE);
-    let sums = if is_short { add_up(path) } else { None };
+    let sums = add_up(path);
     let mut recordings = Recordings::new();
     for (uuid, sum) in sums.unwrap_or_default() {
         let live = Some(Bytes::new(sum.live));
-        let (managed, refused) = (Bytes::new(sum.managed), sum.refused);
-        recordings.insert(uuid, Recording { live, managed, refused, ..blank.clone() });
+        let managed = Bytes::new(sum.managed);
+        let (imported, refused) = (sum.imported.len() as u64, sum.refused);
+        recordings.insert(uuid, Recording { live, managed, imported, refused, ..blank.clone() });
     }
     if recordings.is_empty() {
         recordings.insert(String::new(), blank);
@@ -52,11 +54,17 @@ pub(crate) fn read(path: &Path, name: &Path) -> Recordings {
 struct Sum {
     live: u64,
     managed: u64,
+    imported: HashSet<u64>,
     refused: u64,
 }
 
 fn add_up(path: &Path) -> Option<HashMap<String, Sum>> {
-    let mut reader = Reader::new(File::open(path).ok()?).ok()?;
+    let file = crate::processes::open(path)?;
+    if file.metadata().ok()?.len() > LONGEST_FILE {
+        return None;
+    }
+    // It grows while it is read.
+    let mut reader = Reader::new(file.take(LONGEST_FILE)).ok()?;
     let mut uuids = HashMap::new();
     let mut events: Vec<Event> = Vec::new();
     // A torn end is the normal case of a file that is being written.
@@ -85,6 +93,10 @@ fn add_up(path: &Path) -> Option<HashMap<String, Sum>> {
             sum.live += event.size.get();
             sum.managed += if event.kind == EventKind::ManagedAlloc { event.size.get() } else { 0 };
             held.insert((is_handle, address), event);
+        } else if event.kind == EventKind::IpcOpen {
+            sum.imported.insert(address);
+        } else if event.kind == EventKind::IpcClose {
+            sum.imported.remove(&address);
         } else if is_giving(event.kind)
             && let Some(taken) = held.remove(&(is_handle, address))
         {

@@ -1,13 +1,14 @@
 //! What would have to go to make room, the command that would do it, and what would be lost. Nothing is done.
 //!
-//! Who loses least goes first: workers whose parent is dead, what is stopped, idle contexts, then the asking user's
-//! own processes, then others'. Within a class as few as possible go, the smallest that suffice.
+//! Who loses least goes first: workers left behind by a dead parent, what is stopped, idle contexts, then the asking user's
+//! own processes, then others'. Within a class as few as possible go, the smallest that suffice. What ends by one command
+//! (a container, a job, a unit) is one candidate with all that it holds.
 
 use std::time::Duration;
 
 use makeroom_core::Bytes;
 
-use crate::account::{Account, Device, Finding, Holder, Label};
+use crate::account::{Account, Device, Finding, Holder, Label, is_worker};
 use crate::processes::{Process, State};
 
 /// How a holder could be ended.
@@ -79,15 +80,13 @@ enum Loss {
     Everybody,
 }
 
-fn loss(holder: &Holder, user: u32) -> Option<Loss> {
-    let process = holder.process.as_ref()?;
-    if holder.is(&Finding::Uninterruptible) {
-        return None;
-    }
-    let is_leftover = holder.findings.iter().any(|finding| {
-        matches!(finding, Finding::Orphaned { .. } | Finding::Stopped | Finding::Zombie { .. })
+fn loss(device: &Device, holder: &Holder, process: &Process, user: u32) -> Loss {
+    let is_leftover = holder.findings.iter().any(|finding| match finding {
+        Finding::Orphaned { .. } => is_left_behind(device, process),
+        Finding::Stopped | Finding::Zombie { .. } => true,
+        _ => false,
     });
-    Some(if is_leftover {
+    if is_leftover {
         Loss::Leftover
     } else if holder.is(&Finding::IdleContext) {
         Loss::Idle
@@ -97,63 +96,84 @@ fn loss(holder: &Holder, user: u32) -> Option<Loss> {
         Loss::Own
     } else {
         Loss::Others
-    })
+    }
+}
+
+/// Whether a process without a parent was left behind by it: it calls itself a worker, or several were, by one parent.
+/// One alone may be the program itself, which a shell started and did not wait for (`nohup`).
+fn is_left_behind(device: &Device, process: &Process) -> bool {
+    let is_sibling = |other: &&Holder| {
+        let is_orphaned = other.findings.iter().any(|finding| matches!(finding, Finding::Orphaned { .. }));
+        let theirs = other.process.as_ref().filter(|_| is_orphaned);
+        theirs.is_some_and(|theirs| {
+            theirs.stat.group == process.stat.group && theirs.command == process.command
+        })
+    };
+    is_worker(process) || device.holders.iter().filter(is_sibling).count() > 1
+}
+
+/// What one command ends: all of it on one device.
+struct Candidate {
+    loss: Loss,
+    remedy: Remedy,
+}
+
+/// What could be ended, who loses least first, of those the largest first.
+fn candidates(device: &Device, user: u32) -> Vec<Candidate> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for holder in &device.holders {
+        let (Some(process), Some(bytes)) = (&holder.process, holder.bytes) else { continue };
+        if holder.is(&Finding::Uninterruptible) {
+            continue;
+        }
+        let (loss, command) = (loss(device, holder, process, user), command(holder, process, user));
+        if let Some(known) = candidates.iter_mut().find(|known| known.remedy.command == command) {
+            known.loss = known.loss.max(loss);
+            known.remedy.pids.push(holder.pid);
+            known.remedy.frees += bytes;
+        } else {
+            let words = loses(loss, holder, process);
+            let remedy = Remedy { pids: vec![holder.pid], frees: bytes, command, loses: words };
+            candidates.push(Candidate { loss, remedy });
+        }
+    }
+    for candidate in &mut candidates {
+        match candidate.remedy.pids.len() - 1 {
+            0 => {}
+            1 => candidate.remedy.loses += ", and 1 more process",
+            others => candidate.remedy.loses += &format!(", and {others} more processes"),
+        }
+    }
+    candidates.sort_by_key(|candidate| (candidate.loss, std::cmp::Reverse(candidate.remedy.frees)));
+    candidates
 }
 
 /// The plan of one device and what it costs: the worst loss, then the bytes that go.
 fn plan(device: &Device, size: Bytes, user: u32) -> Option<((Loss, Bytes), Plan)> {
     let memory = device.memory?;
     let missing = size - memory.free;
-    let mut candidates: Vec<(Loss, Bytes, &Holder)> = device
-        .holders
-        .iter()
-        .filter_map(|holder| Some((loss(holder, user)?, holder.bytes?, holder)))
-        .filter(|(_, bytes, _)| !bytes.is_zero())
-        .collect();
-    candidates.sort_by_key(|(loss, bytes, _)| (*loss, std::cmp::Reverse(*bytes)));
-    let mut chosen: Vec<(Loss, Bytes, &Holder)> = Vec::new();
+    let mut candidates = candidates(device, user);
+    let mut chosen: Vec<Candidate> = Vec::new();
     let mut freed = Bytes::ZERO;
     while freed < missing {
         // The smallest of the class that is enough by itself, else the largest.
-        let class = candidates.first()?.0;
-        let in_class = candidates.iter().take_while(|(loss, _, _)| *loss == class);
-        let enough = in_class.clone().filter(|(_, bytes, _)| freed + *bytes >= missing).count();
-        let (loss, bytes, holder) = candidates.remove(enough.saturating_sub(1));
-        freed += bytes;
-        chosen.push((loss, bytes, holder));
+        let class = candidates.first()?.loss;
+        let in_class = candidates.iter().take_while(|candidate| candidate.loss == class);
+        let enough = in_class.filter(|candidate| freed + candidate.remedy.frees >= missing).count();
+        let candidate = candidates.remove(enough.saturating_sub(1));
+        freed += candidate.remedy.frees;
+        chosen.push(candidate);
     }
     // Who was chosen early may not be needed any more.
-    let mut position = 0;
-    while let Some(&(_, bytes, _)) = chosen.get(position) {
-        if freed - bytes >= missing {
-            freed = freed - bytes;
-            chosen.remove(position);
-        } else {
-            position += 1;
-        }
-    }
-    let worst = chosen.iter().map(|(loss, _, _)| *loss).max()?;
-    let remedies = remedies(&chosen, user);
+    chosen.retain(|candidate| {
+        let is_needed = freed - candidate.remedy.frees < missing;
+        freed = if is_needed { freed } else { freed - candidate.remedy.frees };
+        is_needed
+    });
+    let worst = chosen.iter().map(|candidate| candidate.loss).max()?;
+    let remedies = chosen.into_iter().map(|candidate| candidate.remedy).collect();
     let plan = Plan { device: device.label, free: memory.free, remedies, free_then: memory.free + freed };
     Some(((worst, freed), plan))
-}
-
-/// One command for all that it ends.
-fn remedies(chosen: &[(Loss, Bytes, &Holder)], user: u32) -> Vec<Remedy> {
-    let mut remedies: Vec<Remedy> = Vec::new();
-    for (_, bytes, holder) in chosen {
-        let Some(process) = &holder.process else { continue };
-        let command = command(holder, process, user);
-        let loses = loses(holder, process);
-        match remedies.iter_mut().find(|remedy| remedy.command == command) {
-            Some(remedy) => {
-                remedy.pids.push(holder.pid);
-                remedy.frees += *bytes;
-            }
-            None => remedies.push(Remedy { pids: vec![holder.pid], frees: *bytes, command, loses }),
-        }
-    }
-    remedies
 }
 
 /// The command that would end a holder: what runs it is asked, because it would start a killed process again.
@@ -161,6 +181,7 @@ fn command(holder: &Holder, process: &Process, user: u32) -> String {
     if holder.is(&Finding::MpsServer) {
         return "echo quit | nvidia-cuda-mps-control".to_owned();
     }
+    let is_own = process.user == Some(user);
     let belonging = &process.belonging;
     if let Some(job) = &belonging.slurm_job {
         return format!("scancel {job}");
@@ -174,10 +195,16 @@ fn command(holder: &Holder, process: &Process, user: u32) -> String {
         };
         return format!("{stop} {container}");
     }
-    if let Some(unit) = &belonging.unit {
-        return format!("systemctl stop {unit}");
+    if let Some(unit) = belonging.unit.as_ref().filter(|_| process.is_its_unit) {
+        match (belonging.is_users_unit, user) {
+            (true, _) if is_own => return format!("systemctl --user stop {unit}"),
+            // Only that user's own systemd would hear.
+            (true, _) => {}
+            (false, 0) => return format!("systemctl stop {unit}"),
+            (false, _) => return format!("sudo systemctl stop {unit}"),
+        }
     }
-    let sudo = if user == 0 || process.user == Some(user) { "" } else { "sudo " };
+    let sudo = if user == 0 || is_own { "" } else { "sudo " };
     // A zombie has ended already; who does not collect it has to end.
     let pid = if process.stat.state == State::Zombie { process.stat.parent } else { holder.pid };
     // A stopped process hears nothing else.
@@ -185,8 +212,9 @@ fn command(holder: &Holder, process: &Process, user: u32) -> String {
     format!("{sudo}kill {signal}{pid}")
 }
 
-fn loses(holder: &Holder, process: &Process) -> String {
-    let what = if holder.findings.iter().any(|finding| matches!(finding, Finding::Orphaned { .. })) {
+fn loses(loss: Loss, holder: &Holder, process: &Process) -> String {
+    let is_orphaned = holder.findings.iter().any(|finding| matches!(finding, Finding::Orphaned { .. }));
+    let what = if is_orphaned && loss == Loss::Leftover {
         "nothing anybody waits for"
     } else if holder.is(&Finding::IdleContext) {
         "a worker; its parent may fail"
@@ -196,7 +224,11 @@ fn loses(holder: &Holder, process: &Process) -> String {
         "what it has not saved"
     };
     let age = process.age.map_or(String::new(), |age| format!(", running for {}", words_of(age)));
-    format!("{what}: {}, user {}{age}", process.command_line(), process.user_name)
+    // Kubernetes keeps a pod's containers running.
+    let pod = process.belonging.pod.as_ref().map_or(String::new(), |pod| {
+        format!(", in pod {pod}, which starts it again unless the pod is deleted")
+    });
+    format!("{what}: {}, user {}{age}{pod}", process.command_line(), process.user_name)
 }
 
 /// A duration in the two units that matter.

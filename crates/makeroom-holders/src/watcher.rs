@@ -66,10 +66,14 @@ impl Watcher {
 
     /// Takes the account. A driver that cannot be asked leaves what `/proc` shows.
     pub fn look(&mut self) -> Account {
-        let survey = self.surveyor.take();
-        let own: Vec<u32> = self.surveyor.process().into_iter().chain([std::process::id()]).collect();
-        let listed: HashSet<u32> = survey.iter().flat_map(listed).collect();
-        let (read_at, mut processes) = self.processes(&listed, &own);
+        let mut survey = self.surveyor.take();
+        let (mut read_at, mut processes) = self.processes(&survey);
+        if survey.as_ref().is_ok_and(|survey| misses(survey, &processes)) {
+            // Who ended since the driver was asked is listed no more.
+            survey = self.surveyor.take();
+            self.last = Some((read_at, processes));
+            (read_at, processes) = self.processes(&survey);
+        }
         let join =
             |survey: &Survey, processes: &Processes| join(survey, processes, self.options.reads_recordings);
         let mut devices = survey.as_ref().map_or(Vec::new(), |survey| join(survey, &processes));
@@ -77,7 +81,7 @@ impl Watcher {
             && devices.iter().any(is_unexplained)
             && !processes.has_mapped
         {
-            processes.add_mapped(&self.options.processes, &own);
+            processes.add_mapped(&self.options.processes, &self.own());
             devices = join(survey, &processes);
         }
         let users = processes.known.values().filter(|process| process.files.has_driver()).cloned().collect();
@@ -93,22 +97,35 @@ impl Watcher {
         }
     }
 
+    /// The processes that look: this one, and the one that asks the driver. Their numbers are known only where `/proc`
+    /// is that of this namespace.
+    fn own(&self) -> Vec<u32> {
+        let own = std::process::id();
+        let here = fs::read_link(self.options.processes.join("self"));
+        let is_ours = here.is_ok_and(|number| number.as_os_str() == own.to_string().as_str());
+        let all = self.surveyor.process().into_iter().chain([own]);
+        all.filter(|_| is_ours).collect()
+    }
+
     /// The processes and when all of them were read.
-    fn processes(&mut self, listed: &HashSet<u32>, own: &[u32]) -> (Instant, Processes) {
+    fn processes(&mut self, survey: &Result<Survey, SurveyError>) -> (Instant, Processes) {
+        let listed: HashSet<u32> = survey.iter().flat_map(Survey::listed).map(|listed| listed.pid).collect();
+        let own = self.own();
         let root = &self.options.processes;
         match self.last.take() {
             Some((read_at, mut processes)) if read_at.elapsed() < self.options.others_may_be => {
-                processes.refresh(root, listed);
+                processes.refresh(root, &listed);
                 (read_at, processes)
             }
-            _ => (Instant::now(), Processes::read(root, listed, own)),
+            _ => (Instant::now(), Processes::read(root, &listed, &own)),
         }
     }
 }
 
-fn listed(survey: &Survey) -> impl Iterator<Item = u32> {
-    let cards = survey.cards.iter().flat_map(|card| std::iter::once(card).chain(&card.parts));
-    cards.flat_map(|card| &card.listed).map(|listed| listed.pid)
+/// Whether a process is listed that should be seen from here and is not.
+fn misses(survey: &Survey, processes: &Processes) -> bool {
+    let sees_all = processes.view.is_whole_machine != Some(false) && !processes.view.hides_others;
+    sees_all && survey.listed().any(|listed| !processes.stats.contains_key(&listed.pid))
 }
 
 /// Whether memory is missing that no open file explains.

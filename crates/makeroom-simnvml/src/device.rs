@@ -1,6 +1,7 @@
 //! Devices: handles and identities.
 
 use std::ffi::c_char;
+use std::sync::atomic::Ordering;
 
 use makeroom_simcard as card;
 
@@ -38,7 +39,10 @@ fn find(handle: Place<Handle>, is_it: impl Fn(usize) -> bool) -> Result<()> {
 
 management_functions! {
     fn nvmlDeviceGetCount_v2 = nvmlDeviceGetCount(count: Place<u32>) {
-        state::with(|started| count.set(started.description.devices as u32))
+        state::with(|started| {
+            started.looks.fetch_add(1, Ordering::Relaxed);
+            count.set(started.description.devices as u32)
+        })
     }
 
     fn nvmlDeviceGetHandleByIndex_v2 = nvmlDeviceGetHandleByIndex(index: u32, handle: Place<Handle>) {

@@ -27,7 +27,7 @@ struct MemoryWithReserve {
 const SECOND_FORM: u32 = size_of::<MemoryWithReserve>() as u32 | 2 << 24;
 
 fn memory(started: &Started, device: Handle) -> Result<MemoryWithReserve> {
-    let (device, part) = device.place(started)?;
+    let (device, part) = device.open_place(started)?;
     let (card, reserve) = (started.description.memory, started.description.reserve);
     let (card, reserved) = match part {
         None => (card, reserve),

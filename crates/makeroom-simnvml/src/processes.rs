@@ -1,5 +1,7 @@
 //! Which processes hold memory of a card.
 
+use std::sync::atomic::Ordering;
+
 use crate::abi::{Failure, Place, Result, management_functions};
 use crate::scenario::List;
 use crate::state::{self, Handle, Started};
@@ -36,13 +38,15 @@ struct Listed {
 }
 
 fn listed(started: &Started, device: Handle, list: List) -> Result<Vec<Listed>> {
-    let (device, part) = device.place(started)?;
+    let (device, part) = device.open_place(started)?;
     let scenario = started.scenario;
     let account = started.ledger.holders(device).into_iter();
     let account = account.map(|holder| Listed { id: holder.process, bytes: holder.bytes, part: None });
     let holds = scenario.holds.iter().filter(|hold| hold.device == device);
     let holds = holds.map(|hold| Listed { id: hold.process, bytes: hold.bytes, part: hold.part });
     let all = account.chain(holds);
+    let all =
+        all.filter(|one| started.looks.load(Ordering::Relaxed) < 2 || !scenario.brief.contains(&one.id));
     let wanted = all.filter(|one| scenario.list_of(one.id) == list && (part.is_none() || one.part == part));
     Ok(wanted
         .map(|one| {

@@ -10,8 +10,10 @@
 //! | `hold=DEVICE:PID:SIZE` | a process, alive or not, that holds memory; `DEVICE/PART` on a divided card |
 //! | `list=PID:WHERE` | the list a process is in: `compute`, `graphics`, `mps` or `none` |
 //! | `blind=PID` | its memory is not available |
+//! | `brief=PID` | it is listed until the machine's cards have been counted twice: it ends meanwhile |
 //! | `orphan=DEVICE:SIZE` | used memory that nobody holds |
 //! | `mig=DEVICE:PARTS` | the card is divided into equal parts |
+//! | `closed=DEVICE` | the card as a whole tells this user nothing of its memory; parts do |
 //! | `minor=DEVICE:NUMBER` | the number of the card's file `/dev/nvidiaN`; else its index |
 //! | `lost=DEVICE` | the card fell off the bus |
 //! | `display=DEVICE` | a display is driven by the card |
@@ -32,8 +34,10 @@ pub(crate) struct Scenario {
     pub(crate) holds: Vec<Hold>,
     pub(crate) lists: Vec<(u32, List)>,
     pub(crate) blind: Vec<u32>,
+    pub(crate) brief: Vec<u32>,
     pub(crate) orphans: Vec<(usize, u64)>,
     pub(crate) parts: Vec<(usize, usize)>,
+    pub(crate) closed: Vec<usize>,
     pub(crate) minors: Vec<(usize, u32)>,
     pub(crate) lost: Vec<usize>,
     pub(crate) displays: Vec<usize>,
@@ -95,6 +99,8 @@ impl Scenario {
                 self.lists.push((process.parse().ok()?, list));
             }
             "blind" => self.blind.push(value.parse().ok()?),
+            "brief" => self.brief.push(value.parse().ok()?),
+            "closed" => self.closed.push(index(value)?),
             "orphan" => {
                 let (device, size) = value.split_once(':')?;
                 self.orphans.push((index(device)?, parse_size(size)?));

@@ -1,5 +1,6 @@
 //! Whether the library is started, the account it reads, and what it is to show beyond it.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use makeroom_simcard::{Description, Ledger};
@@ -12,6 +13,8 @@ pub(crate) struct Started {
     pub(crate) description: Description,
     pub(crate) scenario: &'static Scenario,
     pub(crate) ledger: Ledger,
+    /// How often the cards were counted, with which every look at the machine begins.
+    pub(crate) looks: AtomicU64,
     times: u64,
 }
 
@@ -37,7 +40,7 @@ pub(crate) fn start() -> Result<()> {
     let description = Description::from_environment().map_err(|_| Failure::DRIVER_NOT_LOADED)?;
     let scenario = scenario().ok_or(Failure::DRIVER_NOT_LOADED)?;
     let ledger = Ledger::open(&description).map_err(|_| Failure::DRIVER_NOT_LOADED)?;
-    *state = Some(Started { description, scenario, ledger, times: 1 });
+    *state = Some(Started { description, scenario, ledger, looks: AtomicU64::new(0), times: 1 });
     Ok(())
 }
 
@@ -93,6 +96,15 @@ impl Handle {
         }
         if started.scenario.lost.contains(&device) {
             return Err(Failure::LOST);
+        }
+        Ok((device, part))
+    }
+
+    /// The card and the part of it, if they tell this user of their memory.
+    pub(crate) fn open_place(self, started: &Started) -> Result<(usize, Option<usize>)> {
+        let (device, part) = self.place(started)?;
+        if part.is_none() && started.scenario.closed.contains(&device) {
+            return Err(Failure::NO_PERMISSION);
         }
         Ok((device, part))
     }

@@ -21,6 +21,8 @@ pub enum Cause {
     NotListed,
     /// Managed memory, which the driver counts for nobody.
     ManagedMemory,
+    /// Memory that a process opened of another one, which has ended.
+    ImportedMemory,
     /// The driver may not tell this user.
     NoPermission,
     /// The driver lists processes without their sizes.
@@ -46,6 +48,7 @@ impl Cause {
             Self::Mps => "mps",
             Self::NotListed => "not_listed",
             Self::ManagedMemory => "managed_memory",
+            Self::ImportedMemory => "imported_memory",
             Self::NoPermission => "no_permission",
             Self::NoSize => "no_size",
             Self::HiddenProcesses => "hidden_processes",
@@ -65,6 +68,7 @@ impl Cause {
             Self::Mps => "clients of the MPS server",
             Self::NotListed => "processes that the driver does not list",
             Self::ManagedMemory => "managed memory, which the driver counts for nobody",
+            Self::ImportedMemory => "memory of a process that ended, which another keeps open",
             Self::NoPermission => "processes that the driver does not tell this user of",
             Self::NoSize => "processes whose size the driver does not tell",
             Self::HiddenProcesses => "processes that are hidden from this user",

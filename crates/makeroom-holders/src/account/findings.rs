@@ -91,8 +91,7 @@ pub(super) fn of_process(process: &Process, processes: &Processes) -> Vec<Findin
     }
     if is_mps_server(process) {
         findings.push(Finding::MpsServer);
-    }
-    if let Some(orphaned) = orphaned(process, processes) {
+    } else if let Some(orphaned) = orphaned(process, processes) {
         findings.push(orphaned);
     }
     if let Some(&inner_pid) = process.inner_pids.last() {
@@ -122,7 +121,7 @@ pub(crate) fn is_mps_server(process: &Process) -> bool {
     process.program() == "nvidia-cuda-mps-server"
 }
 
-/// Words of programs that start workers, in the workers' command lines.
+/// Words of programs that start workers, in the workers' names and command lines.
 const WORKER_WORDS: [&str; 6] = [
     "multiprocessing.spawn",
     "multiprocessing-fork",
@@ -132,21 +131,26 @@ const WORKER_WORDS: [&str; 6] = [
     "ray::",
 ];
 
-/// Whether the process that started this one is gone. Whoever adopts processes is not of their session, and a daemon
-/// begins a session of its own; but a session can outlive a terminal, so the first process of the group or of the session
-/// must be gone as well, or the process must call itself a worker.
+/// Whether a process calls itself a worker.
+pub(crate) fn is_worker(process: &Process) -> bool {
+    process.mentions(&WORKER_WORDS)
+}
+
+/// Whether the process that started this one is gone.
+///
+/// Whoever adopts processes is not of their session, and a daemon begins a session of its own. The first process of the
+/// group is what a worker is left behind by; a command of a shell is the first of its own group and may outlive the
+/// shell. Who calls itself a worker is one in any case.
 fn orphaned(process: &Process, processes: &Processes) -> Option<Finding> {
     let stat = &process.stat;
     let is_stranger = |parent: &Stat| parent.session != stat.session && stat.session != stat.pid;
-    let is_adopted = stat.parent <= 1 || processes.stats.get(&stat.parent).is_some_and(is_stranger);
+    // The first process may be hidden; it is the one that adopts.
+    let is_adopted = processes.stats.get(&stat.parent).map_or(stat.parent == 1, is_stranger);
     if !is_adopted || stat.state == State::Zombie {
         return None;
     }
     let is_dead =
         |leader: u32| processes.stats.get(&leader).is_none_or(|leader| leader.state == State::Zombie);
-    let is_gone = |leader: u32| leader != 0 && leader != stat.pid && is_dead(leader);
-    if is_gone(stat.group) {
-        return Some(Finding::Orphaned { group: Some(stat.group) });
-    }
-    (is_gone(stat.session) || process.mentions(&WORKER_WORDS)).then_some(Finding::Orphaned { group: None })
+    let group = Some(stat.group).filter(|&leader| leader != 0 && leader != stat.pid && is_dead(leader));
+    (group.is_some() || is_worker(process)).then_some(Finding::Orphaned { group })
 }

@@ -22,7 +22,7 @@ pub(super) struct Joined<'read> {
 
 /// The account of every card.
 pub(crate) fn join(survey: &Survey, processes: &Processes, reads_recordings: bool) -> Vec<Device> {
-    let listed = survey.cards.iter().flat_map(|card| &card.listed).map(|listed| listed.pid).collect();
+    let listed = survey.listed().map(|listed| listed.pid).collect();
     let recorded = processes.known.values().filter(|_| reads_recordings);
     let recordings = recorded.filter_map(|process| {
         let (path, name) = process.files.recording.as_ref()?;
@@ -54,8 +54,8 @@ fn device(joined: &Joined<'_>, card: &Card, label: Label) -> Device {
 
 /// The listed processes, once each, most first.
 fn holders(joined: &Joined<'_>, card: &Card) -> Vec<Holder> {
-    let mut by_pid: BTreeMap<u32, Vec<&Listed>> = BTreeMap::new();
-    for listed in &card.listed {
+    let mut by_pid: BTreeMap<u32, Vec<Listed>> = BTreeMap::new();
+    for listed in card.listed.iter().copied().chain(of_parts_alone(card)) {
         by_pid.entry(listed.pid).or_default().push(listed);
     }
     let mut holders: Vec<Holder> =
@@ -64,7 +64,19 @@ fn holders(joined: &Joined<'_>, card: &Card) -> Vec<Holder> {
     holders
 }
 
-fn holder(joined: &Joined<'_>, uuid: &str, pid: u32, listed: &[&Listed]) -> Holder {
+/// Who is listed on parts of a divided card and not on the card, which the driver lists only for root: what it holds of
+/// all parts together.
+fn of_parts_alone(card: &Card) -> impl Iterator<Item = Listed> {
+    let mut sums: BTreeMap<(u32, List), Listed> = BTreeMap::new();
+    let is_listed = |one: &Listed| card.listed.iter().any(|whole| whole.pid == one.pid);
+    for one in card.parts.iter().flat_map(|part| &part.listed).filter(|one| !is_listed(one)) {
+        let sum = sums.entry((one.pid, one.list)).or_insert(Listed { bytes: None, peak: None, ..*one });
+        sum.bytes = [sum.bytes, one.bytes].into_iter().flatten().reduce(u64::saturating_add);
+    }
+    sums.into_values()
+}
+
+fn holder(joined: &Joined<'_>, uuid: &str, pid: u32, listed: &[Listed]) -> Holder {
     // Who computes and draws is in two lists with one figure.
     let bytes = listed.iter().filter_map(|listed| listed.bytes).max().map(Bytes::new);
     let mut lists: Vec<List> = listed.iter().map(|listed| listed.list).collect();
@@ -102,7 +114,13 @@ impl Joined<'_> {
         of_device.cloned().or_else(|| {
             let other = recordings.values().next()?;
             let none = Bytes::ZERO;
-            Some(crate::Recording { live: Some(none), managed: none, refused: 0, ..other.clone() })
+            Some(crate::Recording {
+                live: Some(none),
+                managed: none,
+                imported: 0,
+                refused: 0,
+                ..other.clone()
+            })
         })
     }
 

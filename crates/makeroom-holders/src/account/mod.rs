@@ -23,6 +23,7 @@ use crate::survey::{Card, ComputeMode, List, Problem, SurveyError};
 
 pub use cause::{Cause, UnlistedCause};
 pub use findings::Finding;
+pub(crate) use findings::is_worker;
 pub(crate) use join::join;
 
 /// Memory without a listed owner below this is the driver's own: it keeps some beside every process.
@@ -235,3 +236,6 @@ impl Device {
         if self.parts.is_empty() { vec![self] } else { self.parts.iter().collect() }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,21 +95,13 @@ fn of_card(card: &Card) -> Vec<Check> {
     let index = card.index;
     let mut checks = Vec::new();
     for problem in &card.problems {
-        let (verdict, fix) = match problem.kind {
-            ProblemKind::Lost => (
-                Verdict::Problem,
-                "reboot; if it happens again, look into dmesg for Xid 79 and at the card's power and seating"
-                    .to_owned(),
-            ),
-            ProblemKind::NeedsReset => (Verdict::Problem, format!("nvidia-smi --gpu-reset -i {index}")),
-            ProblemKind::NoPermission => (Verdict::Note, "ask as root: sudo makeroom doctor".to_owned()),
-            ProblemKind::Other => (
-                Verdict::Warning,
-                "nvidia-smi should say the same; look into dmesg for lines with NVRM".to_owned(),
-            ),
+        let verdict = match problem.kind {
+            ProblemKind::Lost | ProblemKind::NeedsReset => Verdict::Problem,
+            ProblemKind::NoPermission => Verdict::Note,
+            ProblemKind::Other => Verdict::Warning,
         };
         let found = format!("GPU {index}: {} could not be read: {}", problem.what, problem.answer);
-        checks.push(Check::new("cards", verdict, found).fix(fix));
+        checks.push(Check::new("cards", verdict, found).fix(problem.hint(index)));
     }
     match card.compute_mode {
         Some(ComputeMode::Prohibited) => {

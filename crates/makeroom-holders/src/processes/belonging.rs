@@ -14,6 +14,8 @@ pub struct Belonging {
     pub slurm_job: Option<String>,
     /// The unit of systemd: `jupyter.service`.
     pub unit: Option<String>,
+    /// Whether a user's own systemd runs the unit, not the system's.
+    pub is_users_unit: bool,
 }
 
 impl Belonging {
@@ -70,9 +72,12 @@ impl Belonging {
         if let Some(job) = part.strip_prefix("job_").filter(|job| is_number(job)) {
             self.slurm_job = Some(job.to_owned());
         }
-        let is_unit = part.strip_suffix(".service").is_some_and(|name| !name.starts_with("user@"));
-        if is_unit && part != "init.service" {
-            self.unit = Some(part.to_owned());
+        if let Some(name) = part.strip_suffix(".service") {
+            let is_manager = name.starts_with("user@");
+            self.is_users_unit |= is_manager;
+            if !is_manager && name != "init" {
+                self.unit = Some(part.to_owned());
+            }
         }
     }
 
@@ -147,8 +152,13 @@ mod tests {
         assert_eq!(slurm.slurm_job.as_deref(), Some("8812"));
         let unit = Belonging::parse("0::/system.slice/ollama.service");
         assert_eq!(unit.unit.as_deref(), Some("ollama.service"));
-        let nothing =
-            Belonging::parse("0::/user.slice/user-1000.slice/user@1000.service/app.slice\n1:cpu:/\n\u{1}");
-        assert_eq!(nothing, Belonging::default());
+        assert!(!unit.is_users_unit);
+        let own =
+            Belonging::parse("0::/user.slice/user-1000.slice/user@1000.service/app.slice/train.service");
+        assert_eq!((own.unit.as_deref(), own.is_users_unit), (Some("train.service"), true));
+        let login = Belonging::parse("0::/user.slice/user-1000.slice/session-3.scope\n1:cpu:/\n\u{1}");
+        assert_eq!(login, Belonging::default());
+        let nothing = Belonging::parse("0::/user.slice/user-1000.slice/user@1000.service/app.slice");
+        assert_eq!(nothing.unit, None);
     }
 }

@@ -6,10 +6,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use super::stat::{Stat, State};
+
+/// Open files of one process that are looked at: CUDA opens its own early, and a server may have millions.
+const MOST_FILES: usize = 1 << 16;
 
 /// Files of the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +41,7 @@ impl OpenFiles {
 
     fn read_folder(folder: &Path) -> Option<Self> {
         let mut files = Self::default();
-        for entry in fs::read_dir(folder).ok()?.flatten() {
+        for entry in fs::read_dir(folder).ok()?.flatten().take(MOST_FILES) {
             let path = entry.path();
             if let Ok(target) = fs::read_link(&path) {
                 files.add(&target);
@@ -51,11 +53,13 @@ impl OpenFiles {
         Some(files)
     }
 
-    /// Reads the mapped files of a process.
-    pub(super) fn read_mapped(folder: &Path) -> Self {
+    /// Of a process's maps no more is read: some ten times what the kernel lets a process have.
+    pub(super) const LONGEST_MAPS: u64 = 64 << 20;
+
+    /// The mapped files of a process, out of its maps.
+    pub(super) fn of_maps(maps: &[u8]) -> Self {
         let mut files = Self::default();
-        let Ok(maps) = fs::File::open(folder.join("maps")) else { return files };
-        for line in BufReader::new(maps).split(b'\n').map_while(Result::ok) {
+        for line in maps.split(|&byte| byte == b'\n') {
             if let Some(start) = line.iter().position(|&byte| byte == b'/')
                 && let Ok(path) = std::str::from_utf8(&line[start..])
             {

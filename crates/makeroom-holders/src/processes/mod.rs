@@ -10,6 +10,7 @@
 
 mod belonging;
 mod files;
+mod reading;
 mod stat;
 mod users;
 mod view;
@@ -24,7 +25,14 @@ pub use files::OpenFiles;
 pub use stat::{Stat, State};
 pub use view::View;
 
+pub(crate) use reading::open;
+use reading::{Patient, text};
 use users::Users;
+
+/// Of a command line no more is read; the rest of one that long says nothing more about who it is.
+const LONGEST_COMMAND: u64 = 16 << 10;
+/// Of files that the kernel writes by itself no more is read.
+const LONGEST_FILE: u64 = 64 << 10;
 
 /// A process that matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,29 +51,44 @@ pub struct Process {
     pub belonging: Belonging,
     /// Its files of the driver, and a recording of it.
     pub files: OpenFiles,
+    /// Whether its unit is its own: systemd started its session, so whoever stops the unit ends it and no stranger.
+    pub is_its_unit: bool,
     /// How long it has been running.
     pub age: Option<Duration>,
 }
 
 impl Process {
-    /// The command as one line; the name in brackets where there is none, as `ps` shows it.
+    /// The command as one line that cannot do anything to a terminal; the name in brackets where there is none, as
+    /// `ps` shows it.
     pub fn command_line(&self) -> String {
         if self.command.is_empty() {
-            return format!("[{}]", self.stat.name);
+            return format!("[{}]", shown(&self.stat.name));
         }
-        self.command.join(" ")
+        shown(&self.command.join(" "))
     }
 
-    /// The program's name without its folder.
-    pub fn program(&self) -> &str {
-        let first = self.command.first().map_or(self.stat.name.as_str(), String::as_str);
-        first.rsplit('/').next().unwrap_or(first)
+    /// The program's name without its folder; what Python runs has its own.
+    pub fn program(&self) -> String {
+        let name = |word: &str| shown(word.rsplit('/').next().unwrap_or(word));
+        let program = self.command.first().map_or_else(|| name(&self.stat.name), |word| name(word));
+        let script = match self.command.get(1).map(String::as_str) {
+            _ if !program.starts_with("python") => None,
+            Some("-m") => self.command.get(2).map(String::as_str),
+            word => word.filter(|word| !word.starts_with('-')),
+        };
+        script.map_or(program, name)
     }
 
-    /// Whether any of its words contains one of these.
+    /// Whether its name or any of its words contains one of these.
     pub fn mentions(&self, parts: &[&str]) -> bool {
-        self.command.iter().any(|word| parts.iter().any(|part| word.contains(part)))
+        let mut words = self.command.iter().chain([&self.stat.name]);
+        words.any(|word| parts.iter().any(|part| word.contains(part)))
     }
+}
+
+/// A text with spaces for whatever would move a terminal's cursor: other people choose the words of their processes.
+fn shown(text: &str) -> String {
+    text.split(char::is_control).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// All processes at one moment.
@@ -134,7 +157,8 @@ impl Processes {
             .filter(|pid| !self.known.contains_key(pid) && !own.contains(pid))
             .collect();
         for pid in rest {
-            let files = OpenFiles::read_mapped(&reader.folder(pid));
+            let maps = reader.patient.read(&reader.folder(pid).join("maps"), OpenFiles::LONGEST_MAPS);
+            let files = OpenFiles::of_maps(&maps.unwrap_or_default());
             if files.has_driver()
                 && let Some(stat) = self.stats.get(&pid)
             {
@@ -148,11 +172,12 @@ struct Reader<'root> {
     root: &'root Path,
     uptime: Option<Duration>,
     users: Users,
+    patient: Patient,
 }
 
 impl<'root> Reader<'root> {
     fn new(root: &'root Path) -> Self {
-        Self { root, uptime: uptime(root), users: Users::default() }
+        Self { root, uptime: uptime(root), users: Users::of(root), patient: Patient::default() }
     }
 
     fn folder(&self, pid: u32) -> PathBuf {
@@ -167,23 +192,32 @@ impl<'root> Reader<'root> {
 
     fn process(&mut self, stat: Stat, files: OpenFiles) -> Process {
         let folder = self.folder(stat.pid);
-        let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
+        let status = text(&folder.join("status"), LONGEST_FILE);
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let user = field("Uid").and_then(|line| line.split_ascii_whitespace().nth(1)?.parse().ok());
         let pids = field("NSpid").unwrap_or_default();
-        let command = fs::read(folder.join("cmdline")).unwrap_or_default();
+        let command = self.patient.read(&folder.join("cmdline"), LONGEST_COMMAND).unwrap_or_default();
         let words = command.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
-        let groups = fs::read_to_string(folder.join("cgroup")).unwrap_or_default();
+        let belonging = Belonging::parse(&text(&folder.join("cgroup"), LONGEST_FILE));
         Process {
             command: words.filter(|word| !word.is_empty()).collect(),
             user,
             user_name: user.map_or("?".to_owned(), |user| self.users.name(user)),
             inner_pids: pids.split_ascii_whitespace().skip(1).filter_map(|pid| pid.parse().ok()).collect(),
-            belonging: Belonging::parse(&groups),
+            is_its_unit: belonging.unit.is_some() && self.is_begun_by_manager(stat.session),
+            belonging,
             age: self.age(&stat),
             files,
             stat,
         }
+    }
+
+    /// Whether systemd, the system's or a user's, began a session. One that a service began for somebody (a login, a
+    /// job, a notebook) is not the service's own.
+    fn is_begun_by_manager(&self, session: u32) -> bool {
+        let Some(leader) = Stat::read(&self.folder(session)) else { return false };
+        leader.parent == 1
+            || Stat::read(&self.folder(leader.parent)).is_some_and(|parent| parent.name == "systemd")
     }
 }
 
@@ -201,4 +235,44 @@ fn pids(root: &Path) -> Vec<u32> {
 fn uptime(root: &Path) -> Option<Duration> {
     let text = fs::read_to_string(root.join("uptime")).ok()?;
     Duration::try_from_secs_f64(text.split_ascii_whitespace().next()?.parse().ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running(words: &[&str]) -> Process {
+        let stat = Stat::read(Path::new("/proc/self")).unwrap();
+        let mut process = Reader::new(Path::new("/proc")).process(stat, OpenFiles::default());
+        process.command = words.iter().map(|word| (*word).to_owned()).collect();
+        process
+    }
+
+    #[test]
+    fn what_python_runs_has_its_own_name() {
+        for (words, program) in [
+            (&["/usr/bin/nvidia-smi", "-l"][..], "nvidia-smi"),
+            (&["/usr/bin/python3.12", "/usr/local/bin/nvitop"], "nvitop"),
+            (&["python", "train.py", "--batch", "32"], "train.py"),
+            (&["python3", "-m", "vllm.entrypoints"], "vllm.entrypoints"),
+            (&["python3", "-c", "import torch"], "python3"),
+            (&["python3"], "python3"),
+        ] {
+            assert_eq!(running(words).program(), program);
+        }
+    }
+
+    #[test]
+    fn words_of_others_do_nothing_to_a_terminal() {
+        let process = running(&["python", "-c", "import torch\nprint(1)", "\u{1b}]0;owned\u{7}"]);
+        assert_eq!(process.command_line(), "python -c import torch print(1)  ]0;owned");
+        assert_eq!(running(&["/tmp/\u{1b}[2Jx"]).program(), "[2Jx");
+    }
+
+    #[test]
+    fn the_own_process_is_read_in_full() {
+        let process = running(&["x"]);
+        assert_eq!(process.user, Some(rustix::process::geteuid().as_raw()));
+        assert!(process.age.is_some() && !process.is_its_unit);
+    }
 }

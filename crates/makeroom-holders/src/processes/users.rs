@@ -1,20 +1,37 @@
 //! Names of users, from `/etc/passwd` alone: a directory service that does not answer must not stop the answer about
 //! a GPU. Who is not there is shown by number.
+//!
+//! The file is that of the first process: in a container that looks at the host's processes it is the host's, whose
+//! users they are.
 
 use std::collections::HashMap;
-use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::reading::text;
+
+/// Of the file no more is read.
+const LONGEST_FILE: u64 = 16 << 20;
 
 /// Users by number, read when the first is asked for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Users {
+    first_process: PathBuf,
     names: Option<HashMap<u32, String>>,
 }
 
 impl Users {
+    /// The users of the processes under `root`.
+    pub(super) fn of(root: &Path) -> Self {
+        Self { first_process: root.join("1"), names: None }
+    }
+
     /// The name of a user, or the number.
     pub(super) fn name(&mut self, user: u32) -> String {
-        let names =
-            self.names.get_or_insert_with(|| parse(&fs::read_to_string("/etc/passwd").unwrap_or_default()));
+        let names = self.names.get_or_insert_with(|| {
+            let theirs = parse(&text(&self.first_process.join("root/etc/passwd"), LONGEST_FILE));
+            // Another user's process does not show its root.
+            if theirs.is_empty() { parse(&text(Path::new("/etc/passwd"), LONGEST_FILE)) } else { theirs }
+        });
         names.get(&user).cloned().unwrap_or_else(|| user.to_string())
     }
 }

@@ -25,6 +25,14 @@ pub struct Survey {
     pub cards: Vec<Card>,
 }
 
+impl Survey {
+    /// Who is listed, on cards and on parts of them.
+    pub fn listed(&self) -> impl Iterator<Item = &Listed> {
+        let cards = self.cards.iter().flat_map(|card| std::iter::once(card).chain(&card.parts));
+        cards.flat_map(|card| &card.listed)
+    }
+}
+
 /// One card, or one part of a divided card.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Card {
@@ -36,7 +44,7 @@ pub struct Card {
     pub name: String,
     /// Where it sits.
     pub bus_id: String,
-    /// The number of its file `/dev/nvidiaN`.
+    /// The number of its file `/dev/nvidiaN`, of a part that of its card.
     pub minor: Option<u32>,
     /// Its memory; `None` when it could not be read.
     pub memory: Option<Memory>,
@@ -115,6 +123,23 @@ pub struct Problem {
     pub answer: String,
     /// What kind of answer that is.
     pub kind: ProblemKind,
+}
+
+impl Problem {
+    /// What to do about it, on this card.
+    pub fn hint(&self, card: u32) -> String {
+        match self.kind {
+            ProblemKind::Lost => {
+                "reboot; if it happens again, look into dmesg for Xid 79 and at the card's power and seating"
+                    .to_owned()
+            }
+            ProblemKind::NeedsReset => format!("nvidia-smi --gpu-reset -i {card}"),
+            ProblemKind::NoPermission => "ask as root: sudo makeroom ps".to_owned(),
+            ProblemKind::Other => {
+                "nvidia-smi should say the same; look into dmesg for lines with NVRM".to_owned()
+            }
+        }
+    }
 }
 
 /// Kinds of answers that are no answers.

@@ -124,9 +124,13 @@ fn whole(card: &mut Card, device: &Device<'_>) {
         nvml::ComputeMode::Prohibited => ComputeMode::Prohibited,
         nvml::ComputeMode::ExclusiveThread | nvml::ComputeMode::ExclusiveProcess => ComputeMode::Exclusive,
     });
-    card.is_divided = device.mig_mode().is_ok_and(|mode| mode.current == 1);
+    match device.mig_mode() {
+        Ok(mode) => card.is_divided = mode.current == 1,
+        Err(error) if is_lacking(&error) => {}
+        Err(error) => card.problems.push(problem("whether it is divided", &error)),
+    }
     if card.is_divided {
-        card.parts = parts(device);
+        parts(card, device);
     }
 }
 
@@ -142,8 +146,7 @@ fn lists(card: &mut Card, device: &Device<'_>) {
     for (list, what, processes) in lists {
         match processes {
             Ok(processes) => card.listed.extend(processes.iter().map(|process| listed(process, list))),
-            // What a card or a driver does not have is no problem.
-            Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_)) => {}
+            Err(error) if is_lacking(&error) => {}
             Err(error) => card.problems.push(problem(what, &error)),
         }
     }
@@ -156,10 +159,19 @@ fn lists(card: &mut Card, device: &Device<'_>) {
 }
 
 /// The parts of a divided card. Their numbers have gaps where parts were removed.
-fn parts(device: &Device<'_>) -> Vec<Card> {
-    let most = device.mig_device_count().unwrap_or(0);
-    let parts = (0..most).filter_map(|index| Some((index, device.mig_device_by_index(index).ok()?)));
-    parts.map(|(index, part)| card(&part, index, true)).collect()
+fn parts(card: &mut Card, device: &Device<'_>) {
+    for index in 0..device.mig_device_count().unwrap_or(0) {
+        match device.mig_device_by_index(index) {
+            Ok(part) => card.parts.push(Card { minor: card.minor, ..self::card(&part, index, true) }),
+            Err(NvmlError::NotFound) => {}
+            Err(error) => card.problems.push(problem(&format!("its part {index}"), &error)),
+        }
+    }
+}
+
+/// Whether a card or a driver simply does not have what was asked for, which is no problem.
+fn is_lacking(error: &NvmlError) -> bool {
+    matches!(error, NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_))
 }
 
 /// The older form of a list, where the driver is too old for the newer.
@@ -175,7 +187,8 @@ fn newest_or(
 
 fn listed(process: &ProcessInfo, list: List) -> Listed {
     let bytes = match process.used_gpu_memory {
-        UsedGpuMemory::Unavailable => None,
+        // Who is listed has a context; inside a container the driver finds its process and not its size.
+        UsedGpuMemory::Unavailable | UsedGpuMemory::Used(0) => None,
         UsedGpuMemory::Used(bytes) => Some(bytes),
     };
     Listed { pid: process.pid, list, bytes, peak: None }

@@ -5,12 +5,17 @@
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use super::Survey;
 use super::read::Answer;
+
+/// How long a process that is asked no more may take to end.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(1);
+/// How often it is looked whether it has.
+const FAREWELL_LOOK: Duration = Duration::from_millis(1);
 
 /// Asks for surveys, each within a deadline.
 #[derive(Debug)]
@@ -108,13 +113,14 @@ impl Surveyor {
             None => start(&mut self.command).map_err(SurveyError::Asker)?,
         };
         let asked = Instant::now();
-        running.questions.write_all(b"survey\n").map_err(SurveyError::Asker)?;
+        if running.questions.write_all(b"survey\n").is_err() {
+            return Err(ended(running.child));
+        }
         match running.answers.recv_timeout(self.deadline) {
             Ok(line) => {
-                let line = line.map_err(SurveyError::Asker)?;
-                let answer = serde_json::from_str(&line).map_err(|error| SurveyError::Asker(error.into()))?;
+                let answer = line.and_then(|line| serde_json::from_str(&line).map_err(io::Error::from));
                 self.running = Some(running);
-                read(answer)
+                read(answer.map_err(SurveyError::Asker)?)
             }
             Err(RecvTimeoutError::Timeout) => {
                 let error = hang(&running.child, asked.elapsed());
@@ -131,9 +137,9 @@ impl Surveyor {
 impl Drop for Surveyor {
     fn drop(&mut self) {
         if let Some(Running { mut child, questions, .. }) = self.running.take() {
-            // Without questions it ends by itself; it is idle, so that is at once.
+            // Without questions it ends by itself, unless the driver does not let it go.
             drop(questions);
-            let _ = child.wait();
+            farewell(&mut child, self.deadline);
         }
     }
 }
@@ -164,8 +170,23 @@ fn read(answer: Answer) -> Result<Survey, SurveyError> {
     }
 }
 
+/// Waits for a process that is about to end, and tells one to that takes too long.
+fn farewell(child: &mut Child, deadline: Duration) -> Option<ExitStatus> {
+    let given_up = Instant::now() + deadline.min(LONGEST_FAREWELL);
+    while Instant::now() < given_up {
+        if let Some(status) = child.try_wait().ok()? {
+            return Some(status);
+        }
+        std::thread::sleep(FAREWELL_LOOK);
+    }
+    let _ = child.kill();
+    None
+}
+
+/// Why a process does not answer that has closed its pipes.
 fn ended(mut child: Child) -> SurveyError {
-    let status = child.wait().map_or("in an unknown way".to_owned(), |status| status.to_string());
+    let status = farewell(&mut child, LONGEST_FAREWELL);
+    let status = status.map_or("in an unknown way".to_owned(), |status| status.to_string());
     SurveyError::Asker(io::Error::other(format!("the process that asks ended: {status}")))
 }
 

@@ -36,7 +36,7 @@ impl Group {
         let belonging = &process.belonging;
         Self {
             user: process.user_name.clone(),
-            program: process.program().to_owned(),
+            program: process.program(),
             container: belonging.short_container().unwrap_or_default().to_owned(),
             pod: belonging.pod.clone().unwrap_or_default(),
             slurm_job: belonging.slurm_job.clone().unwrap_or_default(),

@@ -98,6 +98,7 @@ fn program(name: &str, bytes: Bytes) -> Holder {
         belonging: Belonging::default(),
         files: OpenFiles::default(),
         age: None,
+        is_its_unit: false,
     };
     Holder { process: Some(process), ..holder(7, bytes) }
 }

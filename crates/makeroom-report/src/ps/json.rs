@@ -64,6 +64,7 @@ fn device(device: &Device) -> Value {
         "problems": device.problems.iter().map(|problem| json!({
             "what": problem.what,
             "answer": problem.answer,
+            "hint": problem.hint(device.label.card),
         })).collect::<Vec<_>>(),
     })
 }
@@ -88,6 +89,7 @@ fn holder(holder: &Holder) -> Value {
             "file": recording.name,
             "live_bytes": recording.live.map(Bytes::get),
             "managed_bytes": recording.managed.get(),
+            "imported": recording.imported,
             "refused": recording.refused,
         })),
     })

@@ -1,8 +1,9 @@
-//! The result of `makeroom ps`: one table per device, the fullest first, and why memory is used that nobody listed
-//! holds.
+//! The result of `makeroom ps`: the verdict, one table per device, the fullest first, and why memory is used that nobody
+//! listed holds.
 
 mod json;
 mod text;
+mod verdict;
 
 use makeroom_holders::{Account, Device};
 

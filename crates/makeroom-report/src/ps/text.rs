@@ -1,13 +1,14 @@
-//! The account as text: one table per device, who holds most first.
+//! The account as text: the verdict, then one table per device, who holds most first.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use makeroom_core::Bytes;
-use makeroom_holders::{Account, Device, DeviceMemory, Holder, Process, Requirement, UnlistedCause};
+use makeroom_holders::{Account, Device, DeviceMemory, Holder, Problem, Process, Requirement, UnlistedCause};
 
 use super::by_need;
+use super::verdict::verdict;
 use crate::bars::bar;
 use crate::text::{DIM, MARGIN, TITLE};
 use crate::wrap::{clip, wrap};
@@ -18,8 +19,12 @@ const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const LEAST_COLUMNS: usize = 60;
 /// Columns of a bar.
 const BAR_COLUMNS: usize = 14;
-/// Holders of one device that are shown unless all are asked for.
+/// Holders that are shown unless all are asked for: of a device at most so many,
 const MOST_HOLDERS: usize = 12;
+/// of all devices together some so many,
+const MOST_ROWS: usize = 24;
+/// and of each at least so many.
+const LEAST_HOLDERS: usize = 3;
 /// Causes of one device that are shown.
 const MOST_CAUSES: usize = 3;
 
@@ -31,15 +36,17 @@ pub fn ps_text(
     columns: usize,
 ) -> String {
     let columns = columns.max(LEAST_COLUMNS);
-    let mut out = String::new();
-    for device in by_need(account) {
-        device_text(&mut out, device, shows_all, columns);
+    let mut out = String::from("\n");
+    for line in verdict(account, requirement) {
+        paragraph_at(&mut out, &line.text, columns, if line.is_warning { WARNING } else { TITLE });
     }
-    if account.driver.is_ok() && account.devices.is_empty() {
-        let _ = writeln!(out, "\n{MARGIN}the driver has no device");
+    let devices = by_need(account);
+    let most = (MOST_ROWS / devices.len().max(1)).clamp(LEAST_HOLDERS, MOST_HOLDERS);
+    for device in devices {
+        device_text(&mut out, device, if shows_all { usize::MAX } else { most }, columns);
     }
     if let Some(requirement) = requirement {
-        requirement_text(&mut out, requirement, columns);
+        plan_text(&mut out, account, requirement, columns);
     }
     out
 }
@@ -72,7 +79,7 @@ pub fn users_text(account: &Account, columns: usize) -> String {
     out
 }
 
-fn device_text(out: &mut String, device: &Device, shows_all: bool, columns: usize) {
+fn device_text(out: &mut String, device: &Device, most: usize, columns: usize) {
     let kind = if device.label.part.is_some() { "part" } else { "GPU" };
     let _ = write!(out, "\n{MARGIN}{TITLE}{kind} {}{TITLE:#}", device.label);
     for name in [&device.name, &device.uuid] {
@@ -80,13 +87,20 @@ fn device_text(out: &mut String, device: &Device, shows_all: bool, columns: usiz
             let _ = write!(out, ", {name}");
         }
     }
-    let _ = writeln!(out);
-    if let Some(memory) = device.memory {
-        account_text(out, device, memory, shows_all, columns);
+    let is_idle = device.holders.is_empty() && !device.unlisted.matters() && !device.is_divided;
+    match device.memory {
+        Some(memory) if is_idle => {
+            let _ = writeln!(out, "\n{MARGIN}  {} of {} free, nobody holds any", memory.free, memory.total);
+        }
+        Some(memory) => {
+            let _ = writeln!(out);
+            account_text(out, device, memory, most, columns);
+        }
+        None => {
+            let _ = writeln!(out);
+        }
     }
-    for problem in &device.problems {
-        paragraph(out, &format!("{} could not be read: {}", problem.what, problem.answer), columns, WARNING);
-    }
+    problems_text(out, device, columns);
     for group in &device.idle {
         let text = format!(
             "{} idle {} of process {} hold {}: workers that only load data need no GPU; start them before CUDA is used, or with CUDA_VISIBLE_DEVICES=\"\"",
@@ -101,7 +115,25 @@ fn device_text(out: &mut String, device: &Device, shows_all: bool, columns: usiz
         unlisted_text(out, device, columns);
     }
     for part in &device.parts {
-        device_text(out, part, shows_all, columns);
+        device_text(out, part, most, columns);
+    }
+}
+
+/// What the driver did not answer, in one line for each reason. That it does not tell the memory matters most.
+fn problems_text(out: &mut String, device: &Device, columns: usize) {
+    let mut rest: Vec<&Problem> = device.problems.iter().collect();
+    rest.sort_by_key(|problem| problem.what != "its memory");
+    while let Some(&first) = rest.first() {
+        let (alike, others): (Vec<&Problem>, Vec<&Problem>) =
+            rest.iter().partition(|problem| problem.answer == first.answer);
+        let more: Vec<&str> = alike.iter().skip(1).map(|problem| problem.what.as_str()).collect();
+        let more = if more.is_empty() { String::new() } else { format!("; nor {}", more.join(", ")) };
+        let text = format!("{} could not be read: {}{more}", first.what, first.answer);
+        paragraph(out, &text, columns, WARNING);
+        for line in wrap(&first.hint(device.label.card), columns - 8) {
+            let _ = writeln!(out, "{MARGIN}    {COMMAND}{line}{COMMAND:#}");
+        }
+        rest = others;
     }
 }
 
@@ -115,8 +147,7 @@ struct Row {
     notes: Vec<String>,
 }
 
-fn account_text(out: &mut String, device: &Device, memory: DeviceMemory, shows_all: bool, columns: usize) {
-    let most = if shows_all { usize::MAX } else { MOST_HOLDERS };
+fn account_text(out: &mut String, device: &Device, memory: DeviceMemory, most: usize, columns: usize) {
     let mut rows: Vec<Row> = device.holders.iter().take(most).map(row).collect();
     if device.holders.len() > most {
         let rest = &device.holders[most..];
@@ -265,24 +296,17 @@ fn cause_text(out: &mut String, cause: &UnlistedCause, columns: usize) {
     }
 }
 
-fn requirement_text(out: &mut String, requirement: &Requirement, columns: usize) {
-    let size = requirement.size;
-    let _ = writeln!(out);
-    match (requirement.best, requirement.is_met()) {
-        (Some((label, free)), true) => {
-            let _ = writeln!(out, "{MARGIN}{TITLE}{size} can be had: GPU {label} has {free} free{TITLE:#}");
-        }
-        (Some((label, free)), false) => {
-            let text = format!("{size} cannot be had: GPU {label} has most, {free} free");
-            paragraph_at(out, &text, columns, WARNING);
-        }
-        (None, _) => {
-            paragraph_at(out, &format!("{size} cannot be had: there is no device"), columns, WARNING);
-        }
+/// Who would have to go for a size that cannot be had.
+fn plan_text(out: &mut String, account: &Account, requirement: &Requirement, columns: usize) {
+    if requirement.is_met() || requirement.best.is_none() {
+        return;
     }
+    let _ = writeln!(out);
     let Some(plan) = &requirement.plan else {
-        if !requirement.is_met() && requirement.best.is_some() {
-            let text = "Not even if every process went that can be ended from here.";
+        let text = "Not even if every process went that can be ended from here.";
+        paragraph_at(out, text, columns, Style::new());
+        if account.devices.iter().any(|device| device.unlisted.matters()) {
+            let text = "What nobody listed holds is not counted in that: see above.";
             paragraph_at(out, text, columns, Style::new());
         }
         return;

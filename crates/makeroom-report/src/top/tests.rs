@@ -34,6 +34,7 @@ fn holder(pid: u32, user: &str, bytes: Bytes, recording: Option<&str>) -> Holder
         belonging: Belonging::default(),
         files: OpenFiles { recording, ..OpenFiles::default() },
         age: None,
+        is_its_unit: false,
     };
     Holder {
         pid,

@@ -109,6 +109,77 @@ fn managed_memory_is_possible_where_something_computes() {
 }
 
 #[test]
+fn memory_that_another_process_keeps_open() {
+    let mut machine = Machine::new("imported");
+    let mut command = machine.makeroom("", &["run", "-o", "run.room", "--", "./hold", "imported"]);
+    machine.start(&mut command, 1);
+    let device = with_orphan(&machine, "");
+    let (cause, certainty, evidence) = first_cause(&device);
+    assert_eq!((cause.as_str(), certainty.as_str()), ("imported_memory", "likely"), "{device:#}");
+    assert!(evidence.contains("1 piece of another process's memory open"), "{evidence}");
+}
+
+#[test]
+fn programs_that_only_watch_are_not_blamed() {
+    let mut machine = Machine::new("watchers");
+    std::fs::copy(machine.folder().join("hold"), machine.folder().join("nvidia-persistenced")).unwrap();
+    let daemon = machine.start(Command::new("./nvidia-persistenced").arg("watch"), 1)[0];
+    let other = machine.hold(&["watch"]);
+    let device = with_orphan(&machine, "");
+    let blamed = |pid: u32| {
+        let causes = device["unlisted"]["causes"].as_array().unwrap();
+        causes.iter().any(|cause| cause["pids"].as_array().unwrap().contains(&pid.into()))
+    };
+    assert!(!blamed(daemon), "{device:#}");
+    assert!(blamed(other), "a program by another name is: {device:#}");
+}
+
+#[test]
+fn a_worker_that_is_seen_says_more_than_a_container() {
+    if !may_unshare() {
+        return;
+    }
+    let machine = Machine::new("namespace-worker");
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]);
+    // The shell is the first process, which adopts.
+    let makeroom = env!("CARGO_BIN_EXE_makeroom");
+    command.arg(format!("setsid ./hold orphan >worker & sleep 0.5; {makeroom} ps --json"));
+    machine.place(&mut command);
+    command.env("MAKEROOM_SIMNVML", machine.scenario("orphan=0:2GiB"));
+    let account = json(&command.output().unwrap());
+    let device = &account["devices"][0];
+    assert_eq!(account["view"]["whole_machine"], false);
+    assert_eq!(first_cause(device).0, "orphaned_workers", "{device:#}");
+    let causes = device["unlisted"]["causes"].as_array().unwrap();
+    assert!(causes.iter().any(|cause| cause["cause"] == "other_namespace"), "{device:#}");
+}
+
+#[test]
+fn a_size_of_nothing_is_none() {
+    let mut machine = Machine::new("zero-size");
+    let pid = machine.hold(&["files"]);
+    let device = with_orphan(&machine, &format!("hold=0:{pid}:0"));
+    assert_eq!(first_cause(&device).0, "no_size");
+    assert_eq!(crate::machine::findings(&device, pid), ["no_size"]);
+}
+
+#[test]
+fn parts_of_a_card_are_looked_at_alone() {
+    let mut machine = Machine::with("part", "devices=2,memory=8GiB");
+    let (listed, hidden) = (machine.hold(&["files"]), machine.hold(&["files"]));
+    let scenario =
+        format!("mig=0:2,hold=0/0:{listed}:1GiB,hold=0/1:{hidden}:2GiB,list={hidden}:none,closed=0");
+    let device = machine.device(&scenario);
+    let part = &device["parts"][1];
+    assert_closes(part);
+    let (cause, _, evidence) = first_cause(part);
+    assert_eq!(cause, "not_listed");
+    assert!(evidence.contains(&hidden.to_string()), "{evidence}");
+    assert!(!evidence.contains(&listed.to_string()), "it is listed on the other part: {evidence}");
+}
+
+#[test]
 fn another_namespace_hides_its_processes() {
     if !may_unshare() {
         return;

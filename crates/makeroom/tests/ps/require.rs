@@ -48,6 +48,21 @@ fn leftovers_go_before_what_somebody_waits_for() {
 }
 
 #[test]
+fn a_program_that_a_shell_left_running_is_not_a_leftover() {
+    let mut machine = Machine::new("detached");
+    let (program, own) = (machine.hold(&["detached"]), machine.hold(&["files"]));
+    let scenario = format!("hold=0:{program}:4GiB,hold=0:{own}:3GiB");
+    let (_, requirement) = require(&machine, &scenario, "4GiB");
+    let remedy = &requirement["plan"]["remedies"][0];
+    assert_eq!(remedy["command"], format!("kill {own}"), "the smaller of two that lose alike");
+    assert!(remedy["loses"].as_str().unwrap().starts_with("what it has not saved: ./hold files"));
+    let (_, requirement) = require(&machine, &scenario, "5GiB");
+    let remedy = &requirement["plan"]["remedies"][0];
+    assert_eq!(remedy["command"], format!("kill {program}"));
+    assert!(remedy["loses"].as_str().unwrap().starts_with("what it has not saved: ./hold detached"));
+}
+
+#[test]
 fn a_zombie_goes_with_its_parent_and_what_hangs_cannot_go() {
     let mut machine = Machine::new("cannot");
     let zombie = machine.hold(&["zombie"]);

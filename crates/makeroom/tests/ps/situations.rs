@@ -52,6 +52,84 @@ fn a_driver_that_hangs_is_waited_for_no_longer_than_the_deadline() {
 }
 
 #[test]
+fn a_driver_that_hangs_when_it_is_left_takes_nothing_from_the_answer() {
+    let mut machine = Machine::new("hang-at-end");
+    let pid = machine.hold(&["memory", "64"]);
+    let began = Instant::now();
+    let output = machine.makeroom("hang=nvmlShutdown", &["ps", "--deadline", "0.5"]).output().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains(&pid.to_string()));
+}
+
+#[test]
+fn a_divided_card_that_tells_only_root_still_shows_its_parts() {
+    let mut machine = Machine::new("mig-rights");
+    let pid = machine.hold(&["files"]);
+    let scenario = format!("mig=0:2,closed=0,hold=0/1:{pid}:1GiB");
+    let device = machine.device(&scenario);
+    assert_eq!(device["total_bytes"], serde_json::Value::Null);
+    assert_eq!(device["holders"][0]["pid"], pid, "by its part");
+    assert_eq!(device["parts"][1]["holders"][0]["bytes"], GIB);
+    let output = machine.makeroom(&scenario, &["ps"]).output().unwrap();
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        said.contains("its memory could not be read: the current user does not have permission"),
+        "{said}"
+    );
+    assert!(said.contains("sudo makeroom ps") && said.contains("part 0/1"), "{said}");
+    let refused = "fail=nvmlDeviceGetMigDeviceHandleByIndex:4";
+    let said = text(&machine.makeroom(&format!("mig=0:2,{refused}"), &["ps"]).output().unwrap().stdout);
+    assert!(said.contains("its part 0 could not be read"), "{said}");
+    let said = text(&machine.makeroom("fail=nvmlDeviceGetMigMode:4", &["ps"]).output().unwrap().stdout);
+    assert!(said.contains("whether it is divided could not be read"), "{said}");
+}
+
+#[test]
+fn what_other_people_write_is_neither_waited_for_nor_obeyed() {
+    let mut machine = Machine::new("hostile");
+    // A recording that is a pipe which nobody writes to.
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", "mkfifo x.room; exec 9<>x.room; exec ./hold memory 64 \"$(printf 'a\\nb\\033[2Jc')\""]);
+    let pid = machine.start(&mut command, 1)[0];
+    let began = Instant::now();
+    let output = machine.makeroom("", &["ps"]).output().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let said = text(&output.stdout);
+    assert!(said.contains(&pid.to_string()) && said.contains("./hold memory 64 a b [2Jc"), "{said}");
+    assert!(!said.contains('\u{1b}'), "{said:?}");
+}
+
+#[test]
+fn who_ended_since_the_driver_was_asked_is_not_hidden() {
+    let machine = Machine::new("brief");
+    let device = machine.device("hold=0:4999999:1GiB,brief=4999999,orphan=0:2GiB");
+    assert_eq!(device["holders"].as_array().unwrap().len(), 0, "{device:#}");
+    let causes = device["unlisted"]["causes"].as_array().unwrap();
+    assert!(causes.iter().all(|cause| !cause["evidence"].to_string().contains("4999999")), "{device:#}");
+}
+
+#[test]
+fn what_matters_most_is_said_first() {
+    let mut machine = Machine::with("first", "devices=2,memory=8GiB");
+    let pid = machine.hold(&["memory", "1024"]);
+    let first = |scenario: &str, words: &[&str]| {
+        let said = text(&machine.makeroom(scenario, words).output().unwrap().stdout);
+        said.lines().find(|line| !line.is_empty()).unwrap_or_default().trim().to_owned()
+    };
+    let said = first("", &["ps"]);
+    assert!(said.starts_with("GPU 0 has 6.50 GiB of 8.25 GiB free; process"), "{said}");
+    assert!(said.contains(&format!("process {pid} holds most, 1.50 GiB")), "{said}");
+    let said = first("orphan=1:2GiB", &["ps"]);
+    assert!(said.starts_with("2.00 GiB of GPU 1 is held by nobody listed: "), "{said}");
+    assert!(first("lost=1", &["ps"]).starts_with("GPU 1 does not answer: device fell off the bus"));
+    assert!(first("", &["ps", "--require", "9GiB"]).starts_with("9.00 GiB cannot be had: GPU 1 has most"));
+    assert_eq!(first("", &["ps", "--require", "8GiB"]), "8.00 GiB can be had: GPU 1 has 8.00 GiB free");
+}
+
+#[test]
 fn a_folder_without_processes_is_an_error() {
     let machine = Machine::new("no-processes");
     let output = machine.makeroom("", &["ps", "--proc", "dev"]).output().unwrap();

@@ -8,12 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuMemAlloc_v2(unsigned long *, size_t);
 int cuMemAllocManaged(unsigned long *, size_t, unsigned);
+typedef struct { char bytes[64]; } Exchange;
+int cuIpcGetMemHandle(Exchange *, unsigned long), cuIpcOpenMemHandle_v2(unsigned long *, Exchange, unsigned);
 
 static int files(void) {
     open("dev/nvidiactl", O_RDWR);
@@ -56,14 +59,26 @@ int main(int count, char **words) {
         sleep(1); /* the recorder writes ten times a second */
     } else if (!strcmp(mode, "files")) {
         files();
+    } else if (!strcmp(mode, "watch")) {
+        open("dev/nvidiactl", O_RDWR);
+        open(getenv("HOLD_CARD"), O_RDWR);
     } else if (!strcmp(mode, "mapped")) {
         int file = files();
         mmap(0, 4096, PROT_READ, MAP_SHARED, file, 0);
         for (int open_file = 3; open_file < 20; open_file++) close(open_file);
-    } else if (!strcmp(mode, "orphan")) {
+    } else if (!strcmp(mode, "orphan") || !strcmp(mode, "detached")) {
         setpgid(0, 0);
         if (fork()) exit(0);
+        /* PyTorch gives its workers this name; a program that a shell left running has its own. */
+        if (!strcmp(mode, "orphan")) prctl(PR_SET_NAME, "pt_data_worker");
         files();
+    } else if (!strcmp(mode, "imported")) {
+        unsigned long pointer, opened;
+        Exchange handle;
+        context(0);
+        if (cuMemAlloc_v2(&pointer, 1 << 20) || cuIpcGetMemHandle(&handle, pointer)) return 94;
+        if (cuIpcOpenMemHandle_v2(&opened, handle, 1)) return 95;
+        sleep(1); /* the recorder writes ten times a second */
     } else if (!strcmp(mode, "workers")) {
         for (int worker = 0; worker < 3; worker++) {
             if (!fork()) {

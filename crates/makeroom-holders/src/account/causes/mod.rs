@@ -1,0 +1,151 @@
+//! Why memory is used that nobody listed holds: every rule looks for its own evidence, and all that find some are
+//! ranked by how sure they are.
+//!
+//! The rules are definitions, in the order in which equally sure causes are shown. None of them decides how much of
+//! the memory a cause explains: only recordings know that.
+//!
+//! ```text
+//! suspects   processes that use the card without being listed
+//! lists      what the driver's lists and this view leave out
+//! ```
+
+mod lists;
+mod suspects;
+
+use super::join::Joined;
+use super::{Cause, Certainty, Device, Finding, Holder, UnlistedCause, findings};
+use crate::processes::Process;
+use crate::survey::Card;
+
+/// All causes with evidence, the surest first.
+pub(super) fn find(joined: &Joined<'_>, card: &Card, device: &Device) -> Vec<UnlistedCause> {
+    let scene = Scene { joined, card, device, suspects: suspects(joined, card) };
+    // Figures that make no sense explain nothing.
+    if let Some(mismatch) = scene.mismatch() {
+        return vec![mismatch];
+    }
+    let rules = [
+        Scene::other_namespace,
+        Scene::zombie,
+        Scene::uninterruptible,
+        Scene::orphaned_workers,
+        Scene::mps,
+        Scene::not_listed,
+        Scene::managed_memory,
+        Scene::imported_memory,
+        Scene::no_permission,
+        Scene::no_size,
+        Scene::hidden_processes,
+        Scene::display,
+        Scene::driver,
+    ];
+    let mut causes: Vec<UnlistedCause> = rules.iter().filter_map(|rule| rule(&scene)).collect();
+    // Stable: rules of equal certainty keep their order.
+    causes.sort_by_key(|cause| cause.certainty);
+    causes
+}
+
+/// A process that uses this card without being listed, and what is odd about it.
+struct Suspect<'read> {
+    process: &'read Process,
+    findings: Vec<Finding>,
+}
+
+struct Scene<'read> {
+    joined: &'read Joined<'read>,
+    card: &'read Card,
+    device: &'read Device,
+    suspects: Vec<Suspect<'read>>,
+}
+
+/// Programs that watch over cards and hold no memory of them.
+const WATCHERS: [&str; 15] = [
+    "nvidia-smi",
+    "nvidia-persistenced",
+    "nvidia-powerd",
+    "nv-hostengine",
+    "dcgmi",
+    "dcgm-exporter",
+    "nvidia_gpu_exporter",
+    "nv-fabricmanager",
+    "nvidia-cuda-mps-control",
+    "nvtop",
+    "nvitop",
+    "nvitop-exporter",
+    "gpustat",
+    "all-smi",
+    "makeroom",
+];
+
+/// Whether a process uses a card, as far as its open files tell. Who has none of any card but unified memory has closed
+/// them or cannot be looked into far enough.
+fn uses(process: &Process, card: &Card) -> bool {
+    let files = &process.files;
+    let is_of_card = card.minor.is_none_or(|minor| files.cards.contains(&minor));
+    is_of_card || (files.unified && files.cards.is_empty())
+}
+
+fn suspects<'read>(joined: &'read Joined<'_>, card: &Card) -> Vec<Suspect<'read>> {
+    // What only watches opens no unified memory.
+    let holds = |process: &&Process| process.files.unified || !WATCHERS.contains(&process.program().as_str());
+    let processes = joined.not_listed().filter(|process| uses(process, card)).filter(holds);
+    processes
+        .map(|process| Suspect { process, findings: findings::of_process(process, joined.processes) })
+        .collect()
+}
+
+impl Scene<'_> {
+    fn holders<'scene>(
+        &'scene self,
+        is_meant: impl Fn(&Holder) -> bool + 'scene,
+    ) -> impl Iterator<Item = &'scene Holder> {
+        self.device.holders.iter().filter(move |holder| is_meant(holder))
+    }
+
+    fn suspects(&self, is_meant: impl Fn(&Finding) -> bool) -> Vec<&Process> {
+        let meant = self.suspects.iter().filter(|suspect| suspect.findings.iter().any(&is_meant));
+        meant.map(|suspect| suspect.process).collect()
+    }
+}
+
+fn found(
+    cause: Cause,
+    certainty: Certainty,
+    evidence: Vec<String>,
+    pids: Vec<u32>,
+    fix: impl Into<String>,
+) -> UnlistedCause {
+    UnlistedCause { cause, certainty, bytes: None, evidence, pids, fix: fix.into() }
+}
+
+/// A cause about processes, if there are any.
+fn found_of(
+    cause: Cause,
+    certainty: Certainty,
+    evidence: Vec<String>,
+    processes: &[&Process],
+    fix: String,
+) -> Option<UnlistedCause> {
+    (!processes.is_empty()).then(|| found(cause, certainty, evidence, pids_of(processes), fix))
+}
+
+fn pids_of(processes: &[&Process]) -> Vec<u32> {
+    processes.iter().map(|process| process.stat.pid).collect()
+}
+
+/// Numbers side by side, as a command wants them.
+fn words(pids: &[u32]) -> String {
+    pids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// Numbers in a sentence: all of a few, the first of many.
+fn numbers(pids: &[u32]) -> String {
+    const MOST: usize = 4;
+    match pids {
+        [one] => format!("process {one}"),
+        _ if pids.len() > MOST => {
+            format!("processes {} and {} more", words(&pids[..MOST]), pids.len() - MOST)
+        }
+        _ => format!("processes {}", words(pids)),
+    }
+}

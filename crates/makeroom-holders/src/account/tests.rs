@@ -1,0 +1,112 @@
+//! Rules about a machine that tests are seldom run on: every process can be looked into, and it is all of the machine.
+
+use std::collections::BTreeMap;
+
+use super::{Cause, Certainty, Device, Finding, join};
+use crate::processes::{Belonging, OpenFiles, Process, Processes, Stat, State, View};
+use crate::survey::{Card, List, Listed, Memory, Survey};
+
+const GIB: u64 = 1 << 30;
+
+/// A card of 8 GiB with 2 GiB that nobody listed holds beside `listed`.
+fn device(listed: Vec<Listed>, processes: &Processes) -> Device {
+    let held: u64 = listed.iter().filter_map(|one| one.bytes).sum();
+    let used = held + 2 * GIB;
+    let memory = Memory { total: 8 * GIB, reserved: 0, used, free: 8 * GIB - used };
+    let card = Card { minor: Some(0), memory: Some(memory), listed, ..Card::default() };
+    join(&Survey { cards: vec![card], ..Survey::default() }, processes, false).remove(0)
+}
+
+fn stat(pid: u32, parent: u32, group: u32, session: u32) -> Stat {
+    let name = "python".to_owned();
+    Stat { pid, name, state: State::Alive, parent, group, session, threads: 1, started: 0 }
+}
+
+fn process(stat: Stat, words: &[&str]) -> Process {
+    Process {
+        stat,
+        command: words.iter().map(|word| (*word).to_owned()).collect(),
+        user: Some(1000),
+        user_name: "alice".to_owned(),
+        inner_pids: Vec::new(),
+        belonging: Belonging::default(),
+        files: OpenFiles { cards: [0].into(), unified: true, ..OpenFiles::default() },
+        is_its_unit: false,
+        age: None,
+    }
+}
+
+fn machine(processes: Vec<Process>) -> Processes {
+    let init = stat(1, 0, 1, 1);
+    let stats: BTreeMap<u32, Stat> = processes
+        .iter()
+        .map(|process| process.stat.clone())
+        .chain([init])
+        .map(|stat| (stat.pid, stat))
+        .collect();
+    let known = processes.into_iter().map(|process| (process.stat.pid, process)).collect();
+    let view = View { is_whole_machine: Some(true), ..View::default() };
+    Processes { stats, known, view, has_mapped: true }
+}
+
+fn listed(pid: u32) -> Listed {
+    Listed { pid, list: List::Compute, bytes: Some(GIB), peak: None }
+}
+
+#[test]
+fn memory_without_any_user_is_the_drivers() {
+    let found = device(Vec::new(), &machine(Vec::new()));
+    let cause = &found.unlisted.causes[0];
+    assert_eq!((cause.cause, cause.certainty), (Cause::Driver, Certainty::Likely));
+    assert!(cause.fix.contains("nvidia-smi --gpu-reset -i 0"), "{}", cause.fix);
+    let mut hides = machine(Vec::new());
+    hides.view.unreadable = 1;
+    let found = device(Vec::new(), &hides);
+    assert!(found.unlisted.causes.iter().all(|cause| cause.cause != Cause::Driver), "not all could be seen");
+}
+
+/// What is found about a process with these words, whose parent and group are these; 50 is a shell that lives.
+fn findings(parent: u32, group: u32, words: &[&str]) -> Vec<Finding> {
+    let shell = process(stat(50, 40, 50, 50), &["bash"]);
+    let processes = machine(vec![shell, process(stat(77, parent, group, 50), words)]);
+    device(vec![listed(77)], &processes).holders.remove(0).findings
+}
+
+#[test]
+fn who_outlives_its_shell_is_told_from_who_outlives_its_parent() {
+    let train = ["python", "train.py"];
+    let worker = ["python", "-c", "from multiprocessing.spawn import spawn_main"];
+    assert_eq!(findings(50, 77, &train), [], "a command of a living shell");
+    assert_eq!(findings(1, 77, &train), [], "nohup python train.py &, and the shell ended");
+    assert_eq!(findings(1, 60, &train), [Finding::Orphaned { group: Some(60) }], "its group's first is dead");
+    assert_eq!(findings(1, 77, &worker), [Finding::Orphaned { group: None }], "it says what it is");
+    assert_eq!(findings(50, 60, &train), [], "the first of a pipe has ended");
+}
+
+#[test]
+fn workers_of_a_containers_first_process_have_a_parent() {
+    let mut processes = machine(vec![process(
+        stat(77, 1, 1, 1),
+        &["python", "-c", "from multiprocessing.spawn import spawn_main"],
+    )]);
+    processes.view.is_whole_machine = Some(false);
+    assert_eq!(device(vec![listed(77)], &processes).holders[0].findings, []);
+}
+
+#[test]
+fn a_server_that_made_itself_a_daemon_is_no_orphan() {
+    let server = process(stat(77, 1, 60, 60), &["/usr/bin/nvidia-cuda-mps-server"]);
+    let processes = machine(vec![server]);
+    assert_eq!(device(vec![listed(77)], &processes).holders[0].findings, [Finding::MpsServer]);
+}
+
+#[test]
+fn who_is_listed_on_parts_alone_is_a_holder_of_the_card_with_their_sum() {
+    let part = |index, pid| Card { index, listed: vec![listed(pid)], ..Card::default() };
+    let card = Card { is_divided: true, parts: vec![part(0, 7), part(1, 7), part(2, 8)], ..Card::default() };
+    let survey = Survey { cards: vec![card], ..Survey::default() };
+    let device = join(&survey, &machine(Vec::new()), false).remove(0);
+    let holders: Vec<(u32, u64)> =
+        device.holders.iter().map(|holder| (holder.pid, holder.bytes.unwrap_or_default().get())).collect();
+    assert_eq!(holders, [(7, 2 * GIB), (8, GIB)]);
+}

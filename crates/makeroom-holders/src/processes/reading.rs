@@ -1,0 +1,132 @@
+//! Reads files that somebody else could make endless, or never answer: no more than so many bytes, and where the kernel
+//! may not come back, no longer than a moment.
+//!
+//! The words and the maps of a process are behind a lock of its memory, and a thread that hangs in the driver can hold
+//! that lock for ever; so it is that `ps` hangs on such machines. They are therefore read by another thread, which is
+//! left behind where it does not come back. The kernel lets it go when this process ends.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// How long one file is waited for.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// After so many files that did not come no more are asked for.
+const MOST_HANGS: u32 = 5;
+
+/// Opens a plain file and nothing else: a pipe would be waited for.
+pub(crate) fn open(path: &Path) -> Option<File> {
+    let waits_not = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(waits_not).open(path).ok()?;
+    file.metadata().is_ok_and(|file| file.is_file()).then_some(file)
+}
+
+/// The beginning of a plain file.
+pub(super) fn read(path: &Path, most: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(most).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// The beginning of a plain file as text; empty where there is none.
+pub(super) fn text(path: &Path, most: u64) -> String {
+    String::from_utf8_lossy(&read(path, most).unwrap_or_default()).into_owned()
+}
+
+type Read = fn(&Path, u64) -> Option<Vec<u8>>;
+
+/// Reads by another thread.
+#[derive(Debug)]
+pub(super) struct Patient {
+    read: Read,
+    thread: Option<Thread>,
+    hangs: u32,
+}
+
+#[derive(Debug)]
+struct Thread {
+    questions: Sender<(PathBuf, u64)>,
+    answers: Receiver<Option<Vec<u8>>>,
+}
+
+impl Default for Patient {
+    fn default() -> Self {
+        Self { read, thread: None, hangs: 0 }
+    }
+}
+
+impl Patient {
+    /// The beginning of a file; `None` where there is none or it does not come.
+    pub(super) fn read(&mut self, path: &Path, most: u64) -> Option<Vec<u8>> {
+        if self.hangs >= MOST_HANGS {
+            return None;
+        }
+        let thread = match self.thread.take() {
+            Some(thread) => thread,
+            None => Thread::start(self.read)?,
+        };
+        thread.questions.send((path.to_owned(), most)).ok()?;
+        let Ok(answer) = thread.answers.recv_timeout(PATIENCE) else {
+            self.hangs += 1;
+            return None;
+        };
+        self.thread = Some(thread);
+        answer
+    }
+}
+
+impl Thread {
+    fn start(read: Read) -> Option<Self> {
+        let (questions, asked) = channel::<(PathBuf, u64)>();
+        let (answer, answers) = channel();
+        let run = move || {
+            for (path, most) in asked {
+                if answer.send(read(&path, most)).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("reading".to_owned()).spawn(run).ok()?;
+        Some(Self { questions, answers })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn files_are_read_up_to_a_bound_and_pipes_are_not_waited_for() {
+        assert_eq!(read(Path::new("/proc/self/stat"), 3).map(|bytes| bytes.len()), Some(3));
+        assert_eq!(read(Path::new("/dev/zero"), 3), None);
+        let pipe = std::env::temp_dir().join(format!("makeroom-reading-{}", std::process::id()));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert_eq!(read(&pipe, 3), None);
+        std::fs::remove_file(&pipe).unwrap();
+    }
+
+    #[test]
+    fn what_does_not_come_is_given_up_and_the_rest_is_read() {
+        let hangs_on_odd: Read = |path, _| {
+            if path.ends_with("hangs") {
+                std::thread::sleep(Duration::from_secs(600));
+            }
+            Some(Vec::new())
+        };
+        let mut patient = Patient { read: hangs_on_odd, ..Patient::default() };
+        let began = Instant::now();
+        assert_eq!(patient.read(Path::new("comes"), 1), Some(Vec::new()));
+        for _ in 0..20 {
+            assert_eq!(patient.read(Path::new("hangs"), 1), None);
+        }
+        assert!(began.elapsed() < 2 * PATIENCE * MOST_HANGS, "{:?}", began.elapsed());
+        let mut other = Patient { read: hangs_on_odd, ..Patient::default() };
+        assert_eq!(other.read(Path::new("hangs"), 1), None);
+        assert_eq!(other.read(Path::new("comes"), 1), Some(Vec::new()), "by another thread");
+    }
+}
