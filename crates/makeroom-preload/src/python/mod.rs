@@ -14,6 +14,7 @@ mod functions;
 mod layout;
 pub(crate) mod lines;
 mod memory;
+mod seen;
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -74,7 +75,7 @@ pub(crate) fn walk(frames: &mut [u64]) -> usize {
     let walks = WALKS.load(Ordering::Relaxed);
     let access = if walks < PROBATION { Access::ThroughKernel } else { Access::Direct };
     let walk = Walk { layout, reader: Reader(access), code_type: CODE_TYPE.load(Ordering::Relaxed) };
-    let Some(count) = walk.frames(state, frames) else {
+    let Some(count) = seen::with(|seen| walk.frames(state, frames, seen)) else {
         LAYOUT.store(std::ptr::null_mut(), Ordering::Release);
         raise_loudly(Notice::UnknownPython);
         return 0;
@@ -85,6 +86,14 @@ pub(crate) fn walk(frames: &mut [u64]) -> usize {
     count
 }
 
+/// A frame that a walk passed.
+enum Passed {
+    /// A function and where in it the frame is.
+    Function(u64),
+    /// The interpreter puts frames of its own between its C calls.
+    Interpreter,
+}
+
 struct Walk {
     layout: &'static Layout,
     reader: Reader,
@@ -93,26 +102,45 @@ struct Walk {
 
 impl Walk {
     /// `None` when what is found contradicts the layout.
-    fn frames(&self, state: usize, frames: &mut [u64]) -> Option<usize> {
+    fn frames(&self, state: usize, frames: &mut [u64], seen: &seen::Frames) -> Option<usize> {
         let mut frame =
             self.layout.first_frame.iter().try_fold(state, |at, &offset| {
                 if at == 0 { Some(0) } else { self.reader.word(at + offset) }
             })?;
         let mut count = 0;
         while frame != 0 && count < frames.len() {
-            if !self.is_internal(frame)? {
-                let code = self.reader.word(frame + self.layout.frame_code)? & !layout::TAGS;
-                if self.reader.word(code + layout::TYPE)? != self.code_type {
-                    return None;
-                }
-                let function = functions::number(self.layout, self.reader, code)?;
-                let instruction = self.instruction(frame, code)?;
-                *frames.get_mut(count)? = u64::from(function) << 32 | u64::from(instruction);
+            if let Passed::Function(word) = self.frame(frame, seen)? {
+                *frames.get_mut(count)? = word;
                 count += 1;
             }
             frame = self.reader.word(frame + self.layout.frame_previous)?;
         }
         Some(count)
+    }
+
+    /// Whose a frame is. `None` when what is found contradicts the layout.
+    #[inline]
+    fn frame(&self, frame: usize, all: &seen::Frames) -> Option<Passed> {
+        let code = self.reader.word(frame + self.layout.frame_code)?;
+        let at = self.reader.word((frame + self.layout.frame_instruction) & !7)?;
+        let seen = all.at(frame);
+        if (seen.frame, seen.code, seen.instruction) == (frame, code, at)
+            && self.reader.word((code & !layout::TAGS) + self.layout.code_lines)? == seen.lines
+        {
+            return Some(Passed::Function(seen.word));
+        }
+        if self.is_internal(frame)? {
+            return Some(Passed::Interpreter);
+        }
+        let object = code & !layout::TAGS;
+        if self.reader.word(object + layout::TYPE)? != self.code_type {
+            return None;
+        }
+        let function = functions::number(self.layout, self.reader, object)?;
+        let word = u64::from(function) << 32 | u64::from(self.instruction(at, object));
+        let lines = self.reader.word(object + self.layout.code_lines)?;
+        all.remember(seen::Seen { frame, code, instruction: at, lines, word });
+        Some(Passed::Function(word))
     }
 
     /// Frames that the interpreter puts between its own C calls.
@@ -121,16 +149,15 @@ impl Walk {
         Some(self.reader.byte(frame + owner)? >= layout::OWNED_BY_INTERPRETER)
     }
 
-    /// Where in the function's code the frame is, in bytes.
-    fn instruction(&self, frame: usize, code: usize) -> Option<u32> {
-        let at = self.reader.word((frame + self.layout.frame_instruction) & !7)?;
-        Some(match self.layout.instruction {
+    /// Where in the function's code a frame is, in bytes, by the word that holds its instruction.
+    fn instruction(&self, at: usize, code: usize) -> u32 {
+        match self.layout.instruction {
             layout::Instruction::Index { bytes_each } => {
                 // A 32-bit field, negative before the first instruction; it may lie in the upper half of its word.
                 let half = (self.layout.frame_instruction & 4) * 8;
                 ((at >> half) as u32).cast_signed().max(0).cast_unsigned() * bytes_each
             }
             layout::Instruction::Pointer { code_start } => at.wrapping_sub(code + code_start) as u32,
-        })
+        }
     }
 }
