@@ -31,6 +31,6 @@ int main(void) {
         usleep(20000);
     }
     qsort(batches, BATCHES, sizeof *batches, compare);
-    printf("%.0f\n", batches[BATCHES / 2]);
+    printf("%.1f\n", batches[BATCHES / 2]);
     return 0;
 }
