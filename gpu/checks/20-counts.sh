@@ -42,3 +42,18 @@ else
     report FAILED train_native_peak "at its peak PyTorch reserved $reserved bytes; the process took $ours" \
         allocated="$theirs" reserved="$reserved" ours="$ours"
 fi
+
+# Frees in stream order: the program waits for each of its streams, after which none is waiting any more.
+if ! has_nvcc; then
+    report skipped streams_waited "no nvcc"
+elif build streams streams.cu; then
+    recorded streams -- "$WORK/streams"
+    if holds 'at(replay, "trace", "calls", "stream_free", "done") == 201' replay="$WORK/streams.replay.json" &&
+        holds 'at(why, "run", "pending_frees") == []' why="$WORK/streams.why.json"; then
+        report ok streams_waited "201 frees in stream order, all known to be complete after cudaStreamSynchronize"
+    else
+        report FAILED streams_waited "frees are called waiting after their streams were waited for"
+    fi
+else
+    report FAILED streams_waited "does not build: $(head -1 "$WORK/streams.build")"
+fi

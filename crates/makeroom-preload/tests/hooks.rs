@@ -126,3 +126,60 @@ fn green_contexts_are_contexts() {
     assert_ne!(created.context.0, 0);
     assert_eq!(only(&recording, EventKind::ContextDestroy).context, created.context);
 }
+
+/// Blocks of 1, 2, 4 and 8 MiB are freed on two streams, the first again, and the thread's own; each way to wait leaves
+/// those that it does not cover.
+#[test]
+fn frees_that_the_program_has_waited_for_are_complete() {
+    let left = |way: &str| {
+        let recording = Program::with_missing("waits.c").argument(way).on_software_gpu().check_one();
+        recording.assert_complete();
+        let makeroom_trace::Input::Trace(trace) = makeroom_trace::open(&recording.path).unwrap() else {
+            panic!("not a recording")
+        };
+        let frees = trace.process.unwrap().stream_frees;
+        let waits = recording.count(EventKind::StreamWait) + recording.count(EventKind::ContextWait);
+        (frees.iter().map(|frees| frees.at_end.bytes.get() / MIB).sum::<u64>(), waits)
+    };
+    for (way, expected) in [
+        ("nothing", (15, 0)),
+        ("stream", (14, 1)),
+        ("query", (13, 1)),
+        ("context", (12, 1)),
+        ("event", (14, 1)),
+        ("moved", (15, 0)),
+        ("destroyed", (15, 0)),
+        ("thread", (7, 1)),
+        ("default", (15, 0)),
+        ("elsewhere", (15, 1)),
+        ("stream-gone", (15, 0)),
+        ("all", (0, 2)),
+    ] {
+        assert_eq!(left(way), expected, "{way}");
+    }
+}
+
+/// A free may be made from anywhere: it counts where the memory was taken.
+#[test]
+fn frees_count_on_the_device_whose_memory_it_was() {
+    let program = Program::with_missing("two_frees.c")
+        .on_software_gpu()
+        .variable("MAKEROOM_SIMGPU", "devices=3,memory=2GiB,context=256MiB");
+    let recording = program.check_one();
+    let makeroom_trace::Input::Trace(trace) = makeroom_trace::open(&recording.path).unwrap() else {
+        panic!("not a recording")
+    };
+    assert_eq!(trace.devices.iter().map(|device| device.device.0).collect::<Vec<_>>(), [1, 2]);
+    for device in &trace.devices {
+        let live: i64 = device
+            .events
+            .iter()
+            .map(|event| match event.action {
+                makeroom_core::Action::Alloc => event.size.get().cast_signed(),
+                makeroom_core::Action::FreeCompleted => -event.size.get().cast_signed(),
+                _ => 0,
+            })
+            .sum();
+        assert_eq!((device.events.len(), live), (6, 0), "device {}", device.device.0);
+    }
+}

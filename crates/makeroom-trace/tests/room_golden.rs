@@ -191,6 +191,13 @@ fn fourth() -> Content {
     Content { version: 4, header: rooms::header(), frames }
 }
 
+/// What version 5 added: kinds of events.
+fn fifth() -> Content {
+    let records = events(KINDS_OF_FIRST + 9..KINDS_OF_FIRST + 12);
+    let frames = vec![Part::Records { thread: ThreadNumber(1), records }];
+    Content { version: 5, header: rooms::header(), frames }
+}
+
 /// What a later version might write.
 fn later() -> Content {
     let header = Header { rest: b"what version 9 has to say".to_vec(), ..rooms::header() };
@@ -228,6 +235,7 @@ fn golden_files_are_read_and_written_to_the_byte() {
     check_golden("second.room", &second(), 0);
     check_golden("third.room", &third(), 0);
     check_golden("fourth.room", &fourth(), 0);
+    check_golden("fifth.room", &fifth(), 0);
     check_golden("example.room", &example(), 0);
     check_golden("everything.room", &everything(), 0);
     check_golden("later.room", &later(), 0);

@@ -350,6 +350,45 @@ fn frees_in_stream_order_wait_until_they_are_known_to_be_back() {
     assert_eq!(trace.stacks.frames_of(asked.stack).len(), 1);
 }
 
+/// Each wait covers what was freed on its stream before it began, and nothing else.
+#[test]
+fn a_wait_ends_what_was_freed_before_it_began() {
+    use EventKind::{ContextCreate, ContextWait, StreamAlloc, StreamDestroy, StreamFree, StreamWait};
+    let on = |stream, event| Event { stream: StreamId(stream), ..event };
+    let within = |context, event| Event { context: ContextHandle(context), ..event };
+    let ago = |extra, event| Event { extra, ..event };
+    let left_after = |contexts: &[u64], thread, last: &[Event]| {
+        let mut events: Vec<Event> =
+            contexts.iter().map(|&context| within(context, event(ContextCreate, 0, 0))).collect();
+        for (number, stream) in [0, 1, 2, 0x50, 0x60].into_iter().enumerate() {
+            let block = 0x1000 << number;
+            events.push(on(stream, within(0xa, event(StreamAlloc, block, 1 << number))));
+            events.push(on(stream, within(0xa, event(StreamFree, block, 0))));
+        }
+        let recording = Recording::new().events(7, 10, &events).events(thread, 1000, last);
+        let frees = recording.read().process.unwrap().stream_frees;
+        frees.first().map_or(0, |frees| frees.at_end.bytes.get())
+    };
+    let left = |contexts: &[u64], thread, last: Event| left_after(contexts, thread, &[last]);
+    let stream = |handle, context| on(handle, within(context, event(StreamWait, 0, 0)));
+    let one = [0xa];
+    assert_eq!(left(&one, 7, stream(0x50, 0xa)), 0b10111);
+    assert_eq!(left(&one, 8, stream(0x50, 0xb)), 0b10111, "a made stream is the same everywhere");
+    assert_eq!(left(&one, 8, stream(0, 0xa)), 0b11100, "0 and 1 are one stream");
+    assert_eq!(left(&one, 8, stream(0, 0xb)), 0b11111, "and another in another context");
+    assert_eq!(left(&one, 7, stream(2, 0xa)), 0b11011);
+    assert_eq!(left(&one, 8, stream(2, 0xa)), 0b11111, "another thread has another");
+    assert_eq!(left(&one, 7, stream(0x70, 0xa)), 0b11111);
+    assert_eq!(left(&one, 7, ago(990_000, stream(0x50, 0xa))), 0b11111, "it began before the free");
+    let context = |context| within(context, event(ContextWait, 0, 0));
+    assert_eq!(left(&one, 8, context(0xa)), 0);
+    assert_eq!(left(&[0xa, 0xb], 8, context(0xa)), 0b11000, "made streams may be another context's");
+    assert_eq!(left(&[0xa, 0xb], 8, context(0xb)), 0b11111);
+    let gone = on(0x50, event(StreamDestroy, 0, 0));
+    assert_eq!(left_after(&one, 7, &[gone, stream(0x50, 0xa)]), 0b11111, "that is another stream");
+    assert_eq!(left_after(&one, 7, &[gone, context(0xa)]), 0);
+}
+
 #[test]
 fn what_nobody_gave_back_ends_with_its_context() {
     use EventKind::{ContextDestroy, DeviceAlloc, DeviceFree, PrimaryReset, PrimaryRetain};

@@ -177,7 +177,13 @@ pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
     let mut event = event;
     event.result = u16::try_from(result).unwrap_or(u16::MAX);
     match moment {
-        Moment::Before(time_ns) => event.time_ns = time_ns,
+        Moment::Before(time_ns) => {
+            event.time_ns = time_ns;
+            if matches!(EventKind::from_number(event.kind), EventKind::DeviceFree | EventKind::StreamFree) {
+                let place = place::current();
+                (event.context, event.device) = (place.context, place.device);
+            }
+        }
         Moment::After => {
             event.time_ns = clock::monotonic_ns();
             let place = place::current();

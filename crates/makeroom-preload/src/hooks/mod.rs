@@ -8,3 +8,4 @@ mod code;
 mod resolve;
 pub(crate) mod table;
 pub(crate) mod tensors;
+pub(crate) mod waits;

@@ -9,6 +9,9 @@
 //! - `failed |done| EVENT`: only a failure is an event (launches: success costs one comparison);
 //! - `launched |done| EVENT`: the same for graphs, after which those that take memory may have taken more;
 //! - `then |done| WORK`: something else follows the call; `always`: also where nothing is recorded any more;
+//! - `first WORK`: before the call, whatever else is said of it;
+//! - `released STREAM, EVENT`: `gave` for frees in stream order, which are not complete when they return;
+//! - `waits AWAITED`: frees may be known to be complete after it; `marks EVENT on STREAM`: or after a wait for the event;
 //! - `served BY, …`: before all that the pool is asked, which answers instead of the driver or leaves it to it.
 //!
 //! Functions have several forms: without a suffix those of the first CUDA versions, some of them with 32-bit sizes;
@@ -20,6 +23,7 @@ use std::ffi::{CStr, c_char, c_void};
 use makeroom_trace::room::EventKind as Kind;
 
 use super::call::{Call, Done, Moment, Role, record};
+use super::waits::{self, Awaited, Wait};
 use super::{capture, code, resolve};
 use crate::driver::real;
 use crate::driver::types::{
@@ -147,6 +151,40 @@ macro_rules! body {
     ($real:ident ($($argument:ident),*) served $serve:expr, gave |$done:ident| $event:expr) => {
         body!(@served $real ($($argument),*) $serve, Moment::Before(clock::monotonic_ns()), |$done| $event)
     };
+    ($real:ident ($($argument:ident),*) served $serve:expr, released $stream:expr, |$done:ident| $event:expr) => {{
+        // Before the moment that is stamped.
+        let freeing = waits::begin_free();
+        let result = body!(@served $real ($($argument),*) $serve, Moment::Before(clock::monotonic_ns()), |$done| $event);
+        freeing.end($stream);
+        result
+    }};
+    ($real:ident ($($argument:ident),*) waits $awaited:expr) => {{
+        let wait = Wait::begin($awaited);
+        // SAFETY: the program's own call, passed on as it came.
+        let result = unsafe { $real($($argument),*) };
+        if let Some(wait) = wait {
+            wait.end(result);
+        }
+        result
+    }};
+    ($real:ident ($($argument:ident),*) marks $marked:ident on $stream:expr) => {{
+        let marking = waits::mark($marked, $stream);
+        // SAFETY: the program's own call, passed on as it came.
+        let result = unsafe { $real($($argument),*) };
+        if let Some(marking) = marking {
+            marking.end(result);
+        }
+        result
+    }};
+    ($real:ident $arguments:tt first $work:expr, $($what:tt)*) => {{
+        $work;
+        body!($real $arguments $($what)*)
+    }};
+    ($real:ident ($($argument:ident),*) first $work:expr) => {{
+        $work;
+        // SAFETY: the program's own call, passed on as it came.
+        unsafe { $real($($argument),*) }
+    }};
     (@served $real:ident ($($argument:ident),*) $serve:expr, $moment:expr, |$done:ident| $event:expr) => {{
         let call = Call::new();
         let role = call.enter();
@@ -366,10 +404,11 @@ hooks! {
             .at(done.out(pointer)).size(bytes).from(pool).on(per_thread(stream))
     }
     cuMemFreeAsync(pointer: DevicePointer, stream: Handle) {
-        served pool::free_on(pointer, stream), gave |_done| event(Kind::StreamFree).at(pointer).on(stream)
+        served pool::free_on(pointer, stream), released stream, |_done| event(Kind::StreamFree).at(pointer).on(stream)
     }
     cuMemFreeAsync_ptsz(pointer: DevicePointer, stream: Handle) {
-        served pool::free_on(pointer, per_thread(stream)), gave |_done| event(Kind::StreamFree).at(pointer).on(per_thread(stream))
+        served pool::free_on(pointer, per_thread(stream)), released per_thread(stream), |_done| event(Kind::StreamFree)
+            .at(pointer).on(per_thread(stream))
     }
     cuMemPoolCreate(pool: *mut Handle, properties: *const c_void) {
         took |done| pool::created(
@@ -399,13 +438,39 @@ hooks! {
     }
 
     // What the pool must know of.
-    cuStreamDestroy(stream: Handle) { served pool::retire_stream(stream) }
-    cuStreamDestroy_v2(stream: Handle) { served pool::retire_stream(stream) }
+    cuStreamDestroy(stream: Handle) { first waits::end_stream(stream), served pool::retire_stream(stream) }
+    cuStreamDestroy_v2(stream: Handle) { first waits::end_stream(stream), served pool::retire_stream(stream) }
     cuCtxEnablePeerAccess(context: Handle, flags: u32) { served pool::peer_enabled(context) }
     cuMemPoolSetAccess(pool: Handle, access: *const c_void, count: usize) {
         served pool::pool_opened(pool, access, count)
     }
     cuIpcGetMemHandle(handle: *mut IpcHandle, pointer: DevicePointer) { served pool::exported(pointer) }
+
+    // Waiting for streams. The forms without a suffix are those with it where a thread has a stream of its own.
+    cuStreamSynchronize(stream: Handle) { waits Awaited::Stream(stream) }
+    cuStreamSynchronize_ptsz(stream: Handle) { waits Awaited::Stream(per_thread(stream)) }
+    cuStreamQuery(stream: Handle) { waits Awaited::Stream(stream) }
+    cuStreamQuery_ptsz(stream: Handle) { waits Awaited::Stream(per_thread(stream)) }
+    cuCtxSynchronize() { waits Awaited::Context(std::ptr::null_mut()) }
+    cuCtxSynchronize_v2(context: Handle) { waits Awaited::Context(context) }
+    cuEventSynchronize(mark: Handle) { waits Awaited::Event(mark) }
+    cuEventQuery(mark: Handle) { waits Awaited::Event(mark) }
+    cuEventRecord(mark: Handle, stream: Handle) { marks mark on stream }
+    cuEventRecord_ptsz(mark: Handle, stream: Handle) { marks mark on per_thread(stream) }
+    cuEventRecordWithFlags(mark: Handle, stream: Handle, flags: u32) {
+        first if capture::is_open() { waits::distrust_events() }, marks mark on stream
+    }
+    cuEventRecordWithFlags_ptsz(mark: Handle, stream: Handle, flags: u32) {
+        first if capture::is_open() { waits::distrust_events() }, marks mark on per_thread(stream)
+    }
+    cuEventDestroy(mark: Handle) { first waits::unmark(mark) }
+    cuEventDestroy_v2(mark: Handle) { first waits::unmark(mark) }
+    cuIpcGetEventHandle(handle: *mut IpcHandle, mark: Handle) { first waits::distrust_events() }
+    cuGraphAddEventRecordNode(
+        node: *mut Handle, graph: Handle, after: *const Handle, count: usize, mark: Handle
+    ) {
+        first waits::distrust_events()
+    }
 
     // Virtual memory.
     cuMemAddressReserve(
@@ -732,6 +797,7 @@ const NODE_BYTES: usize = 104;
 const NODE_ADDRESS: usize = 112;
 /// `CUgraphNodeParams`: type and three reserved words, then the parameters of that type.
 const NODE_PARAMETERS: usize = 16;
+const NODE_IS_RECORD: i32 = 7;
 const NODE_IS_ALLOC: i32 = 10;
 const NODE_IS_FREE: i32 = 11;
 /// `CUlaunchConfig`: grid, block, **sharedMemBytes**.
@@ -767,6 +833,7 @@ unsafe fn graph_node(graph: Handle, parameters: *const c_void, done: Done) {
                 .at(field::<u64>(parameters, NODE_PARAMETERS + NODE_ADDRESS))
                 .size(field::<u64>(parameters, NODE_PARAMETERS + NODE_BYTES)),
             NODE_IS_FREE => event(Kind::GraphFree).at(field::<u64>(parameters, NODE_PARAMETERS)),
+            NODE_IS_RECORD => return waits::distrust_events(),
             _ => return,
         }
     };

@@ -165,6 +165,13 @@ event_kinds! {
     GraphTrim = 52 "graph_trim";
     /// What the pool that the device always has took from it by now: size.
     PoolMemory = 53 "pool_memory";
+    /// The program has waited for a stream: stream, extra: how many nanoseconds earlier that wait began. Every
+    /// [`Self::StreamFree`] that was made on this stream before then is complete.
+    StreamWait = 54 "stream_wait";
+    /// The same for all streams of a context: context, extra.
+    ContextWait = 55 "context_wait";
+    /// A stream is gone, and its handle may become another's: stream.
+    StreamDestroy = 56 "stream_destroy";
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::varint;
 /// what prints files on DOS: a file that was mangled on its way is told from one that is something else.
 pub const MAGIC: [u8; 8] = *b"\x8dROOM\r\n\x1a";
 /// The version that is written. Versions only add; every reader reads every file.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The bytes before a frame's payload: length, checksum, kind.
 pub const FRAME_HEAD: usize = 9;

@@ -3,12 +3,13 @@
 //! Batches of several threads follow each other in the file, so the order of time is known only at the end: rows are
 //! kept small and sorted then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use makeroom_core::{Bytes, DeviceIndex, FastMap, NameId, StackId, Stacks};
+use makeroom_core::{Bytes, DeviceIndex, FastHasher, FastMap, NameId, StackId, Stacks};
 
 use super::Clock;
 use super::definitions::{Asker, Definitions};
+use super::segments::is_tensor;
 use crate::error::Error;
 use crate::room::{
     DeviceDefinition, End, Event, EventKind, NameNumber, Note, Record, Sample, StackNumber, ThreadNumber,
@@ -59,6 +60,10 @@ pub(super) enum Role {
     Create,
     /// Names memory, by handle or address, that somebody else has taken: it counts nowhere.
     Foreign,
+    /// Says up to when a stream, or all of a context, had been waited for.
+    Wait,
+    /// Ends a stream.
+    EndStream,
 }
 
 /// An event about something else, with what it names resolved.
@@ -169,7 +174,7 @@ impl Collected {
             return Ok(());
         }
         let is_as_before = self.rows.last().is_some_and(|row| row.device == event.device);
-        if !is_as_before && !self.devices.contains(&event.device) {
+        if role.is_about_memory() && !is_as_before && !self.devices.contains(&event.device) {
             if self.devices.len() == MOST_DEVICES {
                 return Err(Error::TooMany { offset, what: "devices", limit: MOST_DEVICES as u64 });
             }
@@ -205,6 +210,12 @@ impl Collected {
     pub(super) fn sort(&mut self) {
         let clock = self.clock;
         self.rows.sort_by_key(|row| row.since_ns);
+        if self.devices.len() > 1 {
+            find_devices_of_frees(&mut self.rows);
+            let named: HashSet<DeviceIndex, FastHasher> =
+                self.rows.iter().filter(|row| row.role.is_about_memory()).map(|row| row.device).collect();
+            self.devices.retain(|device| named.contains(device));
+        }
         self.others.sort_by_key(|other| other.since_ns);
         self.samples.sort_by_key(|sample| clock.since(sample.time_ns));
         self.remarks.sort_by_key(|remark| clock.since(remark.time_ns));
@@ -212,7 +223,29 @@ impl Collected {
     }
 }
 
+/// Frees are stamped with the device that was current, or with none: what counts is where the memory was taken.
+/// Addresses are the same for all devices of a process.
+fn find_devices_of_frees(rows: &mut [Row]) {
+    let mut taken: FastMap<u64, DeviceIndex> = FastMap::default();
+    for row in rows.iter_mut().filter(|row| !row.is_refused && !is_tensor(row)) {
+        match row.role {
+            Role::Take | Role::Map => {
+                taken.insert(row.address, row.device);
+            }
+            Role::Give | Role::Complete | Role::Unmap => {
+                row.device = taken.get(&row.address).copied().unwrap_or(row.device);
+            }
+            Role::Create | Role::Foreign | Role::Wait | Role::EndStream => {}
+        }
+    }
+}
+
 impl Role {
+    /// Whether it says something of a device's memory itself.
+    fn is_about_memory(self) -> bool {
+        !matches!(self, Self::Wait | Self::EndStream)
+    }
+
     /// Whether memory is asked for, so that it can be refused.
     pub(super) fn takes(self) -> bool {
         matches!(self, Self::Take | Self::Map | Self::Create)
@@ -237,6 +270,8 @@ fn role(event: &Event) -> Option<Role> {
         | EventKind::GraphFree
         | EventKind::TensorFree => Role::Give,
         EventKind::StreamFreeCompleted => Role::Complete,
+        EventKind::StreamWait | EventKind::ContextWait => Role::Wait,
+        EventKind::StreamDestroy => Role::EndStream,
         EventKind::Map => Role::Map,
         EventKind::Unmap => Role::Unmap,
         // A refusal on the host is no refusal of the device.

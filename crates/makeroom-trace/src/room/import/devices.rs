@@ -34,12 +34,19 @@ pub(super) fn assemble(
     for &device in &collected.devices {
         devices.insert(device, Device::new(device, clock, process));
     }
+    let has_one_context = process.contexts.len() <= 1;
     let mut ended = ended.iter().peekable();
     for (index, row) in rows.iter().enumerate() {
         while let Some(context) = ended.next_if(|context| context.since_ns <= row.since_ns) {
             for device in devices.values_mut() {
                 device.end_context(context);
             }
+        }
+        if matches!(row.role, Role::Wait | Role::EndStream) {
+            for device in devices.values_mut() {
+                device.pending.wait(row, has_one_context);
+            }
+            continue;
         }
         let Some(device) = devices.get_mut(&row.device) else { continue };
         if !row.is_refused {
@@ -221,6 +228,7 @@ impl<'import> Device<'import> {
             Role::Foreign => {
                 self.elsewhere.insert(row.address);
             }
+            Role::Wait | Role::EndStream => {}
         }
     }
 

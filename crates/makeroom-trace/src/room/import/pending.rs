@@ -1,21 +1,72 @@
 //! Frees in stream order that were not known to be back.
 //!
 //! Memory that was given back on a stream is the driver's pool's again when the stream has got there. A recording says
-//! so in two ways: by a record, or by handing the memory out anew. What is left waits, or lies in the pool; either way
-//! it is no leak, and a request outside of the pools cannot have it before the stream is waited for.
+//! so in three ways: by a record, by a wait for the stream, or by handing the memory out anew. What is left waits, or
+//! lies in the pool; either way it is no leak, and a request outside of the pools cannot have it before the stream is
+//! waited for.
+//!
+//! A wait covers what was freed before it began. Handles of default streams mean another stream in every context, that
+//! of the calling thread in every thread too. Which context any other stream is of is not recorded, so a wait for a
+//! whole context counts for such streams only where the process has no second one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, PendingFrees, StreamFrees};
+use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, FastMap, PendingFrees, StreamFrees};
 
 use super::collect::{Role, Row};
 use crate::room::EventKind;
 
+/// The stream that handle 0 means, spelled out.
+const LEGACY: u64 = 1;
+const PER_THREAD: u64 = 2;
+
+/// A stream, told from others that have the same handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Stream {
+    /// A context's default stream.
+    Default { context: u64 },
+    /// A thread's own.
+    OfThread { context: u64, thread: u32 },
+    /// One that the program made.
+    Made { handle: u64 },
+    /// One that is gone.
+    Gone,
+}
+
+impl Stream {
+    fn of(row: &Row) -> Self {
+        match row.stream {
+            0 | LEGACY => Self::Default { context: row.context },
+            PER_THREAD => Self::OfThread { context: row.context, thread: row.thread },
+            handle => Self::Made { handle },
+        }
+    }
+
+    fn context(self) -> Option<u64> {
+        match self {
+            Self::Default { context } | Self::OfThread { context, .. } => {
+                Some(context).filter(|&known| known != 0)
+            }
+            Self::Made { .. } | Self::Gone => None,
+        }
+    }
+}
+
+/// A free that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    size: u64,
+    handle: u64,
+    since_ns: i64,
+}
+
 /// The waiting frees of one device.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// Size and stream, by address.
-    waiting: BTreeMap<u64, (u64, u64)>,
+    /// By address.
+    waiting: BTreeMap<u64, Waiting>,
+    /// When and at which address, by stream, in the order of time; what was handed out anew stays until it is met.
+    queues: FastMap<Stream, VecDeque<(i64, u64)>>,
     at_refusal: Option<PendingFrees>,
     asked: Option<AskedMeanwhile>,
 }
@@ -25,7 +76,10 @@ impl Pending {
     pub(super) fn see(&mut self, row: &Row, size: Option<u64>) {
         match (row.role, row.kind) {
             (Role::Give, EventKind::StreamFree) => {
-                self.waiting.insert(row.address, (size.unwrap_or(row.size), row.stream));
+                let since_ns = row.since_ns;
+                let waiting = Waiting { size: size.unwrap_or(row.size), handle: row.stream, since_ns };
+                self.waiting.insert(row.address, waiting);
+                self.queues.entry(Stream::of(row)).or_default().push_back((since_ns, row.address));
             }
             (Role::Complete, _) => {
                 self.waiting.remove(&row.address);
@@ -37,6 +91,35 @@ impl Pending {
                 self.hand_out(row.address, row.size);
             }
             _ => {}
+        }
+    }
+
+    /// The program has waited for a stream or for a context, or ended a stream.
+    pub(super) fn wait(&mut self, row: &Row, has_one_context: bool) {
+        if row.role == Role::EndStream {
+            if let Some(queue) = self.queues.remove(&Stream::of(row)) {
+                let gone = self.queues.entry(Stream::Gone).or_default();
+                gone.extend(queue);
+                gone.make_contiguous().sort_unstable();
+            }
+            return;
+        }
+        let is_covered = |stream: &Stream| {
+            if row.kind == EventKind::ContextWait {
+                has_one_context || stream.context().is_some_and(|context| context == row.context)
+            } else {
+                *stream == Stream::of(row)
+            }
+        };
+        let began_ns = row.since_ns.saturating_sub_unsigned(row.extra);
+        for (_, queue) in self.queues.iter_mut().filter(|(stream, _)| is_covered(stream)) {
+            while let Some(&(since_ns, address)) = queue.front().filter(|(since_ns, _)| *since_ns < began_ns)
+            {
+                queue.pop_front();
+                if self.waiting.get(&address).is_some_and(|free| free.since_ns == since_ns) {
+                    self.waiting.remove(&address);
+                }
+            }
         }
     }
 
@@ -66,8 +149,8 @@ impl Pending {
     /// Memory that is handed out was back.
     fn hand_out(&mut self, address: u64, size: u64) {
         let end = address.saturating_add(size.max(1));
-        while let Some((&start, &(length, _))) = self.waiting.range(..end).next_back() {
-            if start.saturating_add(length.max(1)) <= address {
+        while let Some((&start, waiting)) = self.waiting.range(..end).next_back() {
+            if start.saturating_add(waiting.size.max(1)) <= address {
                 return;
             }
             self.waiting.remove(&start);
@@ -75,11 +158,11 @@ impl Pending {
     }
 
     fn now(&self) -> PendingFrees {
-        let mut streams: Vec<u64> = self.waiting.values().map(|&(_, stream)| stream).collect();
+        let mut streams: Vec<u64> = self.waiting.values().map(|free| free.handle).collect();
         streams.sort_unstable();
         streams.dedup();
         PendingFrees {
-            bytes: self.waiting.values().map(|&(size, _)| Bytes::new(size)).sum(),
+            bytes: self.waiting.values().map(|free| Bytes::new(free.size)).sum(),
             frees: self.waiting.len() as u64,
             streams: streams.len() as u64,
         }

@@ -92,7 +92,7 @@ fn of_frameworks(rows: &[Row]) -> Found {
                     held.remove(&address);
                 }
             }
-            Role::Give | Role::Complete | Role::Create | Role::Foreign => {}
+            Role::Give | Role::Complete | Role::Create | Role::Foreign | Role::Wait | Role::EndStream => {}
         }
     }
     Found { segments, ..Found::default() }

@@ -1,0 +1,302 @@
+//! Which frees in stream order the program has waited for.
+//!
+//! A free on a stream is complete once the stream got there, and a program that waits for the stream knows it. The
+//! recording says so with one event per wait, which covers the frees that were made before the wait began; `extra` is how
+//! long ago that was. Nothing is claimed that need not be so:
+//!
+//! - A free is stamped before it is made. While any thread is inside of one (`FREEING`), it is not known whether its
+//!   free came before a wait, so that wait covers nothing.
+//! - An event stands for the stream and the moment of its last record. Where that is not known for certain (a capture,
+//!   a thread's own stream, two threads at once) it stands for nothing; events that graphs or other processes record
+//!   end this altogether.
+//!
+//! In a program that frees nothing in stream order all this costs one load; in one that does, two where nothing was freed
+//! since the last wait.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+
+use makeroom_trace::room::EventKind;
+
+use super::call::{Call, Moment, Role, record};
+use super::capture;
+use crate::clock;
+use crate::driver::place;
+use crate::driver::types::{CuResult, Handle, SUCCESS};
+use crate::record::event::{RawEvent, Word as _};
+
+/// Places for streams and for events; two that share one cost an event too much, or one too few.
+const PLACES: usize = 256;
+const PER_THREAD: u64 = 2;
+
+/// Threads that are inside of a free in stream order.
+static FREEING: AtomicU32 = AtomicU32::new(0);
+/// Whether anything was ever freed on a stream.
+static HAS_FREED: AtomicBool = AtomicBool::new(false);
+/// Whether anything was freed since a context was waited for: a bit for each context, by its place.
+static IS_FREED_SINCE: AtomicU64 = AtomicU64::new(0);
+/// Whether anything was freed on a stream since it was waited for, by its place.
+static IS_FREED: [AtomicBool; PLACES] = [const { AtomicBool::new(false) }; PLACES];
+/// Whether an event may have been recorded by somebody who was not seen.
+static ARE_EVENTS_UNKNOWN: AtomicBool = AtomicBool::new(false);
+static MARKS: [Mark; PLACES] = [const { Mark::new() }; PLACES];
+
+/// What an event stands for.
+struct Mark {
+    /// Whoever finds it taken leaves it.
+    is_taken: AtomicBool,
+    /// Somebody found it taken and could not write down what happened to an event of this place.
+    is_spoilt: AtomicBool,
+    event: AtomicU64,
+    stream: AtomicU64,
+    context: AtomicU64,
+    time_ns: AtomicU64,
+}
+
+impl Mark {
+    const fn new() -> Self {
+        Self {
+            is_taken: AtomicBool::new(false),
+            is_spoilt: AtomicBool::new(false),
+            event: AtomicU64::new(0),
+            stream: AtomicU64::new(0),
+            context: AtomicU64::new(0),
+            time_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Does something with the place, unless somebody else is at it.
+    fn with<T>(&self, work: impl FnOnce(&Self) -> T) -> Option<T> {
+        if self.is_taken.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        let result = work(self);
+        self.is_taken.store(false, Ordering::Release);
+        Some(result)
+    }
+}
+
+/// A free that is being made. It ends when this goes, however the call is left.
+pub(crate) struct Freeing(());
+
+/// A free in stream order begins. Called before it is stamped.
+#[inline]
+pub(crate) fn begin_free() -> Freeing {
+    FREEING.fetch_add(1, Ordering::SeqCst);
+    Freeing(())
+}
+
+impl Freeing {
+    /// The driver has taken it.
+    #[inline]
+    pub(crate) fn end(self, stream: Handle) {
+        drop(self);
+        let place = &IS_FREED[place_of(stream.word())];
+        if !place.load(Ordering::Relaxed) {
+            place.store(true, Ordering::Release);
+        }
+        if IS_FREED_SINCE.load(Ordering::Relaxed) != u64::MAX {
+            IS_FREED_SINCE.store(u64::MAX, Ordering::Release);
+        }
+        if !HAS_FREED.load(Ordering::Relaxed) {
+            HAS_FREED.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Freeing {
+    #[inline]
+    fn drop(&mut self) {
+        FREEING.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What is waited for.
+#[derive(Clone, Copy)]
+pub(crate) enum Awaited {
+    /// A stream.
+    Stream(Handle),
+    /// All streams of a context; null for the current one.
+    Context(Handle),
+    /// What an event stands for.
+    Event(Handle),
+}
+
+/// A wait on its way.
+pub(crate) struct Wait {
+    kind: EventKind,
+    stream: u64,
+    context: u64,
+    began_ns: u64,
+}
+
+impl Wait {
+    /// A wait begins. `None` if nothing would be known after it.
+    #[inline]
+    pub(crate) fn begin(awaited: Awaited) -> Option<Self> {
+        if !HAS_FREED.load(Ordering::Relaxed) {
+            return None;
+        }
+        match awaited {
+            Awaited::Stream(stream) => Self::of_stream(stream.word()),
+            Awaited::Context(context) => Self::of_context(context.word()),
+            Awaited::Event(event) => Self::of_event(event.word()),
+        }
+    }
+
+    fn of_stream(stream: u64) -> Option<Self> {
+        // Before the clock is read: a free that comes in between asks for another wait.
+        if !IS_FREED[place_of(stream)].load(Ordering::Relaxed) {
+            return None;
+        }
+        IS_FREED[place_of(stream)].store(false, Ordering::SeqCst);
+        Self { kind: EventKind::StreamWait, stream, context: place::current().context, began_ns: 0 }
+            .begun_now()
+    }
+
+    fn of_context(context: u64) -> Option<Self> {
+        let context = if context == 0 { place::current().context } else { context };
+        if IS_FREED_SINCE.load(Ordering::Relaxed) & bit_of(context) == 0 {
+            return None;
+        }
+        IS_FREED_SINCE.fetch_and(!bit_of(context), Ordering::SeqCst);
+        Self { kind: EventKind::ContextWait, stream: 0, context, began_ns: 0 }.begun_now()
+    }
+
+    fn of_event(event: u64) -> Option<Self> {
+        let mark = &MARKS[place_of(event)];
+        if mark.event.load(Ordering::Relaxed) != event || ARE_EVENTS_UNKNOWN.load(Ordering::Relaxed) {
+            return None;
+        }
+        let read = |mark: &Mark| {
+            let is_known =
+                mark.event.load(Ordering::Relaxed) == event && !mark.is_spoilt.load(Ordering::Relaxed);
+            is_known.then(|| Self {
+                kind: EventKind::StreamWait,
+                stream: mark.stream.load(Ordering::Relaxed),
+                context: mark.context.load(Ordering::Relaxed),
+                began_ns: mark.time_ns.load(Ordering::Relaxed),
+            })
+        };
+        mark.with(|mark| {
+            let wait = read(mark);
+            // Until it is recorded again there is no more to learn from it.
+            mark.event.store(0, Ordering::Relaxed);
+            wait
+        })?
+    }
+
+    fn begun_now(self) -> Option<Self> {
+        let now = now();
+        if now.is_none() {
+            self.forget();
+        }
+        Some(Self { began_ns: now?, ..self })
+    }
+
+    /// It is over.
+    pub(crate) fn end(self, result: CuResult) {
+        let call = Call::new();
+        if result != SUCCESS || call.enter() != Role::Outermost {
+            self.forget();
+            return;
+        }
+        Call::aside(|| {
+            let now_ns = clock::monotonic_ns();
+            let event = RawEvent::new(self.kind).on(self.stream).in_context(self.context);
+            record(event.extra(now_ns.wrapping_sub(self.began_ns)), result, Moment::Before(now_ns));
+        });
+    }
+
+    /// Nothing is known after all.
+    fn forget(&self) {
+        IS_FREED[place_of(self.stream)].store(true, Ordering::Release);
+        IS_FREED_SINCE.store(u64::MAX, Ordering::Release);
+    }
+}
+
+/// An event is about to be recorded on a stream: what it stands for once it is.
+pub(crate) fn mark(event: Handle, stream: Handle) -> Option<Marking> {
+    if !HAS_FREED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let (event, stream) = (event.word(), stream.word());
+    let is_freed = IS_FREED[place_of(stream)].load(Ordering::Relaxed);
+    if !is_freed && MARKS[place_of(event)].event.load(Ordering::Relaxed) != event {
+        return None;
+    }
+    let is_known = is_freed && stream != PER_THREAD && !capture::is_open();
+    let time_ns = if is_known { now() } else { None };
+    Some(Marking { event, stream, context: place::current().context, time_ns })
+}
+
+/// An event's record on its way.
+pub(crate) struct Marking {
+    event: u64,
+    stream: u64,
+    context: u64,
+    time_ns: Option<u64>,
+}
+
+impl Marking {
+    /// The driver has taken it.
+    pub(crate) fn end(self, result: CuResult) {
+        let mark = &MARKS[place_of(self.event)];
+        let written = mark.with(|mark| {
+            let (event, time_ns) = match self.time_ns {
+                Some(time_ns) if result == SUCCESS => (self.event, time_ns),
+                _ => (0, 0),
+            };
+            mark.is_spoilt.store(false, Ordering::Relaxed);
+            mark.stream.store(self.stream, Ordering::Relaxed);
+            mark.context.store(self.context, Ordering::Relaxed);
+            mark.time_ns.store(time_ns, Ordering::Relaxed);
+            mark.event.store(event, Ordering::Relaxed);
+        });
+        if written.is_none() {
+            mark.is_spoilt.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// An event is gone: its handle may become another's, which was never recorded.
+pub(crate) fn unmark(event: Handle) {
+    let mark = &MARKS[place_of(event.word())];
+    if mark.event.load(Ordering::Relaxed) == event.word() {
+        let forgotten = mark.with(|mark| mark.event.store(0, Ordering::Relaxed));
+        if forgotten.is_none() {
+            mark.is_spoilt.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Somebody who is not seen may record events: graphs, another process.
+pub(crate) fn distrust_events() {
+    ARE_EVENTS_UNKNOWN.store(true, Ordering::Relaxed);
+}
+
+/// A stream is about to go. Its frees are not those of the next one with its handle.
+pub(crate) fn end_stream(stream: Handle) {
+    if HAS_FREED.load(Ordering::Relaxed) && IS_FREED[place_of(stream.word())].load(Ordering::Relaxed) {
+        let call = Call::new();
+        if call.enter() == Role::Outermost {
+            let event = RawEvent::new(EventKind::StreamDestroy).on(stream);
+            Call::aside(|| record(event, SUCCESS, Moment::Before(clock::monotonic_ns())));
+        }
+    }
+}
+
+/// This moment, if no free that is stamped before it is still being made.
+fn now() -> Option<u64> {
+    let now_ns = clock::monotonic_ns();
+    fence(Ordering::SeqCst);
+    (FREEING.load(Ordering::SeqCst) == 0).then_some(now_ns)
+}
+
+/// Handles are addresses: their lowest bits say little.
+fn place_of(handle: u64) -> usize {
+    (handle ^ handle >> 4 ^ handle >> 12) as usize % PLACES
+}
+
+fn bit_of(context: u64) -> u64 {
+    1 << (place_of(context) % 64)
+}
