@@ -3,6 +3,11 @@
 //! when asked for, and the sum is then a little more than a run without them spends.
 //!
 //! The driver's and PyTorch's own functions are not in the sum, nor is the way into a hook: a few instructions.
+//!
+//! A program that wants the cost of a part of its run asks before and after it (`makeroom_recorder_cost`). Sums of two
+//! runs must not be compared: what happens once in a process (pages of a large library that come from the disk for its
+//! first stacks) takes now 1 and now 100 ms. The events that were handed on are counted as well, so that whoever reads
+//! a recording can tell that it is the one that was measured.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,6 +15,7 @@ use crate::clock;
 use crate::config::config;
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
+static EVENTS: AtomicU64 = AtomicU64::new(0);
 static INSIDE_NS: AtomicU64 = AtomicU64::new(0);
 static BEGINNING_NS: AtomicU64 = AtomicU64::new(0);
 
@@ -26,6 +32,14 @@ pub(crate) fn of_call(work: impl FnOnce()) {
     CALLS.fetch_add(1, Ordering::Relaxed);
 }
 
+/// An event was handed on to the writer, or lost.
+#[inline]
+pub(crate) fn of_event() {
+    if config().is_measuring {
+        EVENTS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Runs what happens once, in the first call. It counts for that call too.
 pub(crate) fn of_beginning(work: impl FnOnce() -> bool) -> bool {
     let start = clock::monotonic_ns();
@@ -36,7 +50,7 @@ pub(crate) fn of_beginning(work: impl FnOnce() -> bool) -> bool {
 
 /// Forgets what the parent's calls cost: in a forked child.
 pub(crate) fn reset() {
-    for figure in [&CALLS, &INSIDE_NS, &BEGINNING_NS] {
+    for figure in [&CALLS, &EVENTS, &INSIDE_NS, &BEGINNING_NS] {
         figure.store(0, Ordering::Relaxed);
     }
 }
@@ -45,11 +59,26 @@ pub(crate) fn reset() {
 pub(crate) fn text() -> Option<String> {
     config().is_measuring.then(|| {
         format!(
-            "time inside the recorder: {} ns in {} calls, of it {} ns to begin; its writer used {} ns of processor time",
+            "time inside the recorder: {} ns in {} calls, of it {} ns to begin; {} events; its writer used {} ns of \
+             processor time",
             INSIDE_NS.load(Ordering::Relaxed),
             CALLS.load(Ordering::Relaxed),
             BEGINNING_NS.load(Ordering::Relaxed),
+            EVENTS.load(Ordering::Relaxed),
             clock::thread_cpu_ns(),
         )
     })
+}
+
+/// What it cost up to now: nanoseconds inside, calls, events. For programs that measure themselves; 0 if there is an
+/// answer, otherwise nothing is measured.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn makeroom_recorder_cost(figures: *mut [u64; 3]) -> i32 {
+    if !config().is_measuring || !crate::state::is_recording() || figures.is_null() {
+        return -1;
+    }
+    let now = [&INSIDE_NS, &CALLS, &EVENTS].map(|figure| figure.load(Ordering::Relaxed));
+    // SAFETY: by its documentation the caller passes room for three words.
+    unsafe { figures.write(now) };
+    0
 }

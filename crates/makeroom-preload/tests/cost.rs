@@ -43,9 +43,27 @@ fn what_recording_cost_is_noted_when_asked_for() {
     let notes = notes(recording);
     let note = notes.iter().find(|note| is_cost(note)).unwrap();
     let figures: Vec<u64> = note.split(' ').filter_map(|word| word.parse().ok()).collect();
-    let [inside, calls, beginning, writer] = figures[..] else { panic!("{note}") };
+    let [inside, calls, beginning, counted, writer] = figures[..] else { panic!("{note}") };
     assert!(calls >= events, "{note}, {events} events");
+    assert_eq!(counted, events, "{note}");
     assert!(0 < beginning && beginning < inside && writer > 0, "{note}");
     // The program has one thread: what it spends in hooks is a part of its time.
     assert!(inside - beginning < last - first, "{note}, {} ns in all", last - first);
+}
+
+/// A program that asks before and after a part of its run hears of that part alone, and of every event in it.
+#[test]
+fn a_program_hears_what_a_part_of_its_run_cost() {
+    let program = Program::new("measured.c");
+    let figures = |output: &std::process::Output| -> Vec<u64> {
+        text(&output.stdout).split_whitespace().map(|word| word.parse().unwrap()).collect()
+    };
+    assert_eq!(figures(&program.alone()), [], "no recorder");
+    assert_eq!(figures(&program.recorded()), [], "it measures nothing");
+    let program = program.variable("MAKEROOM_MEASURE", "on");
+    let [inside, calls, events, whole] = figures(&program.recorded())[..] else { panic!("no answer") };
+    assert_eq!((calls, events), (200, 200));
+    assert!(0 < inside && inside < whole, "{inside} of {whole} ns");
+    let program = program.variable("MAKEROOM", "off");
+    assert_eq!(figures(&program.recorded()), [], "it records nothing");
 }

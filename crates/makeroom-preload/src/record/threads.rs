@@ -11,11 +11,11 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::event::RawEvent;
+use super::event::{RawEvent, SAMPLE};
 use super::memory::zeroed_pages;
 use super::ring::{Filling, Ring};
 use crate::notices::{Notice, raise};
-use crate::{clock, writer};
+use crate::{clock, cost, writer};
 
 /// Threads with events at the same time.
 const MOST_RINGS: usize = 1024;
@@ -43,6 +43,9 @@ thread_local! {
 
 /// Hands an event to the writer, waits shortly if there is no room, and counts what is lost.
 pub(crate) fn send(event: &RawEvent) {
+    if event.kind != SAMPLE {
+        cost::of_event();
+    }
     let Some(ring) = own() else {
         HOMELESS.fetch_add(1, Ordering::Relaxed);
         return;
