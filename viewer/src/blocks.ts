@@ -1,0 +1,77 @@
+// Draws the blocks of a part of a segment, and says what lies at a place in it.
+import { hatch, FONT } from "./draw";
+import { bytes, share } from "./format";
+import { addressOf, blockAt, type Piece } from "./memory";
+import type { Pane } from "./model";
+import { dimmed, inkOn, mix, siteColor } from "./palette";
+import { shorten } from "./text";
+import { FREE, LIVE, MERGED, NOTHING, PENDING, type Segment } from "./types";
+
+export type Part = Pick<Piece, "offset" | "size" | "x" | "width">;
+
+export function drawBlocks(
+  context: CanvasRenderingContext2D,
+  pane: Pane,
+  segment: Segment,
+  part: Part,
+  y: number,
+  height: number,
+): void {
+  const colors = pane.model.colors;
+  const selected = pane.state.value.site;
+  const scale = part.width / part.size;
+  context.fillStyle = colors.hole;
+  context.fillRect(part.x, y, part.width, height);
+  context.font = FONT;
+  context.textBaseline = "middle";
+  const end = part.offset + part.size;
+  let first = blockAt(segment.blocks, part.offset);
+  if (first < 0) first = segment.blocks.findIndex(([offset, size]) => offset + size > part.offset);
+  if (first < 0) return;
+  for (let index = first; index < segment.blocks.length; index += 1) {
+    const [offset, size, state, site] = segment.blocks[index] ?? [0, 0, NOTHING, 0];
+    if (offset >= end) break;
+    if (state === FREE) continue;
+    const left = part.x + (Math.max(offset, part.offset) - part.offset) * scale;
+    const right = part.x + (Math.min(offset + size, end) - part.offset) * scale;
+    const width = right - left;
+    if (state === NOTHING) {
+      context.fillStyle = colors.panel;
+      context.fillRect(left, y - 1, width, height + 2);
+      continue;
+    }
+    if (state === MERGED) {
+      const filled = (height * site) / 1000;
+      context.fillStyle = selected === null ? colors.other : mix(colors.other, colors.panel, 0.6);
+      context.fillRect(left, y + height - filled, Math.max(width, 0.3), filled);
+      continue;
+    }
+    const plain = siteColor(pane.site(site)?.color, colors);
+    const color = selected === null || selected === site ? plain : dimmed(plain, colors);
+    context.fillStyle = color;
+    context.fillRect(left, y, Math.max(0.5, width > 3 ? width - 0.75 : width), height);
+    if (state === PENDING) hatch(context, left, y, width, height, colors.ink, 4);
+    if (width > 16 && site >= 0) {
+      context.fillStyle = inkOn(color);
+      const number = String(site + 1);
+      if (context.measureText(number).width < width - 6) context.fillText(number, left + 3, y + height / 2 + 0.5);
+    }
+  }
+}
+
+const STATES: Record<number, string> = { [LIVE]: "live", [PENDING]: "freed, waiting for a stream" };
+
+/** One line about the block at an offset. */
+export function describe(pane: Pane, segment: Segment, offset: number): string {
+  const where = `${segment.kind} segment ${segment.address} of ${bytes(segment.size)}`;
+  const block = segment.blocks[blockAt(segment.blocks, offset)];
+  if (block === undefined) return where;
+  const [start, size, state, site] = block;
+  const address = addressOf(segment.address, start);
+  if (state === NOTHING) return `${bytes(size)} between two allocations, not held`;
+  if (state === FREE) return `hole of ${bytes(size)} at ${address}, in a ${where}`;
+  if (state === MERGED)
+    return `${bytes(size)} of small blocks at ${address}, ${share(site, 1000)} of it live, in a ${where}`;
+  const name = pane.site(site)?.name;
+  return `${bytes(size)} ${STATES[state] ?? ""} at ${address}: ${name === undefined ? "other" : `${site + 1} ${shorten(name, 120)}`}, in a ${where}`;
+}

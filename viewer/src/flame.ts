@@ -1,0 +1,182 @@
+// A flame graph as data: bytes on a tree of frames, laid out as boxes between 0 and 1. Of one moment a box is as wide as
+// what is live below it; of two moments as wide as what changed, growth and shrinkage counted apart so that they do not
+// cancel out. Frames that only pass everything on to one other are folded into it on request.
+import type { Live, Site, Stacks } from "./types";
+
+export interface Box {
+  node: number;
+  /** Frames folded into this box, outermost first; the last is `node`. */
+  folded: number[];
+  depth: number;
+  start: number;
+  width: number;
+  /** Bytes of the moment, or what grew less what shrank. */
+  bytes: number;
+  /** Of the box itself, without what is above it in the stack. */
+  own: number;
+  count: number;
+  parent: number;
+  children: number[];
+}
+
+export interface Weights {
+  bytes: Float64Array;
+  count: Float64Array;
+  /** |change|, equal to bytes for one moment. */
+  weight: Float64Array;
+  own: Float64Array;
+}
+
+/** Children before parents. A file may put a parent behind its child or a circle into the tree: what the root does not reach is left out. */
+export function order(stacks: Stacks): { children: number[][]; postorder: number[] } {
+  const children: number[][] = stacks.nodes.map(() => []);
+  stacks.nodes.forEach(([parent], node) => {
+    if (node !== 0) children[parent]?.push(node);
+  });
+  const preorder: number[] = [];
+  const open = stacks.nodes.length > 0 ? [0] : [];
+  while (open.length > 0) {
+    const node = open.pop() ?? 0;
+    preorder.push(node);
+    for (const child of children[node] ?? []) open.push(child);
+  }
+  return { children, postorder: preorder.reverse() };
+}
+
+/** What every node weighs with all below it; of `b` − `a` where both are given. */
+export function weigh(stacks: Stacks, postorder: number[], a: Live, b: Live | null): Weights {
+  const size = stacks.nodes.length;
+  const weights: Weights = {
+    bytes: new Float64Array(size),
+    count: new Float64Array(size),
+    weight: new Float64Array(size),
+    own: new Float64Array(size),
+  };
+  const add = (live: Live, sign: number) => {
+    for (const [node, bytes, count] of live.nodes) {
+      if (node >= size) continue;
+      weights.own[node] = (weights.own[node] ?? 0) + sign * bytes;
+      weights.count[node] = (weights.count[node] ?? 0) + sign * count;
+    }
+  };
+  add(a, b === null ? 1 : -1);
+  if (b !== null) add(b, 1);
+  for (let node = 0; node < size; node += 1) {
+    weights.bytes[node] = weights.own[node] ?? 0;
+    weights.weight[node] = Math.abs(weights.own[node] ?? 0);
+  }
+  for (const node of postorder) {
+    const parent = stacks.nodes[node]?.[0] ?? 0;
+    if (node === 0) continue;
+    for (const column of [weights.bytes, weights.count, weights.weight])
+      column[parent] = (column[parent] ?? 0) + (column[node] ?? 0);
+  }
+  return weights;
+}
+
+/** Boxes of the frames from the root down to `focus` at full width, then of what lies above it, each at least `least` wide. */
+export function layout(
+  stacks: Stacks,
+  children: number[][],
+  weights: Weights,
+  focus: number,
+  least: number,
+  fold: boolean,
+): Box[] {
+  const boxes: Box[] = [];
+  const path: number[] = [];
+  for (let node = focus; node !== 0 && path.length < stacks.nodes.length; node = stacks.nodes[node]?.[0] ?? 0)
+    path.push(node);
+  path.push(0);
+  let parent = -1;
+  const push = (node: number, folded: number[], depth: number, start: number, width: number, above: number): number => {
+    const box: Box = {
+      node,
+      folded,
+      depth,
+      start,
+      width,
+      bytes: weights.bytes[node] ?? 0,
+      own: weights.own[node] ?? 0,
+      count: weights.count[node] ?? 0,
+      parent: above,
+      children: [],
+    };
+    boxes.push(box);
+    boxes[above]?.children.push(boxes.length - 1);
+    return boxes.length - 1;
+  };
+  const skips = (node: number): number | null => {
+    if (!fold || weights.own[node] !== 0) return null;
+    const heavy = (children[node] ?? []).filter((child) => (weights.weight[child] ?? 0) > 0);
+    return heavy.length === 1 ? (heavy[0] ?? null) : null;
+  };
+  let depth = 0;
+  let passed: number[] = [];
+  for (const node of path.reverse()) {
+    passed.push(node);
+    if (fold && node !== 0 && node !== focus && skips(node) !== null) continue;
+    parent = push(node, passed, depth, 0, 1, parent);
+    passed = [];
+    depth += 1;
+  }
+  const open: { node: number; depth: number; start: number; width: number; parent: number }[] = [];
+  const spread = (box: number) => {
+    const above = boxes[box];
+    if (above === undefined) return;
+    const whole = weights.weight[above.node] ?? 0;
+    if (whole <= 0) return;
+    let start = above.start;
+    const heavy = (children[above.node] ?? [])
+      .filter((child) => (weights.weight[child] ?? 0) > 0)
+      .sort((one, other) => (weights.weight[other] ?? 0) - (weights.weight[one] ?? 0));
+    for (const node of heavy) {
+      const width = (above.width * (weights.weight[node] ?? 0)) / whole;
+      if (width >= least) open.push({ node, depth: above.depth + 1, start, width, parent: box });
+      start += width;
+    }
+  };
+  spread(parent);
+  while (open.length > 0) {
+    const next = open.pop();
+    if (next === undefined) break;
+    const folded = [next.node];
+    let node = next.node;
+    for (let inner = skips(node); inner !== null; inner = skips(node)) {
+      node = inner;
+      folded.push(node);
+    }
+    spread(push(node, folded, next.depth, next.start, next.width, next.parent));
+  }
+  return boxes;
+}
+
+/** For every node the site that its bytes belong to: that of the innermost frame that is a site's own, else none (−1). */
+export function sitesOfNodes(stacks: Stacks, postorder: number[], sites: Site[]): Int32Array {
+  const owners = new Map<number, number>();
+  for (const site of sites) if (site.frame !== null && !owners.has(site.frame)) owners.set(site.frame, site.id);
+  const found = new Int32Array(stacks.nodes.length).fill(-1);
+  for (let index = postorder.length - 1; index >= 0; index -= 1) {
+    const node = postorder[index] ?? 0;
+    const [parent, frame] = stacks.nodes[node] ?? [0, -1];
+    if (node !== 0) found[node] = owners.get(frame) ?? found[parent] ?? -1;
+  }
+  return found;
+}
+
+export function frameName(stacks: Stacks, node: number): string {
+  if (node === 0) return "all";
+  const frame = stacks.frames[stacks.nodes[node]?.[1] ?? -1];
+  if (frame === undefined) return "unknown frame";
+  if (frame.file === null || frame.file === "") return frame.name;
+  const place = frame.line === null ? frame.file : `${frame.file}:${frame.line}`;
+  return frame.name === "" ? place : `${place} ${frame.name}`;
+}
+
+/** The frames of a node, outermost first. */
+export function stackOf(stacks: Stacks, node: number): string[] {
+  const names: string[] = [];
+  for (let at = node; at !== 0 && names.length < 1000; at = stacks.nodes[at]?.[0] ?? 0)
+    names.push(frameName(stacks, at));
+  return names.reverse();
+}

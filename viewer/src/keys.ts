@@ -1,0 +1,374 @@
+// Every key of the page: one table that acts, and that `?` shows. Keys act on the input that was last used.
+import type { Model, Pane } from "./model";
+import { extent, range, zoom, type Tab } from "./state";
+
+export interface Key {
+  /** As KeyboardEvent.key; `Shift+` before it where shift matters. */
+  keys: string[];
+  shown: string;
+  does: string;
+  run: (model: Model, pane: Pane) => void;
+}
+
+export const PLACES = ["verdict", "account", "time", "space", "flame", "tables"] as const;
+
+/** Scrolls to a part of the page and puts the focus there. */
+function go(pane: Pane, what: (typeof PLACES)[number]): void {
+  const element = document.getElementById(`${what}-${pane.index}`);
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  element?.scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" });
+  const inner = element?.querySelector<HTMLElement>("canvas[tabindex]");
+  (inner ?? element)?.focus({ preventScroll: true });
+}
+
+function tab(pane: Pane, name: Tab): void {
+  pane.update({ tab: name, sort: "" });
+  go(pane, "tables");
+}
+
+/** Moves the active cursor by so many hundredths of the view, at least by one event. */
+function nudge(pane: Pane, hundredths: number): void {
+  const { from, to, a, b } = pane.place;
+  const active = pane.state.value.active;
+  const at = active === "b" ? (b ?? a) : a;
+  const by = Math.max(1, Math.round(((to - from) * Math.abs(hundredths)) / 100));
+  pane.moveCursor(active, at + Math.sign(hundredths) * by);
+}
+
+function stepEvent(pane: Pane, by: number): void {
+  const { a, b } = pane.place;
+  const active = pane.state.value.active;
+  pane.moveCursor(active, (active === "b" ? (b ?? a) : a) + by);
+}
+
+function near(pane: Pane, factor: number): void {
+  const { from, to, a, b } = pane.place;
+  if (pane.device === undefined) return;
+  const cursor = pane.state.value.active === "b" ? (b ?? a) : a;
+  const at = cursor >= from && cursor <= to ? cursor : (from + to) / 2;
+  pane.update(zoom(pane.place, factor, at, pane.device));
+}
+
+function pan(pane: Pane, share: number): void {
+  const { from, to } = pane.place;
+  if (pane.device !== undefined) pane.update(range(from + (to - from) * share, to + (to - from) * share, pane.device));
+}
+
+function failure(pane: Pane): void {
+  const failures = pane.device?.failures ?? [];
+  const { a, b } = pane.place;
+  const at = pane.state.value.active === "b" ? (b ?? a) : a;
+  const next = failures.find(({ event }) => event > at) ?? failures[0];
+  if (next !== undefined) pane.moveCursor(pane.state.value.active, next.event);
+}
+
+function cycle(pane: Pane, by: number): void {
+  const most = Math.min(23, pane.sites.value.length);
+  if (most === 0) return;
+  const now = pane.state.value.site;
+  pane.update({ site: now === null ? (by > 0 ? 0 : most - 1) : (now + by + most) % most });
+}
+
+export const KEYS: Key[] = [
+  {
+    keys: ["?"],
+    shown: "?",
+    does: "these keys",
+    run: (model) => {
+      model.help.value = !model.help.value;
+    },
+  },
+  {
+    keys: ["1"],
+    shown: "1",
+    does: "go to the verdict",
+    run: (_, pane) => {
+      go(pane, "verdict");
+    },
+  },
+  {
+    keys: ["2"],
+    shown: "2",
+    does: "go to the account",
+    run: (_, pane) => {
+      go(pane, "account");
+    },
+  },
+  {
+    keys: ["3"],
+    shown: "3",
+    does: "go to memory over time",
+    run: (_, pane) => {
+      go(pane, "time");
+    },
+  },
+  {
+    keys: ["4"],
+    shown: "4",
+    does: "go to the address space (arrows: blocks and segments, Enter: open)",
+    run: (_, pane) => {
+      go(pane, "space");
+    },
+  },
+  {
+    keys: ["5"],
+    shown: "5",
+    does: "go to the flame graph (arrows: frames, Enter: fill, Backspace: all)",
+    run: (_, pane) => {
+      go(pane, "flame");
+    },
+  },
+  {
+    keys: ["6"],
+    shown: "6",
+    does: "sites",
+    run: (_, pane) => {
+      tab(pane, "sites");
+    },
+  },
+  {
+    keys: ["7"],
+    shown: "7",
+    does: "allocations",
+    run: (_, pane) => {
+      tab(pane, "allocations");
+    },
+  },
+  {
+    keys: ["8"],
+    shown: "8",
+    does: "what if",
+    run: (_, pane) => {
+      tab(pane, "whatif");
+    },
+  },
+  {
+    keys: ["ArrowLeft"],
+    shown: "←",
+    does: "cursor back by a hundredth of the view",
+    run: (_, pane) => {
+      nudge(pane, -1);
+    },
+  },
+  {
+    keys: ["ArrowRight"],
+    shown: "→",
+    does: "cursor on by a hundredth of the view",
+    run: (_, pane) => {
+      nudge(pane, 1);
+    },
+  },
+  {
+    keys: ["Shift+ArrowLeft"],
+    shown: "Shift ←",
+    does: "view back by a quarter",
+    run: (_, pane) => {
+      pan(pane, -0.25);
+    },
+  },
+  {
+    keys: ["Shift+ArrowRight"],
+    shown: "Shift →",
+    does: "view on by a quarter",
+    run: (_, pane) => {
+      pan(pane, 0.25);
+    },
+  },
+  {
+    keys: [","],
+    shown: ",",
+    does: "cursor back by one event",
+    run: (_, pane) => {
+      stepEvent(pane, -1);
+    },
+  },
+  {
+    keys: ["."],
+    shown: ".",
+    does: "cursor on by one event",
+    run: (_, pane) => {
+      stepEvent(pane, 1);
+    },
+  },
+  {
+    keys: ["+", "="],
+    shown: "+",
+    does: "nearer, around the cursor",
+    run: (_, pane) => {
+      near(pane, 0.5);
+    },
+  },
+  {
+    keys: ["-"],
+    shown: "−",
+    does: "farther",
+    run: (_, pane) => {
+      near(pane, 2);
+    },
+  },
+  {
+    keys: ["e"],
+    shown: "e",
+    does: "down to single events around the cursor",
+    run: (_, pane) => {
+      near(pane, 40 / Math.max(1, pane.place.to - pane.place.from));
+    },
+  },
+  {
+    keys: ["0"],
+    shown: "0",
+    does: "the whole run",
+    run: (_, pane) => {
+      if (pane.device !== undefined) pane.update({ from: 0, to: extent(pane.device) });
+    },
+  },
+  {
+    keys: ["a"],
+    shown: "a",
+    does: "keys move cursor A",
+    run: (_, pane) => {
+      pane.update({ active: "a" });
+    },
+  },
+  {
+    keys: ["b"],
+    shown: "b",
+    does: "keys move cursor B (set where A is if there is none)",
+    run: (_, pane) => {
+      pane.update({ active: "b", b: pane.place.b ?? pane.place.a });
+    },
+  },
+  {
+    keys: ["x"],
+    shown: "x",
+    does: "take cursor B away",
+    run: (_, pane) => {
+      pane.update({ b: null, active: "a", difference: false });
+    },
+  },
+  {
+    keys: ["d"],
+    shown: "d",
+    does: "flame graph: live at A, or the change from A to B",
+    run: (_, pane) => {
+      if (pane.place.b === null) pane.update({ b: pane.device?.events ?? null, difference: true });
+      else pane.update({ difference: !pane.state.value.difference });
+    },
+  },
+  {
+    keys: ["f"],
+    shown: "f",
+    does: "cursor to the next refusal",
+    run: (_, pane) => {
+      failure(pane);
+    },
+  },
+  {
+    keys: ["p"],
+    shown: "p",
+    does: "cursor to the peak",
+    run: (_, pane) => {
+      if (pane.device !== undefined) pane.moveCursor(pane.state.value.active, pane.device.peak.event);
+    },
+  },
+  {
+    keys: ["y"],
+    shown: "y",
+    does: "scale up to the limit or the card",
+    run: (_, pane) => {
+      pane.update({ tall: !pane.state.value.tall });
+    },
+  },
+  {
+    keys: ["s"],
+    shown: "s",
+    does: "highlight the next site",
+    run: (_, pane) => {
+      cycle(pane, 1);
+    },
+  },
+  {
+    keys: ["Shift+S"],
+    shown: "Shift s",
+    does: "highlight the site before",
+    run: (_, pane) => {
+      cycle(pane, -1);
+    },
+  },
+  {
+    keys: ["Escape"],
+    shown: "Esc",
+    does: "nothing highlighted, no segment open, all of the flame graph",
+    run: (_, pane) => {
+      pane.update({ site: null, segment: null, node: 0 });
+    },
+  },
+  {
+    keys: ["/"],
+    shown: "/",
+    does: "filter the tables",
+    run: (_, pane) => {
+      document.querySelector<HTMLInputElement>(`#filter-${pane.index}`)?.focus();
+    },
+  },
+  {
+    keys: ["w"],
+    shown: "w",
+    does: "all that `makeroom why` prints",
+    run: (model, pane) => {
+      model.details.value = { title: "makeroom why", text: pane.input.text };
+    },
+  },
+  {
+    keys: ["g"],
+    shown: "g",
+    does: "the next GPU of the recording",
+    run: (_, pane) => {
+      const next = (pane.state.value.device + 1) % Math.max(1, pane.input.devices.length);
+      pane.update({ device: next, from: null, to: null, a: null, b: null, site: null, segment: null, node: 0 });
+    },
+  },
+  {
+    keys: ["i"],
+    shown: "i",
+    does: "keys act on the other input",
+    run: (model) => {
+      model.focus.value = (model.focus.value + 1) % Math.max(1, model.panes.length);
+      model.remember();
+    },
+  },
+  {
+    keys: ["t"],
+    shown: "t",
+    does: "light or dark",
+    run: (model) => {
+      model.turn();
+    },
+  },
+];
+
+const TABLE = new Map(KEYS.flatMap((key) => key.keys.map((name) => [name, key] as const)));
+
+export function find(event: Pick<KeyboardEvent, "key" | "shiftKey">): Key | undefined {
+  return (event.shiftKey ? TABLE.get(`Shift+${event.key}`) : undefined) ?? TABLE.get(event.key);
+}
+
+export function listen(model: Model): void {
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    const target = event.target as HTMLElement | null;
+    const typing = target?.closest("input:not([type=radio]):not([type=checkbox]), textarea, select");
+    if (typing) {
+      if (event.key === "Escape") target?.blur();
+      return;
+    }
+    if (document.querySelector("dialog[open]") !== null && event.key !== "?") return;
+    const key = find(event);
+    const pane = model.pane;
+    if (key === undefined || pane === undefined) return;
+    // Arrows belong to tabs and radio buttons while these have the focus.
+    if (event.key.startsWith("Arrow") && target?.matches("[role=tab], input")) return;
+    event.preventDefault();
+    key.run(model, pane);
+  });
+}

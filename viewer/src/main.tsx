@@ -1,0 +1,26 @@
+// Starts the page: finds its source of answers, asks what there is, and shows it.
+import { render } from "preact";
+import "uplot/dist/uPlot.min.css";
+import { listen } from "./keys";
+import { Model } from "./model";
+import { open } from "./source";
+import "./style.css";
+import type { Inputs } from "./types";
+import { App, Broken, watch } from "./views/App";
+
+async function start(root: HTMLElement): Promise<void> {
+  try {
+    const source = await open();
+    const { value } = await source.get<Inputs>("/api/inputs");
+    const model = new Model(source, value);
+    document.title = `${value.inputs.map((input) => input.name.slice(0, 60)).join(" and ")} · makeroom view`;
+    listen(model);
+    watch(model);
+    render(<App model={model} />, root);
+  } catch (error) {
+    render(<Broken error={error} />, root);
+  }
+}
+
+const root = document.getElementById("page");
+if (root !== null) void start(root);

@@ -1,0 +1,261 @@
+// The series as uPlot draws it: layers stacked as steps, the lowest live of each step, what was reserved, the limit and
+// the card, refusals, and the name of a layer inside of it where there is room. Knows nothing of the page around it.
+import uPlot from "uplot";
+import { FONT } from "./draw";
+import { axisBytes, byteTicks, bytes, count, time } from "./format";
+import { dimmed, inkOn, siteColor, type Colors } from "./palette";
+import { fit } from "./text";
+import { stack, timeAt, type Columns } from "./tiles";
+import type { Device, Site } from "./types";
+
+/** The plot's area inside of its canvas, in CSS pixels: the page lays cursors over it. */
+export const LEFT = 76;
+export const RIGHT = 10;
+export const TOP = 20;
+export const BOTTOM = 38;
+
+export interface Shown {
+  from: number;
+  to: number;
+  top: number;
+  columns: Columns;
+  device: Device;
+  sites: Site[];
+  selected: number | null;
+  colors: Colors;
+}
+
+export function layerColor(shown: Shown, layer: number): string {
+  const { site, name } = shown.columns.names[layer] ?? { site: null, name: "" };
+  const known = site === null ? undefined : shown.sites[site];
+  const color =
+    site === null
+      ? name === "other"
+        ? shown.colors.other
+        : shown.colors.unknown
+      : siteColor(known?.color ?? layer, shown.colors);
+  return shown.selected === null || shown.selected === site ? color : dimmed(color, shown.colors);
+}
+
+/** x, the stacked layers from the top down (each paints over the ones above it), the lowest live, reserved. */
+export function data(columns: Columns): uPlot.AlignedData {
+  return [columns.x, ...stack(columns.layers).reverse(), columns.low, columns.reserved];
+}
+
+export function create(box: HTMLElement, width: number, height: number, layers: number, view: () => Shown): uPlot {
+  const stepped = uPlot.paths.stepped?.({ align: 1 });
+  const steps: Partial<uPlot.Series> = { points: { show: false }, ...(stepped ? { paths: stepped } : {}) };
+  const series: uPlot.Series[] = [{}];
+  for (let index = 0; index < layers; index += 1) {
+    const layer = layers - 1 - index;
+    series.push({
+      ...steps,
+      label: `layer ${layer}`,
+      width: 0.75,
+      stroke: () => (sparse(view(), width) ? view().colors.panel : layerColor(view(), layer)),
+      fill: (plot: uPlot) => fillOf(plot, view(), layer),
+      fillTo: 0,
+    });
+  }
+  series.push({ ...steps, label: "lowest", width: 1, stroke: () => view().colors.ink, dash: [1, 3] });
+  series.push({
+    ...steps,
+    label: "reserved",
+    width: 1.25,
+    stroke: () => view().colors.ink,
+    show: view().device.has_segments,
+  });
+  const axis: Partial<uPlot.Axis> = {
+    stroke: () => view().colors.faint,
+    font: FONT,
+    ticks: { show: false },
+    grid: { stroke: () => view().colors.line, width: 1 },
+    border: { show: false },
+  };
+  return new uPlot(
+    {
+      width,
+      height,
+      padding: [TOP, RIGHT, 0, 0],
+      legend: { show: false },
+      cursor: { show: false },
+      scales: {
+        x: { time: false, range: () => [view().from, view().to] },
+        y: { range: () => [0, view().top] },
+      },
+      axes: [
+        {
+          ...axis,
+          size: BOTTOM,
+          grid: { show: false },
+          space: 90,
+          incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7],
+          values: (_, splits) => splits.map((event) => tick(view(), event)),
+        },
+        {
+          ...axis,
+          size: LEFT,
+          splits: (_, __, ___, most) => byteTicks(most, Math.max(2, Math.floor((height - TOP - BOTTOM) / 28))),
+          values: (_, splits) => splits.map((value) => axisBytes(value, (splits[1] ?? 1) - (splits[0] ?? 0))),
+        },
+      ],
+      series,
+      hooks: {
+        draw: [
+          (plot) => {
+            annotate(plot, view(), layers);
+          },
+        ],
+      },
+    },
+    data(view().columns),
+    box,
+  );
+}
+
+/** Layers are divided by thin lines where steps are wide enough for them. */
+function sparse(shown: Shown, width: number): boolean {
+  return ((shown.to - shown.from) / shown.columns.grain) * 6 < width;
+}
+
+function tick(shown: Shown, event: number): string {
+  const at = timeAt(shown.columns, event);
+  return at === null ? count(event) : `${count(event)}\n${time(at)}`;
+}
+
+const patterns = new Map<string, CanvasPattern | null>();
+
+function fillOf(plot: uPlot, shown: Shown, layer: number): string | CanvasPattern {
+  const color = layerColor(shown, layer);
+  if (shown.columns.names[layer]?.name !== "not in the history") return color;
+  const key = `${color}${shown.colors.panel}`;
+  if (!patterns.has(key)) {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = 8;
+    const context = tile.getContext("2d");
+    if (context !== null) {
+      context.fillStyle = color;
+      context.fillRect(0, 0, 8, 8);
+      context.strokeStyle = shown.colors.panel;
+      context.beginPath();
+      for (const at of [-8, 0, 8]) {
+        context.moveTo(at, 8);
+        context.lineTo(at + 8, 0);
+      }
+      context.stroke();
+    }
+    patterns.set(key, plot.ctx.createPattern(tile, "repeat"));
+  }
+  return patterns.get(key) ?? color;
+}
+
+function annotate(plot: uPlot, shown: Shown, layers: number): void {
+  const { ctx, bbox } = plot;
+  const ratio = uPlot.pxRatio;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, 0, bbox.width, bbox.top + bbox.height);
+  ctx.clip();
+  ctx.font = FONT.replace("11px", `${11 * ratio}px`);
+  labels(plot, shown, layers, ratio);
+  horizontal(plot, shown, ratio);
+  failures(plot, shown, ratio);
+  ctx.restore();
+}
+
+/** Names inside of layers, at the longest stretch that is high enough for a line of text. */
+function labels(plot: uPlot, shown: Shown, layers: number, ratio: number): void {
+  const { x, layers: own, names } = shown.columns;
+  const sums = stack(own);
+  plot.ctx.textBaseline = "middle";
+  for (let layer = 0; layer < layers; layer += 1) {
+    const high = (index: number) =>
+      Math.abs(plot.valToPos(0, "y", true) - plot.valToPos(own[layer]?.[index] ?? 0, "y", true)) >= 13 * ratio;
+    let best: { start: number; end: number; middle: number; width: number } | null = null;
+    for (let index = 0; index + 1 < x.length; index += 1) {
+      if (!high(index)) continue;
+      const start = index;
+      let top = -Infinity;
+      let bottom = Infinity;
+      // The text must stay inside of the layer over its whole length, so the stretch ends where the layer leaves the line.
+      while (index + 1 < x.length && high(index)) {
+        const above = sums[layer]?.[index] ?? 0;
+        const below = above - (own[layer]?.[index] ?? 0);
+        const [nextTop, nextBottom] = [Math.max(top, below), Math.min(bottom, above)];
+        const room = plot.valToPos(nextTop, "y", true) - plot.valToPos(nextBottom, "y", true);
+        if (room < 12 * ratio) break;
+        [top, bottom] = [nextTop, nextBottom];
+        index += 1;
+      }
+      if (index === start) continue;
+      const left = Math.max(plot.bbox.left, plot.valToPos(x[start] ?? 0, "x", true));
+      const right = Math.min(plot.bbox.left + plot.bbox.width, plot.valToPos(x[index] ?? 0, "x", true));
+      if (best === null || right - left > best.width)
+        best = { start: left, end: right, middle: (top + bottom) / 2, width: right - left };
+      index -= 1;
+    }
+    if (best === null || best.width < 16 * ratio) continue;
+    const { site, name } = names[layer] ?? { site: null, name: "" };
+    const color = layerColor(shown, layer);
+    const number = site === null ? "" : String(site + 1);
+    const text = fit(plot.ctx, site === null ? name : `${number}  ${name}`, best.width - 10 * ratio);
+    const drawn = site !== null && text.startsWith("…") ? (text.length > 14 ? `${number} ${text}` : number) : text;
+    const final = plot.ctx.measureText(drawn).width <= best.width - 6 * ratio ? drawn : number;
+    if (final === "") continue;
+    plot.ctx.fillStyle = shown.selected !== null && shown.selected !== site ? shown.colors.faint : inkOn(color);
+    plot.ctx.fillText(final, best.start + 5 * ratio, plot.valToPos(best.middle, "y", true));
+  }
+}
+
+function horizontal(plot: uPlot, shown: Shown, ratio: number): void {
+  const { device, colors } = shown;
+  const lines: [number | null, string][] = [
+    [device.limit, "limit"],
+    [device.total, "card"],
+  ];
+  for (const [value, name] of lines) {
+    if (value === null || value > shown.top) continue;
+    const y = Math.round(plot.valToPos(value, "y", true));
+    plot.ctx.strokeStyle = colors.failure;
+    plot.ctx.lineWidth = ratio;
+    plot.ctx.setLineDash([6 * ratio, 4 * ratio]);
+    plot.ctx.beginPath();
+    plot.ctx.moveTo(plot.bbox.left, y);
+    plot.ctx.lineTo(plot.bbox.left + plot.bbox.width, y);
+    plot.ctx.stroke();
+    plot.ctx.setLineDash([]);
+    plot.ctx.fillStyle = colors.failure;
+    plot.ctx.textBaseline = "bottom";
+    plot.ctx.textAlign = "right";
+    plot.ctx.fillText(`${name} ${bytes(value)}`, plot.bbox.left + plot.bbox.width - 4 * ratio, y - 2 * ratio);
+    plot.ctx.textAlign = "left";
+  }
+}
+
+function failures(plot: uPlot, shown: Shown, ratio: number): void {
+  const { ctx, bbox } = plot;
+  let free = -Infinity;
+  for (const failure of shown.device.failures) {
+    if (failure.event < shown.from || failure.event > shown.to) continue;
+    const x = plot.valToPos(failure.event, "x", true);
+    ctx.strokeStyle = shown.colors.failure;
+    ctx.fillStyle = shown.colors.failure;
+    ctx.lineWidth = ratio;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top - 4 * ratio);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.beginPath();
+    ctx.moveTo(x - 5 * ratio, bbox.top - 9 * ratio);
+    ctx.lineTo(x + 5 * ratio, bbox.top - 9 * ratio);
+    ctx.lineTo(x, bbox.top - 1 * ratio);
+    ctx.fill();
+    const text = `refused ${bytes(failure.size)}`;
+    const width = ctx.measureText(text).width;
+    const left = x + width + 10 * ratio > bbox.left + bbox.width ? x - width - 8 * ratio : x + 8 * ratio;
+    if (left < free) continue;
+    free = left + width + 12 * ratio;
+    ctx.textBaseline = "middle";
+    ctx.fillText(text, left, bbox.top - 7 * ratio);
+  }
+}

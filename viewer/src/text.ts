@@ -1,0 +1,44 @@
+// Names come out of recordings and may hold anything. They reach the page as text, never as markup; here control and
+// direction characters become visible, and what is too long is cut (the whole is in the details view).
+
+const NEWLINES = /\r\n|\r|\n/g;
+// eslint-disable-next-line no-control-regex
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f]/g;
+const HIDDEN = /[\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+/** Only so many characters of a name are ever looked at where it is shown in a line. */
+export const SHOWN = 240;
+
+/** One line that shows what it holds. */
+export function visible(text: string): string {
+  return text
+    .replace(NEWLINES, "⏎")
+    .replace(CONTROLS, (character) => String.fromCharCode(0x2400 + character.charCodeAt(0)))
+    .replace(HIDDEN, (character) => `‹U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
+}
+
+export function shorten(text: string, most = SHOWN): string {
+  if (text.length <= most) return visible(text);
+  return `${visible(text.slice(0, most - 1))}…`;
+}
+
+/** Paths matter at their end: `…/gpt2/modeling_gpt2.py:282 forward`. */
+export function shortenStart(text: string, most: number): string {
+  if (text.length <= most) return visible(text);
+  return `…${visible(text.slice(text.length - most + 1))}`;
+}
+
+/** What fits into `width` pixels of a canvas, cut in the middle; "" where nothing sensible does. */
+export function fit(context: CanvasRenderingContext2D, text: string, width: number): string {
+  const whole = shorten(text, 160);
+  if (width < 18) return "";
+  if (context.measureText(whole).width <= width) return whole;
+  let low = 0;
+  let high = whole.length;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (context.measureText(`…${whole.slice(whole.length - middle)}`).width <= width) low = middle;
+    else high = middle - 1;
+  }
+  return low < 3 ? "" : `…${whole.slice(whole.length - low)}`;
+}

@@ -1,0 +1,146 @@
+// Which tiles of the series a view needs, and one set of columns out of those that are there. Level k has 4^k events per
+// bucket and 512 buckets per tile; a missing tile is stood in for by the finest coarser one that is at hand.
+import type { Tile } from "./types";
+
+export const BUCKETS = 512;
+
+export function bucketEvents(level: number): number {
+  return 4 ** level;
+}
+
+/** The finest level that has no more buckets in view than there are pixels. */
+export function levelFor(span: number, pixels: number, levels: number): number {
+  let level = 0;
+  while (level < levels - 1 && span / bucketEvents(level) > pixels) level += 1;
+  return level;
+}
+
+/** The numbers of the tiles of a level that cover a view. */
+export function tilesFor(from: number, to: number, level: number, events: number): number[] {
+  const width = BUCKETS * bucketEvents(level);
+  const first = Math.floor(Math.max(0, from) / width);
+  const last = Math.floor(Math.min(events, Math.max(0, to)) / width);
+  return Array.from({ length: last - first + 1 }, (_, index) => first + index);
+}
+
+export type Peek = (level: number, tile: number) => Tile | undefined;
+
+/** The tile itself or the nearest coarser one that covers the same place. */
+function standIn(peek: Peek, level: number, tile: number, levels: number): Tile | undefined {
+  for (let up = level, number = tile; up < levels; up += 1, number = Math.floor(number / 4)) {
+    const found = peek(up, number);
+    if (found) return found;
+  }
+  return undefined;
+}
+
+export interface Columns {
+  /** Where each bucket begins. */
+  x: number[];
+  /** The moment that each bucket shows. */
+  event: number[];
+  time: (number | null)[];
+  live: number[];
+  reserved: number[];
+  low: number[];
+  /** Live per layer, not stacked. */
+  layers: number[][];
+  names: { site: number | null; name: string }[];
+  /** Whether all of it is of the level that was asked for. */
+  exact: boolean;
+  /** Events per bucket of the coarsest part. */
+  grain: number;
+}
+
+export function gather(from: number, to: number, level: number, levels: number, events: number, peek: Peek): Columns {
+  const columns: Columns = {
+    x: [],
+    event: [],
+    time: [],
+    live: [],
+    reserved: [],
+    low: [],
+    layers: [],
+    names: [],
+    exact: true,
+    grain: bucketEvents(level),
+  };
+  const width = BUCKETS * bucketEvents(level);
+  for (const number of tilesFor(from, to, level, events)) {
+    const tile = standIn(peek, level, number, levels);
+    if (tile === undefined) {
+      columns.exact = false;
+      continue;
+    }
+    if (tile.level !== level) columns.exact = false;
+    columns.grain = Math.max(columns.grain, tile.bucket_events);
+    if (columns.names.length === 0) {
+      columns.names = tile.layers.map(({ site, name }) => ({ site, name }));
+      columns.layers = tile.layers.map(() => []);
+    }
+    take(columns, tile, number * width, (number + 1) * width);
+  }
+  const last = columns.x.length - 1;
+  if (last >= 0) extend(columns, last, Math.min(events + 1, (columns.x[last] ?? 0) + columns.grain));
+  return columns;
+}
+
+/** The buckets of a tile that lie in [start, end); one that begins before it is cut. */
+function take(columns: Columns, tile: Tile, start: number, end: number): void {
+  for (let index = 0; index < tile.live.length; index += 1) {
+    const begins = tile.first_event + index * tile.bucket_events;
+    if (begins + tile.bucket_events <= start) continue;
+    if (begins >= end) break;
+    columns.x.push(Math.max(begins, start));
+    columns.event.push(tile.event[index] ?? begins);
+    columns.time.push(tile.time[index] ?? null);
+    columns.live.push(tile.live[index] ?? 0);
+    columns.reserved.push(tile.reserved[index] ?? 0);
+    columns.low.push(tile.low[index] ?? 0);
+    tile.layers.forEach((layer, number) => columns.layers[number]?.push(layer.live[index] ?? 0));
+  }
+}
+
+/** Steps need an end: the last bucket once more where it ends. */
+function extend(columns: Columns, last: number, end: number): void {
+  columns.x.push(end);
+  columns.event.push(columns.event[last] ?? 0);
+  columns.time.push(columns.time[last] ?? null);
+  for (const column of [columns.live, columns.reserved, columns.low, ...columns.layers]) column.push(column[last] ?? 0);
+}
+
+/** Sums from the bottom: stack[i][j] = Σ layers[0..=i][j]. */
+export function stack(layers: number[][]): number[][] {
+  const sums: number[][] = [];
+  let below: number[] | undefined;
+  for (const layer of layers) {
+    const base = below;
+    const sum = base === undefined ? layer.slice() : layer.map((value, index) => value + (base[index] ?? 0));
+    sums.push(sum);
+    below = sum;
+  }
+  return sums;
+}
+
+/** The position in a sorted list of the last value that is not above `wanted`. */
+export function indexAt(sorted: number[], wanted: number): number {
+  let low = 0;
+  let high = sorted.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if ((sorted[middle] ?? 0) <= wanted) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+/** When an event was: between the moments that the steps show, in proportion. */
+export function timeAt({ event, time }: Columns, wanted: number): number | null {
+  if (wanted === 0 && time.some((at) => at !== null)) return 0;
+  const index = indexAt(event, wanted);
+  const [start, end] = [event[index], event[index + 1]];
+  const [from, to] = [time[index] ?? null, time[index + 1] ?? null];
+  if (from === null || start === undefined) return null;
+  if (to === null || end === undefined || end <= start) return from;
+  return from + ((to - from) * Math.max(0, Math.min(end, wanted) - start)) / (end - start);
+}

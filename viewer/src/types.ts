@@ -1,0 +1,217 @@
+// The answers of the server, as PROTOCOL.md describes them. No logic.
+
+export interface LedgerLine {
+  what: string;
+  bytes: number;
+  note: string | null;
+  lines: LedgerLine[];
+}
+
+export interface WhySite {
+  site: string;
+  own: boolean;
+  through: string | null;
+  bytes: number;
+  blocks: number;
+  calls: WhySite[];
+}
+
+export interface Fix {
+  do: string;
+  command: string | null;
+  frees_bytes: number | null;
+}
+
+export interface Cause {
+  cause: string;
+  certainty: string;
+  bytes: number | null;
+  summary?: string;
+  evidence: string[];
+  fixes: Fix[];
+}
+
+/** What `makeroom why --json` prints. */
+export interface Why {
+  request: { bytes: number; device: number | null; site: string | null } | null;
+  verdict: { cause: string; certainty: string; summary: string };
+  causes: Cause[];
+  ledger: {
+    device: number | null;
+    name?: string;
+    total_bytes: number | null;
+    lines: LedgerLine[];
+    unaccounted_bytes: number;
+  } | null;
+  sites: WhySite[];
+  other_sites_bytes: number;
+  will_not_help: unknown[];
+  next: Fix[];
+  notes: string[];
+}
+
+export interface Failure {
+  event: number;
+  size: number;
+  free: number | null;
+  largest_hole: number | null;
+}
+
+export interface Device {
+  device: number;
+  name: string | null;
+  events: number;
+  first_time: number | null;
+  last_time: number | null;
+  levels: number;
+  total: number | null;
+  limit: number | null;
+  peak: { event: number; live: number; reserved: number };
+  failures: Failure[];
+  failures_total: number;
+  start: number;
+  history: "whole" | "partial" | "none";
+  has_segments: boolean;
+  sites: number;
+}
+
+export interface Input {
+  name: string;
+  kind: string;
+  bytes: number;
+  why: Why;
+  text: string;
+  devices: Device[];
+  changed?: boolean;
+  vanished?: boolean;
+}
+
+export interface Inputs {
+  version: number;
+  product: string;
+  inputs: Input[];
+  whatif: { allocators: string[] };
+  embedded: false | { reduced: string | null };
+  can_reload?: boolean;
+}
+
+export interface Site {
+  id: number;
+  name: string;
+  own: boolean;
+  /** Its own line, as a frame of the stacks. */
+  frame: number | null;
+  /** The number of its layer in the series. */
+  color: number;
+  peak: number;
+  live_at_peak: number;
+  live_at_end: number;
+  allocated: number;
+  count: number;
+}
+
+export interface Sites {
+  sites: Site[];
+  other_sites?: number;
+}
+
+export interface Tile {
+  level: number;
+  tile: number;
+  first_event: number;
+  bucket_events: number;
+  event: number[];
+  time: (number | null)[];
+  live: number[];
+  reserved: number[];
+  low: number[];
+  layers: { site: number | null; name: string; live: number[] }[];
+}
+
+/** State of a row of blocks: what is drawn for it. */
+export const FREE = 0;
+export const LIVE = 1;
+export const PENDING = 2;
+export const MERGED = 3;
+export const NOTHING = 4;
+
+/** offset, size, state, site (or permille that is live where the state is MERGED) */
+export type Block = [number, number, number, number];
+
+export interface Segment {
+  address: string;
+  size: number;
+  reserved: number;
+  live: number;
+  rounding: number;
+  free: number;
+  largest_free: number;
+  stream: string | null;
+  kind: string;
+  pool?: string | number | null;
+  rows?: number;
+  merged?: boolean;
+  blocks: Block[];
+}
+
+export interface Moment {
+  event: number;
+  time: number | null;
+  live: number;
+  rounding: number;
+  free: number;
+  reserved: number;
+  pending: number;
+  segments: Segment[];
+}
+
+export interface Stacks {
+  frames: { name: string; file: string | null; line: number | null }[];
+  /** [parent, frame]; node 0 is the root. */
+  nodes: [number, number][];
+}
+
+export interface Live {
+  event: number;
+  total: number;
+  /** [node, bytes, count]: of the node itself, not of what lies below it. */
+  nodes: [number, number, number][];
+}
+
+export interface Allocation {
+  address: string;
+  size: number;
+  requested: number;
+  site: number;
+  node: number;
+  from: number | null;
+  until: number | null;
+  stream: string | null;
+  pending?: boolean;
+}
+
+export interface Allocations {
+  total: number;
+  bytes: number;
+  rows: Allocation[];
+}
+
+export interface WhatIfRow {
+  allocator: string;
+  estimate: boolean;
+  peak_live_bytes: number;
+  peak_reserved_bytes: number;
+  reserved_over_live: number;
+  driver_calls: number;
+  driver_time_us: number;
+  oom: { event: number; bytes: number } | null;
+  smallest_memory_bytes: number | null;
+}
+
+export interface WhatIf {
+  state: "idle" | "running" | "done" | "failed";
+  done: number;
+  of: number;
+  rows: WhatIfRow[];
+  error?: string;
+}

@@ -1,0 +1,195 @@
+// The address space at a cursor: every segment at one scale, blocks in the colours of their sites, holes empty; one
+// segment alone on request; and the refused request beside the largest holes, all at one scale.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { prepare, useWidth } from "../draw";
+import { drawBlocks, describe } from "../blocks";
+import { bytes, count, share } from "../format";
+import { blockAt, GAP, largestHoles, layoutSegments } from "../memory";
+import { useAnswer, type Pane } from "../model";
+import { LIVE, PENDING, type Moment, type Segment } from "../types";
+import { placeText } from "./Cursors";
+import { Holes } from "./Holes";
+import { SegmentStrip } from "./SegmentStrip";
+
+const ROW = 17;
+const PITCH = 23;
+
+export function AddressSpace({ pane }: { pane: Pane }) {
+  const [box, width] = useWidth();
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [spot, setSpot] = useState<{ segment: number; offset: number } | null>(null);
+  const [tip, setTip] = useState<{ x: number; y: number } | null>(null);
+  const { a, b } = pane.place;
+  const state = pane.state.value;
+  const cursor = state.active === "b" && b !== null ? "b" : "a";
+  const event = cursor === "b" && b !== null ? b : a;
+  const device = pane.device;
+  const { answer, loading, error } = useAnswer<Moment>(
+    pane.model,
+    device === undefined ? null : pane.path(`moment/${event}`),
+  );
+  const moment = answer?.value;
+  const segments = moment?.segments ?? [];
+  const colors = pane.model.colors;
+  const drawn = layoutSegments(segments, width, segments.length < 12 ? 8 : 14);
+  const height = Math.max(PITCH, drawn.rows * PITCH);
+  const holes = largestHoles(segments, 6);
+
+  useEffect(() => {
+    if (canvas.current === null || width <= 0) return;
+    const context = prepare(canvas.current, width, height);
+    if (context === null) return;
+    for (const piece of drawn.pieces) {
+      const segment = segments[piece.segment];
+      if (segment === undefined) continue;
+      const y = piece.row * PITCH + 2;
+      drawBlocks(context, pane, segment, piece, y, ROW);
+      const chosen = segment.address === state.segment;
+      context.strokeStyle = chosen ? colors.accent : colors.faint;
+      context.lineWidth = chosen ? 2 : 1;
+      context.strokeRect(piece.x + 0.5, y + 0.5, Math.max(1, piece.width - 1), ROW - 1);
+    }
+    if (spot !== null) mark(context, spot);
+  });
+
+  const mark = (context: CanvasRenderingContext2D, at: { segment: number; offset: number }) => {
+    const piece = drawn.pieces.find(
+      (candidate) =>
+        candidate.segment === at.segment &&
+        at.offset >= candidate.offset &&
+        at.offset < candidate.offset + candidate.size,
+    );
+    if (piece === undefined) return;
+    const x = piece.x + (at.offset - piece.offset) / drawn.bytesPerPixel;
+    context.fillStyle = colors.ink;
+    context.beginPath();
+    context.moveTo(x - 4, piece.row * PITCH + ROW + 7);
+    context.lineTo(x + 4, piece.row * PITCH + ROW + 7);
+    context.lineTo(x, piece.row * PITCH + ROW + 1);
+    context.fill();
+  };
+  const find = (x: number, y: number): { segment: number; offset: number } | null => {
+    const row = Math.floor(y / PITCH);
+    const piece = drawn.pieces.find(
+      (candidate) => candidate.row === row && x >= candidate.x && x < candidate.x + candidate.width + GAP,
+    );
+    if (piece === undefined) return null;
+    const offset = piece.offset + Math.min(piece.width - 0.01, x - piece.x) * (piece.size / piece.width);
+    return { segment: piece.segment, offset };
+  };
+  const choose = (at: { segment: number; offset: number }) => {
+    const segment = segments[at.segment];
+    if (segment === undefined) return;
+    const block = segment.blocks[blockAt(segment.blocks, at.offset)];
+    const held = block !== undefined && (block[2] === LIVE || block[2] === PENDING) && block[3] >= 0;
+    pane.update({ segment: segment.address, ...(held ? { site: block[3] } : {}) });
+  };
+  const step = (by: number, blocks: boolean) => {
+    const here = spot ?? { segment: 0, offset: 0 };
+    const segment = segments[here.segment];
+    if (segment === undefined) return;
+    if (blocks) {
+      const next = blockAt(segment.blocks, here.offset) + by;
+      const block = segment.blocks[next];
+      if (block !== undefined) {
+        setSpot({ segment: here.segment, offset: block[0] });
+        return;
+      }
+    }
+    const number = Math.max(0, Math.min(segments.length - 1, here.segment + by));
+    const other = segments[number];
+    if (other === undefined || number === here.segment) return;
+    const last = other.blocks[other.blocks.length - 1];
+    setSpot({ segment: number, offset: blocks && by < 0 && last !== undefined ? last[0] : 0 });
+  };
+  const press = (event: KeyboardEvent) => {
+    const actions: Record<string, () => void> = {
+      ArrowRight: () => {
+        step(1, true);
+      },
+      ArrowLeft: () => {
+        step(-1, true);
+      },
+      ArrowDown: () => {
+        step(1, false);
+      },
+      ArrowUp: () => {
+        step(-1, false);
+      },
+      Enter: () => {
+        if (spot !== null) choose(spot);
+      },
+    };
+    const action = actions[event.key];
+    if (action === undefined || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    setTip(null);
+    action();
+  };
+  const pointed = spot === null ? undefined : segments[spot.segment];
+  const text = spot === null || pointed === undefined ? "" : describe(pane, pointed, spot.offset);
+  const chosen = segments.find((segment) => segment.address === state.segment);
+  return (
+    <div ref={box} class={loading ? "space loading" : "space"}>
+      <p class="figures" data-testid="moment" data-event={moment?.event} aria-live="polite">
+        {moment === undefined
+          ? error === null
+            ? "loading …"
+            : error.message
+          : summary(moment, cursor.toUpperCase(), device?.has_segments ?? false)}
+        {answer?.nearest ? " This report keeps no moment nearer than this." : ""}
+      </p>
+      <canvas
+        ref={canvas}
+        class="map"
+        tabIndex={0}
+        role="application"
+        aria-roledescription="memory map"
+        aria-label={`${count(segments.length)} segments; arrow keys go through blocks and segments, Enter opens one`}
+        data-testid="map"
+        data-segments={segments.length}
+        onKeyDown={press}
+        onPointerMove={(event: PointerEvent) => {
+          setSpot(find(event.offsetX, event.offsetY));
+          setTip({ x: event.offsetX, y: event.offsetY });
+        }}
+        onPointerLeave={() => {
+          setTip(null);
+        }}
+        onClick={(event: MouseEvent) => {
+          const at = find(event.offsetX, event.offsetY);
+          if (at !== null) choose(at);
+        }}
+      />
+      <p class="quiet status" role="status">
+        {text === ""
+          ? `1 px = ${bytes(drawn.bytesPerPixel)}; one box is one segment, empty is unused, hatched is freed and waiting for a stream`
+          : text}
+      </p>
+      {tip !== null && text !== "" && (
+        <div
+          class="tip"
+          style={{ left: `${Math.max(0, Math.min(tip.x + 14, width - 300))}px`, top: `${tip.y + 52}px` }}
+        >
+          {text}
+        </div>
+      )}
+      {chosen !== undefined && <SegmentStrip pane={pane} event={moment?.event ?? event} segment={chosen} />}
+      <Holes pane={pane} event={event} holes={holes} segments={segments} />
+    </div>
+  );
+}
+
+function summary(moment: Moment, cursor: string, segments: boolean): string {
+  const head = `${cursor}: ${placeText(moment)}. `;
+  const pending = moment.pending > 0 ? ` (${bytes(moment.pending)} of it freed and waiting for a stream)` : "";
+  if (!segments) return `${head}${bytes(moment.live)} live${pending}.`;
+  const parts = `${bytes(moment.live)} live${pending} + ${bytes(moment.rounding)} rounding + ${bytes(moment.free)} unused`;
+  return `${head}${bytes(moment.reserved)} reserved = ${parts}, ${share(moment.free, moment.reserved)} of it unused.`;
+}
+
+export function segmentTitle(segment: Segment): string {
+  const stream = segment.stream === null ? "" : `, stream ${segment.stream}`;
+  return `${segment.kind} segment ${segment.address}, ${bytes(segment.size)}${stream}`;
+}

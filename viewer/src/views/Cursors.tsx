@@ -1,0 +1,71 @@
+// The two cursors over the series: lines with a handle that can be dragged, and sliders for whoever does not see them.
+import { count, time } from "../format";
+import { useAnswer, type Pane } from "../model";
+import type { Moment } from "../types";
+
+export function Cursors({ pane, width, height }: { pane: Pane; width: number; height: number }) {
+  const { from, to, a, b } = pane.place;
+  const events = pane.device?.events ?? 0;
+  const draw = (name: "a" | "b", event: number | null) => {
+    if (event === null || event < from || event > to) return null;
+    const x = ((event - from) / (to - from)) * width;
+    const press = (start: PointerEvent) => {
+      start.stopPropagation();
+      const handle = start.currentTarget as HTMLElement;
+      handle.setPointerCapture(start.pointerId);
+      const left = start.clientX - x;
+      pane.model.focus.value = pane.index;
+      const move = (next: PointerEvent) => {
+        const view = pane.place;
+        pane.moveCursor(name, view.from + ((next.clientX - left) / width) * (view.to - view.from));
+      };
+      const release = () => {
+        handle.removeEventListener("pointermove", move);
+        handle.removeEventListener("pointerup", release);
+        handle.removeEventListener("pointercancel", release);
+      };
+      handle.addEventListener("pointermove", move);
+      handle.addEventListener("pointerup", release);
+      handle.addEventListener("pointercancel", release);
+    };
+    return (
+      <div
+        key={name}
+        class={`cursor ${name}${pane.state.value.active === name ? " active" : ""}`}
+        data-testid={`cursor-${name}`}
+        role="slider"
+        tabIndex={0}
+        aria-label={`cursor ${name.toUpperCase()}`}
+        aria-valuemin={0}
+        aria-valuemax={events}
+        aria-valuenow={event}
+        aria-valuetext={`event ${event} of ${events}`}
+        style={{ left: `${x}px`, height: `${height}px` }}
+        onPointerDown={press}
+        onFocus={() => {
+          pane.update({ active: name });
+        }}
+      >
+        <span class="flag">{name.toUpperCase()}</span>
+      </div>
+    );
+  };
+  return (
+    <>
+      {draw("a", a)}
+      {draw("b", b)}
+    </>
+  );
+}
+
+/** Where the cursors are and what was there, in figures. */
+export function useMoment(pane: Pane, event: number | null) {
+  return useAnswer<Moment>(
+    pane.model,
+    event === null || pane.device === undefined ? null : pane.path(`moment/${event}`),
+  );
+}
+
+export function placeText(moment: { event: number; time: number | null }): string {
+  return moment.time === null ? `event ${count(moment.event)}` : `event ${count(moment.event)}, ${time(moment.time)}`;
+}

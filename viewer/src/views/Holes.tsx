@@ -1,0 +1,82 @@
+// The request that was refused and the largest unused pieces, all at one scale: what was too small for what.
+import { bytes, count } from "../format";
+import { addressOf, type Hole } from "../memory";
+import type { Pane } from "../model";
+import type { Failure, Segment } from "../types";
+
+/** The refusal that a cursor looks at: the next one, else the last. */
+export function failureNear(failures: Failure[], event: number): Failure | undefined {
+  return failures.find((failure) => failure.event >= event) ?? failures[failures.length - 1];
+}
+
+export function Holes({
+  pane,
+  event,
+  holes,
+  segments,
+}: {
+  pane: Pane;
+  event: number;
+  holes: Hole[];
+  segments: Segment[];
+}) {
+  const device = pane.device;
+  const failure = failureNear(device?.failures ?? [], event);
+  if (device === undefined || (holes.length === 0 && failure === undefined)) return null;
+  const most = Math.max(failure?.size ?? 0, holes[0]?.size ?? 0, 1);
+  const bar = (size: number) => ({ width: `${Math.max(0.2, (size / most) * 100)}%` });
+  return (
+    <div class="holes">
+      <h3>{failure === undefined ? "The largest holes" : "The refused request and the largest holes, at one scale"}</h3>
+      <table>
+        <tbody>
+          {failure !== undefined && (
+            <tr class="request" data-testid="request">
+              <th scope="row">
+                <button
+                  type="button"
+                  class="plain"
+                  onClick={() => {
+                    pane.moveCursor(pane.state.value.active, failure.event);
+                  }}
+                >
+                  request at event {count(failure.event)}
+                </button>
+              </th>
+              <td class="figure">{bytes(failure.size)}</td>
+              <td>
+                <div class="bar wanted" style={bar(failure.size)} />
+              </td>
+            </tr>
+          )}
+          {holes.map((hole) => (
+            <tr key={`${hole.address}+${hole.offset}`} data-testid="hole">
+              <th scope="row">
+                <button
+                  type="button"
+                  class="plain"
+                  onClick={() => {
+                    pane.update({ segment: hole.address });
+                  }}
+                >
+                  hole at {addressOf(hole.address, hole.offset)}
+                </button>
+                <span class="quiet"> in {bytes(segments[hole.segment]?.size ?? 0)}</span>
+              </th>
+              <td class="figure">{bytes(hole.size)}</td>
+              <td>
+                <div
+                  class={failure !== undefined && hole.size < failure.size ? "bar small" : "bar"}
+                  style={bar(hole.size)}
+                />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {failure !== undefined && failure.free !== null && (
+        <p class="quiet">The driver had {bytes(failure.free)} free when it refused.</p>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,117 @@
+// A name out of a recording: one line of text, cut where it is too long, whole in the details view.
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Model } from "../model";
+import { shorten, SHOWN } from "../text";
+
+export function Name({ model, text, most = SHOWN }: { model: Model; text: string; most?: number }) {
+  return (
+    <>
+      <Short text={text} most={most} />
+      <Whole model={model} text={text} most={most} />
+    </>
+  );
+}
+
+export function Short({ text, most = SHOWN }: { text: string; most?: number }) {
+  return <bdi class="name">{shorten(text, most)}</bdi>;
+}
+
+/** The way to all of a name, where it was cut. */
+export function Whole({ model, text, most = SHOWN }: { model: Model; text: string; most?: number }) {
+  if (text.length <= most) return null;
+  return (
+    <button
+      type="button"
+      class="plain more"
+      data-testid="whole"
+      title={`all ${text.length} characters`}
+      onClick={() => {
+        model.details.value = { title: "the whole name", text };
+      }}
+    >
+      whole
+    </button>
+  );
+}
+
+/** Characters of a long text that are in the document at once. */
+const PAGE = 100_000;
+
+export function Details({ model }: { model: Model }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [page, setPage] = useState(0);
+  const shown = model.details.value;
+  useEffect(() => {
+    setPage(0);
+    if (shown !== null && dialog.current?.open === false) dialog.current.showModal();
+    if (shown === null) dialog.current?.close();
+  }, [shown]);
+  const pages = Math.max(1, Math.ceil((shown?.text.length ?? 0) / PAGE));
+  return (
+    <dialog
+      ref={dialog}
+      aria-label={shown?.title ?? "details"}
+      data-testid="details"
+      onClose={() => {
+        model.details.value = null;
+      }}
+    >
+      <header>
+        <h2>{shown?.title}</h2>
+        {pages > 1 && (
+          <span>
+            <button
+              type="button"
+              disabled={page === 0}
+              onClick={() => {
+                setPage(page - 1);
+              }}
+            >
+              before
+            </button>{" "}
+            part {page + 1} of {pages}{" "}
+            <button
+              type="button"
+              disabled={page + 1 >= pages}
+              onClick={() => {
+                setPage(page + 1);
+              }}
+            >
+              next
+            </button>
+          </span>
+        )}
+        <Copy text={shown?.text ?? ""} />
+        <button
+          type="button"
+          onClick={() => {
+            model.details.value = null;
+          }}
+        >
+          close
+        </button>
+      </header>
+      <pre tabIndex={0}>{(shown?.text ?? "").slice(page * PAGE, (page + 1) * PAGE)}</pre>
+    </dialog>
+  );
+}
+
+export function Copy({ text }: { text: string }) {
+  const [done, setDone] = useState(false);
+  return (
+    <button
+      type="button"
+      class="copy"
+      onClick={() => {
+        void navigator.clipboard.writeText(text).then(() => {
+          setDone(true);
+          setTimeout(() => {
+            setDone(false);
+          }, 1500);
+        });
+      }}
+    >
+      {done ? "copied" : "copy"}
+    </button>
+  );
+}

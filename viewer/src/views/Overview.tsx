@@ -1,0 +1,82 @@
+// The whole run in a strip, with the part in view: drag it to move along, drag beside it to choose another part.
+import { useEffect, useRef } from "preact/hooks";
+import { prepare } from "../draw";
+import { type Pane } from "../model";
+import { LEFT, RIGHT } from "../plot";
+import { extent, range } from "../state";
+import { useColumns } from "./Timeline";
+
+const HEIGHT = 34;
+
+export function Overview({ pane, width }: { pane: Pane; width: number }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const device = pane.device;
+  const whole = device === undefined ? 1 : extent(device);
+  const inner = Math.max(0, width - LEFT - RIGHT);
+  const columns = useColumns(pane, 0, whole, inner);
+  const { from, to, a, b } = pane.place;
+  const colors = pane.model.colors;
+  useEffect(() => {
+    if (canvas.current === null || columns === null || inner <= 0 || device === undefined) return;
+    const context = prepare(canvas.current, inner, HEIGHT);
+    if (context === null) return;
+    const most = Math.max(1, ...columns.reserved, ...columns.live);
+    const x = (event: number) => (event / whole) * inner;
+    const y = (value: number) => HEIGHT - 1 - (value / most) * (HEIGHT - 3);
+    const area = (values: number[], color: string) => {
+      context.fillStyle = color;
+      context.beginPath();
+      context.moveTo(0, HEIGHT);
+      columns.x.forEach((event, index) => {
+        context.lineTo(x(event), y(values[index] ?? 0));
+        context.lineTo(x(columns.x[index + 1] ?? whole), y(values[index] ?? 0));
+      });
+      context.lineTo(inner, HEIGHT);
+      context.fill();
+    };
+    if (device.has_segments) area(columns.reserved, colors.neutral);
+    area(columns.live, colors.other);
+    context.fillStyle = colors.failure;
+    for (const failure of device.failures) context.fillRect(x(failure.event) - 0.5, 0, 1.5, HEIGHT);
+    context.fillStyle = colors.accent;
+    for (const cursor of [a, b]) if (cursor !== null) context.fillRect(x(cursor) - 0.5, 0, 1.5, HEIGHT);
+  });
+  if (device === undefined) return null;
+  const press = (event: PointerEvent) => {
+    const area = event.currentTarget as HTMLElement;
+    const left = area.getBoundingClientRect().left;
+    const at = (pointer: PointerEvent) => ((pointer.clientX - left) / inner) * whole;
+    const start = at(event);
+    const inside = start >= from && start <= to && to - from < whole;
+    area.setPointerCapture(event.pointerId);
+    pane.model.focus.value = pane.index;
+    const move = (next: PointerEvent) => {
+      if (inside) pane.update(range(from + at(next) - start, to + at(next) - start, device));
+      else if (Math.abs(next.clientX - event.clientX) > 3)
+        pane.update(range(Math.min(start, at(next)), Math.max(start, at(next)), device));
+    };
+    const release = () => {
+      area.removeEventListener("pointermove", move);
+      area.removeEventListener("pointerup", release);
+      area.removeEventListener("pointercancel", release);
+    };
+    area.addEventListener("pointermove", move);
+    area.addEventListener("pointerup", release);
+    area.addEventListener("pointercancel", release);
+  };
+  return (
+    <div
+      class="overview"
+      data-testid="overview"
+      aria-hidden="true"
+      style={{ marginLeft: `${LEFT}px`, width: `${inner}px`, height: `${HEIGHT}px` }}
+      onPointerDown={press}
+    >
+      <canvas ref={canvas} />
+      <div
+        class="window"
+        style={{ left: `${(from / whole) * inner}px`, width: `${Math.max(2, ((to - from) / whole) * inner)}px` }}
+      />
+    </div>
+  );
+}

@@ -1,0 +1,223 @@
+// Live memory over time: loads the tiles a view needs, hands them to the plot, and turns wheel, drag and click into
+// ranges and cursors. Everything that the pointer does here has a key (keys.ts).
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type uPlot from "uplot";
+import { useWidth } from "../draw";
+import { bytes, count, time } from "../format";
+import { type Pane } from "../model";
+import { BOTTOM, create, data, LEFT, RIGHT, TOP, type Shown } from "../plot";
+import { range, zoom } from "../state";
+import { shorten } from "../text";
+import { gather, indexAt, levelFor, stack, tilesFor, type Columns } from "../tiles";
+import type { Tile } from "../types";
+import { Cursors } from "./Cursors";
+import { Legend } from "./Legend";
+import { Overview } from "./Overview";
+
+const HEIGHT = 380;
+
+/** The columns of a view; asks for what is missing and draws again when it is there. */
+export function useColumns(pane: Pane, from: number, to: number, pixels: number): Columns | null {
+  const [, again] = useState(0);
+  const device = pane.device;
+  const source = pane.model.source;
+  const level = device === undefined ? 0 : levelFor(to - from, Math.max(64, pixels), device.levels);
+  const path = (up: number, tile: number) => pane.path(`series/${up}/${tile}`);
+  useEffect(() => {
+    if (device === undefined || pixels <= 0) return;
+    let gone = false;
+    for (const tile of tilesFor(from, to, level, device.events)) {
+      if (source.peek(path(level, tile))) continue;
+      source.get(path(level, tile)).then(
+        () => {
+          if (!gone) again((number) => number + 1);
+        },
+        (error: unknown) => {
+          // A report keeps coarse levels only, and those stand in.
+          if (!gone && !source.embedded) pane.model.fail(error);
+        },
+      );
+    }
+    return () => {
+      gone = true;
+    };
+  });
+  if (device === undefined || pixels <= 0) return null;
+  return gather(from, to, level, device.levels, device.events, (up, tile) => source.peek<Tile>(path(up, tile))?.value);
+}
+
+/** The top of the scale: what is in view, and the limit where it is not far above, or on request. */
+function topOf(columns: Columns, pane: Pane): number {
+  const device = pane.device;
+  let most = 0;
+  for (const value of columns.live) most = Math.max(most, value);
+  if (device?.has_segments) for (const value of columns.reserved) most = Math.max(most, value);
+  const bounds = [device?.limit, device?.total].filter((bound): bound is number => typeof bound === "number");
+  for (const bound of bounds) if (pane.state.value.tall || bound < most * 1.6) most = Math.max(most, bound);
+  return Math.max(1, most * 1.06);
+}
+
+export function Timeline({ pane }: { pane: Pane }) {
+  const [box, width] = useWidth();
+  const plotBox = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const shown = useRef<Shown | null>(null);
+  const [hover, setHover] = useState<{ x: number; y: number; text: string } | null>(null);
+  const device = pane.device;
+  const { from, to } = pane.place;
+  const wide = width >= 1000;
+  const chart = Math.max(0, wide ? width - 330 : width);
+  const inner = chart - LEFT - RIGHT;
+  const columns = useColumns(pane, from, to, inner);
+  const model = pane.model;
+  const colors = model.colors;
+  const state = pane.state.value;
+  const top = columns === null ? 0 : topOf(columns, pane);
+  useEffect(() => {
+    pane.top.value = top;
+  }, [pane, top]);
+  const layers = columns?.names.length ?? 0;
+  if (columns !== null && device !== undefined)
+    shown.current = {
+      from,
+      to,
+      top: model.top || top,
+      columns,
+      device,
+      sites: pane.sites.value,
+      selected: state.site,
+      colors,
+    };
+
+  useEffect(() => {
+    if (plotBox.current === null || chart <= 0 || layers === 0 || shown.current === null) return;
+    const made = create(plotBox.current, chart, HEIGHT, layers, () => shown.current as Shown);
+    plot.current = made;
+    return () => {
+      made.destroy();
+      plot.current = null;
+    };
+  }, [chart, layers, colors, device]);
+  useEffect(() => {
+    if (columns === null || plot.current === null || layers === 0) return;
+    plot.current.setData(data(columns));
+    // Times of the same ticks may be known better now.
+    plot.current.redraw(false, true);
+  }, [columns?.x, from, to, shown.current?.top, state.site, pane.sites.value, columns?.grain, layers]);
+
+  const sums = useMemo(() => (columns === null ? [] : stack(columns.layers)), [columns?.x]);
+  if (device === undefined) return null;
+  const eventAt = (x: number) => from + ((x - LEFT) / inner) * (to - from);
+
+  const wheel = (event: WheelEvent) => {
+    event.preventDefault();
+    const left = box.current?.getBoundingClientRect().left ?? 0;
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
+      const by = ((event.deltaX || event.deltaY) / inner) * (to - from);
+      pane.update(range(from + by, to + by, device));
+      return;
+    }
+    const factor = Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.006);
+    pane.update(zoom(pane.place, factor, eventAt(event.clientX - left), device));
+  };
+  const press = (event: PointerEvent) => {
+    if (event.button !== 0) return;
+    const area = event.currentTarget as HTMLElement;
+    const left = box.current?.getBoundingClientRect().left ?? 0;
+    const start = { x: event.clientX, from, to };
+    let moved = false;
+    area.setPointerCapture(event.pointerId);
+    model.focus.value = pane.index;
+    setHover(null);
+    const move = (next: PointerEvent) => {
+      if (Math.abs(next.clientX - start.x) > 3) moved = true;
+      if (!moved) return;
+      const by = ((start.x - next.clientX) / inner) * (start.to - start.from);
+      pane.update(range(start.from + by, start.to + by, device));
+    };
+    const release = (next: PointerEvent) => {
+      area.removeEventListener("pointermove", move);
+      area.removeEventListener("pointerup", release);
+      area.removeEventListener("pointercancel", release);
+      if (moved || next.type === "pointercancel") return;
+      if (next.ctrlKey || next.metaKey) {
+        const layer = layerAt(next.clientX - left, next.offsetY);
+        if (layer !== null) pane.select(columns?.names[layer]?.site ?? null);
+        return;
+      }
+      const cursor = next.shiftKey ? "b" : state.active;
+      pane.moveCursor(cursor, Math.floor(eventAt(next.clientX - left) + 0.5));
+    };
+    area.addEventListener("pointermove", move);
+    area.addEventListener("pointerup", release);
+    area.addEventListener("pointercancel", release);
+  };
+  const layerAt = (x: number, y: number): number | null => {
+    if (columns === null || columns.x.length === 0) return null;
+    const index = indexAt(columns.x, eventAt(x));
+    const value = (1 - y / (HEIGHT - TOP - BOTTOM)) * (shown.current?.top ?? 1);
+    const layer = sums.findIndex((sum) => value <= (sum[index] ?? 0));
+    return layer < 0 ? null : layer;
+  };
+  const point = (event: PointerEvent) => {
+    if (columns === null || event.buttons !== 0 || columns.x.length === 0) return;
+    const left = box.current?.getBoundingClientRect().left ?? 0;
+    const index = indexAt(columns.x, eventAt(event.clientX - left));
+    const layer = layerAt(event.clientX - left, event.offsetY);
+    const when = columns.time[index];
+    const lines = [
+      `event ${count(columns.event[index] ?? 0)}${when === null || when === undefined ? "" : `, ${time(when)}`}`,
+      `live ${bytes(columns.live[index] ?? 0)}${device.has_segments ? `, reserved ${bytes(columns.reserved[index] ?? 0)}` : ""}`,
+    ];
+    if (layer !== null) {
+      const { site, name } = columns.names[layer] ?? { site: null, name: "" };
+      lines.push(
+        `${site === null ? "" : `${site + 1} `}${shorten(name, 90)}: ${bytes(columns.layers[layer]?.[index] ?? 0)}`,
+      );
+    }
+    setHover({ x: event.clientX - left, y: event.offsetY, text: lines.join("\n") });
+  };
+  const bound = device.limit ?? device.total;
+  return (
+    <div ref={box} class={wide ? "timeline wide" : "timeline"}>
+      <div class="chart" style={{ width: `${chart}px`, height: `${HEIGHT}px` }}>
+        <div ref={plotBox} aria-hidden="true" />
+        <div
+          class="over"
+          data-testid="plot"
+          style={{ left: `${LEFT}px`, right: `${RIGHT}px`, top: `${TOP}px`, bottom: `${BOTTOM}px` }}
+          onPointerDown={press}
+          onPointerMove={point}
+          onPointerLeave={() => {
+            setHover(null);
+          }}
+          ref={(element: HTMLElement | null) => {
+            if (element) element.onwheel = wheel;
+          }}
+        >
+          <Cursors pane={pane} width={inner} height={HEIGHT - TOP - BOTTOM} />
+        </div>
+        {hover !== null && (
+          <div class="tip" style={{ left: `${Math.min(hover.x + 14, chart - 260)}px`, top: `${hover.y + TOP + 14}px` }}>
+            {hover.text}
+          </div>
+        )}
+        {layers === 0 && <p class="empty">loading …</p>}
+      </div>
+      <Legend pane={pane} columns={columns} />
+      <Overview pane={pane} width={chart} />
+      <p class="quiet note">
+        {columns !== null && columns.grain > 1
+          ? `One step is ${count(columns.grain)} events and shows the moment in it when most was live; the dotted line is the lowest. `
+          : "One step is one event. "}
+        {columns !== null && !columns.exact && pane.model.source.embedded
+          ? "This report keeps no finer steps here. "
+          : ""}
+        {bound !== null && bound > (shown.current?.top ?? 0)
+          ? `The ${device.limit === null ? "card ends" : "limit lies"} above, at ${bytes(bound)} (key y). `
+          : ""}
+        {device.history === "partial" ? "The recording began late: hatched memory was there before it. " : ""}
+      </p>
+    </div>
+  );
+}

@@ -1,0 +1,121 @@
+// The run under other allocators, computed by the server in the background when somebody asks for it.
+import { useEffect, useState } from "preact/hooks";
+import { bytes, count, time } from "../format";
+import type { Pane } from "../model";
+import type { WhatIf, WhatIfRow } from "../types";
+import { splitSort, Table, type Column } from "./Table";
+
+const COLUMNS: Column[] = [
+  { id: "allocator", title: "allocator", wide: true },
+  { id: "peak_reserved_bytes", title: "reserved at most", figure: true },
+  { id: "reserved_over_live", title: "÷ live", figure: true },
+  { id: "smallest_memory_bytes", title: "smallest memory it fits", figure: true },
+  { id: "driver_calls", title: "driver calls", figure: true },
+  { id: "driver_time_us", title: "time in them", figure: true },
+  { id: "oom", title: "refused", figure: true, sorts: false },
+];
+
+function sorted(rows: WhatIfRow[], sort: string): WhatIfRow[] {
+  const [id, order] = splitSort(sort, "");
+  const key = (row: WhatIfRow): number | string => {
+    if (id === "allocator") return row.allocator;
+    if (id === "reserved_over_live" || id === "driver_calls" || id === "driver_time_us") return row[id];
+    if (id === "smallest_memory_bytes") return row.smallest_memory_bytes ?? Infinity;
+    return row.peak_reserved_bytes;
+  };
+  if (!COLUMNS.some((column) => column.id === id)) return rows;
+  const sign = order === "asc" ? 1 : -1;
+  return rows.slice().sort((one, other) => (key(one) < key(other) ? -1 : key(one) > key(other) ? 1 : 0) * sign);
+}
+
+export function WhatIfTable({ pane }: { pane: Pane }) {
+  const [answer, setAnswer] = useState<WhatIf | null>(null);
+  const [missing, setMissing] = useState<string | null>(null);
+  const [round, setRound] = useState(0);
+  const source = pane.model.source;
+  const path = pane.path("whatif");
+  useEffect(() => {
+    let gone = false;
+    source.get<WhatIf>(path).then(
+      ({ value }) => {
+        if (gone) return;
+        setAnswer(value);
+        if (value.state === "running")
+          setTimeout(() => {
+            if (!gone) setRound((number) => number + 1);
+          }, 400);
+      },
+      (error: unknown) => {
+        if (!gone) setMissing(error instanceof Error ? error.message : String(error));
+      },
+    );
+    return () => {
+      gone = true;
+    };
+  }, [source, path, round]);
+  const start = () => {
+    source.post(path).then(
+      () => {
+        setRound((number) => number + 1);
+      },
+      (error: unknown) => {
+        pane.model.fail(error);
+      },
+    );
+  };
+  if (missing !== null)
+    return (
+      <p class="empty">
+        {source.embedded ? "This report was made without the what-if table (view -o … --what-if makes it)." : missing}
+      </p>
+    );
+  if (answer === null) return <p class="empty">loading …</p>;
+  const least = Math.max(1, ...answer.rows.map((row) => row.peak_reserved_bytes));
+  return (
+    <>
+      {answer.state === "idle" && (
+        <p>
+          <button type="button" class="main" data-testid="whatif-start" onClick={start}>
+            Run this recording under other allocators
+          </button>{" "}
+          <span class="quiet">exact for PyTorch&apos;s, in the background; the page stays usable</span>
+        </p>
+      )}
+      {answer.state === "running" && (
+        <p>
+          <progress max={Math.max(1, answer.of)} value={answer.done} aria-label="what-if progress" /> {answer.done} of{" "}
+          {answer.of} allocators
+        </p>
+      )}
+      {answer.state === "failed" && <p class="failed">{answer.error ?? "It could not be computed."}</p>}
+      {answer.rows.length > 0 && (
+        <Table
+          label="what if"
+          columns={COLUMNS}
+          sort={pane.state.value.sort}
+          onSort={(sort) => {
+            pane.update({ sort });
+          }}
+        >
+          {sorted(answer.rows, pane.state.value.sort).map((row) => (
+            <tr key={row.allocator} data-testid="whatif">
+              <th scope="row">
+                {row.allocator.slice(0, 200)}
+                {row.estimate && <span class="quiet"> (estimate)</span>}
+              </th>
+              <td class="figure barred">
+                <div class="bar" style={{ width: `${(row.peak_reserved_bytes / least) * 100}%` }} />
+                <span>{bytes(row.peak_reserved_bytes)}</span>
+              </td>
+              <td class="figure">{row.reserved_over_live.toFixed(2)}</td>
+              <td class="figure">{row.smallest_memory_bytes === null ? "" : bytes(row.smallest_memory_bytes)}</td>
+              <td class="figure">{count(row.driver_calls)}</td>
+              <td class="figure">{time(row.driver_time_us)}</td>
+              <td class="figure">{row.oom === null ? "" : `${bytes(row.oom.bytes)} at ${count(row.oom.event)}`}</td>
+            </tr>
+          ))}
+        </Table>
+      )}
+    </>
+  );
+}

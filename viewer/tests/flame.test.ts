@@ -1,0 +1,127 @@
+import { describe, expect, it } from "vitest";
+import { frameName, layout, order, sitesOfNodes, stackOf, weigh } from "../src/flame";
+import type { Live, Site, Stacks } from "../src/types";
+
+// all ─ main ─┬─ load ─ read
+//             └─ train ─ step
+const stacks: Stacks = {
+  frames: [
+    { name: "main", file: "main.py", line: 1 },
+    { name: "load", file: "load.py", line: 2 },
+    { name: "read", file: null, line: null },
+    { name: "train", file: "train.py", line: 3 },
+    { name: "step", file: "train.py", line: null },
+  ],
+  nodes: [
+    [0, -1],
+    [0, 0],
+    [1, 1],
+    [2, 2],
+    [1, 3],
+    [4, 4],
+  ],
+};
+const { children, postorder } = order(stacks);
+const before: Live = {
+  event: 1,
+  total: 100,
+  nodes: [
+    [3, 60, 2],
+    [5, 30, 1],
+    [4, 10, 1],
+  ],
+};
+const after: Live = {
+  event: 2,
+  total: 120,
+  nodes: [
+    [3, 20, 1],
+    [5, 90, 3],
+    [4, 10, 1],
+  ],
+};
+
+describe("a moment", () => {
+  it("weighs every frame with what lies above it", () => {
+    const { bytes, count } = weigh(stacks, postorder, before, null);
+    expect([...bytes]).toEqual([100, 100, 60, 60, 40, 30]);
+    expect(count[0]).toBe(4);
+  });
+  it("is laid out as wide as it weighs", () => {
+    const boxes = layout(stacks, children, weigh(stacks, postorder, before, null), 0, 0, false);
+    const load = boxes.find((box) => box.node === 2);
+    const train = boxes.find((box) => box.node === 4);
+    expect(load).toMatchObject({ start: 0, width: 0.6, depth: 2 });
+    expect(train).toMatchObject({ start: 0.6, width: 0.4, depth: 2 });
+    expect(boxes).toHaveLength(6);
+  });
+  it("folds frames that only pass on", () => {
+    const boxes = layout(stacks, children, weigh(stacks, postorder, before, null), 0, 0, true);
+    expect(boxes.find((box) => box.node === 3)?.folded).toEqual([2, 3]);
+    expect(boxes.find((box) => box.node === 4)?.folded).toEqual([4]);
+  });
+  it("fills the width with one frame, its callers above it", () => {
+    const boxes = layout(stacks, children, weigh(stacks, postorder, before, null), 4, 0, false);
+    expect(boxes.map(({ node, width }) => [node, width])).toEqual([
+      [0, 1],
+      [1, 1],
+      [4, 1],
+      [5, 0.75],
+    ]);
+  });
+});
+
+describe("two moments", () => {
+  it("count growth and shrinkage apart", () => {
+    const { bytes, weight } = weigh(stacks, postorder, before, after);
+    expect(bytes[0]).toBe(20);
+    expect(weight[0]).toBe(100);
+    expect(bytes[3]).toBe(-40);
+    const boxes = layout(stacks, children, weigh(stacks, postorder, before, after), 0, 0, false);
+    expect(boxes.find((box) => box.node === 2)?.width).toBeCloseTo(0.4);
+    expect(boxes.find((box) => box.node === 4)?.width).toBeCloseTo(0.6);
+  });
+});
+
+describe("frames", () => {
+  it("belong to the nearest site", () => {
+    const sites = [
+      { id: 0, frame: 0 },
+      { id: 1, frame: 3 },
+    ] as Site[];
+    expect([...sitesOfNodes(stacks, postorder, sites)]).toEqual([-1, 0, 0, 0, 1, 1]);
+  });
+  it("have names, and stacks", () => {
+    expect(frameName(stacks, 2)).toBe("load.py:2 load");
+    expect(stackOf(stacks, 3)).toEqual(["main.py:1 main", "load.py:2 load", "read"]);
+  });
+  it("in a circle or out of bounds are left out", () => {
+    const wild: Stacks = {
+      frames: [],
+      nodes: [
+        [0, -1],
+        [2, 0],
+        [1, 0],
+        [99, 7],
+      ],
+    };
+    const tree = order(wild);
+    expect(tree.postorder).toEqual([0]);
+    expect(
+      weigh(
+        wild,
+        tree.postorder,
+        {
+          event: 0,
+          total: 5,
+          nodes: [
+            [1, 5, 1],
+            [400, 5, 1],
+          ],
+        },
+        null,
+      ).bytes[0],
+    ).toBe(0);
+    expect(stackOf(wild, 1).length).toBeLessThanOrEqual(1000);
+  });
+});

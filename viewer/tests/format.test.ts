@@ -1,0 +1,38 @@
+import { describe, expect, it } from "vitest";
+import { axisBytes, byteTicks, bytes, count, share, signed, time } from "../src/format";
+
+describe("sizes", () => {
+  it("are worded as the command line does", () => {
+    expect(bytes(1_256_277_934)).toBe("1.17 GiB");
+    expect(bytes(932)).toBe("932 B");
+    expect(bytes(1024)).toBe("1.00 KiB");
+    expect(bytes(143_731_589_120)).toBe("133.86 GiB");
+    expect(bytes(2 ** 50 * 3)).toBe("3.00 PiB");
+    expect(bytes(0)).toBe("0 B");
+  });
+  it("carry a sign where they are changes", () => {
+    expect(signed(2048)).toBe("+2.00 KiB");
+    expect(signed(-2048)).toBe("−2.00 KiB");
+    expect(signed(0)).toBe("0 B");
+  });
+  it("make round ticks", () => {
+    expect(byteTicks(5 * 2 ** 30, 6)).toEqual([0, 1, 2, 3, 4, 5].map((value) => value * 2 ** 30));
+    expect(axisBytes(2 ** 30, 2 ** 29)).toBe("1.0 GiB");
+    expect(axisBytes(0, 1)).toBe("0");
+    expect(byteTicks(0, 5)).toEqual([0]);
+  });
+});
+
+describe("other figures", () => {
+  it("group digits", () => {
+    expect(count(1234567)).toBe("1\u202f234\u202f567");
+    expect(count(12)).toBe("12");
+  });
+  it("say shares and times", () => {
+    expect(share(1, 1000)).toBe("< 1 %");
+    expect(share(414, 1000)).toBe("41 %");
+    expect(time(null)).toBe("");
+    expect(time(1500)).toBe("1.50 ms");
+    expect(time(3_700_000_000)).toBe("1:01:40 h");
+  });
+});

@@ -1,0 +1,62 @@
+import { describe, expect, it } from "vitest";
+import { History, tile, totals } from "../fixtures/history";
+import { gather, indexAt, levelFor, stack, tilesFor, timeAt } from "../src/tiles";
+import type { Tile } from "../src/types";
+
+describe("levels", () => {
+  it("are the finest that fit the pixels", () => {
+    expect(levelFor(500, 1000, 9)).toBe(0);
+    expect(levelFor(1001, 1000, 9)).toBe(1);
+    expect(levelFor(10_000_000, 1000, 12)).toBe(7);
+    expect(levelFor(10_000_000, 1000, 3)).toBe(2);
+  });
+  it("need the tiles that cover the view and none beyond the end", () => {
+    expect(tilesFor(0, 511, 0, 9999)).toEqual([0]);
+    expect(tilesFor(500, 1600, 0, 9999)).toEqual([0, 1, 2, 3]);
+    expect(tilesFor(0, 10_000, 1, 9999)).toEqual([0, 1, 2, 3, 4]);
+  });
+});
+
+describe("columns", () => {
+  const history = new History(60, 3);
+  const all = totals(history);
+  const events = history.events.length;
+  const made = new Map<string, Tile>();
+  const peek = (level: number, number: number) => {
+    const key = `${level}/${number}`;
+    if (!made.has(key)) made.set(key, tile(all, level, number));
+    return made.get(key);
+  };
+  it("add up to live in every step", () => {
+    const columns = gather(0, events + 1, 1, 4, events, peek);
+    expect(columns.exact).toBe(true);
+    expect(columns.x.length).toBe(Math.ceil((events + 1) / 4) + 1);
+    const top = stack(columns.layers).at(-1);
+    expect(top).toEqual(columns.live);
+    expect(Math.max(...columns.live)).toBe(Math.max(...all.live));
+  });
+  it("stand in coarser ones for what is missing, without overlap", () => {
+    const some = (level: number, number: number) => (level === 0 && number !== 1 ? undefined : peek(level, number));
+    const columns = gather(0, 2000, 0, 4, events, some);
+    expect(columns.exact).toBe(false);
+    expect(columns.grain).toBe(4);
+    for (let index = 1; index < columns.x.length; index += 1)
+      expect(columns.x[index]).toBeGreaterThan(columns.x[index - 1] ?? 0);
+    expect(columns.x).toContain(513);
+    expect(columns.x).not.toContain(1025);
+  });
+  it("are empty while nothing is there", () => {
+    expect(gather(0, 100, 0, 4, events, () => undefined).x).toEqual([]);
+  });
+  it("know times between steps", () => {
+    const columns = gather(0, events + 1, 2, 4, events, peek);
+    expect(timeAt(columns, 0)).toBe(0);
+    expect(timeAt(columns, 1000)).toBeCloseTo(137_000, -2);
+  });
+});
+
+it("finds places in sorted lists", () => {
+  expect(indexAt([0, 4, 8], 5)).toBe(1);
+  expect(indexAt([0, 4, 8], 100)).toBe(2);
+  expect(indexAt([0, 4, 8], -1)).toBe(0);
+});
