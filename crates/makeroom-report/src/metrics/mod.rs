@@ -43,13 +43,25 @@ impl Group {
         }
     }
 
+    /// As Prometheus has them. Not `pod` and `container`: those are names elsewhere, and these are identities.
     fn labels(&self) -> [(&'static str, &str); 5] {
         [
             ("user", &self.user),
             ("program", &self.program),
-            ("container", &self.container),
-            ("pod", &self.pod),
+            ("container_id", &self.container),
+            ("pod_uid", &self.pod),
             ("slurm_job", &self.slurm_job),
+        ]
+    }
+
+    /// As OpenTelemetry's conventions name them, as far as they do.
+    fn attributes(&self) -> [(&'static str, &str); 5] {
+        [
+            ("process.owner", &self.user),
+            ("process.executable.name", &self.program),
+            ("container.id", &self.container),
+            ("k8s.pod.uid", &self.pod),
+            ("slurm.job.id", &self.slurm_job),
         ]
     }
 }

@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 use makeroom_holders::{Account, Device};
 use serde_json::{Value, json};
 
-use super::{devices, groups};
+use super::groups;
 
 /// Data points are sums since the start: what is there now.
 const CUMULATIVE: u8 = 2;
@@ -21,7 +21,8 @@ pub fn otlp_json(account: &Account) -> Value {
     let time = since_epoch.as_nanos().to_string();
     let driver = account.driver.as_ref().map_or("", |driver| driver.version.as_str());
     let mut points = Points { time, ..Points::default() };
-    for device in devices(account) {
+    // Of divided cards the parts: sums must not count them twice.
+    for device in account.devices.iter().flat_map(Device::usable) {
         points.add(device, driver);
     }
     let metrics = [
@@ -75,7 +76,7 @@ impl Points {
         for (group, bytes) in groups(device) {
             let labels: Vec<(&str, &str)> = [("hw.id", device.uuid.as_str())]
                 .into_iter()
-                .chain(group.labels().into_iter().filter(|(_, value)| !value.is_empty()))
+                .chain(group.attributes().into_iter().filter(|(_, value)| !value.is_empty()))
                 .collect();
             self.held.push(self.point(&labels, bytes.get().cast_signed()));
         }

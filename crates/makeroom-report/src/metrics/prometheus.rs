@@ -63,6 +63,10 @@ pub fn prometheus_text(account: &Account, took: Duration) -> String {
         ] {
             gauges.get_or_create(&names).set(bytes.get() as f64 / f64::from(1 << 20));
         }
+        if !device.parts.is_empty() {
+            // Its parts have these, and sums must not count them twice.
+            continue;
+        }
         let states = [
             ("free", figures.free.get() as f64),
             ("reserved", figures.reserved.get() as f64),

@@ -75,6 +75,8 @@ fn prometheus_gets_dcgms_names_and_states_that_add_up() {
     let sum: f64 = states.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum();
     assert!((sum - Bytes::gib(8).get() as f64).abs() < 1.0);
     assert!(!text.contains("pid"), "no series per process");
+    let held = "makeroom_held_bytes{UUID=\"GPU-1\",Hostname=\"node\",user=\"\",program=\"unseen\",container_id=\"\",pod_uid=\"\",slurm_job=\"\"} 2147483648.0";
+    assert!(text.lines().any(|line| line == held), "{text}");
 }
 
 /// A holder whose program has this name.
@@ -117,6 +119,27 @@ fn many_holders_are_few_series() {
 }
 
 #[test]
+fn a_divided_card_is_counted_once() {
+    let mut account = account();
+    let card = &mut account.devices[0];
+    let part = |index| Device {
+        label: Label { card: 0, part: Some(index) },
+        uuid: format!("MIG-{index}"),
+        ..card.clone()
+    };
+    card.parts = vec![part(0), part(1)];
+    let text = prometheus_text(&account, Duration::ZERO);
+    let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!(lines("makeroom_memory_bytes{UUID=\"GPU-1\""), 0, "{text}");
+    assert_eq!(lines("makeroom_memory_bytes{UUID=\"MIG-"), 8, "{text}");
+    assert_eq!(lines("DCGM_FI_DEV_FB_USED{"), 3, "as DCGM has them");
+    assert_eq!(lines("makeroom_device_up{"), 3);
+    let value = otlp_json(&account);
+    let limits = &value["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][0]["sum"]["dataPoints"];
+    assert_eq!(limits.as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn otlp_has_the_conventions_names_and_numbers_as_text() {
     let value = otlp_json(&account());
     let metrics = &value["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
@@ -128,4 +151,15 @@ fn otlp_has_the_conventions_names_and_numbers_as_text() {
     let first = serde_json::json!({ "key": "hw.id", "value": { "stringValue": "GPU-1" } });
     assert_eq!(point["attributes"][0], first);
     assert_eq!(metrics[2]["gauge"]["dataPoints"][0]["asDouble"], 0.5);
+    let mut account = account();
+    account.devices[0].holders = vec![program("python", Bytes::gib(1))];
+    let value = otlp_json(&account);
+    let point = &value["resourceMetrics"][0]["scopeMetrics"][0]["metrics"][3]["sum"]["dataPoints"][0];
+    let keys: Vec<&str> = point["attributes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|attribute| attribute["key"].as_str().unwrap())
+        .collect();
+    assert_eq!(keys, ["hw.id", "process.owner", "process.executable.name"]);
 }

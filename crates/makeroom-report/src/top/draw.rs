@@ -7,14 +7,15 @@ use std::collections::VecDeque;
 use makeroom_core::Bytes;
 use makeroom_explain::Site;
 use makeroom_holders::{Account, Device};
-use ratatui::Frame;
+use ratatui::backend::TestBackend;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::Paragraph;
+use ratatui::{Frame, Terminal};
 
 use super::rows::Row;
-use super::{Screen, Sites};
+use super::{Screen, Sites, usable};
 use crate::bars::bar;
 use crate::ps::age;
 use crate::wrap::{clip, wrap};
@@ -52,6 +53,22 @@ impl Screen {
         frame.render_widget(self.keys(), keys);
     }
 
+    /// The screen as plain text of at most so many columns and rows, for a terminal that can only print.
+    pub fn plain(&self, columns: u16, rows: u16) -> String {
+        let mut terminal =
+            Terminal::new(TestBackend::new(columns, rows)).unwrap_or_else(|never| match never {});
+        let _ = terminal.draw(|frame| self.draw(frame)).unwrap_or_else(|never| match never {});
+        let buffer = terminal.backend().buffer();
+        // The last line tells keys, of which there are none.
+        let row = |y: u16| (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        let mut lines: Vec<String> =
+            (0..rows.saturating_sub(1)).map(|y| row(y).trim_end().to_owned()).collect();
+        while lines.last().is_some_and(String::is_empty) {
+            lines.pop();
+        }
+        lines.join("\n") + "\n"
+    }
+
     fn title(&self, columns: usize) -> Line<'static> {
         let text = match &self.account {
             None => "makeroom top: looking".to_owned(),
@@ -69,14 +86,11 @@ impl Screen {
         if let Err(error) = &account.driver {
             return wrap(error.hint(), columns.saturating_sub(2)).into_iter().map(Line::raw).collect();
         }
-        let mut lines: Vec<Line<'static>> = account
-            .devices
-            .iter()
-            .take(MOST_DEVICES)
-            .map(|device| self.device_line(device, columns))
-            .collect();
-        if account.devices.len() > MOST_DEVICES {
-            lines.push(Line::raw(format!("and {} more GPUs", account.devices.len() - MOST_DEVICES)));
+        let mut lines: Vec<Line<'static>> =
+            usable(account).take(MOST_DEVICES).map(|device| self.device_line(device, columns)).collect();
+        let rest = usable(account).skip(MOST_DEVICES).count();
+        if rest > 0 {
+            lines.push(Line::raw(format!("and {rest} more")));
         }
         lines
     }
@@ -127,10 +141,10 @@ impl Screen {
         let mut lines = vec![Line::styled(clip(&heading, columns), DIM)];
         // The selected row stays in sight.
         let room = usize::from(area.height).saturating_sub(1);
-        let first = (self.selected + 1).saturating_sub(room);
+        let first = (self.selected() + 1).saturating_sub(room);
         for (position, row) in rows.iter().enumerate().skip(first).take(room) {
             let mut style = if row.is_odd { self.coloured(Color::Yellow) } else { Style::new() };
-            if position == self.selected {
+            if position == self.selected() {
                 style = style.add_modifier(Modifier::REVERSED);
             }
             lines.push(Line::styled(format!("{:<columns$}", clip(&row_text(row), columns)), style));
@@ -176,7 +190,8 @@ fn history(values: &VecDeque<u64>) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().max().unwrap_or(0).max(1);
     let recent = values.iter().skip(values.len().saturating_sub(HISTORY_COLUMNS));
-    recent.map(|value| HEIGHTS[((value * 7) / most) as usize % HEIGHTS.len()]).collect()
+    let highest = (HEIGHTS.len() - 1) as f64;
+    recent.map(|&value| HEIGHTS[(value as f64 / most as f64 * highest) as usize % HEIGHTS.len()]).collect()
 }
 
 fn sites_text(sites: &Sites, area: Rect) -> Paragraph<'static> {

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use makeroom_core::Bytes;
 use makeroom_explain::Site;
-use makeroom_holders::Account;
+use makeroom_holders::{Account, Device};
 
 use rows::Row;
 
@@ -101,7 +101,8 @@ pub struct Screen {
     is_reversed: bool,
     filter: String,
     is_filtering: bool,
-    selected: usize,
+    /// The row that somebody selected; else it is the first, whoever that is.
+    chosen: Option<usize>,
     sites: Option<Sites>,
     uses_colour: bool,
 }
@@ -116,7 +117,7 @@ impl Screen {
             is_reversed: false,
             filter: String::new(),
             is_filtering: false,
-            selected: 0,
+            chosen: None,
             sites: None,
             uses_colour,
         }
@@ -125,7 +126,7 @@ impl Screen {
     /// Takes a new account.
     pub fn update(&mut self, account: Account) {
         let mut seen = HashSet::new();
-        for device in &account.devices {
+        for device in usable(&account) {
             for holder in &device.holders {
                 let key = (device.uuid.clone(), holder.pid);
                 let history = self.history.entry(key.clone()).or_default();
@@ -138,8 +139,7 @@ impl Screen {
         }
         // A number that comes again is another process.
         self.history.retain(|key, _| seen.contains(key));
-        self.account = Some(account);
-        self.keep_selection();
+        self.keeping_selection(|screen| screen.account = Some(account));
     }
 
     /// Takes the sites that were asked for.
@@ -160,38 +160,33 @@ impl Screen {
             Key::Escape if self.sites.take().is_none() && self.filter.is_empty() => {
                 return Some(Request::Quit);
             }
-            Key::Escape => self.filter.clear(),
-            Key::Letter('s') => self.order = self.order.next(),
-            Key::Letter('r') => self.is_reversed = !self.is_reversed,
+            Key::Escape => self.keeping_selection(|screen| screen.filter.clear()),
+            Key::Letter('s') => self.keeping_selection(|screen| screen.order = screen.order.next()),
+            Key::Letter('r') => self.keeping_selection(|screen| screen.is_reversed = !screen.is_reversed),
             Key::Letter('/') => self.is_filtering = true,
-            Key::Up | Key::Letter('k') => self.selected = self.selected.saturating_sub(1),
-            Key::Down | Key::Letter('j') => self.selected += 1,
+            Key::Up | Key::Letter('k') => self.select(self.selected().saturating_sub(1)),
+            Key::Down | Key::Letter('j') => self.select(self.selected() + 1),
             Key::Enter => return self.open(),
             Key::Letter(_) | Key::Backspace => {}
         }
-        self.keep_selection();
         None
     }
 
     fn press_while_filtering(&mut self, key: Key) {
-        match key {
-            Key::Letter(letter) => self.filter.push(letter),
+        self.is_filtering = !matches!(key, Key::Enter | Key::Escape);
+        self.keeping_selection(|screen| match key {
+            Key::Letter(letter) => screen.filter.push(letter),
             Key::Backspace => {
-                self.filter.pop();
+                screen.filter.pop();
             }
-            Key::Enter => self.is_filtering = false,
-            Key::Escape => {
-                self.is_filtering = false;
-                self.filter.clear();
-            }
-            Key::Up | Key::Down => {}
-        }
-        self.keep_selection();
+            Key::Escape => screen.filter.clear(),
+            Key::Enter | Key::Up | Key::Down => {}
+        });
     }
 
     /// Opens the sites of the selected program, or says why there are none.
     fn open(&mut self) -> Option<Request> {
-        let row = self.rows().into_iter().nth(self.selected)?;
+        let row = self.rows().into_iter().nth(self.selected())?;
         let Some(recording) = row.recording else {
             let why = "not recorded: start it with makeroom run -- PROGRAM to see its sites".to_owned();
             self.sites = Some(Sites { pid: row.pid, found: Some(Err(why)) });
@@ -201,13 +196,32 @@ impl Screen {
         Some(Request::Sites { pid: row.pid, recording })
     }
 
-    fn keep_selection(&mut self) {
-        self.selected = self.selected.min(self.rows().len().saturating_sub(1));
+    fn selected(&self) -> usize {
+        self.chosen.unwrap_or(0)
+    }
+
+    fn select(&mut self, position: usize) {
+        self.chosen = Some(position.min(self.rows().len().saturating_sub(1)));
+    }
+
+    /// Changes what is shown; the process that was chosen stays selected wherever its row goes.
+    fn keeping_selection(&mut self, change: impl FnOnce(&mut Self)) {
+        let key = |row: &Row| (row.device.clone(), row.pid);
+        let before = self.chosen.and_then(|position| self.rows().get(position).map(key));
+        change(self);
+        let Some(position) = self.chosen else { return };
+        let found = self.rows().iter().position(|row| Some(key(row)) == before);
+        self.select(found.unwrap_or(position));
     }
 
     fn rows(&self) -> Vec<Row> {
         rows::of(self)
     }
+}
+
+/// The devices that programs can use: of divided cards their parts.
+fn usable(account: &Account) -> impl Iterator<Item = &Device> {
+    account.devices.iter().flat_map(Device::usable)
 }
 
 #[cfg(test)]

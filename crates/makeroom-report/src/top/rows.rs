@@ -7,7 +7,7 @@ use std::time::Duration;
 use makeroom_core::Bytes;
 use makeroom_holders::{Device, Finding, Holder, Process};
 
-use super::{Order, Screen};
+use super::{Order, Screen, usable};
 use crate::ps::belonging;
 
 /// One holder on one device.
@@ -37,9 +37,7 @@ impl Row {
 /// All rows of a screen.
 pub(super) fn of(screen: &Screen) -> Vec<Row> {
     let Some(account) = &screen.account else { return Vec::new() };
-    let mut rows: Vec<Row> = account
-        .devices
-        .iter()
+    let mut rows: Vec<Row> = usable(account)
         .flat_map(|device| device.holders.iter().map(|holder| row(screen, device, holder)))
         .filter(|row| matches(row, &screen.filter))
         .collect();

@@ -156,6 +156,58 @@ fn sites_of_a_recorded_program_and_why_there_are_none() {
 }
 
 #[test]
+fn the_selected_process_stays_selected_wherever_its_row_goes() {
+    let mut screen = screen();
+    screen.press(Key::Down);
+    let request = Some(Request::Sites { pid: 9, recording: "/proc/9/fd/512".into() });
+    assert_eq!(screen.press(Key::Enter), request);
+    screen.press(Key::Letter('r'));
+    assert_eq!(screen.press(Key::Enter), request, "its row is the first now");
+    screen.press(Key::Letter('r'));
+    screen.update(account(Bytes::gib(1)));
+    assert_eq!(screen.press(Key::Enter), request, "it holds more than the other now");
+    screen.press(Key::Down);
+    screen.press(Key::Down);
+    assert_eq!(screen.press(Key::Enter), None, "below the last row there is none");
+    assert_eq!(screen.sites.as_ref().map(|sites| sites.pid), Some(7));
+}
+
+#[test]
+fn parts_of_a_divided_card_are_devices() {
+    let mut account = account(Bytes::gib(40));
+    let mut whole = account.devices.remove(0);
+    let parts = [0, 1].map(|part| {
+        let label = Label { card: 0, part: Some(part) };
+        Device { label, uuid: format!("MIG-{part}"), ..whole.clone() }
+    });
+    whole.parts = parts.into();
+    whole.holders.clear();
+    account.devices.push(whole);
+    let mut screen = Screen::new(false);
+    screen.update(account);
+    let lines = lines(&screen);
+    assert!(lines[1].starts_with("GPU 0/0") && lines[2].starts_with("GPU 0/1"), "{lines:#?}");
+    assert_eq!(lines.iter().filter(|line| line.contains("alice")).count(), 2);
+}
+
+#[test]
+fn figures_that_make_no_sense_are_drawn() {
+    let mut account = account(Bytes::gib(1));
+    account.devices[0].holders[0].bytes = Some(Bytes::new(u64::MAX));
+    let mut screen = Screen::new(false);
+    screen.update(account);
+    assert!(lines(&screen).iter().any(|line| line.contains("alice") && line.contains('█')));
+}
+
+#[test]
+fn a_terminal_that_can_only_print_gets_the_same_without_keys() {
+    let text = screen().plain(80, 24);
+    assert!(text.starts_with("makeroom top  node"), "{text}");
+    assert!(text.contains("alice") && !text.contains("q quit") && !text.contains('\u{1b}'), "{text}");
+    assert!(text.lines().count() < 10 && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
 fn a_driver_that_cannot_be_asked_is_said() {
     let mut screen = Screen::new(true);
     screen.update(Account {

@@ -1,10 +1,13 @@
 //! `makeroom top`: a live view of who holds what.
 //!
-//! One thread looks, another reads recordings when their sites are asked for; this one waits for keys and draws.
+//! One thread looks, another reads recordings when their sites are asked for; this one waits for keys and draws. On a
+//! terminal that can only print (`TERM=dumb`) every look is printed below the one before it.
 
 use std::io::{IsTerminal as _, stdout};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -13,13 +16,20 @@ use makeroom_holders::{Account, Watcher};
 use makeroom_report::{Key, Request, Screen};
 use makeroom_trace::Input;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::Top;
 use crate::commands::looking;
 use crate::failure::Failure;
+use crate::output;
 
 /// How long keys are waited for before the news is looked at.
 const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Rows that are printed at least, on a terminal that has fewer or does not say.
+const LEAST_ROWS: u16 = 24;
+/// Columns that are printed at least.
+const LEAST_COLUMNS: u16 = 60;
 
 /// What other threads report.
 enum News {
@@ -38,11 +48,34 @@ pub(crate) fn run(arguments: &Top) -> Result<ExitCode, Failure> {
     let looks = sender.clone();
     std::thread::spawn(move || look(watcher, interval, &looks));
     let uses_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    if std::env::var_os("TERM").is_none_or(|kind| kind.is_empty() || kind == "dumb") {
+        print(Screen::new(false), &news)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Who is told to end gives the terminal back as it was.
+    let is_over = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&is_over))?;
+    }
     let mut terminal = ratatui::try_init()?;
-    let ended = show(&mut terminal, Screen::new(uses_colour), &news, &sender);
+    let ended = show(&mut terminal, Screen::new(uses_colour), &news, &sender, &is_over);
     ratatui::try_restore()?;
     ended?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints every look, until somebody ends it.
+fn print(mut screen: Screen, news: &Receiver<News>) -> Result<(), Failure> {
+    for heard in news {
+        if let News::Looked(account) = heard {
+            screen.update(account);
+            let size = |cells: usize, least| u16::try_from(cells).unwrap_or(u16::MAX).max(least);
+            let rows = size(output::rows().unwrap_or_default(), LEAST_ROWS);
+            let columns = size(output::columns(), LEAST_COLUMNS);
+            output::result(&format!("{}\n", screen.plain(columns, rows)))?;
+        }
+    }
+    Ok(())
 }
 
 fn show(
@@ -50,9 +83,10 @@ fn show(
     mut screen: Screen,
     news: &Receiver<News>,
     sender: &Sender<News>,
+    is_over: &AtomicBool,
 ) -> std::io::Result<()> {
     let mut is_new = true;
-    loop {
+    while !is_over.load(Ordering::Relaxed) {
         if is_new {
             terminal.draw(|frame| screen.draw(frame))?;
         }
@@ -82,6 +116,7 @@ fn show(
             }
         }
     }
+    Ok(())
 }
 
 fn look(mut watcher: Watcher, interval: Duration, news: &Sender<News>) {

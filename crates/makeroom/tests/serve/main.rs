@@ -123,6 +123,32 @@ fn clients_that_say_nothing_stop_nobody() {
 }
 
 #[test]
+fn more_silent_clients_than_there_is_room_for_are_sent_away() {
+    let machine = Machine::new("crowd");
+    let server = Server::start(&machine, "", &[]);
+    let silent: Vec<TcpStream> = (0..80).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    let began = Instant::now();
+    assert_eq!(server.get("/healthz").0, 200);
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    drop(silent);
+}
+
+#[test]
+fn a_collector_that_refuses_is_said_once() {
+    let machine = Machine::new("no-collector");
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = machine.makeroom("", &["serve", "--listen", "127.0.0.1:0", "--interval", "0.1"]);
+    command.args(["--otlp", &format!("http://{closed}")]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    std::process::Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(said.matches("/v1/metrics: Connection refused").count(), 1, "{said}");
+}
+
+#[test]
 fn an_address_in_use_is_an_error() {
     let machine = Machine::new("in-use");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::Request;
 use hyper::body::Bytes;
 use hyper::client::conn::http1::handshake;
@@ -21,6 +21,9 @@ use crate::output;
 
 /// How long a collector may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Of what a collector answers no more is read.
+const LONGEST_ANSWER: usize = 64 << 10;
 
 /// Sends until it is stopped.
 pub(crate) async fn push(collector: Collector, every: Duration, sampler: Arc<Sampler>) {
@@ -56,8 +59,8 @@ async fn send(collector: &Collector, body: String) -> io::Result<()> {
         .map_err(io::Error::other)?;
     let response = sender.send_request(request).await.map_err(io::Error::other)?;
     let status = response.status();
-    // The connection ends when what it answers has been read.
-    let _ = response.into_body().collect().await;
+    // The connection ends well when what it answers has been read.
+    let _ = Limited::new(response.into_body(), LONGEST_ANSWER).collect().await;
     connection.abort();
     if status.is_success() { Ok(()) } else { Err(io::Error::other(format!("it answered {status}"))) }
 }
