@@ -22,4 +22,4 @@ pub use run::{
     RefusedContexts, RunSummary, WaitingFrees,
 };
 pub use text::explain_text;
-pub use trace::{Room, TraceQuestion, explain_running, explain_trace};
+pub use trace::{Beside, Room, TraceQuestion, explain_running, explain_trace, held_beside, place_of};

@@ -6,6 +6,7 @@
 
 mod bars;
 mod doctor;
+mod fit;
 mod json;
 mod metrics;
 mod ps;
@@ -20,6 +21,7 @@ mod tune;
 mod wrap;
 
 pub use doctor::{doctor_json, doctor_text};
+pub use fit::{FitReport, FitRun, fit_json, fit_text};
 pub use json::explanation_json;
 pub use metrics::{otlp_json, prometheus_text};
 pub use ps::{ps_json, ps_text, users_text};

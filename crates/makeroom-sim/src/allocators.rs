@@ -86,6 +86,13 @@ fn without_options(name: &str, options: &str, kind: Kind) -> Result<Kind, Alloca
     Err(AllocatorError::NoOptions { name: name.to_owned(), options: options.to_owned() })
 }
 
+impl Default for AllocatorSpec {
+    /// PyTorch's own allocator with its default settings.
+    fn default() -> Self {
+        Self::pytorch("pytorch", Settings::default())
+    }
+}
+
 impl AllocatorSpec {
     /// PyTorch's allocator with these settings, under a name of the caller's choice.
     pub fn pytorch(name: &str, settings: Settings) -> Self {

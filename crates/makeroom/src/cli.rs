@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Replay(Replay),
     /// Find the allocator setting that serves a recording best
     Tune(Tune),
+    /// Find the largest batch that fits, from a few short runs
+    Fit(Fit),
     /// Say who holds the memory of each GPU, and why some is held by nobody
     Ps(Ps),
     /// Watch who holds the memory of each GPU
@@ -97,6 +99,87 @@ pub(crate) struct Run {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Find the largest batch that fits, from a few short runs
+///
+/// Runs the program with two or three small batches, each for a few steps, and reads off how the size of every
+/// allocation follows the batch. A run with any other batch is then replayed exactly under the program's allocator. The
+/// answer is confirmed by one run. {} stands for the batch; it can be any number that memory grows with. A program gets
+/// no input, is ended once it has shown what it needs, and must not mind being started several times.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  makeroom fit -- python train.py --batch {}
+  makeroom fit --memory 24GiB -- python train.py --batch {}     for another card than this one
+  makeroom fit --multiple 8 --max 512 -- ./serve --sequences={}
+  makeroom fit --allocator pytorch:expandable_segments:True -- python train.py --batch {}")]
+pub(crate) struct Fit {
+    /// The memory of the card that it is for; without it the card here
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<Bytes>,
+
+    /// The largest batch that makes sense
+    #[arg(long, value_name = "BATCH", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max: Option<u64>,
+
+    /// The first batch to run
+    #[arg(long, value_name = "BATCH", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) start: u64,
+
+    /// Only multiples of this
+    #[arg(long, value_name = "BATCH", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) multiple: u64,
+
+    /// The allocator to run under: pytorch[:SETTINGS], cuda-async or makeroom; without it the program's own
+    #[arg(long, value_name = "NAME", value_parser = makeroom_sim::parse)]
+    pub(crate) allocator: Option<AllocatorSpec>,
+
+    /// How much of the card to keep free, in percent; without it 0.5, or 2 where the batch does not decide all sizes
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub(crate) margin: Option<f64>,
+
+    /// How many runs there may be; two more if one of them is refused memory
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = runs)]
+    pub(crate) runs: usize,
+
+    /// How many steps of a run to see; four times as many where steps differ or no optimizer is seen at work
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = steps)]
+    pub(crate) steps: usize,
+
+    /// How long a run may take before it is ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub(crate) seconds: u64,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The program and its arguments, with {} for the batch
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<OsString>,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(percent) if (0.0..50.0).contains(&percent) => Ok(percent),
+        _ => Err("it is a number from 0 to 50".to_owned()),
+    }
+}
+
+fn runs(text: &str) -> Result<usize, String> {
+    at_least(text, 2)
+}
+
+fn steps(text: &str) -> Result<usize, String> {
+    at_least(text, 2)
+}
+
+fn at_least(text: &str, least: usize) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|count| *count >= least)
+        .ok_or_else(|| format!("it is a number of at least {least}"))
 }
 
 /// Run out of GPU memory in nine ways, recorded and explained; no GPU needed

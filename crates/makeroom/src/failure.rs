@@ -17,6 +17,36 @@ pub(crate) enum Failure {
         /// What is wrong with it.
         error: makeroom_trace::Error,
     },
+    /// The command has no place for the batch.
+    #[error("the command has no {{}} where the batch goes")]
+    NoPlaceholder,
+    /// The runs cannot be made under this allocator.
+    #[error("a program cannot be run under `{allocator}`")]
+    NoRunUnder {
+        /// The allocator, as it was typed.
+        allocator: String,
+    },
+    /// A run ended badly, and not for want of memory.
+    #[error("with {batch} the program ended with {status}\n\n{said}\n")]
+    ProbeFailed {
+        /// What was put into the command.
+        batch: u64,
+        /// How it ended.
+        status: String,
+        /// The end of what it printed.
+        said: String,
+    },
+    /// A run took no device memory.
+    #[error("{program} took no memory of a GPU{}", seconds.map_or(String::new(), |seconds| format!(" within {seconds} s")))]
+    NoCuda {
+        /// The program.
+        program: String,
+        /// How long it was waited for, if it had not ended by itself.
+        seconds: Option<u64>,
+    },
+    /// The user wanted to stop.
+    #[error("stopped; the program was ended")]
+    Interrupted,
     /// There is no program to run.
     #[error("no program to run")]
     NoProgram,
@@ -131,6 +161,16 @@ impl Failure {
             Self::NoProcesses { .. } => {
                 Some("name the folder where /proc, or the host's, is mounted: --proc /host/proc".to_owned())
             }
+            Self::NoPlaceholder => Some("for example: makeroom fit -- python train.py --batch {}".to_owned()),
+            Self::NoRunUnder { .. } => Some(
+                "there are pytorch[:SETTINGS], pytorch-2.9[:SETTINGS], cuda-async and makeroom; to predict others: makeroom replay"
+                    .to_owned(),
+            ),
+            Self::ProbeFailed { .. } => Some(
+                "run the command by itself first; it gets no input and no terminal here".to_owned(),
+            ),
+            Self::NoCuda { seconds: Some(_), .. } => Some("to wait for longer: --seconds 600".to_owned()),
+            Self::NoCuda { .. } => Some("to see whether the recorder reaches it: makeroom run -- and the command".to_owned()),
             Self::NoTerminal => Some("for a program or a file: makeroom ps --json".to_owned()),
             Self::Listen { .. } => Some("another address: makeroom serve --listen 127.0.0.1:9402".to_owned()),
             Self::Driver(error) => Some(error.hint().to_owned()),

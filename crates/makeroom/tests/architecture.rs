@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Crates from the bottom up. A crate may depend on those before it.
-const LAYERS: [&str; 16] = [
+const LAYERS: [&str; 17] = [
     "makeroom-core",
     "makeroom-cuda",
     "makeroom-trace",
@@ -20,6 +20,7 @@ const LAYERS: [&str; 16] = [
     "makeroom-simnvml",
     "makeroom-simgpu",
     "makeroom-explain",
+    "makeroom-fit",
     "makeroom-holders",
     "makeroom-report",
     "makeroom",
@@ -27,9 +28,10 @@ const LAYERS: [&str; 16] = [
 
 /// Below these crates nothing may be reached although it lies lower: readers conclude nothing, explainers and
 /// simulators read no files.
-const FORBIDDEN: [(&str, &str); 4] = [
+const FORBIDDEN: [(&str, &str); 5] = [
     ("makeroom-holders", "makeroom-explain"),
     ("makeroom-explain", "makeroom-trace"),
+    ("makeroom-fit", "makeroom-trace"),
     ("makeroom-sim", "makeroom-trace"),
     ("makeroom-place", "makeroom-trace"),
 ];

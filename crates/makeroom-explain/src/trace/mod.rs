@@ -11,7 +11,7 @@
 //! beside.rs    what a whole process adds to the account
 //! verdict.rs   the cause;  around.rs  causes outside of the allocator that was asked
 //! fixes.rs     what to do;  account.rs  the ledger
-//! alternatives.rs   the same run under other settings
+//! alternatives.rs   the same run under other settings;  outside.rs  what other crates ask
 //! ```
 
 mod account;
@@ -21,6 +21,7 @@ mod beside;
 mod choice;
 mod fixes;
 mod history;
+mod outside;
 mod overhead;
 mod pieces;
 mod room;
@@ -31,6 +32,7 @@ mod taken;
 mod verdict;
 
 pub(crate) use history::History;
+pub use outside::{Beside, held_beside, place_of};
 pub(crate) use overhead::{DEFAULT_HEAP, Measured};
 pub use room::Room;
 pub(crate) use sites::{Places, by_stack};

@@ -2,6 +2,7 @@
 
 mod demo;
 mod doctor;
+mod fit;
 mod looking;
 mod ps;
 mod recording;
@@ -23,6 +24,7 @@ pub(crate) use looking::SURVEY;
 pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => return run::run(&arguments),
+        Command::Fit(arguments) => return fit::run(&arguments),
         Command::Ps(arguments) => return ps::run(&arguments),
         Command::Top(arguments) => return top::run(&arguments),
         Command::Doctor(arguments) => return doctor::run(&arguments),

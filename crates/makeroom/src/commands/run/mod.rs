@@ -8,7 +8,7 @@ mod child;
 pub(crate) mod library;
 mod listener;
 mod obstacle;
-mod pool;
+pub(crate) mod pool;
 mod status;
 mod summary;
 

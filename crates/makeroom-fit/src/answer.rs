@@ -1,0 +1,278 @@
+//! What is told in the end: what limits the batch, and what would move it.
+
+use makeroom_core::{Bytes, FastMap};
+use makeroom_sim::{AllocatorSpec, Step};
+
+use crate::plan::{Plan, Prediction};
+use crate::scaled::{Peak, Scaled};
+
+/// Sites that are named.
+const SITES: usize = 5;
+/// What lives through this part of a step was kept for the backward pass.
+const KEPT_PART: usize = 8;
+
+/// What memory is made of at a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Composition {
+    /// Live at the peak, whatever the batch.
+    pub fixed: Bytes,
+    /// Live at the peak, for each unit of the batch.
+    pub per_unit: Bytes,
+    /// What the allocator has taken beyond what is live: rounding and holes.
+    pub unused: Bytes,
+    /// What the device holds beside the allocator.
+    pub beside: Bytes,
+    /// How much of the peak follows laws that every run confirmed, from 0 to 1.
+    pub exact_share: f64,
+    /// Whether steps are unlike each other.
+    pub varies: bool,
+    /// Where most of what grows is taken, largest first.
+    pub sites: Vec<SiteShare>,
+}
+
+/// What one place in the code holds at the peak.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteShare {
+    /// The place; empty where no stack was recorded.
+    pub place: String,
+    /// What it holds for each unit of the batch.
+    pub per_unit: Bytes,
+}
+
+/// Something that would move the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alternative {
+    /// What it is called.
+    pub name: String,
+    /// How it is had, to paste where there is something to paste.
+    pub how: String,
+    /// The largest batch with it; `None` if none fits.
+    pub batch: Option<u64>,
+    /// Whether the figure is an estimate: it was not replayed from what the program did.
+    pub is_estimate: bool,
+}
+
+/// The whole answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The batch.
+    pub batch: u64,
+    /// The card.
+    pub card: Bytes,
+    /// What was kept free.
+    pub margin: Bytes,
+    /// What memory is made of there.
+    pub composition: Composition,
+    /// What would move it, largest first.
+    pub alternatives: Vec<Alternative>,
+}
+
+impl Answer {
+    /// The answer of a plan for a batch.
+    pub fn new(plan: &Plan, prediction: &Prediction, batch: u64) -> Self {
+        let composition = composition(plan.allocator(), prediction, batch);
+        let mut alternatives = allocators(plan);
+        alternatives.extend(changes(plan, prediction));
+        alternatives.retain(|alternative| alternative.batch.is_some_and(|other| other > batch));
+        alternatives.sort_by_key(|alternative| std::cmp::Reverse(alternative.batch));
+        Self {
+            batch,
+            card: prediction.budget.card,
+            margin: prediction.budget.margin,
+            composition,
+            alternatives,
+        }
+    }
+}
+
+fn composition(allocator: &AllocatorSpec, prediction: &Prediction, batch: u64) -> Composition {
+    let scaled = &prediction.scaled;
+    let peak = scaled.peak(batch);
+    let outcome = allocator.run(&scaled.at(batch), Some(prediction.budget.allocator(batch)));
+    let (fixed, _) = split(scaled, &peak, batch);
+    let per_unit = (peak.bytes - fixed.min(peak.bytes)) / batch.max(1);
+    Composition {
+        fixed: Bytes::new(fixed),
+        per_unit: Bytes::new(per_unit),
+        unused: Bytes::new(outcome.peak_reserved.saturating_sub(peak.bytes)),
+        beside: prediction.budget.beside(batch),
+        exact_share: scaled.exact_share(batch),
+        varies: scaled.reference().cycles.vary(),
+        sites: sites(scaled, &peak, batch),
+    }
+}
+
+/// What is live at a peak, as what does not follow the batch and what does.
+fn split(scaled: &Scaled, peak: &Peak, batch: u64) -> (u64, u64) {
+    peak.numbers.iter().fold((0_u64, 0_u64), |(fixed, growing), &number| {
+        let law = scaled.law(number);
+        let whole = law.at(batch);
+        let base = law.at(0).min(whole);
+        (fixed.saturating_add(base), growing.saturating_add(whole - base))
+    })
+}
+
+fn sites(scaled: &Scaled, peak: &Peak, batch: u64) -> Vec<SiteShare> {
+    let reference = scaled.reference();
+    let mut held: FastMap<&str, u64> = FastMap::default();
+    for &number in &peak.numbers {
+        let law = scaled.law(number);
+        let growing = law.at(batch).saturating_sub(law.at(0));
+        *held.entry(reference.name(reference.keys[number as usize])).or_default() += growing / batch.max(1);
+    }
+    let mut sites: Vec<SiteShare> = held
+        .into_iter()
+        .filter(|(_, per_unit)| *per_unit > 0)
+        .map(|(place, per_unit)| SiteShare { place: place.to_owned(), per_unit: Bytes::new(per_unit) })
+        .collect();
+    sites.sort_by(|one, two| (two.per_unit, &one.place).cmp(&(one.per_unit, &two.place)));
+    sites.truncate(SITES);
+    sites
+}
+
+/// Whether the program's memory is PyTorch's.
+fn is_pytorch(plan: &Plan) -> bool {
+    plan.allocator().settings().is_some() || plan.allocator().name() == "cuda-async"
+}
+
+/// The same program under other allocators, replayed.
+fn allocators(plan: &Plan) -> Vec<Alternative> {
+    let others = [
+        (
+            "expandable segments",
+            "pytorch:expandable_segments:True",
+            "PYTORCH_ALLOC_CONF=expandable_segments:True",
+        ),
+        ("makeroom's pool", "makeroom", "makeroom run --pool -- …"),
+    ];
+    others
+        .into_iter()
+        .filter(|(_, allocator, _)| is_pytorch(plan) || *allocator == "makeroom")
+        .filter_map(|(name, allocator, how)| {
+            let allocator = makeroom_sim::parse(allocator).ok()?;
+            let prediction = plan.with_allocator(allocator).predict()?;
+            Some(Alternative {
+                name: name.to_owned(),
+                how: how.to_owned(),
+                batch: prediction.batch,
+                is_estimate: false,
+            })
+        })
+        .collect()
+}
+
+/// Changes to the program, estimated from what it does now.
+fn changes(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
+    let scaled = &prediction.scaled;
+    let kept = kept_for_backward(scaled);
+    // One of every √n is kept, and what is between two is made again.
+    let share = (kept.iter().filter(|kept| **kept).count() as f64
+        / scaled.reference().cycles.peaks.len().max(1) as f64)
+        .sqrt()
+        .max(1.0);
+    let largest = |size: &dyn Fn(u32, u64, u64) -> u64| {
+        plan.largest_of(scaled.reference().batch, |batch| {
+            let program = scaled.with_numbered_sizes(|number, law| size(number, law.at(0), law.at(batch)));
+            let room = prediction.budget.allocator(batch);
+            plan.allocator().run(&program, Some(room)).refusal.is_none()
+        })
+    };
+    let halved = |_: u32, base: u64, whole: u64| base.min(whole) + whole.saturating_sub(base) / 2;
+    let checkpointed = |number: u32, _: u64, whole: u64| {
+        if kept[number as usize] { (whole as f64 / share) as u64 } else { whole }
+    };
+    let mut changes = vec![Alternative {
+        name: "half precision".to_owned(),
+        how: if is_pytorch(plan) {
+            "torch.autocast('cuda', dtype=torch.bfloat16), if activations are 32 bits wide now"
+        } else {
+            "narrower types for what grows, if they are 32 bits wide now"
+        }
+        .to_owned(),
+        batch: largest(&halved),
+        is_estimate: true,
+    }];
+    if share > 1.0 {
+        changes.push(Alternative {
+            name: "checkpointing".to_owned(),
+            how: if is_pytorch(plan) {
+                "torch.utils.checkpoint on the blocks of the model; about a third more time"
+            } else {
+                "keep less for the backward pass and make it again; about a third more time"
+            }
+            .to_owned(),
+            batch: largest(&checkpointed),
+            is_estimate: true,
+        });
+    }
+    changes
+}
+
+/// Which allocations grow with the batch and live through a good part of a step: the backward pass needs them.
+fn kept_for_backward(scaled: &Scaled) -> Vec<bool> {
+    let reference = scaled.reference();
+    let program = &reference.program;
+    let mut kept = vec![false; program.allocations.len()];
+    let cycles = reference.cycles.peaks.len();
+    if cycles == 0 {
+        return kept;
+    }
+    let least = program.steps.len() / cycles / KEPT_PART;
+    let mut since = vec![usize::MAX; program.allocations.len()];
+    for (position, step) in program.steps.iter().enumerate() {
+        match *step {
+            Step::Allocate(number) => since[number as usize] = position,
+            Step::Free(number) | Step::FreeCompleted(number) => {
+                let lived = position.saturating_sub(since[number as usize]);
+                kept[number as usize] = lived > least && scaled.law(number).grows();
+            }
+            _ => {}
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_explain::Beside;
+
+    use super::*;
+    use crate::plan::{Bounds, RunOutcome};
+    use crate::probe::Probe;
+    use crate::testing::{Shape, training};
+
+    fn answer(shape: &Shape) -> (Answer, Plan) {
+        let bounds = Bounds { first: 4, most: 1 << 30, multiple: 1, runs: 4, card: None, margin: None };
+        let mut plan = Plan::new(bounds, makeroom_sim::parse("pytorch").unwrap());
+        for batch in [4, 64] {
+            let beside = Some(Beside { total: Bytes::gib(16), held: Bytes::mib(500) });
+            plan.ran(batch, RunOutcome::Ran(Box::new(Probe { beside, ..training(shape, batch) })));
+        }
+        let prediction = plan.predict().unwrap();
+        let batch = prediction.batch.unwrap();
+        (Answer::new(&plan, &prediction, batch), plan)
+    }
+
+    #[test]
+    fn the_parts_add_up_to_the_card() {
+        let (answer, _) = answer(&Shape::default());
+        let parts = &answer.composition;
+        let live = parts.fixed.get() + parts.per_unit.get() * answer.batch;
+        let taken = live + parts.unused.get() + parts.beside.get() + answer.margin.get();
+        assert!(taken <= answer.card.get());
+        // One more would not have fit, and one takes no more than a two-hundredth here.
+        assert!(answer.card.get() - taken < answer.card.get() / 100, "{answer:?}");
+        let sites: u64 = parts.sites.iter().map(|site| site.per_unit.get()).sum();
+        assert!(sites <= parts.per_unit.get());
+    }
+
+    #[test]
+    fn what_would_move_it_is_larger_and_sorted() {
+        let (answer, _) = answer(&Shape { layers: 40, ..Shape::default() });
+        let names: Vec<&str> = answer.alternatives.iter().map(|other| other.name.as_str()).collect();
+        assert!(names.contains(&"half precision") && names.contains(&"checkpointing"), "{names:?}");
+        assert!(answer.alternatives.iter().all(|other| other.batch > Some(answer.batch)));
+        assert!(answer.alternatives.is_sorted_by_key(|other| std::cmp::Reverse(other.batch)));
+        assert!(answer.alternatives.iter().all(|other| other.is_estimate == other.how.starts_with("torch")));
+    }
+}

@@ -1,0 +1,103 @@
+//! What an allocator may take of a card.
+
+use makeroom_core::Bytes;
+
+use crate::law::SizeLaw;
+use crate::probe::Probe;
+
+/// The least that is kept free: the driver takes pages of its own as it goes.
+const LEAST_MARGIN: Bytes = Bytes::mib(64);
+
+/// How much is kept free beyond what was predicted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Margin {
+    /// As a share of the card.
+    pub share: f64,
+}
+
+impl Margin {
+    /// For laws that hold to the byte.
+    pub const EXACT: Self = Self { share: 0.005 };
+    /// For laws that were estimated.
+    pub const ESTIMATED: Self = Self { share: 0.02 };
+
+    fn of(self, card: Bytes) -> Bytes {
+        card.scaled(self.share).max(LEAST_MARGIN)
+    }
+}
+
+/// How much of a card is there for an allocator, at any batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Budget {
+    /// The card.
+    pub card: Bytes,
+    /// What is kept free.
+    pub margin: Bytes,
+    /// What is held beside the allocator, as a law of the batch.
+    beside: SizeLaw,
+}
+
+impl Budget {
+    /// The budget on a card of this size, after runs on some card; in any order.
+    pub fn new(card: Bytes, probes: &[Probe], margin: Margin) -> Self {
+        let mut seen: Vec<(u64, u64)> =
+            probes.iter().filter_map(|probe| Some((probe.batch, probe.beside?.held.get()))).collect();
+        seen.sort_unstable();
+        seen.dedup_by_key(|point| point.0);
+        // What libraries load on first use grows in the first runs; it may fall only because others gave memory back.
+        let mut highest = 0;
+        for point in &mut seen {
+            highest = highest.max(point.1);
+            point.1 = highest;
+        }
+        let law = match (seen.first(), seen.last()) {
+            (Some(&first), Some(&last)) if first.0 != last.0 => SizeLaw::Line([first, last]),
+            (_, Some(&last)) => SizeLaw::Fixed(last.1),
+            _ => SizeLaw::Fixed(0),
+        };
+        Self { card, margin: margin.of(card), beside: law }
+    }
+
+    /// What is held beside the allocator at a batch.
+    pub fn beside(&self, batch: u64) -> Bytes {
+        Bytes::new(self.beside.at(batch))
+    }
+
+    /// What the allocator may take at a batch.
+    pub fn allocator(&self, batch: u64) -> u64 {
+        (self.card - self.margin - self.beside(batch)).get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_explain::Beside;
+
+    use super::*;
+    use crate::testing::{Shape, training};
+
+    fn probe(batch: u64, held: u64) -> Probe {
+        let beside = Beside { total: Bytes::gib(8), held: Bytes::mib(held) };
+        Probe { beside: Some(beside), ..training(&Shape { steps: 0, ..Shape::default() }, batch) }
+    }
+
+    #[test]
+    fn what_is_held_beside_is_deducted_and_carried_on_where_it_grows() {
+        let budget = Budget::new(Bytes::gib(8), &[probe(8, 600), probe(4, 500)], Margin::EXACT);
+        assert_eq!(budget.beside(8), Bytes::mib(600));
+        assert_eq!(budget.beside(12), Bytes::mib(700));
+        assert_eq!(budget.margin, Bytes::mib(64));
+        assert_eq!(budget.allocator(8), (Bytes::gib(8) - Bytes::mib(664)).get());
+    }
+
+    #[test]
+    fn what_fell_by_itself_is_not_counted_on() {
+        let budget = Budget::new(Bytes::gib(8), &[probe(4, 600), probe(8, 400)], Margin::ESTIMATED);
+        assert_eq!(budget.beside(100), Bytes::mib(600));
+    }
+
+    #[test]
+    fn a_card_without_room_leaves_nothing() {
+        assert_eq!(Budget::new(Bytes::mib(100), &[probe(4, 600)], Margin::EXACT).allocator(4), 0);
+    }
+}

@@ -1,0 +1,198 @@
+//! The size of one allocation as a law of the batch.
+//!
+//! Tensors have a size that is a whole multiple of something, so a law is kept as the points that were seen and
+//! evaluated in whole numbers: what is exactly linear stays exact to the byte, and rounding up never hides a byte.
+
+/// A batch and the size that an allocation had with it.
+pub(crate) type Point = (u64, u64);
+
+/// Sizes differ by this much from a line without being anything else: libraries align what they ask for.
+const ALIGNMENT: u64 = 512;
+/// A larger allocation may be off by one part in so many.
+const TOLERANCE: u64 = 500;
+
+/// How a size follows the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeLaw {
+    /// It does not.
+    Fixed(u64),
+    /// A line through two points.
+    Line([Point; 2]),
+    /// A parabola through three points.
+    Curve([Point; 3]),
+    /// As the mean size at this place in the code does, which goes through two points: shapes vary from step to step.
+    Share {
+        /// The size that was seen.
+        size: u64,
+        /// The mean size, in the run where it was seen last.
+        means: [Point; 2],
+    },
+}
+
+/// A law and how it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) law: SizeLaw,
+    /// Whether no point speaks against it.
+    pub(crate) is_exact: bool,
+}
+
+impl SizeLaw {
+    /// The law through points of ascending, different batches; at least one.
+    pub(crate) fn through(points: &[Point]) -> Found {
+        let Some((&first, &last)) = points.first().zip(points.last()) else {
+            return Found { law: Self::Fixed(0), is_exact: false };
+        };
+        if points.iter().all(|point| point.1 == first.1) {
+            return Found { law: Self::Fixed(first.1), is_exact: points.len() > 1 };
+        }
+        let is_rising = points.windows(2).all(|pair| pair[0].1 <= pair[1].1);
+        if !is_rising {
+            let largest = points.iter().map(|point| point.1).max().unwrap_or(0);
+            return Found { law: Self::Fixed(largest), is_exact: false };
+        }
+        let line = Self::Line([first, last]);
+        // A line that is below nothing at batch 0 is no line: it was drawn through something that grows faster.
+        let crosses_zero =
+            i128::from(first.1) * i128::from(last.0) < i128::from(last.1) * i128::from(first.0);
+        let between = &points[1..points.len() - 1];
+        let is_line = between.iter().all(|&(batch, size)| is_near(line.at(batch), size));
+        if is_line && !crosses_zero {
+            return Found { law: line, is_exact: true };
+        }
+        let Some(&middle) = between.last() else {
+            return Found { law: Self::Curve([(0, 0), first, last]), is_exact: true };
+        };
+        if line.at(middle.0) >= middle.1 {
+            let law = Self::Curve([first, middle, last]);
+            return Found {
+                law,
+                is_exact: between.iter().all(|&(batch, size)| is_near(law.at(batch), size)),
+            };
+        }
+        // It grows ever more slowly: its last rise, carried on, is more than it will be.
+        Found { law: Self::Line([middle, last]), is_exact: false }
+    }
+
+    /// The size at a batch, rounded up.
+    pub fn at(&self, batch: u64) -> u64 {
+        match *self {
+            Self::Fixed(size) => size,
+            Self::Line(points) => line(points, batch),
+            Self::Curve(points) => curve(points, batch),
+            Self::Share { size, means } => {
+                let then = i128::from(means[1].1.max(1));
+                let now = i128::from(line(means, batch));
+                to_size(div_ceil(i128::from(size) * now, then))
+            }
+        }
+    }
+
+    /// Whether it follows the batch at all.
+    pub fn grows(&self) -> bool {
+        !matches!(self, Self::Fixed(_))
+    }
+}
+
+fn is_near(one: u64, two: u64) -> bool {
+    one.abs_diff(two) <= ALIGNMENT.max(two / TOLERANCE)
+}
+
+fn line([(batch, size), (next_batch, next_size)]: [Point; 2], at: u64) -> u64 {
+    let run = i128::from(next_batch) - i128::from(batch);
+    if run == 0 {
+        return next_size;
+    }
+    let rise = i128::from(next_size) - i128::from(size);
+    to_size(i128::from(size) + div_ceil(rise * (i128::from(at) - i128::from(batch)), run))
+}
+
+/// Newton's form: differences of differences are whole numbers over the product of the distances.
+fn curve([(b0, s0), (b1, s1), (b2, s2)]: [Point; 3], at: u64) -> u64 {
+    let [b0, b1, b2, s0, s1, s2, at] = [b0, b1, b2, s0, s1, s2, at].map(i128::from);
+    let (left, right, whole) = (b1 - b0, b2 - b1, b2 - b0);
+    if left == 0 || right == 0 || whole == 0 {
+        return to_size(s2);
+    }
+    let divisor = left * right * whole;
+    let slope = (s1 - s0) * right * whole;
+    let bend = (s2 - s1) * left - (s1 - s0) * right;
+    let Some(more) = bend.checked_mul(at - b1) else { return u64::MAX };
+    let Some(rise) = slope.checked_add(more).and_then(|sum| sum.checked_mul(at - b0)) else {
+        return u64::MAX;
+    };
+    to_size(s0 + div_ceil(rise, divisor))
+}
+
+fn div_ceil(number: i128, by: i128) -> i128 {
+    number.div_euclid(by) + i128::from(number.rem_euclid(by) != 0)
+}
+
+/// No law makes a size negative, and none goes beyond what a number holds.
+fn to_size(size: i128) -> u64 {
+    u64::try_from(size.max(0)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_does_not_change_is_fixed() {
+        let found = SizeLaw::through(&[(2, 700), (8, 700)]);
+        assert_eq!(found, Found { law: SizeLaw::Fixed(700), is_exact: true });
+        assert_eq!(found.law.at(1000), 700);
+    }
+
+    #[test]
+    fn two_points_make_a_line_unless_it_would_begin_below_nothing() {
+        let line = SizeLaw::through(&[(2, 1024 + 2 * 96), (8, 1024 + 8 * 96)]);
+        assert!(line.is_exact);
+        assert_eq!(line.law.at(100), 1024 + 9600);
+        let square = SizeLaw::through(&[(2, 40), (8, 640)]);
+        assert_eq!(square.law.at(100), 100_000);
+    }
+
+    #[test]
+    fn three_points_tell_a_line_from_a_square_and_from_what_levels_off() {
+        assert_eq!(SizeLaw::through(&[(2, 200), (4, 400), (8, 800)]).law.at(16), 1600);
+        let square = |batch: u64| 10_000 * batch * batch + 300 * batch + 77;
+        let found = SizeLaw::through(&[(2, square(2)), (5, square(5)), (9, square(9))]);
+        assert_eq!(found.law.at(33), square(33));
+        let levels_off = SizeLaw::through(&[(2, 1 << 20), (4, 4 << 20), (8, 5 << 20)]);
+        assert!(!levels_off.is_exact);
+        assert_eq!(levels_off.law.at(16), 7 << 20);
+    }
+
+    #[test]
+    fn what_falls_is_taken_at_its_largest() {
+        let found = SizeLaw::through(&[(2, 100), (4, 900), (8, 300)]);
+        assert_eq!(found, Found { law: SizeLaw::Fixed(900), is_exact: false });
+    }
+
+    proptest! {
+        #[test]
+        fn a_law_goes_through_its_points_and_never_overflows(
+            batches in prop::collection::btree_set(1_u64..1 << 24, 1..4),
+            sizes in prop::collection::vec(0_u64..1 << 50, 3),
+            at in any::<u64>(),
+        ) {
+            let mut sizes = sizes;
+            sizes.sort_unstable();
+            let points: Vec<Point> = batches.into_iter().zip(sizes).collect();
+            let found = SizeLaw::through(&points);
+            found.law.at(at);
+            let (batch, size) = points[points.len() - 1];
+            prop_assert_eq!(found.law.at(batch), size);
+        }
+
+        #[test]
+        fn a_line_is_exact_to_the_byte(fixed in 0_u64..1 << 40, slope in 0_u64..1 << 30, at in 1_u64..1 << 16) {
+            let size = |batch: u64| fixed + slope * batch;
+            let found = SizeLaw::through(&[(3, size(3)), (11, size(11)), (40, size(40))]);
+            prop_assert_eq!(found.law.at(at), size(at));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The program at another batch.
+
+use makeroom_sim::{Program, Step};
+
+use crate::law::{Found, SizeLaw};
+use crate::matching;
+use crate::probe::Probe;
+
+/// A program whose sizes follow the batch.
+#[derive(Clone, Debug)]
+pub struct Scaled {
+    /// The run with the largest batch, whose order and lifetimes all others have.
+    reference: Probe,
+    laws: Vec<Found>,
+}
+
+impl Scaled {
+    /// Reads the laws off runs with different batches, in any order; `None` without a run.
+    pub fn new(mut probes: Vec<Probe>) -> Option<Self> {
+        probes.sort_by_key(|probe| probe.batch);
+        probes.dedup_by_key(|probe| probe.batch);
+        let laws = matching::laws(&probes);
+        Some(Self { reference: probes.pop()?, laws })
+    }
+
+    /// The run that all others are drawn from.
+    pub fn reference(&self) -> &Probe {
+        &self.reference
+    }
+
+    /// The program at a batch.
+    pub fn at(&self, batch: u64) -> Program {
+        self.with_sizes(|law| law.at(batch))
+    }
+
+    /// The program with sizes of one's own choice.
+    pub(crate) fn with_sizes(&self, size: impl Fn(&SizeLaw) -> u64) -> Program {
+        self.with_numbered_sizes(|_, law| size(law))
+    }
+
+    /// The same, where the choice depends on the allocation.
+    pub(crate) fn with_numbered_sizes(&self, size: impl Fn(u32, &SizeLaw) -> u64) -> Program {
+        let mut program = self.reference.program.clone();
+        for (number, (allocation, found)) in program.allocations.iter_mut().zip(&self.laws).enumerate() {
+            allocation.size = size(number as u32, &found.law);
+        }
+        program
+    }
+
+    /// Whether anything follows the batch.
+    pub fn grows(&self) -> bool {
+        self.laws.iter().any(|found| found.law.grows())
+    }
+
+    /// What is live when most is, at a batch: the allocations, and the place in the program's steps.
+    pub(crate) fn peak(&self, batch: u64) -> Peak {
+        let sizes = |number: u32| self.laws[number as usize].law.at(batch);
+        let program = &self.reference.program;
+        let mut live: u64 = (0..program.older).map(sizes).fold(0, u64::saturating_add);
+        let mut peak = Peak { bytes: live, step: 0, numbers: Vec::new() };
+        for (position, step) in program.steps.iter().enumerate() {
+            match *step {
+                Step::Allocate(number) => live = live.saturating_add(sizes(number)),
+                Step::Free(number) | Step::FreeCompleted(number) => live = live.saturating_sub(sizes(number)),
+                _ => {}
+            }
+            if live > peak.bytes {
+                peak.bytes = live;
+                peak.step = position + 1;
+            }
+        }
+        let mut is_live = vec![false; program.allocations.len()];
+        is_live[..program.older as usize].fill(true);
+        for step in &program.steps[..peak.step] {
+            match *step {
+                Step::Allocate(number) => is_live[number as usize] = true,
+                Step::Free(number) | Step::FreeCompleted(number) => is_live[number as usize] = false,
+                _ => {}
+            }
+        }
+        let numbers = is_live.iter().enumerate().filter(|(_, is_live)| **is_live);
+        peak.numbers = numbers.map(|(number, _)| number as u32).collect();
+        peak
+    }
+
+    /// The law of an allocation.
+    pub(crate) fn law(&self, number: u32) -> SizeLaw {
+        self.laws[number as usize].law
+    }
+
+    /// How much of what is live at the peak of a batch has a law that every run confirmed, from 0 to 1.
+    pub fn exact_share(&self, batch: u64) -> f64 {
+        let peak = self.peak(batch);
+        let exact = peak.numbers.iter().filter(|&&number| self.laws[number as usize].is_exact);
+        let bytes: u64 = exact.map(|&number| self.law(number).at(batch)).fold(0, u64::saturating_add);
+        bytes as f64 / peak.bytes.max(1) as f64
+    }
+}
+
+/// The moment when most is live.
+pub(crate) struct Peak {
+    pub(crate) bytes: u64,
+    /// How many steps the program has made by then.
+    pub(crate) step: usize,
+    /// What is live.
+    pub(crate) numbers: Vec<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Shape, training};
+
+    #[test]
+    fn the_peak_at_a_batch_is_that_of_the_real_run() {
+        let shape = Shape::default();
+        let scaled = Scaled::new(vec![training(&shape, 8), training(&shape, 2)]).unwrap();
+        let real = training(&shape, 50).program;
+        let peak = scaled.peak(50);
+        assert_eq!(peak.bytes, real.peak_live());
+        assert_eq!(scaled.at(50).peak_live(), real.peak_live());
+        let live: u64 = peak.numbers.iter().map(|&number| real.size(number)).sum();
+        assert_eq!(live, peak.bytes);
+        assert!(scaled.grows());
+        assert!(scaled.exact_share(50) > 0.999);
+    }
+}

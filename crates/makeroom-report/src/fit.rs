@@ -1,0 +1,197 @@
+//! The result of `makeroom fit`: the batch first, then what it is made of and what would move it.
+
+use std::fmt::Write as _;
+
+use makeroom_core::Bytes;
+use makeroom_fit::{Alternative, Answer, Stop};
+use serde_json::{Value, json};
+
+use crate::table::{Column, table};
+use crate::text::{DIM, MARGIN, TITLE};
+use crate::wrap::wrap;
+
+/// One run of the program.
+#[derive(Clone, Debug)]
+pub struct FitRun {
+    /// The batch.
+    pub batch: u64,
+    /// How long it ran.
+    pub seconds: f64,
+    /// The steps that were seen; `None` for a run that was refused memory.
+    pub steps: Option<usize>,
+    /// The most that was live.
+    pub peak_live: Option<Bytes>,
+}
+
+/// What came of a search for the largest batch.
+#[derive(Clone, Debug)]
+pub struct FitReport {
+    /// The answer, if there is one.
+    pub answer: Option<Answer>,
+    /// Why the search ended.
+    pub stop: Stop,
+    /// The allocator it was predicted under.
+    pub allocator: String,
+    /// The card it is for.
+    pub card: Option<Bytes>,
+    /// The runs that were made.
+    pub runs: Vec<FitRun>,
+}
+
+impl FitReport {
+    fn is_confirmed(&self) -> bool {
+        matches!(self.stop, Stop::Found(_))
+    }
+}
+
+/// The result as JSON.
+pub fn fit_json(report: &FitReport) -> Value {
+    let answer = report.answer.as_ref();
+    json!({
+        "batch": answer.map(|answer| answer.batch),
+        "confirmed": answer.is_some() && report.is_confirmed(),
+        "reason": reason(report.stop),
+        "card_bytes": report.card.map(Bytes::get),
+        "allocator": report.allocator,
+        "memory": answer.map(|answer| json!({
+            "fixed_bytes": answer.composition.fixed.get(),
+            "per_unit_bytes": answer.composition.per_unit.get(),
+            "unused_bytes": answer.composition.unused.get(),
+            "beside_bytes": answer.composition.beside.get(),
+            "margin_bytes": answer.margin.get(),
+            "exact_share": answer.composition.exact_share,
+            "varies": answer.composition.varies,
+        })),
+        "sites": answer.map(|answer| answer.composition.sites.iter().map(|site| json!({
+            "place": site.place,
+            "per_unit_bytes": site.per_unit.get(),
+        })).collect::<Vec<_>>()),
+        "alternatives": answer.map(|answer| answer.alternatives.iter().map(|other| json!({
+            "name": other.name,
+            "how": other.how,
+            "batch": other.batch,
+            "is_estimate": other.is_estimate,
+        })).collect::<Vec<_>>()),
+        "runs": report.runs.iter().map(|run| json!({
+            "batch": run.batch,
+            "seconds": run.seconds,
+            "steps": run.steps,
+            "refused": run.steps.is_none(),
+            "peak_live_bytes": run.peak_live.map(Bytes::get),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn reason(stop: Stop) -> &'static str {
+    match stop {
+        Stop::Found(_) => "found",
+        Stop::Predicted(_) => "predicted",
+        Stop::NothingGrows => "nothing_grows",
+        Stop::NothingFits => "nothing_fits",
+        Stop::UnknownCard => "unknown_card",
+    }
+}
+
+/// The result as text.
+pub fn fit_text(report: &FitReport, columns: usize) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out);
+    match &report.answer {
+        Some(answer) => found(&mut out, report, answer, columns),
+        None => nothing(&mut out, report, columns),
+    }
+    let _ = writeln!(out);
+    runs(&mut out, &report.runs);
+    out
+}
+
+fn found(out: &mut String, report: &FitReport, answer: &Answer, columns: usize) {
+    let certainty =
+        if report.is_confirmed() { "it ran" } else { "predicted; this card is too small to run it" };
+    let _ = writeln!(out, "{MARGIN}{TITLE}LARGEST BATCH {}{TITLE:#}, {certainty}", answer.batch);
+    let parts = &answer.composition;
+    let live = Bytes::new(parts.per_unit.get().saturating_mul(answer.batch));
+    let mut text = format!(
+        "Of {}, {} is live whatever the batch and {} grows with it, {} for each unit.",
+        answer.card, parts.fixed, live, parts.per_unit
+    );
+    if !parts.unused.is_zero() {
+        let _ = write!(text, " The allocator ({}) takes {} more, unused.", report.allocator, parts.unused);
+    }
+    let _ = write!(text, " {} is held beside it, and {} is kept free.", parts.beside, answer.margin);
+    if parts.varies {
+        text.push_str(" Steps differ from each other: longer ones than those seen would take more.");
+    }
+    if parts.exact_share < 0.98 {
+        let _ = write!(
+            text,
+            " {:.0} % of it follows the batch exactly in every run; the rest is estimated.",
+            parts.exact_share * 100.0
+        );
+    }
+    for line in wrap(&text, columns - 2) {
+        let _ = writeln!(out, "{MARGIN}{line}");
+    }
+    let sites: Vec<Vec<String>> = parts
+        .sites
+        .iter()
+        .filter(|site| !site.place.is_empty())
+        .map(|site| vec![site.place.clone(), site.per_unit.to_string()])
+        .collect();
+    if !sites.is_empty() {
+        let _ = writeln!(out);
+        let headings = [("what grows", false), ("for each unit", true)];
+        table(out, &headings.map(|(heading, is_number)| Column { heading, is_number }), &sites);
+    }
+    if !answer.alternatives.is_empty() {
+        let _ = writeln!(out);
+        let headings = [("what would move it", false), ("batch", true), ("", false)];
+        let rows: Vec<Vec<String>> = answer.alternatives.iter().map(row).collect();
+        table(out, &headings.map(|(heading, is_number)| Column { heading, is_number }), &rows);
+    }
+}
+
+fn row(alternative: &Alternative) -> Vec<String> {
+    let batch = alternative.batch.unwrap_or(0);
+    let about = if alternative.is_estimate { "about " } else { "" };
+    vec![alternative.name.clone(), format!("{about}{batch}"), alternative.how.clone()]
+}
+
+fn nothing(out: &mut String, report: &FitReport, columns: usize) {
+    let (title, text) = match report.stop {
+        Stop::NothingGrows => (
+            "MEMORY DOES NOT DEPEND ON IT",
+            "Runs with different numbers took the same memory. Is {} where the program reads its batch, and does it use it before it is stopped? More steps: --steps 12",
+        ),
+        Stop::NothingFits => (
+            "NOT EVEN THE SMALLEST FITS",
+            "The program was refused memory with the smallest batch. To see what fills the card: makeroom run -- and the command",
+        ),
+        _ => (
+            "THE CARD'S SIZE IS NOT KNOWN",
+            "No run said how much memory the device has. Say it with --memory, for example --memory 24GiB",
+        ),
+    };
+    let _ = writeln!(out, "{MARGIN}{TITLE}{title}{TITLE:#}");
+    for line in wrap(text, columns - 2) {
+        let _ = writeln!(out, "{MARGIN}{line}");
+    }
+}
+
+fn runs(out: &mut String, runs: &[FitRun]) {
+    let headings = [("run", true), ("steps seen", true), ("peak live", true), ("time", true), ("", false)];
+    let rows: Vec<Vec<String>> = runs
+        .iter()
+        .map(|run| {
+            vec![
+                run.batch.to_string(),
+                run.steps.map_or(String::new(), |steps| steps.to_string()),
+                run.peak_live.map_or(String::new(), |live| live.to_string()),
+                format!("{:.0} s", run.seconds.max(1.0)),
+                if run.steps.is_none() { "out of memory".to_owned() } else { String::new() },
+            ]
+        })
+        .collect();
+    table(out, &headings.map(|(heading, is_number)| Column { heading, is_number }), &rows);
+    let _ = writeln!(out, "{MARGIN}{DIM}  each run was stopped once it had shown what it needs{DIM:#}");
+}

@@ -1,0 +1,94 @@
+//! `makeroom fit`: the largest batch that fits, from a few short runs.
+//!
+//! What to run is decided by `makeroom-fit`; here the program is run, watched and stopped.
+
+mod placeholder;
+mod probing;
+mod settings;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use makeroom_core::{DeviceTrace, Trace};
+use makeroom_fit::{Answer, Bounds, Next, Plan, RunOutcome, Stop};
+use makeroom_report::{FitReport, FitRun, fit_json, fit_text};
+use makeroom_sim::AllocatorSpec;
+
+use crate::cli::Fit;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::Spinner;
+use probing::{Ended, Patience, Probing};
+
+/// Runs `makeroom fit`. The exit status is 0 when a batch was found.
+pub(crate) fn run(arguments: &Fit) -> Result<ExitCode, Failure> {
+    let command = placeholder::Command::new(&arguments.command)?;
+    let allocator = arguments.allocator.as_ref();
+    let settings = settings::of(allocator, &arguments.command)?;
+    for note in &settings.notes {
+        output::remark(&format!("makeroom: {note}\n"));
+    }
+    let patience = Patience { steps: arguments.steps, seconds: arguments.seconds };
+    let probing = Probing::new(settings.variables, arguments.memory, patience)?;
+    let mut plan = Plan::new(bounds(arguments), allocator.cloned().unwrap_or_else(AllocatorSpec::default));
+    let mut runs = Vec::new();
+    let spinner = Spinner::new();
+    let stop = loop {
+        let (batch, is_answer) = match plan.next() {
+            Next::Probe(batch) => (batch, false),
+            Next::Confirm(batch) => (batch, true),
+            Next::Stop(stop) => break stop,
+        };
+        let began = Instant::now();
+        let what = if is_answer { "confirming" } else { "trying" };
+        let ended = probing.run(&command.with(batch), batch, |steps, live| {
+            spinner.say(&format!("{what} {batch}: step {steps}, {live} live"));
+        })?;
+        let seconds = began.elapsed().as_secs_f64();
+        runs.push(FitRun { batch, seconds, steps: ended.steps(), peak_live: ended.peak_live() });
+        let outcome = match ended {
+            Ended::Ran { probe, trace } => {
+                if allocator.is_none() && plan.probes().is_empty() {
+                    plan = plan.with_allocator(settings::allocator_of(&trace));
+                }
+                RunOutcome::Ran(probe)
+            }
+            Ended::Refused => RunOutcome::Refused,
+        };
+        plan.ran(batch, outcome);
+    };
+    spinner.finish();
+    let report = report(&plan, stop, runs);
+    if arguments.json {
+        output::json(&fit_json(&report))?;
+    } else {
+        output::result(&fit_text(&report, output::columns()))?;
+    }
+    Ok(if report.answer.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn bounds(arguments: &Fit) -> Bounds {
+    Bounds {
+        first: arguments.start,
+        most: arguments.max.unwrap_or(u64::from(u32::MAX)),
+        multiple: arguments.multiple,
+        runs: arguments.runs,
+        card: arguments.memory,
+        margin: arguments.margin.map(|percent| percent / 100.0),
+    }
+}
+
+fn report(plan: &Plan, stop: Stop, runs: Vec<FitRun>) -> FitReport {
+    let batch = match stop {
+        Stop::Found(batch) | Stop::Predicted(batch) => Some(batch),
+        Stop::NothingGrows | Stop::NothingFits | Stop::UnknownCard => None,
+    };
+    let prediction = plan.predict();
+    let answer = prediction.zip(batch).map(|(prediction, batch)| Answer::new(plan, &prediction, batch));
+    FitReport { answer, stop, allocator: plan.allocator().name().to_owned(), card: plan.card(), runs }
+}
+
+/// The device of a recording that the batch is about: the one that held most.
+fn device(trace: &Trace) -> Option<&DeviceTrace> {
+    trace.devices.iter().max_by_key(|device| device.events.len())
+}

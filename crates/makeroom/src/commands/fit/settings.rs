@@ -1,0 +1,80 @@
+//! Which allocator the batch is for: as the runs' environment, and as the model that predicts.
+
+use std::ffi::OsString;
+
+use makeroom_core::Trace;
+use makeroom_sim::AllocatorSpec;
+
+use crate::commands::run::pool;
+use crate::failure::Failure;
+
+/// PyTorch's settings: the name that every version knows, and the newer one.
+const TORCH: [&str; 2] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
+
+/// What the runs get, and what their user should know.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) variables: Vec<(&'static str, OsString)>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// The environment in which programs use an allocator; without one they use what they use.
+pub(crate) fn of(allocator: Option<&AllocatorSpec>, command: &[OsString]) -> Result<Settings, Failure> {
+    let mut settings = Settings::default();
+    let Some(allocator) = allocator else {
+        // JAX takes three quarters of the card at once whatever the batch; asked piece by piece, it tells what it needs.
+        if std::env::var_os("XLA_PYTHON_CLIENT_ALLOCATOR").is_none() {
+            settings.variables.push(("XLA_PYTHON_CLIENT_ALLOCATOR", "platform".into()));
+        }
+        return Ok(settings);
+    };
+    let (name, options) = allocator.name().split_once(':').unwrap_or((allocator.name(), ""));
+    match name {
+        "pytorch" | "pytorch-2.9" => {
+            settings.variables.extend(TORCH.map(|variable| (variable, OsString::from(options))));
+        }
+        "cuda-async" => {
+            let backend = "backend:cudaMallocAsync";
+            settings.variables.extend(TORCH.map(|variable| (variable, OsString::from(backend))));
+        }
+        "makeroom" => {
+            let switches = pool::switches(command, None, |name| std::env::var(name).ok());
+            settings.variables = switches.variables;
+            settings.notes = switches.notes;
+        }
+        _ => return Err(Failure::NoRunUnder { allocator: allocator.name().to_owned() }),
+    }
+    Ok(settings)
+}
+
+/// The model of the allocator that a run used.
+pub(crate) fn allocator_of(trace: &Trace) -> AllocatorSpec {
+    let sees_tensors = trace.process.as_ref().is_some_and(|process| process.sees_tensors);
+    if !sees_tensors {
+        // What was recorded is what the driver was asked for, and nothing is between.
+        return if uses(trace, "xla") { named("bfc") } else { named("ideal") };
+    }
+    let settings = TORCH.iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
+    if settings.contains("cudaMallocAsync") {
+        return named("cuda-async");
+    }
+    named(&if settings.is_empty() { "pytorch".to_owned() } else { format!("pytorch:{settings}") })
+}
+
+/// An allocator by its name, or PyTorch's own where the program's settings are not known here.
+fn named(name: &str) -> AllocatorSpec {
+    makeroom_sim::parse(name).unwrap_or_default()
+}
+
+/// Whether a library with this in its name asked for memory.
+fn uses(trace: &Trace, library: &str) -> bool {
+    trace.devices.iter().any(|device| {
+        device.events.iter().take(10_000).any(|event| {
+            trace
+                .stacks
+                .frames_of(event.stack)
+                .iter()
+                .any(|&frame| trace.stacks.name_text(trace.stacks.frame_at(frame).library).contains(library))
+        })
+    })
+}

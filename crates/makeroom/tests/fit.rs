@@ -1,0 +1,163 @@
+//! `makeroom fit` on a program that trains, as far as memory is concerned, on the software GPU: the answer against the
+//! truth, found by running the program itself with every candidate.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A folder with the software GPU and the program.
+struct Machine {
+    folder: PathBuf,
+    cards: &'static str,
+}
+
+impl Machine {
+    fn new(test: &str, cards: &'static str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fit").join(test);
+        let _ = fs::remove_dir_all(&folder);
+        makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/train.c");
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+        let built = Command::new(compiler)
+            .args(["-g", "-w", "-o"])
+            .arg(folder.join("train"))
+            .arg(source)
+            .arg(format!("-L{}", folder.display()))
+            .arg("-l:libcuda.so.1")
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        Self { folder, cards }
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .current_dir(&self.folder)
+            .env("LD_LIBRARY_PATH", &self.folder)
+            .env("MAKEROOM_SIMGPU", self.cards)
+            .env("MAKEROOM_SIMGPU_DIR", &self.folder)
+            .env("XDG_RUNTIME_DIR", &self.folder)
+            .env("NO_COLOR", "1");
+        command
+    }
+
+    /// Whether the program itself gets through with a batch.
+    fn runs(&self, batch: u64) -> bool {
+        let path = self.folder.join("train");
+        self.command(path.to_str().unwrap()).args(["once", &batch.to_string()]).status().unwrap().success()
+    }
+
+    /// The largest batch with which the program gets through.
+    fn truth(&self) -> u64 {
+        let (mut enough, mut too_many) = (1, 1 << 14);
+        while enough + 1 < too_many {
+            let middle = u64::midpoint(enough, too_many);
+            if self.runs(middle) { enough = middle } else { too_many = middle }
+        }
+        enough
+    }
+
+    fn fit(&self, words: &[&str]) -> Output {
+        self.command(env!("CARGO_BIN_EXE_makeroom")).arg("fit").args(words).output().unwrap()
+    }
+
+    /// The answer as JSON, and what else was said.
+    fn answer(&self, words: &[&str]) -> Value {
+        let output = self.fit(&[&["--json"], words].concat());
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
+    }
+
+    /// Nothing of a run is left behind: no process of the program, no folder.
+    fn assert_clean(&self) {
+        let train = self.folder.join("train");
+        let programs = fs::read_dir("/proc").unwrap().flatten();
+        let left: Vec<_> = programs
+            .filter(|entry| fs::read_link(entry.path().join("exe")).is_ok_and(|program| program == train))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+        let folders = fs::read_dir(self.folder.join("makeroom")).unwrap().flatten();
+        let left: Vec<_> =
+            folders.filter(|entry| entry.file_name().to_string_lossy().starts_with("fit-")).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn the_largest_batch_is_found_in_four_runs_without_a_refusal() {
+    let machine = Machine::new("largest", "memory=16GiB,context=400MiB");
+    let answer = machine.answer(&["--", "./train", "plain", "{}"]);
+    let batch = answer["batch"].as_u64().unwrap();
+    let truth = machine.truth();
+    assert!(batch <= truth && batch * 100 >= truth * 98, "{batch} of {truth}: {answer:#}");
+    assert_eq!(answer["confirmed"], true);
+    let runs = answer["runs"].as_array().unwrap();
+    assert!(runs.len() <= 4 && runs.iter().all(|run| run["refused"] == false), "{answer:#}");
+    let sites = answer["sites"].as_array().unwrap();
+    assert!(sites[0]["place"].as_str().unwrap().contains("train.c"), "{sites:?}");
+    machine.assert_clean();
+}
+
+#[test]
+fn another_card_is_answered_by_its_size() {
+    let machine = Machine::new("card", "memory=16GiB,context=400MiB");
+    let small = machine.answer(&["--memory", "6GiB", "--", "./train", "plain", "{}"]);
+    let large = machine.answer(&["--memory", "64GiB", "--", "./train", "plain", "{}"]);
+    assert_eq!(
+        (&small["confirmed"], &large["confirmed"]),
+        (&true.into(), &false.into()),
+        "{small:#} {large:#}"
+    );
+    let truth = |cards| Machine { folder: machine.folder.clone(), cards }.truth();
+    for (answer, truth) in
+        [(small, truth("memory=6GiB,context=400MiB")), (large, truth("memory=64GiB,context=400MiB"))]
+    {
+        let batch = answer["batch"].as_u64().unwrap();
+        assert!(batch <= truth && batch * 100 >= truth * 97, "{batch} of {truth}");
+    }
+}
+
+#[test]
+fn bounds_and_multiples_are_kept_and_workers_are_ended() {
+    let machine = Machine::new("bounds", "memory=16GiB,context=400MiB");
+    let answer = machine.answer(&["--max", "50", "--multiple", "8", "--", "./train", "worker", "{}"]);
+    assert_eq!(answer["batch"], 48, "{answer:#}");
+    machine.assert_clean();
+}
+
+#[test]
+fn too_large_a_beginning_is_survived() {
+    let machine = Machine::new("beginning", "memory=4GiB,context=400MiB");
+    let answer = machine.answer(&["--start", "4096", "--", "./train", "plain", "{}"]);
+    let (batch, truth) = (answer["batch"].as_u64().unwrap(), machine.truth());
+    assert!(batch <= truth && batch * 100 >= truth * 95, "{batch} of {truth}: {answer:#}");
+    assert_eq!(answer["runs"][0]["refused"], true);
+}
+
+#[test]
+fn what_cannot_be_answered_is_said() {
+    let machine = Machine::new("bad", "memory=16GiB,context=400MiB");
+    let said = |words: &[&str]| {
+        let output = machine.fit(words);
+        assert!(!output.status.success(), "{words:?}");
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    for (words, message) in [
+        (&["--", "./train", "plain", "4"][..], "the command has no {} where the batch goes"),
+        (&["--", "./train", "deaf", "{}"], "MEMORY DOES NOT DEPEND ON IT"),
+        (&["--", "./train", "quit", "{}"], "ValueError: the labels are missing"),
+        (&["--", "./train", "nothing", "{}"], "took no memory of a GPU"),
+        (&["--", "./no-such-program", "{}"], "./no-such-program: No such file"),
+        (&["--allocator", "bfc", "--", "./train", "plain", "{}"], "a program cannot be run under `bfc`"),
+        (&["--margin", "80", "--", "./train", "plain", "{}"], "it is a number from 0 to 50"),
+        (&["--seconds", "1", "--", "sleep", "1{}"], "took no memory of a GPU within 1 s"),
+    ] {
+        let all = said(words);
+        assert!(all.contains(message), "{words:?}: {all}");
+    }
+    machine.assert_clean();
+}

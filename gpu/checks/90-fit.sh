@@ -1,0 +1,32 @@
+# `makeroom fit` on three models: the batch it names runs, one 2 % larger is refused, and it took at most four runs.
+
+card=16GiB
+
+# trains NAME MODEL BATCH: whether the model trains with a batch on a card of that size.
+trains() {
+    (cd "$WORK" && timeout 120 "$MAKEROOM" run --no-stacks --limit $card -o "$1.room" -- \
+        "$PYTHON" "$PROGRAMS/fit_train.py" "$2" "$3" 24 >"$1.out" 2>&1)
+}
+
+fits() {
+    local model=$1 answer=$WORK/fit_$1.json batch runs
+    if ! (cd "$WORK" && timeout 240 "$MAKEROOM" fit --json --memory $card -- \
+        "$PYTHON" "$PROGRAMS/fit_train.py" "$model" {} >"$answer" 2>"$WORK/fit_$model.err"); then
+        report FAILED "fit_$model" "$(tail -1 "$WORK/fit_$model.err")"
+        return
+    fi
+    batch=$(ask 'at(fit, "batch")' fit="$answer")
+    runs=$(ask 'len(at(fit, "runs"))' fit="$answer")
+    local beyond=$((batch + (batch + 49) / 50 + 1)) said="$batch in $runs runs"
+    if ! trains "fit_${model}_at" "$model" "$batch"; then
+        report FAILED "fit_$model" "$said, and it does not run"
+    elif trains "fit_${model}_beyond" "$model" "$beyond"; then
+        report FAILED "fit_$model" "$said, but $beyond runs too" batch="$batch" runs="$runs"
+    elif [ "$runs" -gt 4 ]; then
+        report FAILED "fit_$model" "$said" batch="$batch" runs="$runs"
+    else
+        report ok "fit_$model" "$said; $beyond is refused" batch="$batch" runs="$runs"
+    fi
+}
+
+for model in gpt conv varied; do fits $model; done
