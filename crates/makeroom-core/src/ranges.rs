@@ -49,7 +49,13 @@ impl Ranges {
 
     /// Whether a place lies in one of them.
     pub fn contains(&self, place: u64) -> bool {
-        self.ends.range(..=place).next_back().is_some_and(|(_, &end)| place < end)
+        self.range_of(place).is_some()
+    }
+
+    /// The range in which a place lies, as start and size.
+    pub fn range_of(&self, place: u64) -> Option<(u64, u64)> {
+        let (&start, &end) = self.ends.range(..=place).next_back()?;
+        (place < end).then_some((start, end - start))
     }
 
     /// All ranges as start and size, ascending.
@@ -71,6 +77,8 @@ mod tests {
         assert_eq!(ranges.iter().collect::<Vec<_>>(), [(0, 30)]);
         ranges.remove(5, 10);
         assert_eq!(ranges.iter().collect::<Vec<_>>(), [(0, 5), (15, 15)]);
+        assert_eq!(ranges.range_of(4), Some((0, 5)));
+        assert_eq!(ranges.range_of(5), None);
         ranges.remove(0, 100);
         assert_eq!(ranges.iter().count(), 0);
     }

@@ -171,6 +171,11 @@ impl Stacks {
         &self.frame_lists[start..end]
     }
 
+    /// The handles of all stacks, the empty one first.
+    pub fn ids(&self) -> impl Iterator<Item = StackId> + use<> {
+        (0..self.stack_ends.len() as u32).map(StackId)
+    }
+
     /// How many different stacks there are, the empty one included.
     pub fn len(&self) -> usize {
         self.stack_ends.len()
@@ -204,6 +209,7 @@ mod tests {
         assert_eq!(stacks.frames_of(stack), [inner, outer]);
         assert_eq!(stacks.name_text(stacks.frame_at(outer).file), "model.py");
         assert_eq!(stacks.name("forward"), forward);
+        assert_eq!(stacks.ids().take(2).collect::<Vec<_>>(), [StackId::NONE, stack]);
     }
 
     #[test]

@@ -22,4 +22,7 @@ pub use run::{
     RefusedContexts, RunSummary, WaitingFrees,
 };
 pub use text::explain_text;
-pub use trace::{Beside, Room, TraceQuestion, explain_running, explain_trace, held_beside, place_of};
+pub use trace::{
+    Beside, BlockSizes, HeldSegment, LiveBlock, Part, Places, Room, SegmentsHeld, SizesAtEnd, TraceQuestion,
+    cut, explain_running, explain_trace, held_beside, is_small, place_of,
+};

@@ -59,13 +59,13 @@ pub fn replay_json(report: &ReplayReport) -> Value {
             "assumed_pools": check.assumed_pools,
         });
     }
-    value["runs"] = report.runs.iter().map(run_json).collect();
+    value["runs"] = report.runs.iter().map(replay_run_json).collect();
     value["notes"] = json!(report.notes);
     value
 }
 
 /// One run as JSON.
-pub(crate) fn run_json(run: &ComparedRun) -> Value {
+pub fn replay_run_json(run: &ComparedRun) -> Value {
     json!({
         "allocator": run.allocator,
         "estimate": run.is_estimate,

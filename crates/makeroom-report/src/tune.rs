@@ -7,7 +7,7 @@ use makeroom_core::Bytes;
 use makeroom_sim::{ComparedRun, Trial, Tuning};
 use serde_json::{Value, json};
 
-use crate::replay::{driver_time, run_json};
+use crate::replay::{driver_time, replay_run_json};
 use crate::table::{Column, table};
 use crate::text::{DIM, MARGIN, TITLE};
 use crate::wrap::wrap;
@@ -30,14 +30,14 @@ fn worthwhile(tuning: &Tuning) -> Option<&Trial> {
 /// The result as JSON.
 pub fn tune_json(tuning: &Tuning, memory: Option<Bytes>, notes: &[String]) -> Value {
     let trial = |trial: &Trial| {
-        let mut value = run_json(&trial.run);
+        let mut value = replay_run_json(&trial.run);
         value["settings"] = json!(trial.settings);
         value
     };
     let best = worthwhile(tuning);
     json!({
         "memory_bytes": memory.map(Bytes::get),
-        "recorded": run_json(&tuning.recorded),
+        "recorded": replay_run_json(&tuning.recorded),
         "best": best.map(|best| json!({
             "settings": best.settings,
             "command": line_to_paste(&best.settings),

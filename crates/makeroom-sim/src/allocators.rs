@@ -4,6 +4,8 @@
 //! decided here and nowhere else: for PyTorch's models it is the allocator's own limit (what
 //! `set_per_process_memory_fraction` sets), for all others it is what the device has.
 
+use makeroom_core::{Trace, TraceKind};
+
 use crate::device::Device;
 use crate::model::Model;
 use crate::models::{
@@ -60,6 +62,24 @@ pub enum AllocatorError {
 /// All names, for messages.
 const KNOWN: &str = "`pytorch[:SETTINGS]`, `pytorch-2.9[:SETTINGS]`, `cuda-async`, `bfc[:OPTIONS]`, `cupy`, \
                      `rmm-pool[:OPTIONS]`, `makeroom`, `planned` and `ideal`";
+
+/// What a recording is compared with when no allocator is named.
+const USUAL: [&str; 4] = ["pytorch:expandable_segments:True", "cuda-async", "planned", "ideal"];
+
+/// The allocators that a recording is compared with when none is named.
+pub fn usual_allocators() -> Vec<AllocatorSpec> {
+    USUAL.iter().filter_map(|name| parse(name).ok()).collect()
+}
+
+/// The allocator that a recording was made with, where its rules are known.
+pub fn recorded_allocator(trace: &Trace) -> Option<AllocatorSpec> {
+    if trace.kind != TraceKind::TorchSnapshot {
+        return None;
+    }
+    let settings = trace.settings.text.as_deref().filter(|text| !text.is_empty());
+    let name = settings.map_or("pytorch".to_owned(), |settings| format!("pytorch:{settings}"));
+    Some(AllocatorSpec::pytorch(&name, Settings::recorded(&trace.settings)))
+}
 
 /// Reads an allocator's name with its settings.
 pub fn parse(name: &str) -> Result<AllocatorSpec, AllocatorError> {

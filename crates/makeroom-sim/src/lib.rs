@@ -29,7 +29,7 @@ mod smallest;
 mod testing;
 mod tune;
 
-pub use allocators::{AllocatorError, AllocatorSpec, parse};
+pub use allocators::{AllocatorError, AllocatorSpec, parse, recorded_allocator, usual_allocators};
 pub use check::{Check, Mismatch, check};
 pub use comparison::{ComparedRun, Memory, Workload};
 pub use device::{Device, PAGE};

@@ -1,6 +1,7 @@
 //! The command line, as clap reads it.
 
 mod devices;
+mod seeing;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use makeroom_core::Bytes;
 use makeroom_sim::AllocatorSpec;
 
 pub(crate) use devices::{Collector, Doctor, Looking, Ps, Serve, Top};
+pub(crate) use seeing::View;
 
 /// Says why CUDA ran out of memory, and makes room.
 #[derive(Debug, Parser)]
@@ -35,6 +37,8 @@ pub(crate) enum Command {
     Tune(Tune),
     /// Find the largest batch that fits, from a few short runs
     Fit(Fit),
+    /// Show a recording in the browser, or as one file that can be mailed
+    View(View),
     /// Say who holds the memory of each GPU, and why some is held by nobody
     Ps(Ps),
     /// Watch who holds the memory of each GPU

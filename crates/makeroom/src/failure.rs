@@ -95,6 +95,25 @@ pub(crate) enum Failure {
         /// What the system said.
         error: std::io::Error,
     },
+    /// The page could not be served.
+    #[error("{address}: {error}")]
+    ListenToView {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A report could not be made.
+    #[error("{0}")]
+    View(makeroom_view::Refusal),
+    /// A file could not be written.
+    #[error("{name}: {error}")]
+    Write {
+        /// The file, as the user named it.
+        name: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
     /// The driver could not be asked.
     #[error("{0}")]
     Driver(makeroom_holders::SurveyError),
@@ -155,7 +174,8 @@ impl Failure {
         ExitCode::FAILURE
     }
 
-    fn hint(&self) -> Option<String> {
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
             Self::NoProcesses { .. } => {
@@ -173,6 +193,8 @@ impl Failure {
             Self::NoCuda { .. } => Some("to see whether the recorder reaches it: makeroom run -- and the command".to_owned()),
             Self::NoTerminal => Some("for a program or a file: makeroom ps --json".to_owned()),
             Self::Listen { .. } => Some("another address: makeroom serve --listen 127.0.0.1:9402".to_owned()),
+            Self::ListenToView { .. } => Some("leave --port out to have a free one chosen".to_owned()),
+            Self::View(refusal) => Some(refusal.hint.clone()),
             Self::Driver(error) => Some(error.hint().to_owned()),
             Self::Gpu(error) => error.hint().map(str::to_owned),
             Self::NoSuchSituation { .. } => Some("makeroom demo --list".to_owned()),

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Crates from the bottom up. A crate may depend on those before it.
-const LAYERS: [&str; 17] = [
+const LAYERS: [&str; 18] = [
     "makeroom-core",
     "makeroom-cuda",
     "makeroom-trace",
@@ -23,12 +23,14 @@ const LAYERS: [&str; 17] = [
     "makeroom-fit",
     "makeroom-holders",
     "makeroom-report",
+    "makeroom-view",
     "makeroom",
 ];
 
 /// Below these crates nothing may be reached although it lies lower: readers conclude nothing, explainers and
 /// simulators read no files.
-const FORBIDDEN: [(&str, &str); 5] = [
+const FORBIDDEN: [(&str, &str); 6] = [
+    ("makeroom-view", "makeroom-trace"),
     ("makeroom-holders", "makeroom-explain"),
     ("makeroom-explain", "makeroom-trace"),
     ("makeroom-fit", "makeroom-trace"),

@@ -3,6 +3,7 @@
 //! ```text
 //! history.rs   one pass: running totals, peak, failures, floors of steps
 //! state.rs     all blocks and segments at chosen moments
+//! segments.rs  what is taken from the driver;  cut.rs  one segment in parts
 //! pieces.rs    reserved memory cut into live, rounding and unused pieces
 //! sites.rs     live memory by place in the program
 //! steps.rs     steps, and what grows from one to the next
@@ -19,23 +20,29 @@ mod alternatives;
 mod around;
 mod beside;
 mod choice;
+mod cut;
 mod fixes;
 mod history;
 mod outside;
 mod overhead;
 mod pieces;
 mod room;
+mod segments;
 mod sites;
 mod state;
 mod steps;
 mod taken;
 mod verdict;
 
+pub use cut::{BlockSizes, Part, SizesAtEnd, cut, is_small};
 pub(crate) use history::History;
 pub use outside::{Beside, held_beside, place_of};
 pub(crate) use overhead::{DEFAULT_HEAP, Measured};
 pub use room::Room;
-pub(crate) use sites::{Places, by_stack};
+pub use segments::{HeldSegment, SegmentsHeld};
+pub use sites::Places;
+pub(crate) use sites::by_stack;
+pub use state::LiveBlock;
 pub(crate) use state::{State, states_at};
 pub(crate) use taken::{at as taken_at, outside, peak as peak_taken};
 

@@ -48,8 +48,8 @@ pub(crate) fn by_stack<'state>(blocks: impl IntoIterator<Item = &'state LiveBloc
 }
 
 /// Names the places of a recording.
-#[derive(Clone, Copy)]
-pub(crate) struct Places<'trace> {
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'trace> {
     stacks: &'trace Stacks,
     /// The recorded program's own file, empty where it is not known.
     executable: &'trace str,
@@ -58,7 +58,8 @@ pub(crate) struct Places<'trace> {
 }
 
 impl<'trace> Places<'trace> {
-    pub(crate) fn new(trace: &'trace Trace) -> Self {
+    /// Those of this one.
+    pub fn new(trace: &'trace Trace) -> Self {
         let executable = trace.process.as_ref().map_or("", |process| process.identity.executable.as_str());
         Self { stacks: &trace.stacks, executable, is_whole_process: trace.process.is_some() }
     }
@@ -82,14 +83,24 @@ impl<'trace> Places<'trace> {
 
     /// The same, passing over a function: what starts a kernel has the kernel's own name.
     pub(crate) fn without(self, stack: StackId, function: &str) -> Option<String> {
+        self.innermost(stack, function).map(|frame| self.describe(frame))
+    }
+
+    /// The frame that stands for a stack: the program's innermost own line, or what says most where nothing is its own;
+    /// and whether it is the program's. `None` where no stack was recorded.
+    pub fn site(self, stack: StackId) -> Option<(FrameId, bool)> {
+        let frame = self.innermost(stack, "")?;
+        Some((frame, self.owner(frame) == Owner::Program))
+    }
+
+    fn innermost(self, stack: StackId, function: &str) -> Option<FrameId> {
         let frames = self.stacks.frames_of(stack);
         let is_meant = |frame: &&FrameId| {
             let name = self.stacks.name_text(self.stacks.frame_at(**frame).function);
             self.owner(**frame) == Owner::Program && (function.is_empty() || name != function)
         };
         let told = || frames.iter().find(|&&frame| self.owner(frame) != Owner::Passage);
-        let found = frames.iter().find(is_meant).or_else(told).or(frames.first());
-        found.map(|&frame| self.describe(frame))
+        frames.iter().find(is_meant).or_else(told).or(frames.first()).copied()
     }
 
     /// The own line that called the program's innermost one, if it is another function's.
@@ -164,10 +175,20 @@ impl<'trace> Places<'trace> {
         }
     }
 
-    fn describe(self, frame: FrameId) -> String {
+    /// A frame's function as people write it, and its whole file, or the library where no line is known. Names of
+    /// megabytes are cut.
+    pub fn names(self, frame: FrameId) -> (String, String) {
         let frame = self.stacks.frame_at(frame);
         let name = |name| self.stacks.name_text(name);
-        let clip = |text: &str| text.chars().take(LONGEST_PLACE).collect::<String>();
+        let library = name(frame.library);
+        let file = if !library.is_empty() && frame.line == 0 { library } else { name(frame.file) };
+        (clip(&native::readable(name(frame.function))), clip(file))
+    }
+
+    /// A frame in one line: file, line and function.
+    pub fn describe(self, frame: FrameId) -> String {
+        let frame = self.stacks.frame_at(frame);
+        let name = |name| self.stacks.name_text(name);
         let function = clip(&native::readable(name(frame.function)));
         let library = name(frame.library);
         if !library.is_empty() && frame.line == 0 {
@@ -181,6 +202,10 @@ impl<'trace> Places<'trace> {
             (file, line) => format!("{file}:{line} {function}"),
         }
     }
+}
+
+fn clip(text: &str) -> String {
+    text.chars().take(LONGEST_PLACE).collect()
 }
 
 #[derive(Default)]

@@ -1,31 +1,23 @@
 //! The memory of one device at chosen moments of its recording.
 
-use std::collections::BTreeMap;
-
-use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, PoolId, Ranges, StackId, StreamId};
+use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, StackId};
 
 use super::history::History;
+use super::segments::{HeldSegment, SegmentsHeld};
 
 /// A block in the program's hands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LiveBlock {
-    pub(crate) address: u64,
-    pub(crate) requested: Bytes,
-    pub(crate) stack: StackId,
+pub struct LiveBlock {
+    /// Where it begins.
+    pub address: u64,
+    /// What the program asked for.
+    pub requested: Bytes,
+    /// Who asked for it.
+    pub stack: StackId,
     /// The event that allocated it; `None` when it is older than the recording.
-    pub(crate) born: Option<usize>,
+    pub born: Option<usize>,
     /// Its free was requested and waits for a stream.
-    pub(crate) is_pending: bool,
-}
-
-/// A piece of driver memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HeldSegment {
-    pub(crate) address: u64,
-    pub(crate) size: u64,
-    pub(crate) stream: StreamId,
-    pub(crate) is_expandable: bool,
-    pub(crate) pool: PoolId,
+    pub is_pending: bool,
 }
 
 /// Everything that is there after an event.
@@ -62,69 +54,24 @@ pub(crate) fn states_at(device: &DeviceTrace, history: &History, moments: &[Opti
 
 struct Running {
     blocks: FastMap<u64, LiveBlock>,
-    segments: FastMap<u64, HeldSegment>,
-    mapped: Ranges,
-    /// Stream and pool of expandable ranges, by the address at which they were first seen.
-    homes: BTreeMap<u64, HeldSegment>,
+    segments: SegmentsHeld,
 }
 
 impl Running {
     fn start(device: &DeviceTrace, history: &History) -> Self {
-        let mut running = Self {
-            blocks: history
-                .start
-                .blocks
-                .iter()
-                .map(|block| {
-                    (
-                        block.address.0,
-                        LiveBlock {
-                            address: block.address.0,
-                            requested: block.requested,
-                            stack: block.stack,
-                            born: None,
-                            is_pending: block.is_pending,
-                        },
-                    )
-                })
-                .collect(),
-            segments: FastMap::default(),
-            mapped: Ranges::default(),
-            homes: device
-                .segments
-                .iter()
-                .filter(|segment| segment.is_expandable)
-                .map(|segment| {
-                    (
-                        segment.address.0,
-                        HeldSegment {
-                            address: segment.address.0,
-                            size: segment.size.get(),
-                            stream: segment.stream,
-                            is_expandable: true,
-                            pool: segment.pool,
-                        },
-                    )
-                })
-                .collect(),
-        };
-        for segment in &history.start.segments {
-            if segment.is_expandable {
-                running.mapped.insert(segment.address.0, segment.size.get());
-            } else {
-                running.segments.insert(
-                    segment.address.0,
-                    HeldSegment {
-                        address: segment.address.0,
-                        size: segment.size.get(),
-                        stream: segment.stream,
-                        is_expandable: false,
-                        pool: segment.pool,
-                    },
-                );
-            }
-        }
-        running
+        let blocks = history.start.blocks.iter().map(|block| {
+            (
+                block.address.0,
+                LiveBlock {
+                    address: block.address.0,
+                    requested: block.requested,
+                    stack: block.stack,
+                    born: None,
+                    is_pending: block.is_pending,
+                },
+            )
+        });
+        Self { blocks: blocks.collect(), segments: SegmentsHeld::at_start(device, &history.start) }
     }
 
     fn apply(&mut self, device: &DeviceTrace, index: usize) {
@@ -151,71 +98,16 @@ impl Running {
             Action::FreeCompleted => {
                 self.blocks.remove(&address);
             }
-            Action::SegmentAlloc => {
-                let pool =
-                    device.events.pool(index).or_else(|| final_pool(device, address, event.size.get()));
-                self.segments.insert(
-                    address,
-                    HeldSegment {
-                        address,
-                        size: event.size.get(),
-                        stream: event.stream,
-                        is_expandable: false,
-                        pool: pool.unwrap_or_default(),
-                    },
-                );
+            Action::SegmentAlloc | Action::SegmentFree | Action::SegmentMap | Action::SegmentUnmap => {
+                self.segments.apply(device, index);
             }
-            Action::SegmentFree => {
-                self.segments.remove(&address);
-            }
-            Action::SegmentMap => {
-                self.mapped.insert(address, event.size.get());
-                if self.home_of(address, event.size.get()).is_none() {
-                    self.homes.insert(
-                        address,
-                        HeldSegment {
-                            address,
-                            size: event.size.get(),
-                            stream: event.stream,
-                            is_expandable: true,
-                            pool: device.events.pool(index).unwrap_or_default(),
-                        },
-                    );
-                }
-            }
-            Action::SegmentUnmap => self.mapped.remove(address, event.size.get()),
             Action::Snapshot | Action::OutOfMemory => {}
         }
-    }
-
-    /// Who an expandable range belongs to: the last one that begins before its end, if that reaches into it.
-    fn home_of(&self, address: u64, size: u64) -> Option<&HeldSegment> {
-        let (_, home) = self.homes.range(..address.saturating_add(size)).next_back()?;
-        (address < home.address.saturating_add(home.size)).then_some(home)
     }
 
     fn state(&self) -> State {
         let mut blocks: Vec<LiveBlock> = self.blocks.values().copied().collect();
         blocks.sort_unstable_by_key(|block| block.address);
-        let mut segments: Vec<HeldSegment> = self.segments.values().copied().collect();
-        segments.extend(self.mapped.iter().map(|(address, size)| {
-            let home = self.home_of(address, size);
-            HeldSegment {
-                address,
-                size,
-                stream: home.map_or(StreamId(0), |home| home.stream),
-                is_expandable: true,
-                pool: home.map_or(PoolId::DEFAULT, |home| home.pool),
-            }
-        }));
-        segments.sort_unstable_by_key(|segment| segment.address);
-        State { blocks, segments }
+        State { blocks, segments: self.segments.list() }
     }
-}
-
-/// The pool that the end of the recording names for a segment.
-fn final_pool(device: &DeviceTrace, address: u64, size: u64) -> Option<PoolId> {
-    let position = device.segments.binary_search_by_key(&address, |segment| segment.address.0).ok()?;
-    let segment = &device.segments[position];
-    (segment.size.get() == size).then_some(segment.pool)
 }

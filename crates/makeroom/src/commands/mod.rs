@@ -1,5 +1,6 @@
 //! One file per command. A command reads its input, calls the library, and prints.
 
+mod accept;
 mod demo;
 mod doctor;
 mod fit;
@@ -11,6 +12,7 @@ mod run;
 mod serve;
 mod top;
 mod tune;
+mod view;
 mod why;
 
 use std::process::ExitCode;
@@ -35,6 +37,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Why(arguments) => why::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
+        Command::View(arguments) => view::run(&arguments),
     }
     .map(|()| ExitCode::SUCCESS)
 }

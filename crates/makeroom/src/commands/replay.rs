@@ -1,17 +1,14 @@
 //! `makeroom replay`: run a recording under other allocators.
 
-use makeroom_core::{Bytes, Trace, TraceKind};
+use makeroom_core::{Bytes, Trace};
 use makeroom_report::{ReplayReport, replay_json, replay_text};
-use makeroom_sim::{AllocatorSpec, Settings, Workload, check};
+use makeroom_sim::{AllocatorSpec, Settings, Workload, check, recorded_allocator, usual_allocators};
 
 use crate::cli::Replay;
 use crate::commands::recording;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
-
-/// What is compared when no allocator is named.
-const USUAL: [&str; 4] = ["pytorch:expandable_segments:True", "cuda-async", "planned", "ideal"];
 
 /// Runs `makeroom replay`.
 pub(crate) fn run(arguments: &Replay) -> Result<(), Failure> {
@@ -59,18 +56,13 @@ pub(crate) fn run(arguments: &Replay) -> Result<(), Failure> {
 
 /// The recorded allocator, unless others were named.
 fn recorded(arguments: &Replay, trace: &Trace) -> Option<AllocatorSpec> {
-    if !arguments.allocators.is_empty() || trace.kind != TraceKind::TorchSnapshot {
-        return None;
-    }
-    let settings = trace.settings.text.as_deref().filter(|text| !text.is_empty());
-    let name = settings.map_or("pytorch".to_owned(), |settings| format!("pytorch:{settings}"));
-    Some(AllocatorSpec::pytorch(&name, Settings::recorded(&trace.settings)))
+    if arguments.allocators.is_empty() { recorded_allocator(trace) } else { None }
 }
 
 /// The allocators named, or the usual ones. A check alone runs only the recorded one.
 fn others(arguments: &Replay) -> Vec<AllocatorSpec> {
     if arguments.allocators.is_empty() && !arguments.check {
-        return USUAL.iter().filter_map(|name| makeroom_sim::parse(name).ok()).collect();
+        return usual_allocators();
     }
     arguments.allocators.clone()
 }

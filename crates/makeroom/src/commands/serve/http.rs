@@ -1,26 +1,16 @@
 //! Answers `/metrics` and `/healthz`, and nothing else.
 
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use makeroom_report::prometheus_text;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
 use super::sampler::Sampler;
-
-/// Connections at a time; more wait.
-const MOST_CONNECTIONS: usize = 64;
-/// How long a client may take to ask.
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::commands::accept;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN_METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -28,27 +18,11 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Serves until it is stopped.
 pub(crate) async fn serve(listener: TcpListener, sampler: Arc<Sampler>) {
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-        let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors, most likely: others must end first.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
+    accept::accept(listener, move |request| {
         let sampler = Arc::clone(&sampler);
-        tokio::spawn(async move {
-            let service = service_fn(|request| {
-                let sampler = Arc::clone(&sampler);
-                async move { Ok::<_, Infallible>(answer(&request, &sampler).await) }
-            });
-            let mut server = http1::Builder::new();
-            server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-            // A client that went away is its own business.
-            let _ = server.serve_connection(TokioIo::new(stream), service).await;
-            drop(permit);
-        });
-    }
+        async move { answer(&request, &sampler).await }
+    })
+    .await;
 }
 
 async fn answer(request: &Request<Incoming>, sampler: &Arc<Sampler>) -> Response<Full<Bytes>> {

@@ -18,10 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Serve;
-use crate::commands::looking;
+use crate::commands::{accept, looking};
 use crate::failure::Failure;
 use crate::output;
 use sampler::Sampler;
@@ -40,17 +39,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
             let interval = Duration::from_secs_f64(arguments.interval);
             tokio::spawn(push::push(endpoint.clone(), interval, Arc::clone(&sampler)));
         }
-        // The first process of a container hears only the signals that it asks for.
-        let (mut terminated, mut interrupted) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let ended = async {
-            std::future::poll_fn(|context| {
-                let is_over =
-                    terminated.poll_recv(context).is_ready() || interrupted.poll_recv(context).is_ready();
-                if is_over { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-            })
-            .await;
-        };
+        let ended = accept::told_to_end()?;
         let serving = tokio::spawn(http::serve(listener, sampler));
         ended.await;
         serving.abort();

@@ -1,0 +1,116 @@
+//! One input as the page sees it: what `why` says of it, and the history of each of its devices.
+
+use std::sync::OnceLock;
+
+use makeroom_core::{DeviceTrace, Trace, TraceKind};
+use makeroom_explain::{Explanation, Room, TraceQuestion, explain_text, explain_trace};
+use makeroom_report::{explanation_json, explanation_text};
+use serde_json::Value;
+
+use crate::stacks::Trie;
+use crate::timeline::Timeline;
+use crate::whatif::WhatIf;
+
+/// How wide the text form of a verdict is.
+const TEXT_COLUMNS: usize = 110;
+
+/// What a file held.
+#[derive(Debug)]
+pub enum OpenedInput {
+    /// A recording.
+    Trace(Box<Trace>),
+    /// Text with an error in it.
+    Text(String),
+}
+
+/// A file that was read.
+#[derive(Debug)]
+pub struct Opened {
+    /// What to call it.
+    pub name: String,
+    /// How many bytes the file has, where that is known.
+    pub bytes: Option<u64>,
+    /// What it held.
+    pub input: OpenedInput,
+    /// How much memory there was, as the user says.
+    pub question: TraceQuestion,
+}
+
+/// One input, ready to be asked.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) name: String,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) kind: &'static str,
+    pub(crate) why: Value,
+    pub(crate) text: String,
+    pub(crate) headline: String,
+    pub(crate) room: Room,
+    pub(crate) trace: Option<Recording>,
+}
+
+/// A recording and what was made of it.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    pub(crate) trace: Trace,
+    pub(crate) devices: Vec<Timeline>,
+    pub(crate) what_if: Vec<WhatIf>,
+    trie: OnceLock<Trie>,
+}
+
+impl Input {
+    pub(crate) fn new(opened: Opened) -> Self {
+        let Opened { name, bytes, input, question } = opened;
+        let (kind, explanation, trace) = match input {
+            OpenedInput::Text(text) => ("text", explain_text(&text), None),
+            OpenedInput::Trace(trace) => {
+                let kind = match trace.kind {
+                    TraceKind::TorchSnapshot => "pytorch_snapshot",
+                    TraceKind::RmmLog => "rmm_log",
+                    TraceKind::Room => "room",
+                };
+                let (explanation, recording) = Recording::explained(*trace, &question);
+                (kind, explanation, Some(recording))
+            }
+        };
+        let styled = explanation_text(&explanation, TEXT_COLUMNS, None);
+        let verdict = &explanation.verdict;
+        Self {
+            name,
+            bytes,
+            kind,
+            why: explanation_json(&explanation),
+            text: anstream::adapter::strip_str(&styled).to_string(),
+            headline: format!("{}, {}: {}", verdict.cause.name(), verdict.certainty.name(), verdict.summary),
+            room: question.room,
+            trace,
+        }
+    }
+}
+
+impl Recording {
+    /// Explains a recording while its histories are read: each needs a pass over all events, on a core of its own.
+    fn explained(trace: Trace, question: &TraceQuestion) -> (Explanation, Self) {
+        let (explanation, devices) = std::thread::scope(|scope| {
+            let reading = scope.spawn(|| {
+                (0..trace.devices.len()).filter_map(|index| Timeline::new(&trace, index)).collect::<Vec<_>>()
+            });
+            let explanation = explain_trace(&trace, question);
+            // A panic over there is this thread's to pass on.
+            let devices = reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (explanation, devices)
+        });
+        let what_if = devices.iter().map(|_| WhatIf::default()).collect();
+        (explanation, Self { trace, devices, what_if, trie: OnceLock::new() })
+    }
+
+    /// All stacks of the recording as one trie.
+    pub(crate) fn trie(&self) -> &Trie {
+        self.trie.get_or_init(|| Trie::new(&self.trace, &self.devices))
+    }
+
+    /// A device with its history.
+    pub(crate) fn device(&self, index: usize) -> Option<(&DeviceTrace, &Timeline)> {
+        Some((self.trace.devices.get(index)?, self.devices.get(index)?))
+    }
+}

@@ -1,0 +1,76 @@
+//! The page itself, and what a browser may do with it.
+//!
+//! The page is one file: its script and its style are in it. It is built from `viewer/` and kept in the repository, so
+//! that cargo alone builds everything.
+
+use std::sync::OnceLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+
+/// The page without data.
+const PAGE: &str = include_str!("../../../viewer/dist/index.html");
+
+/// Where a report's data goes.
+const DATA: &str = "<script id=\"makeroom-data\" type=\"application/octet-stream\">";
+
+/// The page as the server gives it out.
+pub(crate) fn page() -> &'static str {
+    PAGE
+}
+
+/// What the page may do when the server gives it out: run its own script, and ask this server.
+pub(crate) fn policy() -> &'static str {
+    static POLICY: OnceLock<String> = OnceLock::new();
+    POLICY.get_or_init(|| format!("{}; connect-src 'self'; frame-ancestors 'none'", common_policy()))
+}
+
+fn common_policy() -> String {
+    let scripts: Vec<String> = inline_scripts(PAGE)
+        .map(|script| format!(" 'sha256-{}'", STANDARD.encode(Sha256::digest(script.as_bytes()))))
+        .collect();
+    let scripts = if scripts.is_empty() { " 'none'".to_owned() } else { scripts.concat() };
+    format!(
+        "default-src 'none'; script-src{scripts}; style-src 'unsafe-inline'; img-src data: blob:; \
+         font-src data:; base-uri 'none'; form-action 'none'"
+    )
+}
+
+/// The page with data in it; `None` where the page has no place for it.
+pub(crate) fn with_data(data: &str) -> Option<String> {
+    let place = PAGE.find(DATA)? + DATA.len();
+    let head = PAGE.find("<head>").map(|at| at + "<head>".len()).filter(|&at| at < place)?;
+    let meta = format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">", common_policy());
+    Some([&PAGE[..head], &meta, &PAGE[head..place], data, &PAGE[place..]].concat())
+}
+
+/// The scripts that are in a page, but for its data.
+fn inline_scripts(page: &str) -> impl Iterator<Item = &str> {
+    page.split("<script").skip(1).filter_map(|rest| {
+        let (attributes, rest) = rest.split_once('>')?;
+        let (script, _) = rest.split_once("</script>")?;
+        let is_data = attributes.contains("application/octet-stream") || attributes.contains("src=");
+        (!is_data).then_some(script)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_found_and_data_is_none() {
+        let page = "<script type=\"module\">one()</script><script id=\"makeroom-data\" \
+                    type=\"application/octet-stream\">AAAA</script><script>two()</script>";
+        assert_eq!(inline_scripts(page).collect::<Vec<_>>(), ["one()", "two()"]);
+    }
+
+    #[test]
+    fn the_page_has_one_place_for_data_and_is_small() {
+        assert_eq!(PAGE.matches(DATA).count(), 1);
+        assert!(with_data("QUJD").is_some_and(|page| page.contains("octet-stream\">QUJD</script>")));
+        assert!(PAGE.len() < 1_000_000, "{}", PAGE.len());
+        assert!(policy().contains("script-src 'sha256-"), "{}", policy());
+    }
+}

@@ -1,0 +1,292 @@
+//! The page as one self-contained file: the page, and the answers that it will ask for.
+//!
+//! The file stays below ten million bytes. A short recording is kept whole; of a longer one the series is kept as fine as
+//! there is room for, and the memory at the moments that matter first, then at more and more moments in between. What
+//! was left out is said in the answer to `/api/inputs`, and the page shows the nearest moment that is there.
+
+use std::collections::HashSet;
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::page;
+use crate::resources::{Form, Refusal, Setting};
+use crate::timeline::{TILE, Timeline};
+use crate::viewer::{Change, Viewer};
+
+/// What the file may be.
+const MOST_BYTES: usize = 10_000_000;
+/// Kept back for the answer to `/api/inputs` growing by a sentence, and for headers.
+const SPARE: usize = 64 << 10;
+/// The share of the room that series may take while there are moments to keep.
+const SERIES_SHARE: f64 = 0.4;
+/// Moments that are chosen from: more would not be told apart by a drag of the cursor.
+const MOST_MOMENTS: usize = 2048;
+/// Refusals that are kept for certain.
+const FAILURES: usize = 16;
+
+/// A finished report.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The file.
+    pub html: String,
+    /// What was left out, in a sentence; `None` where nothing was.
+    pub reduced: Option<String>,
+}
+
+/// Writes everything that a viewer knows into one file.
+pub fn report(viewer: &Viewer, with_what_if: bool) -> Result<Report, Refusal> {
+    let empty = page::with_data("")
+        .ok_or_else(|| Refusal::new(500, "the page has no place for data", "build viewer/ again"))?;
+    let mut book = Book { viewer, entries: Vec::new(), paths: HashSet::new(), left: 0 };
+    book.left = ((MOST_BYTES - empty.len().min(MOST_BYTES)) / 4 * 3).saturating_sub(SPARE);
+    let mut setting =
+        Setting { changes: Vec::new(), can_reload: false, form: Form::Embedded { reduced: None } };
+    setting.changes = viewer.inputs.iter().map(|_| Change::Same).collect();
+    book.left = book.left.saturating_sub(packed_size(&viewer.inputs(&setting)?)?);
+    for (input, device, _) in devices(viewer) {
+        book.must(&format!("/api/{input}/stacks"))?;
+        book.must(&format!("/api/{input}/{device}/sites"))?;
+        if with_what_if && viewer.what_if(input, device).is_some_and(crate::whatif::WhatIf::begin) {
+            viewer.run_what_if(input, device);
+        }
+        book.must(&format!("/api/{input}/{device}/whatif"))?;
+    }
+    let reduced = book.fill()?;
+    setting.form = Form::Embedded { reduced: reduced.clone() };
+    book.entries.insert(0, ("/api/inputs".to_owned(), viewer.inputs(&setting)?));
+    let html = page::with_data(&STANDARD.encode(book.packed()?));
+    let html = html.unwrap_or(empty);
+    if html.len() > MOST_BYTES {
+        return Err(Refusal::new(
+            500,
+            format!("the report would have {} bytes", html.len()),
+            "leave the second input out, or use makeroom view without -o",
+        ));
+    }
+    Ok(Report { html, reduced })
+}
+
+/// All devices: the input, the number of the device in it, and its history.
+fn devices(viewer: &Viewer) -> impl Iterator<Item = (usize, usize, &Timeline)> {
+    viewer.inputs.iter().enumerate().flat_map(|(input, one)| {
+        let timelines = one.trace.iter().flat_map(|recording| recording.devices.iter().enumerate());
+        timelines.map(move |(device, timeline)| (input, device, timeline))
+    })
+}
+
+/// The answers that are kept so far.
+struct Book<'viewer> {
+    viewer: &'viewer Viewer,
+    entries: Vec<(String, Vec<u8>)>,
+    paths: HashSet<String>,
+    /// Compressed bytes that there is still room for.
+    left: usize,
+}
+
+impl Book<'_> {
+    /// Keeps an answer, whatever it takes.
+    fn must(&mut self, path: &str) -> Result<(), Refusal> {
+        self.keep(path, usize::MAX).map(drop)
+    }
+
+    /// Keeps an answer if it fits into what is left above `reserve`; says whether it is there now.
+    fn keep(&mut self, path: &str, most: usize) -> Result<bool, Refusal> {
+        if self.paths.contains(path) {
+            return Ok(true);
+        }
+        let answer = self.viewer.answer(path, "")?;
+        let size = packed_size(&answer)?;
+        if size > most {
+            return Ok(false);
+        }
+        self.left = self.left.saturating_sub(size);
+        self.paths.insert(path.to_owned());
+        self.entries.push((path.to_owned(), answer));
+        Ok(true)
+    }
+
+    /// Keeps what fits of series and moments; says what had to be left out.
+    fn fill(&mut self) -> Result<Option<String>, Refusal> {
+        let shares: Vec<_> = devices(self.viewer).collect();
+        let mut left_out = Vec::new();
+        let mut others = shares.len();
+        for (input, device, timeline) in shares {
+            // What earlier devices did not need is the later ones'.
+            let room = self.left / others;
+            others -= 1;
+            let floor = self.left - room;
+            let name = format!("/api/{input}/{device}");
+            let series_floor = floor + (room as f64 * (1.0 - SERIES_SHARE)) as usize;
+            let mut finest = self.series(&name, timeline, series_floor)?;
+            let (kept, of) = self.moments(&name, input, timeline, floor)?;
+            if finest > 0 {
+                finest = self.series(&name, timeline, floor)?;
+            }
+            self.around_key_moments(&name, input, timeline, finest, floor)?;
+            if kept < of || finest > 0 {
+                let every = crate::timeline::width(finest);
+                let series = if finest > 0 {
+                    format!("the series to one point for {every} events, and ")
+                } else {
+                    String::new()
+                };
+                let whose = self.name(input, device);
+                left_out.push(format!("of {whose}{series}the memory at {kept} of its {of} moments"));
+            }
+        }
+        Ok((!left_out.is_empty()).then(|| {
+            format!(
+                "This file is reduced to stay below 10 MB. It keeps {}. `makeroom view` on the recording shows all.",
+                left_out.join("; ")
+            )
+        }))
+    }
+
+    fn name(&self, input: usize, device: usize) -> String {
+        let one = &self.viewer.inputs[input];
+        let devices = one.trace.as_ref().map_or(0, |recording| recording.devices.len());
+        match (self.viewer.inputs.len(), devices) {
+            (1, 0 | 1) => String::new(),
+            (_, 0 | 1) => format!("{}: ", one.name),
+            _ => format!("{}, device {device}: ", one.name),
+        }
+    }
+
+    /// Keeps whole levels from the coarsest down, as long as `floor` bytes stay; gives the finest that is whole.
+    fn series(&mut self, name: &str, timeline: &Timeline, floor: usize) -> Result<u32, Refusal> {
+        let levels = timeline.series.levels();
+        for level in (0..levels).rev() {
+            let tiles = timeline.series.buckets(level).div_ceil(TILE);
+            for tile in 0..tiles {
+                let most = self.left.saturating_sub(floor);
+                // The coarsest level is the picture itself.
+                let most = if level + 1 == levels { usize::MAX } else { most };
+                if !self.keep(&format!("{name}/series/{level}/{tile}"), most)? {
+                    return Ok(level + 1);
+                }
+            }
+        }
+        Ok(0)
+    }
+
+    /// Keeps moments, those that matter first; gives how many are kept of how many there are.
+    fn moments(
+        &mut self,
+        name: &str,
+        input: usize,
+        timeline: &Timeline,
+        floor: usize,
+    ) -> Result<(usize, usize), Refusal> {
+        let Some(recording) = &self.viewer.inputs[input].trace else { return Ok((0, 0)) };
+        let events = timeline.events(&recording.trace);
+        let mut kept = HashSet::new();
+        for position in moments_by_weight(timeline, events) {
+            let paths = ["moment", "live", "allocations"].map(|what| format!("{name}/{what}/{position}"));
+            for path in paths {
+                // The first picture is what the file is for.
+                let most = if kept.is_empty() { usize::MAX } else { self.left.saturating_sub(floor) };
+                if !self.keep(&path, most)? {
+                    return Ok((kept.len(), events + 1));
+                }
+            }
+            kept.insert(position);
+        }
+        Ok((kept.len(), events + 1))
+    }
+
+    /// Keeps the finer tiles at the moments that matter.
+    fn around_key_moments(
+        &mut self,
+        name: &str,
+        input: usize,
+        timeline: &Timeline,
+        finest: u32,
+        floor: usize,
+    ) -> Result<(), Refusal> {
+        let Some(recording) = &self.viewer.inputs[input].trace else { return Ok(()) };
+        let events = timeline.events(&recording.trace);
+        for level in (0..finest).rev() {
+            for position in key_moments(timeline, events) {
+                let tile = position / crate::timeline::width(level) / TILE;
+                let most = self.left.saturating_sub(floor);
+                if !self.keep(&format!("{name}/series/{level}/{tile}"), most)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All of it as one compressed object.
+    fn packed(&self) -> Result<Vec<u8>, Refusal> {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+        let mut write = || {
+            for (index, (path, answer)) in self.entries.iter().enumerate() {
+                let before = if index == 0 { "{" } else { "," };
+                write!(packed, "{before}\"{path}\":")?;
+                packed.write_all(answer)?;
+            }
+            packed.write_all(b"}")
+        };
+        write().map_err(|error| unpackable(&error))?;
+        packed.finish().map_err(|error| unpackable(&error))
+    }
+}
+
+/// The moments that a reader looks at first.
+fn key_moments(timeline: &Timeline, events: usize) -> Vec<usize> {
+    let mut key = vec![timeline.interest(), timeline.allocations.peak.0];
+    key.extend(timeline.failures.iter().take(FAILURES));
+    key.extend([events, 0]);
+    key
+}
+
+/// Positions in the order in which they are worth keeping: the key moments, then the highest of each bucket of a level
+/// that is fine enough, evenly spread from the first on.
+fn moments_by_weight(timeline: &Timeline, events: usize) -> Vec<usize> {
+    let mut moments = key_moments(timeline, events);
+    if events < MOST_MOMENTS {
+        moments.extend(spread(events + 1));
+    } else {
+        let step = events.div_ceil(MOST_MOMENTS);
+        moments.extend(spread(events / step).into_iter().map(|index| index * step));
+    }
+    moments
+}
+
+/// The numbers below `count`, every prefix of them spread evenly: in the order of their reversed bits.
+fn spread(count: usize) -> Vec<usize> {
+    let bits = usize::BITS - count.max(1).next_power_of_two().leading_zeros() - 1;
+    let reversed = (0..1_usize << bits)
+        .map(|index| if bits == 0 { 0 } else { index.reverse_bits() >> (usize::BITS - bits) });
+    reversed.filter(|&index| index < count).collect()
+}
+
+fn packed_size(answer: &[u8]) -> Result<usize, Refusal> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(answer).map_err(|error| unpackable(&error))?;
+    Ok(packed.finish().map_err(|error| unpackable(&error))?.len())
+}
+
+fn unpackable(error: &std::io::Error) -> Refusal {
+    Refusal::new(500, format!("an answer could not be compressed: {error}"), "report this")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+
+    #[test]
+    fn every_prefix_of_a_spread_is_even() {
+        assert_eq!(spread(8), [0, 4, 2, 6, 1, 5, 3, 7]);
+        assert_eq!(spread(5), [0, 4, 2, 1, 3]);
+        assert_eq!(spread(1), [0]);
+        let mut all = spread(1000);
+        all.sort_unstable();
+        assert_eq!(all, (0..1000).collect::<Vec<_>>());
+    }
+}

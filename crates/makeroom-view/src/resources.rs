@@ -1,0 +1,226 @@
+//! A path to its answer. The paths are those of `viewer/PROTOCOL.md`.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::input::{Input, Recording};
+use crate::rows::{Sort, Wanted};
+use crate::timeline::Timeline;
+use crate::viewer::{Change, Viewer};
+use crate::{live, moment, overview, rows, series, sites, whatif};
+
+/// The version of the paths and their answers.
+const VERSION: u32 = 1;
+
+/// Why a path has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The status of HTTP that says the same.
+    pub status: u16,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
+
+impl Refusal {
+    /// A refusal with a status of HTTP.
+    pub fn new(status: u16, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { status, message: message.into(), hint: hint.into() }
+    }
+
+    fn no_such_path(path: &str) -> Self {
+        Self::new(404, format!("there is nothing at {path}"), "the paths are listed in viewer/PROTOCOL.md")
+    }
+
+    fn out_of_range(what: &str, value: &str, most: usize) -> Self {
+        Self::new(404, format!("there is no {what} {value}"), format!("they go from 0 to {most}"))
+    }
+
+    pub(crate) fn json(&self) -> Vec<u8> {
+        json!({ "error": self.message, "hint": self.hint }).to_string().into_bytes()
+    }
+}
+
+/// What the answer to `/api/inputs` says beside the inputs.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    /// What became of each input's file.
+    pub(crate) changes: Vec<Change>,
+    /// Whether the inputs can be read again.
+    pub(crate) can_reload: bool,
+    /// Whether this is a report.
+    pub(crate) form: Form,
+}
+
+/// How the page gets its answers.
+#[derive(Clone, Debug)]
+pub(crate) enum Form {
+    /// From a server.
+    Served,
+    /// They are in it.
+    Embedded {
+        /// What was left out, in a sentence.
+        reduced: Option<String>,
+    },
+}
+
+impl Viewer {
+    /// The answer to `/api/inputs` while the files are as they were.
+    pub fn overview(&self) -> Result<Vec<u8>, Refusal> {
+        self.inputs(&Setting { changes: Vec::new(), can_reload: false, form: Form::Served })
+    }
+
+    /// The answer to `/api/inputs`.
+    pub(crate) fn inputs(&self, setting: &Setting) -> Result<Vec<u8>, Refusal> {
+        let change = |index: usize| setting.changes.get(index).copied().unwrap_or(Change::Same);
+        let inputs =
+            self.inputs.iter().enumerate().map(|(index, input)| overview::input(input, change(index)));
+        let allocators: Vec<String> = self.inputs.first().map_or_else(Vec::new, |input| {
+            whatif::allocators(input).iter().map(|spec| spec.name().to_owned()).collect()
+        });
+        written(&json!({
+            "version": VERSION,
+            "product": concat!("makeroom ", env!("CARGO_PKG_VERSION")),
+            "inputs": inputs.collect::<Vec<_>>(),
+            "whatif": { "allocators": allocators },
+            "can_reload": setting.can_reload,
+            "embedded": match &setting.form {
+                Form::Served => Value::Bool(false),
+                Form::Embedded { reduced } => json!({ "reduced": reduced }),
+            },
+        }))
+    }
+
+    /// The answer to a path below `/api/` with its query, as JSON.
+    pub fn answer(&self, path: &str, query: &str) -> Result<Vec<u8>, Refusal> {
+        let mut parts = path.split('/').skip(1);
+        let (Some("api"), Some(input)) = (parts.next(), parts.next()) else {
+            return Err(Refusal::no_such_path(path));
+        };
+        let input: &Input = self.find_input(input)?;
+        let rest: Vec<&str> = parts.collect();
+        let recording = input.trace.as_ref().ok_or_else(|| {
+            Refusal::new(404, "this input is a text", "only its verdict and its account can be shown")
+        })?;
+        if rest == ["stacks"] {
+            return written(&recording.trie().table());
+        }
+        let (device, rest) = rest.split_first().ok_or_else(|| Refusal::no_such_path(path))?;
+        let number: Option<usize> = device.parse().ok();
+        let timeline = number.and_then(|number| recording.devices.get(number)).ok_or_else(|| {
+            Refusal::out_of_range("device", device, recording.devices.len().saturating_sub(1))
+        })?;
+        let question = Question { recording, timeline };
+        match *rest {
+            ["sites"] => written(&sites::sites(timeline, recording.trie())),
+            ["series", level, tile] => question.series(level, tile),
+            ["moment", event] => written(&moment::moment(recording, timeline, question.position(event)?)),
+            ["moment", event, "segment", address] => question.segment(event, address),
+            ["live", event] => written(&live::live(recording, timeline, question.position(event)?)),
+            ["allocations", event] => {
+                let wanted = wanted(query)?;
+                written(&rows::rows(recording, timeline, question.position(event)?, &wanted))
+            }
+            ["whatif"] => {
+                let what_if = number.and_then(|number| recording.what_if.get(number));
+                written(&what_if.map(|what_if| what_if.json(input)))
+            }
+            _ => Err(Refusal::no_such_path(path)),
+        }
+    }
+
+    /// The input and the device of a path `/api/{i}/{d}/whatif`.
+    pub(crate) fn what_if_of(&self, path: &str) -> Option<(usize, usize)> {
+        let ["", "api", input, device, "whatif"] = path.split('/').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let (input, device): (usize, usize) = (input.parse().ok()?, device.parse().ok()?);
+        self.inputs.get(input)?.trace.as_ref()?.devices.get(device)?;
+        Some((input, device))
+    }
+
+    fn find_input(&self, number: &str) -> Result<&Input, Refusal> {
+        let found = number.parse().ok().and_then(|number: usize| self.inputs.get(number));
+        found.ok_or_else(|| Refusal::out_of_range("input", number, self.inputs.len().saturating_sub(1)))
+    }
+}
+
+/// A question about one device.
+struct Question<'viewer> {
+    recording: &'viewer Recording,
+    timeline: &'viewer Timeline,
+}
+
+impl Question<'_> {
+    fn position(&self, event: &str) -> Result<usize, Refusal> {
+        let events = self.timeline.events(&self.recording.trace);
+        let position = event.parse().ok().filter(|&position: &usize| position <= events);
+        position.ok_or_else(|| Refusal::out_of_range("event", event, events))
+    }
+
+    fn series(&self, level: &str, tile: &str) -> Result<Vec<u8>, Refusal> {
+        let series = &self.timeline.series;
+        let number = level.parse().ok().filter(|&number: &u32| number < series.levels());
+        let number =
+            number.ok_or_else(|| Refusal::out_of_range("level", level, series.levels() as usize - 1))?;
+        let found = tile
+            .parse()
+            .ok()
+            .and_then(|tile| series::tile(&self.recording.trace, self.timeline, number, tile));
+        let last = (series.buckets(number) - 1) / crate::timeline::TILE;
+        written(&found.ok_or_else(|| Refusal::out_of_range("tile", tile, last))?)
+    }
+
+    fn segment(&self, event: &str, address: &str) -> Result<Vec<u8>, Refusal> {
+        let position = self.position(event)?;
+        let digits = address.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        let found =
+            digits.and_then(|digits| moment::segment(self.recording, self.timeline, position, digits));
+        written(&found.ok_or_else(|| {
+            Refusal::new(
+                404,
+                format!("no segment begins at {address} then"),
+                "take an address from the answer about the moment",
+            )
+        })?)
+    }
+}
+
+fn wanted(query: &str) -> Result<Wanted, Refusal> {
+    let mut wanted = Wanted::default();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let wrong =
+            |hint: &str| Refusal::new(400, format!("{name}={value} cannot be followed"), hint.to_owned());
+        let number = || value.parse().map_err(|_| wrong("a number"));
+        match &*name {
+            "sort" => {
+                wanted.sort = match &*value {
+                    "size" => Sort::Size,
+                    "age" => Sort::Age,
+                    "site" => Sort::Site,
+                    "address" => Sort::Address,
+                    _ => return Err(wrong("size, age, site or address")),
+                }
+            }
+            "order" => {
+                wanted.is_descending = match &*value {
+                    "" | "desc" => true,
+                    "asc" => false,
+                    _ => return Err(wrong("asc or desc")),
+                }
+            }
+            "filter" => wanted.filter = value.into_owned(),
+            "offset" => wanted.offset = number()?,
+            "limit" => wanted.limit = number()?,
+            _ => return Err(wrong("sort, order, filter, offset or limit")),
+        }
+    }
+    Ok(wanted)
+}
+
+fn written(value: &impl Serialize) -> Result<Vec<u8>, Refusal> {
+    serde_json::to_vec(value)
+        .map_err(|error| Refusal::new(500, format!("the answer cannot be written: {error}"), "report this"))
+}

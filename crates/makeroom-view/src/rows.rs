@@ -1,0 +1,142 @@
+//! Single allocations of a moment: sorted, filtered, a page of them at a time.
+
+use makeroom_core::{FrameId, StackId};
+use makeroom_explain::Places;
+use serde::Serialize;
+
+use crate::input::Recording;
+use crate::sites::page_number;
+use crate::timeline::{Allocation, Timeline};
+
+/// Rows of one answer, at most.
+const MOST_ROWS: usize = 1000;
+/// Rows where the question does not say.
+pub(crate) const USUAL_ROWS: usize = 500;
+
+/// What to sort by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Size,
+    Age,
+    Site,
+    Address,
+}
+
+/// Which rows are wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) sort: Sort,
+    pub(crate) is_descending: bool,
+    pub(crate) filter: String,
+    pub(crate) offset: usize,
+    pub(crate) limit: usize,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self { sort: Sort::Size, is_descending: true, filter: String::new(), offset: 0, limit: USUAL_ROWS }
+    }
+}
+
+/// A page of allocations, and the sums of all that match.
+#[derive(Debug, Serialize)]
+pub(crate) struct Listing {
+    event: usize,
+    total: usize,
+    bytes: u64,
+    offset: usize,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    address: String,
+    size: u64,
+    requested: u64,
+    site: i64,
+    node: u32,
+    from: Option<usize>,
+    until: Option<usize>,
+    stream: String,
+    pending: bool,
+}
+
+/// The allocations that are live at a position.
+pub(crate) fn rows(recording: &Recording, timeline: &Timeline, position: usize, wanted: &Wanted) -> Listing {
+    let trace = &recording.trace;
+    let filter = Filter::new(recording, timeline, &wanted.filter);
+    let mut found: Vec<Allocation> =
+        timeline.live_at(trace, position).filter(|allocation| filter.matches(allocation)).collect();
+    let bytes = found.iter().fold(0_u64, |sum, allocation| sum.saturating_add(allocation.requested));
+    let site = |allocation: &Allocation| timeline.sites.of(allocation);
+    match wanted.sort {
+        Sort::Size => found.sort_by_key(|one| (one.requested, one.address)),
+        Sort::Age => found.sort_by_key(|one| (std::cmp::Reverse(one.born), one.address)),
+        Sort::Site => found.sort_by_key(|one| (site(one), one.address)),
+        Sort::Address => found.sort_by_key(|one| one.address),
+    }
+    if wanted.is_descending {
+        found.reverse();
+    }
+    let trie = recording.trie();
+    let row = |allocation: &Allocation| Row {
+        address: format!("{:#x}", allocation.address),
+        size: timeline.settings.round_size(allocation.requested),
+        requested: allocation.requested,
+        site: page_number(site(allocation)),
+        node: trie.node(allocation.stack),
+        from: allocation.born,
+        until: allocation.died,
+        stream: format!("{:#x}", allocation.stream.0),
+        pending: allocation.is_pending(position),
+    };
+    let page = found.iter().skip(wanted.offset).take(wanted.limit.min(MOST_ROWS));
+    Listing {
+        event: position,
+        total: found.len(),
+        bytes,
+        offset: wanted.offset,
+        rows: page.map(row).collect(),
+    }
+}
+
+/// Text that a row must hold somewhere: in a frame of its stack, in its site or in its address.
+struct Filter<'timeline> {
+    timeline: &'timeline Timeline,
+    text: String,
+    /// By stack; empty where everything matches.
+    stacks: Vec<bool>,
+    sites: Vec<bool>,
+}
+
+impl<'timeline> Filter<'timeline> {
+    fn new(recording: &Recording, timeline: &'timeline Timeline, text: &str) -> Self {
+        let text = text.to_lowercase();
+        if text.is_empty() {
+            return Self { timeline, text, stacks: Vec::new(), sites: Vec::new() };
+        }
+        let stacks = &recording.trace.stacks;
+        let places = Places::new(&recording.trace);
+        let mut frames: Vec<Option<bool>> = vec![None; stacks.frame_count()];
+        let mut frame_matches = |frame: FrameId| {
+            *frames[frame.index()].get_or_insert_with(|| {
+                let (name, file) = places.names(frame);
+                let line = stacks.frame_at(frame).line;
+                format!("{file}:{line} {name}").to_lowercase().contains(&text)
+            })
+        };
+        let mut stack_matches =
+            |stack: StackId| stacks.frames_of(stack).iter().any(|&frame| frame_matches(frame));
+        let by_stack = stacks.ids().map(&mut stack_matches).collect();
+        let sites = timeline.sites.list.iter();
+        let by_site = sites.map(|site| site.name.to_lowercase().contains(&text)).collect();
+        Self { timeline, text, stacks: by_stack, sites: by_site }
+    }
+
+    fn matches(&self, allocation: &Allocation) -> bool {
+        self.text.is_empty()
+            || self.stacks.get(allocation.stack.index()).copied().unwrap_or(false)
+            || self.sites.get(self.timeline.sites.of(allocation) as usize).copied().unwrap_or(false)
+            || format!("{:#x}", allocation.address).contains(&self.text)
+    }
+}

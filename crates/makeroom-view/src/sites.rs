@@ -1,0 +1,53 @@
+//! The table of sites as JSON.
+
+use serde::Serialize;
+
+use crate::stacks::Trie;
+use crate::timeline::{MOST_SITES, Site, Timeline};
+
+/// All sites of a device.
+#[derive(Debug, Serialize)]
+pub(crate) struct SiteTable<'names> {
+    sites: Vec<SiteRow<'names>>,
+    /// How many are left out.
+    other_sites: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct SiteRow<'names> {
+    id: usize,
+    name: &'names str,
+    own: bool,
+    frame: Option<u32>,
+    color: usize,
+    peak: u64,
+    live_at_peak: u64,
+    live_at_end: u64,
+    allocated: u64,
+    count: u64,
+}
+
+/// The sites of a device that ever held anything.
+pub(crate) fn sites<'timeline>(timeline: &'timeline Timeline, trie: &Trie) -> SiteTable<'timeline> {
+    let is_used = |(_, site): &(usize, &Site)| site.count > 0;
+    let used = || timeline.sites.list.iter().enumerate().filter(is_used);
+    let row = |(id, site): (usize, &'timeline Site)| SiteRow {
+        id,
+        name: &site.name,
+        own: site.is_own,
+        frame: site.frame.and_then(|frame| trie.frame_number(frame)),
+        color: timeline.sites.layer(id as u32),
+        peak: site.peak,
+        live_at_peak: site.live_at_peak,
+        live_at_end: site.live_at_end,
+        allocated: site.allocated,
+        count: site.count,
+    };
+    let sites: Vec<SiteRow<'_>> = used().take_while(|(id, _)| *id < MOST_SITES).map(row).collect();
+    SiteTable { other_sites: used().count() - sites.len(), sites }
+}
+
+/// The number by which the page knows a site; those that it is not told of are -1.
+pub(crate) fn page_number(site: u32) -> i64 {
+    if (site as usize) < MOST_SITES { i64::from(site) } else { -1 }
+}

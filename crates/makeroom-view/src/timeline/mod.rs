@@ -1,0 +1,252 @@
+//! The history of one device, ready to be asked about any moment of it.
+//!
+//! ```text
+//! allocations.rs   births and ends: who is live when
+//! reserved.rs      what is taken from the driver, and its segments
+//! sites.rs         the places that hold it, ranked
+//! series.rs        sums over time in buckets of any width
+//! ```
+//!
+//! A *position* `p` is the moment after `p` events, so there is one more than events. Positions are 32 bits wide: a
+//! recording with more events would not fit into any machine's memory as it is.
+
+mod allocations;
+mod reserved;
+mod series;
+mod sites;
+
+use makeroom_core::{Action, DeviceTrace, Start, Trace};
+use makeroom_explain::{HeldSegment, LiveBlock, SizesAtEnd};
+use makeroom_sim::Settings;
+
+pub(crate) use allocations::Allocation;
+use allocations::Allocations;
+use reserved::Reserved;
+use series::{Series, Walk};
+pub(crate) use series::{Sum, TILE, width};
+use sites::Sites;
+pub(crate) use sites::{MOST_SITES, NOT_IN_HISTORY, OLDER_LAYER, OTHER_LAYER, Site};
+
+/// One device's history.
+#[derive(Clone, Debug)]
+pub(crate) struct Timeline {
+    /// The position of the device in its trace.
+    index: usize,
+    pub(crate) start: Start,
+    pub(crate) allocations: Allocations,
+    pub(crate) reserved: Reserved,
+    pub(crate) sites: Sites,
+    pub(crate) series: Series,
+    pub(crate) sizes_at_end: SizesAtEnd,
+    pub(crate) settings: Settings,
+    /// Positions of the refused requests.
+    pub(crate) failures: Vec<usize>,
+    /// The most that each stack ever held.
+    pub(crate) stack_peaks: Vec<u64>,
+}
+
+impl Timeline {
+    /// Reads the history of a trace's device at this index.
+    pub(crate) fn new(trace: &Trace, index: usize) -> Option<Self> {
+        let device = trace.devices.get(index)?;
+        let start = Start::new(device);
+        let allocations = Allocations::new(device, &start, trace.stacks.len());
+        let reserved = Reserved::new(device, &start, &allocations);
+        let failures = device.events.actions().iter().enumerate();
+        let failures = failures.filter(|(_, action)| **action == Action::OutOfMemory);
+        let mut timeline = Self {
+            index,
+            start,
+            allocations,
+            reserved,
+            sites: Sites::new(trace),
+            series: Series::new(device.events.len()),
+            sizes_at_end: SizesAtEnd::new(device, 0),
+            settings: Settings::recorded(&trace.settings),
+            failures: failures.map(|(event, _)| event).collect(),
+            stack_peaks: vec![0; trace.stacks.len()],
+        };
+        timeline.rank_sites(trace);
+        timeline.sum_up(trace);
+        Some(timeline)
+    }
+
+    /// The device that this is the history of.
+    pub(crate) fn device<'trace>(&self, trace: &'trace Trace) -> &'trace DeviceTrace {
+        &trace.devices[self.index]
+    }
+
+    /// How many events there are; also the last position.
+    pub(crate) fn events(&self, trace: &Trace) -> usize {
+        self.device(trace).events.len()
+    }
+
+    /// One allocation.
+    pub(crate) fn allocation(&self, trace: &Trace, number: u32) -> Option<Allocation> {
+        self.allocations.get(number, self.device(trace), &self.start)
+    }
+
+    /// What is live at a position.
+    pub(crate) fn live_at(&self, trace: &Trace, position: usize) -> impl Iterator<Item = Allocation> {
+        self.allocations.live_at(position).into_iter().filter_map(|number| self.allocation(trace, number))
+    }
+
+    /// What is live at a position as blocks by ascending address, each with its allocation.
+    pub(crate) fn blocks_at(&self, trace: &Trace, position: usize) -> (Vec<LiveBlock>, Vec<Allocation>) {
+        let mut live: Vec<Allocation> = self.live_at(trace, position).collect();
+        live.sort_unstable_by_key(|allocation| allocation.address);
+        let block = |allocation: &Allocation| LiveBlock {
+            address: allocation.address,
+            requested: makeroom_core::Bytes::new(allocation.requested),
+            stack: allocation.stack,
+            born: allocation.born,
+            is_pending: allocation.is_pending(position),
+        };
+        (live.iter().map(block).collect(), live)
+    }
+
+    /// The segments at a position.
+    pub(crate) fn segments_at(&self, trace: &Trace, position: usize) -> Vec<HeldSegment> {
+        self.reserved.segments_at(self.device(trace), position)
+    }
+
+    /// The sums at a position.
+    pub(crate) fn sum_at(&self, trace: &Trace, position: usize) -> Sum {
+        self.series.at(trace, self, position)
+    }
+
+    /// The position that is shown first: the first refusal, or the peak.
+    pub(crate) fn interest(&self) -> usize {
+        self.failures.first().copied().unwrap_or(self.allocations.peak.0)
+    }
+
+    /// The time of a position in microseconds since the epoch: that of the last event before it.
+    pub(crate) fn time(&self, trace: &Trace, position: usize) -> Option<u64> {
+        let event = self.device(trace).events.get(position.saturating_sub(1))?;
+        (event.time_us > 0).then_some(event.time_us)
+    }
+
+    /// The same since the first event.
+    pub(crate) fn time_since_start(&self, trace: &Trace, position: usize) -> Option<u64> {
+        Some(self.time(trace, position)?.saturating_sub(self.time(trace, 0)?))
+    }
+
+    fn size_and_layer(&self, trace: &Trace, number: u32) -> (u64, usize) {
+        match self.allocation(trace, number) {
+            Some(allocation) => (allocation.requested, self.sites.layer(self.sites.of(&allocation))),
+            None => (0, 0),
+        }
+    }
+
+    fn rank_sites(&mut self, trace: &Trace) {
+        let mut live = vec![0_u64; self.sites.list.len()];
+        let mut asked = live.clone();
+        for (stack, &bytes) in trace.stacks.ids().zip(&self.allocations.asked_by_stack) {
+            let asked = &mut asked[self.sites.of_parts(stack, false) as usize];
+            *asked = asked.saturating_add(bytes);
+        }
+        for allocation in self.live_at(trace, self.allocations.peak.0) {
+            let held = &mut live[self.sites.of(&allocation) as usize];
+            *held = held.saturating_add(allocation.requested);
+        }
+        self.sites.rank(&live, &asked);
+    }
+
+    /// One pass over all events: the series, and what each site and each stack held.
+    fn sum_up(&mut self, trace: &Trace) {
+        let mut held = Holdings::new(self);
+        for number in 0..self.allocations.older as u32 {
+            if let Some(allocation) = self.allocation(trace, number) {
+                held.begin(&allocation, self.sites.of(&allocation));
+            }
+        }
+        let mut series = std::mem::take(&mut self.series);
+        let mut walk = Walk { trace, timeline: self, sum: Sum::default() };
+        walk.sum.reserved = self.reserved.at_start;
+        for number in 0..self.allocations.older as u32 {
+            let (size, layer) = self.size_and_layer(trace, number);
+            walk.sum.live = walk.sum.live.saturating_add(size);
+            walk.sum.layers[layer] = walk.sum.layers[layer].saturating_add(size);
+        }
+        series.add(&walk.sum);
+        for event in 0..self.events(trace) {
+            walk.go_to(event + 1);
+            series.add(&walk.sum);
+            held.apply(trace, self, event);
+        }
+        self.series = series;
+        self.stack_peaks = held.stack_peaks;
+        for (site, found) in self.sites.list.iter_mut().zip(held.sites) {
+            site.peak = found.peak;
+            site.live_at_end = found.live;
+            site.allocated = found.allocated;
+            site.count = found.count;
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Holding {
+    live: u64,
+    peak: u64,
+    allocated: u64,
+    count: u64,
+}
+
+/// What each site and each stack holds while events are walked over.
+struct Holdings {
+    sites: Vec<Holding>,
+    stacks: Vec<u64>,
+    stack_peaks: Vec<u64>,
+}
+
+impl Holdings {
+    fn new(timeline: &Timeline) -> Self {
+        let stacks = timeline.stack_peaks.len();
+        Self {
+            sites: vec![Holding::default(); timeline.sites.list.len()],
+            stacks: vec![0; stacks],
+            stack_peaks: vec![0; stacks],
+        }
+    }
+
+    fn begin(&mut self, allocation: &Allocation, holder: u32) {
+        let size = allocation.requested;
+        let held = &mut self.sites[holder as usize];
+        held.live = held.live.saturating_add(size);
+        held.peak = held.peak.max(held.live);
+        held.allocated = held.allocated.saturating_add(size);
+        held.count += 1;
+        let stack = allocation.stack.index();
+        self.stacks[stack] = self.stacks[stack].saturating_add(size);
+        self.stack_peaks[stack] = self.stack_peaks[stack].max(self.stacks[stack]);
+    }
+
+    fn end(&mut self, allocation: &Allocation, site: u32) {
+        let held = &mut self.sites[site as usize];
+        held.live = held.live.saturating_sub(allocation.requested);
+        let stack = allocation.stack.index();
+        self.stacks[stack] = self.stacks[stack].saturating_sub(allocation.requested);
+    }
+
+    fn apply(&mut self, trace: &Trace, timeline: &Timeline, event: usize) {
+        let action = timeline.device(trace).events.actions()[event];
+        if !matches!(action, Action::Alloc | Action::FreeCompleted) {
+            return;
+        }
+        let get = |number: u32| {
+            let allocation = timeline.allocation(trace, number)?;
+            Some((allocation, timeline.sites.of(&allocation)))
+        };
+        if let Some((lost, site)) = timeline.allocations.replaced_by(event).and_then(get) {
+            self.end(&lost, site);
+        }
+        if let Some((allocation, site)) = timeline.allocations.of_event(event).and_then(get) {
+            if action == Action::Alloc {
+                self.begin(&allocation, site);
+            } else {
+                self.end(&allocation, site);
+            }
+        }
+    }
+}

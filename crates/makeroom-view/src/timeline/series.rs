@@ -1,0 +1,222 @@
+//! Live memory over time in buckets of any width: the picture of a whole run and of single events.
+//!
+//! A bucket of level `k` covers `4^k` positions and shows the one at which most was live, so its layers add up to its
+//! `live` exactly, and nothing that matters for a peak is lost by looking from afar. Buckets of the base level are kept;
+//! coarser ones choose among them, finer ones are made by walking the events between.
+//!
+//! ```text
+//! Σ layers = live        low ≤ live        one bucket of level k = the highest of its four of level k − 1
+//! ```
+
+use makeroom_core::{Action, Trace};
+
+use super::Timeline;
+use super::reserved::Reserved;
+use super::sites::LAYERS;
+
+/// Buckets of one tile.
+pub(crate) const TILE: usize = 512;
+/// Buckets of the base level, at most.
+const MOST_BASE: usize = 1 << 16;
+
+/// The memory at one position.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sum {
+    pub(crate) position: u32,
+    pub(crate) live: u64,
+    pub(crate) reserved: u64,
+    pub(crate) layers: [u64; LAYERS],
+}
+
+/// What a bucket shows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bucket {
+    /// The position in it at which most was live; the first of several.
+    pub(crate) highest: Sum,
+    /// The least that was live in it.
+    pub(crate) low: u64,
+}
+
+/// The kept buckets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Series {
+    base_level: u32,
+    base: Vec<Bucket>,
+    /// All positions: one more than events.
+    positions: usize,
+}
+
+/// How many positions a bucket of a level covers.
+pub(crate) fn width(level: u32) -> usize {
+    1_usize.checked_shl(2 * level).unwrap_or(usize::MAX)
+}
+
+impl Series {
+    /// Begins a series; `add` comes once for each position.
+    pub(crate) fn new(events: usize) -> Self {
+        let positions = events + 1;
+        let base_level = (0..31).find(|&level| positions.div_ceil(width(level)) <= MOST_BASE).unwrap_or(31);
+        let base = Vec::with_capacity(positions.div_ceil(width(base_level)));
+        Self { base_level, base, positions }
+    }
+
+    /// Takes the next position in.
+    pub(crate) fn add(&mut self, sum: &Sum) {
+        if (sum.position as usize).is_multiple_of(width(self.base_level)) {
+            self.base.push(Bucket { highest: *sum, low: sum.live });
+        } else if let Some(bucket) = self.base.last_mut() {
+            bucket.take(sum);
+        }
+    }
+
+    /// How many levels there are; the last is one tile.
+    pub(crate) fn levels(&self) -> u32 {
+        (0..32).find(|&level| self.positions.div_ceil(width(level)) <= TILE).unwrap_or(31) + 1
+    }
+
+    /// How many buckets a level has.
+    pub(crate) fn buckets(&self, level: u32) -> usize {
+        self.positions.div_ceil(width(level))
+    }
+
+    /// The buckets of a tile; `None` where there is no such tile.
+    pub(crate) fn tile(
+        &self,
+        trace: &Trace,
+        timeline: &Timeline,
+        level: u32,
+        tile: usize,
+    ) -> Option<Vec<Bucket>> {
+        let first = tile.checked_mul(TILE).filter(|&first| first < self.buckets(level))?;
+        let last = (first + TILE).min(self.buckets(level));
+        if level >= self.levels() {
+            return None;
+        }
+        Some(if level >= self.base_level {
+            self.merged(level, first..last)
+        } else {
+            self.walked(trace, timeline, level, first..last)
+        })
+    }
+
+    fn merged(&self, level: u32, buckets: std::ops::Range<usize>) -> Vec<Bucket> {
+        let each = width(level - self.base_level);
+        buckets
+            .filter_map(|bucket| {
+                let from = bucket * each;
+                let parts = self.base.get(from..(from + each).min(self.base.len()))?;
+                // The first of those that are highest.
+                let highest = parts.iter().rev().max_by_key(|part| part.highest.live)?;
+                let low = parts.iter().map(|part| part.low).min()?;
+                Some(Bucket { highest: highest.highest, low })
+            })
+            .collect()
+    }
+
+    fn walked(
+        &self,
+        trace: &Trace,
+        timeline: &Timeline,
+        level: u32,
+        buckets: std::ops::Range<usize>,
+    ) -> Vec<Bucket> {
+        let each = width(level);
+        let positions = buckets.start * each..(buckets.end * each).min(self.positions);
+        let mut walk = Walk { trace, timeline, sum: self.known_before(positions.start) };
+        let mut found: Vec<Bucket> = Vec::with_capacity(buckets.len());
+        for position in positions {
+            walk.go_to(position);
+            if position.is_multiple_of(each) {
+                found.push(Bucket { highest: walk.sum, low: walk.sum.live });
+            } else if let Some(bucket) = found.last_mut() {
+                bucket.take(&walk.sum);
+            }
+        }
+        found
+    }
+
+    /// The last kept position that is not after this one.
+    fn known_before(&self, position: usize) -> Sum {
+        let index = (position / width(self.base_level)).min(self.base.len().saturating_sub(1));
+        let at = |index: usize| self.base.get(index).map(|bucket| bucket.highest).unwrap_or_default();
+        let here = at(index);
+        if here.position as usize <= position { here } else { at(index.saturating_sub(1)) }
+    }
+
+    /// The memory at a position.
+    pub(crate) fn at(&self, trace: &Trace, timeline: &Timeline, position: usize) -> Sum {
+        let mut walk = Walk { trace, timeline, sum: self.known_before(position) };
+        walk.go_to(position);
+        walk.sum
+    }
+}
+
+impl Bucket {
+    fn take(&mut self, sum: &Sum) {
+        if sum.live > self.highest.live {
+            self.highest = *sum;
+        }
+        self.low = self.low.min(sum.live);
+    }
+}
+
+/// The memory while events are walked over.
+pub(crate) struct Walk<'walk> {
+    pub(crate) trace: &'walk Trace,
+    pub(crate) timeline: &'walk Timeline,
+    pub(crate) sum: Sum,
+}
+
+impl Walk<'_> {
+    /// Walks on to a position; one that lies behind stays where it is.
+    pub(crate) fn go_to(&mut self, position: usize) {
+        for event in self.sum.position as usize..position {
+            self.step(event);
+        }
+    }
+
+    fn step(&mut self, index: usize) {
+        self.sum.position = index as u32 + 1;
+        let timeline = self.timeline;
+        let device = timeline.device(self.trace);
+        match device.events.actions().get(index) {
+            Some(Action::Alloc) => {
+                if let Some(lost) = timeline.allocations.replaced_by(index) {
+                    self.end(lost);
+                }
+                if let Some(number) = timeline.allocations.of_event(index) {
+                    self.begin(number);
+                }
+            }
+            Some(Action::FreeCompleted) => {
+                if let Some(number) = timeline.allocations.of_event(index) {
+                    self.end(number);
+                }
+            }
+            Some(Action::SegmentAlloc | Action::SegmentMap | Action::SegmentFree | Action::SegmentUnmap) => {
+                if let Some(event) = device.events.get(index) {
+                    self.sum.reserved = Reserved::after(self.sum.reserved, &event);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, number: u32) {
+        let (size, layer) = self.timeline.size_and_layer(self.trace, number);
+        self.sum.live = self.sum.live.saturating_add(size);
+        self.sum.layers[layer] = self.sum.layers[layer].saturating_add(size);
+        if self.timeline.reserved.is_outside(number) {
+            self.sum.reserved = self.sum.reserved.saturating_add(size);
+        }
+    }
+
+    fn end(&mut self, number: u32) {
+        let (size, layer) = self.timeline.size_and_layer(self.trace, number);
+        self.sum.live = self.sum.live.saturating_sub(size);
+        self.sum.layers[layer] = self.sum.layers[layer].saturating_sub(size);
+        if self.timeline.reserved.is_outside(number) {
+            self.sum.reserved = self.sum.reserved.saturating_sub(size);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The same run under other allocators, in the background, one row after the other.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use makeroom_report::replay_run_json;
+use makeroom_sim::{AllocatorSpec, Memory, Workload, recorded_allocator, usual_allocators};
+use serde_json::{Value, json};
+
+use crate::input::Input;
+
+/// How far the what-if of one device is.
+#[derive(Debug, Default)]
+pub(crate) struct WhatIf {
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    state: State,
+    rows: Vec<Value>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Idle,
+    Running,
+    Done,
+    Failed,
+}
+
+/// The allocators that an input is tried under: its own, then the usual ones.
+pub(crate) fn allocators(input: &Input) -> Vec<AllocatorSpec> {
+    let Some(recording) = &input.trace else { return Vec::new() };
+    recorded_allocator(&recording.trace).into_iter().chain(usual_allocators()).collect()
+}
+
+impl WhatIf {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        // Whoever panicked left rows that are whole: one is pushed at a time.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Marks it as running; false where it already runs or is done.
+    pub(crate) fn begin(&self) -> bool {
+        let mut progress = self.lock();
+        let may_begin = matches!(progress.state, State::Idle | State::Failed);
+        if may_begin {
+            *progress = Progress { state: State::Running, rows: Vec::new() };
+        }
+        may_begin
+    }
+
+    /// Runs everything. Called once after `begin`.
+    pub(crate) fn run(&self, input: &Input, device: usize) {
+        let running = Running(self);
+        let Some(recording) = &input.trace else { return };
+        let Some((trace, _)) = recording.device(device) else { return };
+        let memory = Memory { bytes: input.room.limit().map(makeroom_core::Bytes::get) };
+        let workload = Workload::new(trace, &recording.trace.stacks);
+        let recorded = recorded_allocator(&recording.trace);
+        let first = recorded.iter().map(|spec| workload.run_recorded(spec, memory, true));
+        let others = usual_allocators();
+        let others = others.iter().map(|spec| workload.run(spec, memory, true));
+        for run in first.chain(others) {
+            let row = replay_run_json(&run);
+            running.0.lock().rows.push(row);
+        }
+        running.0.lock().state = State::Done;
+    }
+
+    /// It cannot be run.
+    pub(crate) fn give_up(&self) {
+        drop(Running(self));
+    }
+
+    /// Where it stands.
+    pub(crate) fn json(&self, input: &Input) -> Value {
+        let progress = self.lock();
+        let state = match progress.state {
+            State::Idle => "idle",
+            State::Running => "running",
+            State::Done => "done",
+            State::Failed => "failed",
+        };
+        json!({
+            "state": state,
+            "done": progress.rows.len(),
+            "of": allocators(input).len(),
+            "rows": progress.rows,
+        })
+    }
+}
+
+/// A run that has not come to its end has failed.
+struct Running<'run>(&'run WhatIf);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut progress = self.0.lock();
+        if progress.state == State::Running {
+            progress.state = State::Failed;
+        }
+    }
+}

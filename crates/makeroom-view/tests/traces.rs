@@ -1,0 +1,195 @@
+//! Every answer about every real recording adds up, at random moments, and says what `why` says.
+#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use makeroom_explain::TraceQuestion;
+use makeroom_trace::Input;
+use makeroom_view::{Opened, OpenedInput, Viewer};
+use serde_json::Value;
+
+/// Moments that are looked at in each recording.
+const MOMENTS: u64 = 24;
+
+fn recordings() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folders = [root.join("traces"), root.join("crates/makeroom-trace/tests/golden")];
+    let mut found: Vec<PathBuf> =
+        folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path()).collect();
+    found.retain(|path| path.extension().is_some_and(|ending| ending == "gz" || ending == "room"));
+    found.sort();
+    assert!(found.len() > 12, "{found:?}");
+    found
+}
+
+fn open(path: &Path) -> Viewer {
+    let input = match makeroom_trace::open(path).unwrap() {
+        Input::Trace(trace) => OpenedInput::Trace(Box::new(trace)),
+        Input::Text(text) => OpenedInput::Text(String::from_utf8(text).unwrap()),
+    };
+    let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+    Viewer::new(vec![Opened { name, bytes: None, input, question: TraceQuestion::default() }])
+}
+
+fn get(viewer: &Viewer, path: &str) -> Value {
+    let answer = viewer.answer(path, "").unwrap_or_else(|refusal| panic!("{path}: {refusal}"));
+    serde_json::from_slice(&answer).unwrap()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn numbers(value: &Value) -> Vec<u64> {
+    value.as_array().unwrap().iter().map(number).collect()
+}
+
+/// Positions from the first to the last, spread by a small linear congruence.
+fn positions(events: u64) -> Vec<u64> {
+    let mut seed = 77_u64;
+    let mut found = vec![0, events];
+    found.extend((0..MOMENTS).map(|_| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % (events + 1)
+    }));
+    found
+}
+
+/// What the series says of one position: the live bytes, what is reserved, and the layers.
+fn sums(viewer: &Viewer, device: &str, position: u64) -> (u64, u64, Vec<u64>) {
+    let tile = get(viewer, &format!("{device}/series/0/{}", position / 512));
+    let column = (position % 512) as usize;
+    let layers = tile["layers"].as_array().unwrap().iter().map(|layer| number(&layer["live"][column]));
+    (number(&tile["live"][column]), number(&tile["reserved"][column]), layers.collect())
+}
+
+#[test]
+fn moments_series_stacks_and_rows_agree_everywhere() {
+    for path in recordings() {
+        let viewer = open(&path);
+        let inputs: Value = serde_json::from_slice(&viewer.overview().unwrap()).unwrap();
+        for (index, device) in inputs["inputs"][0]["devices"].as_array().unwrap().iter().enumerate() {
+            let name = format!("/api/0/{index}");
+            for position in positions(number(&device["events"])) {
+                let at = format!("{}{name} at {position}", path.display());
+                let (live, reserved, layers) = sums(&viewer, &name, position);
+                assert_eq!(layers.iter().sum::<u64>(), live, "layers of {at}");
+                let moment = get(&viewer, &format!("{name}/moment/{position}"));
+                check_moment(&moment, &at);
+                assert_eq!(number(&moment["live"]), live, "live of {at}");
+                assert_eq!(number(&moment["reserved"]), reserved, "reserved of {at}");
+                let stacks = get(&viewer, &format!("{name}/live/{position}"));
+                let nodes = stacks["nodes"].as_array().unwrap();
+                assert_eq!(nodes.iter().map(|node| number(&node[1])).sum::<u64>(), live, "stacks of {at}");
+                assert_eq!(number(&stacks["total"]), live, "stacks of {at}");
+                let rows = get(&viewer, &format!("{name}/allocations/{position}"));
+                assert_eq!(number(&rows["bytes"]), live, "rows of {at}");
+                let blocks: u64 = nodes.iter().map(|node| number(&node[2])).sum();
+                assert_eq!(number(&rows["total"]), blocks, "rows of {at}");
+            }
+        }
+    }
+}
+
+/// reserved = live + rounding + free, of the whole and of each segment, and rows fill their segment.
+fn check_moment(moment: &Value, at: &str) {
+    let sum = |part: &Value| number(&part["live"]) + number(&part["rounding"]) + number(&part["free"]);
+    assert_eq!(sum(moment), number(&moment["reserved"]), "{at}");
+    let segments = moment["segments"].as_array().unwrap();
+    for what in ["live", "rounding", "free", "reserved"] {
+        let parts: u64 = segments.iter().map(|segment| number(&segment[what])).sum();
+        assert_eq!(parts, number(&moment[what]), "{what} of {at}");
+    }
+    for segment in segments {
+        assert_eq!(sum(segment), number(&segment["reserved"]), "{segment} {at}");
+        let rows = segment["blocks"].as_array().unwrap();
+        let mut end = 0;
+        for row in rows {
+            assert_eq!(number(&row[0]), end, "rows follow each other: {segment} {at}");
+            end += number(&row[1]);
+        }
+        assert_eq!(end, number(&segment["size"]), "rows fill their segment: {segment} {at}");
+        let of = |states: &[u64]| {
+            let chosen = rows.iter().filter(|row| states.contains(&number(&row[2])));
+            chosen.map(|row| number(&row[1])).sum::<u64>()
+        };
+        assert_eq!(of(&[1, 2]), number(&segment["live"]) + number(&segment["rounding"]), "{at}");
+        assert_eq!(of(&[0]), number(&segment["free"]), "{at}");
+    }
+}
+
+#[test]
+fn the_key_moments_are_those_of_why() {
+    let mut compared = 0;
+    for path in recordings() {
+        let viewer = open(&path);
+        let inputs: Value = serde_json::from_slice(&viewer.overview().unwrap()).unwrap();
+        let input = &inputs["inputs"][0];
+        let ledger = &input["why"]["ledger"];
+        let devices = input["devices"].as_array().unwrap();
+        let Some(index) = devices.iter().position(|device| device["device"] == ledger["device"]) else {
+            continue;
+        };
+        let lines = flat(&ledger["lines"]);
+        let moment = get(&viewer, &format!("/api/0/{index}/moment/{}", devices[index]["start"]));
+        let line = |what: &str| lines.iter().find(|(name, _)| name == what).map(|(_, bytes)| *bytes);
+        let Some(live) = line("live tensors") else { continue };
+        let driver = moment["segments"].as_array().unwrap().iter().filter(|one| one["kind"] == "driver");
+        let outside: u64 = driver.map(|one| number(&one["live"])).sum();
+        assert_eq!(number(&moment["live"]) - outside, live, "{}", path.display());
+        if let Some(rounding) = line("rounding") {
+            assert_eq!(number(&moment["rounding"]), rounding, "{}", path.display());
+        }
+        let request = &input["why"]["request"]["bytes"];
+        if !request.is_null() {
+            assert_eq!(devices[index]["failures"][0]["size"], *request, "{}", path.display());
+        }
+        compared += 1;
+    }
+    assert!(compared >= 10, "{compared}");
+}
+
+/// All lines of an account with their parts.
+fn flat(lines: &Value) -> Vec<(String, u64)> {
+    let lines = lines.as_array().unwrap();
+    lines
+        .iter()
+        .flat_map(|line| {
+            let own = (line["what"].as_str().unwrap().to_owned(), number(&line["bytes"]));
+            std::iter::once(own).chain(flat(&line["lines"]))
+        })
+        .collect()
+}
+
+#[test]
+fn a_coarse_bucket_is_the_highest_of_its_finer_ones() {
+    for path in recordings() {
+        let viewer = open(&path);
+        let inputs: Value = serde_json::from_slice(&viewer.overview().unwrap()).unwrap();
+        for (index, device) in inputs["inputs"][0]["devices"].as_array().unwrap().iter().enumerate() {
+            let level = |level: u64| {
+                let width = 4_u64.pow(level as u32);
+                let tiles = (number(&device["events"]) + 1).div_ceil(width).div_ceil(512);
+                let columns = |what: &'static str| {
+                    let tiles = (0..tiles).map(move |tile| format!("/api/0/{index}/series/{level}/{tile}"));
+                    tiles.flat_map(|path| numbers(&get(&viewer, &path)[what])).collect::<Vec<u64>>()
+                };
+                (columns("live"), columns("low"), columns("event"))
+            };
+            let mut finer = level(0);
+            for coarse in 1..number(&device["levels"]) {
+                let coarser = level(coarse);
+                let highest: Vec<u64> = finer.0.chunks(4).map(|four| *four.iter().max().unwrap()).collect();
+                let lowest: Vec<u64> = finer.1.chunks(4).map(|four| *four.iter().min().unwrap()).collect();
+                assert_eq!(coarser.0, highest, "{} level {coarse}", path.display());
+                assert_eq!(coarser.1, lowest, "{} level {coarse}", path.display());
+                finer = coarser;
+            }
+            assert_eq!(finer.0.len(), finer.2.len());
+            let peak = finer.0.iter().zip(&finer.2).max_by_key(|(live, event)| (**live, std::cmp::Reverse(**event)));
+            let (live, event) = peak.unwrap();
+            assert_eq!((*live, *event), (number(&device["peak"]["live"]), number(&device["peak"]["event"])));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The inputs of a view: read once, watched for changes, read again when the page asks for it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use makeroom_explain::TraceQuestion;
+use makeroom_trace::Input;
+use makeroom_view::{Change, Host, Opened, OpenedInput, Refusal, Viewer};
+
+use crate::cli::View;
+use crate::commands::recording;
+use crate::failure::Failure;
+
+/// The inputs.
+#[derive(Debug)]
+pub(super) struct Files {
+    paths: Vec<PathBuf>,
+    question: TraceQuestion,
+    read: RwLock<Read>,
+    /// One reads at a time.
+    reading: Mutex<()>,
+}
+
+/// What was read, and how the files looked before that.
+#[derive(Clone, Debug)]
+struct Read {
+    viewer: Arc<Viewer>,
+    stamps: Vec<Option<Stamp>>,
+}
+
+/// How a file looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    bytes: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Self { bytes: metadata.len(), modified: metadata.modified().ok() })
+    }
+}
+
+impl Files {
+    /// Reads all of them.
+    pub(super) fn open(arguments: &View) -> Result<Self, Failure> {
+        let room = recording::room(arguments.memory, arguments.card);
+        let question = TraceQuestion { room, device: None };
+        let read = read(&arguments.inputs, question)?;
+        Ok(Self {
+            paths: arguments.inputs.clone(),
+            question,
+            read: RwLock::new(read),
+            reading: Mutex::new(()),
+        })
+    }
+
+    fn last(&self) -> Read {
+        // Nothing is ever written in part.
+        self.read.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn read(paths: &[PathBuf], question: TraceQuestion) -> Result<Read, Failure> {
+    // Looked at before they are read: what is written meanwhile counts as a change.
+    let stamps: Vec<Option<Stamp>> = paths.iter().map(|path| Stamp::of(path)).collect();
+    let mut opened = Vec::new();
+    for (path, stamp) in paths.iter().zip(&stamps) {
+        let input = match recording::read(path)? {
+            Input::Trace(trace) => OpenedInput::Trace(Box::new(trace)),
+            Input::Text(text) => OpenedInput::Text(String::from_utf8_lossy(&text).into_owned()),
+        };
+        let name = path.file_name().map_or_else(|| recording::name(path), |name| name.display().to_string());
+        let name = if is_stream(path) { recording::name(path) } else { name };
+        opened.push(Opened { name, bytes: stamp.map(|stamp| stamp.bytes), input, question });
+    }
+    Ok(Read { viewer: Arc::new(Viewer::new(opened)), stamps })
+}
+
+fn is_stream(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+impl Host for Files {
+    fn viewer(&self) -> Arc<Viewer> {
+        self.last().viewer
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        let stamps = self.last().stamps;
+        let change = |(path, before): (&PathBuf, &Option<Stamp>)| match Stamp::of(path) {
+            _ if is_stream(path) => Change::Same,
+            None => Change::Vanished,
+            now if now == *before => Change::Same,
+            Some(_) => Change::Changed,
+        };
+        self.paths.iter().zip(&stamps).map(change).collect()
+    }
+
+    fn can_reload(&self) -> bool {
+        !self.paths.iter().any(|path| is_stream(path))
+    }
+
+    fn reload(&self) -> Result<(), Refusal> {
+        if !self.can_reload() {
+            let hint = "write the input into a file first";
+            return Err(Refusal::new(409, "standard input cannot be read again", hint));
+        }
+        let _alone = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = read(&self.paths, self.question).map_err(|failure| {
+            let hint = failure.hint().unwrap_or_else(|| "what was read before is still shown".to_owned());
+            Refusal::new(409, failure.to_string(), hint)
+        })?;
+        *self.read.write().unwrap_or_else(PoisonError::into_inner) = read;
+        Ok(())
+    }
+}
