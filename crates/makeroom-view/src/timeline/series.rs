@@ -42,6 +42,8 @@ pub(crate) struct Bucket {
 pub(crate) struct Series {
     base_level: u32,
     base: Vec<Bucket>,
+    /// Before the first event.
+    start: Sum,
     /// All positions: one more than events.
     positions: usize,
 }
@@ -57,11 +59,14 @@ impl Series {
         let positions = events + 1;
         let base_level = (0..31).find(|&level| positions.div_ceil(width(level)) <= MOST_BASE).unwrap_or(31);
         let base = Vec::with_capacity(positions.div_ceil(width(base_level)));
-        Self { base_level, base, positions }
+        Self { base_level, base, start: Sum::default(), positions }
     }
 
     /// Takes the next position in.
     pub(crate) fn add(&mut self, sum: &Sum) {
+        if sum.position == 0 {
+            self.start = *sum;
+        }
         if (sum.position as usize).is_multiple_of(width(self.base_level)) {
             self.base.push(Bucket { highest: *sum, low: sum.live });
         } else if let Some(bucket) = self.base.last_mut() {
@@ -137,10 +142,10 @@ impl Series {
 
     /// The last kept position that is not after this one.
     fn known_before(&self, position: usize) -> Sum {
-        let index = (position / width(self.base_level)).min(self.base.len().saturating_sub(1));
-        let at = |index: usize| self.base.get(index).map(|bucket| bucket.highest).unwrap_or_default();
-        let here = at(index);
-        if here.position as usize <= position { here } else { at(index.saturating_sub(1)) }
+        let index = position / width(self.base_level);
+        let candidates = [Some(index), index.checked_sub(1)].into_iter().flatten();
+        let known = candidates.filter_map(|index| self.base.get(index)).map(|bucket| bucket.highest);
+        known.into_iter().find(|sum| sum.position as usize <= position).unwrap_or(self.start)
     }
 
     /// The memory at a position.
