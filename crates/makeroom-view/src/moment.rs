@@ -189,7 +189,7 @@ impl Known<'_> {
         row.at = Place { stream: held.stream, pool: held.pool, is_small, ..row.at };
         cut(held, blocks, &self.sizes, |part| match part {
             Part::Unused { from, to } => {
-                row.free += to - from;
+                row.free = row.free.saturating_add(to - from);
                 row.largest_free = row.largest_free.max(to - from);
                 row.blocks.push((from - held.address, to - from, FREE, -1));
             }
@@ -218,7 +218,7 @@ impl Known<'_> {
             let gap = block.address.saturating_sub(end(row));
             if gap > 0 {
                 row.blocks.push((row.size, gap, NOBODYS, -1));
-                row.size += gap;
+                row.size = row.size.saturating_add(gap);
             }
             self.add(row, block, allocation, size);
             row.size = row.size.saturating_add(size);

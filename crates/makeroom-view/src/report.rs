@@ -23,8 +23,8 @@ const MOST_BYTES: usize = 10_000_000;
 const SPARE: usize = 64 << 10;
 /// The share of the room that series may take while there are moments to keep.
 const SERIES_SHARE: f64 = 0.4;
-/// Moments that are chosen from: more would not be told apart by a drag of the cursor.
-const MOST_MOMENTS: usize = 2048;
+/// Moments that are chosen from beside those that matter: about as many as a drag of the cursor tells apart.
+const MOST_MOMENTS: usize = 400;
 /// Refusals that are kept for certain.
 const FAILURES: usize = 16;
 
@@ -93,7 +93,7 @@ impl Book<'_> {
         self.keep(path, usize::MAX).map(drop)
     }
 
-    /// Keeps an answer if it fits into what is left above `reserve`; says whether it is there now.
+    /// Keeps an answer if it takes no more than `most` bytes; says whether it is there now.
     fn keep(&mut self, path: &str, most: usize) -> Result<bool, Refusal> {
         if self.paths.contains(path) {
             return Ok(true);
@@ -221,16 +221,18 @@ impl Book<'_> {
         Ok(())
     }
 
-    /// All of it as one compressed object.
+    /// All of it, compressed: a line for each answer, the path before a tab and the answer after it. A page reads only the
+    /// lines that it needs.
     fn packed(&self) -> Result<Vec<u8>, Refusal> {
         let mut packed = GzEncoder::new(Vec::new(), Compression::default());
         let mut write = || {
-            for (index, (path, answer)) in self.entries.iter().enumerate() {
-                let before = if index == 0 { "{" } else { "," };
-                write!(packed, "{before}\"{path}\":")?;
+            for (path, answer) in &self.entries {
+                packed.write_all(path.as_bytes())?;
+                packed.write_all(b"\t")?;
                 packed.write_all(answer)?;
+                packed.write_all(b"\n")?;
             }
-            packed.write_all(b"}")
+            Ok(())
         };
         write().map_err(|error| unpackable(&error))?;
         packed.finish().map_err(|error| unpackable(&error))
@@ -245,15 +247,14 @@ fn key_moments(timeline: &Timeline, events: usize) -> Vec<usize> {
     key
 }
 
-/// Positions in the order in which they are worth keeping: the key moments, then the highest of each bucket of a level
-/// that is fine enough, evenly spread from the first on.
+/// Positions in the order in which they are worth keeping: the key moments, then others, evenly spread from the first on.
 fn moments_by_weight(timeline: &Timeline, events: usize) -> Vec<usize> {
     let mut moments = key_moments(timeline, events);
     if events < MOST_MOMENTS {
         moments.extend(spread(events + 1));
     } else {
-        let step = events.div_ceil(MOST_MOMENTS);
-        moments.extend(spread(events / step).into_iter().map(|index| index * step));
+        let step = (events + 1).div_ceil(MOST_MOMENTS);
+        moments.extend(spread((events + 1).div_ceil(step)).into_iter().map(|index| index * step));
     }
     moments
 }

@@ -81,7 +81,8 @@ impl Pieces {
             Part::Unused { from, to } => {
                 let size = Bytes::new(to - from);
                 if !is_private && (is_unused || segment.is_expandable) {
-                    let pages = (to / PAGE * PAGE).saturating_sub(from.next_multiple_of(PAGE));
+                    let pages = (to / PAGE * PAGE)
+                        .saturating_sub(from.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX));
                     self.releasable += if is_unused { size } else { Bytes::new(pages) };
                 }
                 self.free.push(Piece { size, stream: segment.stream, is_small, pool: segment.pool });

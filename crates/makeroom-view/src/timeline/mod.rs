@@ -22,7 +22,7 @@ use makeroom_sim::Settings;
 pub(crate) use allocations::Allocation;
 use allocations::Allocations;
 use reserved::Reserved;
-use series::{Series, Walk};
+use series::{Series, Turn, Walk};
 pub(crate) use series::{Sum, TILE, width};
 use sites::Sites;
 pub(crate) use sites::{MOST_SITES, NOT_IN_HISTORY, OLDER_LAYER, OTHER_LAYER, Site};
@@ -131,13 +131,6 @@ impl Timeline {
         Some(self.time(trace, position)?.saturating_sub(self.time(trace, 0)?))
     }
 
-    fn size_and_layer(&self, trace: &Trace, number: u32) -> (u64, usize) {
-        match self.allocation(trace, number) {
-            Some(allocation) => (allocation.requested, self.sites.layer(self.sites.of(&allocation))),
-            None => (0, 0),
-        }
-    }
-
     fn rank_sites(&mut self, trace: &Trace) {
         let mut live = vec![0_u64; self.sites.list.len()];
         let mut asked = live.clone();
@@ -155,24 +148,17 @@ impl Timeline {
     /// One pass over all events: the series, and what each site and each stack held.
     fn sum_up(&mut self, trace: &Trace) {
         let mut held = Holdings::new(self);
-        for number in 0..self.allocations.older as u32 {
-            if let Some(allocation) = self.allocation(trace, number) {
-                held.begin(&allocation, self.sites.of(&allocation));
-            }
-        }
+        let mut tell = |turn: Turn, allocation: &Allocation, holder: u32| held.turn(turn, allocation, holder);
         let mut series = std::mem::take(&mut self.series);
         let mut walk = Walk { trace, timeline: self, sum: Sum::default() };
         walk.sum.reserved = self.reserved.at_start;
         for number in 0..self.allocations.older as u32 {
-            let (size, layer) = self.size_and_layer(trace, number);
-            walk.sum.live = walk.sum.live.saturating_add(size);
-            walk.sum.layers[layer] = walk.sum.layers[layer].saturating_add(size);
+            walk.begin_older(number, &mut tell);
         }
         series.add(&walk.sum);
         for event in 0..self.events(trace) {
-            walk.go_to(event + 1);
+            walk.step(event, &mut tell);
             series.add(&walk.sum);
-            held.apply(trace, self, event);
         }
         self.series = series;
         self.stack_peaks = held.stack_peaks;
@@ -210,42 +196,22 @@ impl Holdings {
         }
     }
 
-    fn begin(&mut self, allocation: &Allocation, holder: u32) {
+    fn turn(&mut self, turn: Turn, allocation: &Allocation, holder: u32) {
         let size = allocation.requested;
+        let stack = allocation.stack.index();
         let held = &mut self.sites[holder as usize];
-        held.live = held.live.saturating_add(size);
-        held.peak = held.peak.max(held.live);
-        held.allocated = held.allocated.saturating_add(size);
-        held.count += 1;
-        let stack = allocation.stack.index();
-        self.stacks[stack] = self.stacks[stack].saturating_add(size);
-        self.stack_peaks[stack] = self.stack_peaks[stack].max(self.stacks[stack]);
-    }
-
-    fn end(&mut self, allocation: &Allocation, site: u32) {
-        let held = &mut self.sites[site as usize];
-        held.live = held.live.saturating_sub(allocation.requested);
-        let stack = allocation.stack.index();
-        self.stacks[stack] = self.stacks[stack].saturating_sub(allocation.requested);
-    }
-
-    fn apply(&mut self, trace: &Trace, timeline: &Timeline, event: usize) {
-        let action = timeline.device(trace).events.actions()[event];
-        if !matches!(action, Action::Alloc | Action::FreeCompleted) {
-            return;
-        }
-        let get = |number: u32| {
-            let allocation = timeline.allocation(trace, number)?;
-            Some((allocation, timeline.sites.of(&allocation)))
-        };
-        if let Some((lost, site)) = timeline.allocations.replaced_by(event).and_then(get) {
-            self.end(&lost, site);
-        }
-        if let Some((allocation, site)) = timeline.allocations.of_event(event).and_then(get) {
-            if action == Action::Alloc {
-                self.begin(&allocation, site);
-            } else {
-                self.end(&allocation, site);
+        match turn {
+            Turn::Begin => {
+                held.live = held.live.saturating_add(size);
+                held.peak = held.peak.max(held.live);
+                held.allocated = held.allocated.saturating_add(size);
+                held.count += 1;
+                self.stacks[stack] = self.stacks[stack].saturating_add(size);
+                self.stack_peaks[stack] = self.stack_peaks[stack].max(self.stacks[stack]);
+            }
+            Turn::End => {
+                held.live = held.live.saturating_sub(size);
+                self.stacks[stack] = self.stacks[stack].saturating_sub(size);
             }
         }
     }

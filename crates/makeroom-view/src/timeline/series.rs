@@ -11,6 +11,7 @@
 use makeroom_core::{Action, Trace};
 
 use super::Timeline;
+use super::allocations::Allocation;
 use super::reserved::Reserved;
 use super::sites::LAYERS;
 
@@ -172,30 +173,40 @@ pub(crate) struct Walk<'walk> {
     pub(crate) sum: Sum,
 }
 
+/// What an event does to an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It begins.
+    Begin,
+    /// It ends.
+    End,
+}
+
 impl Walk<'_> {
     /// Walks on to a position; one that lies behind stays where it is.
-    pub(crate) fn go_to(&mut self, position: usize) {
+    fn go_to(&mut self, position: usize) {
         for event in self.sum.position as usize..position {
-            self.step(event);
+            self.step(event, |_, _, _| {});
         }
     }
 
-    fn step(&mut self, index: usize) {
+    /// Walks over one event and tells which allocations begin and end with it, and their sites.
+    pub(crate) fn step(&mut self, index: usize, mut tell: impl FnMut(Turn, &Allocation, u32)) {
         self.sum.position = index as u32 + 1;
         let timeline = self.timeline;
         let device = timeline.device(self.trace);
         match device.events.actions().get(index) {
             Some(Action::Alloc) => {
                 if let Some(lost) = timeline.allocations.replaced_by(index) {
-                    self.end(lost);
+                    self.turn(Turn::End, lost, &mut tell);
                 }
                 if let Some(number) = timeline.allocations.of_event(index) {
-                    self.begin(number);
+                    self.turn(Turn::Begin, number, &mut tell);
                 }
             }
             Some(Action::FreeCompleted) => {
                 if let Some(number) = timeline.allocations.of_event(index) {
-                    self.end(number);
+                    self.turn(Turn::End, number, &mut tell);
                 }
             }
             Some(Action::SegmentAlloc | Action::SegmentMap | Action::SegmentFree | Action::SegmentUnmap) => {
@@ -207,21 +218,27 @@ impl Walk<'_> {
         }
     }
 
-    fn begin(&mut self, number: u32) {
-        let (size, layer) = self.timeline.size_and_layer(self.trace, number);
-        self.sum.live = self.sum.live.saturating_add(size);
-        self.sum.layers[layer] = self.sum.layers[layer].saturating_add(size);
-        if self.timeline.reserved.is_outside(number) {
-            self.sum.reserved = self.sum.reserved.saturating_add(size);
-        }
+    /// An allocation that is older than the recording; what is reserved for it is known.
+    pub(crate) fn begin_older(&mut self, number: u32, tell: &mut impl FnMut(Turn, &Allocation, u32)) {
+        let reserved = self.sum.reserved;
+        self.turn(Turn::Begin, number, tell);
+        self.sum.reserved = reserved;
     }
 
-    fn end(&mut self, number: u32) {
-        let (size, layer) = self.timeline.size_and_layer(self.trace, number);
-        self.sum.live = self.sum.live.saturating_sub(size);
-        self.sum.layers[layer] = self.sum.layers[layer].saturating_sub(size);
+    fn turn(&mut self, turn: Turn, number: u32, tell: &mut impl FnMut(Turn, &Allocation, u32)) {
+        let Some(allocation) = self.timeline.allocation(self.trace, number) else { return };
+        let holder = self.timeline.sites.of(&allocation);
+        let size = allocation.requested;
+        let change = |sum: u64| match turn {
+            Turn::Begin => sum.saturating_add(size),
+            Turn::End => sum.saturating_sub(size),
+        };
+        let layer = &mut self.sum.layers[self.timeline.sites.layer(holder)];
+        *layer = change(*layer);
+        self.sum.live = change(self.sum.live);
         if self.timeline.reserved.is_outside(number) {
-            self.sum.reserved = self.sum.reserved.saturating_sub(size);
+            self.sum.reserved = change(self.sum.reserved);
         }
+        tell(turn, &allocation, holder);
     }
 }
