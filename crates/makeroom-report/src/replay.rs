@@ -19,6 +19,8 @@ pub struct ReplayReport {
     pub allocations: usize,
     /// The most that was live at once.
     pub peak_live: Bytes,
+    /// How long the recorded run took; 0 where the recording has no clock.
+    pub recorded_us: u64,
     /// How often each kind of call was recorded; empty where a recording holds only allocations.
     pub calls: Vec<CallCount>,
     /// What the allocators could take.
@@ -38,6 +40,7 @@ pub fn replay_json(report: &ReplayReport) -> Value {
             "events": report.events,
             "allocations": report.allocations,
             "peak_live_bytes": report.peak_live.get(),
+            "time_us": report.recorded_us,
             "calls": calls_json(&report.calls),
         },
         "memory_bytes": report.memory.map(Bytes::get),
@@ -74,6 +77,7 @@ pub fn replay_run_json(run: &ComparedRun) -> Value {
         "reserved_over_live": run.reserved_over_live(),
         "driver_calls": run.outcome.driver_calls,
         "driver_time_us": run.outcome.driver_nanoseconds / 1000,
+        "driver_time_second_half_us": run.outcome.late_driver_nanoseconds / 1000,
         "oom": run.outcome.refusal.map(|refusal| json!({ "event": refusal.event, "bytes": refusal.bytes })),
         "smallest_memory_bytes": run.smallest_memory,
     })

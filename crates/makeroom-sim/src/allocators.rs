@@ -64,7 +64,7 @@ const KNOWN: &str = "`pytorch[:SETTINGS]`, `pytorch-2.9[:SETTINGS]`, `cuda-async
                      `rmm-pool[:OPTIONS]`, `makeroom`, `planned` and `ideal`";
 
 /// What a recording is compared with when no allocator is named.
-const USUAL: [&str; 4] = ["pytorch:expandable_segments:True", "cuda-async", "planned", "ideal"];
+const USUAL: [&str; 5] = ["pytorch:expandable_segments:True", "cuda-async", "makeroom", "planned", "ideal"];
 
 /// The allocators that a recording is compared with when none is named.
 pub fn usual_allocators() -> Vec<AllocatorSpec> {

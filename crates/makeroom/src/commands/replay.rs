@@ -41,6 +41,7 @@ pub(crate) fn run(arguments: &Replay) -> Result<(), Failure> {
         allocations: workload.program.allocations.len(),
         peak_live: Bytes::new(workload.peak_live),
         calls: trace.process.as_ref().map(|process| process.calls.clone()).unwrap_or_default(),
+        recorded_us: workload.program.recorded_us,
         memory: room.limit(),
         check: checked,
         runs,
