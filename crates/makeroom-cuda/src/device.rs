@@ -7,7 +7,7 @@ use makeroom_core::Bytes;
 use crate::abi::Location;
 use crate::context::Context;
 use crate::driver::Driver;
-use crate::error::Result;
+use crate::error::{Code, Result};
 use crate::pool::MemoryPool;
 
 /// The longest name that is asked for.
@@ -79,6 +79,17 @@ impl Device {
         // SAFETY: the result has a place.
         unsafe { self.driver.device_attribute(&raw mut value, attribute as u32, self.number) }?;
         Ok(value)
+    }
+
+    /// An error where this device cannot reach the memory of another.
+    pub fn check_reach(self, other: i32) -> Result<()> {
+        let mut possible = 0;
+        // SAFETY: the result has a place.
+        unsafe { self.driver.device_can_reach(&raw mut possible, self.number, other) }?;
+        if possible == 0 {
+            return Err(self.driver.refused("cuDeviceCanAccessPeer", Code::PEER_ACCESS_UNSUPPORTED));
+        }
+        Ok(())
     }
 
     /// The context that all libraries of a process share. Retain it as often as you release it.

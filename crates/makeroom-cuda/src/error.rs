@@ -126,6 +126,8 @@ impl Code {
     pub const NO_DEVICE: Self = Self(100);
     /// The thread has no current context.
     pub const INVALID_CONTEXT: Self = Self(201);
+    /// A device cannot reach another's memory.
+    pub const PEER_ACCESS_UNSUPPORTED: Self = Self(217);
     /// The named thing is not there.
     pub const NOT_FOUND: Self = Self(500);
     /// The work is not done yet.

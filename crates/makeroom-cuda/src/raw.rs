@@ -94,6 +94,8 @@ functions! {
     device_total = cuDeviceTotalMem_v2(bytes: *mut usize, device: i32);
     /// A device's attribute.
     device_attribute = cuDeviceGetAttribute(value: *mut i32, attribute: u32, device: i32);
+    /// Whether a device can reach another's memory.
+    device_can_reach = cuDeviceCanAccessPeer(possible: *mut i32, device: i32, other: i32);
     /// A device's pool from the start.
     device_default_pool = cuDeviceGetDefaultMemPool(pool: *mut u64, device: i32);
     /// The pool that stream-ordered allocations come from.
@@ -260,7 +262,7 @@ impl Functions {
     }
 
     #[cold]
-    fn refused(&self, function: &'static str, code: Code) -> Error {
+    pub(crate) fn refused(&self, function: &'static str, code: Code) -> Error {
         let name = text(self.error_name, code);
         Error::Refused(Refusal { function, code, name, requested: None, free: None, total: None })
     }

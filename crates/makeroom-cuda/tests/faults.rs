@@ -26,6 +26,7 @@ fn devices_and_contexts(driver: &'static Driver) -> Result<()> {
     assert!(!device.name()?.is_empty());
     assert_eq!(device.total_memory()?, Bytes::gib(1));
     assert_eq!(device.attribute(Attribute::VirtualMemory)?, 1);
+    device.check_reach(0)?;
     let before = driver.current_context()?;
     let context = device.create_context()?;
     assert_eq!(driver.current_device()?, 1);

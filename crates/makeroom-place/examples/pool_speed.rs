@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use makeroom_core::{Address, StreamId};
-use makeroom_place::pool::{Backing, Handle, Mark, Piece, Policy, Refused, Settings};
+use makeroom_place::pool::{Backing, Handle, Mark, Patience, Piece, Policy, Refused, Settings};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -146,7 +146,7 @@ impl Backing for Granting {
         Mark(self.names)
     }
 
-    fn wait(&mut self, _stream: StreamId, _mark: Mark) -> Result<(), Refused> {
+    fn wait(&mut self, _stream: StreamId, _mark: Mark, _patience: Patience) -> Result<(), Refused> {
         Ok(())
     }
 }

@@ -12,9 +12,12 @@ use makeroom_core::{Address, Bytes, StreamId};
 use makeroom_cuda::{
     Access, AddressRange, CaptureModeGuard, Code, Context, Driver, Error, Location, PhysicalMemory,
 };
-use makeroom_place::pool::{Backing, Handle, Mark, Piece, Refused, SegmentView};
+use makeroom_place::pool::{Backing, Handle, Mark, Patience, Piece, Refused, SegmentView};
 
 use crate::marks::Marks;
+
+/// How long the GPU is waited for where memory could be had otherwise. New memory costs more than that only once.
+const BRIEFLY: Duration = Duration::from_millis(100);
 
 /// Hears of the memory that a pool takes from the device, piece by piece. Called with the pool's lock held: it must
 /// not use the pool.
@@ -62,6 +65,7 @@ pub(crate) struct MappedMemory {
     marks: Marks,
     refusal: Option<Error>,
     spent: Duration,
+    longest_wait: Duration,
     watcher: Option<Arc<dyn Watcher>>,
 }
 
@@ -72,6 +76,7 @@ impl MappedMemory {
         context: Arc<Context>,
         place: Location,
         readers: &[Location],
+        longest_wait: Duration,
         watcher: Option<Arc<dyn Watcher>>,
     ) -> Self {
         Self {
@@ -85,6 +90,7 @@ impl MappedMemory {
             marks: Marks::new(driver),
             refusal: None,
             spent: Duration::ZERO,
+            longest_wait,
             watcher,
         }
     }
@@ -96,10 +102,15 @@ impl MappedMemory {
         self.driver.synchronize()
     }
 
-    /// Lets one more device use what is mapped and what will be.
-    pub(crate) fn grant(&mut self, reader: Location, segments: &[SegmentView]) -> Result<(), Error> {
+    /// Lets one more device use what is mapped and what will be. A device that cannot is refused first: with it among the
+    /// readers nothing could be mapped any more.
+    pub(crate) fn grant(&mut self, device: i32, owner: i32, segments: &[SegmentView]) -> Result<(), Error> {
+        let reader = Location::device(device);
         if self.readers.iter().any(|(known, _)| *known == reader) {
             return Ok(());
+        }
+        if self.place == Location::device(owner) {
+            self.driver.device(device)?.check_reach(owner)?;
         }
         let access = [(reader, Access::ReadWrite)];
         for segment in segments {
@@ -275,9 +286,14 @@ impl Backing for MappedMemory {
         self.marks.passed(&self.context, stream)
     }
 
-    fn wait(&mut self, stream: StreamId, mark: Mark) -> Result<(), Refused> {
+    fn wait(&mut self, stream: StreamId, mark: Mark, patience: Patience) -> Result<(), Refused> {
+        let longest = match patience {
+            Patience::DoNotWait => Duration::ZERO,
+            Patience::WaitBriefly => self.longest_wait.min(BRIEFLY),
+            Patience::Wait => self.longest_wait,
+        };
         let start = Instant::now();
-        let answer = self.marks.wait(&self.context, stream, mark);
+        let answer = self.marks.wait(&self.context, stream, mark, longest);
         self.spent += start.elapsed();
         answer
     }

@@ -95,10 +95,12 @@ pub(crate) struct Kept {
 }
 
 /// What a free found.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keeping {
-    /// The block is kept. Those that had to leave for it go to the policy.
-    Kept(Vec<Kept>),
+    /// The block is kept.
+    Kept,
+    /// The block is kept, and half of the cache has to go to the policy.
+    Full,
     /// The block is the policy's.
     Unknown,
     /// The block is not in use.
@@ -184,7 +186,14 @@ impl Caches {
         let mut cache = self.of_thread().lock()?;
         cache.blocks.push(Kept { address, stream, size });
         cache.bytes += size;
-        Ok(Keeping::Kept(if cache.is_full() { cache.half() } else { Vec::new() }))
+        Ok(if cache.is_full() { Keeping::Full } else { Keeping::Kept })
+    }
+
+    /// Takes the older half out of this thread's cache. The core is locked meanwhile: what is in no cache and not yet
+    /// the policy's would be missed when its stream is retired.
+    pub(crate) fn half(&self) -> Result<Vec<Kept>> {
+        let mut cache = self.of_thread().lock()?;
+        Ok(if cache.is_full() { cache.half() } else { Vec::new() })
     }
 
     /// A block goes back to the policy, whose free decides: whether it was in use.
@@ -261,7 +270,7 @@ mod tests {
     }
 
     fn is_kept(keeping: Keeping) -> bool {
-        matches!(keeping, Keeping::Kept(leaving) if leaving.is_empty())
+        matches!(keeping, Keeping::Kept)
     }
 
     #[test]
@@ -291,13 +300,26 @@ mod tests {
             (0..=MOST_BLOCKS as u64).map(|number| known(&caches, number << 12, 512)).collect();
         let mut left = Vec::new();
         for &block in &blocks {
-            if let Keeping::Kept(leaving) = caches.keep(block, STREAM).unwrap() {
-                left.extend(leaving.into_iter().map(|kept| kept.address));
+            if let Keeping::Full = caches.keep(block, STREAM).unwrap() {
+                left.extend(caches.half().unwrap().into_iter().map(|kept| kept.address));
             }
         }
         assert_eq!(left, blocks[..left.len()]);
         assert_eq!(left.len() + caches.empty().unwrap().len(), blocks.len());
         assert!(caches.take(512, STREAM).unwrap().is_none());
+    }
+
+    /// Whoever retires a stream empties the caches: a block on its way from a full one to the policy would be missed.
+    #[test]
+    fn a_full_cache_holds_everything_until_the_core_is_locked() {
+        let caches = Caches::new();
+        for number in 0..=MOST_BLOCKS as u64 {
+            let block = known(&caches, number << 12, 512);
+            let is_full = matches!(caches.keep(block, STREAM).unwrap(), Keeping::Full);
+            assert_eq!(is_full, number == MOST_BLOCKS as u64);
+        }
+        assert_eq!(caches.empty().unwrap().len(), MOST_BLOCKS + 1);
+        assert!(caches.half().unwrap().is_empty(), "somebody else was there first");
     }
 
     #[test]

@@ -5,12 +5,38 @@
 //!
 //! Calls here may meet a program that captures a graph. Asking an event on any thread breaks a capture in the
 //! strictest mode, so every call stands behind a guard; a stream that is itself captured gets no mark.
+//!
+//! Waiting is asking again and again, until a time: the stream may itself wait for something that the waiting thread
+//! does next (`cuStreamWaitValue`), and the driver's own wait would then never end.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use makeroom_core::{FastMap, StreamId};
 use makeroom_cuda::{CaptureModeGuard, Context, Driver, Event, EventKind, Result, Stream};
 use makeroom_place::pool::{Mark, Refused};
+
+/// How often the GPU is asked before the thread sleeps in between, and for how long it sleeps.
+const EAGER: u32 = 2000;
+const NAP: Duration = Duration::from_micros(50);
+
+/// Waits for an event, at most until a time; whether it has happened.
+fn wait_until(event: &Event, end: Instant) -> Result<bool> {
+    for asked in 0_u32.. {
+        if event.is_done()? {
+            return Ok(true);
+        }
+        if Instant::now() >= end {
+            break;
+        }
+        if asked < EAGER {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(NAP);
+        }
+    }
+    Ok(false)
+}
 
 /// The events of one stream that are not known to have happened, oldest first.
 ///
@@ -82,13 +108,15 @@ impl Marks {
         timeline.passed
     }
 
-    /// Waits until the GPU has passed a mark.
+    /// Waits until the GPU has passed a mark, for so long at most.
     pub(crate) fn wait(
         &mut self,
         context: &Context,
         stream: StreamId,
         mark: Mark,
+        longest: Duration,
     ) -> std::result::Result<(), Refused> {
+        let end = Instant::now() + longest;
         let Some(timeline) = self.streams.get_mut(&stream.0) else {
             return if mark == Mark::BEGINNING { Ok(()) } else { Err(Refused) };
         };
@@ -96,7 +124,9 @@ impl Marks {
         let _relaxed = CaptureModeGuard::relaxed(self.driver).map_err(|_| Refused)?;
         while timeline.passed < mark {
             let Some((earliest, event)) = timeline.waiting.front() else { return Err(Refused) };
-            event.synchronize().map_err(|_| Refused)?;
+            if !wait_until(event, end).map_err(|_| Refused)? {
+                return Err(Refused);
+            }
             timeline.passed = *earliest;
             if let Some((_, event)) = timeline.waiting.pop_front() {
                 self.spare.push(event);

@@ -29,11 +29,17 @@ pub struct Options {
     pub keeps_sites: bool,
     /// Who hears of memory that the pool takes and gives back, and may forbid it.
     pub watcher: Option<Arc<dyn Watcher>>,
+    /// How long a request that nothing else can serve waits for each stream, whose memory it could have. The stream may be
+    /// waiting for the very thread that asks, so there is an end to it.
+    pub longest_wait: Duration,
 }
+
+/// How long a pool waits for a stream by default.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 impl Default for Options {
     fn default() -> Self {
-        Self { limit: None, keeps_sites: cfg!(debug_assertions), watcher: None }
+        Self { limit: None, keeps_sites: cfg!(debug_assertions), watcher: None, longest_wait: LONGEST_WAIT }
     }
 }
 
@@ -68,7 +74,8 @@ impl Pool {
             return Err(makeroom_cuda::Error::Missing { function: "cuMemAddressReserve" }.into());
         }
         let context = Arc::new(device_handle.retain_primary()?);
-        let memory = MappedMemory::new(driver, context.clone(), place, readers, options.watcher);
+        let Options { watcher, longest_wait, .. } = options;
+        let memory = MappedMemory::new(driver, context.clone(), place, readers, longest_wait, watcher);
         let settings = Settings { limit: options.limit.map(Bytes::get) };
         let policy = Policy::new(settings);
         let sites = options.keeps_sites.then(Sites::default);
@@ -135,7 +142,7 @@ impl Pool {
     pub fn grant(&self, device: i32) -> Result<()> {
         let mut core = self.inner.settled()?;
         let segments = core.policy.snapshot().segments;
-        Ok(core.memory.grant(Location::device(device), &segments)?)
+        Ok(core.memory.grant(device, self.inner.device, &segments)?)
     }
 
     /// Whether a stream's work is being recorded into a graph instead of done. A stream that cannot be asked is not.
@@ -204,8 +211,13 @@ impl Allocator for Pool {
         let mut core = match self.inner.enter()? {
             Some(core) => core,
             None => match caches.keep(address, stream)? {
-                Keeping::Kept(leaving) if leaving.is_empty() => return Ok(()),
-                Keeping::Kept(leaving) => return self.inner.lock()?.take_back(caches, &leaving),
+                Keeping::Kept => return Ok(()),
+                Keeping::Full => {
+                    // Whoever retires a stream has the lock and must find all that was freed on it.
+                    let mut core = self.inner.lock()?;
+                    let leaving = caches.half()?;
+                    return core.take_back(caches, &leaving);
+                }
                 Keeping::NotInUse => return not_in_use(),
                 Keeping::Unknown => self.inner.lock()?,
             },

@@ -119,6 +119,26 @@ proptest! {
     }
 }
 
+/// Sizes at which a sum of an address and a size gives way, two of each, one after the other.
+#[test]
+fn absurd_sizes_overflow_in_no_allocator() {
+    let sizes = [1 << 40, 1 << 42, (1 << 42) + 1, 1 << 47, 1 << 62, 1 << 63, u64::MAX - (4 << 20), u64::MAX];
+    for first in sizes {
+        for second in sizes {
+            let mut device = DeviceTrace::default();
+            for (address, size) in [(1 << 40, first), (1 << 50, second), (1 << 40, first)] {
+                device.events.push(event(Action::Alloc, address, size));
+                device.events.push(event(Action::FreeRequested, address, size));
+                device.events.push(event(Action::Alloc, address, second));
+            }
+            let workload = Workload::new(&device, &Stacks::default());
+            for name in ["bfc", "cupy", "rmm-pool", "cuda-async", "makeroom"] {
+                workload.run(&parse(name).expect("there is one"), Memory { bytes: None }, false);
+            }
+        }
+    }
+}
+
 #[test]
 fn live_bytes_beyond_all_numbers_stop_at_the_last() {
     let (pool, stack) = (PoolId::DEFAULT, StackId::NONE);

@@ -41,6 +41,18 @@ pub struct Piece {
 #[error("the device refused")]
 pub struct Refused;
 
+/// Whether a call may wait for the GPU, and how long. The GPU may itself wait for the thread that asks, so nobody
+/// waits without an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Patience {
+    /// It takes what the GPU has passed already.
+    DoNotWait,
+    /// There is another way; it waits as long as that is worth.
+    WaitBriefly,
+    /// There is no other way but to give up.
+    Wait,
+}
+
 /// Memory and time, behind a pool.
 pub trait Backing {
     /// Reserves addresses: `size` bytes, both a multiple of [`PAGE`]. They cost no memory and are kept for good.
@@ -63,10 +75,12 @@ pub trait Backing {
     /// stream. Refused where a stream is gone or being captured: then what was freed there has to wait.
     fn mark(&mut self, stream: StreamId) -> Result<Mark, Refused>;
 
-    /// The latest mark of a stream that the GPU has passed; [`Mark::BEGINNING`] for a stream without marks. Does
-    /// not wait.
+    /// The latest mark of a stream that the GPU has passed, with all before it; [`Mark::BEGINNING`] for a stream without
+    /// marks. Does not wait. A stream that is gone is asked for too, by a name that may have become another's: that
+    /// one's marks follow, and count as passed only once the earlier ones have.
     fn passed(&mut self, stream: StreamId) -> Mark;
 
-    /// Waits until the GPU has passed a mark. Refused where waiting is not allowed, as in a capture, or failed.
-    fn wait(&mut self, stream: StreamId, mark: Mark) -> Result<(), Refused>;
+    /// Waits until the GPU has passed a mark. Refused where waiting is not allowed, as in a capture, failed, or took
+    /// longer than its patience, which is one of those that wait.
+    fn wait(&mut self, stream: StreamId, mark: Mark, patience: Patience) -> Result<(), Refused>;
 }

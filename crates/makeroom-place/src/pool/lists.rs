@@ -41,6 +41,11 @@ impl Zone {
     }
 }
 
+/// The stream of a list, unless it is one of unmapped tiles.
+pub(crate) fn owner_of(list: u32) -> Option<StreamIndex> {
+    (list >= 2).then(|| stream_of(list))
+}
+
 /// The stream of a list of free tiles.
 pub(crate) fn stream_of(list: u32) -> StreamIndex {
     (list - 2) / 2

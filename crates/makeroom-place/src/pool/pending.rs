@@ -2,8 +2,8 @@
 
 use makeroom_core::{Address, FastMap, StreamId};
 
-use super::backing::{Backing, Mark};
-use super::policy::{Patience, Policy};
+use super::backing::{Backing, Mark, Patience};
+use super::policy::Policy;
 use super::report::FreeError;
 use super::streams::StreamIndex;
 use super::tiles::{State, TileId};
@@ -36,6 +36,14 @@ impl Pending {
     /// What had been asked for, of all blocks that wait.
     pub(crate) fn requested(&self) -> u64 {
         self.requested
+    }
+
+    /// All places of streams that blocks in use or freed ones still name.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = StreamIndex> + '_ {
+        let waiting = self.waiting.iter().flat_map(|waiting| {
+            std::iter::once(waiting.stream).chain(waiting.uses.iter().map(|&(stream, _)| stream))
+        });
+        self.uses.values().flatten().copied().chain(waiting)
     }
 
     /// A block's other streams do not matter any more.
@@ -83,10 +91,9 @@ impl Policy {
         let mut collected = 0;
         let mut still = Vec::new();
         for mut waiting in std::mem::take(&mut self.pending.waiting) {
-            waiting.uses.retain(|&(stream, after)| match patience {
-                Patience::Wait => self.streams.wait(backing, stream, after).is_err(),
-                Patience::DoNotWait => !self.streams.is_done(backing, stream, after),
-            });
+            waiting
+                .uses
+                .retain(|&(stream, after)| self.streams.wait(backing, stream, after, patience).is_err());
             if waiting.uses.is_empty() {
                 collected += self.tiles[waiting.tile].size;
                 self.pending.requested -= self.tiles[waiting.tile].figure;

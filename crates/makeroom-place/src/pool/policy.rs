@@ -13,6 +13,7 @@ use super::pending::Pending;
 use super::report::{Allocated, BlockId, Cause, Counters, FreeError, Freed, Shortage, Stats};
 use super::streams::{EVERYBODY, StreamIndex, Streams};
 use super::tiles::{NONE, State, TileId, Tiles};
+use super::trim::RETIRED;
 
 /// No device has a tenth of this. Sums of addresses and sizes cannot overflow below it.
 const LARGEST_BLOCK: u64 = 1 << 42;
@@ -22,15 +23,6 @@ const LARGEST_BLOCK: u64 = 1 << 42;
 pub struct Settings {
     /// The most that may be reserved; `None`: what the device gives.
     pub limit: Option<u64>,
-}
-
-/// Whether a call may wait for the GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
-    /// It may.
-    Wait,
-    /// It takes what the GPU has passed already.
-    DoNotWait,
 }
 
 /// A pool of device memory on one device.
@@ -47,6 +39,8 @@ pub struct Policy {
     pub(super) pending: Pending,
     /// The tile that was searched for last.
     pub(super) cursor: TileId,
+    /// When so many streams are gone their places are looked through.
+    pub(super) retired_at_most: usize,
     /// What moving handles has cost of late.
     pub(super) effort: u64,
     pub(super) live: u64,
@@ -68,6 +62,7 @@ impl Policy {
             blocks: FastMap::default(),
             pending: Pending::default(),
             cursor: NONE,
+            retired_at_most: RETIRED,
             effort: 0,
             live: 0,
             used: 0,
@@ -172,6 +167,11 @@ impl Policy {
         }
     }
 
+    /// How many streams have a place: those in use, and those that are gone and still named by memory.
+    pub fn streams(&self) -> usize {
+        self.streams.count() as usize - 1
+    }
+
     /// Begins the peaks anew from what is there now.
     pub fn reset_peaks(&mut self) {
         self.peak_live = self.live;
@@ -181,8 +181,13 @@ impl Policy {
     /// A stream's place; it gets lists with its first call.
     pub(super) fn stream(&mut self, id: StreamId) -> StreamIndex {
         self.streams.find(id).unwrap_or_else(|| {
-            self.bins.extend([Bins::default(), Bins::default()]);
-            self.streams.add(id)
+            let index = self.streams.add(id);
+            // A place that was another stream's has lists already, and nothing in them.
+            let lists = Zone::ALL[1].free(index) as usize + 1;
+            if self.bins.len() < lists {
+                self.bins.resize_with(lists, Bins::default);
+            }
+            index
         })
     }
 

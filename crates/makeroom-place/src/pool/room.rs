@@ -3,55 +3,27 @@
 //! A *window* is where the block will lie: addresses without a block, some of them with memory behind already. The
 //! memory that is missing there is taken from *donors*, handles that lie wholly in free memory elsewhere, and only
 //! what these cannot give is new. Nothing changes before everything that can be refused has been granted: new
-//! handles first, then donors one by one, then one mapping for each gap.
-
-use std::cmp::Reverse;
+//! handles first, then donors one by one, then one mapping for each gap. What was made for a request that is refused
+//! in the end goes back to the device at once.
 
 use makeroom_core::Address;
 
-use super::backing::{Backing, PAGE, Piece};
+use super::backing::{Backing, PAGE, Patience, Piece};
+use super::donors::{Filling, Moving, choose, pieces};
 use super::handles::HandleId;
 use super::lists::Zone;
-use super::policy::{Patience, Policy};
+use super::policy::Policy;
 use super::report::Cause;
 use super::streams::{EVERYBODY, StreamIndex};
 use super::tiles::{NONE, State, TileId};
-use super::window::{Gap, Window};
+use super::window::Gap;
 
 /// How many addresses are reserved at once, where the backing has them.
 const RANGE: u64 = 1 << 40;
-/// A handle is at most this part of the block it was made for: one that a later, smaller block shares cannot move,
-/// and what is left of it is of little use.
-const SHARE: u64 = 16;
 /// Moving a handle is forgotten after so many allocations.
 const EFFORT_OF_A_MOVE: u64 = 400;
 /// So many moves count for nothing: a program that still grows has to move.
 const FREE_MOVES: u64 = 200;
-/// No handle is larger, except in blocks of which it would take more than [`MOST_PIECES`].
-const LARGEST_HANDLE: u64 = 16 << 20;
-const MOST_PIECES: u64 = 1024;
-/// Small blocks take no handle from large ones that is larger: it would not come back.
-const LARGEST_SMALL_HANDLE: u64 = 2 * PAGE;
-
-/// Whether mapped handles may be asked to move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moving {
-    /// As far as the allowance for new memory does not reach.
-    Sparing,
-    Allowed,
-    Refused,
-}
-
-/// A handle that can move.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Donor {
-    pub(super) handle: HandleId,
-    pub(super) size: u64,
-    /// Where it is; 0 where it is mapped nowhere.
-    pub(super) address: u64,
-    /// The size of the free memory in which it lies.
-    pub(super) hole: u64,
-}
 
 impl Policy {
     /// A free tile that begins where the block is to begin and is large enough for it.
@@ -67,27 +39,45 @@ impl Policy {
         {
             return Ok(found);
         }
-        let patience = if zone == Zone::Large { Patience::Wait } else { Patience::DoNotWait };
-        if self.adopt(backing, zone, stream, patience)
+        if self.adopt(backing, zone, stream, Patience::DoNotWait)
             && let Some(found) = self.find(size, zone, stream)
         {
             return Ok(found);
         }
-        if self.allowance() > 0
+        let (reserved, peak) = (self.handles.reserved(), self.handles.peak);
+        // Small blocks take few pages and keep them: moving these once costs little, new ones would stay.
+        if zone == Zone::Large
+            && self.allowance() > 0
             && let Ok(found) = self.assemble(backing, size, zone, stream, Moving::Sparing)
         {
             return Ok(found);
         }
-        let cause = match self.assemble(backing, size, zone, stream, Moving::Allowed) {
-            Ok(found) => return Ok(found),
-            // A page that could not move, because its stream is captured or a graph uses it, is no reason to fail.
-            Err(Cause::Device) => match self.assemble(backing, size, zone, stream, Moving::Refused) {
+        let mut cause = Cause::Device;
+        // A page that cannot move now, because its stream is late or captured or a graph uses it, is no reason to fail.
+        for moving in [Moving::Allowed, Moving::Idle, Moving::Refused] {
+            match self.assemble(backing, size, zone, stream, moving) {
                 Ok(found) => return Ok(found),
-                Err(cause) => cause,
-            },
-            Err(cause) => cause,
-        };
-        // The last resort: what waits for streams is waited for, whatever it takes.
+                Err(Cause::Device) => {}
+                Err(other) => {
+                    cause = other;
+                    break;
+                }
+            }
+        }
+        self.give_up(backing, reserved, peak);
+        self.wait_for_room(backing, size, zone, stream, cause)
+            .inspect_err(|_| self.give_up(backing, reserved, peak))
+    }
+
+    /// The last resort: what waits for streams is waited for, as long as that may take.
+    fn wait_for_room(
+        &mut self,
+        backing: &mut impl Backing,
+        size: u64,
+        zone: Zone,
+        stream: StreamIndex,
+        cause: Cause,
+    ) -> Result<TileId, Cause> {
         let mut came = self.collect(backing, Patience::Wait) > 0;
         for zone in Zone::ALL {
             // Also where the block cannot lie: a handle shared by two streams' free memory can move only then.
@@ -98,8 +88,23 @@ impl Policy {
         }
         match self.find(size, zone, stream) {
             Some(found) => Ok(found),
-            None => self.assemble(backing, size, zone, stream, Moving::Allowed),
+            None => self.assemble(backing, size, zone, stream, Moving::Needed),
         }
+    }
+
+    /// Gives handles back that were made for a request and not used for it.
+    fn give_up(&mut self, backing: &mut impl Backing, reserved: u64, peak: u64) {
+        for handle in std::mem::take(&mut self.handles.spare) {
+            let piece = self.handles.get(handle).piece;
+            if self.handles.reserved() >= reserved + piece.size && backing.release(piece).is_ok() {
+                self.handles.remove(handle);
+                self.done.released += 1;
+            } else {
+                self.handles.spare.push(handle);
+            }
+        }
+        // Nobody ever had what was refused.
+        self.handles.peak = peak.max(self.handles.reserved());
     }
 
     /// Makes other streams' free memory this stream's, as far as the GPU is done with it; whether anything came.
@@ -131,11 +136,7 @@ impl Policy {
         let mut adopted = false;
         for id in tiles {
             let (_, after) = self.freed_after(id);
-            let is_done = match patience {
-                Patience::Wait => self.streams.wait(backing, owner, after).is_ok(),
-                Patience::DoNotWait => self.streams.is_done(backing, owner, after),
-            };
-            if is_done {
+            if self.streams.wait(backing, owner, after, patience).is_ok() {
                 self.bins[from as usize].remove(&mut self.tiles, id);
                 self.tiles[id].list = zone.free(heir);
                 // The GPU is done with it on every stream, so there is no mark to come to.
@@ -162,7 +163,7 @@ impl Policy {
             window = self.best_window(size, zone, stream);
         }
         let window = window.ok_or(Cause::TooLarge)?;
-        let mut donors = self.donors(&window, zone, moving);
+        let mut donors = self.donors(backing, &window, zone, stream, moving);
         let mut allowance = if moving == Moving::Sparing { self.allowance() } else { 0 };
         let plan: Vec<(Gap, Filling)> =
             window.gaps.iter().map(|gap| (*gap, choose(&mut donors, gap, &mut allowance))).collect();
@@ -182,7 +183,7 @@ impl Policy {
             filled.push((gap, handles));
         }
         for (gap, handles) in filled {
-            self.fill(backing, gap, &handles, zone.free(stream))?;
+            self.fill(backing, gap, &handles, zone.free(stream), moving.patience())?;
         }
         let mut id = self.tile_at(window.start);
         if self.tiles[id].address < window.start {
@@ -220,6 +221,8 @@ impl Policy {
                 Err(_) => return Err(Cause::Device),
             }
         };
+        // Sums of addresses are made everywhere.
+        address.0.checked_add(length).ok_or(Cause::Device)?;
         let id = self.tiles.add_range(address.0, length, zone.unmapped());
         self.handles.add_range(address.0, length, zone, id);
         self.bins[zone.unmapped() as usize].insert(&mut self.tiles, id);
@@ -233,9 +236,10 @@ impl Policy {
         gap: Gap,
         handles: &[HandleId],
         list: u32,
+        patience: Patience,
     ) -> Result<(), Cause> {
         for &handle in handles {
-            self.detach(backing, handle)?;
+            self.detach(backing, handle, patience)?;
         }
         let pieces: Vec<Piece> = handles.iter().map(|&handle| self.handles.get(handle).piece).collect();
         backing.map(Address(gap.start), &pieces).map_err(|_| Cause::Device)?;
@@ -251,7 +255,12 @@ impl Policy {
     }
 
     /// Unmaps a handle once the GPU is done with what was there; it becomes a spare one.
-    pub(super) fn detach(&mut self, backing: &mut impl Backing, handle: HandleId) -> Result<(), Cause> {
+    pub(super) fn detach(
+        &mut self,
+        backing: &mut impl Backing,
+        handle: HandleId,
+        patience: Patience,
+    ) -> Result<(), Cause> {
         let held = self.handles.get(handle);
         if held.address == 0 {
             return Ok(());
@@ -259,7 +268,7 @@ impl Policy {
         let id = self.tile_at(held.address);
         let zone = Zone::of_list(self.tiles[id].list);
         let (stream, after) = self.freed_after(id);
-        self.streams.wait(backing, stream, after).map_err(|_| Cause::Device)?;
+        self.streams.wait(backing, stream, after, patience).map_err(|_| Cause::Device)?;
         backing.unmap(Address(held.address), held.piece).map_err(|_| Cause::Device)?;
         self.done.unmapped += 1;
         self.effort += EFFORT_OF_A_MOVE;
@@ -310,83 +319,4 @@ impl Policy {
         self.cursor = id;
         id
     }
-
-    /// All handles that can move and are not part of the window, large ones first; those that are mapped nowhere always.
-    fn donors(&self, window: &Window, for_zone: Zone, moving: Moving) -> Vec<Donor> {
-        let mut donors: Vec<Donor> = Vec::new();
-        for &handle in &self.handles.spare {
-            donors.push(Donor { handle, size: self.handles.get(handle).piece.size, address: 0, hole: 0 });
-        }
-        let streams = if moving == Moving::Refused { EVERYBODY } else { self.streams.count() };
-        for stream in EVERYBODY..streams {
-            for zone in Zone::ALL {
-                for id in self.bins[zone.free(stream) as usize].at_least(&self.tiles, PAGE) {
-                    let tile = &self.tiles[id];
-                    for handle in self.handles.within(tile.address, tile.end()) {
-                        let held = self.handles.get(handle);
-                        if !window.touches(held.address, held.address + held.piece.size) {
-                            donors.push(Donor {
-                                handle,
-                                size: held.piece.size,
-                                address: held.address,
-                                hole: tile.size,
-                            });
-                        }
-                    }
-                }
-            }
-        }
-        if for_zone == Zone::Small {
-            donors.retain(|donor| donor.size <= LARGEST_SMALL_HANDLE);
-        }
-        // Few large ones cost less than many small ones, and a small hole is worth less than a part of a large one.
-        donors.sort_unstable_by_key(|donor| (Reverse(donor.size), donor.hole, donor.address));
-        donors
-    }
-}
-
-/// What comes into a gap.
-struct Filling {
-    /// Handles that move there.
-    handles: Vec<HandleId>,
-    /// What they leave for new ones.
-    missing: u64,
-}
-
-/// Takes donors for a gap: the largest that are not larger than what is missing, and in the end the smallest of all,
-/// whose rest stays free.
-fn choose(donors: &mut Vec<Donor>, gap: &Gap, allowance: &mut u64) -> Filling {
-    let mut handles = Vec::new();
-    let new = (gap.needed.min(*allowance)) / PAGE * PAGE;
-    *allowance -= new;
-    let mut missing = gap.needed - new;
-    let mut room = gap.room - new;
-    while missing > 0 {
-        let place = match donors.iter().position(|donor| donor.size <= missing) {
-            Some(place) => place,
-            None if donors.last().is_some_and(|donor| donor.size <= room) => donors.len() - 1,
-            None => break,
-        };
-        let donor = donors.remove(place);
-        handles.push(donor.handle);
-        missing = missing.saturating_sub(donor.size);
-        room -= donor.size;
-    }
-    missing += new;
-    Filling { handles, missing }
-}
-
-/// The sizes of new handles for so many bytes of a block: powers of two, up to a sixteenth of the block.
-fn pieces(mut bytes: u64, block: u64) -> Vec<u64> {
-    let most = (block / SHARE).clamp(PAGE, LARGEST_HANDLE).max(block / MOST_PIECES);
-    let mut piece = 1 << most.ilog2();
-    let mut pieces = Vec::new();
-    while bytes > 0 {
-        while piece > bytes {
-            piece /= 2;
-        }
-        pieces.push(piece);
-        bytes -= piece;
-    }
-    pieces
 }

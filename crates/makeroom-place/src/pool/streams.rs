@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use makeroom_core::{FastMap, StreamId};
 
-use super::backing::{Backing, Mark, Refused};
+use super::backing::{Backing, Mark, Patience, Refused};
 
 /// A stream's place in the table.
 pub(crate) type StreamIndex = u32;
@@ -26,6 +26,8 @@ pub(crate) struct Stream {
     pub(crate) id: StreamId,
     /// It was destroyed: another one may have its name.
     is_retired: bool,
+    /// Nothing names it any more: another one may have its place.
+    is_vacant: bool,
     /// The first mark that was made. A handle can come back as another stream, and what that one's marks answer must
     /// not be taken for this one's: earlier marks are somebody else's.
     first: Option<Mark>,
@@ -35,6 +37,8 @@ pub(crate) struct Stream {
     passed: Mark,
     /// Those that were made and are not known to have passed, oldest first.
     waiting: VecDeque<Mark>,
+    /// A mark that was waited for in vain, and how long: until it has passed nobody waits as long again.
+    late: Option<(Mark, Patience)>,
 }
 
 /// All streams.
@@ -43,6 +47,10 @@ pub(crate) struct Streams {
     table: Vec<Stream>,
     /// The places of those that are not retired.
     places: FastMap<u64, StreamIndex>,
+    /// Places of retired streams that nothing names any more.
+    vacant: Vec<StreamIndex>,
+    /// How many are retired and not vacant.
+    retired: usize,
     recent: StreamIndex,
     pub(crate) marks: u64,
     pub(crate) waits: u64,
@@ -50,15 +58,16 @@ pub(crate) struct Streams {
 
 impl Default for Streams {
     fn default() -> Self {
-        let everybody = Stream {
-            id: StreamId(0),
-            is_retired: true,
-            first: None,
-            last: Mark::BEGINNING,
-            passed: Mark(u64::MAX),
-            waiting: VecDeque::new(),
-        };
-        Self { table: vec![everybody], places: FastMap::default(), recent: EVERYBODY, marks: 0, waits: 0 }
+        let everybody = Stream { is_retired: true, passed: Mark(u64::MAX), ..Stream::new(StreamId(0)) };
+        Self {
+            table: vec![everybody],
+            places: FastMap::default(),
+            vacant: Vec::new(),
+            retired: 0,
+            recent: EVERYBODY,
+            marks: 0,
+            waits: 0,
+        }
     }
 }
 
@@ -78,16 +87,13 @@ impl Streams {
 
     /// Adds a stream that is not known.
     pub(crate) fn add(&mut self, id: StreamId) -> StreamIndex {
-        let (last, passed) = (Mark::BEGINNING, Mark::BEGINNING);
-        self.table.push(Stream {
-            id,
-            is_retired: false,
-            first: None,
-            last,
-            passed,
-            waiting: VecDeque::new(),
-        });
-        self.recent = self.table.len() as StreamIndex - 1;
+        self.recent = if let Some(place) = self.vacant.pop() {
+            self.table[place as usize] = Stream::new(id);
+            place
+        } else {
+            self.table.push(Stream::new(id));
+            self.table.len() as StreamIndex - 1
+        };
         self.places.insert(id.0, self.recent);
         self.recent
     }
@@ -133,26 +139,33 @@ impl Streams {
             let _ = self.mark(backing, index);
         }
         let stream = &mut self.table[index as usize];
-        if !stream.is_retired && stream.last > after {
+        if stream.last > after {
             stream.pass(backing.passed(stream.id));
         }
         stream.passed > after
     }
 
-    /// Waits until the GPU is done with what was freed on a stream after a mark.
+    /// Waits until the GPU is done with what was freed on a stream after a mark, as long as patience lasts.
     pub(crate) fn wait(
         &mut self,
         backing: &mut impl Backing,
         index: StreamIndex,
         after: Mark,
+        patience: Patience,
     ) -> Result<(), Refused> {
         if self.is_done(backing, index, after) {
             return Ok(());
         }
         let stream = &mut self.table[index as usize];
+        if patience == Patience::DoNotWait || stream.late.is_some_and(|(_, waited)| waited >= patience) {
+            return Err(Refused);
+        }
         let mark = *stream.waiting.iter().find(|&&mark| mark > after).ok_or(Refused)?;
         self.waits += 1;
-        backing.wait(stream.id, mark)?;
+        if backing.wait(stream.id, mark, patience).is_err() {
+            stream.late = Some((mark, patience));
+            return Err(Refused);
+        }
         stream.pass(mark);
         Ok(())
     }
@@ -163,10 +176,35 @@ impl Streams {
         let stream = &mut self.table[index as usize];
         stream.is_retired = true;
         self.places.remove(&stream.id.0);
+        self.retired += 1;
+    }
+
+    /// How many streams are gone and still have a place.
+    pub(crate) fn retired(&self) -> usize {
+        self.retired
+    }
+
+    /// The places of streams that are gone.
+    pub(crate) fn retired_places(&self) -> Vec<StreamIndex> {
+        let is_there = |stream: &Stream| stream.is_retired && !stream.is_vacant;
+        (EVERYBODY + 1..self.count()).filter(|&place| is_there(&self.table[place as usize])).collect()
+    }
+
+    /// Nothing names the stream at this place any more: another may have it.
+    pub(crate) fn vacate(&mut self, place: StreamIndex) {
+        self.table[place as usize].is_vacant = true;
+        self.vacant.push(place);
+        self.retired -= 1;
     }
 }
 
 impl Stream {
+    fn new(id: StreamId) -> Self {
+        let (last, passed) = (Mark::BEGINNING, Mark::BEGINNING);
+        let (is_retired, is_vacant) = (false, false);
+        Self { id, is_retired, is_vacant, first: None, last, passed, waiting: VecDeque::new(), late: None }
+    }
+
     fn pass(&mut self, mark: Mark) {
         if self.first.is_none_or(|first| mark < first) {
             return;
@@ -176,5 +214,6 @@ impl Stream {
         while self.waiting.front().is_some_and(|&waiting| waiting <= self.passed) {
             self.waiting.pop_front();
         }
+        self.late = self.late.filter(|&(late, _)| late > self.passed);
     }
 }

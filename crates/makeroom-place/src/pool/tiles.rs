@@ -80,6 +80,11 @@ impl Tiles {
         self.table.get(id as usize)
     }
 
+    /// The lists of all tiles there are.
+    pub(crate) fn lists(&self) -> impl Iterator<Item = u32> + '_ {
+        self.table.iter().filter(|tile| tile.state != State::Vacant).map(|tile| tile.list)
+    }
+
     /// Adds a range of addresses as one unmapped tile.
     pub(crate) fn add_range(&mut self, address: u64, size: u64, list: u32) -> TileId {
         self.add(Tile {

@@ -2,12 +2,16 @@
 
 use makeroom_core::StreamId;
 
-use super::backing::{Backing, PAGE};
+use super::backing::{Backing, PAGE, Patience};
 use super::handles::HandleId;
 use super::lists::Zone;
-use super::policy::{Patience, Policy};
-use super::streams::EVERYBODY;
+use super::lists::owner_of;
+use super::policy::Policy;
+use super::streams::{EVERYBODY, StreamIndex};
 use super::tiles::TileId;
+
+/// So many streams may be gone before their places are looked through.
+pub(super) const RETIRED: usize = 32;
 
 impl Policy {
     /// Gives unused memory back to the device until at most `keep` bytes are reserved; how many bytes went back.
@@ -27,10 +31,7 @@ impl Policy {
             if self.handles.reserved() - spare <= keep {
                 break;
             }
-            if patience == Patience::DoNotWait && !self.is_idle(backing, handle) {
-                continue;
-            }
-            if self.detach(backing, handle).is_ok() {
+            if self.detach(backing, handle, patience).is_ok() {
                 spare += size(self, handle);
             }
         }
@@ -47,13 +48,44 @@ impl Policy {
         before - self.handles.reserved()
     }
 
-    /// A stream is about to be destroyed: the GPU is waited for, and what was freed on the stream is for everybody.
+    /// A stream is about to be destroyed: the GPU is waited for briefly, and what was freed on the stream is for
+    /// everybody as soon as it is done.
     pub fn retire_stream(&mut self, backing: &mut impl Backing, stream: StreamId) {
         let Some(stream) = self.streams.find(stream) else { return };
-        self.streams.retire(backing, stream);
-        for zone in Zone::ALL {
-            self.adopt_from(backing, zone, stream, EVERYBODY, Patience::Wait);
+        if stream == EVERYBODY {
+            return;
         }
+        self.streams.retire(backing, stream);
+        self.bequeath(backing, stream, Patience::WaitBriefly);
+        if self.streams.retired() >= self.retired_at_most {
+            self.forget_retired(backing);
+        }
+    }
+
+    /// Makes a stream's free memory everybody's, as far as the GPU is done with it.
+    fn bequeath(&mut self, backing: &mut impl Backing, stream: StreamIndex, patience: Patience) {
+        for zone in Zone::ALL {
+            self.adopt_from(backing, zone, stream, EVERYBODY, patience);
+        }
+    }
+
+    /// Gives the places of streams that are gone and that nothing names any more to others. It costs a walk over all
+    /// tiles, so it is done again only when as many are gone as were left.
+    fn forget_retired(&mut self, backing: &mut impl Backing) {
+        let retired = self.streams.retired_places();
+        for &stream in &retired {
+            self.bequeath(backing, stream, Patience::DoNotWait);
+        }
+        let mut is_named = vec![false; self.streams.count() as usize];
+        for stream in self.tiles.lists().filter_map(owner_of).chain(self.pending.streams()) {
+            is_named[stream as usize] = true;
+        }
+        for stream in retired {
+            if !is_named[stream as usize] {
+                self.streams.vacate(stream);
+            }
+        }
+        self.retired_at_most = RETIRED.max(2 * self.streams.retired());
     }
 
     /// Handles that lie wholly in free memory.
@@ -70,12 +102,5 @@ impl Policy {
             }
         }
         movable
-    }
-
-    /// Whether the GPU is done with the free memory in which a handle lies.
-    fn is_idle(&mut self, backing: &mut impl Backing, handle: HandleId) -> bool {
-        let tile = self.tile_at(self.handles.get(handle).address);
-        let (stream, after) = self.freed_after(tile);
-        self.streams.is_done(backing, stream, after)
     }
 }

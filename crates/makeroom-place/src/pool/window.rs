@@ -103,7 +103,7 @@ fn windows(run: &[Clear], size: u64) -> impl Iterator<Item = (u64, Window)> + '_
         .iter()
         .flat_map(move |clear| [Some(clear.start), clear.end.checked_sub(size)])
         .flatten()
-        .filter(move |&start| start >= low && start + size <= high);
+        .filter(move |&start| start >= low && high - start >= size);
     Some(starts.map(move |start| measure(run, start, size))).into_iter().flatten()
 }
 

@@ -4,10 +4,10 @@
 //! one, unmap memory that a block or the GPU still uses, give back what is mapped. The GPU lags behind by as much as a
 //! test lets it; memory that was freed stays in use until it has come to that point on its stream.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use makeroom_core::{Address, StreamId};
-use makeroom_place::pool::{Backing, Handle, Mark, PAGE, Piece, Refused};
+use makeroom_place::pool::{Backing, Handle, Mark, PAGE, Patience, Piece, Refused};
 
 /// Memory that the GPU may still use: freed on a stream when so much had been submitted to it.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,10 @@ pub(crate) struct Card {
     pub(crate) refused_call: Option<u64>,
     /// Every call whose number is a multiple is refused.
     pub(crate) refused_multiple: Option<u64>,
+    /// Streams that wait for the thread that asks: waiting for them takes longer than any patience.
+    pub(crate) stuck: BTreeSet<StreamId>,
+    /// Which streams were waited for.
+    pub(crate) waited: Vec<(StreamId, Patience)>,
 }
 
 impl Card {
@@ -210,8 +214,12 @@ impl Backing for Card {
         passed.map_or(Mark::BEGINNING, |&(mark, _)| mark)
     }
 
-    fn wait(&mut self, stream: StreamId, mark: Mark) -> Result<(), Refused> {
+    fn wait(&mut self, stream: StreamId, mark: Mark, patience: Patience) -> Result<(), Refused> {
         self.grant()?;
+        self.waited.push((stream, patience));
+        if self.stuck.contains(&stream) {
+            return Err(Refused);
+        }
         let timeline = self.streams.entry(stream).or_default();
         let (_, position) =
             *timeline.marks.iter().find(|&&(made, _)| made == mark).expect("a mark that was made");

@@ -14,6 +14,7 @@ use crate::allocator::{Allocator, EVERY_STREAM};
 use crate::error::{OutOfMemory, PoolError, Result, WrongAddress};
 use crate::fork::Lock;
 use crate::marks::Marks;
+use crate::pool::LONGEST_WAIT;
 use crate::site::Site;
 
 /// The smallest block, and the grain of all.
@@ -213,7 +214,7 @@ impl Allocator for PinnedSlabs {
                 }
                 *mark = mark.or_else(|| marks.mark(context, stream).ok());
                 // What cannot be waited for stays unusable, rather than being used too early.
-                mark.is_none_or(|mark| marks.wait(context, stream, mark).is_err())
+                mark.is_none_or(|mark| marks.wait(context, stream, mark, LONGEST_WAIT).is_err())
             });
         }
     }

@@ -84,7 +84,8 @@ fn open(driver: &'static Driver, device: i32) -> Option<DevicePool> {
     let pool = Pool::new(driver, device, options).ok()?;
     let context = pool.context().handle();
     let host = config().spill.map(Bytes::new).and_then(|quota| {
-        let options = Options { keeps_sites: false, watcher: watcher(true), limit: Some(quota) };
+        let options =
+            Options { keeps_sites: false, watcher: watcher(true), limit: Some(quota), ..Options::default() };
         let card = driver.device(device).ok()?;
         let can = |attribute| card.attribute(attribute).unwrap_or(0);
         if can(Attribute::HostNodeVirtualMemory) == 0 {

@@ -109,7 +109,7 @@ impl Backing for Charged<'_> {
         self.gpu.marks.get(&stream).map_or(Mark::BEGINNING, |&(_, passed)| passed)
     }
 
-    fn wait(&mut self, stream: StreamId, mark: Mark) -> Result<(), Refusal> {
+    fn wait(&mut self, stream: StreamId, mark: Mark, _patience: Patience) -> Result<(), Refusal> {
         self.gpu.marks.entry(stream).or_default().1 = mark;
         Ok(())
     }

@@ -1,0 +1,152 @@
+//! Where the memory for a window comes from: handles that can move, and new ones of which sizes.
+
+use std::cmp::Reverse;
+
+use super::backing::{Backing, Mark, PAGE, Patience};
+use super::handles::HandleId;
+use super::lists::Zone;
+use super::policy::Policy;
+use super::streams::{EVERYBODY, StreamIndex};
+use super::window::{Gap, Window};
+
+/// A handle is at most this part of the block it was made for: one that a later, smaller block shares cannot move,
+/// and what is left of it is of little use.
+const SHARE: u64 = 16;
+/// No handle is larger, except in blocks of which it would take more than [`MOST_PIECES`].
+const LARGEST_HANDLE: u64 = 16 << 20;
+const MOST_PIECES: u64 = 1024;
+/// Small blocks take no handle from large ones that is larger: it would not come back.
+const LARGEST_SMALL_HANDLE: u64 = 2 * PAGE;
+
+/// Which mapped handles may be asked to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moving {
+    /// As [`Self::Allowed`], as far as the allowance for new memory does not reach.
+    Sparing,
+    /// Those of the request's own stream, and others that the GPU is done with.
+    Allowed,
+    /// Those that the GPU is done with.
+    Idle,
+    /// None.
+    Refused,
+    /// All: new memory was refused.
+    Needed,
+}
+
+impl Moving {
+    /// How long the GPU is waited for where one moves.
+    pub(super) fn patience(self) -> Patience {
+        match self {
+            Self::Sparing | Self::Allowed => Patience::WaitBriefly,
+            Self::Idle | Self::Refused => Patience::DoNotWait,
+            Self::Needed => Patience::Wait,
+        }
+    }
+}
+
+/// A handle that can move.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Donor {
+    pub(super) handle: HandleId,
+    pub(super) size: u64,
+    /// Where it is; 0 where it is mapped nowhere.
+    pub(super) address: u64,
+    /// The size of the free memory in which it lies.
+    pub(super) hole: u64,
+}
+
+impl Policy {
+    /// All handles that can move and are not part of the window, large ones first; those that are mapped nowhere always.
+    pub(super) fn donors(
+        &mut self,
+        backing: &mut impl Backing,
+        window: &Window,
+        for_zone: Zone,
+        for_stream: StreamIndex,
+        moving: Moving,
+    ) -> Vec<Donor> {
+        let mut donors: Vec<Donor> = Vec::new();
+        for &handle in &self.handles.spare {
+            donors.push(Donor { handle, size: self.handles.get(handle).piece.size, address: 0, hole: 0 });
+        }
+        let streams = if moving == Moving::Refused { EVERYBODY } else { self.streams.count() };
+        for stream in EVERYBODY..streams {
+            for zone in Zone::ALL {
+                for id in self.bins[zone.free(stream) as usize].at_least(&self.tiles, PAGE) {
+                    let tile = &self.tiles[id];
+                    let may_wait = match moving {
+                        Moving::Sparing | Moving::Allowed => stream == for_stream,
+                        Moving::Needed => true,
+                        Moving::Idle | Moving::Refused => false,
+                    };
+                    if !may_wait && !self.streams.is_done(backing, stream, Mark(tile.figure)) {
+                        continue;
+                    }
+                    for handle in self.handles.within(tile.address, tile.end()) {
+                        let held = self.handles.get(handle);
+                        if !window.touches(held.address, held.address + held.piece.size) {
+                            donors.push(Donor {
+                                handle,
+                                size: held.piece.size,
+                                address: held.address,
+                                hole: tile.size,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        if for_zone == Zone::Small {
+            donors.retain(|donor| donor.size <= LARGEST_SMALL_HANDLE);
+        }
+        // Few large ones cost less than many small ones, and a small hole is worth less than a part of a large one.
+        donors.sort_unstable_by_key(|donor| (Reverse(donor.size), donor.hole, donor.address));
+        donors
+    }
+}
+
+/// What comes into a gap.
+pub(super) struct Filling {
+    /// Handles that move there.
+    pub(super) handles: Vec<HandleId>,
+    /// What they leave for new ones.
+    pub(super) missing: u64,
+}
+
+/// Takes donors for a gap: the largest that are not larger than what is missing, and in the end the smallest of all,
+/// whose rest stays free.
+pub(super) fn choose(donors: &mut Vec<Donor>, gap: &Gap, allowance: &mut u64) -> Filling {
+    let mut handles = Vec::new();
+    let new = (gap.needed.min(*allowance)) / PAGE * PAGE;
+    *allowance -= new;
+    let mut missing = gap.needed - new;
+    let mut room = gap.room - new;
+    while missing > 0 {
+        let place = match donors.iter().position(|donor| donor.size <= missing) {
+            Some(place) => place,
+            None if donors.last().is_some_and(|donor| donor.size <= room) => donors.len() - 1,
+            None => break,
+        };
+        let donor = donors.remove(place);
+        handles.push(donor.handle);
+        missing = missing.saturating_sub(donor.size);
+        room -= donor.size;
+    }
+    missing += new;
+    Filling { handles, missing }
+}
+
+/// The sizes of new handles for so many bytes of a block: powers of two, up to a sixteenth of the block.
+pub(super) fn pieces(mut bytes: u64, block: u64) -> Vec<u64> {
+    let most = (block / SHARE).clamp(PAGE, LARGEST_HANDLE).max(block / MOST_PIECES);
+    let mut piece = 1 << most.ilog2();
+    let mut pieces = Vec::new();
+    while bytes > 0 {
+        while piece > bytes {
+            piece /= 2;
+        }
+        pieces.push(piece);
+        bytes -= piece;
+    }
+    pieces
+}
