@@ -29,9 +29,10 @@ holder=("$PYTHON" "$PROGRAMS/ps_holder.py")
 hold plain "${holder[@]}" plain 2048
 hold idle "${holder[@]}" idle
 hold torch "${holder[@]}" torch 4096
-kinds=3
+hold stream "${holder[@]}" stream 1536
+kinds=4
 if unshare --pid --fork --mount-proc true 2>/dev/null; then
-    hold namespace unshare --pid --fork --mount-proc "${holder[@]}" plain 1024 && kinds=4
+    hold namespace unshare --pid --fork --mount-proc "${holder[@]}" plain 1024 && kinds=5
 else
     report skipped namespace "no PID namespaces for this user"
 fi
@@ -82,6 +83,20 @@ times=$(for _ in 1 2 3 4 5; do /usr/bin/env bash -c "TIMEFORMAT=%R; time \"$MAKE
 report ok time "makeroom ps takes $times s (median of five)" seconds="$times"
 "$MAKEROOM" doctor --json >"$WORK/ps.doctor.json" 2>/dev/null
 report ok doctor "$(ask "'; '.join(c['verdict'] + ': ' + c['found'] for c in at(d, 'checks') if c['subject'] in ('driver', 'versions', 'injection'))" d="$WORK/ps.doctor.json")"
+
+# Managed memory: the driver counts it for its process, or nobody does and the recording says whose it is.
+hold managed "$MAKEROOM" run -o "$WORK/ps.managed.room" -- "${holder[@]}" managed 3072
+sleep 1
+account managed
+files=(ps="$WORK/ps.managed.json")
+more=$(ask "at($device, 'unlisted', 'bytes') - ${rest/null/0}" "${files[@]}")
+causes=$(ask "' '.join(c['cause'] for c in at($device, 'unlisted', 'causes'))" "${files[@]}")
+text="3072 MiB of managed memory: $((${more/null/0} / 1048576)) MiB more are held by nobody listed; causes: ${causes:-none}"
+if [ "${more/null/0}" -lt $MOST ] || [ "${causes%% *}" = managed_memory ]; then
+    report ok managed "$text" unlisted_more="$more" causes="$causes"
+else
+    report FAILED managed "$text" unlisted_more="$more" causes="$causes"
+fi
 
 for input in "${OPEN[@]}"; do exec {input}>&-; done
 wait

@@ -2,6 +2,8 @@
 
     ps_holder.py plain MIB     a context and one allocation, by the driver's own interface
     ps_holder.py idle          a context and nothing else
+    ps_holder.py stream MIB    memory in stream order
+    ps_holder.py managed MIB   managed memory, written by the device
     ps_holder.py torch MIB     one tensor of PyTorch
 """
 import ctypes
@@ -23,6 +25,16 @@ def main():
         import torch
 
         held = torch.ones(size, dtype=torch.uint8, device="cuda")
+    elif kind in ("stream", "managed"):
+        held, place = context(), ctypes.c_uint64()
+        if kind == "stream":
+            status = held.cuMemAllocAsync(ctypes.byref(place), ctypes.c_size_t(size), None)
+        else:
+            # 1: any stream may use it. It is on the device once that has written it.
+            status = held.cuMemAllocManaged(ctypes.byref(place), ctypes.c_size_t(size), 1)
+            status = status or held.cuMemsetD8_v2(place, 1, ctypes.c_size_t(size))
+        if status or (status := held.cuCtxSynchronize()):
+            sys.exit(f"no memory: {status}")
     else:
         held = context()
         if size and (status := held.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(size))):

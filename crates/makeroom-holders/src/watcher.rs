@@ -31,7 +31,7 @@ impl WatcherOptions {
 
     /// To look every second or so: what changes seldom is read seldom.
     pub fn often(processes: PathBuf, deadline: Duration) -> Self {
-        const OTHERS_MAY_BE: Duration = Duration::from_secs(15);
+        const OTHERS_MAY_BE: Duration = Duration::from_secs(30);
         Self { processes, deadline, others_may_be: OTHERS_MAY_BE, reads_recordings: false }
     }
 }

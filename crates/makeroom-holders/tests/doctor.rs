@@ -218,3 +218,38 @@ fn a_service_that_does_not_listen() {
     let surroundings = machine("mps-on", &[("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")], &listening);
     assert_eq!(complaints(&surroundings, survey()), []);
 }
+
+#[test]
+fn libraries_that_stand_before_the_drivers() {
+    let libraries =
+        [("usr/local/cuda/lib64/stubs/libcuda.so.1", ""), ("usr/local/cuda/compat/libcuda.so.1", "")];
+    let found = |path: &str| {
+        let machine = machine("libraries", &[("LD_LIBRARY_PATH", path)], &libraries);
+        complaints(&machine, survey())
+            .into_iter()
+            .map(|(subject, verdict, _)| (subject, verdict))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(found("/usr/lib:/usr/local/cuda/lib64/stubs"), [("libraries", Verdict::Problem)]);
+    assert_eq!(
+        found("/usr/local/cuda/compat/:/usr/local/cuda/lib64/stubs"),
+        [("libraries", Verdict::Warning)]
+    );
+    assert_eq!(found("/usr/local/cuda/lib64"), [], "there is none in it");
+}
+
+#[test]
+fn what_several_cards_share_is_one_line() {
+    let card = |index| Card {
+        index,
+        is_persistent: Some(false),
+        compute_mode: Some(ComputeMode::Prohibited),
+        ..survey().cards.remove(0)
+    };
+    let survey = Survey { cards: (0..3).map(card).collect(), ..survey() };
+    let checks = examine(&Ok(survey), &machine("shared", &[], &[]));
+    let (modes, persistence) = (find(&checks, "compute_mode"), find(&checks, "persistence"));
+    assert_eq!((modes.len(), persistence.len()), (1, 1));
+    assert!(modes[0].found.starts_with("GPUs 0, 1, 2 are closed to CUDA"), "{}", modes[0].found);
+    assert_eq!(modes[0].fix.as_deref(), Some("sudo nvidia-smi -i 0,1,2 -c DEFAULT"));
+}

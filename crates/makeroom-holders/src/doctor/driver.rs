@@ -28,6 +28,8 @@ pub(super) fn check(
     for card in &survey.cards {
         checks.extend(of_card(card));
     }
+    checks.extend(modes(&survey.cards));
+    checks.extend(survey.cards.iter().filter(|card| card.is_divided).map(divided));
     checks.extend(visible(survey, surroundings));
     checks.extend(service(surroundings));
     checks
@@ -91,6 +93,7 @@ fn newest_served(driver: u32) -> u32 {
     OLDEST_DRIVERS.iter().find(|(_, oldest)| driver >= *oldest).map_or(10, |(major, _)| *major)
 }
 
+/// What a card did not answer.
 fn of_card(card: &Card) -> Vec<Check> {
     let index = card.index;
     let mut checks = Vec::new();
@@ -103,38 +106,60 @@ fn of_card(card: &Card) -> Vec<Check> {
         let found = format!("GPU {index}: {} could not be read: {}", problem.what, problem.answer);
         checks.push(Check::new("cards", verdict, found).fix(problem.hint(index)));
     }
-    match card.compute_mode {
-        Some(ComputeMode::Prohibited) => {
-            let found = format!("GPU {index} is closed to CUDA: its compute mode is PROHIBITED");
-            checks.push(
-                Check::new("compute_mode", Verdict::Problem, found)
-                    .fix(format!("sudo nvidia-smi -i {index} -c DEFAULT")),
-            );
-        }
-        Some(ComputeMode::Exclusive) => {
-            let found = format!(
-                "GPU {index} takes one process at a time (EXCLUSIVE_PROCESS): the second one fails, data-loader workers that use CUDA too"
-            );
-            checks.push(
-                Check::new("compute_mode", Verdict::Note, found)
-                    .fix(format!("sudo nvidia-smi -i {index} -c DEFAULT")),
-            );
-        }
-        _ => {}
+    checks
+}
+
+/// Modes that several cards may share: one line for each.
+fn modes(cards: &[Card]) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if let Some(group) = Group::of(cards, |card| card.compute_mode == Some(ComputeMode::Prohibited)) {
+        let found = format!("{} {} closed to CUDA: the compute mode is PROHIBITED", group.names, group.is());
+        let fix = format!("sudo nvidia-smi -i {} -c DEFAULT", group.indices);
+        checks.push(Check::new("compute_mode", Verdict::Problem, found).fix(fix));
     }
-    if card.is_persistent == Some(false) {
+    if let Some(group) = Group::of(cards, |card| card.compute_mode == Some(ComputeMode::Exclusive)) {
         let found = format!(
-            "GPU {index} is shut down when its last user ends: the next program waits for it, and its settings are lost"
+            "{} {} one process at a time (EXCLUSIVE_PROCESS): the second one fails, data-loader workers that use CUDA too",
+            group.names,
+            if group.is_one { "takes" } else { "take" }
         );
-        checks.push(
-            Check::new("persistence", Verdict::Note, found)
-                .fix("sudo systemctl enable --now nvidia-persistenced, or sudo nvidia-smi -pm 1"),
-        );
+        let fix = format!("sudo nvidia-smi -i {} -c DEFAULT", group.indices);
+        checks.push(Check::new("compute_mode", Verdict::Note, found).fix(fix));
     }
-    if card.is_divided {
-        checks.push(divided(card));
+    if let Some(group) = Group::of(cards, |card| card.is_persistent == Some(false)) {
+        let found = format!(
+            "{} {} shut down when the last user ends: the next program waits, and settings are lost",
+            group.names,
+            group.is()
+        );
+        let fix = "sudo systemctl enable --now nvidia-persistenced, or sudo nvidia-smi -pm 1";
+        checks.push(Check::new("persistence", Verdict::Note, found).fix(fix));
     }
     checks
+}
+
+/// Cards that have something in common.
+struct Group {
+    /// In a sentence: `GPU 0`, `GPUs 0, 1`.
+    names: String,
+    /// In a command: `0,1`.
+    indices: String,
+    is_one: bool,
+}
+
+impl Group {
+    fn of(cards: &[Card], is_meant: impl Fn(&Card) -> bool) -> Option<Self> {
+        let indices: Vec<String> =
+            cards.iter().filter(|card| is_meant(card)).map(|card| card.index.to_string()).collect();
+        let is_one = indices.len() == 1;
+        let word = if is_one { "GPU" } else { "GPUs" };
+        let names = format!("{word} {}", indices.join(", "));
+        (!indices.is_empty()).then(|| Self { names, indices: indices.join(","), is_one })
+    }
+
+    fn is(&self) -> &'static str {
+        if self.is_one { "is" } else { "are" }
+    }
 }
 
 fn divided(card: &Card) -> Check {

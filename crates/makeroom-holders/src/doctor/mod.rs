@@ -3,6 +3,7 @@
 //! ```text
 //! driver.rs       versions, pairs that do not work together, cards and their modes, MPS
 //! host.rs         limits of host memory, shared memory between processes, the driver's files
+//! libraries.rs    libraries that would be loaded in place of the driver's
 //! allocators.rs   settings of allocators that contradict each other or are not read
 //! packages.rs     which frameworks are installed, found by their folders: nothing is executed
 //! ```
@@ -12,6 +13,7 @@
 mod allocators;
 mod driver;
 mod host;
+mod libraries;
 mod packages;
 
 use std::collections::BTreeMap;
@@ -109,6 +111,7 @@ impl Check {
 pub fn examine(survey: &Result<Survey, SurveyError>, surroundings: &Surroundings) -> Vec<Check> {
     let packages = Packages::find(surroundings);
     let mut checks = driver::check(survey, surroundings, &packages);
+    checks.extend(libraries::check(surroundings));
     checks.extend(host::check(surroundings, survey.is_ok()));
     checks.extend(allocators::check(surroundings, &packages));
     checks.sort_by_key(|check| check.verdict);

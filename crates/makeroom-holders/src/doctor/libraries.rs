@@ -1,0 +1,30 @@
+//! Libraries that programs would load in place of the driver's own: `LD_LIBRARY_PATH` comes before everything that the
+//! system knows.
+
+use super::{Check, Surroundings, Verdict};
+
+pub(super) fn check(surroundings: &Surroundings) -> Option<Check> {
+    let folders = surroundings.variable("LD_LIBRARY_PATH")?;
+    // The first folder that has the library is the one it is loaded from.
+    let folder = folders
+        .split(':')
+        .map(str::trim)
+        .filter(|folder| !folder.is_empty())
+        .find(|folder| surroundings.path(folder.trim_start_matches('/')).join("libcuda.so.1").exists())?;
+    let is_called = |name: &str| folder.trim_end_matches('/').rsplit('/').any(|part| part == name);
+    if is_called("stubs") {
+        let found = format!(
+            "LD_LIBRARY_PATH finds libcuda.so.1 in {folder}: that one is for linking, and CUDA fails with `stub library` (34)"
+        );
+        let fix = "take the folder out of LD_LIBRARY_PATH; a linker gets it by -L";
+        return Some(Check::new("libraries", Verdict::Problem, found).fix(fix));
+    }
+    if is_called("compat") {
+        let found = format!(
+            "LD_LIBRARY_PATH finds libcuda.so.1 in {folder}: forward compatibility works on data-centre cards alone (else error 804), and not where the driver is newer (803)"
+        );
+        let fix = "take the folder out of LD_LIBRARY_PATH where the driver serves this CUDA by itself";
+        return Some(Check::new("libraries", Verdict::Warning, found).fix(fix));
+    }
+    None
+}
