@@ -96,6 +96,9 @@ unsafe extern "C-unwind" fn report_refusal(
 /// Sends a tensor's event. Allocations carry the Python stack only: a native one would cost more than the allocation, and
 /// is there for whoever asks for native stacks alone.
 fn send(event: RawEvent, device: TorchDevice, result: u16) {
+    if let Some(ring) = threads::own() {
+        ring.expect();
+    }
     let is_allocation = event.kind == EventKind::TensorAlloc.number();
     let stack = match config().stacks {
         StackMode::Full if is_allocation => stacks::capture(stacks::Depth::PythonOnly),

@@ -14,7 +14,7 @@ mod functions;
 mod layout;
 pub(crate) mod lines;
 mod memory;
-mod seen;
+pub(crate) mod seen;
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -23,6 +23,8 @@ pub(crate) use functions::Function;
 
 use crate::lookup;
 use crate::notices::{Notice, raise_loudly};
+use crate::record::threads;
+use crate::stacks::Words;
 use layout::Layout;
 use memory::{Access, Reader};
 
@@ -61,9 +63,9 @@ pub(crate) fn interpreter_address() -> u64 {
     THREAD_STATE.load(Ordering::Relaxed) as u64
 }
 
-/// Writes the calling thread's Python frames, innermost first (function in the upper half, instruction in the lower),
-/// and says how many.
-pub(crate) fn walk(frames: &mut [u64]) -> usize {
+/// Adds the calling thread's Python frames, innermost first (function in the upper half, instruction in the lower), and
+/// says how many.
+pub(crate) fn walk(words: &mut Words, most: usize) -> usize {
     // SAFETY: the pointer is null or to one of the layouts, which are static.
     let Some(layout) = (unsafe { LAYOUT.load(Ordering::Acquire).as_ref() }) else { return 0 };
     let thread_state = THREAD_STATE.load(Ordering::Relaxed);
@@ -75,7 +77,8 @@ pub(crate) fn walk(frames: &mut [u64]) -> usize {
     let walks = WALKS.load(Ordering::Relaxed);
     let access = if walks < PROBATION { Access::ThroughKernel } else { Access::Direct };
     let walk = Walk { layout, reader: Reader(access), code_type: CODE_TYPE.load(Ordering::Relaxed) };
-    let Some(count) = seen::with(|seen| walk.frames(state, frames, seen)) else {
+    let seen = threads::own().map(|ring| &ring.seen);
+    let Some(count) = walk.frames(state, words, most, seen) else {
         LAYOUT.store(std::ptr::null_mut(), Ordering::Release);
         raise_loudly(Notice::UnknownPython);
         return 0;
@@ -102,44 +105,64 @@ struct Walk {
 
 impl Walk {
     /// `None` when what is found contradicts the layout.
-    fn frames(&self, state: usize, frames: &mut [u64], seen: &seen::Frames) -> Option<usize> {
+    fn frames(
+        &self,
+        state: usize,
+        words: &mut Words,
+        most: usize,
+        seen: Option<&seen::Frames>,
+    ) -> Option<usize> {
+        if let Some(seen) = seen {
+            let Layout { frame_code, frame_instruction, code_lines, .. } = *self.layout;
+            seen.begin(seen::Looks { frame: [frame_code, frame_instruction], object: code_lines });
+        }
         let mut frame =
             self.layout.first_frame.iter().try_fold(state, |at, &offset| {
                 if at == 0 { Some(0) } else { self.reader.word(at + offset) }
             })?;
         let mut count = 0;
-        while frame != 0 && count < frames.len() {
-            if let Passed::Function(word) = self.frame(frame, seen)? {
-                *frames.get_mut(count)? = word;
+        while frame != 0 && count < most {
+            if let Passed::Function(word) = self.frame(frame, count, seen)? {
+                words.push(word);
                 count += 1;
             }
             frame = self.reader.word(frame + self.layout.frame_previous)?;
+        }
+        if let Some(seen) = seen {
+            seen.end(count);
         }
         Some(count)
     }
 
     /// Whose a frame is. `None` when what is found contradicts the layout.
     #[inline]
-    fn frame(&self, frame: usize, all: &seen::Frames) -> Option<Passed> {
+    fn frame(&self, frame: usize, count: usize, seen: Option<&seen::Frames>) -> Option<Passed> {
         let code = self.reader.word(frame + self.layout.frame_code)?;
         let at = self.reader.word((frame + self.layout.frame_instruction) & !7)?;
-        let seen = all.at(frame);
-        if (seen.frame, seen.code, seen.instruction) == (frame, code, at)
-            && self.reader.word((code & !layout::TAGS) + self.layout.code_lines)? == seen.lines
-        {
-            return Some(Passed::Function(seen.word));
+        let object = code & !layout::TAGS;
+        if let Some(all) = seen {
+            let (place, seen) = all.at(frame, code, at);
+            if (seen.frame, seen.code, seen.instruction) == (frame, code, at)
+                && self.reader.word(object + self.layout.code_lines)? == seen.lines
+            {
+                all.pass(count, place, frame, object);
+                return Some(Passed::Function(seen.word));
+            }
         }
         if self.is_internal(frame)? {
             return Some(Passed::Interpreter);
         }
-        let object = code & !layout::TAGS;
         if self.reader.word(object + layout::TYPE)? != self.code_type {
             return None;
         }
         let function = functions::number(self.layout, self.reader, object)?;
         let word = u64::from(function) << 32 | u64::from(self.instruction(at, object));
-        let lines = self.reader.word(object + self.layout.code_lines)?;
-        all.remember(seen::Seen { frame, code, instruction: at, lines, word });
+        if let Some(all) = seen {
+            let lines = self.reader.word(object + self.layout.code_lines)?;
+            let (place, _) = all.at(frame, code, at);
+            all.remember(place, seen::Seen { frame, code, instruction: at, lines, word });
+            all.pass(count, place, frame, object);
+        }
         Some(Passed::Function(word))
     }
 

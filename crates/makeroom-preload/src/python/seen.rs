@@ -1,19 +1,21 @@
-//! Frames that the calling thread's last walks passed. From one allocation to the next most frames of a stack stay as they
-//! are, and a frame that stands where it stood, in the same code at the same instruction, need not be looked up again:
-//! of its code object only the line table's address is compared, so that an address that is used again is noticed.
+//! Frames that the calling thread's walks passed. From one allocation to the next most frames of a stack stay as they are,
+//! and a frame that stands where it stood, in the same code at the same instruction, need not be looked up again: of its
+//! code object only the line table's address is compared, so that an address that is used again is noticed.
 //!
-//! This matters where a program's own work throws the recorder's memory out of the processor's caches: a frame then
-//! costs two lines of memory instead of five.
+//! A program's own work throws all of this out of the processor's caches, and frames are a chain: each is known only
+//! when the one before it was read. So the last walk's frames are asked for all at once before a walk begins; they come
+//! while the first of them are looked at.
 
 use std::cell::Cell;
 
-/// Frames that are remembered for a thread; frames lie side by side, so few share a place.
-const PLACES: usize = 128;
-/// Frames are hardly ever smaller.
-const FRAME_BITS: u32 = 6;
+/// Frames that are remembered for a thread: several per place of its stack, as it calls functions in turn.
+const PLACES: usize = 512;
+/// Frames of the last walk that are asked for; outer ones come as they are met.
+const LAST: usize = 32;
 
-/// A frame as it was passed.
+/// A frame as it was passed, in one line of memory.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Seen {
     /// Where it stands.
     pub(super) frame: usize,
@@ -31,36 +33,85 @@ impl Seen {
     const NOTHING: Self = Self { frame: 0, code: 0, instruction: 0, lines: 0, word: 0 };
 }
 
-/// What one thread remembers.
-pub(super) struct Frames([Cell<Seen>; PLACES]);
-
-thread_local! {
-    // Constant and without a destructor: usable at any moment of a thread's life.
-    static FRAMES: Frames = const { Frames([const { Cell::new(Seen::NOTHING) }; PLACES]) };
+/// A frame of the last walk.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    frame: usize,
+    object: usize,
+    place: usize,
 }
 
-/// Calls with what the calling thread remembers. Finding that costs a call, so it is made once for a whole stack.
-pub(super) fn with<T>(work: impl FnOnce(&Frames) -> T) -> T {
-    FRAMES.with(work)
+/// What one thread remembers. All zeros are nothing.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    places: [Cell<Seen>; PLACES],
+    last: [Cell<Last>; LAST],
+    count: Cell<usize>,
+}
+
+/// Where in a frame and in a code object a walk looks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Looks {
+    /// At two places of the frame.
+    pub(super) frame: [usize; 2],
+    /// At one of the code object.
+    pub(super) object: usize,
 }
 
 impl Frames {
-    /// What was last seen where this frame would be remembered.
+    /// Asks for the memory of the last walk's frames.
     #[inline]
-    pub(super) fn at(&self, frame: usize) -> Seen {
-        self.0.get(place(frame)).map_or(Seen::NOTHING, Cell::get)
+    pub(super) fn begin(&self, looks: Looks) {
+        for last in self.last.iter().take(self.count.get()) {
+            let Last { frame, object, place } = last.get();
+            prefetch(frame + looks.frame[0]);
+            prefetch(frame + looks.frame[1]);
+            prefetch(object + looks.object);
+            if let Some(place) = self.places.get(place) {
+                prefetch(std::ptr::from_ref(place) as usize);
+            }
+        }
+    }
+
+    /// Where this frame would be remembered, and what was last seen there.
+    #[inline]
+    pub(super) fn at(&self, frame: usize, code: usize, instruction: usize) -> (usize, Seen) {
+        let mixed =
+            (frame >> 3 ^ code >> 4).wrapping_add(instruction >> 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let place = mixed >> (usize::BITS - PLACES.trailing_zeros());
+        (place, self.places.get(place).map_or(Seen::NOTHING, Cell::get))
     }
 
     /// Remembers a frame.
-    #[inline]
-    pub(super) fn remember(&self, seen: Seen) {
-        if let Some(place) = self.0.get(place(seen.frame)) {
+    pub(super) fn remember(&self, place: usize, seen: Seen) {
+        if let Some(place) = self.places.get(place) {
             place.set(seen);
         }
     }
+
+    /// A walk has passed a frame whose code is this object.
+    #[inline]
+    pub(super) fn pass(&self, count: usize, place: usize, frame: usize, object: usize) {
+        if let Some(last) = self.last.get(count) {
+            last.set(Last { frame, object, place });
+        }
+    }
+
+    /// A walk has passed so many frames.
+    #[inline]
+    pub(super) fn end(&self, count: usize) {
+        self.count.set(count);
+    }
 }
 
+/// Asks for a line of memory without waiting for it. Any address may be asked for.
 #[inline]
-fn place(frame: usize) -> usize {
-    (frame >> FRAME_BITS) % PLACES
+pub(crate) fn prefetch(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint; the processor ignores addresses that it cannot read.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address as *const i8);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }

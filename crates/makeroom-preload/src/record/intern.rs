@@ -15,6 +15,10 @@ use crate::notices::{Notice, raise};
 
 /// Places in the table; 4 MiB of pages, touched as they are needed.
 const PLACES: usize = 1 << 18;
+/// The places that are tried first. Most programs need no more, and a table of few pages is found sooner.
+const FIRST_PLACES: usize = 1 << 12;
+/// How many of these are tried.
+const FIRST_PROBE: usize = 8;
 /// Words of content in all: 256 MiB of pages, touched as they are needed.
 const STORE_WORDS: usize = 32 << 20;
 /// How far from its first place a thing may lie.
@@ -43,8 +47,7 @@ pub(crate) fn intern(words: &[u64]) -> u32 {
         return 0;
     };
     let hash = hash(words);
-    for step in 0..LONGEST_PROBE {
-        let index = (hash as usize).wrapping_add(step) % PLACES;
+    for index in places(hash) {
         let Some(place) = table.places.get(index) else { return 0 };
         let number = index as u32 + 1;
         let mut found = place.hash.load(Ordering::Acquire);
@@ -63,6 +66,13 @@ pub(crate) fn intern(words: &[u64]) -> u32 {
     }
     raise(Notice::StacksFull);
     0
+}
+
+/// The places where something with this hash may lie, in the order in which they are tried.
+fn places(hash: u64) -> impl Iterator<Item = usize> {
+    let first = (0..FIRST_PROBE).map(move |step| (hash as usize).wrapping_add(step) % FIRST_PLACES);
+    let beyond = (0..LONGEST_PROBE).map(move |step| (hash >> 32) as usize + step);
+    first.chain(beyond.map(|place| FIRST_PLACES + place % (PLACES - FIRST_PLACES)))
 }
 
 /// The content behind a number; `None` when its thread has not published it yet, or there was no room for it.
@@ -92,14 +102,21 @@ impl Table {
     }
 }
 
-/// Multiplies and folds, word by word; never 0.
+/// Multiplies and folds; never 0. Four words at a time, because each product waits for the one before it.
 fn hash(words: &[u64]) -> u64 {
-    let mut state = words.len() as u64 ^ 0x243f_6a88_85a3_08d3;
-    for &word in words {
+    let fold = |state: u64, word: u64| {
         let product = u128::from(state ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
-        state = (product as u64) ^ ((product >> 64) as u64).rotate_left(23);
+        (product as u64) ^ ((product >> 64) as u64).rotate_left(23)
+    };
+    let start = words.len() as u64 ^ 0x243f_6a88_85a3_08d3;
+    let (groups, rest) = words.as_chunks::<4>();
+    let mut lanes = [start, !start, start.rotate_left(16), start.rotate_left(40)];
+    for group in groups {
+        for (lane, &word) in lanes.iter_mut().zip(group) {
+            *lane = fold(*lane, word);
+        }
     }
-    state.max(1)
+    rest.iter().chain(&lanes).fold(start, |state, &word| fold(state, word)).max(1)
 }
 
 /// Bytes as words, with their number in front.

@@ -7,6 +7,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::event::RawEvent;
+use crate::python::seen::{Frames, prefetch};
 
 /// Events that fit. At 64 bytes each a ring is 256 KiB of pages, touched as they are needed.
 pub(crate) const CAPACITY: u32 = 4096;
@@ -25,6 +26,8 @@ pub(crate) struct Ring {
     /// Events that found no room.
     pub(crate) dropped: AtomicU64,
     slots: [UnsafeCell<RawEvent>; CAPACITY as usize],
+    /// Python frames that the owner has passed; nobody else looks at them.
+    pub(crate) seen: Frames,
 }
 
 // SAFETY: a slot is touched by one side at a time (see the invariants), and the hand-over is ordered by `head` and
@@ -32,6 +35,14 @@ pub(crate) struct Ring {
 unsafe impl Sync for Ring {}
 
 impl Ring {
+    /// Asks for the memory of the next slot: an event is on its way.
+    #[inline]
+    pub(crate) fn expect(&self) {
+        if let Some(slot) = self.slots.get((self.tail.load(Ordering::Relaxed) % CAPACITY) as usize) {
+            prefetch(slot.get() as usize);
+        }
+    }
+
     /// Appends an event. `Err` when the ring is full. Only the owning thread may call it.
     #[inline]
     pub(crate) fn push(&self, event: &RawEvent) -> Result<Filling, Full> {

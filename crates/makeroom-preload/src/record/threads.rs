@@ -86,7 +86,9 @@ fn wait_and_push(ring: &Ring, event: &RawEvent) {
     ring.dropped.fetch_add(1, Ordering::Relaxed);
 }
 
-fn own() -> Option<&'static Ring> {
+/// The calling thread's ring.
+#[inline]
+pub(crate) fn own() -> Option<&'static Ring> {
     let ring = OWN.get();
     // SAFETY: a ring is never unmapped, and the pointer is cleared when the ring is left.
     unsafe { ring.as_ref() }.or_else(take)

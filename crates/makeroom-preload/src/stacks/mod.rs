@@ -16,6 +16,7 @@
 mod native;
 
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 
 use crate::config::{StackMode, config};
 use crate::python;
@@ -41,23 +42,60 @@ pub(crate) enum Depth {
     PythonOnly,
 }
 
+/// The words of a stack on their way into the table. What is not written is not touched: it would be more than the stack.
+pub(crate) struct Words {
+    words: [MaybeUninit<u64>; 1 + MOST_NATIVE + MOST_PYTHON],
+    /// So many of them are written.
+    count: usize,
+}
+
+impl Words {
+    /// Room for a head and what follows it.
+    #[inline]
+    fn new() -> Self {
+        Self { words: [const { MaybeUninit::uninit() }; _], count: 0 }
+    }
+
+    /// Adds a word, if there is room.
+    #[inline]
+    pub(crate) fn push(&mut self, word: u64) {
+        if let Some(place) = self.words.get_mut(self.count) {
+            place.write(word);
+            self.count += 1;
+        }
+    }
+
+    #[inline]
+    fn set_head(&mut self, word: u64) {
+        if let Some(place) = self.words.first_mut() {
+            place.write(word);
+        }
+    }
+
+    #[inline]
+    fn all(&self) -> &[u64] {
+        // SAFETY: `push` has written the first `count` words, of which there are no more than there is room for.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.count) }
+    }
+}
+
 /// The number of the calling thread's stack, 0 if there is none or no room for it.
 pub(crate) fn capture(depth: Depth) -> u32 {
-    let mut words = [0; 1 + MOST_NATIVE + MOST_PYTHON];
-    let Some((head, frames)) = words.split_first_mut() else { return 0 };
+    let mut words = Words::new();
+    words.push(0);
     let native = match depth {
-        Depth::Full => frames.get_mut(..MOST_NATIVE).map_or(0, native::walk),
+        Depth::Full => native::walk(&mut words, MOST_NATIVE),
         Depth::PythonOnly => 0,
     };
     let python = match config().stacks {
-        StackMode::Full => frames.get_mut(native..native + MOST_PYTHON).map_or(0, python::walk),
+        StackMode::Full => python::walk(&mut words, MOST_PYTHON),
         _ => 0,
     };
     if native + python == 0 {
         return if depth == Depth::PythonOnly { own_name() } else { 0 };
     }
-    *head = native as u64 | (python as u64) << 32;
-    words.get(..=native + python).map_or(0, intern)
+    words.set_head(native as u64 | (python as u64) << 32);
+    intern(words.all())
 }
 
 /// The calling thread's name as a stack, asked for once per thread.

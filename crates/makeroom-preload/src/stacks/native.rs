@@ -4,6 +4,8 @@
 
 use std::ffi::c_void;
 
+use super::Words;
+
 unsafe extern "C-unwind" {
     fn _Unwind_Backtrace(step: extern "C" fn(*mut c_void, *mut c_void) -> i32, argument: *mut c_void) -> i32;
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
@@ -12,14 +14,15 @@ unsafe extern "C-unwind" {
 const GO_ON: i32 = 0;
 const STOP: i32 = 4;
 
-struct Walk<'frames> {
-    frames: &'frames mut [u64],
+struct Walk<'words> {
+    words: &'words mut Words,
+    most: usize,
     count: usize,
 }
 
-/// Writes the return addresses of the calling thread, innermost first, and says how many.
-pub(crate) fn walk(frames: &mut [u64]) -> usize {
-    let mut walk = Walk { frames, count: 0 };
+/// Adds the return addresses of the calling thread, innermost first, and says how many.
+pub(crate) fn walk(words: &mut Words, most: usize) -> usize {
+    let mut walk = Walk { words, most, count: 0 };
     // SAFETY: `step` gets the pointer it is given here, to a `Walk` that outlives the call.
     unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
     walk.count
@@ -28,14 +31,13 @@ pub(crate) fn walk(frames: &mut [u64]) -> usize {
 extern "C" fn step(context: *mut c_void, walk: *mut c_void) -> i32 {
     // SAFETY: `walk` is what the caller above passed, and nobody else holds it during the walk.
     let Some(walk) = (unsafe { walk.cast::<Walk<'_>>().as_mut() }) else { return STOP };
-    let Some(frame) = walk.frames.get_mut(walk.count) else { return STOP };
     // SAFETY: the context is the one that the unwinder just handed over.
     let address = unsafe { _Unwind_GetIP(context) } as u64;
-    if address == 0 {
-        // Where a thread began.
+    // Where a thread began there is none.
+    if address == 0 || walk.count == walk.most {
         return STOP;
     }
-    *frame = address;
+    walk.words.push(address);
     walk.count += 1;
     GO_ON
 }
@@ -46,10 +48,10 @@ mod tests {
 
     #[test]
     fn the_callers_are_found_and_a_short_buffer_is_enough() {
-        let mut frames = [0; 64];
-        let count = walk(&mut frames);
+        let mut words = Words::new();
+        let count = walk(&mut words, 64);
         assert!(count > 3, "{count}");
-        assert!(frames[..count].iter().all(|&frame| frame != 0));
-        assert_eq!(walk(&mut frames[..2]), 2);
+        assert!(words.all().len() == count && words.all().iter().all(|&frame| frame != 0));
+        assert_eq!(walk(&mut Words::new(), 2), 2);
     }
 }
