@@ -171,6 +171,9 @@ pub struct Growth {
     pub last: Bytes,
     /// How much the floor rises from one step to the next, on average.
     pub per_step: Bytes,
+    /// Whether there are steps at all: the program marked them, or memory comes back meanwhile. A program that only takes
+    /// may fill the device on purpose.
+    pub is_in_steps: bool,
     /// The places whose live bytes rise with the steps, fastest first.
     pub leaking: Vec<Site>,
 }

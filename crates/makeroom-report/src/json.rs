@@ -97,6 +97,7 @@ fn growth(growth: &Growth) -> Value {
         "first_bytes": growth.first.get(),
         "last_bytes": growth.last.get(),
         "per_step_bytes": growth.per_step.get(),
+        "in_steps": growth.is_in_steps,
         "leaking": growth.leaking.iter().map(site).collect::<Vec<_>>(),
     })
 }

@@ -41,7 +41,7 @@ pub fn explanation_text(explanation: &Explanation, columns: usize, rows: Option<
     let lines =
         rows.map_or(MOST_SITES, |rows| rows.saturating_sub(OTHER_LINES).clamp(LEAST_SITES, MOST_SITES));
     sites(&mut out, explanation, columns, lines);
-    if let Some(growth) = &explanation.growth {
+    if let Some(growth) = explanation.growth.as_ref().filter(|growth| growth.is_in_steps) {
         steps(&mut out, growth, columns);
     }
     what_fits(&mut out, explanation);

@@ -220,3 +220,16 @@ fn other_processes_are_told_from_this_one() {
     let unaccounted = summary["ledger"]["unaccounted_bytes"].as_i64().unwrap();
     assert_eq!(unaccounted, 0, "{}", summary["ledger"]);
 }
+
+/// Whoever takes all there is on purpose leaks nothing; that it might be a leak is said last, and as a possibility.
+#[test]
+fn filling_the_card_is_not_called_a_leak() {
+    let stage = Stage::new("probe");
+    let said = stage.said(&[], "probe");
+    let summary = stage.summary();
+    assert_eq!(cause(&summary), "live_data_fills_device", "{said}");
+    let causes = summary["causes"].as_array().unwrap();
+    let leak = causes.iter().find(|cause| cause["cause"] == "leak").unwrap();
+    assert_eq!(leak["certainty"], "possible");
+    assert!(!said.contains("LEAK"), "{said}");
+}

@@ -176,6 +176,9 @@ fn pieces(refusal: &Refusal<'_>) -> Fix {
 fn leak(refusal: &Refusal<'_>) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if let Some(growth) = refusal.growth {
+        if !growth.is_in_steps {
+            return fixes;
+        }
         fixes.extend(growth.leaking.first().map(|site| {
             Fix::new(format!("find who keeps what {} makes in every step", site.place)).frees(site.bytes)
         }));

@@ -257,7 +257,7 @@ impl<'trace> Subject<'trace> {
             evidence: vec![format!("{} events, none of them a refusal", self.device.events.len())],
             fixes: Vec::new(),
         });
-        if let Some(growth) = &explanation.growth {
+        if let Some(growth) = explanation.growth.as_ref().filter(|growth| growth.is_in_steps) {
             explanation.causes.push(Finding {
                 cause: Cause::Leak,
                 certainty: Certainty::Possible,

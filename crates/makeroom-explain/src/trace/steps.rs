@@ -1,6 +1,6 @@
 //! Where the steps of a training or serving loop begin, and what grows from one to the next.
 
-use makeroom_core::{AnnotationStage, Bytes, DeviceTrace, FastMap, Trace};
+use makeroom_core::{Action, AnnotationStage, Bytes, DeviceTrace, FastMap, Trace};
 
 use super::history::{Floor, History};
 use super::sites::{self, Held, HeldByStack, Places};
@@ -123,8 +123,22 @@ pub(crate) fn growth(
         first: first.live,
         last: last.live,
         per_step: Bytes::new((last.live - first.live).get() / count as u64),
+        is_in_steps: steps.are_marked || gives_back(device, first.index..last.index),
         leaking,
     })
+}
+
+/// Whether at least one allocation in ten was given back among these events.
+fn gives_back(device: &DeviceTrace, events: std::ops::Range<usize>) -> bool {
+    let (mut taken, mut given) = (0_usize, 0_usize);
+    for event in events.filter_map(|index| device.events.get(index)) {
+        match event.action {
+            Action::Alloc => taken += 1,
+            Action::FreeRequested => given += 1,
+            _ => {}
+        }
+    }
+    given * 10 >= taken
 }
 
 /// Whether the floor rises, hardly ever falls, and still rises at the end.

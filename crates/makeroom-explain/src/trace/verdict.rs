@@ -114,7 +114,14 @@ impl Refusal<'_> {
         let mut findings: Vec<Finding> = Vec::new();
         findings.extend(self.integer_or_shape_bug());
         findings.extend(self.request_exceeds());
-        findings.extend(self.leak());
+        let (leak, perhaps) = self.leak().map_or((None, None), |finding| {
+            if finding.certainty == Certainty::Possible {
+                (None, Some(finding))
+            } else {
+                (Some(finding), None)
+            }
+        });
+        findings.extend(leak);
         findings.extend(self.room_was_left());
         if findings.iter().all(|finding| finding.cause != Cause::ArtificialLimit) {
             if self.is_of_other {
@@ -135,6 +142,7 @@ impl Refusal<'_> {
             findings.extend(self.pieces_of_the_driver());
         }
         findings.extend(self.only_the_limit_refused());
+        findings.extend(perhaps);
         if findings.is_empty() {
             findings.push(self.undetermined());
         }
@@ -211,6 +219,13 @@ impl Refusal<'_> {
         let leaked = growth.last - growth.first;
         if leaked.share_of(self.live()) < LEAK_SHARE {
             return None;
+        }
+        if !growth.is_in_steps {
+            let summary = format!(
+                "What is live grew from {} to {} and hardly anything was freed meanwhile: a leak, or a program that takes all it can get.",
+                growth.first, growth.last
+            );
+            return Some(self.finding(Cause::Leak, Certainty::Possible, leaked, summary));
         }
         let summary = format!(
             "What stays live after each step grew from {} to {} over {} steps, {} a step, until {} was refused.",
