@@ -169,8 +169,18 @@ export function frameName(stacks: Stacks, node: number): string {
   const frame = stacks.frames[stacks.nodes[node]?.[1] ?? -1];
   if (frame === undefined) return "unknown frame";
   if (frame.file === null || frame.file === "") return frame.name;
-  const place = frame.line === null ? frame.file : `${frame.file}:${frame.line}`;
+  const file = frame.file.replace(/^.*site-packages\//, "");
+  const place = frame.line === null ? file : `${file}:${frame.line}`;
   return frame.name === "" ? place : `${place} ${frame.name}`;
+}
+
+/** What a box is called: of folded frames the innermost one that is a site's own line, else the innermost. */
+export function boxName(stacks: Stacks, box: Box, owners: Set<number>): string {
+  for (let index = box.folded.length - 1; index >= 0; index -= 1) {
+    const node = box.folded[index] ?? 0;
+    if (owners.has(stacks.nodes[node]?.[1] ?? -1)) return frameName(stacks, node);
+  }
+  return frameName(stacks, box.node);
 }
 
 /** The frames of a node, outermost first. */

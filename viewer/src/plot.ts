@@ -4,13 +4,13 @@ import uPlot from "uplot";
 import { FONT } from "./draw";
 import { axisBytes, byteTicks, bytes, count, time } from "./format";
 import { dimmed, inkOn, siteColor, type Colors } from "./palette";
-import { fit } from "./text";
+import { shortenStart } from "./text";
 import { stack, timeAt, type Columns } from "./tiles";
 import type { Device, Site } from "./types";
 
 /** The plot's area inside of its canvas, in CSS pixels: the page lays cursors over it. */
 export const LEFT = 76;
-export const RIGHT = 10;
+export const RIGHT = 26;
 export const TOP = 20;
 export const BOTTOM = 38;
 
@@ -163,48 +163,54 @@ function annotate(plot: uPlot, shown: Shown, layers: number): void {
   ctx.restore();
 }
 
-/** Names inside of layers, at the longest stretch that is high enough for a line of text. */
+/** Names inside of layers, where there is most room for them: the whole name, or else the number. */
 function labels(plot: uPlot, shown: Shown, layers: number, ratio: number): void {
+  const { ctx, bbox } = plot;
   const { x, layers: own, names } = shown.columns;
   const sums = stack(own);
-  plot.ctx.textBaseline = "middle";
+  const perByte = bbox.height / shown.top;
+  const perEvent = bbox.width / (shown.to - shown.from);
+  ctx.textBaseline = "middle";
+  ctx.textAlign = "left";
   for (let layer = 0; layer < layers; layer += 1) {
-    const high = (index: number) =>
-      Math.abs(plot.valToPos(0, "y", true) - plot.valToPos(own[layer]?.[index] ?? 0, "y", true)) >= 13 * ratio;
-    let best: { start: number; end: number; middle: number; width: number } | null = null;
-    for (let index = 0; index + 1 < x.length; index += 1) {
-      if (!high(index)) continue;
-      const start = index;
-      let top = -Infinity;
-      let bottom = Infinity;
-      // The text must stay inside of the layer over its whole length, so the stretch ends where the layer leaves the line.
-      while (index + 1 < x.length && high(index)) {
-        const above = sums[layer]?.[index] ?? 0;
-        const below = above - (own[layer]?.[index] ?? 0);
-        const [nextTop, nextBottom] = [Math.max(top, below), Math.min(bottom, above)];
-        const room = plot.valToPos(nextTop, "y", true) - plot.valToPos(nextBottom, "y", true);
-        if (room < 12 * ratio) break;
-        [top, bottom] = [nextTop, nextBottom];
-        index += 1;
-      }
-      if (index === start) continue;
-      const left = Math.max(plot.bbox.left, plot.valToPos(x[start] ?? 0, "x", true));
-      const right = Math.min(plot.bbox.left + plot.bbox.width, plot.valToPos(x[index] ?? 0, "x", true));
-      if (best === null || right - left > best.width)
-        best = { start: left, end: right, middle: (top + bottom) / 2, width: right - left };
-      index -= 1;
-    }
-    if (best === null || best.width < 16 * ratio) continue;
     const { site, name } = names[layer] ?? { site: null, name: "" };
-    const color = layerColor(shown, layer);
-    const number = site === null ? "" : String(site + 1);
-    const text = fit(plot.ctx, site === null ? name : `${number}  ${name}`, best.width - 10 * ratio);
-    const drawn = site !== null && text.startsWith("…") ? (text.length > 14 ? `${number} ${text}` : number) : text;
-    const final = plot.ctx.measureText(drawn).width <= best.width - 6 * ratio ? drawn : number;
-    if (final === "") continue;
-    plot.ctx.fillStyle = shown.selected !== null && shown.selected !== site ? shown.colors.faint : inkOn(color);
-    plot.ctx.fillText(final, best.start + 5 * ratio, plot.valToPos(best.middle, "y", true));
+    const texts = site === null ? [name] : [`${site + 1}  ${shortenStart(name, 44)}`, String(site + 1)];
+    for (const text of texts) {
+      const width = ctx.measureText(text).width + 8 * ratio;
+      const found = roomiest(x, own[layer] ?? [], sums[layer] ?? [], shown, width / perEvent);
+      if (found === null || found.room * perByte < 13 * ratio) continue;
+      const dim = shown.selected !== null && shown.selected !== site;
+      ctx.fillStyle = dim ? shown.colors.faint : inkOn(layerColor(shown, layer));
+      const left = bbox.left + (found.start - shown.from) * perEvent + 4 * ratio;
+      ctx.fillText(text, left, bbox.top + bbox.height - found.middle * perByte);
+      break;
+    }
   }
+}
+
+/** The place where a box of so many events fits into a layer with most room above and below. */
+function roomiest(
+  x: number[],
+  own: number[],
+  sums: number[],
+  shown: Shown,
+  wanted: number,
+): { start: number; middle: number; room: number } | null {
+  let best: { start: number; middle: number; room: number } | null = null;
+  const stride = Math.max(1, Math.floor(x.length / 160));
+  for (let first = 0; first + 1 < x.length; first += stride) {
+    const start = Math.max(x[first] ?? 0, shown.from);
+    if (start + wanted > shown.to) break;
+    let bottom = 0;
+    let top = Infinity;
+    for (let index = first; index + 1 < x.length && (x[index] ?? 0) < start + wanted; index += 1) {
+      top = Math.min(top, sums[index] ?? 0);
+      bottom = Math.max(bottom, (sums[index] ?? 0) - (own[index] ?? 0));
+      if (top - bottom <= (best?.room ?? 0)) break;
+    }
+    if (top - bottom > (best?.room ?? 0)) best = { start, middle: (top + bottom) / 2, room: top - bottom };
+  }
+  return best;
 }
 
 function horizontal(plot: uPlot, shown: Shown, ratio: number): void {
@@ -256,6 +262,7 @@ function failures(plot: uPlot, shown: Shown, ratio: number): void {
     if (left < free) continue;
     free = left + width + 12 * ratio;
     ctx.textBaseline = "middle";
+    ctx.textAlign = "left";
     ctx.fillText(text, left, bbox.top - 7 * ratio);
   }
 }

@@ -105,8 +105,9 @@ export class EmbeddedSource implements Source {
   readonly embedded = true;
   private readonly events = new Map<string, number[]>();
 
-  constructor(private readonly answers: Record<string, unknown>) {
-    for (const path of Object.keys(answers)) {
+  /** Answers are parsed when they are asked for: a report holds tens of megabytes of them. */
+  constructor(private readonly answers: Map<string, string | object>) {
+    for (const path of answers.keys()) {
       const [, start, event] = /^(.*\/(?:moment|live|allocations)\/)(\d+)$/.exec(path) ?? [];
       if (start === undefined) continue;
       const kept = this.events.get(start) ?? [];
@@ -120,7 +121,7 @@ export class EmbeddedSource implements Source {
     const [plain = "", query] = path.split("?");
     const found = this.find(plain);
     if (found === undefined) return undefined;
-    let value = this.answers[found];
+    let value: unknown = this.answer(found);
     if (query !== undefined) value = select(value as Allocations, new URLSearchParams(query), this.words(plain));
     return { value: value as T, path: found, nearest: found !== plain };
   }
@@ -146,17 +147,25 @@ export class EmbeddedSource implements Source {
     // Nothing is kept beside the report itself.
   }
 
+  private answer(path: string): object | undefined {
+    const kept = this.answers.get(path);
+    if (typeof kept !== "string") return kept;
+    const parsed = JSON.parse(kept) as object;
+    this.answers.set(path, parsed);
+    return parsed;
+  }
+
   /** What the server looks for a filter in: address, site and every frame of the stack. */
   private words(path: string): (row: Allocation) => string {
     const device = /^\/api\/\d+\/\d+/.exec(path)?.[0] ?? "";
-    const sites = this.answers[`${device}/sites`] as Sites | undefined;
-    const stacks = this.answers[`${device.slice(0, device.lastIndexOf("/"))}/stacks`] as Stacks | undefined;
+    const sites = this.answer(`${device}/sites`) as Sites | undefined;
+    const stacks = this.answer(`${device.slice(0, device.lastIndexOf("/"))}/stacks`) as Stacks | undefined;
     return ({ address, site, node }) =>
       [address, sites?.sites[site]?.name ?? "", ...(stacks === undefined ? [] : stackOf(stacks, node))].join("\n");
   }
 
   private find(path: string): string | undefined {
-    if (path in this.answers) return path;
+    if (this.answers.has(path)) return path;
     const [, start = "", event] = /^(.*\/(?:moment|live|allocations)\/)(\d+)$/.exec(path) ?? [];
     const kept = this.events.get(start);
     if (kept === undefined) return undefined;
@@ -202,11 +211,27 @@ function key(row: Allocation, sort: string): number {
   }
 }
 
+/** The answers of a report: one per line, a path, a tab and JSON, or all of them as one object. */
+export function unpack(text: string): Map<string, string | object> {
+  const answers = new Map<string, string | object>();
+  if (text.startsWith("{")) {
+    for (const [path, value] of Object.entries(JSON.parse(text) as Record<string, object>)) answers.set(path, value);
+    return answers;
+  }
+  for (const line of text.split("\n")) {
+    const tab = line.indexOf("\t");
+    if (tab > 0) answers.set(line.slice(0, tab), line.slice(tab + 1));
+  }
+  return answers;
+}
+
 /** The source of this page: the report inside of it if there is one, else its server. */
 export async function open(): Promise<Source> {
   const packed = document.getElementById("makeroom-data")?.textContent.trim() ?? "";
   if (packed === "") return new ServerSource();
-  const raw = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
+  const binary = atob(packed);
+  const raw = new Uint8Array(binary.length);
+  for (let index = 0; index < binary.length; index += 1) raw[index] = binary.charCodeAt(index);
   const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new EmbeddedSource((await new Response(stream).json()) as Record<string, unknown>);
+  return new EmbeddedSource(unpack(await new Response(stream).text()));
 }

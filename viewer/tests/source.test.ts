@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { EmbeddedSource, nearest } from "../src/source";
+import { EmbeddedSource, nearest, unpack } from "../src/source";
 import type { Allocations } from "../src/types";
 
 const rows = [
@@ -7,7 +7,7 @@ const rows = [
   { address: "0x10", size: 9, requested: 8, site: 1, node: 2, from: 1, until: 7, stream: "0x0" },
   { address: "0x20", size: 7, requested: 7, site: 0, node: 1, from: null, until: 9, stream: "0x0" },
 ];
-const source = new EmbeddedSource({
+const answers = {
   "/api/0/0/moment/10": { event: 10 },
   "/api/0/0/moment/90": { event: 90 },
   "/api/0/0/allocations/10": { total: 40, bytes: 999, rows },
@@ -20,9 +20,16 @@ const source = new EmbeddedSource({
       [0, 0],
     ],
   },
-});
+};
+const lines = Object.entries(answers)
+  .map(([path, value]) => `${path}\t${JSON.stringify(value)}\n`)
+  .join("");
 
-describe("a report", () => {
+describe.each([
+  ["as lines", lines],
+  ["as one object", JSON.stringify(answers)],
+])("a report, %s,", (_, packed) => {
+  const source = new EmbeddedSource(unpack(packed));
   it("answers with the nearest moment it kept, and says so", async () => {
     expect(await source.get("/api/0/0/moment/10")).toEqual({
       value: { event: 10 },

@@ -31,6 +31,8 @@ export function AddressSpace({ pane }: { pane: Pane }) {
   const moment = answer?.value;
   const segments = moment?.segments ?? [];
   const colors = pane.model.colors;
+  // Read while rendering, so that blocks get their colours when the sites arrive.
+  const sites = pane.sites.value;
   const drawn = layoutSegments(segments, width, segments.length < 12 ? 8 : 14);
   const height = Math.max(PITCH, drawn.rows * PITCH);
   const holes = largestHoles(segments, 6);
@@ -149,6 +151,7 @@ export function AddressSpace({ pane }: { pane: Pane }) {
         aria-label={`${count(segments.length)} segments; arrow keys go through blocks and segments, Enter opens one`}
         data-testid="map"
         data-segments={segments.length}
+        data-sites={sites.length}
         onKeyDown={press}
         onPointerMove={(event: PointerEvent) => {
           setSpot(find(event.offsetX, event.offsetY));

@@ -20,7 +20,7 @@ const COLUMNS: Column[] = [
   { id: "stack", title: "", sorts: false },
 ];
 
-const PAGE = 100;
+const PAGE = 50;
 
 export function AllocationsTable({ pane }: { pane: Pane }) {
   const state = pane.state.value;

@@ -244,10 +244,10 @@ export function Broken({ error }: { error: unknown }) {
   );
 }
 
-/** Looks now and then whether the file has changed. */
+/** Looks now and then, and when somebody comes back to the page, whether the file has changed. */
 export function watch(model: Model): void {
   if (model.source.embedded) return;
-  setInterval(() => {
+  const look = () => {
     if (document.visibilityState !== "visible") return;
     model.source.get<Inputs>("/api/inputs").then(
       ({ value }) => {
@@ -258,5 +258,7 @@ export function watch(model: Model): void {
         model.fail(error);
       },
     );
-  }, 15_000);
+  };
+  setInterval(look, 15_000);
+  addEventListener("focus", look);
 }

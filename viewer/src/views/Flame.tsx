@@ -3,7 +3,7 @@
 // width with one.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { FONT, hatch, prepare, useWidth } from "../draw";
-import { frameName, layout, order, sitesOfNodes, stackOf, weigh, type Box } from "../flame";
+import { boxName, frameName, layout, order, sitesOfNodes, stackOf, weigh, type Box } from "../flame";
 import { bytes, count, share, signed } from "../format";
 import { useAnswer, type Pane } from "../model";
 import { dimmed, inkOn, mix, siteColor } from "../palette";
@@ -30,6 +30,10 @@ export function Flame({ pane }: { pane: Pane }) {
   const owners = useMemo(
     () => (stacks === undefined || tree === null ? null : sitesOfNodes(stacks, tree.postorder, pane.sites.value)),
     [stacks, tree, pane.sites.value],
+  );
+  const frames = useMemo(
+    () => new Set(pane.sites.value.flatMap((site) => (site.frame === null ? [] : [site.frame]))),
+    [pane.sites.value],
   );
   const ready = stacks !== undefined && tree !== null && liveA !== null && (!difference || liveB !== null);
   const weights = useMemo(
@@ -69,14 +73,8 @@ export function Flame({ pane }: { pane: Pane }) {
         context.strokeRect(x + 1, y + 1, Math.max(2, wide - 2.75), ROW - 3);
       }
       const size = difference ? signed(one.bytes) : bytes(one.bytes);
-      const text = fit(
-        context,
-        `${one.folded.length > 1 ? `⋯ ` : ""}${frameName(stacks, one.node)}  ${size}`,
-        wide - 8,
-      );
-      if (text === "") return;
       context.fillStyle = inkOn(color);
-      context.fillText(text, x + 4, y + ROW / 2);
+      label(context, boxName(stacks, one, frames), one.folded.length > 1, size, x + 4, y + ROW / 2, wide - 8);
     });
   });
   const colorOf = (one: Box, site: number): string => {
@@ -228,4 +226,22 @@ export function Flame({ pane }: { pane: Pane }) {
       {difference && <p class="quiet">+ grew, − shrank (hatched). A box is as wide as what changed below it.</p>}
     </div>
   );
+}
+
+/** Name and size where both have room, else as much of the name's end as there is. */
+function label(
+  context: CanvasRenderingContext2D,
+  name: string,
+  folded: boolean,
+  size: string,
+  x: number,
+  y: number,
+  width: number,
+): void {
+  const figure = context.measureText(size).width;
+  const room = width > figure + 70 ? width - figure - 12 : width;
+  const text = fit(context, folded ? `${name} ⋯` : name, room);
+  if (text === "") return;
+  context.fillText(text, x, y);
+  if (room < width) context.fillText(size, x + width - figure, y);
 }

@@ -1,0 +1,146 @@
+// Every trace of the repository and every recording of `demo`, served and as a report: the numbers are `why`'s, and each
+// view can be driven.
+import { join, basename } from "node:path";
+import { expect, test, type Page } from "@playwright/test";
+import { bytes } from "../src/format";
+import type { LedgerLine, Why } from "../src/types";
+import { expectNoOverflow, FOLDER, inputs, openPage, told, watch, why, withInput, type Way } from "./makeroom";
+
+async function checkVerdict(page: Page, said: Why): Promise<void> {
+  const verdict = page.getByTestId("verdict");
+  await expect(verdict).toHaveAttribute("data-cause", said.verdict.cause);
+  await expect(verdict).toHaveAttribute("data-certainty", said.verdict.certainty);
+  await expect(page.getByTestId("summary")).toContainText(said.verdict.summary.slice(0, 200));
+  if (said.request !== null) await expect(page.getByTestId("asked")).toContainText(bytes(said.request.bytes));
+  await page.getByText("all of it, as").click();
+  await expect(page.getByTestId("why-text")).toBeVisible();
+  await page.getByText("all of it, as").click();
+}
+
+/** Each line of the account with the same words and figures, and the way down to the program's lines and back. */
+async function checkAccount(page: Page, said: Why): Promise<void> {
+  if (said.ledger === null) return;
+  const rows = page.getByTestId("account").locator("tr");
+  const lines: LedgerLine[] = said.ledger.lines;
+  const more = said.ledger.unaccounted_bytes === 0 ? 0 : 1;
+  await expect(rows).toHaveCount(lines.length + more);
+  for (const [index, line] of lines.entries()) {
+    await expect(rows.nth(index).locator("th")).toContainText(line.what);
+    await expect(rows.nth(index).getByTestId("account-bytes")).toHaveText(bytes(line.bytes));
+  }
+  const opens = rows.locator("button", { hasText: "›" }).first();
+  if ((await opens.count()) === 0) return;
+  await opens.click();
+  await expect(page.getByTestId("account-up")).toBeVisible();
+  await page.getByTestId("account-up").click();
+  await expect(rows).toHaveCount(lines.length + more);
+}
+
+/** The cursor starts at the moment that the verdict is about: what is live there is what the account says. */
+async function checkCursor(page: Page, said: Why): Promise<void> {
+  const live = said.ledger?.lines.find((line) => line.what.startsWith("live"));
+  if (live === undefined) return;
+  await expect(page.getByTestId("reading-a")).toContainText(`live ${bytes(live.bytes)}`);
+  await expect(page.getByTestId("moment")).toContainText(`${bytes(live.bytes)} live`);
+  await expect(page.getByTestId("flame-total")).toContainText(`${bytes(live.bytes)} live at A`);
+}
+
+async function driveSeries(page: Page, events: number): Promise<void> {
+  const plot = page.getByTestId("plot");
+  await plot.scrollIntoViewIfNeeded();
+  const box = await plot.boundingBox();
+  if (box === null) throw new Error("the series has no box");
+  const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+  const hash = () => page.evaluate(() => location.hash);
+  await page.mouse.move(x, y);
+  await page.mouse.wheel(0, -600);
+  await expect.poll(hash).toContain("0.range=");
+  const near = await hash();
+  await page.mouse.down();
+  await page.mouse.move(x - 80, y, { steps: 4 });
+  await page.mouse.up();
+  if (events > 20) await expect.poll(hash).not.toBe(near);
+  await page.keyboard.press("0");
+  await expect.poll(hash).toContain(`0.range=0-${events + 1}`);
+  await page.mouse.click(x + 7, y);
+  await expect(page.getByTestId("cursor-a")).toBeVisible();
+  const placed = await page.getByTestId("cursor-a").getAttribute("aria-valuenow");
+  await page.keyboard.press(",");
+  if (Number(placed) > 0)
+    await expect(page.getByTestId("cursor-a")).toHaveAttribute("aria-valuenow", String(Number(placed) - 1));
+  await page.keyboard.press("e");
+  await expect(page.getByText("One step is one event.").or(page.getByText("keeps no finer steps"))).toBeVisible();
+  await page.keyboard.press("0");
+}
+
+async function drivePictures(page: Page, way: Way): Promise<void> {
+  await page.keyboard.press("4");
+  const map = page.getByTestId("map");
+  await expect(map).toBeFocused();
+  if (Number(await map.getAttribute("data-segments")) > 0) {
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await expect(page.getByTestId("segment")).toBeVisible();
+    await page.keyboard.press("Escape");
+    await expect(page.getByTestId("segment")).toBeHidden();
+  }
+  await page.keyboard.press("5");
+  await expect(page.getByTestId("flame")).toBeFocused();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Backspace");
+  await page.keyboard.press("d");
+  await expect(page.getByTestId("flame-total")).toContainText("from A to B");
+  await expect(page.getByTestId("reading-b")).toBeVisible();
+  await page.keyboard.press("x");
+  await expect(page.getByTestId("reading-b")).toBeHidden();
+  if (way === "served") await expect(page.getByTestId("trouble")).toBeHidden();
+}
+
+async function driveTables(page: Page, sites: number): Promise<void> {
+  await page.keyboard.press("6");
+  await expect(page.getByTestId("site")).toHaveCount(Math.min(100, sites));
+  if (sites > 0) {
+    await page.getByRole("button", { name: "allocated in all" }).click();
+    await expect(page.locator("th[aria-sort=descending]")).toHaveText(/allocated in all/);
+    await page.keyboard.press("s");
+    await expect(page.locator("tr.chosen")).toHaveCount(1);
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("/");
+    await page.keyboard.type("no such site");
+    await expect(page.getByTestId("site")).toHaveCount(0);
+    await page.locator("#filter-0").fill("");
+    await page.keyboard.press("Escape");
+  }
+  await page.keyboard.press("p");
+  await page.keyboard.press("7");
+  await expect(page.getByTestId("allocations-total")).toBeVisible();
+  await page.keyboard.press("8");
+  await expect(page.getByTestId("tab-whatif")).toHaveAttribute("aria-selected", "true");
+}
+
+for (const way of ["served", "report"] as const)
+  for (const input of inputs().filter((path) => !path.includes("hostile")))
+    test(`${basename(input)}, ${way}`, async ({ page }) => {
+      const wrong = watch(page);
+      await withInput(way, [input], page, async (url) => {
+        const said = why(input);
+        await openPage(page, url);
+        await checkVerdict(page, said);
+        await checkAccount(page, said);
+        await checkCursor(page, said);
+        const device = (await told(url)).inputs[0]?.devices[0];
+        if (device === undefined) throw new Error("no device");
+        if (device.failures.length > 0)
+          await expect(page.getByTestId("request")).toContainText(bytes(device.failures[0]?.size ?? 0));
+        await page.screenshot({ path: join(FOLDER, "screenshots", `${basename(input)}-${way}.png`), fullPage: true });
+        await expectNoOverflow(page);
+        await driveSeries(page, device.events);
+        await drivePictures(page, way);
+        await driveTables(page, device.sites);
+        await page.keyboard.press("p");
+        await expect(page.getByTestId("reading-a")).toContainText(`live ${bytes(device.peak.live)}`);
+        expect(wrong).toEqual([]);
+      });
+    });

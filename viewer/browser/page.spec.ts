@@ -1,0 +1,224 @@
+// What holds for the page as a whole: widths and colours, the address, two inputs, hostile names, a file that changes,
+// the what-if table, the server going away.
+import { execFileSync } from "node:child_process";
+import { appendFileSync, copyFileSync, statSync } from "node:fs";
+import { basename, join } from "node:path";
+import { expect, test } from "@playwright/test";
+import { bytes } from "../src/format";
+import { KEYS } from "../src/keys";
+import type { WhatIfRow } from "../src/types";
+import { expectNoOverflow, FOLDER, MAKEROOM, openPage, report, ROOT, serve, told, watch, withInput } from "./makeroom";
+
+const TRACE = join(ROOT, "traces", "oom_fragmented.pickle.gz");
+const AFTER = join(ROOT, "traces", "oom_fragmented-expandable.pickle.gz");
+const HOSTILE = join(FOLDER, "hostile.pickle");
+
+for (const width of [1000, 2500])
+  for (const colorScheme of ["light", "dark"] as const)
+    test(`${width} pixels wide, ${colorScheme}`, async ({ browser }) => {
+      const page = await browser.newPage({ viewport: { width, height: 1000 }, colorScheme });
+      const wrong = watch(page);
+      await withInput("served", [TRACE], page, async (url) => {
+        await openPage(page, url);
+        await expect(page.locator("html")).toHaveAttribute("data-theme", colorScheme);
+        await expect(page.getByTestId("map")).toHaveAttribute("data-sites", "6");
+        await expectNoOverflow(page);
+        await page.screenshot({
+          path: join(FOLDER, "screenshots", `page-${width}-${colorScheme}.png`),
+          fullPage: true,
+        });
+        await page.keyboard.press("t");
+        await expect(page.locator("html")).toHaveAttribute("data-theme", colorScheme === "light" ? "dark" : "light");
+        await page.reload();
+        await expect(page.locator("html")).toHaveAttribute("data-theme", colorScheme === "light" ? "dark" : "light");
+        expect(wrong).toEqual([]);
+      });
+    });
+
+test("the address brings back what was shown", async ({ page, context }) => {
+  await withInput("served", [TRACE], page, async (url) => {
+    await openPage(page, url);
+    for (const key of ["+", "+", "b", "p", "d", "s", "s", "7"]) await page.keyboard.press(key);
+    await page.locator("#filter-0").fill("train");
+    await expect.poll(() => page.evaluate(() => location.hash)).toContain("filter=train");
+    const other = await context.newPage();
+    await other.goto(page.url());
+    for (const id of ["reading-a", "reading-b", "flame-total", "allocations-total"])
+      await expect(other.getByTestId(id)).toHaveText((await page.getByTestId(id).textContent()) ?? "");
+    await expect(other.locator("#filter-0")).toHaveValue("train");
+    await expect(other.locator(".legend [aria-pressed=true]")).toHaveCount(1);
+    await other.close();
+  });
+});
+
+test("a dragged cursor shows the memory on its way", async ({ page }) => {
+  await withInput("served", [TRACE], page, async (url) => {
+    await openPage(page, url);
+    const cursor = page.getByTestId("cursor-a");
+    await cursor.scrollIntoViewIfNeeded();
+    const box = await cursor.boundingBox();
+    if (box === null) throw new Error("no cursor");
+    const seen = new Set<string | null>();
+    await page.mouse.move(box.x + 5, box.y + 100);
+    await page.mouse.down();
+    for (let step = 1; step <= 12; step += 1) {
+      await page.mouse.move(box.x + 5 - step * 40, box.y + 100);
+      await page.waitForTimeout(40);
+      seen.add(await page.getByTestId("moment").getAttribute("data-event"));
+    }
+    await page.mouse.up();
+    expect(seen.size).toBeGreaterThan(4);
+    const end = await cursor.getAttribute("aria-valuenow");
+    await expect(page.getByTestId("moment")).toHaveAttribute("data-event", end ?? "");
+  });
+});
+
+test("a site chosen in the table is chosen everywhere", async ({ page }) => {
+  await withInput("served", [TRACE], page, async (url) => {
+    await openPage(page, url);
+    await page.getByTestId("site").nth(2).getByRole("button").first().click();
+    await expect(page.locator(".legend [aria-pressed=true]")).toContainText("3");
+    await page.getByTestId("site").nth(2).getByRole("button", { name: "list" }).click();
+    await expect(page.getByTestId("allocation").first()).toHaveClass("chosen");
+    const told = (await page.getByTestId("allocations-total").textContent()) ?? "";
+    expect(told).toContain("match");
+    await page.getByTestId("allocation").first().getByRole("button", { name: "stack" }).click();
+    await expect(page.getByTestId("details")).toContainText("workloads.py");
+    await page.keyboard.press("Escape");
+    await expect(page.getByTestId("details")).toBeHidden();
+  });
+});
+
+test("every key is in the help, and the help opens and closes by key", async ({ page }) => {
+  await withInput("served", [TRACE], page, async (url) => {
+    await openPage(page, url);
+    await page.keyboard.press("?");
+    const help = page.getByTestId("help");
+    await expect(help).toBeVisible();
+    for (const key of KEYS) await expect(help.getByText(key.does, { exact: true })).toBeVisible();
+    await page.keyboard.press("Escape");
+    await expect(help).toBeHidden();
+    // Every control is reached by Tab: it ends at the tables, after the buttons of the head.
+    const reached = new Set<string>();
+    for (let step = 0; step < 60; step += 1) {
+      await page.keyboard.press("Tab");
+      reached.add(await page.evaluate(() => (document.activeElement as HTMLElement | null)?.dataset["testid"] ?? ""));
+    }
+    for (const id of ["theme", "keys", "reading-a", "cursor-a", "map", "flame", "tab-sites"])
+      expect([...reached]).toContain(id);
+  });
+});
+
+test("two inputs stand beside each other at one scale", async ({ browser }) => {
+  const page = await browser.newPage({ viewport: { width: 1600, height: 1000 } });
+  const wrong = watch(page);
+  await withInput("served", [TRACE, AFTER], page, async (url) => {
+    await openPage(page, url);
+    const [before, after] = (await told(url)).inputs;
+    const table = page.getByRole("region", { name: "both inputs" });
+    await expect(table).toContainText(bytes(before?.devices[0]?.peak.live ?? 0));
+    await expect(table).toContainText(bytes(after?.devices[0]?.peak.live ?? 0));
+    const one = await page.getByTestId("pane-0").boundingBox();
+    const other = await page.getByTestId("pane-1").boundingBox();
+    expect(one?.y).toBe(other?.y);
+    expect(other?.x).toBeGreaterThan((one?.x ?? 0) + (one?.width ?? 0));
+    await page.getByTestId("pane-1").getByTestId("tab-compare").click();
+    await expect(page.getByTestId("pair").first()).toBeVisible();
+    await page.keyboard.press("i");
+    await page.keyboard.press("p");
+    await expect(page.getByTestId("pane-0").getByTestId("reading-a")).toContainText(
+      bytes(before?.devices[0]?.peak.live ?? 0),
+    );
+    await expectNoOverflow(page);
+    await page.screenshot({ path: join(FOLDER, "screenshots", "two-inputs.png"), fullPage: true });
+    expect(wrong).toEqual([]);
+  });
+});
+
+for (const way of ["served", "report"] as const)
+  test(`hostile names are text, ${way}`, async ({ page }) => {
+    const wrong = watch(page);
+    await withInput(way, [HOSTILE], page, async (url) => {
+      await openPage(page, url);
+      for (const key of ["4", "ArrowRight", "Enter", "5", "ArrowDown", "6"]) await page.keyboard.press(key);
+      await expect(page.getByTestId("site").first()).toBeVisible();
+      await expect(page.getByText("window.hacked = 1").first()).toBeVisible();
+      for (const [index, row] of (await page.getByTestId("site").all()).entries())
+        expect((await row.textContent())?.length, `row ${index}`).toBeLessThan(1000);
+      await page.getByTestId("whole").first().click();
+      await expect(page.getByTestId("details")).toContainText("xxxxxxxxxx");
+      await page.keyboard.press("Escape");
+      await page.keyboard.press("7");
+      await expect(page.getByTestId("allocation").first()).toBeVisible();
+      expect(await page.evaluate(() => "hacked" in window)).toBe(false);
+      expect(await page.locator("main :is(script, img, svg, iframe, b b)").count()).toBe(0);
+      await expectNoOverflow(page);
+      await page.screenshot({ path: join(FOLDER, "screenshots", `hostile-${way}.png`) });
+      expect(wrong).toEqual([]);
+    });
+  });
+
+test("the what-if table is replay's, and comes with progress", async ({ page }) => {
+  const recording = join(ROOT, "traces", "seed004.pickle.gz");
+  const { runs } = JSON.parse(execFileSync(MAKEROOM, ["replay", "--json", recording], { encoding: "utf8" })) as {
+    runs: WhatIfRow[];
+  };
+  await withInput("served", [recording], page, async (url) => {
+    await openPage(page, url);
+    await page.keyboard.press("8");
+    await page.getByTestId("whatif-start").click();
+    const rows = page.getByTestId("whatif");
+    await expect(rows).toHaveCount(runs.length, { timeout: 30_000 });
+    for (const run of runs) {
+      const row = rows.filter({ has: page.getByRole("rowheader", { name: run.allocator, exact: false }) }).first();
+      await expect(row).toContainText(bytes(run.peak_reserved_bytes));
+    }
+  });
+  expect(runs.length).toBeGreaterThan(2);
+});
+
+test("a file that grows is noticed and read again", async ({ page }) => {
+  const copy = join(FOLDER, "growing.pickle.gz");
+  copyFileSync(join(ROOT, "traces", "seed001.pickle.gz"), copy);
+  await withInput("served", [copy], page, async (url) => {
+    await openPage(page, url);
+    await expect(page.getByTestId("changed")).toBeHidden();
+    copyFileSync(join(ROOT, "traces", "seed004.pickle.gz"), copy);
+    await page.evaluate(() => dispatchEvent(new Event("focus")));
+    await expect(page.getByTestId("changed")).toBeVisible();
+    await page.getByRole("button", { name: "read it again" }).click();
+    await expect(page.getByTestId("summary")).toContainText("223.13 MiB");
+    await expect(page.getByTestId("changed")).toBeHidden();
+    appendFileSync(copy, "no longer a recording");
+    await page.evaluate(() => dispatchEvent(new Event("focus")));
+    await expect(page.getByTestId("changed")).toBeVisible();
+  });
+});
+
+test("a server that is gone is said", async ({ page }) => {
+  const served = await serve(TRACE);
+  await openPage(page, served.url);
+  served.end();
+  await page.evaluate(() => dispatchEvent(new Event("focus")));
+  await expect(page.getByTestId("trouble")).toContainText("does not answer");
+});
+
+test("two viewers at once do not disturb each other", async ({ page, context }) => {
+  const [one, other] = await Promise.all([serve(TRACE), serve(join(ROOT, "traces", "seed004.pickle.gz"))]);
+  const second = await context.newPage();
+  try {
+    await Promise.all([openPage(page, one.url), openPage(second, other.url)]);
+    await expect(page.getByTestId("asked")).toContainText("865.02 MiB");
+    await expect(second.getByTestId("summary")).toContainText("223.13 MiB");
+  } finally {
+    one.end();
+    other.end();
+  }
+});
+
+test("the page and reports keep to their sizes", () => {
+  expect(statSync(join(ROOT, "viewer", "dist", "index.html")).size).toBeLessThan(1_000_000);
+  const file = new URL(report("size", TRACE));
+  expect(statSync(file).size).toBeLessThan(10_000_000);
+  expect(basename(file.pathname)).toBe("size.html");
+});

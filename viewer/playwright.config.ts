@@ -1,0 +1,17 @@
+// The page in a real Chromium (Debian's), on the real `makeroom view`. `.ci/viewer` starts it.
+import { defineConfig } from "@playwright/test";
+
+export default defineConfig({
+  testDir: "browser",
+  fullyParallel: true,
+  workers: 2,
+  timeout: 60_000,
+  reporter: "line",
+  globalSetup: "./browser/setup.ts",
+  outputDir: process.env["RESULTS"] ?? "test-results",
+  use: {
+    browserName: "chromium",
+    viewport: { width: 1280, height: 900 },
+    launchOptions: { executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: ["--no-sandbox"] },
+  },
+});
