@@ -4,7 +4,7 @@ import { join, basename } from "node:path";
 import { expect, test, type Page } from "@playwright/test";
 import { bytes } from "../src/format";
 import type { LedgerLine, Why } from "../src/types";
-import { expectNoOverflow, FOLDER, inputs, openPage, told, watch, why, withInput, type Way } from "./makeroom";
+import { expectNoOverflow, inputs, openPage, SCREENSHOTS, told, watch, why, withInput, type Way } from "./makeroom";
 
 async function checkVerdict(page: Page, said: Why): Promise<void> {
   const verdict = page.getByTestId("verdict");
@@ -134,7 +134,7 @@ for (const way of ["served", "report"] as const)
         if (device === undefined) throw new Error("no device");
         if (device.failures.length > 0)
           await expect(page.getByTestId("request")).toContainText(bytes(device.failures[0]?.size ?? 0));
-        await page.screenshot({ path: join(FOLDER, "screenshots", `${basename(input)}-${way}.png`), fullPage: true });
+        await page.screenshot({ path: join(SCREENSHOTS, `${basename(input)}-${way}.png`), fullPage: true });
         await expectNoOverflow(page);
         await driveSeries(page, device.events);
         await drivePictures(page, way);

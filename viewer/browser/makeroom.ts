@@ -12,6 +12,7 @@ import type { Inputs, Why } from "../src/types";
 
 export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 export const FOLDER = process.env["FOLDER"] ?? join(tmpdir(), "makeroom-viewer");
+export const SCREENSHOTS = process.env["SCREENSHOTS"] ?? join(FOLDER, "screenshots");
 export const MAKEROOM = process.env["MAKEROOM"] ?? join(ROOT, "target", "debug", "makeroom");
 
 export type Way = "served" | "report";

@@ -7,7 +7,19 @@ import { expect, test } from "@playwright/test";
 import { bytes } from "../src/format";
 import { KEYS } from "../src/keys";
 import type { WhatIfRow } from "../src/types";
-import { expectNoOverflow, FOLDER, MAKEROOM, openPage, report, ROOT, serve, told, watch, withInput } from "./makeroom";
+import {
+  expectNoOverflow,
+  FOLDER,
+  MAKEROOM,
+  openPage,
+  report,
+  ROOT,
+  SCREENSHOTS,
+  serve,
+  told,
+  watch,
+  withInput,
+} from "./makeroom";
 
 const TRACE = join(ROOT, "traces", "oom_fragmented.pickle.gz");
 const AFTER = join(ROOT, "traces", "oom_fragmented-expandable.pickle.gz");
@@ -24,11 +36,12 @@ for (const width of [1000, 2500])
         await expect(page.getByTestId("map")).toHaveAttribute("data-sites", "6");
         await expectNoOverflow(page);
         await page.screenshot({
-          path: join(FOLDER, "screenshots", `page-${width}-${colorScheme}.png`),
+          path: join(SCREENSHOTS, `page-${width}-${colorScheme}.png`),
           fullPage: true,
         });
         await page.keyboard.press("t");
         await expect(page.locator("html")).toHaveAttribute("data-theme", colorScheme === "light" ? "dark" : "light");
+        await expect.poll(() => page.evaluate(() => location.hash)).toContain("theme=");
         await page.reload();
         await expect(page.locator("html")).toHaveAttribute("data-theme", colorScheme === "light" ? "dark" : "light");
         expect(wrong).toEqual([]);
@@ -83,6 +96,7 @@ test("a site chosen in the table is chosen everywhere", async ({ page }) => {
     const told = (await page.getByTestId("allocations-total").textContent()) ?? "";
     expect(told).toContain("match");
     await page.getByTestId("allocation").first().getByRole("button", { name: "stack" }).click();
+    await expect(page.getByTestId("details")).toBeVisible();
     await expect(page.getByTestId("details")).toContainText("workloads.py");
     await page.keyboard.press("Escape");
     await expect(page.getByTestId("details")).toBeHidden();
@@ -130,7 +144,7 @@ test("two inputs stand beside each other at one scale", async ({ browser }) => {
       bytes(before?.devices[0]?.peak.live ?? 0),
     );
     await expectNoOverflow(page);
-    await page.screenshot({ path: join(FOLDER, "screenshots", "two-inputs.png"), fullPage: true });
+    await page.screenshot({ path: join(SCREENSHOTS, "two-inputs.png"), fullPage: true });
     expect(wrong).toEqual([]);
   });
 });
@@ -142,10 +156,11 @@ for (const way of ["served", "report"] as const)
       await openPage(page, url);
       for (const key of ["4", "ArrowRight", "Enter", "5", "ArrowDown", "6"]) await page.keyboard.press(key);
       await expect(page.getByTestId("site").first()).toBeVisible();
-      await expect(page.getByText("window.hacked = 1").first()).toBeVisible();
+      await expect(page.getByTestId("site").filter({ hasText: "window.hacked = 1" }).first()).toBeVisible();
       for (const [index, row] of (await page.getByTestId("site").all()).entries())
         expect((await row.textContent())?.length, `row ${index}`).toBeLessThan(1000);
       await page.getByTestId("whole").first().click();
+      await expect(page.getByTestId("details")).toBeVisible();
       await expect(page.getByTestId("details")).toContainText("xxxxxxxxxx");
       await page.keyboard.press("Escape");
       await page.keyboard.press("7");
@@ -153,7 +168,7 @@ for (const way of ["served", "report"] as const)
       expect(await page.evaluate(() => "hacked" in window)).toBe(false);
       expect(await page.locator("main :is(script, img, svg, iframe, b b)").count()).toBe(0);
       await expectNoOverflow(page);
-      await page.screenshot({ path: join(FOLDER, "screenshots", `hostile-${way}.png`) });
+      await page.screenshot({ path: join(SCREENSHOTS, `hostile-${way}.png`) });
       expect(wrong).toEqual([]);
     });
   });

@@ -2,11 +2,11 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { FOLDER, MAKEROOM, ROOT } from "./makeroom";
+import { FOLDER, MAKEROOM, ROOT, SCREENSHOTS } from "./makeroom";
 
 export default function setup(): void {
   if (!existsSync(MAKEROOM)) throw new Error(`${MAKEROOM} is not there: cargo build -p makeroom`);
-  mkdirSync(join(FOLDER, "screenshots"), { recursive: true });
+  mkdirSync(SCREENSHOTS, { recursive: true });
   const run = (program: string, ...given: string[]) =>
     execFileSync(program, given, { encoding: "utf8", maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "pipe"] });
   const recordings = join(FOLDER, "recordings");

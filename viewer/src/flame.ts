@@ -169,9 +169,15 @@ export function frameName(stacks: Stacks, node: number): string {
   const frame = stacks.frames[stacks.nodes[node]?.[1] ?? -1];
   if (frame === undefined) return "unknown frame";
   if (frame.file === null || frame.file === "") return frame.name;
-  const file = frame.file.replace(/^.*site-packages\//, "");
+  const file = shortPath(frame.file);
   const place = frame.line === null ? file : `${file}:${frame.line}`;
   return frame.name === "" ? place : `${place} ${frame.name}`;
+}
+
+/** Packages from their name on, other absolute paths by their last two parts, as `why` has them. */
+function shortPath(path: string): string {
+  if (path.includes("site-packages/")) return path.replace(/^.*site-packages\//, "");
+  return path.startsWith("/") ? path.split("/").slice(-2).join("/") : path;
 }
 
 /** What a box is called: of folded frames the innermost one that is a site's own line, else the innermost. */

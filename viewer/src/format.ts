@@ -28,7 +28,9 @@ export function axisBytes(value: number, step: number): string {
     divisor *= 1024;
     unit += 1;
   }
-  const digits = Math.max(0, Math.min(2, Math.ceil(-Math.log10(step / divisor))));
+  let digits = 0;
+  while (digits < 3 && Math.abs((step / divisor) * 10 ** digits - Math.round((step / divisor) * 10 ** digits)) > 1e-6)
+    digits += 1;
   return `${(value / divisor).toFixed(digits)} ${unit < 0 ? "B" : (UNITS[unit] ?? "")}`;
 }
 

@@ -10,7 +10,7 @@ import type { Device, Site } from "./types";
 
 /** The plot's area inside of its canvas, in CSS pixels: the page lays cursors over it. */
 export const LEFT = 76;
-export const RIGHT = 26;
+export const RIGHT = 36;
 export const TOP = 20;
 export const BOTTOM = 38;
 

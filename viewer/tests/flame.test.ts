@@ -95,6 +95,22 @@ describe("frames", () => {
     expect(frameName(stacks, 2)).toBe("load.py:2 load");
     expect(stackOf(stacks, 3)).toEqual(["main.py:1 main", "load.py:2 load", "read"]);
   });
+  it("are called by the last parts of their paths", () => {
+    const named = (file: string) =>
+      frameName(
+        {
+          frames: [{ name: "f", file, line: 3 }],
+          nodes: [
+            [0, -1],
+            [0, 0],
+          ],
+        },
+        1,
+      );
+    expect(named("/usr/lib/python3/site-packages/torch/nn/linear.py")).toBe("torch/nn/linear.py:3 f");
+    expect(named("/home/me/project/src/train.py")).toBe("src/train.py:3 f");
+    expect(named("train.py")).toBe("train.py:3 f");
+  });
   it("in a circle or out of bounds are left out", () => {
     const wild: Stacks = {
       frames: [],

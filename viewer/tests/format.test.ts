@@ -18,6 +18,8 @@ describe("sizes", () => {
   it("make round ticks", () => {
     expect(byteTicks(5 * 2 ** 30, 6)).toEqual([0, 1, 2, 3, 4, 5].map((value) => value * 2 ** 30));
     expect(axisBytes(2 ** 30, 2 ** 29)).toBe("1.0 GiB");
+    expect(axisBytes(1.75 * 2 ** 30, 2 ** 28)).toBe("1.75 GiB");
+    expect(axisBytes(2 ** 29, 2 ** 28)).toBe("512 MiB");
     expect(axisBytes(0, 1)).toBe("0");
     expect(byteTicks(0, 5)).toEqual([0]);
   });

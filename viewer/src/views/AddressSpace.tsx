@@ -87,7 +87,11 @@ export function AddressSpace({ pane }: { pane: Pane }) {
     pane.update({ segment: segment.address, ...(held ? { site: block[3] } : {}) });
   };
   const step = (by: number, blocks: boolean) => {
-    const here = spot ?? { segment: 0, offset: 0 };
+    if (spot === null || segments[spot.segment] === undefined) {
+      setSpot({ segment: 0, offset: 0 });
+      return;
+    }
+    const here = spot;
     const segment = segments[here.segment];
     if (segment === undefined) return;
     if (blocks) {

@@ -23,11 +23,13 @@ export function Holes({
   const device = pane.device;
   const failure = failureNear(device?.failures ?? [], event);
   if (device === undefined || (holes.length === 0 && failure === undefined)) return null;
-  const most = Math.max(failure?.size ?? 0, holes[0]?.size ?? 0, 1);
+  // Without segments there are no holes to compare with, only what the driver had left.
+  const free = device.has_segments ? null : (failure?.free ?? null);
+  const most = Math.max(failure?.size ?? 0, holes[0]?.size ?? 0, free ?? 0, 1);
   const bar = (size: number) => ({ width: `${Math.max(0.2, (size / most) * 100)}%` });
   return (
     <div class="holes">
-      <h3>{failure === undefined ? "The largest holes" : "The refused request and the largest holes, at one scale"}</h3>
+      <h3>{title(failure !== undefined, holes.length > 0)}</h3>
       <table>
         <tbody>
           {failure !== undefined && (
@@ -46,6 +48,15 @@ export function Holes({
               <td class="figure">{bytes(failure.size)}</td>
               <td>
                 <div class="bar wanted" style={bar(failure.size)} />
+              </td>
+            </tr>
+          )}
+          {free !== null && (
+            <tr data-testid="free">
+              <th scope="row">free, by the driver&apos;s count</th>
+              <td class="figure">{bytes(free)}</td>
+              <td>
+                <div class="bar small" style={bar(free)} />
               </td>
             </tr>
           )}
@@ -74,9 +85,16 @@ export function Holes({
           ))}
         </tbody>
       </table>
-      {failure !== undefined && failure.free !== null && (
+      {failure !== undefined && failure.free !== null && free === null && (
         <p class="quiet">The driver had {bytes(failure.free)} free when it refused.</p>
       )}
     </div>
   );
+}
+
+function title(refused: boolean, holes: boolean): string {
+  if (!refused) return "The largest holes";
+  return holes
+    ? "The refused request and the largest holes, at one scale"
+    : "The refused request and what was free, at one scale";
 }

@@ -3,9 +3,9 @@
 import { useEffect, useState } from "preact/hooks";
 import { bytes } from "../format";
 import { useAnswer, type Pane } from "../model";
-import { inkOn, siteColor } from "../palette";
+import { inkOn, siteColor, UNKNOWN } from "../palette";
 import { shorten } from "../text";
-import { BUCKETS, indexAt, type Columns } from "../tiles";
+import { bucketEvents, BUCKETS, type Columns } from "../tiles";
 import type { Tile } from "../types";
 
 interface AtCursor {
@@ -13,19 +13,12 @@ interface AtCursor {
   values: number[];
   /** By site, for those that have a layer. */
   sites: Map<number, number>;
+  /** Whether it is of the event itself, not of the step that it lies in. */
   exact: boolean;
 }
 
-function atCursor(names: { site: number | null }[], values: number[], exact: boolean): AtCursor {
-  const sites = new Map<number, number>();
-  names.forEach(({ site }, index) => {
-    if (site !== null) sites.set(site, values[index] ?? 0);
-  });
-  return { values, sites, exact };
-}
-
-/** What every layer holds at an event: of the finest tile, once the cursor rests; until then of the steps in view. */
-export function useLayersAt(pane: Pane, event: number, columns: Columns | null): AtCursor {
+/** What every layer holds at an event: of the finest tile, once the cursor rests; until then of the finest at hand. */
+export function useLayersAt(pane: Pane, event: number): AtCursor {
   const [rest, setRest] = useState<number | null>(null);
   useEffect(() => {
     const timer = setTimeout(() => {
@@ -35,32 +28,34 @@ export function useLayersAt(pane: Pane, event: number, columns: Columns | null):
       clearTimeout(timer);
     };
   }, [event]);
-  const { answer } = useAnswer<Tile>(
-    pane.model,
-    rest === null || pane.device === undefined ? null : pane.path(`series/0/${rest}`),
-  );
-  const tile = answer?.value;
-  const index = tile === undefined ? -1 : event - tile.first_event;
-  if (tile !== undefined && index >= 0 && index < tile.live.length)
-    return atCursor(
-      tile.layers,
-      tile.layers.map((layer) => layer.live[index] ?? 0),
-      true,
-    );
-  if (columns === null) return atCursor([], [], false);
-  const step = indexAt(columns.x, event);
-  return atCursor(
-    columns.names,
-    columns.layers.map((layer) => layer[step] ?? 0),
-    false,
-  );
+  const device = pane.device;
+  useAnswer<Tile>(pane.model, rest === null || device === undefined ? null : pane.path(`series/0/${rest}`));
+  for (let level = 0; level < (device?.levels ?? 0); level += 1) {
+    const number = Math.floor(event / (BUCKETS * bucketEvents(level)));
+    const tile = pane.model.source.peek<Tile>(pane.path(`series/${level}/${number}`))?.value;
+    if (tile === undefined) continue;
+    const index = Math.floor((event - tile.first_event) / tile.bucket_events);
+    const values = tile.layers.map((layer) => layer.live[index] ?? 0);
+    return { values, sites: bySite(pane, tile, values), exact: tile.event[index] === event };
+  }
+  return { values: [], sites: new Map(), exact: false };
+}
+
+function bySite(pane: Pane, { layers }: Tile, values: number[]): Map<number, number> {
+  const sites = new Map<number, number>();
+  layers.forEach(({ site }, index) => {
+    if (site !== null) sites.set(site, values[index] ?? 0);
+  });
+  const unknown = pane.sites.value.find((site) => site.color === UNKNOWN);
+  if (unknown !== undefined) sites.set(unknown.id, values[layers.length - 1] ?? 0);
+  return sites;
 }
 
 export function Legend({ pane, columns }: { pane: Pane; columns: Columns | null }) {
   const { a, b } = pane.place;
   const active = pane.state.value.active;
   const event = active === "b" && b !== null ? b : a;
-  const { values, exact } = useLayersAt(pane, event, columns);
+  const { values, exact } = useLayersAt(pane, event);
   const colors = pane.model.colors;
   const rows = (columns?.names ?? [])
     .map((name, index) => ({

@@ -43,7 +43,7 @@ export function SitesTable({ pane }: { pane: Pane }) {
   const state = pane.state.value;
   const { a, b } = pane.place;
   const event = state.active === "b" && b !== null ? b : a;
-  const { sites: held } = useLayersAt(pane, event, null);
+  const { sites: held } = useLayersAt(pane, event);
   const atCursor = (site: Site) => held.get(site.id) ?? -1;
   const filter = state.filter.toLowerCase();
   const matching = pane.sites.value.filter((site) => filter === "" || site.name.toLowerCase().includes(filter));
