@@ -8,15 +8,16 @@ NAMES = [
     "\"><svg onload='window.hacked = 1'>",
     "line\nbreak\0zero\u202egnp.exe",
     "</script><script>window.hacked = 1</script>",
-    "x" * 10_000_000,
+    "x" * 60_000,
+    "y" * 10_000_000,
 ]
 trace, segments = [], []
 for number, name in enumerate(NAMES):
     address = 0x7F0000000000 + number * (2 << 20)
     frames = [{"name": name, "filename": f"{number}<b>.py", "line": number + 1}]
     trace.append({"action": "segment_alloc", "addr": address, "size": 2 << 20, "stream": 0, "frames": frames, "time_us": number * 10})
-    trace.append({"action": "alloc", "addr": address, "size": (number + 1) << 18, "stream": 0, "frames": frames, "time_us": number * 10 + 1})
-    held = (number + 1) << 18
+    trace.append({"action": "alloc", "addr": address, "size": (number + 1) << 17, "stream": 0, "frames": frames, "time_us": number * 10 + 1})
+    held = (number + 1) << 17
     blocks = [{"address": address, "size": held, "requested_size": held, "state": "active_allocated", "frames": frames}]
     if held < 2 << 20:
         blocks.append({"address": address + held, "size": (2 << 20) - held, "requested_size": 0, "state": "inactive", "frames": []})
