@@ -13,6 +13,7 @@
 mod bytes;
 mod hash;
 mod ids;
+mod lifetimes;
 mod process;
 mod ranges;
 mod stacks;
@@ -22,6 +23,7 @@ mod trace;
 pub use bytes::{Bytes, ParseBytesError, unit_bytes};
 pub use hash::{FastHasher, FastMap};
 pub use ids::{Address, DeviceIndex, PoolId, StreamId};
+pub use lifetimes::{Lifetime, lifetimes};
 pub use process::{
     AskedMeanwhile, CallCount, CodeRecord, ContextRecord, DeviceIdentity, DeviceSample, DriverKeeps,
     FailedLaunch, HeapLimit, HostSample, PendingFrees, PinnedBlock, PinnedMemory, PoolUse, ProcessEnd,

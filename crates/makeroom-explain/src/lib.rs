@@ -11,6 +11,7 @@ mod native;
 mod run;
 mod text;
 mod trace;
+mod watch;
 
 pub use cause::{Cause, Certainty};
 pub use explanation::{
@@ -26,3 +27,4 @@ pub use trace::{
     Beside, BlockSizes, HeldSegment, LiveBlock, Part, Places, Room, SegmentsHeld, SizesAtEnd, TraceQuestion,
     cut, explain_running, explain_trace, held_beside, is_small, place_of,
 };
+pub use watch::{Watched, WatchedStep, watch};

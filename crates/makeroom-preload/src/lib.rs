@@ -56,6 +56,7 @@
     allow(dead_code, unused_imports, reason = "what uses them is exported, which a test must not do")
 )]
 
+mod asked;
 mod clock;
 mod config;
 mod cost;

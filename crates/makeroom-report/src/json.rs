@@ -79,7 +79,7 @@ fn line(ledger_line: &LedgerLine) -> Value {
     })
 }
 
-fn site(place: &Site) -> Value {
+pub(crate) fn site(place: &Site) -> Value {
     json!({
         "site": place.place,
         "own": place.is_own,

@@ -18,6 +18,7 @@ mod text;
 mod top;
 mod tree;
 mod tune;
+mod watch;
 mod wrap;
 
 pub use doctor::{doctor_json, doctor_text};
@@ -30,3 +31,4 @@ pub use run::{nothing_recorded_text, refused_text, run_summary_text, unreadable_
 pub use text::explanation_text;
 pub use top::{Key, Request, Screen};
 pub use tune::{tune_json, tune_text};
+pub use watch::watched_json;

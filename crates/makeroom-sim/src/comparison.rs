@@ -1,6 +1,6 @@
 //! One recording under many allocators.
 
-use makeroom_core::{DeviceTrace, Stacks, Start};
+use makeroom_core::{DeviceTrace, Stacks, Start, Trace};
 
 use crate::allocators::AllocatorSpec;
 use crate::device::Device;
@@ -56,6 +56,24 @@ impl Workload {
         let program = Program::new(device, stacks, &start);
         let peak_live = program.peak_live();
         Self { program, events: device.events.len(), peak_live, start }
+    }
+
+    /// What the reader should know about how exact runs are, after what the recording itself has to say.
+    pub fn notes(&self, trace: &Trace) -> Vec<String> {
+        let mut notes = trace.notes.clone();
+        let older = self.program.older;
+        if older > 0 {
+            notes.push(format!(
+                "{older} allocations are older than the recording; under other settings than the recorded ones they are made first, in the order of their addresses, which is an assumption"
+            ));
+        }
+        if self.program.lost > 0 {
+            notes.push(format!(
+                "{} events name memory that the recording knows nothing of and were left out",
+                self.program.lost
+            ));
+        }
+        notes
     }
 
     /// Runs it under the settings it was recorded with, from the state in which the recording began: what is older

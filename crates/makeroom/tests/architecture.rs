@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Crates from the bottom up. A crate may depend on those before it.
-const LAYERS: [&str; 18] = [
+const LAYERS: [&str; 19] = [
     "makeroom-core",
     "makeroom-cuda",
     "makeroom-trace",
@@ -24,6 +24,7 @@ const LAYERS: [&str; 18] = [
     "makeroom-holders",
     "makeroom-report",
     "makeroom-view",
+    "makeroom-python",
     "makeroom",
 ];
 

@@ -113,6 +113,21 @@ pub(crate) fn flush(expected: Expected) {
         return;
     }
     EXPECTED.store(expected.number(), Ordering::Release);
+    bring_up_to_date();
+}
+
+/// Writes what is there, and goes on; says whether anybody does. For code in the program itself, which wants to read the
+/// file: it is as the program is at this moment.
+pub(crate) fn flush_for_program() -> bool {
+    let is_there = THREAD.load(Ordering::Relaxed) != 0 && IS_FINISHED.load(Ordering::Acquire) == 0;
+    if is_there && !is_writer() {
+        bring_up_to_date();
+    }
+    is_there
+}
+
+/// Asks the writer for a turn and waits until it is over, but not forever.
+fn bring_up_to_date() {
     let own = ASKED.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
     wake();
     let start = clock::monotonic_ns();

@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Replay) -> Result<(), Failure> {
         memory: room.limit(),
         check: checked,
         runs,
-        notes: notes(&trace, &workload),
+        notes: workload.notes(&trace),
     };
     if options.json {
         output::json(&replay_json(&report))?;
@@ -66,22 +66,4 @@ fn others(arguments: &Replay) -> Vec<AllocatorSpec> {
         return usual_allocators();
     }
     arguments.allocators.clone()
-}
-
-/// What the reader should know about how exact the runs are.
-pub(crate) fn notes(trace: &Trace, workload: &Workload) -> Vec<String> {
-    let mut notes = trace.notes.clone();
-    let older = workload.program.older;
-    if older > 0 {
-        notes.push(format!(
-            "{older} allocations are older than the recording; under other settings than the recorded ones they are made first, in the order of their addresses, which is an assumption"
-        ));
-    }
-    if workload.program.lost > 0 {
-        notes.push(format!(
-            "{} events name memory that the recording knows nothing of and were left out",
-            workload.program.lost
-        ));
-    }
-    notes
 }

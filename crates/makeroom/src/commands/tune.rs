@@ -4,7 +4,7 @@ use makeroom_report::{tune_json, tune_text};
 use makeroom_sim::{Settings, Workload, candidates, tune};
 
 use crate::cli::Tune;
-use crate::commands::{recording, replay};
+use crate::commands::recording;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &Tune) -> Result<(), Failure> {
         progress.step(if done == 0 { "as recorded" } else { &settings[done - 1] });
     });
     progress.finish();
-    let notes = replay::notes(&trace, &workload);
+    let notes = workload.notes(&trace);
     if options.json {
         output::json(&tune_json(&tuning, room.limit(), &notes))
     } else {

@@ -1,0 +1,111 @@
+//! Allocations as rows with a beginning and an end, for tables and timelines: each allocation of a recording once, with
+//! what was there before it began.
+//!
+//! Nothing is concluded here. An address that is handed out again without a free ends the block that was there, as
+//! everywhere in makeroom: its free was lost with older events.
+
+use crate::{Action, Address, Bytes, DeviceTrace, FastMap, StackId, Start, StreamId};
+
+/// One allocation of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Where it begins.
+    pub address: Address,
+    /// What was asked for.
+    pub size: Bytes,
+    /// On which stream.
+    pub stream: StreamId,
+    /// Who asked.
+    pub stack: StackId,
+    /// The event that handed it out; `None` where it is older than the recording.
+    pub born: Option<usize>,
+    /// The event after which it was usable again; `None` where it outlives the recording.
+    pub freed: Option<usize>,
+}
+
+/// All allocations of a device: those older than the recording first, then in the order in which they were handed out.
+pub fn lifetimes(device: &DeviceTrace) -> Vec<Lifetime> {
+    let mut rows: Vec<Lifetime> = Start::new(device)
+        .blocks
+        .iter()
+        .map(|block| Lifetime {
+            address: block.address,
+            size: block.requested,
+            stream: block.stream,
+            stack: block.stack,
+            born: None,
+            freed: None,
+        })
+        .collect();
+    let mut live: FastMap<u64, usize> = rows.iter().map(|row| row.address.0).zip(0..).collect();
+    for (index, event) in device.events.iter().enumerate() {
+        match event.action {
+            Action::Alloc => {
+                let lost = live.insert(event.address.0, rows.len());
+                if let Some(row) = lost.and_then(|row| rows.get_mut(row)) {
+                    row.freed = Some(index);
+                }
+                rows.push(Lifetime {
+                    address: event.address,
+                    size: event.size,
+                    stream: event.stream,
+                    stack: event.stack,
+                    born: Some(index),
+                    freed: None,
+                });
+            }
+            Action::FreeCompleted => {
+                if let Some(row) = live.remove(&event.address.0).and_then(|row| rows.get_mut(row)) {
+                    row.freed = Some(index);
+                }
+            }
+            _ => {}
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Event;
+
+    fn device(events: &[(Action, u64, u64)]) -> DeviceTrace {
+        let mut device = DeviceTrace::default();
+        for &(action, address, size) in events {
+            device.events.push(Event {
+                action,
+                address: Address(address),
+                size: Bytes::new(size),
+                stream: StreamId(0),
+                time_us: 0,
+                stack: StackId::NONE,
+            });
+        }
+        device
+    }
+
+    #[test]
+    fn allocations_have_their_beginning_and_their_end() {
+        let rows = lifetimes(&device(&[
+            (Action::FreeCompleted, 7, 1),
+            (Action::Alloc, 512, 10),
+            (Action::Alloc, 1024, 20),
+            (Action::FreeRequested, 512, 10),
+            (Action::FreeCompleted, 512, 10),
+            (Action::Alloc, 512, 30),
+            (Action::Alloc, 512, 40),
+        ]));
+        let told: Vec<_> = rows.iter().map(|row| (row.size.get(), row.born, row.freed)).collect();
+        assert_eq!(
+            told,
+            [
+                (1, None, Some(0)),
+                (10, Some(1), Some(4)),
+                (20, Some(2), None),
+                (30, Some(5), Some(6)),
+                (40, Some(6), None)
+            ]
+        );
+    }
+}

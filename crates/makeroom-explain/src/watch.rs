@@ -1,0 +1,221 @@
+//! A part of a recording between two moments, and its steps: what was live before, at the peak and after, by line, and
+//! what each step left behind.
+//!
+//! The program gives the moments as times; a step is what lies between two of them. What is *left* was handed out
+//! between the first and the last moment and was still there at the last. The verdict over a whole recording, which has to
+//! find the steps itself, is `trace/steps.rs`'s.
+//!
+//! For each device: after = before + Σ steps' change, and left ≤ after.
+
+use makeroom_core::{Action, Bytes, DeviceIndex, DeviceTrace, FastMap, Trace};
+
+use crate::Site;
+use crate::trace::{History, Places, by_stack, states_at};
+
+/// What one device held while it was watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// The device.
+    pub device: DeviceIndex,
+    /// Live at the first moment.
+    pub before: Bytes,
+    /// The most that was live.
+    pub peak: Bytes,
+    /// Live at the last moment.
+    pub after: Bytes,
+    /// How many allocations there were.
+    pub allocations: u64,
+    /// Who held what was live at the peak, largest first.
+    pub sites: Vec<Site>,
+    /// Handed out while watched and there at the end.
+    pub left: Bytes,
+    /// How many blocks that is.
+    pub left_blocks: u64,
+    /// Who holds it.
+    pub left_sites: Vec<Site>,
+    /// The steps, in order.
+    pub steps: Vec<WatchedStep>,
+    /// Who holds what steps left behind, the first and the last step aside: one fills caches, the other is not over.
+    pub leaking: Vec<Site>,
+}
+
+/// What lies between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchedStep {
+    /// The most that was live.
+    pub peak: Bytes,
+    /// Live at its end.
+    pub after: Bytes,
+    /// Handed out in it and there when watching ended.
+    pub left: Bytes,
+}
+
+/// Looks at a recording between the first and the last of `times` (microseconds since the epoch, ascending); those in
+/// between end steps. A device without an event and without memory is left out.
+pub fn watch(trace: &Trace, times: &[u64]) -> Vec<Watched> {
+    trace.devices.iter().filter_map(|device| watch_device(trace, device, times)).collect()
+}
+
+fn watch_device(trace: &Trace, device: &DeviceTrace, times: &[u64]) -> Option<Watched> {
+    let ends = positions(device, times);
+    let (&first, &last) = (ends.first()?, ends.last()?);
+    let history = History::new(device, &[]);
+    let pass = Pass::new(device, &history, &ends);
+    if device.events.is_empty() && pass.before.is_zero() {
+        return None;
+    }
+    // A position counts the events before a moment, and a state is the one after an event.
+    let after = |position: usize| position.checked_sub(1);
+    let states = states_at(device, &history, &[after(pass.peak_position), after(last)]);
+    let [at_peak, at_end] = states.as_slice() else { return None };
+    let born_in = |from: usize, to: usize| {
+        at_end.blocks.iter().filter(move |block| block.born.is_some_and(|born| (from..to).contains(&born)))
+    };
+    let places = Places::new(trace);
+    let size = |from, to| born_in(from, to).map(|block| block.requested).sum::<Bytes>();
+    let steps: Vec<WatchedStep> = ends
+        .windows(2)
+        .zip(&pass.steps)
+        .map(|(pair, step)| WatchedStep { left: size(pair[0], pair[1]), ..*step })
+        .collect();
+    let settled = if steps.len() > 2 { (ends[1], ends[ends.len() - 2]) } else { (0, 0) };
+    Some(Watched {
+        device: device.device,
+        before: pass.before,
+        peak: pass.peak,
+        after: at_end.live(),
+        allocations: pass.allocations,
+        sites: places.tree(&by_stack(&at_peak.blocks)).0,
+        left: size(first, last),
+        left_blocks: born_in(first, last).count() as u64,
+        left_sites: places.tree(&by_stack(born_in(first, last))).0,
+        leaking: places.tree(&by_stack(born_in(settled.0, settled.1))).0,
+        steps,
+    })
+}
+
+/// How many events lie before each of the ascending `times`.
+fn positions(device: &DeviceTrace, times: &[u64]) -> Vec<usize> {
+    let mut found = Vec::with_capacity(times.len());
+    let mut wanted = times.iter().copied().peekable();
+    for (index, event) in device.events.iter().enumerate() {
+        while wanted.next_if(|&time| time <= event.time_us).is_some() {
+            found.push(index);
+        }
+    }
+    found.resize(times.len(), device.events.len());
+    found
+}
+
+/// Running totals between the moments.
+struct Pass {
+    before: Bytes,
+    peak: Bytes,
+    /// The events before the peak and with it.
+    peak_position: usize,
+    allocations: u64,
+    steps: Vec<WatchedStep>,
+}
+
+impl Pass {
+    fn new(device: &DeviceTrace, history: &History, ends: &[usize]) -> Self {
+        let mut sizes: FastMap<u64, Bytes> =
+            history.start.blocks.iter().map(|block| (block.address.0, block.requested)).collect();
+        let mut live = history.start.live();
+        let mut pass = Self { before: live, peak: live, peak_position: 0, allocations: 0, steps: Vec::new() };
+        let mut step = WatchedStep::default();
+        let mut next_end = ends.iter().copied().peekable();
+        let mut is_begun = false;
+        for (index, event) in device.events.iter().map(Some).chain([None]).enumerate() {
+            while next_end.next_if_eq(&index).is_some() {
+                if is_begun {
+                    pass.steps.push(WatchedStep { after: live, ..step });
+                } else {
+                    (pass.before, pass.peak, pass.peak_position, is_begun) = (live, live, index, true);
+                }
+                step = WatchedStep { peak: live, ..WatchedStep::default() };
+            }
+            let Some(event) = event.filter(|_| next_end.peek().is_some()) else { break };
+            match event.action {
+                Action::Alloc => {
+                    let lost = sizes.insert(event.address.0, event.size).unwrap_or(Bytes::ZERO);
+                    live = live - lost + event.size;
+                    if !is_begun {
+                        continue;
+                    }
+                    pass.allocations += 1;
+                    step.peak = step.peak.max(live);
+                    if live > pass.peak {
+                        (pass.peak, pass.peak_position) = (live, index + 1);
+                    }
+                }
+                Action::FreeCompleted => {
+                    live = live - sizes.remove(&event.address.0).unwrap_or(Bytes::ZERO);
+                }
+                _ => {}
+            }
+        }
+        pass
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::{Address, Event, StackId, StreamId, TraceKind};
+
+    use super::*;
+
+    fn trace(events: &[(Action, u64, u64, u64)]) -> Trace {
+        let mut device = DeviceTrace::default();
+        for &(action, address, mib, time_us) in events {
+            device.events.push(Event {
+                action,
+                address: Address(address),
+                size: Bytes::mib(mib),
+                stream: StreamId(0),
+                time_us,
+                stack: StackId::NONE,
+            });
+        }
+        let mut trace = Trace::new(TraceKind::Room);
+        trace.devices.push(device);
+        trace
+    }
+
+    #[test]
+    fn what_steps_leave_is_told_from_what_they_only_used() {
+        use Action::{Alloc, FreeCompleted as Free};
+        let trace = trace(&[
+            (Alloc, 1, 8, 10),
+            (Alloc, 2, 100, 20), // the first step: 100 for a moment, 1 kept
+            (Alloc, 3, 1, 21),
+            (Free, 2, 100, 22),
+            (Alloc, 4, 2, 31), // the second keeps 2
+            (Alloc, 5, 3, 41), // the third keeps 3
+            (Free, 3, 1, 42),
+            (Alloc, 6, 500, 60), // after the end
+        ]);
+        let watched = &watch(&trace, &[15, 30, 40, 50])[0];
+        assert_eq!(watched.before, Bytes::mib(8));
+        assert_eq!(watched.peak, Bytes::mib(109));
+        assert_eq!(watched.after, Bytes::mib(13));
+        assert_eq!((watched.left, watched.left_blocks), (Bytes::mib(5), 2));
+        assert_eq!(watched.allocations, 4);
+        let steps: Vec<_> = watched.steps.iter().map(|step| (step.after, step.left, step.peak)).collect();
+        let told = [(9, 0, 109), (11, 2, 11), (13, 3, 14)]
+            .map(|(after, left, peak)| (Bytes::mib(after), Bytes::mib(left), Bytes::mib(peak)));
+        assert_eq!(steps, told);
+        assert_eq!(watched.leaking.iter().map(|site| site.bytes).sum::<Bytes>(), Bytes::mib(2));
+        assert_eq!(watched.sites.iter().map(|site| site.bytes).sum::<Bytes>(), Bytes::mib(109));
+    }
+
+    #[test]
+    fn moments_outside_of_the_recording_are_its_ends() {
+        let trace = trace(&[(Action::Alloc, 1, 8, 10)]);
+        let watched = &watch(&trace, &[0, 99])[0];
+        assert_eq!((watched.before, watched.peak, watched.left), (Bytes::ZERO, Bytes::mib(8), Bytes::mib(8)));
+        let watched = &watch(&trace, &[50, 99])[0];
+        assert_eq!((watched.before, watched.peak, watched.left), (Bytes::mib(8), Bytes::mib(8), Bytes::ZERO));
+        assert!(watch(&trace, &[]).is_empty());
+    }
+}

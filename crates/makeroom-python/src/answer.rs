@@ -1,0 +1,66 @@
+//! An answer that Python can show: as the command's text, in any width, and as its JSON.
+
+use makeroom_core::Bytes;
+use makeroom_explain::Explanation;
+use makeroom_report::{
+    ReplayReport, explanation_json, explanation_text, replay_json, replay_text, tune_json, tune_text,
+};
+use makeroom_sim::Tuning;
+use pyo3::prelude::*;
+use serde_json::Value;
+
+/// What was asked for.
+#[derive(Debug)]
+enum Content {
+    Explanation(Box<Explanation>),
+    Replay(Box<ReplayReport>),
+    Tuning { tuning: Box<Tuning>, memory: Option<Bytes>, notes: Vec<String> },
+}
+
+/// An answer of `why`, `replay` or `tune`.
+#[pyclass(frozen, module = "makeroom._native")]
+#[derive(Debug)]
+pub(crate) struct Answer {
+    content: Content,
+}
+
+impl Answer {
+    pub(crate) fn explanation(explanation: Explanation) -> Self {
+        Self { content: Content::Explanation(Box::new(explanation)) }
+    }
+
+    pub(crate) fn replay(report: ReplayReport) -> Self {
+        Self { content: Content::Replay(Box::new(report)) }
+    }
+
+    pub(crate) fn tuning(tuning: Tuning, memory: Option<Bytes>, notes: Vec<String>) -> Self {
+        Self { content: Content::Tuning { tuning: Box::new(tuning), memory, notes } }
+    }
+
+    fn value(&self) -> Value {
+        match &self.content {
+            Content::Explanation(explanation) => explanation_json(explanation),
+            Content::Replay(report) => replay_json(report),
+            Content::Tuning { tuning, memory, notes } => tune_json(tuning, *memory, notes),
+        }
+    }
+}
+
+#[pymethods]
+impl Answer {
+    /// What `--json` prints.
+    fn json(&self) -> String {
+        self.value().to_string()
+    }
+
+    /// What the command prints on a terminal of so many columns; with `styled`, in its colours.
+    #[pyo3(signature = (columns, styled = false))]
+    fn text(&self, columns: usize, styled: bool) -> String {
+        let text = match &self.content {
+            Content::Explanation(explanation) => explanation_text(explanation, columns, None),
+            Content::Replay(report) => replay_text(report, columns),
+            Content::Tuning { tuning, memory, notes } => tune_text(tuning, *memory, notes, columns),
+        };
+        if styled { text } else { anstream::adapter::strip_str(&text).to_string() }
+    }
+}

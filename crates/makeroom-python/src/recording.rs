@@ -1,0 +1,222 @@
+//! A recording that was read once and can be asked many things.
+
+use std::sync::Arc;
+
+use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
+use makeroom_explain::{Room, TraceQuestion, explain_running, explain_trace, watch};
+use makeroom_report::{ReplayReport, watched_json};
+use makeroom_sim::{
+    AllocatorSpec, Memory, Settings, Workload, candidates, check, recorded_allocator, tune, usual_allocators,
+};
+use pyo3::prelude::*;
+
+use crate::answer::Answer;
+use crate::columns;
+use crate::failure::usage;
+use crate::table::Table;
+
+/// A recording.
+#[pyclass(frozen, module = "makeroom._native")]
+#[derive(Clone, Debug)]
+pub(crate) struct Recording {
+    name: String,
+    trace: Arc<Trace>,
+}
+
+/// What every question about a recording can say: how much room there is, and which device is meant.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    room: Room,
+    device: Option<DeviceIndex>,
+}
+
+impl Question {
+    fn new(memory: Option<u64>, card: Option<u64>, device: Option<u32>) -> PyResult<Self> {
+        let room = match (memory, card) {
+            (Some(_), Some(_)) => {
+                return Err(usage(
+                    "memory and card were both given".to_owned(),
+                    Some(
+                        "memory is what the allocator may take; card is a card's size, less what driver and context take",
+                    ),
+                ));
+            }
+            (Some(memory), None) => Room::Limit(Bytes::new(memory)),
+            (None, Some(card)) => Room::Card(Bytes::new(card)),
+            (None, None) => Room::Unknown,
+        };
+        Ok(Self { room, device: device.map(DeviceIndex) })
+    }
+
+    fn memory(self) -> Memory {
+        Memory { bytes: self.room.limit().map(Bytes::get) }
+    }
+}
+
+impl Recording {
+    pub(crate) fn new(name: String, trace: Trace) -> Self {
+        Self { name, trace: Arc::new(trace) }
+    }
+
+    fn device(&self, question: Question) -> PyResult<&DeviceTrace> {
+        self.trace.device(question.device).ok_or_else(|| match question.device {
+            Some(asked) => {
+                let present: Vec<String> =
+                    self.trace.devices.iter().map(|device| device.device.to_string()).collect();
+                usage(format!("{}: holds no device {asked}; it has {}", self.name, present.join(", ")), None)
+            }
+            None => usage(format!("{}: the recording is empty", self.name), None),
+        })
+    }
+}
+
+#[pymethods]
+impl Recording {
+    /// `torch-snapshot`, `rmm-log` or `room-trace`.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        match self.trace.kind {
+            TraceKind::TorchSnapshot => "torch-snapshot",
+            TraceKind::RmmLog => "rmm-log",
+            TraceKind::Room => "room-trace",
+        }
+    }
+
+    /// The devices that it holds.
+    #[getter]
+    fn devices(&self) -> Vec<u32> {
+        self.trace.devices.iter().map(|device| device.device.0).collect()
+    }
+
+    /// What the reader should know about it.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.trace.notes.clone()
+    }
+
+    /// How many events there are.
+    fn __len__(&self) -> usize {
+        self.trace.event_count()
+    }
+
+    /// Why memory ran out; of a process that still runs, what it holds may still be given back.
+    #[pyo3(signature = (memory = None, card = None, device = None, running = false))]
+    fn why(
+        &self,
+        py: Python<'_>,
+        memory: Option<u64>,
+        card: Option<u64>,
+        device: Option<u32>,
+        running: bool,
+    ) -> PyResult<Answer> {
+        let question = Question::new(memory, card, device)?;
+        if device.is_some() {
+            self.device(question)?;
+        }
+        let asked = TraceQuestion { room: question.room, device: question.device };
+        let explain = if running { explain_running } else { explain_trace };
+        Ok(py.detach(|| Answer::explanation(explain(&self.trace, &asked))))
+    }
+
+    /// The recording under other allocators.
+    #[pyo3(signature = (allocators, memory = None, card = None, device = None, checks = false, finds_smallest = true))]
+    #[expect(clippy::too_many_arguments, reason = "they are the options of the command")]
+    fn replay(
+        &self,
+        py: Python<'_>,
+        allocators: Vec<String>,
+        memory: Option<u64>,
+        card: Option<u64>,
+        device: Option<u32>,
+        checks: bool,
+        finds_smallest: bool,
+    ) -> PyResult<Answer> {
+        let question = Question::new(memory, card, device)?;
+        let subject = self.device(question)?;
+        let named: Vec<AllocatorSpec> = allocators
+            .iter()
+            .map(|name| makeroom_sim::parse(name).map_err(|error| usage(error.to_string(), None)))
+            .collect::<PyResult<_>>()?;
+        Ok(py.detach(|| Answer::replay(self.compare(subject, question, named, checks, finds_smallest))))
+    }
+
+    /// The setting of PyTorch's allocator that serves the recording best.
+    #[pyo3(signature = (memory = None, card = None, device = None))]
+    fn tune(
+        &self,
+        py: Python<'_>,
+        memory: Option<u64>,
+        card: Option<u64>,
+        device: Option<u32>,
+    ) -> PyResult<Answer> {
+        let question = Question::new(memory, card, device)?;
+        let subject = self.device(question)?;
+        Ok(py.detach(|| {
+            let workload = Workload::new(subject, &self.trace.stacks);
+            let settings = candidates(&workload, question.memory());
+            let recorded = Settings::recorded(&self.trace.settings);
+            let tuning = tune(&workload, &recorded, question.memory(), &settings, |_, _| {});
+            let notes = workload.notes(&self.trace);
+            Answer::tuning(tuning, question.room.limit(), notes)
+        }))
+    }
+
+    /// What was held between moments, as JSON.
+    fn watched(&self, py: Python<'_>, times_us: Vec<u64>) -> String {
+        py.detach(|| watched_json(&watch(&self.trace, &times_us)).to_string())
+    }
+
+    /// Every event.
+    fn events(&self, py: Python<'_>) -> PyResult<Table> {
+        py.detach(|| columns::events(&self.trace))
+    }
+
+    /// Every allocation, with its beginning and its end.
+    fn allocations(&self, py: Python<'_>) -> PyResult<Table> {
+        py.detach(|| columns::allocations(&self.trace))
+    }
+
+    /// The allocator's memory when the recording ended.
+    fn segments(&self, py: Python<'_>) -> PyResult<Table> {
+        py.detach(|| columns::segments(&self.trace))
+    }
+
+    /// The frames of every stack.
+    fn frames(&self, py: Python<'_>) -> PyResult<Table> {
+        py.detach(|| columns::frames(&self.trace))
+    }
+}
+
+impl Recording {
+    fn compare(
+        &self,
+        subject: &DeviceTrace,
+        question: Question,
+        named: Vec<AllocatorSpec>,
+        checks: bool,
+        finds_smallest: bool,
+    ) -> ReplayReport {
+        let memory = question.memory();
+        let checked = checks.then(|| {
+            check(subject, &self.trace.stacks, Settings::recorded(&self.trace.settings), memory.bytes)
+        });
+        let workload = Workload::new(subject, &self.trace.stacks);
+        let recorded = if named.is_empty() { recorded_allocator(&self.trace) } else { None };
+        let others = if named.is_empty() && !checks { usual_allocators() } else { named };
+        let mut runs: Vec<_> =
+            recorded.iter().map(|spec| workload.run_recorded(spec, memory, finds_smallest)).collect();
+        runs.extend(others.iter().map(|spec| workload.run(spec, memory, finds_smallest)));
+        let process = self.trace.process.as_ref();
+        ReplayReport {
+            events: workload.events,
+            allocations: workload.program.allocations.len(),
+            peak_live: Bytes::new(workload.peak_live),
+            recorded_us: workload.program.recorded_us,
+            calls: process.map(|process| process.calls.clone()).unwrap_or_default(),
+            memory: question.room.limit(),
+            check: checked,
+            runs,
+            notes: workload.notes(&self.trace),
+        }
+    }
+}

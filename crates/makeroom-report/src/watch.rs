@@ -1,0 +1,40 @@
+//! What was watched of a recording, as JSON. Field names are a contract; fields are only ever added. What people read of
+//! it is made where they watched: the Python module has figures of PyTorch's own in the same form.
+
+use makeroom_explain::{Site, Watched, WatchedStep};
+use serde_json::{Value, json};
+
+use crate::json::site;
+
+/// What each device held while it was watched, as JSON.
+pub fn watched_json(devices: &[Watched]) -> Value {
+    devices.iter().map(device).collect()
+}
+
+fn device(watched: &Watched) -> Value {
+    json!({
+        "device": watched.device.0,
+        "before_bytes": watched.before.get(),
+        "peak_bytes": watched.peak.get(),
+        "after_bytes": watched.after.get(),
+        "allocations": watched.allocations,
+        "sites": sites(&watched.sites),
+        "left_bytes": watched.left.get(),
+        "left_blocks": watched.left_blocks,
+        "left_sites": sites(&watched.left_sites),
+        "steps": watched.steps.iter().map(step).collect::<Vec<_>>(),
+        "leaking": sites(&watched.leaking),
+    })
+}
+
+fn step(step: &WatchedStep) -> Value {
+    json!({
+        "peak_bytes": step.peak.get(),
+        "after_bytes": step.after.get(),
+        "left_bytes": step.left.get(),
+    })
+}
+
+fn sites(places: &[Site]) -> Vec<Value> {
+    places.iter().map(site).collect()
+}

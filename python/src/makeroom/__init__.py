@@ -1,0 +1,62 @@
+"""makeroom: why CUDA ran out of memory, and room for more.
+
+    makeroom.explain(error)            why it failed, from an exception, a text or a recording
+    makeroom.install_excepthook()      the same, under every traceback of an out-of-memory error
+    makeroom.why, replay, tune         the commands of the same names
+    makeroom.open(path)                a recording as columns for polars, pandas and pyarrow
+
+Importing this needs neither PyTorch nor a GPU and loads nothing: each name brings its module when it is first used.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._excepthook import install_excepthook as install_excepthook
+    from ._excepthook import uninstall_excepthook as uninstall_excepthook
+    from ._explanation import Explanation as Explanation
+    from ._explanation import explain as explain
+    from ._explanation import why as why
+    from ._native import InputError as InputError
+    from ._native import UsageError as UsageError
+    from ._native import __version__ as __version__
+    from ._replay import Replay as Replay
+    from ._replay import Tuning as Tuning
+    from ._replay import replay as replay
+    from ._replay import tune as tune
+    from ._trace import Table as Table
+    from ._trace import Trace as Trace
+    from ._trace import open as open
+
+_HOMES = {
+    "Explanation": "_explanation",
+    "InputError": "_native",
+    "Replay": "_replay",
+    "Table": "_trace",
+    "Trace": "_trace",
+    "Tuning": "_replay",
+    "UsageError": "_native",
+    "explain": "_explanation",
+    "install_excepthook": "_excepthook",
+    "open": "_trace",
+    "replay": "_replay",
+    "tune": "_replay",
+    "uninstall_excepthook": "_excepthook",
+    "why": "_explanation",
+    "__version__": "_native",
+}
+
+__all__ = [name for name in _HOMES if not name.startswith("_")]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> "list[str]":
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,148 @@
+"""The verdict under the traceback: for programs, threads, IPython and notebooks.
+
+A hook must never make things worse: whatever goes wrong here is passed over in silence, after the traceback was printed by
+whoever printed it before. Exceptions that are not about GPU memory are left alone.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import TracebackType
+from typing import Any, Callable, Iterator
+
+from . import _show
+
+# Classes by name, so that no framework is imported to know its errors. JAX and TensorFlow say it in the text.
+_NAMES = {"OutOfMemoryError", "OutOfMemoryException", "ResourceExhaustedError", "CUDARuntimeError", "CudaAPIError"}
+_WORDS = (
+    "out of memory",
+    "out_of_memory",
+    "resource_exhausted",
+    "resource exhausted",
+    "memoryallocation",
+    "std::bad_alloc",
+    "cublas_status_alloc_failed",
+    "cudnn_status_alloc_failed",
+)
+# Everybody's errors, which say nothing by their name.
+_PLAIN = {"MemoryError", "RuntimeError", "XlaRuntimeError", "JaxRuntimeError", "ValueError", "InternalError"}
+
+_previous: dict[str, Any] = {}
+
+
+def is_about_memory(error: BaseException) -> bool:
+    """Whether an exception, or one that it followed from, says that a GPU ran out of memory."""
+    return any(_says_so(each) for each in _chain(error))
+
+
+def install_excepthook() -> None:
+    """Prints the verdict under the traceback of every out-of-memory error that nobody catches.
+
+    In IPython and notebooks as well, there as HTML. Calling it again changes nothing.
+    """
+    if _previous:
+        return
+    _previous["sys"] = sys.excepthook
+    _previous["threading"] = threading.excepthook
+    sys.excepthook = _hook
+    threading.excepthook = _thread_hook
+    _install_in_ipython()
+
+
+def uninstall_excepthook() -> None:
+    """Puts back what was there before, unless somebody has put another hook over it since."""
+    if not _previous:
+        return
+    if sys.excepthook is _hook:
+        sys.excepthook = _previous["sys"]
+    if threading.excepthook is _thread_hook:
+        threading.excepthook = _previous["threading"]
+    shell = _previous.get("shell")
+    if shell is not None:
+        shell.custom_exceptions, shell.CustomTB = _previous["ipython"]
+    _previous.clear()
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _says_so(error: BaseException) -> bool:
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if "OutOfMemoryError" in names:
+        return True
+    if not names & (_NAMES | _PLAIN):
+        return False
+    text = str(error).lower()
+    return any(word in text for word in _WORDS)
+
+
+def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    _previous.get("sys", sys.__excepthook__)(kind, error, trace)
+    _print_verdict(error)
+
+
+def _thread_hook(arguments: threading.ExceptHookArgs) -> None:
+    _previous.get("threading", threading.__excepthook__)(arguments)
+    if arguments.exc_value is not None:
+        _print_verdict(arguments.exc_value)
+
+
+def _print_verdict(error: BaseException) -> None:
+    try:
+        if not is_about_memory(error):
+            return
+        from ._explanation import explain
+
+        stream = sys.stderr
+        stream.write(explain(error).text(styled=_show.has_colours(stream)))
+        stream.flush()
+    except Exception:
+        # The traceback was printed; what went wrong here is nobody's error.
+        pass
+
+
+def _install_in_ipython() -> None:
+    """IPython prints tracebacks itself and asks whoever was registered for a class of exceptions."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None:
+        return
+    _previous["shell"] = shell
+    _previous["ipython"] = (shell.custom_exceptions, shell.CustomTB)
+    was_registered, before = _previous["ipython"]
+
+    def show(
+        shell: Any, kind: type[BaseException], error: BaseException, trace: TracebackType, tb_offset: int | None = None
+    ) -> Any:
+        if was_registered and isinstance(error, was_registered):
+            structured = before(kind, error, trace, tb_offset=tb_offset)
+        else:
+            structured = shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+        _display_verdict(error, _print_verdict)
+        return structured
+
+    shell.set_custom_exc((Exception,), show)
+
+
+def _display_verdict(error: BaseException, otherwise: Callable[[BaseException], None]) -> None:
+    try:
+        if not is_about_memory(error):
+            return
+        from IPython import get_ipython
+        from IPython.display import display
+
+        # A terminal has no use for HTML; it gets the text, in colours.
+        if type(get_ipython()).__name__ == "TerminalInteractiveShell":
+            otherwise(error)
+            return
+        from ._explanation import explain
+
+        display(explain(error))
+    except Exception:
+        otherwise(error)

@@ -1,0 +1,69 @@
+"""What tests share: the real recordings of this repository, the command of the wheel, and its software GPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(scope="session")
+def traces() -> Path:
+    return ROOT / "traces"
+
+
+@pytest.fixture(scope="session")
+def examples() -> Path:
+    return ROOT / "examples"
+
+
+@pytest.fixture(scope="session")
+def command() -> str:
+    from makeroom._command import find
+
+    found = find()
+    assert found is not None
+    return found
+
+
+class SoftwareGpu:
+    """A GPU in software: programs that load CUDA's driver find it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def environment(self, **more: str) -> dict[str, str]:
+        variables = {**os.environ, "MAKEROOM_SIMGPU": "devices=1,memory=8GiB,context=256MiB", **more}
+        variables["LD_LIBRARY_PATH"] = str(self.folder)
+        variables["MAKEROOM_SIMGPU_DIR"] = str(self.folder)
+        variables["PYTHONPATH"] = str(Path(__file__).parent)
+        return variables
+
+    def python(self, script: str, *before: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Runs a script, behind another command if one is named."""
+        return subprocess.run(
+            [*before, sys.executable, "-c", script],
+            env=self.environment(**more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        )
+
+
+@pytest.fixture(scope="session")
+def software_gpu(command: str, tmp_path_factory: pytest.TempPathFactory) -> SoftwareGpu:
+    """The one that the command carries: a demonstration puts it where programs can load it."""
+    folder = tmp_path_factory.mktemp("gpu")
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
+    demo = [command, "demo", "--gpu", "software", "--json", "missing-free"]
+    subprocess.run(demo, env=environment, stdout=subprocess.DEVNULL, check=True, timeout=120)
+    (library,) = folder.glob("makeroom/software-gpu-*/libcuda.so.1")
+    return SoftwareGpu(library.parent)

@@ -1,0 +1,123 @@
+"""Recordings as columns, and what `replay` and `tune` say of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import makeroom
+
+
+@pytest.fixture(scope="module")
+def trace(traces: Path) -> makeroom.Trace:
+    return makeroom.open(traces / "seed004.pickle.gz")
+
+
+def test_a_recording_says_what_it_is(trace):
+    assert (trace.kind, trace.devices) == ("torch-snapshot", [0])
+    assert repr(trace).endswith("seed004.pickle.gz: torch-snapshot, 400 events, devices 0>")
+    assert len(trace) == len(trace.events) == 400
+
+
+def test_a_table_says_what_it_has(trace):
+    table = trace.allocations
+    assert table.columns[:3] == ["device", "address", "size"]
+    assert repr(table).splitlines()[0].startswith(f"allocations: {len(table)} rows, ")
+    assert trace.allocations is table
+
+
+def test_the_stream_is_arrow_s(trace):
+    for table in (trace.events, trace.allocations, trace.segments, trace.frames):
+        assert 'arrow_array_stream' in repr(table.__arrow_c_stream__())
+        assert 'arrow_schema' in repr(table.__arrow_c_schema__())
+
+
+def test_pyarrow_takes_the_columns_as_they_are(trace):
+    pyarrow = pytest.importorskip("pyarrow")
+    one, two = pyarrow.table(trace.events), pyarrow.table(trace.events)
+    for name in one.column_names:
+        buffers = [piece.chunk(0).buffers() for piece in (one[name], two[name])]
+        places = [[buffer and buffer.address for buffer in each] for each in buffers]
+        assert places[0] == places[1], f"{name} was copied"
+    sizes = one["size"].to_pylist()
+    actions = one["action"].to_pylist()
+    live = peak = 0
+    for action, size in zip(actions, sizes):
+        live += {"alloc": size, "free_completed": -size}.get(action, 0)
+        peak = max(peak, live)
+    assert peak == makeroom.replay(trace, "ideal").runs[0].peak_live_bytes
+
+
+def test_allocations_end_and_have_their_lines(trace):
+    pyarrow = pytest.importorskip("pyarrow")
+    rows = pyarrow.table(trace.allocations).to_pylist()
+    assert all(row["is_live"] == (row["freed"] is None) for row in rows)
+    ended = [row for row in rows if row["freed"] and row["allocated"]]
+    assert ended and all(row["allocated"] <= row["freed"] for row in ended)
+    assert any(" seed004" in row["site"] for row in rows)
+    stacks = {row["stack"] for row in pyarrow.table(trace.frames).to_pylist()}
+    assert {row["stack"] for row in rows} - stacks <= {0}
+
+
+def test_polars_takes_them(trace):
+    polars = pytest.importorskip("polars")
+    frame = trace.allocations.to_polars()
+    assert frame.shape == (len(trace.allocations), len(trace.allocations.columns))
+    largest = frame.group_by("site").agg(polars.col("size").sum()).sort("size", descending=True)
+    assert largest["size"].sum() == frame["size"].sum()
+    assert trace.events.to_polars()["action"].cast(polars.String).n_unique() >= 4
+
+
+def test_pandas_takes_them(trace):
+    pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = trace.events.to_pandas()
+    assert len(frame) == 400 and frame["size"].dtype == "uint64"
+
+
+def test_missing_packages_are_named(trace, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "polars", None)
+    with pytest.raises(ImportError, match="pip install polars"):
+        trace.events.to_polars()
+
+
+def test_replay_is_the_command_s(trace, command, traces):
+    replay = makeroom.replay(trace, "pytorch", "ideal")
+    words = [command, "replay", "--json", "--allocator", "pytorch", "--allocator", "ideal", str(traces / "seed004.pickle.gz")]
+    assert replay.to_dict() == json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)
+    assert replay["ideal"].reserved_over_live == 1.0
+    assert replay["pytorch"].peak_reserved_bytes >= replay["ideal"].peak_reserved_bytes
+    assert "÷ live" in repr(replay) and "<table>" in replay._repr_html_()
+    with pytest.raises(KeyError):
+        replay["bfc"]
+
+
+def test_the_model_is_proven(traces):
+    check = makeroom.replay(traces / "seed004.pickle.gz", check=True, smallest=False).check
+    assert check.matched > 100 and check.mismatched == 0
+
+
+def test_a_setting_is_found(traces, command):
+    path = traces / "oom_fragmented.pickle.gz"
+    tuning = makeroom.tune(path, memory="6GiB")
+    done = subprocess.run([command, "tune", "--json", "--memory", "6GiB", str(path)], stdout=subprocess.PIPE, check=True)
+    assert tuning.to_dict() == json.loads(done.stdout)
+    assert tuning.best.settings in tuning.trials and tuning.best.command in repr(tuning)
+    assert tuning.recorded.out_of_memory and not tuning.trials[tuning.best.settings].out_of_memory
+    assert tuning.best.command in tuning._repr_html_()
+
+
+def test_wrong_questions_are_answered(trace, examples):
+    with pytest.raises(makeroom.UsageError, match="no device 7"):
+        trace.why(device=7)
+    with pytest.raises(makeroom.UsageError, match="tcmalloc"):
+        trace.replay("tcmalloc")
+    with pytest.raises(makeroom.UsageError, match="much"):
+        trace.why(memory="much")
+    with pytest.raises(makeroom.UsageError, match="below zero"):
+        trace.tune(memory=-1)
+    with pytest.raises(makeroom.InputError, match="a text, not a recording"):
+        makeroom.open(examples / "other-process.txt")
