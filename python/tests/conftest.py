@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -48,14 +49,16 @@ class SoftwareGpu:
 
     def python(self, script: str, *before: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Runs a script, behind another command if one is named."""
-        return subprocess.run(
-            [*before, sys.executable, "-c", script],
-            env=self.environment(**more),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=120,
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            # A file: lines of what is passed with -c are nobody's.
+            program = Path(folder) / "program.py"
+            program.write_text(script)
+            return self.run(*before, sys.executable, str(program), **more)
+
+    def run(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command."""
+        pipe = subprocess.PIPE
+        return subprocess.run(words, env=self.environment(**more), stdout=pipe, stderr=pipe, text=True, timeout=120)
 
 
 @pytest.fixture(scope="session")

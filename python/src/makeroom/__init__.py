@@ -4,20 +4,30 @@
     makeroom.install_excepthook()      the same, under every traceback of an out-of-memory error
     makeroom.why, replay, tune         the commands of the same names
     makeroom.open(path)                a recording as columns for polars, pandas and pyarrow
+    makeroom.watch()                   a block of code: its peak, its lines, what its iterations leave behind
+    makeroom.use_pool()                PyTorch, CuPy and RMM on a pool that does not fragment
+    makeroom.chunks(array, function)   a function over data larger than the GPU
+    makeroom.callbacks                 for the trainers of Hugging Face and Lightning
 
 Importing this needs neither PyTorch nor a GPU and loads nothing: each name brings its module when it is first used.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from . import callbacks as callbacks
+    from ._chunks import chunks as chunks
     from ._excepthook import install_excepthook as install_excepthook
     from ._excepthook import uninstall_excepthook as uninstall_excepthook
     from ._explanation import Explanation as Explanation
     from ._explanation import explain as explain
     from ._explanation import why as why
+    from ._library import OutOfMemoryError as OutOfMemoryError
+    from ._library import PoolError as PoolError
     from ._native import InputError as InputError
     from ._native import UsageError as UsageError
     from ._native import __version__ as __version__
+    from ._pool import Pool as Pool
+    from ._pool import use_pool as use_pool
     from ._replay import Replay as Replay
     from ._replay import Tuning as Tuning
     from ._replay import replay as replay
@@ -25,21 +35,32 @@ if TYPE_CHECKING:
     from ._trace import Table as Table
     from ._trace import Trace as Trace
     from ._trace import open as open
+    from ._watch import Watch as Watch
+    from ._watch import WatchError as WatchError
+    from ._watch import watch as watch
 
 _HOMES = {
     "Explanation": "_explanation",
     "InputError": "_native",
+    "OutOfMemoryError": "_library",
+    "Pool": "_pool",
+    "PoolError": "_library",
     "Replay": "_replay",
     "Table": "_trace",
     "Trace": "_trace",
     "Tuning": "_replay",
     "UsageError": "_native",
+    "Watch": "_watch",
+    "WatchError": "_watch",
+    "chunks": "_chunks",
     "explain": "_explanation",
     "install_excepthook": "_excepthook",
     "open": "_trace",
     "replay": "_replay",
     "tune": "_replay",
     "uninstall_excepthook": "_excepthook",
+    "use_pool": "_pool",
+    "watch": "_watch",
     "why": "_explanation",
     "__version__": "_native",
 }
@@ -48,10 +69,13 @@ __all__ = [name for name in _HOMES if not name.startswith("_")]
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name == "callbacks":
+        return import_module(f"{__name__}.callbacks")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
 
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value

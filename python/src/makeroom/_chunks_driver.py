@@ -1,0 +1,179 @@
+"""Pieces without a framework: CUDA's driver through ctypes, memory from makeroom's pool, arrays for whoever understands
+`__cuda_array_interface__` (Numba, cuda-python, CuPy)."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Callable, NamedTuple
+
+from ._library import OutOfMemoryError, PoolError
+from ._native import UsageError
+from ._pool import Pool
+
+_NON_BLOCKING = 1
+_NO_TIMING = 2
+
+
+class DeviceArray:
+    """Memory on the device with a shape and a type. It is given back when nobody holds it."""
+
+    def __init__(self, backend: DriverBackend, shape: tuple[int, ...], dtype: Any, stream: int) -> None:
+        import numpy
+
+        self.shape, self.dtype = tuple(shape), numpy.dtype(dtype)
+        self.nbytes = int(numpy.prod(self.shape, dtype=numpy.int64)) * self.dtype.itemsize
+        self._backend = backend
+        self.address = backend.pool.allocate(max(self.nbytes, 1), stream, backend.device)
+
+    @property
+    def stream(self) -> int:
+        """The stream that work on it belongs on."""
+        return self._backend.compute
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.address, False),
+            "strides": None,
+            "stream": self.stream,
+            "version": 3,
+        }
+
+    def empty(self, shape: tuple[int, ...] | None = None, dtype: Any = None) -> DeviceArray:
+        """Another array on the same device, of the same shape and type unless others are named."""
+        shape, dtype = self.shape if shape is None else shape, self.dtype if dtype is None else dtype
+        return DeviceArray(self._backend, shape, dtype, self.stream)
+
+    def __del__(self) -> None:
+        address = getattr(self, "address", 0)
+        if address:
+            self.address = 0
+            try:
+                self._backend.pool.free(address)
+            except PoolError:
+                # The context is gone, and the memory with it.
+                pass
+
+
+class Ticket(NamedTuple):
+    """A result on its way back. The arrays are kept until it is there."""
+
+    result: Any
+    is_back: int
+    kept: tuple[Any, ...]
+
+
+class Pinned:
+    """Host memory that copies need not be staged for."""
+
+    def __init__(self, driver: Driver, shape: tuple[int, ...], dtype: Any, bytes: int) -> None:
+        import numpy
+
+        self._driver = driver
+        place = ctypes.c_void_p()
+        driver.call("cuMemHostAlloc", ctypes.byref(place), ctypes.c_size_t(max(bytes, 1)), 0)
+        self.address = place.value or 0
+        memory = (ctypes.c_char * max(bytes, 1)).from_address(self.address)
+        self.array = numpy.frombuffer(memory, dtype=dtype, count=bytes // numpy.dtype(dtype).itemsize).reshape(shape)
+
+    def __del__(self) -> None:
+        if getattr(self, "address", 0):
+            self._driver.library.cuMemFreeHost(ctypes.c_void_p(self.address))
+
+
+class Driver:
+    """The few functions that copies need."""
+
+    def __init__(self) -> None:
+        try:
+            self.library = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise UsageError(f"there is no CUDA driver: {error}\n\nhint: makeroom doctor") from error
+
+    def call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self.library, name)(*arguments)
+        if status == 2:
+            raise OutOfMemoryError(f"{name} answered 2 (CUDA_ERROR_OUT_OF_MEMORY)")
+        if status:
+            raise PoolError(f"{name} answered {status}")
+
+    def make(self, name: str, flags: int) -> int:
+        handle = ctypes.c_void_p()
+        self.call(name, ctypes.byref(handle), ctypes.c_uint(flags))
+        return handle.value or 0
+
+
+class DriverBackend:
+    def __init__(self, device: int) -> None:
+        self.device = device
+        self.driver = Driver()
+        self.pool = Pool()
+        self.pool.make_current(device)
+        self._up, self.compute, self._down = (self.driver.make("cuStreamCreate", _NON_BLOCKING) for _ in range(3))
+
+    def room(self) -> int:
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value + self.pool.stats(self.device).cached
+
+    def submit(self, rows: Any, function: Callable[[Any], Any]) -> Ticket:
+        import numpy
+
+        rows = numpy.ascontiguousarray(rows)
+        staged = Pinned(self.driver, rows.shape, rows.dtype, rows.nbytes)
+        staged.array[...] = rows
+        # In the order of the stream that fills it: it must not wait for what is computed meanwhile.
+        piece = DeviceArray(self, rows.shape, rows.dtype, self._up)
+        self._copy("cuMemcpyHtoDAsync_v2", piece.address, staged.address, rows.nbytes, self._up)
+        self._after(self.compute, self._up)
+        result = function(piece)
+        if not isinstance(result, DeviceArray):
+            raise UsageError(f"the function gave a {type(result).__name__}\n\nhint: its argument's empty() makes an array for it")
+        back = Pinned(self.driver, result.shape, result.dtype, result.nbytes)
+        self._after(self._down, self.compute)
+        self._copy("cuMemcpyDtoHAsync_v2", back.address, result.address, result.nbytes, self._down)
+        return Ticket(back, self._event(self._down), (staged, piece, result))
+
+    def finish(self, ticket: Ticket) -> Any:
+        event = ctypes.c_void_p(ticket.is_back)
+        self.driver.call("cuEventSynchronize", event)
+        self.driver.call("cuEventDestroy_v2", event)
+        return ticket.result.array.copy()
+
+    def drain(self) -> None:
+        self.driver.call("cuCtxSynchronize")
+        self.pool.trim()
+
+    def measure(self, work: Callable[[], Any]) -> tuple[Any, int]:
+        before = self.pool.stats(self.device).live
+        self.pool.reset_peaks(self.device)
+        result = work()
+        return result, max(self.pool.stats(self.device).peak_live - before, 0)
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        return isinstance(error, MemoryError)
+
+    def close(self) -> None:
+        self.driver.call("cuCtxSynchronize")
+        self.pool.destroy()
+        for stream in (self._up, self.compute, self._down):
+            self.driver.call("cuStreamDestroy_v2", ctypes.c_void_p(stream))
+
+    def _copy(self, name: str, to: int, source: int, bytes: int, stream: int) -> None:
+        if bytes:
+            addresses = ctypes.c_uint64(to), ctypes.c_uint64(source)
+            self.driver.call(name, *addresses, ctypes.c_size_t(bytes), ctypes.c_void_p(stream))
+
+    def _event(self, stream: int) -> int:
+        event = self.driver.make("cuEventCreate", _NO_TIMING)
+        self.driver.call("cuEventRecord", ctypes.c_void_p(event), ctypes.c_void_p(stream))
+        return event
+
+    def _after(self, later: int, earlier: int) -> None:
+        """What is submitted to one stream from now on waits for what another has."""
+        event = self._event(earlier)
+        self.driver.call("cuStreamWaitEvent", ctypes.c_void_p(later), ctypes.c_void_p(event), ctypes.c_uint(0))
+        # The driver keeps what waits for it.
+        self.driver.call("cuEventDestroy_v2", ctypes.c_void_p(event))

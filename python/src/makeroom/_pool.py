@@ -1,0 +1,218 @@
+"""makeroom's pool under the frameworks of this process: `use_pool` puts them on it, and its `Pool` has the figures.
+
+PyTorch has its own pools in the library, one for each device and each of its memory pools, because it knows devices by number
+(`_pool_torch.py`). CuPy, RMM and whoever calls `Pool.allocate` share one pool for each device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import TYPE_CHECKING, Any, Callable
+
+from . import _library
+from ._library import OutOfMemoryError, PoolError, RawOptions, RawStats, Stats, as_tuple
+from ._sizes import Size, parse_optional, show
+
+if TYPE_CHECKING:
+    from ._sources import Counter
+
+__all__ = ["OutOfMemoryError", "Pool", "PoolError", "Stats", "current", "use_pool"]
+
+FRAMEWORKS = ("torch", "cupy", "rmm")
+
+_current: Pool | None = None
+
+
+class Pool:
+    """A pool of GPU memory that does not fragment: what was freed is mapped together where it is needed."""
+
+    def __init__(self, limit: Size | None = None, spill: Size | None = None, history: int = 0) -> None:
+        self.library = _library.load()
+        self.history = history
+        self._limit, self._spill = parse_optional(limit) or 0, parse_optional(spill) or 0
+        self._numbers: dict[int, int] = {}
+        self._homes: dict[int, tuple[int, int]] = {}
+        self._torch: Any = None
+        self.frameworks: tuple[str, ...] = ()
+
+    def options(self) -> RawOptions:
+        return RawOptions(limit=self._limit, spill=self._spill, history=self.history)
+
+    def allocate(self, bytes: int, stream: int = 0, device: int = 0) -> int:
+        """Memory for use on a stream, by its address. Raises `OutOfMemoryError` with the account."""
+        address = ctypes.c_void_p()
+        number = self._number(device)
+        self.library.call("alloc", number, bytes, stream, ctypes.byref(address))
+        place = address.value or 0
+        self._homes[place] = (number, stream)
+        return place
+
+    def free(self, address: int, stream: int | None = None) -> None:
+        """Takes memory back in the order of a stream, of the one that it was asked for on unless another is named."""
+        if not address:
+            return
+        home = self._homes.get(address)
+        if home is None:
+            raise PoolError(f"{address:#x} is not in use here\n\nhint: it was freed before, or by somebody else's allocator")
+        number, asked_on = home
+        self.library.call("free", number, address, asked_on if stream is None else stream)
+        # Only now: another thread may be given the address at once, but not before the call.
+        if self._homes.get(address) is home:
+            del self._homes[address]
+
+    def record_stream(self, address: int, stream: int) -> None:
+        """Another stream uses the memory too: its free waits for that stream."""
+        number, _ = self._homes.get(address, (0, 0))
+        self.library.call("record_stream", number, address, stream)
+
+    def make_current(self, device: int = 0) -> None:
+        """Makes the pool's context current on this thread, for those who call the driver themselves."""
+        self.library.call("pool_make_current", self._number(device))
+
+    def stats(self, device: int | None = None) -> Stats:
+        """The figures of a device: of PyTorch's pools and of the others, added up."""
+        device = self._default_device() if device is None else device
+        parts = []
+        if device in self._numbers:
+            parts.append(self._read("pool_stats", self._numbers[device]))
+        if self._torch is not None:
+            parts.append(self._read("torch_stats", device))
+        return Stats(*map(sum, zip(*parts))) if parts else Stats(*[0] * len(Stats._fields))
+
+    def reset_peaks(self, device: int | None = None) -> None:
+        """Begins the peaks anew from what is there now."""
+        device = self._default_device() if device is None else device
+        if device in self._numbers:
+            self.library.call("pool_reset_peaks", self._numbers[device])
+        if self._torch is not None:
+            self.library.call("torch_reset_peaks", device)
+
+    def trim(self, keep: Size = 0) -> int:
+        """Gives unused memory back to the devices until at most so much is kept on each; says how much went back. PyTorch's
+        goes back with `torch.cuda.empty_cache()`."""
+        total = 0
+        for number in self._numbers.values():
+            given_back = ctypes.c_uint64()
+            self.library.call("pool_trim", number, parse_optional(keep) or 0, ctypes.byref(given_back))
+            total += given_back.value
+        return total
+
+    def destroy(self) -> None:
+        """Waits for the GPU and gives everything back, memory in use as well; PyTorch's pools stay."""
+        numbers, self._numbers = self._numbers, {}
+        self._homes.clear()
+        for number in numbers.values():
+            self.library.call("pool_destroy", number)
+
+    def snapshot(self, path: str) -> None:
+        """Writes PyTorch's pools, or without PyTorch the pool of the first device, in the format of PyTorch's snapshots:
+        `makeroom.why`, `makeroom.open` and pytorch.org/memory_viz read it. With `use_pool(history=N)` the last N events are
+        in it."""
+        if self._torch is not None:
+            self.library.call("torch_snapshot", str(path).encode())
+        else:
+            self.library.call("pool_snapshot", self._number(self._default_device()), str(path).encode())
+
+    def counters(self) -> Callable[[], list[Counter]]:
+        """For `makeroom.watch`: the devices that this process uses."""
+        from ._sources import Counter
+
+        def counter(device: int) -> Counter:
+            return Counter(
+                device,
+                lambda: self.stats(device).live,
+                lambda: self.stats(device).peak_live,
+                lambda: self.reset_peaks(device),
+            )
+
+        return lambda: [counter(device) for device in self._devices()]
+
+    def __repr__(self) -> str:
+        lines = [f"makeroom's pool under {', '.join(self.frameworks) or 'nobody yet'}"]
+        for device in self._devices():
+            stats = self.stats(device)
+            lines.append(
+                f"  GPU {device}: {show(stats.live)} live in {stats.blocks} blocks, {show(stats.reserved)} reserved; "
+                f"at the peak {show(stats.peak_live)} and {show(stats.peak_reserved)}"
+            )
+        return "\n".join(lines)
+
+    def _devices(self) -> list[int]:
+        own = set(self._numbers)
+        # Asking PyTorch's pool of another device would make one there.
+        if self._torch is not None and self._torch.cuda.is_initialized():
+            own.add(self._torch.cuda.current_device())
+        return sorted(own)
+
+    def _default_device(self) -> int:
+        return self._devices()[0] if self._devices() else 0
+
+    def _number(self, device: int) -> int:
+        number = self._numbers.get(device)
+        if number is None:
+            made = ctypes.c_uint64()
+            options = self.options()
+            self.library.call("pool_create", device, ctypes.byref(options), ctypes.byref(made))
+            number = self._numbers.setdefault(device, made.value)
+        return number
+
+    def _read(self, name: str, which: int) -> Stats:
+        raw = RawStats()
+        self.library.call(name, which, ctypes.byref(raw))
+        return as_tuple(Stats, raw)
+
+
+def current() -> Pool | None:
+    """The pool that `use_pool` made, if it did."""
+    return _current
+
+
+def use_pool(
+    *frameworks: str,
+    limit: Size | None = None,
+    spill: Size | None = None,
+    history: int = 0,
+) -> Pool:
+    """Puts frameworks (`"torch"`, `"cupy"`, `"rmm"`; without any named those that are imported) on makeroom's pool.
+
+    Call it before the first allocation on a GPU. `limit` is the most that is taken of each device, `spill` the most host
+    memory that stands in for device memory, `history` how many of the last events snapshots show. Calling it again adds
+    frameworks to the same pool; its options stay what they were.
+    """
+    global _current
+    unknown = [name for name in frameworks if name not in FRAMEWORKS]
+    if unknown:
+        raise PoolError(f"{unknown[0]!r} cannot be put on the pool\n\nhint: one of {', '.join(FRAMEWORKS)}")
+    wanted = frameworks or tuple(name for name in FRAMEWORKS if name in sys.modules)
+    if not wanted:
+        raise PoolError("no framework is imported yet\n\nhint: name one: makeroom.use_pool('torch')")
+    pool = _current or Pool(limit, spill, history)
+    for name in wanted:
+        if name not in pool.frameworks:
+            _install(name, pool)
+            pool.frameworks += (name,)
+    _current = pool
+    return pool
+
+
+def _install(name: str, pool: Pool) -> None:
+    from importlib import import_module
+
+    try:
+        module = import_module(name)
+    except ImportError as error:
+        raise PoolError(f"{name} is not there\n\nhint: pip install {name}") from error
+    if name == "torch":
+        from ._pool_torch import install
+
+        install(module, pool)
+        pool._torch = module
+    elif name == "cupy":
+        from ._pool_others import install_in_cupy
+
+        install_in_cupy(module, pool)
+    else:
+        from ._pool_others import install_in_rmm
+
+        install_in_rmm(module, pool)

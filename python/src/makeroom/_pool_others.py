@@ -1,0 +1,79 @@
+"""CuPy and RMM on the pool, each by the interface that it has for allocators written in Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._library import OutOfMemoryError, PoolError
+
+if TYPE_CHECKING:
+    from ._pool import Pool
+
+
+def install_in_cupy(cupy: Any, pool: Pool) -> None:
+    """CuPy asks for memory on its current stream and gives it back whenever an array is collected, without a stream: it then
+    goes back in the order of the stream that it was asked for on, as in CuPy's own pool."""
+    if not hasattr(getattr(cupy, "cuda", None), "PythonFunctionAllocator"):
+        raise PoolError("this CuPy takes no allocator in Python\n\nhint: CuPy 9 and later do")
+
+    def allocate(bytes: int, device: int) -> int:
+        try:
+            return pool.allocate(bytes, cupy.cuda.get_current_stream().ptr, device)
+        except OutOfMemoryError as error:
+            # What CuPy and programs on it catch; the account is its cause.
+            total = error.shortage.reserved if error.shortage else 0
+            raise cupy.cuda.memory.OutOfMemoryError(bytes, total, 0) from error
+
+    def free(address: int, device: int) -> None:
+        pool.free(address)
+
+    allocator = cupy.cuda.PythonFunctionAllocator(allocate, free)
+    cupy.cuda.set_allocator(allocator.malloc)
+
+
+def install_in_rmm(rmm: Any, pool: Pool) -> None:
+    """RMM passes the stream with both calls."""
+    if not hasattr(getattr(rmm, "mr", None), "CallbackMemoryResource"):
+        raise PoolError("this RMM takes no callbacks\n\nhint: RMM 22.06 and later do")
+
+    def allocate(bytes: int, stream: Any) -> int:
+        return pool.allocate(bytes, handle_of(stream) or 0, _device())
+
+    def free(address: int, bytes: int, stream: Any) -> None:
+        handle = handle_of(stream)
+        if handle is None:
+            # Without its handle a stream's order cannot be kept: wait for it.
+            stream.synchronize()
+        pool.free(address, handle or 0)
+
+    rmm.mr.set_current_device_resource(rmm.mr.CallbackMemoryResource(allocate, free))
+
+
+def handle_of(stream: Any) -> int | None:
+    """A stream's handle, from a number or from what libraries wrap it in; `None` where it is not told."""
+    if stream is None:
+        return 0
+    if isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        told = stream.__cuda_stream__
+        return int((told() if callable(told) else told)[1])
+    for name in ("ptr", "cuda_stream", "handle", "value"):
+        value = getattr(stream, name, None)
+        if isinstance(value, int):
+            return value
+    is_default = getattr(stream, "is_default", None)
+    return 0 if is_default is not None and is_default() else None
+
+
+def _device() -> int:
+    """The device that is current on this thread, by the driver."""
+    import ctypes
+
+    try:
+        device = ctypes.c_int()
+        if ctypes.CDLL("libcuda.so.1").cuCtxGetDevice(ctypes.byref(device)) == 0:
+            return device.value
+    except OSError:
+        pass
+    return 0

@@ -1,0 +1,251 @@
+"""Where `watch` has its figures from.
+
+| source | when | lines | cost |
+|---|---|---|---|
+| recorder | the process runs under `makeroom run` | always | the recorder's, which is there anyway |
+| pool | after `makeroom.use_pool()` | none | a call into the pool at each step |
+| torch | PyTorch on CUDA | with `lines=True`, by its memory history | a call into its counters at each step; a Python stack per allocation with lines |
+
+All give the same figures for each device, in the form of `makeroom-report`'s `watched_json`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+import tempfile
+import time
+from typing import Any, Callable
+
+from . import _native, _recorder
+
+Figures = "list[dict[str, Any]]"
+
+
+class WatchError(RuntimeError):
+    """Nothing can be watched here, or not in this way."""
+
+
+class Source:
+    """Begins, is told of the end of each step, and ends with figures."""
+
+    name = ""
+    words = ""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def begin(self) -> None:
+        raise NotImplementedError
+
+    def mark(self) -> None:
+        raise NotImplementedError
+
+    def end(self) -> list[dict[str, Any]]:
+        raise NotImplementedError
+
+
+def choose(name: str | None, lines: bool | None) -> Source:
+    """The source of this name, or the best one there is."""
+    from . import _pool
+
+    if name is None:
+        if _recorder.is_there():
+            name = "recorder"
+        elif _pool.current() is not None:
+            name = "pool"
+        elif _torch_on_cuda() is not None:
+            name = "torch"
+        else:
+            raise WatchError(_nothing())
+    if name == "recorder":
+        if not _recorder.is_there():
+            raise WatchError("this process is not recorded\n\nhint: makeroom run -- python …")
+        return RecorderSource()
+    if name == "pool":
+        pool = _pool.current()
+        if pool is None:
+            raise WatchError("makeroom's pool is not in use\n\nhint: makeroom.use_pool() before anything is allocated")
+        return CounterSource("pool", "makeroom's pool", pool.counters())
+    if name == "torch":
+        torch = _torch_on_cuda()
+        if torch is None:
+            raise WatchError(_no_torch())
+        return TorchHistorySource(torch) if lines else TorchSource(torch)
+    raise WatchError(f"there is no source {name!r}\n\nhint: 'recorder', 'pool' or 'torch'")
+
+
+class RecorderSource(Source):
+    """The recording of this process, cut at the moments that were marked."""
+
+    name, words = "recorder", "the recorder"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._times: list[int] = []
+
+    def begin(self) -> None:
+        self.mark()
+
+    def mark(self) -> None:
+        self._times.append(time.time_ns() // 1000)
+
+    def end(self) -> list[dict[str, Any]]:
+        # An event in the microsecond of a mark counts to what follows it.
+        self._times.append(time.time_ns() // 1000 + 1)
+        recording = _recorder.read()
+        if recording is None:
+            return []
+        self.notes += recording.notes
+        return json.loads(recording.watched(self._times))
+
+
+class Counter:
+    """One device that counts: what is live, the most that was, and how to begin that anew."""
+
+    def __init__(self, device: int, live: Callable[[], int], peak: Callable[[], int], reset: Callable[[], None]) -> None:
+        self.device, self.live, self.peak, self.reset = device, live, peak, reset
+        self.before = self.live()
+        self.steps: list[dict[str, int]] = []
+        self.reset()
+
+    def mark(self) -> None:
+        self.steps.append({"peak_bytes": self.peak(), "after_bytes": self.live()})
+        self.reset()
+
+    def figures(self) -> dict[str, Any]:
+        after = self.steps[-1]["after_bytes"]
+        return {
+            "device": self.device,
+            "before_bytes": self.before,
+            "peak_bytes": max(step["peak_bytes"] for step in self.steps),
+            "after_bytes": after,
+            "left_bytes": max(after - self.before, 0),
+            "left_blocks": None,
+            "allocations": None,
+            "sites": [],
+            "left_sites": [],
+            "leaking": [],
+            "steps": self.steps,
+        }
+
+
+class CounterSource(Source):
+    """An allocator's own counters, read at each step."""
+
+    def __init__(self, name: str, words: str, make: Callable[[], list[Counter]]) -> None:
+        super().__init__()
+        self.name, self.words = name, words
+        self._make = make
+        self._counters: list[Counter] = []
+
+    def begin(self) -> None:
+        self._counters = self._make()
+
+    def mark(self) -> None:
+        for counter in self._counters:
+            counter.mark()
+
+    def end(self) -> list[dict[str, Any]]:
+        self.mark()
+        figures = [counter.figures() for counter in self._counters]
+        return [each for each in figures if each["peak_bytes"] or each["after_bytes"]]
+
+
+class TorchSource(CounterSource):
+    """PyTorch's counters. Its peaks are begun anew at each step."""
+
+    def __init__(self, torch: Any) -> None:
+        super().__init__("torch", "PyTorch's counters", lambda: _torch_counters(torch))
+        self.notes.append("the lines that hold it: makeroom run -- python …, or makeroom.watch(lines=True)")
+
+
+class TorchHistorySource(Source):
+    """PyTorch's memory history, with a Python stack for each allocation; figures and lines are read out of its snapshot."""
+
+    name, words = "torch", "PyTorch's memory history"
+
+    def __init__(self, torch: Any) -> None:
+        super().__init__()
+        self._torch = torch
+        self._times: list[int] = []
+        self._was_on = False
+
+    def begin(self) -> None:
+        memory = self._torch.cuda.memory
+        is_enabled = getattr(self._torch._C, "_cuda_isHistoryEnabled", None)
+        # A history that somebody else began is used, and left on.
+        self._was_on = bool(is_enabled()) if is_enabled is not None else False
+        if not self._was_on:
+            try:
+                memory._record_memory_history("all", context="all", stacks="python")
+            except TypeError:
+                # PyTorch before 2.1 has other arguments.
+                raise WatchError("this PyTorch records no lines\n\nhint: makeroom run -- python …, or watch(lines=False)") from None
+        self.mark()
+
+    def mark(self) -> None:
+        self._times.append(time.time_ns() // 1000)
+
+    def end(self) -> list[dict[str, Any]]:
+        self._times.append(time.time_ns() // 1000 + 1)
+        memory = self._torch.cuda.memory
+        snapshot = memory._snapshot()
+        if not self._was_on:
+            memory._record_memory_history(None)
+        handle, path = tempfile.mkstemp(suffix=".pickle")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                pickle.dump(snapshot, file, protocol=4)
+            recording = _native.read(path)
+        finally:
+            os.unlink(path)
+        assert not isinstance(recording, str)
+        self.notes += recording.notes
+        return json.loads(recording.watched(self._times))
+
+
+def _torch_on_cuda() -> Any:
+    """PyTorch, if the program has imported it and it has a GPU. It is not imported here: that takes seconds."""
+    torch = sys.modules.get("torch")
+    try:
+        return torch if torch is not None and torch.cuda.is_available() else None
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def _torch_counters(torch: Any) -> list[Counter]:
+    cuda = torch.cuda
+    if not cuda.is_initialized():
+        cuda.init()
+    return [_torch_counter(cuda, device) for device in range(cuda.device_count())]
+
+
+def _torch_counter(cuda: Any, device: int) -> Counter:
+    # Requested bytes where this version counts them (2.0 and later), and not what blocks were rounded up to.
+    key = "requested_bytes" if "requested_bytes.all.current" in cuda.memory_stats(device) else "allocated_bytes"
+
+    def read(what: str) -> int:
+        return int(cuda.memory_stats(device).get(f"{key}.all.{what}", 0))
+
+    return Counter(device, lambda: read("current"), lambda: read("peak"), lambda: cuda.reset_peak_memory_stats(device))
+
+
+def _no_torch() -> str:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return "PyTorch is not imported\n\nhint: import torch before makeroom.watch()"
+    built = getattr(getattr(torch, "version", None), "cuda", None)
+    if built is None:
+        return "this PyTorch is built without CUDA\n\nhint: https://pytorch.org/get-started has the command to install one"
+    return f"PyTorch (for CUDA {built}) finds no GPU\n\nhint: makeroom doctor"
+
+
+def _nothing() -> str:
+    return (
+        "there is nothing to watch with: this process is not recorded, makeroom's pool is not in use, and "
+        + _no_torch().split("\n")[0]
+        + "\n\nhint: run it under the recorder, which sees every framework: makeroom run -- python …"
+    )

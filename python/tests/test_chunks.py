@@ -1,0 +1,167 @@
+"""`chunks` on the software GPU, through the driver; its arithmetic with a backend that counts."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+import makeroom
+from makeroom import _chunks
+
+numpy = pytest.importorskip("numpy")
+
+DRIVER = """
+import ctypes
+import numpy
+import makeroom
+
+driver = ctypes.CDLL("libcuda.so.1")
+sizes = []
+
+def twice(piece):
+    # The software GPU runs no kernels: a copy and a fill stand for one.
+    sizes.append(piece.shape[0])
+    scratch, result = piece.empty(), piece.empty()
+    for to, source in ((scratch, piece), (result, scratch)):
+        status = driver.cuMemcpyDtoDAsync_v2(ctypes.c_uint64(to.address), ctypes.c_uint64(source.address),
+                                             ctypes.c_size_t(piece.nbytes), ctypes.c_void_p(piece.stream))
+        assert status == 0, status
+    assert piece.__cuda_array_interface__["shape"] == piece.shape
+    return result
+
+data = numpy.arange(24 << 20, dtype=numpy.float32).reshape(-1, 1024)
+result = makeroom.chunks(data, twice, backend="driver")
+assert (result == data).all() and result.dtype == data.dtype
+print(len(sizes) > 2, sum(sizes) == len(data), max(sizes) * 4096 >> 20)
+"""
+
+
+def test_data_larger_than_the_device_goes_through_it(software_gpu):
+    pytest.importorskip("numpy")
+    done = software_gpu.python(DRIVER, MAKEROOM_SIMGPU="devices=1,memory=96MiB,context=16MiB")
+    assert done.returncode == 0, done.stderr
+    is_cut, is_whole, largest = done.stdout.split()
+    # 96 MiB of data through 80 MiB of room, five arrays of each piece at once.
+    assert (is_cut, is_whole) == ("True", "True")
+    assert 4 <= int(largest) <= 16
+
+
+def test_everything_is_given_back(software_gpu):
+    script = DRIVER.replace(
+        "print(", 'free = ctypes.c_size_t(); total = ctypes.c_size_t(); driver.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))\nprint(free.value >> 20, '
+    )
+    done = software_gpu.python(script, MAKEROOM_SIMGPU="devices=1,memory=96MiB,context=16MiB")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[0] == "80"
+
+
+def test_no_driver_is_told():
+    try:
+        __import__("ctypes").CDLL("libcuda.so.1")
+    except OSError:
+        with pytest.raises(makeroom.UsageError, match="there is no CUDA driver"):
+            makeroom.chunks(numpy.zeros(3), lambda piece: piece, backend="driver")
+
+
+class Counting:
+    """A device of so many bytes, in numbers: a piece takes three times its size while it is computed."""
+
+    def __init__(self, bytes: int) -> None:
+        self.bytes, self.held, self.most, self.pieces = bytes, 0, 0, []
+
+    def room(self):
+        return self.bytes - self.held
+
+    def submit(self, rows, function):
+        if self.held + 3 * rows.nbytes > self.bytes:
+            raise MemoryError
+        self.held += 2 * rows.nbytes
+        self.most = max(self.most, self.held + rows.nbytes)
+        self.pieces.append(len(rows))
+        return rows.nbytes, function(rows)
+
+    def finish(self, ticket):
+        self.held -= 2 * ticket[0]
+        return ticket[1]
+
+    def drain(self):
+        assert self.held == 0
+
+    def measure(self, work):
+        self.most = 0
+        return work(), self.most
+
+    def is_out_of_memory(self, error):
+        return isinstance(error, MemoryError)
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.fixture
+def device(monkeypatch):
+    device = Counting(1 << 20)
+    monkeypatch.setattr(_chunks, "_backend", lambda *arguments: device)
+    return device
+
+
+DATA = numpy.arange(1 << 20, dtype=numpy.uint8).reshape(-1, 64)
+
+
+def test_pieces_fill_the_room(device):
+    assert (makeroom.chunks(DATA, lambda piece: piece + 1) == DATA + 1).all()
+    # A piece, its result and its scratch, and another on each way: five times its size, and a margin.
+    assert device.pieces[0] == 235 and len(device.pieces) <= 8
+    assert device.most <= 1 << 20 and device.held == 0 and device.is_closed
+
+
+def test_pieces_that_do_not_fit_after_all_are_halved(device):
+    assert (makeroom.chunks(DATA, lambda piece: piece + 1, rows=16000) == DATA + 1).all()
+    assert max(device.pieces) < 16000 and sum(device.pieces) == len(DATA)
+
+
+def test_results_are_combined(device):
+    total = makeroom.chunks(DATA, lambda piece: piece.sum(dtype=int), reduce=lambda one, two: one + two, room="256KiB")
+    assert total == DATA.sum(dtype=int)
+
+
+def test_results_may_be_of_another_shape_and_have_a_place(device):
+    out = numpy.zeros(len(DATA), dtype=int)
+    assert makeroom.chunks(DATA, lambda piece: piece.sum(axis=1, dtype=int), out=out) is out
+    assert (out == DATA.sum(axis=1, dtype=int)).all()
+
+
+def test_errors_of_the_function_are_its_own(device):
+    with pytest.raises(ZeroDivisionError):
+        makeroom.chunks(DATA, lambda piece: 1 // 0)
+    assert device.is_closed
+
+
+def test_a_row_that_never_fits_is_told(device):
+    device.bytes = 100
+    with pytest.raises(MemoryError, match="one row does not fit"):
+        makeroom.chunks(DATA, lambda piece: piece)
+
+
+def test_wrong_arguments_are_answered(device):
+    with pytest.raises(makeroom.UsageError, match=r"shape \(1,\) for 235 rows"):
+        makeroom.chunks(DATA, lambda piece: piece.sum(keepdims=True)[0])
+    with pytest.raises(makeroom.UsageError, match="has no rows"):
+        makeroom.chunks(17, abs)
+    with pytest.raises(makeroom.UsageError, match="it has 3 rows"):
+        makeroom.chunks(DATA, abs, out=numpy.zeros(3))
+    with pytest.raises(makeroom.UsageError, match="at least one row"):
+        makeroom.chunks(DATA, abs, rows=0)
+    assert len(makeroom.chunks(DATA[:0], abs)) == 0
+
+
+def test_no_framework_is_told(monkeypatch):
+    with pytest.raises(makeroom.UsageError, match="neither PyTorch nor CuPy"):
+        makeroom.chunks(DATA, abs)
+    with pytest.raises(makeroom.UsageError, match="'torch', 'cupy' or 'driver'"):
+        makeroom.chunks(DATA, abs, backend="numpy")
+    tensor = types.SimpleNamespace(shape=(1,), is_cuda=True, __class__=None)
+    tensor = type("Tensor", (), {"shape": (1,), "is_cuda": True, "__module__": "torch"})()
+    with pytest.raises(makeroom.UsageError, match="on the GPU already"):
+        makeroom.chunks(tensor, abs)

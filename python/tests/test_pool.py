@@ -1,0 +1,225 @@
+"""The pool under frameworks: the library is the real one, on the software GPU; frameworks are what they document."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+import makeroom
+
+FAKES = """
+import ctypes, sys, types
+import makeroom
+
+def module(name, **contents):
+    made = types.ModuleType(name)
+    made.__dict__.update(contents)
+    sys.modules[name] = made
+    return made
+
+class Stream:
+    def __init__(self, ptr=0): self.ptr = ptr
+"""
+
+CUPY = FAKES + """
+class OutOfMemoryError(MemoryError):
+    def __init__(self, size, total, limit=0):
+        super().__init__(f"Out of memory allocating {size} bytes (allocated so far: {total} bytes).")
+
+class PythonFunctionAllocator:
+    def __init__(self, malloc_func, free_func): self.allocate, self.free = malloc_func, free_func
+    def malloc(self, size): return self.allocate(size, 0)
+
+chosen = []
+cuda = types.SimpleNamespace(
+    PythonFunctionAllocator=PythonFunctionAllocator, set_allocator=chosen.append,
+    get_current_stream=lambda: Stream(), memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError))
+module("cupy", cuda=cuda)
+pool = makeroom.use_pool(limit="1GiB")
+(malloc,) = chosen
+allocator = malloc.__self__
+one, two = malloc(100 << 20), malloc(1 << 20)
+print(one % 512, two % 512, one != two, pool.stats().live >> 20, pool.stats().blocks)
+allocator.free(one, 0)
+print(pool.stats().live >> 20, pool.stats().peak_live >> 20)
+print(repr(pool))
+try:
+    malloc(2 << 30)
+except OutOfMemoryError as error:
+    print(type(error).__name__, isinstance(error.__cause__, makeroom.PoolError), error.__cause__.shortage.requested >> 20)
+try:
+    allocator.free(one, 0)
+except makeroom.PoolError as error:
+    print(error)
+with makeroom.watch() as w:
+    three = malloc(7 << 20)
+    allocator.free(malloc(9 << 20), 0)
+print(w.source, w.peak_bytes >> 20, w.left_bytes >> 20)
+pool.snapshot("pool.pickle")
+print(makeroom.open("pool.pickle").kind, makeroom.use_pool() is pool, pool.trim() > 0)
+pool.destroy()
+"""
+
+RMM = FAKES + """
+class CallbackMemoryResource:
+    def __init__(self, allocate_func, deallocate_func): self.allocate, self.deallocate = allocate_func, deallocate_func
+
+class Opaque:
+    waits = 0
+    def synchronize(self): Opaque.waits += 1
+    def is_default(self): return False
+
+current = []
+module("rmm", mr=types.SimpleNamespace(CallbackMemoryResource=CallbackMemoryResource, set_current_device_resource=current.append))
+pool = makeroom.use_pool("rmm")
+(resource,) = current
+for stream in (0, None, Stream(0), types.SimpleNamespace(__cuda_stream__=lambda: (0, 0)), Opaque()):
+    address = resource.allocate(3 << 20, stream)
+    assert address % 512 == 0 and pool.stats().live == 3 << 20
+    resource.deallocate(address, 3 << 20, stream)
+    assert pool.stats().live == 0
+print(Opaque.waits, pool.frameworks)
+"""
+
+TORCH = FAKES + """
+library = ctypes.CDLL(makeroom._library.path()) if hasattr(makeroom, "_library") else None
+
+class Inner:
+    pass
+
+for name in "set_init_fn set_reset_fn set_memory_fraction_fn set_base_alloc_fn set_record_stream_fn set_begin_allocate_to_pool " \\
+        "set_end_allocate_to_pool_fn set_release_pool".split():
+    setattr(Inner, name, lambda self, address, name=name: self.__dict__.__setitem__(name, address))
+
+class CUDAPluggableAllocator:
+    def __init__(self, path, alloc, free):
+        library = ctypes.CDLL(path)
+        self.alloc, self.free = getattr(library, alloc), getattr(library, free)
+        self.alloc.restype = ctypes.c_void_p
+        self.alloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+        self.free.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+        self.inner = Inner()
+    def allocator(self): return self.inner
+
+current = []
+def change_current_allocator(allocator):
+    if current: raise RuntimeError("Can't swap an already initialized allocator")
+    current.append(allocator)
+
+def refuse(*arguments): raise RuntimeError("CUDAPluggableAllocator does not yet support this")
+C = types.SimpleNamespace(_cuda_memoryStats=refuse, _cuda_resetPeakMemoryStats=refuse, _cuda_memorySnapshot=refuse,
+                          _cuda_record_memory_history=refuse)
+memory = types.SimpleNamespace(CUDAPluggableAllocator=CUDAPluggableAllocator, change_current_allocator=change_current_allocator)
+cuda = types.SimpleNamespace(memory=memory, is_initialized=lambda: True, current_device=lambda: 0, device_count=lambda: 1)
+torch = module("torch", cuda=cuda, _C=C, version=types.SimpleNamespace(cuda="13.0"), __version__="2.11.0")
+
+pool = makeroom.use_pool(history=1000)
+(allocator,) = current
+print(len(vars(allocator.inner)))
+tensor = allocator.alloc(64 << 20, 0, None)
+stats = C._cuda_memoryStats(0)
+print(stats["allocated_bytes"]["all"]["current"] >> 20, stats["reserved_bytes"]["all"]["current"] >= 64 << 20)
+allocator.free(tensor, 64 << 20, 0, None)
+stats = C._cuda_memoryStats(0)
+print(stats["allocated_bytes"]["all"]["current"], stats["allocated_bytes"]["all"]["peak"] >> 20)
+C._cuda_resetPeakMemoryStats(0)
+print(C._cuda_memoryStats(0)["allocated_bytes"]["all"]["peak"])
+snapshot = C._cuda_memorySnapshot(None)
+print(sorted(snapshot)[:2], [event["action"] for event in snapshot["device_traces"][0] if event["action"] in ("alloc", "free_completed")])
+C._cuda_record_memory_history("all")
+print(pool.stats().peak_live, repr(pool).splitlines()[0])
+"""
+
+
+def test_cupy_on_the_pool(software_gpu, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = software_gpu.python(CUPY)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["0 0 True 101 2", "1 101"]
+    assert lines[2] == "makeroom's pool under cupy"
+    assert lines[3].startswith("  GPU 0: 1.00 MiB live in 1 blocks, ") and "at the peak 101.00 MiB" in lines[3]
+    assert lines[4] == "OutOfMemoryError True 2048"
+    assert "is not in use here" in lines[5]
+    assert lines[-2:] == ["pool 17 7", "torch-snapshot True True"]
+
+
+def test_rmm_on_the_pool(software_gpu):
+    done = software_gpu.python(RMM)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1 ('rmm',)\n"
+
+
+def test_pytorch_on_the_pool(software_gpu):
+    done = software_gpu.python(TORCH)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "8",
+        "64 True",
+        "0 64",
+        "0",
+        "['allocator_settings', 'device_traces'] ['alloc', 'free_completed']",
+        "0 makeroom's pool under torch",
+    ]
+    assert "UserWarning" not in done.stderr
+
+
+def test_a_pytorch_that_has_begun_is_told(software_gpu):
+    late = TORCH.replace("pool = makeroom", "current.append(1)\npool = makeroom")
+    done = software_gpu.python(late)
+    assert "PyTorch has used its own allocator already" in done.stderr and "makeroom run --pool" in done.stderr
+
+
+def test_a_history_that_was_not_asked_for_is_told(software_gpu):
+    done = software_gpu.python(TORCH.replace("history=1000", "").replace('[event["action"]', '["alloc"] and [event["action"]'))
+    assert "use_pool(history=100_000)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("tensorflow",), "cannot be put on the pool\n\nhint: one of torch, cupy, rmm"),
+        (("cupy",), "pip install cupy"),
+        ((), "no framework is imported yet"),
+    ],
+)
+def test_wrong_frameworks_are_answered(words, message, monkeypatch):
+    for name in ("torch", "cupy", "rmm"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "cupy", None) if words else None
+    with pytest.raises(makeroom.PoolError) as caught:
+        makeroom.use_pool(*words)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("torch", "message"),
+    [
+        (types.SimpleNamespace(__version__="1.13"), "PyTorch 1.13 takes no other allocator"),
+        (
+            types.SimpleNamespace(
+                __version__="2.11+cpu",
+                version=types.SimpleNamespace(cuda=None),
+                cuda=types.SimpleNamespace(memory=types.SimpleNamespace(CUDAPluggableAllocator=object)),
+            ),
+            "built without CUDA",
+        ),
+    ],
+)
+def test_a_pytorch_that_cannot_is_told(torch, message, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with pytest.raises(makeroom.PoolError, match=message):
+        makeroom.use_pool("torch")
+
+
+def test_no_driver_is_told(monkeypatch, tmp_path):
+    from makeroom._pool import Pool
+
+    pytest.importorskip("ctypes")
+    try:
+        __import__("ctypes").CDLL("libcuda.so.1")
+    except OSError:
+        with pytest.raises(makeroom.PoolError, match="libcuda"):
+            Pool().allocate(1)

@@ -1,0 +1,94 @@
+"""The plugin of pytest, in a pytest of its own, under the recorder and on the software GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = """
+import ctypes
+import pytest
+from driver import Driver
+
+MIB = 1 << 20
+driver = Driver()
+kept = []
+
+@pytest.mark.gpu_memory(limit="100MiB", leaks=0)
+def test_modest():
+    driver.give(driver.take(99 * MIB))
+
+@pytest.mark.gpu_memory(limit="100MiB")
+def test_greedy():
+    driver.give(driver.take(101 * MIB))
+
+@pytest.mark.gpu_memory(leaks="1MiB")
+def test_leaky():
+    kept.append(ctypes.c_uint64())
+    driver.library.cuMemAlloc_v2(ctypes.byref(kept[-1]), ctypes.c_size_t(2 * MIB))
+
+@pytest.mark.gpu_memory(leaks=0)
+def test_failing():
+    kept.append(driver.take(2 * MIB))
+    assert False, "its own reason"
+
+@pytest.mark.gpu_memory(size="1MiB")
+def test_misspelt():
+    pass
+
+@pytest.mark.gpu_memory(limit="lots")
+def test_nonsense():
+    pass
+
+def test_unmarked():
+    kept.append(driver.take(500 * MIB))
+"""
+
+
+def run(software_gpu, tmp_path: Path, *before: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "test_it.py").write_text(TESTS)
+    words = [*before, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA", *options, "test_it.py"]
+    return subprocess.run(
+        words, cwd=tmp_path, env=software_gpu.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120
+    )
+
+
+def test_limits_and_leaks_fail_tests(software_gpu, command, tmp_path):
+    done = run(software_gpu, tmp_path, command, "run", "-o", str(tmp_path / "run.room"), "--no-status", "--")
+    assert "5 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    assert "the test took 101.00 MiB of GPU memory; its limit is 100.00 MiB" in done.stdout
+    assert "the test left 2.00 MiB of GPU memory behind; it may leave 1.00 MiB" in done.stdout
+    # The line that holds it is named.
+    assert "test_it.py:21 test_leaky" in done.stdout
+    assert "its own reason" in done.stdout
+    assert "gpu_memory takes limit and leaks, not size" in done.stdout
+    assert "PASSED test_it.py::test_modest" in done.stdout
+    assert done.returncode == 1
+
+
+def test_without_anything_to_watch_with_tests_run_and_it_is_said(software_gpu, tmp_path):
+    done = run(software_gpu, tmp_path)
+    assert "gpu_memory was not checked: there is nothing to watch with" in done.stdout
+    assert "PASSED test_it.py::test_greedy" in done.stdout
+
+
+def test_it_can_be_required_and_turned_off(software_gpu, tmp_path):
+    done = run(software_gpu, tmp_path, options=("--gpu-memory=require",))
+    assert "the test's GPU memory cannot be watched: there is nothing to watch with" in done.stdout
+    assert "PASSED test_it.py::test_unmarked" in done.stdout
+    done = run(software_gpu, tmp_path, options=("--gpu-memory=off",))
+    assert "not checked" not in done.stdout and "PASSED test_it.py::test_greedy" in done.stdout
+
+
+def test_figures_are_in_the_report(software_gpu, command, tmp_path):
+    report = tmp_path / "report.xml"
+    run(software_gpu, tmp_path, command, "run", "-o", str(tmp_path / "run.room"), "--", options=(f"--junitxml={report}",))
+    assert f'name="gpu_memory_peak_bytes" value="{99 << 20}"' in report.read_text()
+
+
+def test_the_mark_is_known():
+    done = subprocess.run([sys.executable, "-m", "pytest", "--markers"], stdout=subprocess.PIPE, text=True)
+    assert "gpu_memory(limit=None, leaks=None)" in done.stdout

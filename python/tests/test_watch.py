@@ -1,0 +1,212 @@
+"""`watch` by the recorder, on the software GPU; by PyTorch's counters, in their documented form; and where there is nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+
+import pytest
+
+import makeroom
+
+RECORDED = """
+import ctypes, json, sys
+import makeroom
+from driver import Driver
+
+MIB = 1 << 20
+driver = Driver()
+kept = [driver.take(64 * MIB)]
+
+def train():
+    buffer = driver.take(256 * MIB)
+    keep()
+    driver.give(buffer)
+
+def keep():
+    # Without a helper between: the line of the program that asks is this one.
+    kept.append(ctypes.c_uint64())
+    driver.library.cuMemAlloc_v2(ctypes.byref(kept[-1]), ctypes.c_size_t(2 * MIB))
+
+with makeroom.watch() as w:
+    for _ in range(6):
+        train()
+        w.step()
+    last = driver.take(8 * MIB)
+json.dump(w.to_dict(), sys.stdout)
+print(w, file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(command, software_gpu, tmp_path_factory):
+    file = tmp_path_factory.mktemp("watch") / "run.room"
+    done = software_gpu.python(RECORDED, command, "run", "-o", str(file), "--")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def test_the_recorder_knows_peak_and_leaks(recorded):
+    figures, _ = recorded
+    mib = 1 << 20
+    (device,) = figures["devices"]
+    assert figures["source"] == "recorder"
+    assert device["before_bytes"] == 64 * mib
+    assert device["peak_bytes"] == (64 + 5 * 2 + 256 + 2) * mib
+    assert device["after_bytes"] == (64 + 6 * 2 + 8) * mib
+    assert (device["left_bytes"], device["left_blocks"]) == ((6 * 2 + 8) * mib, 7)
+    assert device["allocations"] == 13
+    assert device["leak_per_step_bytes"] == 2 * mib
+    assert len(device["steps"]) == 6
+
+
+def test_the_recorder_knows_the_lines(recorded):
+    figures, text = recorded
+    (device,) = figures["devices"]
+    assert "keep" in json.dumps(device["leaking"])
+    assert "Driver.call" in json.dumps(device["sites"])
+    assert "6 steps: each leaves 2.00 MiB behind" in text
+    assert "watched " in text and "by the recorder" in text
+
+
+def test_the_recording_of_the_run_is_not_disturbed(recorded):
+    _, text = recorded
+    assert "took 332.00 MiB of GPU memory at its peak" in text
+
+
+def test_a_recorded_process_without_cuda_used_nothing(command, software_gpu, tmp_path):
+    script = "import makeroom\nwith makeroom.watch() as w: pass\nprint(w.peak_bytes, w.devices); print(w)"
+    done = software_gpu.python(script, command, "run", "-o", str(tmp_path / "run.room"), "--")
+    assert done.stdout.startswith("0 []\nwatched"), done.stderr
+    assert "no GPU memory was used" in done.stdout
+
+
+def test_an_exception_under_the_recorder_is_explained_from_the_recording(command, software_gpu, tmp_path):
+    script = """
+import makeroom
+from driver import Driver
+makeroom.install_excepthook()
+driver = Driver()
+held = [driver.take(1 << 30) for _ in range(7)]
+driver.take(1 << 30)
+"""
+    done = software_gpu.python(script, command, "run", "-o", str(tmp_path / "run.room"), "--no-status", "--")
+    assert done.returncode == 1
+    # Once from the hook, under the traceback, and it knows the line; `run` says it as well.
+    under = done.stderr.split("RuntimeError: CUDA error: out of memory", 1)[1]
+    assert "Who holds what is live" in under and "7.00 GiB" in under
+
+
+def test_nothing_to_watch_with_is_said():
+    with pytest.raises(makeroom.WatchError, match=r"PyTorch is not imported\n\nhint: run it under the recorder"):
+        makeroom.watch()
+    with pytest.raises(makeroom.WatchError, match="makeroom run"):
+        makeroom.watch(source="recorder")
+    with pytest.raises(makeroom.WatchError, match="use_pool"):
+        makeroom.watch(source="pool")
+    with pytest.raises(makeroom.WatchError, match="'recorder', 'pool' or 'torch'"):
+        makeroom.watch(source="nvidia-smi")
+
+
+class Cuda(types.ModuleType):
+    """What `torch.cuda` documents of its counters."""
+
+    def __init__(self):
+        super().__init__("torch.cuda")
+        self.live, self.most = 100, 100
+
+    def take(self, bytes):
+        self.live += bytes
+        self.most = max(self.most, self.live)
+
+    def is_available(self):
+        return True
+
+    def is_initialized(self):
+        return True
+
+    def device_count(self):
+        return 1
+
+    def memory_stats(self, device):
+        return {"requested_bytes.all.current": self.live, "requested_bytes.all.peak": self.most}
+
+    def reset_peak_memory_stats(self, device):
+        self.most = self.live
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    torch = types.ModuleType("torch")
+    torch.cuda = Cuda()
+    torch.version = types.SimpleNamespace(cuda="13.0")
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    return torch
+
+
+def test_pytorch_s_counters_are_watched(torch):
+    with makeroom.watch() as w:
+        torch.cuda.take(50)
+        torch.cuda.take(-50)
+        for _ in range(4):
+            torch.cuda.take(1000)
+            torch.cuda.take(-990)
+            w.step()
+    (device,) = w.devices
+    assert w.source == "torch"
+    assert (device.before_bytes, device.peak_bytes, device.after_bytes) == (100, 1130, 140)
+    assert (w.peak_bytes, w.left_bytes, w.leak_per_step_bytes) == (1130, 40, 10)
+    assert [step.peak_bytes for step in device.steps] == [1100, 1110, 1120, 1130]
+    assert "4 steps: each leaves 10 B behind" in repr(w)
+    assert "watch(lines=True)" in repr(w)
+
+
+def test_a_watch_is_used_as_it_should_be(torch):
+    w = makeroom.watch()
+    with pytest.raises(makeroom.WatchError, match="no block"):
+        w.step()
+    with w:
+        with pytest.raises(makeroom.WatchError, match="still being watched"):
+            w.peak_bytes
+        assert "not over" in repr(w)
+    assert w.leak_per_step_bytes is None
+    with pytest.raises(makeroom.WatchError, match="used once"):
+        w.__enter__()
+
+
+@pytest.mark.parametrize(("cuda", "words"), [(None, "built without CUDA"), ("13.0", "finds no GPU")])
+def test_a_torch_without_a_gpu_is_told(torch, monkeypatch, cuda, words):
+    torch.version.cuda = cuda
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(makeroom.WatchError, match=words):
+        makeroom.watch(source="torch")
+
+
+def test_pytorch_s_history_gives_lines(torch, traces):
+    """A real snapshot stands for what PyTorch would hand out; its times are what they were."""
+    import gzip
+    import pickle
+
+    with gzip.open(traces / "seed004.pickle.gz") as file:
+        snapshot = pickle.load(file)
+    calls = []
+    torch._C = types.SimpleNamespace(_cuda_isHistoryEnabled=lambda: False)
+    torch.cuda.memory = types.SimpleNamespace(
+        _record_memory_history=lambda *words, **options: calls.append((words, options)), _snapshot=lambda: snapshot
+    )
+    with makeroom.watch(lines=True) as w:
+        w._source._times[0] = 0
+        w.step()
+    assert calls == [(("all",), {"context": "all", "stacks": "python"}), ((None,), {})]
+    assert w.peak_bytes == 233973620
+    assert "seed004" in repr(w)
+
+
+def test_the_example_shows_what_the_documents_show(command, software_gpu, examples, tmp_path):
+    program = str(examples / "python/forgets.py")
+    done = software_gpu.run(command, "run", "-o", str(tmp_path / "run.room"), "--", sys.executable, program)
+    shown = done.stdout.splitlines()
+    text = (examples / "../docs/python.md").read_text(encoding="utf-8")
+    assert shown[0].startswith("watched ") and shown[0].endswith(" s by the recorder"), done.stderr
+    assert "\n".join(shown[1:]) in text
