@@ -65,7 +65,7 @@ def test_the_recorder_knows_the_lines(recorded):
     figures, text = recorded
     (device,) = figures["devices"]
     assert "keep" in json.dumps(device["leaking"])
-    assert "Driver.call" in json.dumps(device["sites"])
+    assert "driver.py:20" in json.dumps(device["sites"])
     assert "6 steps: each leaves 2.00 MiB behind" in text
     assert "watched " in text and "by the recorder" in text
 

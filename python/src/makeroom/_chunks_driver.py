@@ -75,7 +75,7 @@ class Pinned:
         place = ctypes.c_void_p()
         driver.call("cuMemHostAlloc", ctypes.byref(place), ctypes.c_size_t(max(bytes, 1)), 0)
         self.address = place.value or 0
-        memory = (ctypes.c_char * max(bytes, 1)).from_address(self.address)
+        memory: Any = (ctypes.c_char * max(bytes, 1)).from_address(self.address)
         self.array = numpy.frombuffer(memory, dtype=dtype, count=bytes // numpy.dtype(dtype).itemsize).reshape(shape)
 
     def __del__(self) -> None:

@@ -29,6 +29,8 @@ _WORDS = (
 _PLAIN = {"MemoryError", "RuntimeError", "XlaRuntimeError", "JaxRuntimeError", "ValueError", "InternalError"}
 
 _previous: dict[str, Any] = {}
+# `threading.__excepthook__` is not there before Python 3.10.
+_of_threads = threading.excepthook
 
 
 def is_about_memory(error: BaseException) -> bool:
@@ -88,7 +90,7 @@ def _hook(kind: type[BaseException], error: BaseException, trace: TracebackType 
 
 
 def _thread_hook(arguments: threading.ExceptHookArgs) -> None:
-    _previous.get("threading", threading.__excepthook__)(arguments)
+    _previous.get("threading", _of_threads)(arguments)
     if arguments.exc_value is not None:
         _print_verdict(arguments.exc_value)
 

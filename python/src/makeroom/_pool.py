@@ -119,12 +119,11 @@ class Pool:
         from ._sources import Counter
 
         def counter(device: int) -> Counter:
-            return Counter(
-                device,
-                lambda: self.stats(device).live,
-                lambda: self.stats(device).peak_live,
-                lambda: self.reset_peaks(device),
-            )
+            def read() -> tuple[int, int]:
+                stats = self.stats(device)
+                return stats.live, stats.peak_live
+
+            return Counter(device, read, lambda: self.reset_peaks(device))
 
         return lambda: [counter(device) for device in self._devices()]
 

@@ -41,7 +41,7 @@ _PARTS = ("all", "small_pool", "large_pool")
 def install(torch: Any, pool: Pool) -> None:
     """Makes the pool PyTorch's allocator, for the whole life of the process."""
     version = getattr(torch, "__version__", "of an unknown version")
-    memory = getattr(getattr(torch, "cuda", None), "memory", None)
+    memory: Any = getattr(getattr(torch, "cuda", None), "memory", None)
     if not hasattr(memory, "CUDAPluggableAllocator"):
         raise PoolError(f"PyTorch {version} takes no other allocator\n\nhint: PyTorch 2.1 and later do")
     if getattr(torch.version, "cuda", None) is None:

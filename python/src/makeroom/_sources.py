@@ -21,8 +21,6 @@ from typing import Any, Callable
 
 from . import _native, _recorder
 
-Figures = "list[dict[str, Any]]"
-
 
 class WatchError(RuntimeError):
     """Nothing can be watched here, or not in this way."""
@@ -103,16 +101,17 @@ class RecorderSource(Source):
 
 
 class Counter:
-    """One device that counts: what is live, the most that was, and how to begin that anew."""
+    """One device that counts: what is live and the most that was, in one reading, and how to begin the latter anew."""
 
-    def __init__(self, device: int, live: Callable[[], int], peak: Callable[[], int], reset: Callable[[], None]) -> None:
-        self.device, self.live, self.peak, self.reset = device, live, peak, reset
-        self.before = self.live()
+    def __init__(self, device: int, read: Callable[[], tuple[int, int]], reset: Callable[[], None]) -> None:
+        self.device, self.read, self.reset = device, read, reset
+        self.before, _ = self.read()
         self.steps: list[dict[str, int]] = []
         self.reset()
 
     def mark(self) -> None:
-        self.steps.append({"peak_bytes": self.peak(), "after_bytes": self.live()})
+        live, peak = self.read()
+        self.steps.append({"peak_bytes": peak, "after_bytes": live})
         self.reset()
 
     def figures(self) -> dict[str, Any]:
@@ -227,10 +226,11 @@ def _torch_counter(cuda: Any, device: int) -> Counter:
     # Requested bytes where this version counts them (2.0 and later), and not what blocks were rounded up to.
     key = "requested_bytes" if "requested_bytes.all.current" in cuda.memory_stats(device) else "allocated_bytes"
 
-    def read(what: str) -> int:
-        return int(cuda.memory_stats(device).get(f"{key}.all.{what}", 0))
+    def read() -> tuple[int, int]:
+        stats = cuda.memory_stats(device)
+        return int(stats.get(f"{key}.all.current", 0)), int(stats.get(f"{key}.all.peak", 0))
 
-    return Counter(device, lambda: read("current"), lambda: read("peak"), lambda: cuda.reset_peak_memory_stats(device))
+    return Counter(device, read, lambda: cuda.reset_peak_memory_stats(device))
 
 
 def _no_torch() -> str:

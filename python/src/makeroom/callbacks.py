@@ -82,19 +82,19 @@ def _hugging_face() -> type:
 
 
 def _lightning() -> type:
-    base = None
-    for name in ("lightning.pytorch", "pytorch_lightning"):
-        # The one that the program uses, where both are installed.
-        module = sys.modules.get(name)
-        base = getattr(module, "Callback", None) or base
-    if base is None:
+    from importlib import import_module
+
+    # The one that the program uses first, where both are installed.
+    names = sorted(("lightning.pytorch", "pytorch_lightning"), key=lambda name: sys.modules.get(name) is None)
+    base: Any = None
+    for name in names:
         try:
-            from lightning.pytorch import Callback as base
+            base = import_module(name).Callback
+            break
         except ImportError:
-            try:
-                from pytorch_lightning import Callback as base
-            except ImportError as error:
-                raise ImportError("lightning is needed for this\n\nhint: pip install lightning") from error
+            continue
+    if base is None:
+        raise ImportError("lightning is needed for this\n\nhint: pip install lightning")
 
     class Lightning(Training, base):  # type: ignore[misc, valid-type]
         """A callback for `lightning.Trainer`."""
