@@ -44,6 +44,13 @@ pub(crate) struct Config {
     pub(crate) socket: Option<Vec<u8>>,
 }
 
+impl Config {
+    /// Whether calls matter even where nothing is recorded: a limit or the pool holds for the whole life of a process.
+    pub(crate) fn goes_on(&self) -> bool {
+        !self.is_off && (self.pool || self.limit.is_some())
+    }
+}
+
 const DEFAULT_FILE: &[u8] = b"makeroom.%p.room";
 
 static CONFIG: OnceLock<Config> = OnceLock::new();

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::config::config;
 use crate::hooks::tensors;
 use crate::record::threads;
-use crate::{cost, exits, limit, lookup, python, writer};
+use crate::{cost, exits, limit, lookup, pool, python, writer};
 
 const UNINITIALISED: u32 = 0;
 const STARTING: u32 = 1;
@@ -31,6 +31,13 @@ static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 #[inline]
 pub(crate) fn is_disabled() -> bool {
     STATE.load(Ordering::Relaxed) == DISABLED
+}
+
+/// Whether hooks are to do nothing: the recorder is off for good, and there is neither a limit nor a pool, which go on
+/// without it.
+#[inline]
+pub(crate) fn steps_aside() -> bool {
+    is_disabled() && !config().goes_on()
 }
 
 /// Whether events are wanted.
@@ -88,6 +95,7 @@ fn begin() -> bool {
 
 /// The child of a fork has one thread and no writer: it starts anew at its next call.
 unsafe extern "C" fn after_fork_in_child() {
+    pool::forked();
     if STATE.load(Ordering::Relaxed) != DISABLED {
         threads::reset_after_fork();
         limit::reset();

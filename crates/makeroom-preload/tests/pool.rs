@@ -4,7 +4,7 @@
 mod support;
 
 use makeroom_trace::room::EventKind;
-use support::Program;
+use support::{Program, text};
 
 fn pooled(name: &str) -> Program {
     Program::with_missing(name).on_software_gpu().variable("MAKEROOM_POOL", "on")
@@ -51,4 +51,61 @@ fn what_does_not_fit_goes_to_the_host() {
         |events: &[_]| events.iter().map(|event: &makeroom_trace::room::Event| event.size.get()).sum::<u64>();
     assert!(bytes(&host) > 100 << 20, "{} bytes on the host", bytes(&host));
     assert!(bytes(&device) < 1280 << 20, "{} bytes on the device", bytes(&device));
+}
+
+#[test]
+fn contexts_are_made_and_end_as_without_the_pool() {
+    pooled("pool_contexts.c").check_one();
+}
+
+#[test]
+fn memory_comes_from_the_device_of_its_stream_or_pool() {
+    let program = pooled("pool_devices.c").variable("MAKEROOM_SIMGPU", "devices=2,memory=4GiB");
+    let output = program.recorded();
+    let expected = "\
+nothing: 0 0
+on the stream of device 1: 0 1
+from the pool of device 1, on device 0: 0 1
+from the pool of device 0: 1 0
+the same memory: 0
+left after trimming: 0
+left after trimming: 0
+";
+    assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_refused_peer_changes_nothing() {
+    let program = pooled("pool_peers.c")
+        .variable("MAKEROOM_SIMGPU", "devices=2,memory=4GiB,fail=cuCtxEnablePeerAccess:1:217");
+    let output = program.recorded();
+    assert_eq!(text(&output.stdout), "217\n0 3\n0\n3 3\n", "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn what_the_pool_holds_unused_is_there_for_the_driver() {
+    let expected = "free: 1\nphysical memory\nrows\nan array\na context\na block beside a capture\n";
+    let small = pooled("pool_room.c").variable("MAKEROOM_SIMGPU", "memory=2112MiB");
+    small.check_one();
+    let limited = pooled("pool_room.c").variable("MAKEROOM_LIMIT", &(2112_u64 << 20).to_string());
+    for program in [small, limited] {
+        let output = program.recorded();
+        assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn no_child_waits_for_a_lock_of_its_parent() {
+    let output = pooled("pool_fork.c").recorded();
+    assert_eq!(text(&output.stdout), "100 children\n", "{}", text(&output.stderr));
+}
+
+#[test]
+fn pool_and_limit_go_on_where_nothing_is_recorded() {
+    let program = pooled("pool_lookup.c")
+        .variable("MAKEROOM_FILE", "/no/such/folder/run.room")
+        .variable("MAKEROOM_LIMIT", &(1_u64 << 30).to_string());
+    let output = program.recorded();
+    assert_eq!(text(&output.stdout), "freed\ntaken and given back\n", "{}", text(&output.stderr));
 }

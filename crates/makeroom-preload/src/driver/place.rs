@@ -7,7 +7,7 @@ use super::real;
 use super::types::{Handle, SUCCESS};
 
 /// A context and its device, as events carry them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The context's handle, 0 for none.
     pub(crate) context: u64,
@@ -17,11 +17,16 @@ pub(crate) struct Place {
     generation: u32,
 }
 
-/// Counts destroyed contexts: a new one may get the handle of an old one and lie on another device.
+/// `CU_STREAM_PER_THREAD`; below it are the other names of default streams.
+const LAST_RESERVED_STREAM: usize = 2;
+
+/// Counts destroyed contexts and streams: a new one may get the handle of an old one and lie on another device.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     static LAST: Cell<Place> = const { Cell::new(Place { context: 0, device: 0, generation: 0 }) };
+    /// The stream that was asked for last, and where it is.
+    static LAST_STREAM: Cell<(u64, Place)> = const { Cell::new((0, Place { context: 0, device: 0, generation: 0 })) };
 }
 
 /// Where the calling thread works. The driver keeps its current context in a thread-local variable: asking for it
@@ -61,6 +66,39 @@ pub(crate) fn device_of(context: Handle) -> Option<i32> {
         pop(&raw mut popped);
         (result == Some(SUCCESS)).then_some(device)
     }
+}
+
+/// Where the work of a stream is done: its own context, whichever is current. `None` where the driver does not say.
+pub(crate) fn of_stream(stream: Handle) -> Option<Place> {
+    // The default streams are those of the current context.
+    if stream as usize <= LAST_RESERVED_STREAM {
+        return Some(current());
+    }
+    let generation = GENERATION.load(Ordering::Relaxed);
+    let (last, place) = LAST_STREAM.get();
+    if last == stream as u64 && place.generation == generation {
+        return Some(place);
+    }
+    let mut context = std::ptr::null_mut();
+    // SAFETY: the program names the stream in a call of its own, and the answer has a place.
+    let result = real::stream_context().map(|ask| unsafe { ask(stream, &raw mut context) });
+    if result != Some(SUCCESS) {
+        return None;
+    }
+    let here = current();
+    let place = if here.context == context as u64 {
+        here
+    } else {
+        let device = u8::try_from(device_of(context)?).ok()?;
+        Place { context: context as u64, device, generation }
+    };
+    LAST_STREAM.set((stream as u64, place));
+    Some(place)
+}
+
+/// A stream is gone, or about to be: another may get its name.
+pub(crate) fn stream_ended() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
 /// A context is gone.

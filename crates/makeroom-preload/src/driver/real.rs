@@ -103,6 +103,8 @@ queries! {
     push_context = c"cuCtxPushCurrent_v2" (Handle);
     /// Makes the one before current again.
     pop_context = c"cuCtxPopCurrent_v2" (*mut Handle);
+    /// The context of a stream.
+    stream_context = c"cuStreamGetCtx" (Handle, *mut Handle);
     /// The device of the calling thread's context.
     current_device = c"cuCtxGetDevice" (*mut Device);
     /// Free and total memory of the current device.

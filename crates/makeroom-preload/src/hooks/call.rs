@@ -63,7 +63,7 @@ impl Call {
     /// Begins the call. The frame must not move afterwards.
     #[inline]
     pub(crate) fn enter(&self) -> Role {
-        if state::is_disabled() {
+        if state::steps_aside() {
             return Role::Passing;
         }
         let here = std::ptr::from_ref(self) as usize;
@@ -171,11 +171,14 @@ pub(crate) enum Moment {
 /// Records a call that returned. Starts the recorder if this is the first that says that CUDA is in use.
 pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
     let is_in_use = matches!(result, SUCCESS | OUT_OF_MEMORY);
-    if !(state::is_recording() || is_in_use && state::start()) {
-        return;
-    }
     let mut event = event;
     event.result = u16::try_from(result).unwrap_or(u16::MAX);
+    if !(state::is_recording() || is_in_use && state::start()) {
+        // A limit holds without a recording too, and so does what is known of contexts.
+        limit::book(&event);
+        forget_context(&event);
+        return;
+    }
     match moment {
         Moment::Before(time_ns) => {
             event.time_ns = time_ns;
@@ -201,10 +204,8 @@ pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
     devices::meet(event.device);
     limit::book(&event);
     threads::send(&event);
+    forget_context(&event);
     let kind = EventKind::from_number(event.kind);
-    if matches!(kind, EventKind::ContextDestroy | EventKind::PrimaryReset) {
-        place::context_ended();
-    }
     if result == SUCCESS && (kind == EventKind::GraphAlloc || capture::is_open()) {
         sample::expect_graph_memory();
     }
@@ -220,6 +221,13 @@ pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
         sample::now();
     } else if moment == Moment::After {
         sample::if_due(event.time_ns);
+    }
+}
+
+/// A context that ended may come back under its name on another device.
+fn forget_context(event: &RawEvent) {
+    if matches!(EventKind::from_number(event.kind), EventKind::ContextDestroy | EventKind::PrimaryReset) {
+        place::context_ended();
     }
 }
 

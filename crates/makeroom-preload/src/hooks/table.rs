@@ -9,10 +9,14 @@
 //! - `failed |done| EVENT`: only a failure is an event (launches: success costs one comparison);
 //! - `launched |done| EVENT`: the same for graphs, after which those that take memory may have taken more;
 //! - `then |done| WORK`: something else follows the call; `always`: also where nothing is recorded any more;
+//! - `followed BY`: the pool hears of it once the driver has done it;
 //! - `first WORK`: before the call, whatever else is said of it;
 //! - `released STREAM, EVENT`: `gave` for frees in stream order, which are not complete when they return;
 //! - `waits AWAITED`: frees may be known to be complete after it; `marks EVENT on STREAM`: or after a wait for the event;
 //! - `served BY, …`: before all that the pool is asked, which answers instead of the driver or leaves it to it.
+//!
+//! A call of the program's that takes something and for which the driver has no memory is made once more if the pool had
+//! memory to give back (`retried!`).
 //!
 //! Functions have several forms: without a suffix those of the first CUDA versions, some of them with 32-bit sizes;
 //! `_v2` and later with other parameters; `_ptsz` with a default stream per thread. Each form is a function of its own
@@ -38,18 +42,46 @@ fn event(kind: Kind) -> RawEvent {
     RawEvent::new(kind)
 }
 
+/// The program's own call, once more where memory ran out and the pool could give some back.
+macro_rules! retried {
+    ($role:ident, $real:ident ($($argument:ident),*)) => {{
+        // SAFETY: the program's own call, passed on as it came.
+        let result = unsafe { $real($($argument),*) };
+        if result == OUT_OF_MEMORY && $role == Role::Outermost && pool::gives_back() {
+            // SAFETY: as above; the driver has done nothing.
+            unsafe { $real($($argument),*) }
+        } else {
+            result
+        }
+    }};
+}
+
+/// Whether the limit lets a call through; what the pool holds unused must not be the reason that it does not.
+macro_rules! reserved {
+    ($is_counted:ident, $reservation:expr) => {{
+        // SAFETY: a row reads only what the driver is about to read.
+        let reserve = || if $is_counted { unsafe { $reservation } } else { limit::uncounted() };
+        reserve().or_else(|| pool::gives_back().then(reserve).flatten())
+    }};
+}
+
 /// What a row says, as code around the call.
 macro_rules! body {
-    ($real:ident $arguments:tt took |$done:ident| $event:expr) => {
-        body!(@around $real $arguments Moment::After, |$done| $event)
-    };
-    ($real:ident $arguments:tt gave |$done:ident| $event:expr) => {
-        body!(@around $real $arguments Moment::Before(clock::monotonic_ns()), |$done| $event)
-    };
-    (@around $real:ident ($($argument:ident),*) $moment:expr, |$done:ident| $event:expr) => {{
+    ($real:ident ($($argument:ident),*) took |$done:ident| $event:expr) => {{
         let call = Call::new();
         let role = call.enter();
-        let moment = $moment;
+        let result = retried!(role, $real($($argument),*));
+        if role == Role::Outermost {
+            let $done = Done(result);
+            // SAFETY: a row reads parameters only through `done`, which asks whether the driver accepted them.
+            Call::aside(|| record(unsafe { $event }, result, Moment::After));
+        }
+        result
+    }};
+    ($real:ident ($($argument:ident),*) gave |$done:ident| $event:expr) => {{
+        let call = Call::new();
+        let role = call.enter();
+        let moment = Moment::Before(clock::monotonic_ns());
         // SAFETY: the program's own call, passed on as it came.
         let result = unsafe { $real($($argument),*) };
         if role == Role::Outermost {
@@ -62,10 +94,9 @@ macro_rules! body {
     ($real:ident ($($argument:ident),*) limited $reservation:expr, took |$done:ident| $event:expr) => {{
         let call = Call::new();
         let role = call.enter();
-        // SAFETY: a row reads only what the driver is about to read.
-        let reservation = if role == Role::Outermost { unsafe { $reservation } } else { limit::uncounted() };
-        // SAFETY: the program's own call, passed on as it came.
-        let result = if reservation.is_some() { unsafe { $real($($argument),*) } } else { OUT_OF_MEMORY };
+        let is_counted = role == Role::Outermost;
+        let reservation = reserved!(is_counted, $reservation);
+        let result = if reservation.is_some() { retried!(role, $real($($argument),*)) } else { OUT_OF_MEMORY };
         if role == Role::Outermost {
             let $done = Done(result);
             Call::aside(|| {
@@ -91,8 +122,7 @@ macro_rules! body {
         if role == Role::Outermost {
             Call::aside(|| before = contexts::before($device, Making::$making));
         }
-        // SAFETY: the program's own call, passed on as it came.
-        let mut result = unsafe { $real($($argument),*) };
+        let mut result = retried!(role, $real($($argument),*));
         if role == Role::Outermost {
             Call::aside(|| {
                 let mut bytes = 0;
@@ -122,12 +152,10 @@ macro_rules! body {
         // SAFETY: what serves the call uses its parameters as the driver would.
         let served = pool::serve(|| unsafe { $serve });
         let is_counted = served.is_none() && role == Role::Outermost;
-        // SAFETY: a row reads only what the driver is about to read.
-        let reservation = if is_counted { unsafe { $reservation } } else { limit::uncounted() };
+        let reservation = reserved!(is_counted, $reservation);
         let result = match served {
             Some(result) => result,
-            // SAFETY: the program's own call, passed on as it came.
-            None if reservation.is_some() => unsafe { $real($($argument),*) },
+            None if reservation.is_some() => retried!(role, $real($($argument),*)),
             None => OUT_OF_MEMORY,
         };
         if role == Role::Outermost {
@@ -208,10 +236,14 @@ macro_rules! body {
     }};
     ($real:ident ($($argument:ident),*) failed |$done:ident| $event:expr) => {{
         // SAFETY: the program's own call, passed on as it came.
-        let result = unsafe { $real($($argument),*) };
+        let mut result = unsafe { $real($($argument),*) };
         if result != SUCCESS {
             let call = Call::new();
-            if call.enter() == Role::Outermost {
+            let role = call.enter();
+            if result == OUT_OF_MEMORY {
+                result = retried!(role, $real($($argument),*));
+            }
+            if result != SUCCESS && role == Role::Outermost {
                 let $done = Done(result);
                 // SAFETY: as above; such a row uses numbers and handles as they are.
                 Call::aside(|| record(unsafe { $event }, result, Moment::After));
@@ -226,6 +258,17 @@ macro_rules! body {
             if call.enter() == Role::Outermost {
                 Call::aside(|| sample::if_due(clock::monotonic_ns()));
             }
+        }
+        result
+    }};
+    ($real:ident ($($argument:ident),*) followed $work:expr) => {{
+        let call = Call::new();
+        let role = call.enter();
+        // SAFETY: the program's own call, passed on as it came.
+        let result = unsafe { $real($($argument),*) };
+        if role == Role::Outermost && result == SUCCESS {
+            // SAFETY: what follows reads what the driver has just accepted.
+            pool::serve(|| unsafe { $work });
         }
         result
     }};
@@ -440,9 +483,9 @@ hooks! {
     // What the pool must know of.
     cuStreamDestroy(stream: Handle) { first waits::end_stream(stream), served pool::retire_stream(stream) }
     cuStreamDestroy_v2(stream: Handle) { first waits::end_stream(stream), served pool::retire_stream(stream) }
-    cuCtxEnablePeerAccess(context: Handle, flags: u32) { served pool::peer_enabled(context) }
+    cuCtxEnablePeerAccess(context: Handle, flags: u32) { followed pool::peer_enabled(context) }
     cuMemPoolSetAccess(pool: Handle, access: *const c_void, count: usize) {
-        served pool::pool_opened(pool, access, count)
+        followed pool::pool_opened(pool, access, count)
     }
     cuIpcGetMemHandle(handle: *mut IpcHandle, pointer: DevicePointer) { served pool::exported(pointer) }
 
@@ -677,10 +720,16 @@ hooks! {
     cuCtxDestroy_v2(context: Handle) { gave |_done| event(Kind::ContextDestroy).in_context(context) }
     cuGreenCtxDestroy(context: Handle) { gave |_done| event(Kind::ContextDestroy).in_context(context) }
     cuDevicePrimaryCtxRetain(context: *mut Handle, device: Device) {
-        context Primary on device at context, took |done| event(Kind::PrimaryRetain).in_context(done.handle(context)).on_device(device)
+        context Primary on device at context, took |done| pool::retained(
+            event(Kind::PrimaryRetain).in_context(done.handle(context)).on_device(device), device, done,
+        )
     }
-    cuDevicePrimaryCtxRelease(device: Device) { gave |_done| event(Kind::PrimaryRelease).on_device(device) }
-    cuDevicePrimaryCtxRelease_v2(device: Device) { gave |_done| event(Kind::PrimaryRelease).on_device(device) }
+    cuDevicePrimaryCtxRelease(device: Device) {
+        gave |done| pool::released(event(Kind::PrimaryRelease).on_device(device), device, done)
+    }
+    cuDevicePrimaryCtxRelease_v2(device: Device) {
+        gave |done| pool::released(event(Kind::PrimaryRelease).on_device(device), device, done)
+    }
     cuDevicePrimaryCtxReset(device: Device) { served pool::abandon(device), gave |_done| event(Kind::PrimaryReset).on_device(device) }
     cuDevicePrimaryCtxReset_v2(device: Device) { served pool::abandon(device), gave |_done| event(Kind::PrimaryReset).on_device(device) }
     cuCtxSetLimit(limit: i32, value: usize) { took |_done| event(Kind::LimitSet).extra(limit).size(value) }

@@ -13,6 +13,7 @@ use crate::config::config;
 use crate::driver::types::{CuResult, Device, Handle, SUCCESS};
 use crate::driver::{devices, real};
 use crate::hooks::table::Function;
+use crate::pool;
 
 /// What a context of a plain program takes on an H200, of which no smaller card's takes more.
 const LARGEST: u64 = 527 << 20;
@@ -59,7 +60,9 @@ pub(crate) fn admit(before: Before, handle: u64) -> Result<(), u64> {
     let Before { device, making, used } = before;
     let measured = used.zip(management::used(device)).map(|(before, after)| after.saturating_sub(before));
     let bytes = measured.unwrap_or_else(|| used_in(handle).min(LARGEST));
-    if !count(device, bytes, limit) {
+    // What the pool holds unused must not be the reason.
+    let fits = || count(device, bytes, limit);
+    if !(fits() || pool::gives_back() && fits()) {
         undo(before, handle);
         return Err(bytes);
     }

@@ -28,6 +28,7 @@ use crate::config::config;
 use crate::driver::place;
 use crate::driver::types::{self, Device};
 use crate::hooks::call::Done;
+use crate::pool;
 use crate::record::event::RawEvent;
 use table::{Held, Key, table};
 
@@ -169,21 +170,22 @@ fn left(device: u8, limit: u64) -> u64 {
     limit.saturating_sub(taken(device).map_or(0, |taken| taken.load(Ordering::Relaxed)))
 }
 
-/// Answers a question about memory as a smaller card would.
+/// Answers a question about memory as a smaller card would. What the pool holds unused is free: whoever asks for it
+/// gets it.
 ///
 /// # Safety
 ///
 /// Both are null or out-parameters of a driver's function that ended so.
 pub(crate) unsafe fn shrink<T: Figure>(free: *mut T, total: *mut T, done: Done) {
-    let Some(limit) = config().limit else { return };
     if !done.is_ok() {
         return;
     }
-    let left = left(place::current().device, limit);
+    let device = place::current().device;
+    let limit = config().limit.unwrap_or(u64::MAX);
     // SAFETY: the driver succeeded, so what is not null is valid and filled.
     unsafe {
         if let Some(free) = free.as_mut() {
-            *free = (*free).at_most(left);
+            *free = (*free).at_most(left(device, limit)).plus(pool::cached(device));
         }
         if let Some(total) = total.as_mut() {
             *total = (*total).at_most(limit);
@@ -195,17 +197,28 @@ pub(crate) unsafe fn shrink<T: Figure>(free: *mut T, total: *mut T, done: Done) 
 pub(crate) trait Figure: Copy {
     /// The size, or the limit if that is less.
     fn at_most(self, limit: u64) -> Self;
+
+    /// The size with so much more.
+    fn plus(self, bytes: u64) -> Self;
 }
 
 impl Figure for usize {
     fn at_most(self, limit: u64) -> Self {
         self.min(limit as Self)
     }
+
+    fn plus(self, bytes: u64) -> Self {
+        self.saturating_add(bytes as Self)
+    }
 }
 
 impl Figure for u32 {
     fn at_most(self, limit: u64) -> Self {
         self.min(Self::try_from(limit).unwrap_or(Self::MAX))
+    }
+
+    fn plus(self, bytes: u64) -> Self {
+        self.saturating_add(Self::try_from(bytes).unwrap_or(Self::MAX))
     }
 }
 

@@ -82,7 +82,7 @@ extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> usize {
     if real_dlsym().is_none() {
         return ANSWER_NULL;
     }
-    if name.is_null() || state::is_disabled() || handle == libc::RTLD_NEXT {
+    if name.is_null() || state::steps_aside() || handle == libc::RTLD_NEXT {
         return GO_ON;
     }
     // SAFETY: the program passes a name that ends in a zero byte, as `dlsym` demands.
@@ -130,7 +130,7 @@ extern "C" fn choose_version(
     if real_dlvsym().is_none() {
         return ANSWER_NULL;
     }
-    if handle != libc::RTLD_NEXT || name.is_null() || state::is_disabled() {
+    if handle != libc::RTLD_NEXT || name.is_null() || state::steps_aside() {
         return GO_ON;
     }
     // SAFETY: the program passes a name that ends in a zero byte, as `dlvsym` demands.

@@ -14,7 +14,8 @@ use makeroom_cuda::Stream;
 use makeroom_pool::{EVERY_STREAM, PoolError, Site};
 
 use super::devices::{self, DevicePool};
-use super::{holds, pools, watch};
+use super::{foreign, holds, pools, watch};
+use crate::driver::place;
 use crate::driver::types::{CuResult, DevicePointer, Handle, OUT_OF_MEMORY, SUCCESS};
 use crate::hooks::capture;
 
@@ -37,7 +38,7 @@ fn ordered(stream: Handle) -> Option<StreamId> {
 }
 
 /// Whether the work of a stream becomes a graph. A driver that does not say counts as if it did.
-fn is_captured(pool: &DevicePool, stream: StreamId) -> bool {
+pub(super) fn is_captured(pool: &DevicePool, stream: StreamId) -> bool {
     if !capture::is_open() {
         return false;
     }
@@ -67,8 +68,8 @@ pub(crate) unsafe fn allocate_everywhere(pointer: *mut DevicePointer, bytes: u64
 ///
 /// As for [`allocate_everywhere`].
 pub(crate) unsafe fn allocate(pointer: *mut DevicePointer, bytes: usize, stream: Handle) -> Option<CuResult> {
+    let pool = devices::serving(place::of_stream(stream)?)?;
     let stream = ordered(stream)?;
-    let pool = devices::current()?;
     if is_captured(pool, stream) {
         return None;
     }
@@ -122,9 +123,6 @@ fn owner(address: u64) -> Option<&'static DevicePool> {
 }
 
 fn give(pool: &DevicePool, address: u64, stream: StreamId) -> CuResult {
-    if super::is_broken() {
-        return SUCCESS;
-    }
     // SAFETY: the program gives the memory up, in the order that the call means.
     match unsafe { pool.allocator.free(Address(address), stream, NO_SITE) } {
         Ok(()) => {
@@ -137,27 +135,42 @@ fn give(pool: &DevicePool, address: u64, stream: StreamId) -> CuResult {
 
 /// Serves `cuMemFreeAsync`.
 pub(crate) fn free_on(address: u64, stream: Handle) -> Option<CuResult> {
-    let pool = owner(address)?;
-    retry_deferred();
-    match ordered(stream) {
-        Some(stream) => Some(give(pool, address, stream)),
-        None => free(address),
-    }
+    super::taking_back(address, || {
+        let pool = owner(address)?;
+        retry_deferred();
+        let ordered = match (ordered(stream), place::of_stream(stream)) {
+            (Some(id), Some(place)) if place.context == pool.context => Some(id),
+            // The pool's events cannot be put on a stream of another context.
+            (Some(id), Some(place)) => foreign::relay(pool, place.context, id),
+            _ => None,
+        };
+        Some(match ordered {
+            Some(stream) => give(pool, address, stream),
+            None => free_idle(pool, address),
+        })
+    })
 }
 
 /// Serves `cuMemFree`.
 pub(crate) fn free(address: u64) -> Option<CuResult> {
-    let pool = owner(address)?;
-    retry_deferred();
+    super::taking_back(address, || {
+        let pool = owner(address)?;
+        retry_deferred();
+        Some(free_idle(pool, address))
+    })
+}
+
+/// Takes memory back after everything that was submitted.
+fn free_idle(pool: &DevicePool, address: u64) -> CuResult {
     // Waiting for the device would break a capture.
-    if !capture::is_open() {
-        return Some(match pool.pool.synchronize() {
-            Ok(()) => give(pool, address, EVERY_STREAM),
-            Err(error) => code(&error),
-        });
+    if capture::is_open() {
+        DEFERRED.lock().unwrap_or_else(PoisonError::into_inner).push(address);
+        return SUCCESS;
     }
-    DEFERRED.lock().unwrap_or_else(PoisonError::into_inner).push(address);
-    Some(SUCCESS)
+    match pool.pool.synchronize() {
+        Ok(()) => give(pool, address, EVERY_STREAM),
+        Err(error) => code(&error),
+    }
 }
 
 /// What was freed while the device could not be waited for.
@@ -185,5 +198,6 @@ pub(crate) fn retire_stream(stream: Handle) -> Option<CuResult> {
     if let Some(stream) = ordered(stream) {
         devices::all().for_each(|pool| pool.allocator.retire_stream(stream));
     }
+    place::stream_ended();
     None
 }

@@ -14,9 +14,10 @@ use super::peers;
 use super::watch::Watch;
 use crate::config::config;
 use crate::driver::place::{self, Place};
-use crate::driver::types::CuResult;
-use crate::lookup;
+use crate::driver::real;
+use crate::driver::types::{CuResult, SUCCESS};
 use crate::notices::{Notice, raise_loudly};
+use crate::{errno, lookup};
 
 /// As many as a mask has bits.
 pub(super) const MOST_DEVICES: usize = 64;
@@ -32,6 +33,8 @@ pub(super) struct DevicePool {
     pub(super) allocator: Box<dyn Allocator>,
     /// The host memory for what does not fit.
     pub(super) host: Option<Pool>,
+    /// A stream that waits for streams of other contexts, if there was one and it could be made.
+    pub(super) relay: OnceLock<Option<u64>>,
 }
 
 static POOLS: [AtomicPtr<DevicePool>; MOST_DEVICES] =
@@ -40,11 +43,36 @@ static POOLS: [AtomicPtr<DevicePool>; MOST_DEVICES] =
 static IS_WITHOUT: [AtomicBool; MOST_DEVICES] = [const { AtomicBool::new(false) }; MOST_DEVICES];
 static MAKING: Mutex<()> = Mutex::new(());
 
+/// The last place whose context is not its device's primary one: the driver serves it.
+static OTHER: Mutex<Option<Place>> = Mutex::new(None);
+
 /// The pool that serves the calling thread's context.
 pub(super) fn current() -> Option<&'static DevicePool> {
-    let place = place::current();
+    serving(place::current())
+}
+
+/// The pool that serves a context.
+pub(super) fn serving(place: Place) -> Option<&'static DevicePool> {
     let pool = known(place.device).or_else(|| make(place))?;
     (pool.context == place.context && !super::is_broken()).then_some(pool)
+}
+
+/// What the pool of a device holds and nobody uses.
+pub(crate) fn cached(device: u8) -> u64 {
+    let ask = || Some(known(device)?.pool.stats().cached);
+    if super::is_on() && !super::is_broken() { super::unless_broken(ask).flatten().unwrap_or(0) } else { 0 }
+}
+
+/// The driver has no memory for a call of the program's: gives back what the pools hold unused; whether that was
+/// anything.
+#[cold]
+pub(crate) fn gives_back() -> bool {
+    if !super::is_on() || super::is_broken() {
+        return false;
+    }
+    let _errno = errno::Kept::new();
+    let trim = || all().map(|pool| pool.pool.trim(0)).sum::<u64>();
+    super::unless_broken(trim).is_some_and(|bytes| bytes > 0)
 }
 
 /// The pools there are.
@@ -69,6 +97,12 @@ fn make(place: Place) -> Option<&'static DevicePool> {
     if let Some(pool) = known(place.device) {
         return Some(pool);
     }
+    let mut other = OTHER.lock().unwrap_or_else(PoisonError::into_inner);
+    if *other == Some(place) || !is_primary(place) {
+        *other = Some(place);
+        return None;
+    }
+    drop(other);
     let Some(pool) = driver().and_then(|driver| open(driver, i32::from(place.device))) else {
         IS_WITHOUT.get(index)?.store(true, Ordering::Relaxed);
         raise_loudly(Notice::PoolUnavailable);
@@ -76,6 +110,56 @@ fn make(place: Place) -> Option<&'static DevicePool> {
     };
     POOLS.get(index)?.store(Box::into_raw(Box::new(pool)), Ordering::Release);
     known(place.device)
+}
+
+/// Whether a context is its device's primary one. That must not be made for a program that has none.
+fn is_primary(place: Place) -> bool {
+    let device = i32::from(place.device);
+    let (mut flags, mut is_active) = (0, 0);
+    // SAFETY: both answers have a place.
+    let asked = real::primary_state().map(|ask| unsafe { ask(device, &raw mut flags, &raw mut is_active) });
+    if asked != Some(SUCCESS) || is_active == 0 {
+        return false;
+    }
+    let Some(primary) = driver().and_then(|driver| driver.device(device).ok()?.retain_primary().ok()) else {
+        return false;
+    };
+    let is_primary = primary.handle() == place.context;
+    // SAFETY: somebody else holds it, or nothing was made in it.
+    let _ = unsafe { primary.end() };
+    is_primary
+}
+
+/// The program lets go of a device's primary context: so does the pool, unless its memory is in use.
+pub(super) fn let_go(device: i32) {
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((index, pool)) = usize::try_from(device).ok().zip(u8::try_from(device).ok().and_then(known))
+    else {
+        return;
+    };
+    let live = |pool: &Pool| pool.stats().live;
+    if live(&pool.pool) + pool.host.as_ref().map_or(0, live) > 0 {
+        return;
+    }
+    if let Some(place) = POOLS.get(index) {
+        // Others may still look at it, so it is never freed.
+        place.store(std::ptr::null_mut(), Ordering::Release);
+    }
+    give_up(pool);
+    let holds = 1 + i32::from(pool.host.is_some());
+    for _ in 0..holds {
+        // SAFETY: the pools' own holds, whose memory has gone back; nothing of theirs is used any more.
+        let _ = unsafe { pool.pool.driver().primary_release(device) };
+    }
+}
+
+fn give_up(pool: &DevicePool) {
+    // SAFETY: the program gives up everything in this context, which is all that the pool serves.
+    let _ = unsafe { pool.pool.abandon() };
+    if let Some(host) = &pool.host {
+        // SAFETY: as above.
+        let _ = unsafe { host.abandon() };
+    }
 }
 
 fn open(driver: &'static Driver, device: i32) -> Option<DevicePool> {
@@ -106,7 +190,7 @@ fn open(driver: &'static Driver, device: i32) -> Option<DevicePool> {
     let mut default_pool = 0;
     // SAFETY: the result has a place. A driver without pools has no calls for them either.
     let _ = unsafe { driver.device_default_pool(&raw mut default_pool, device) };
-    let pool = DevicePool { context, default_pool, pool, allocator, host };
+    let pool = DevicePool { context, default_pool, pool, allocator, host, relay: OnceLock::new() };
     peers::open(&pool, device);
     Some(pool)
 }
@@ -136,12 +220,7 @@ fn driver() -> Option<&'static Driver> {
 /// A device's primary context is about to be reset: everything in it ends, and so does the pool's memory.
 pub(crate) fn abandon(device: i32) -> Option<CuResult> {
     let pool = u8::try_from(device).ok().and_then(known)?;
-    // SAFETY: the program gives up everything in this context, which is all that the pool serves.
-    let _ = unsafe { pool.pool.abandon() };
-    if let Some(host) = &pool.host {
-        // SAFETY: as above.
-        let _ = unsafe { host.abandon() };
-    }
+    give_up(pool);
     None
 }
 

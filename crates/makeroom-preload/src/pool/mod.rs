@@ -3,7 +3,8 @@
 //! ```text
 //! calls.rs     cuMemAlloc, cuMemAllocAsync and their frees      devices.rs   one pool per device, made at first use
 //! pools.rs     the driver's pools, as the program sees them     watch.rs     the pool's own memory: limit and recording
-//! peers.rs     other devices that use the memory
+//! peers.rs     other devices that use the memory                holds.rs     who holds the primary contexts
+//! foreign.rs   frees on streams of other contexts
 //! ```
 //!
 //! Each call here answers with a result, or with `None`: then the driver is asked as if there were no pool. That is
@@ -13,6 +14,8 @@
 
 mod calls;
 mod devices;
+mod foreign;
+mod holds;
 mod peers;
 mod pools;
 mod watch;
@@ -21,23 +24,34 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use calls::{allocate, allocate_everywhere, free, free_on, retire_stream};
-pub(crate) use devices::{abandon, exported};
+pub(crate) use devices::{abandon, cached, exported, gives_back};
+pub(crate) use holds::{released, retained};
 pub(crate) use peers::{enabled as peer_enabled, opened as pool_opened};
 pub(crate) use pools::{allocate_from, attribute, created, destroyed, set_attribute, trim};
 pub(crate) use watch::holds;
 
 use crate::config::config;
-use crate::driver::types::CuResult;
-use crate::errno;
+use crate::driver::types::{CuResult, SUCCESS};
 use crate::notices::{Notice, raise_loudly};
+use crate::{errno, state};
 
 /// After a bug: nothing new is served, and what comes back is kept.
 static IS_BROKEN: AtomicBool = AtomicBool::new(false);
 
+/// In a child of a fork: the driver does not follow there, and another thread may have held any lock.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
 /// Whether the program's memory comes from the pool.
 #[inline]
 pub(crate) fn is_on() -> bool {
-    config().pool && !config().is_off
+    config().pool && !config().is_off && !IS_CHILD.load(Ordering::Relaxed)
+}
+
+/// This process has just been forked. One whose parent had not used CUDA may use it itself.
+pub(crate) fn forked() {
+    if state::has_started() {
+        IS_CHILD.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Serves a call, if the pool can. No panic gets out, and `errno` stays as it is.
@@ -51,14 +65,43 @@ pub(crate) fn serve(call: impl FnOnce() -> Option<CuResult>) -> Option<CuResult>
 
 fn serve_on(call: impl FnOnce() -> Option<CuResult>) -> Option<CuResult> {
     let _errno = errno::Kept::new();
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
+    unless_broken(call).flatten()
+}
+
+/// What a call answers; after a bug nothing new is served any more.
+fn unless_broken<T>(call: impl FnOnce() -> T) -> Option<T> {
+    let answer = catch_unwind(AssertUnwindSafe(call)).ok();
+    if answer.is_none() {
         IS_BROKEN.store(true, Ordering::Relaxed);
         raise_loudly(Notice::PoolFailed);
-        None
-    })
+    }
+    answer
+}
+
+/// Takes memory back. What the pool handed out never reaches the driver's frees: where a bug keeps it from being taken
+/// back in order it is kept, and the program is told that all is well.
+fn taking_back(address: u64, call: impl FnOnce() -> Option<CuResult>) -> Option<CuResult> {
+    unless_broken(call).unwrap_or_else(|| holds(address).then_some(SUCCESS))
 }
 
 /// Whether a bug has put the pool out of use.
 fn is_broken() -> bool {
     IS_BROKEN.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::Address;
+    use makeroom_pool::Watcher as _;
+
+    use super::*;
+
+    #[test]
+    fn a_bug_in_a_free_does_not_send_the_pools_memory_to_the_driver() {
+        watch::Watch::new(0, false).reserved(Address(0x7e00_0000_0000), 1 << 30);
+        assert_eq!(taking_back(0x7e00_0000_1000, || panic!("a bug")), Some(SUCCESS));
+        assert_eq!(taking_back(0x1000, || panic!("a bug")), None, "the driver's own memory");
+        assert_eq!(taking_back(0x7e00_0000_1000, || Some(1)), Some(1));
+        assert!(is_broken());
+    }
 }

@@ -21,7 +21,7 @@ const BITS: i32 = u64::BITS.cast_signed();
 const ACCESS_BYTES: usize = 12;
 const ACCESS_FLAGS: usize = 8;
 
-/// Another device may use the memory of `owner` from now on.
+/// Another device may use the memory of `owner` from now on, as the driver has just agreed.
 fn grant(owner: i32, peer: i32) {
     let Some(peers) = usize::try_from(owner).ok().and_then(|owner| PEERS.get(owner)) else { return };
     if owner != peer && (0..BITS).contains(&peer) {
@@ -35,23 +35,24 @@ fn grant(owner: i32, peer: i32) {
 /// Opens a pool to everybody it should be open to.
 pub(super) fn open(pool: &DevicePool, owner: i32) {
     let Some(peers) = usize::try_from(owner).ok().and_then(|owner| PEERS.get(owner)) else { return };
-    let peers = peers.load(Ordering::Relaxed);
-    for peer in (0..BITS).filter(|peer| peers >> peer & 1 == 1) {
+    let wanted = peers.load(Ordering::Relaxed);
+    for peer in (0..BITS).filter(|peer| wanted >> peer & 1 == 1) {
         let host = pool.host.as_ref().map_or(Ok(()), |host| host.grant(peer));
         if pool.pool.grant(peer).and(host).is_err() {
+            peers.fetch_and(!(1 << peer), Ordering::Relaxed);
             raise_loudly(Notice::NoPeer);
         }
     }
 }
 
-/// The calling thread's device uses the memory of the peer context's; the driver does the rest.
+/// The calling thread's device uses the memory of the peer context's; the driver has done the rest.
 pub(crate) fn enabled(peer_context: Handle) -> Option<CuResult> {
     let owner = place::device_of(peer_context)?;
     grant(owner, i32::from(place::current().device));
     None
 }
 
-/// A pool of the driver's is opened; the driver does the rest.
+/// A pool of the driver's was opened.
 ///
 /// # Safety
 ///

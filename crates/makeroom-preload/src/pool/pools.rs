@@ -13,6 +13,7 @@ use makeroom_pool::Allocator as _;
 
 use super::calls::{INVALID_VALUE, allocate};
 use super::devices::{self, DevicePool};
+use crate::driver::place;
 use crate::driver::types::{self, CuResult, DevicePointer, Handle, SUCCESS, field};
 use crate::hooks::call::Done;
 use crate::record::event::RawEvent;
@@ -117,9 +118,18 @@ pub(crate) unsafe fn allocate_from(
     pool: Handle,
     stream: Handle,
 ) -> Option<CuResult> {
+    let place = place::of_stream(stream)?;
     // The first allocation makes the device's pool, which knows its default.
-    devices::current()?;
+    let serving = devices::serving(place)?;
     let meaning = meaning(pool)?;
+    // A pool may be another device's than the stream: the driver knows how.
+    let is_here = match &meaning {
+        Meaning::Default(default) => std::ptr::eq(*default, serving),
+        Meaning::Created(created) => created.device == i32::from(place.device),
+    };
+    if !is_here {
+        return None;
+    }
     // SAFETY: passed on to the caller.
     let result = unsafe { allocate(pointer, bytes, stream) }?;
     if let Meaning::Created(..) = meaning
@@ -206,14 +216,13 @@ pub(crate) unsafe fn set_attribute(pool: Handle, attribute: i32, value: *const c
     Some(SUCCESS)
 }
 
-/// Serves `cuMemPoolTrimTo`.
+/// Hears of `cuMemPoolTrimTo`. The driver's own pool may hold memory too, of captures and of other contexts, so it is
+/// asked as well. What a pool of the program's holds unused lies in the device's pool and serves everybody.
 pub(crate) fn trim(pool: Handle, keep: usize) -> Option<CuResult> {
-    match meaning(pool)? {
-        Meaning::Default(pool) => {
-            pool.allocator.trim(keep as u64);
-        }
-        // What this pool holds unused lies in the device's pool and serves everybody.
-        Meaning::Created(..) => {}
+    if let Meaning::Default(pool) = meaning(pool)?
+        && !super::is_broken()
+    {
+        pool.allocator.trim(keep as u64);
     }
-    Some(SUCCESS)
+    None
 }

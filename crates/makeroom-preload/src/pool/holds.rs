@@ -1,0 +1,46 @@
+//! Who holds the devices' primary contexts.
+//!
+//! The pool lives in a device's primary context and holds it. A program that lets its last hold go means the context to
+//! end, so the pool lets go too, unless memory is still in use: then a hold was taken that this library did not see.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::devices::{self, MOST_DEVICES};
+use crate::driver::types::Device;
+use crate::hooks::call::Done;
+use crate::record::event::RawEvent;
+use crate::state;
+
+/// How often the program holds each device's primary context.
+static HOLDS: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
+
+fn holds(device: Device) -> Option<&'static AtomicU64> {
+    HOLDS.get(usize::try_from(device).ok()?)
+}
+
+/// The program took a hold, if the driver said so.
+pub(crate) fn retained(event: RawEvent, device: Device, done: Done) -> RawEvent {
+    if super::is_on()
+        && done.is_ok()
+        && let Some(holds) = holds(device)
+    {
+        holds.fetch_add(1, Ordering::Relaxed);
+    }
+    event
+}
+
+/// The program let a hold go, if the driver said so.
+pub(crate) fn released(event: RawEvent, device: Device, done: Done) -> RawEvent {
+    // At the end of a process everything goes anyway, and faster.
+    if super::is_on()
+        && done.is_ok()
+        && !state::is_disabled()
+        && let Some(holds) = holds(device)
+    {
+        let less = |held: u64| held.checked_sub(1);
+        if holds.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) == Ok(1) {
+            devices::let_go(device);
+        }
+    }
+    event
+}
