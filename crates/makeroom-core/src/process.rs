@@ -207,6 +207,8 @@ pub struct PoolUse {
     pub device: DeviceIndex,
     /// The most memory of the host that stood in for the device's at once.
     pub spilled_peak: Bytes,
+    /// How many blocks lay there.
+    pub spilled_blocks: u64,
 }
 
 /// A context for which there was no memory.

@@ -233,7 +233,14 @@ fn pooled(pool: &PoolSummary) -> String {
         write!(text, "; PyTorch's native allocator takes {native_reserved} for the same requests")
     };
     if !spilled_peak.is_zero() {
-        let _ = write!(text, "; {spilled_peak} lay in the host's memory at its peak");
+        let milliseconds = |microseconds: u64| microseconds as f64 / 1000.0;
+        let _ = write!(
+            text,
+            "; {spilled_peak} lay in the host's memory at its peak and do not count here, {}: to read all of that once takes the GPU about {:.1} ms over the bus instead of {:.1} ms (an H200's figures)",
+            count(pool.spilled_blocks, "block"),
+            milliseconds(pool.spilled_read_us),
+            milliseconds(pool.device_read_us),
+        );
     }
     text
 }

@@ -55,6 +55,9 @@ pub(crate) fn run(run: &RunSummary) -> Value {
             "peak_reserved_bytes": pool.peak_reserved.get(),
             "native_reserved_bytes": pool.native_reserved.get(),
             "spilled_peak_bytes": pool.spilled_peak.get(),
+            "spilled_blocks": pool.spilled_blocks,
+            "spilled_read_us": pool.spilled_read_us,
+            "device_read_us": pool.device_read_us,
         })).collect::<Vec<_>>(),
         "pending_frees": run.pending.iter().map(waiting).collect::<Vec<_>>(),
         "contexts_never_destroyed": run.contexts.iter().map(|context| json!({

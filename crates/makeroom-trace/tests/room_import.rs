@@ -586,6 +586,12 @@ fn what_the_pool_mapped_are_segments_and_what_it_handed_out_counts_once() {
         own(EventKind::TensorAlloc, 0x10_0010_0000, 1 << 20, 0),
         own(EventKind::PhysicalCreate, POOL_HANDLE + 1, 2 << 20, 1),
         own(EventKind::Map, 0x10_0040_0000, 2 << 20, POOL_HANDLE + 1),
+        own(EventKind::StreamAlloc, 0x10_0040_0000, 1 << 20, 0),
+        own(EventKind::StreamAlloc, 0x10_0050_0000, 1 << 20, 0),
+        own(EventKind::TensorAlloc, 0x10_0050_0000, 1 << 20, 0),
+        own(EventKind::TensorFree, 0x10_0050_0000, 1 << 20, 0),
+        own(EventKind::StreamFree, 0x10_0050_0000, 1 << 20, 0),
+        own(EventKind::StreamFree, 0x10_0040_0000, 1 << 20, 0),
         own(EventKind::TensorFree, 0x10_0010_0000, 1 << 20, 0),
         own(EventKind::StreamFree, 0x10_0010_0000, 1 << 20, 0),
         own(EventKind::StreamFree, 0x10_0000_0000, 1 << 20, 0),
@@ -610,5 +616,6 @@ fn what_the_pool_mapped_are_segments_and_what_it_handed_out_counts_once() {
     );
     let process = trace.process.unwrap();
     assert_eq!((process.pools.len(), process.pools[0].spilled_peak), (1, Bytes::mib(2)));
+    assert_eq!(process.pools[0].spilled_blocks, 2, "they are not live on the device");
     assert!(process.stream_frees.is_empty(), "the driver's pools were not asked");
 }

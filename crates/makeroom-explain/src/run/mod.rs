@@ -209,6 +209,12 @@ pub struct PoolSummary {
     pub native_reserved: Bytes,
     /// The most memory of the host that stood in for the device's.
     pub spilled_peak: Bytes,
+    /// How many blocks lay there.
+    pub spilled_blocks: u64,
+    /// About how long the GPU takes to read all of it once, over the bus, in microseconds.
+    pub spilled_read_us: u64,
+    /// And how long if it were the device's own.
+    pub device_read_us: u64,
 }
 
 /// Frees in stream order of one device that were not known to be complete.

@@ -232,7 +232,22 @@ impl<'import> Device<'import> {
         }
     }
 
+    /// Whether an address is one of the host's memory that makeroom's pool put in the place of the device's.
+    fn is_spilled(&self, address: u64) -> bool {
+        let below = self.mapped.range(..=address).next_back();
+        below.is_some_and(|(&start, mapping)| {
+            mapping.counts_as == MappedAs::Spilled && address - start < mapping.size
+        })
+    }
+
     fn take(&mut self, row: &Row) {
+        if self.is_spilled(row.address) {
+            self.elsewhere.insert(row.address);
+            if let Some(pool) = &mut self.pool {
+                pool.spilled_blocks += 1;
+            }
+            return;
+        }
         self.elsewhere.remove(&row.address);
         self.blocks.insert(row.address, Taken { size: row.size, context: row.context });
         self.push(Action::Alloc, row, row.address, row.size);
