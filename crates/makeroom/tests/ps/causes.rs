@@ -144,7 +144,8 @@ fn a_worker_that_is_seen_says_more_than_a_container() {
     command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]);
     // The shell is the first process, which adopts.
     let makeroom = env!("CARGO_BIN_EXE_makeroom");
-    command.arg(format!("setsid ./hold orphan >worker & sleep 0.5; {makeroom} ps --json"));
+    let waits = "while [ ! -s worker ]; do sleep 0.05; done";
+    command.arg(format!("setsid ./hold orphan >worker & {waits}; {makeroom} ps --json"));
     machine.place(&mut command);
     command.env("MAKEROOM_SIMNVML", machine.scenario("orphan=0:2GiB"));
     let account = json(&command.output().unwrap());

@@ -52,6 +52,9 @@ int main(int count, char **words) {
     size_t size = count > 2 ? strtoul(words[2], 0, 10) << 20 : 0;
     if (!strcmp(mode, "memory")) {
         context(size);
+    } else if (!strcmp(mode, "recorded")) {
+        context(size);
+        sleep(1); /* the recorder writes ten times a second */
     } else if (!strcmp(mode, "managed")) {
         unsigned long pointer;
         context(0);

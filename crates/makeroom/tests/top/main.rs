@@ -6,91 +6,122 @@
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod machine;
 
-use std::io::Write as _;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::io::{Read as _, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use machine::{Machine, text};
 
-/// `makeroom top` on a terminal of its own, of 80 columns and 24 rows; `None` where that cannot be had.
-fn on_terminal(machine: &Machine, kind: &str, before: &str) -> Option<Child> {
-    // `script` runs a program on a terminal of its own.
-    let makeroom = env!("CARGO_BIN_EXE_makeroom");
-    let command = format!("stty cols 80 rows 24; exec {before} {makeroom} top --interval 0.2");
-    let mut script = Command::new("script");
-    script.args(["--quiet", "--flush", "--return", "--command", &command, "/dev/null"]);
-    machine.place(&mut script);
-    script
-        .env("MAKEROOM_SIMNVML", machine.scenario("orphan=0:1GiB"))
-        .env("TERM", kind)
-        .env("SHELL", "/bin/sh");
-    script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()
+/// `makeroom top` on a terminal of its own, of 80 columns and 24 rows.
+struct Terminal {
+    child: Child,
+    keys: ChildStdin,
+    written: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
 }
 
-/// Presses keys one after the other, with time to look between them; gives what was written to the terminal.
-fn press(mut child: Child, keys: &[&str]) -> Output {
-    let mut pipe = child.stdin.take().unwrap();
-    std::thread::sleep(Duration::from_secs(2));
-    for key in keys {
-        pipe.write_all(key.as_bytes()).unwrap();
-        std::thread::sleep(Duration::from_secs(1));
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // A test that failed leaves it running.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
-    child.wait_with_output().unwrap()
 }
 
-/// What was on the screen at any time, as the terminal showed it: a line for each row that ever was there.
-fn screens(output: &Output) -> String {
-    let mut parser = vt100::Parser::new(24, 80, 0);
-    let mut seen = String::new();
-    for byte in &output.stdout {
-        // Whatever is drawn begins by moving the cursor.
-        if *byte == 0x1b {
-            seen.push_str(&parser.screen().contents());
-            seen.push('\n');
+impl Terminal {
+    /// `None` where a terminal cannot be had.
+    fn start(machine: &Machine, kind: &str, before: &str) -> Option<Self> {
+        // `script` runs a program on a terminal of its own.
+        let makeroom = env!("CARGO_BIN_EXE_makeroom");
+        let command = format!("stty cols 80 rows 24; exec {before} {makeroom} top --interval 0.2");
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--flush", "--return", "--command", &command, "/dev/null"]);
+        machine.place(&mut script);
+        script
+            .env("MAKEROOM_SIMNVML", machine.scenario("orphan=0:1GiB"))
+            .env("TERM", kind)
+            .env("SHELL", "/bin/sh");
+        let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+        let keys = child.stdin.take().unwrap();
+        let mut output = child.stdout.take().unwrap();
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let copy = Arc::clone(&written);
+        let reader = std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(length @ 1..) = output.read(&mut bytes) {
+                copy.lock().unwrap().extend_from_slice(&bytes[..length]);
+            }
+        });
+        Some(Self { child, keys, written, reader: Some(reader) })
+    }
+
+    /// Waits until the screen shows a text, then presses keys.
+    fn press(&mut self, after: &str, keys: &str) {
+        let began = Instant::now();
+        while !self.screen().contains(after) {
+            assert!(began.elapsed() < Duration::from_secs(30), "{after} is not on\n{}", self.screen());
+            std::thread::sleep(Duration::from_millis(50));
         }
-        parser.process(&[*byte]);
+        self.keys.write_all(keys.as_bytes()).unwrap();
     }
-    seen
+
+    /// The screen as it is.
+    fn screen(&self) -> String {
+        let mut parser = vt100::Parser::new(24, 80, 0);
+        parser.process(&self.written.lock().unwrap());
+        parser.screen().contents()
+    }
+
+    /// How it ended, and all that was ever written.
+    fn end(mut self) -> (Option<i32>, String) {
+        let status = self.child.wait().unwrap();
+        self.reader.take().unwrap().join().unwrap();
+        (status.code(), text(&self.written.lock().unwrap()))
+    }
 }
 
 #[test]
 fn holders_are_shown_and_q_ends_it() {
     let mut machine = Machine::new("shown");
     let pid = machine.hold(&["memory", "1024"]);
-    let Some(child) = on_terminal(&machine, "xterm", "") else { return };
-    let output = press(child, &["sr/hold\r", "q"]);
-    let shown = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{shown}");
+    let Some(mut terminal) = Terminal::start(&machine, "xterm", "") else { return };
+    terminal.press(&format!("{pid} "), "sr/hold\r");
+    terminal.press("s sort: growth, reversed  r reverse  / filter (hold)", "q");
+    let (status, shown) = terminal.end();
+    assert_eq!(status, Some(0), "{shown}");
     assert!(shown.contains("makeroom top"), "{shown}");
     assert!(shown.contains(&pid.to_string()), "{shown}");
     // Only what changes is drawn, so words come one by one.
     assert!(shown.contains("nobody:") && shown.contains("1.00"), "{shown}");
     assert!(!shown.contains("\u{1b}[31m") && !shown.contains("38;5;"), "NO_COLOR is set: {shown}");
-    let seen = screens(&output);
-    assert!(seen.contains("s sort: growth, reversed  r reverse  / filter (hold)"), "{seen}");
 }
 
 #[test]
 fn sites_of_a_program_that_runs_under_makeroom_run_are_shown() {
     let mut machine = Machine::new("sites");
-    let mut command = machine.makeroom("", &["run", "-o", "run.room", "--", "./hold", "memory", "1024"]);
+    let mut command = machine.makeroom("", &["run", "-o", "run.room", "--", "./hold", "recorded", "1024"]);
     let pid = machine.start(&mut command, 1)[0];
-    std::thread::sleep(Duration::from_millis(500));
-    let Some(child) = on_terminal(&machine, "xterm", "") else { return };
-    let output = press(child, &["\r", "q"]);
-    assert_eq!(output.status.code(), Some(0));
-    let seen = screens(&output);
-    assert!(seen.contains(&format!("sites of {pid}, at its peak")), "{seen}");
-    assert!(seen.contains("1.00 GiB  hold") || seen.contains("1.00 GiB  context"), "{seen}");
+    let Some(mut terminal) = Terminal::start(&machine, "xterm", "") else { return };
+    terminal.press(&format!("{pid} "), "\r");
+    terminal.press(&format!("sites of {pid}, at its peak"), "");
+    terminal.press("1.00 GiB  context in hold", "q");
+    assert_eq!(terminal.end().0, Some(0));
 }
 
 #[test]
 fn a_terminal_that_can_only_print_gets_every_look_as_text() {
     let mut machine = Machine::new("dumb");
     let pid = machine.hold(&["memory", "1024"]);
-    let Some(child) = on_terminal(&machine, "dumb", "timeout -s INT 3") else { return };
-    let output = press(child, &[]);
-    let shown = text(&output.stdout);
+    let Some(mut terminal) = Terminal::start(&machine, "dumb", "") else { return };
+    // The third look has pushed the first one up; what a terminal does with ctrl-c ends it.
+    for _ in 0..3 {
+        terminal.press(&pid.to_string(), "");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    terminal.press(&pid.to_string(), "\u{3}");
+    let (_, shown) = terminal.end();
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
     assert!(shown.matches(&pid.to_string()).count() > 1, "{shown}");
     assert!(shown.lines().all(|line| line.trim_end().chars().count() <= 80), "{shown}");
@@ -99,14 +130,12 @@ fn a_terminal_that_can_only_print_gets_every_look_as_text() {
 #[test]
 fn whoever_ends_it_gets_the_terminal_back() {
     let machine = Machine::new("ended");
-    let Some(child) = on_terminal(&machine, "xterm", "timeout --foreground -s TERM --preserve-status 2")
-    else {
-        return;
-    };
-    let output = press(child, &[]);
-    let shown = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{shown}");
-    assert!(shown.contains("\u{1b}[?1049h") && shown.trim_end().contains("\u{1b}[?1049l"), "{shown:?}");
+    let ends = "timeout --foreground -s TERM --preserve-status 3";
+    let Some(terminal) = Terminal::start(&machine, "xterm", ends) else { return };
+    let (status, shown) = terminal.end();
+    assert_eq!(status, Some(0), "{shown}");
+    let (taken, given_back) = (shown.find("\u{1b}[?1049h"), shown.rfind("\u{1b}[?1049l"));
+    assert!(taken.is_some() && taken < given_back, "{shown:?}");
 }
 
 #[test]
