@@ -179,6 +179,26 @@ pub(crate) fn readable(function: &str) -> Cow<'_, str> {
     name.map_or(Cow::Borrowed(function), Cow::Owned)
 }
 
+/// How the functions that nvcc makes to launch kernels begin.
+const STUB: &str = "__device_stub__";
+
+/// The mangled name of the kernel that a function launches, if nvcc made it for that: `_Z23__device_stub__Z4sortPfPf`
+/// launches `_Z4sortPf`.
+pub(crate) fn launched_by(function: &str) -> Option<&str> {
+    let at = function.find(STUB)?;
+    let digits = function[..at].trim_end_matches(|character: char| character.is_ascii_digit()).len();
+    let rest = &function[at..];
+    // A mangled name says how long the stub's own is.
+    let own = match function[digits..at].parse() {
+        Ok(length) => rest.get(..length)?,
+        Err(_) => rest,
+    };
+    // C++ names begin with an underscore, of which the stub's has only one more.
+    let kernel =
+        if own[STUB.len()..].starts_with('Z') { own.get(STUB.len() - 1..)? } else { own.get(STUB.len()..)? };
+    (!kernel.is_empty()).then_some(kernel)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,5 +260,19 @@ mod tests {
             readable("_ZN6solver4grid4grow17hnot_sixteen_digiE"),
             "solver::grid::grow::hnot_sixteen_digi"
         );
+    }
+
+    #[test]
+    fn stubs_tell_the_kernel_they_launch() {
+        for (function, kernel) in [
+            ("_Z28__device_stub__Z6kernelPfS_iPfS_i", Some("_Z6kernelPfS_i")),
+            ("_ZL23__device_stub__Z4sortPfPf", Some("_Z4sortPf")),
+            ("__device_stub__saxpy", Some("saxpy")),
+            ("_Z999__device_stub__Z4sortPf", None),
+            ("_Z6kernelPfS_i", None),
+            ("__device_stub__", None),
+        ] {
+            assert_eq!(launched_by(function), kernel, "{function}");
+        }
     }
 }

@@ -183,3 +183,10 @@ fn frees_count_on_the_device_whose_memory_it_was() {
         assert_eq!((device.events.len(), live), (6, 0), "device {}", device.device.0);
     }
 }
+
+#[test]
+fn a_kernel_of_a_library_that_does_not_start_is_named() {
+    let recording = recorded("kernels.c");
+    let failed = only(&recording, EventKind::LaunchFailed);
+    assert_eq!((recording.name(failed.extra), failed.size.get()), ("saxpy", 4 * MIB));
+}

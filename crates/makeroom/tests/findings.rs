@@ -127,6 +127,17 @@ fn a_kernel_that_did_not_start_is_the_verdict() {
     insta::assert_snapshot!(stage.why());
 }
 
+/// Where the driver does not tell a kernel's name, the function that launches it does.
+#[test]
+fn a_kernel_is_named_by_its_stub() {
+    let mut stage = Stage::new("stub");
+    stage.card = "memory=8GiB,context=500MiB,fail=cuFuncGetName:1:400,fail=cuKernelGetName:1:400";
+    stage.said(&[], "stub");
+    let launch = &stage.summary()["run"]["failed_launches"][0];
+    assert_eq!(launch["kernel"], "smooth", "{launch}");
+    assert!(launch["site"].as_str().unwrap().starts_with("filter"), "{launch}");
+}
+
 #[test]
 fn device_side_malloc_is_told_with_its_heap() {
     let stage = Stage::new("heap");
@@ -167,6 +178,11 @@ fn lines_are_told_where_the_program_was_built_with_them() {
     let site = left[1]["sites"][0]["site"].as_str().unwrap();
     assert!(site.ends_with("leak.c:6 stage"), "{site}");
     assert!(said.contains("leak.c:6 stage"), "{said}");
+    // On another machine there is no such program.
+    std::fs::remove_file(stage.folder.join("leak")).unwrap();
+    let why = stage.why();
+    assert!(why.contains("leak.c:6 stage"), "{why}");
+    assert!(!stage.folder.join("run.room.lines").exists());
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub(super) fn explain(launch: &FailedLaunch, places: Places<'_>) -> LaunchFailur
         COOPERATIVE_TOO_LARGE => ("it has more blocks than run at once".to_owned(), true, true),
         _ => ("not for want of memory".to_owned(), false, false),
     };
-    let kernel = launch.kernel.as_deref();
+    let kernel = launch.kernel.as_deref().or_else(|| places.kernel(launch.stack));
     LaunchFailure {
         kernel: kernel.map(|kernel| readable(kernel).into_owned()),
         count: launch.count,

@@ -13,7 +13,7 @@ use makeroom_core::{Bytes, FastMap, Frame, FrameId, StackId, Stacks, Trace};
 use super::state::LiveBlock;
 use crate::Site;
 use crate::library::{is_library_file, is_own_source, short_file};
-use crate::native::{self, Owner};
+use crate::native::{self, Owner, launched_by};
 
 /// Places that hold less than this share are left out.
 const LEAST_SHARE: f64 = 0.005;
@@ -84,6 +84,12 @@ impl<'trace> Places<'trace> {
     /// The same, passing over a function: what starts a kernel has the kernel's own name.
     pub(crate) fn without(self, stack: StackId, function: &str) -> Option<String> {
         self.innermost(stack, function).map(|frame| self.describe(frame))
+    }
+
+    /// The kernel that a stack launches, mangled: the function that nvcc makes to launch it carries its name.
+    pub(crate) fn kernel(self, stack: StackId) -> Option<&'trace str> {
+        let frames = self.stacks.frames_of(stack).iter();
+        frames.map(|&frame| self.stacks.name_text(self.stacks.frame_at(frame).function)).find_map(launched_by)
     }
 
     /// The frame that stands for a stack: the program's innermost own line, or what says most where nothing is its own;

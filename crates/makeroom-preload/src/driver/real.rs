@@ -129,4 +129,6 @@ queries! {
     pool_attribute = c"cuMemPoolGetAttribute" (Handle, i32, *mut u64);
     /// A kernel's name.
     function_name = c"cuFuncGetName" (*mut *const libc::c_char, Handle);
+    /// The name of a kernel that no context has loaded yet; the runtime launches these as functions.
+    kernel_name = c"cuKernelGetName" (*mut *const libc::c_char, Handle);
 }

@@ -36,17 +36,18 @@ pub(crate) unsafe fn describe(event: RawEvent, image: *const c_void, done: Done)
 
 /// The event of a launch that failed, with the kernel's name if the driver tells it.
 pub(crate) fn launch(function: Handle, shared: u32, stream: Handle) -> RawEvent {
-    let mut name = std::ptr::null();
-    // SAFETY: the driver's own function with a valid place for its answer; a bad handle is an error.
-    let result = real::function_name().map(|ask| unsafe { ask(&raw mut name, function) });
-    let number = if result == Some(SUCCESS) && !name.is_null() {
+    let name = [real::function_name(), real::kernel_name()].into_iter().flatten().find_map(|ask| {
+        let mut name = std::ptr::null();
+        // SAFETY: the driver's own function with a valid place for its answer; a handle of another kind is an error.
+        let result = unsafe { ask(&raw mut name, function) };
+        (result == SUCCESS && !name.is_null()).then_some(name)
+    });
+    let number = name.map_or(0, |name| {
         let mut words = Vec::new();
         // SAFETY: the driver answered a name that ends in a zero byte.
         words_of(unsafe { CStr::from_ptr(name) }.to_bytes(), &mut words);
         intern(&words)
-    } else {
-        0
-    };
+    });
     RawEvent::new(EventKind::LaunchFailed).at(function).size(shared).on(stream).extra(number)
 }
 

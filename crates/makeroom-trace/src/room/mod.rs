@@ -18,6 +18,7 @@ mod header;
 pub(crate) mod import;
 mod kind;
 mod layout;
+mod lines;
 mod reader;
 mod record;
 mod varint;
@@ -28,6 +29,7 @@ pub use frame::{beginning, frame_head, seal, seal_as};
 pub use header::Header;
 pub use kind::EventKind;
 pub use layout::{FRAME_HEAD, LONGEST_EVENT, LONGEST_PAYLOAD, MAGIC, VERSION};
+pub use lines::add_lines;
 pub use reader::{Frame, Reader, Unread};
 pub use record::{
     ContextHandle, DeviceDefinition, DeviceSample, DropReason, Dropped, End, EndReason, Event,

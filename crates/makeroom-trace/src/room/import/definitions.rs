@@ -5,7 +5,7 @@
 
 use makeroom_core::{FastMap, Frame, FrameId, NameId, StackId, Stacks};
 
-use super::lines::Lines;
+use crate::room::lines::Lines;
 use crate::room::{FrameDefinition, FrameNumber, NameNumber, Origin, StackNumber};
 
 /// How the libraries of PyTorch's allocator are called; a version may follow.

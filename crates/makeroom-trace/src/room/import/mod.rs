@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! definitions.rs  names, frames and stacks into the trace's own tables
-//! lines.rs        lines of machine code, where the program's file is still there
 //! collect.rs      one pass over the file: rows of device memory, and everything else
 //! refusals.rs     which refused requests were only a first attempt
 //! segments.rs     which driver memory a framework cuts its tensors out of
@@ -25,7 +24,6 @@ mod collect;
 mod definitions;
 mod devices;
 mod keeps;
-mod lines;
 mod pending;
 mod process;
 mod refusals;

@@ -6,6 +6,7 @@
 
 mod child;
 pub(crate) mod library;
+mod lines;
 mod listener;
 mod obstacle;
 pub(crate) mod pool;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, ProcessEnd};
 use makeroom_explain::{Explanation, TraceQuestion, explain_running, explain_trace};
 use makeroom_report::{
     explanation_json, explanation_text, nothing_recorded_text, refused_text, run_summary_text,
@@ -11,6 +11,7 @@ use makeroom_report::{
 };
 use serde_json::{Value, json};
 
+use super::lines;
 use crate::commands::recording;
 use crate::failure::Failure;
 use crate::output;
@@ -39,8 +40,17 @@ pub(crate) struct Ended {
 impl Ended {
     /// Reads and explains a recording.
     pub(crate) fn read(path: &Path) -> Self {
-        let explanation =
-            recording::read_trace(path).map(|trace| explain_trace(&trace, &TraceQuestion::default()));
+        let explanation = recording::read_trace(path).map(|trace| {
+            let has_exited = trace
+                .process
+                .as_ref()
+                .is_some_and(|process| matches!(process.end, Some(ProcessEnd::Exited(_))));
+            // Without them the recording is as good as before, here at least.
+            if has_exited {
+                let _ = lines::keep(path);
+            }
+            explain_trace(&trace, &TraceQuestion::default())
+        });
         Self { file: path.display().to_string(), explanation }
     }
 

@@ -1,0 +1,261 @@
+//! Lines of compiled programs, from what compilers leave in a program's own file (`-g`).
+//!
+//! The recorder names functions and no lines: debug information is large, and it runs inside somebody's program. Whoever
+//! reads a recording asks the files, if they are still there (`import`). On another machine they are not, so `run` writes
+//! the lines into the recording as soon as its process has ended ([`add_lines`]): into the frames' own records, which
+//! have a place for them.
+//!
+//! A file is asked only if it is a plain file that is older than the recording, because another build has other lines; what
+//! systems and packages installed is not asked, because nobody looks for their own line there.
+
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use addr2line::Loader;
+use makeroom_core::FastMap;
+
+use super::{
+    Encoder, Frame, FrameDefinition, NameNumber, Origin, Reader, Record, Records, beginning, seal, seal_as,
+};
+use crate::error::Error;
+
+/// Where systems install, and where packages are.
+const SYSTEM: [&str; 4] = ["/usr/", "/lib/", "/lib64/", "/opt/conda/"];
+const PACKAGES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
+/// Files that are opened for one recording.
+const MOST_FILES: usize = 32;
+/// Lines that are looked up for one recording.
+const MOST_LINES: usize = 1 << 14;
+
+/// A recording with the lines of its native frames written into them. `None` where there is none to add, and where the
+/// recording is not whole to its end.
+pub fn add_lines(recording: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+    let mut reader = Reader::new(recording)?;
+    let mut names: FastMap<NameNumber, String> = FastMap::default();
+    while let Some(frame) = reader.next_frame()? {
+        let Frame::Records(records) = frame else { continue };
+        for record in records {
+            if let Record::Name { number, text } = record? {
+                names.insert(number, String::from_utf8_lossy(&text).into_owned());
+            }
+        }
+    }
+    if reader.unread().is_some() {
+        return Ok(None);
+    }
+    let next = names.keys().map(|number| number.0).max().unwrap_or(0);
+    let lines = Lines::new(reader.header().wall_ns);
+    let mut writer = Writer { lines, names, next, numbers: FastMap::default(), added: 0 };
+    let mut output = beginning(reader.header());
+    let mut reader = Reader::new(recording)?;
+    while let Some(frame) = reader.next_frame()? {
+        let is_sealed = match frame {
+            Frame::Records(records) => seal(&writer.batch(records)?, &mut output),
+            Frame::Unknown { kind, payload } => seal_as(kind, payload, &mut output),
+        };
+        if !is_sealed {
+            return Ok(None);
+        }
+    }
+    Ok((writer.added > 0).then_some(output))
+}
+
+/// Writes a recording anew.
+struct Writer {
+    lines: Lines,
+    names: FastMap<NameNumber, String>,
+    /// The highest number of a name.
+    next: u32,
+    /// The numbers of names that were added.
+    numbers: FastMap<String, NameNumber>,
+    added: u64,
+}
+
+impl Writer {
+    /// A batch, with lines in the frames that it defines.
+    fn batch(&mut self, records: Records<'_>) -> Result<Vec<u8>, Error> {
+        let mut encoder = Encoder::new(records.thread(), Vec::new());
+        for record in records {
+            let mut record = record?;
+            if let Record::Frame { frame, .. } = &mut record {
+                self.find_line(frame, &mut encoder);
+            }
+            encoder.record(&record);
+        }
+        Ok(encoder.replace(Vec::new()))
+    }
+
+    fn find_line(&mut self, frame: &mut FrameDefinition, encoder: &mut Encoder) {
+        if frame.origin != Origin::Native || frame.line != 0 {
+            return;
+        }
+        let library = self.names.get(&frame.library).map_or("", String::as_str);
+        let Some((file, line)) = self.lines.of(library, frame.offset) else { return };
+        (frame.file, frame.line) = (self.number(file, encoder), line);
+        self.added += 1;
+    }
+
+    fn number(&mut self, text: String, encoder: &mut Encoder) -> NameNumber {
+        if let Some(&known) = self.numbers.get(&text) {
+            return known;
+        }
+        self.next += 1;
+        let number = NameNumber(self.next);
+        encoder.name(number, text.as_bytes());
+        self.numbers.insert(text, number);
+        number
+    }
+}
+
+/// The files that were asked so far.
+#[derive(Default)]
+pub(super) struct Lines {
+    /// When the recording began, in nanoseconds since 1970.
+    began_ns: u64,
+    files: FastMap<String, Option<Loader>>,
+    asked: usize,
+}
+
+impl Lines {
+    pub(super) fn new(began_ns: u64) -> Self {
+        Self { began_ns, ..Self::default() }
+    }
+
+    /// The source file and line of a call at an offset of a file, `None` where that is unknown. Where the compiler
+    /// inlined functions it is the line of the one that is really there: its caller asked.
+    pub(super) fn of(&mut self, file: &str, offset: u64) -> Option<(String, u32)> {
+        if offset == 0 || self.asked == MOST_LINES || is_installed(file) {
+            return None;
+        }
+        self.asked += 1;
+        if !self.files.contains_key(file) {
+            if self.files.len() == MOST_FILES {
+                return None;
+            }
+            let loader = self.is_of_then(Path::new(file)).then(|| Loader::new(file).ok()).flatten();
+            self.files.insert(file.to_owned(), loader);
+        }
+        let loader = self.files.get(file)?.as_ref()?;
+        let mut frames = loader.find_frames(offset).ok()?;
+        let mut outermost = None;
+        while let Ok(Some(frame)) = frames.next() {
+            outermost = frame.location;
+        }
+        let location = outermost?;
+        Some((location.file?.to_owned(), location.line.filter(|&line| line > 0)?))
+    }
+
+    /// Whether the file is a plain one that was there before the recording began.
+    fn is_of_then(&self, file: &Path) -> bool {
+        let began = UNIX_EPOCH + Duration::from_nanos(self.began_ns);
+        let metadata = file.metadata();
+        metadata.is_ok_and(|metadata| {
+            metadata.is_file() && metadata.modified().is_ok_and(|modified| modified <= began)
+        })
+    }
+}
+
+fn is_installed(file: &str) -> bool {
+    SYSTEM.iter().any(|folder| file.starts_with(folder))
+        || PACKAGES.iter().any(|folder| file.contains(folder))
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Lines").field("began_ns", &self.began_ns).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    fn now() -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
+    }
+
+    #[inline(never)]
+    fn asked_for() -> u64 {
+        std::hint::black_box(7)
+    }
+
+    /// The offset of a function in this test's own file.
+    fn offset(address: usize) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let own = std::env::current_exe().unwrap().display().to_string();
+        let first = maps.lines().find(|line| line.ends_with(&own)).unwrap();
+        let base = usize::from_str_radix(first.split('-').next().unwrap(), 16).unwrap();
+        (address - base) as u64
+    }
+
+    #[test]
+    fn a_line_of_this_very_file_is_found_if_the_file_is_older_than_the_recording() {
+        let own = std::env::current_exe().unwrap().display().to_string();
+        let at = offset(asked_for as *const () as usize);
+        let (file, line) = Lines::new(now()).of(&own, at).unwrap();
+        assert!(file.ends_with("room/lines.rs"), "{file}");
+        let source = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/room/lines.rs"));
+        let expected =
+            source.unwrap().lines().position(|text| text.contains("fn asked_for()")).unwrap() as u32 + 1;
+        assert!((expected..=expected + 1).contains(&line), "{line}, not {expected}");
+        assert_eq!(Lines::new(1).of(&own, at), None);
+    }
+
+    #[test]
+    fn what_is_no_program_or_not_the_programs_has_no_lines() {
+        let mut lines = Lines::new(now());
+        for file in ["/dev/zero", "/no/such/file", "/usr/lib/libc.so.6", "/proc/self", "Cargo.toml", ""] {
+            assert_eq!(lines.of(file, 16), None, "{file}");
+        }
+    }
+
+    /// A recording of this very test, with a frame of its own, one of nobody's and one that has its line.
+    fn recording() -> Vec<u8> {
+        let own = std::env::current_exe().unwrap().display().to_string();
+        let header = crate::room::Header { wall_ns: now(), ..crate::room::Header::default() };
+        let mut recording = beginning(&header);
+        let mut encoder = Encoder::new(crate::room::ThreadNumber(0), Vec::new());
+        encoder.name(NameNumber(7), own.as_bytes());
+        encoder.name(NameNumber(9), b"/usr/lib/libc.so.6");
+        let at = offset(asked_for as *const () as usize);
+        let frame = FrameDefinition { library: NameNumber(7), offset: at, ..FrameDefinition::default() };
+        let known = FrameDefinition { file: NameNumber(9), line: 3, ..frame };
+        let installed = FrameDefinition { library: NameNumber(9), ..frame };
+        for (number, frame) in [frame, known, installed].iter().enumerate() {
+            encoder.frame(crate::room::FrameNumber(number as u32 + 1), frame);
+        }
+        seal(encoder.bytes(), &mut recording);
+        seal_as(77, b"of a later version", &mut recording);
+        recording
+    }
+
+    fn content(recording: &[u8]) -> (Vec<Record>, usize) {
+        let mut reader = Reader::new(recording).unwrap();
+        let (mut records, mut unknown) = (Vec::new(), 0);
+        while let Some(frame) = reader.next_frame().unwrap() {
+            match frame {
+                Frame::Records(batch) => records.extend(batch.map(Result::unwrap)),
+                Frame::Unknown { .. } => unknown += 1,
+            }
+        }
+        (records, unknown)
+    }
+
+    #[test]
+    fn lines_are_added_to_the_frames_and_nothing_else_changes() {
+        let before = recording();
+        let after = add_lines(&before).unwrap().unwrap();
+        let ((old, _), (new, unknown)) = (content(&before), content(&after));
+        assert_eq!((new.len(), unknown), (old.len() + 1, 1));
+        let Record::Name { number, text } = &new[2] else { panic!("{new:?}") };
+        assert!(*number == NameNumber(10) && text.ends_with(b"room/lines.rs"));
+        let Record::Frame { frame, .. } = new[3] else { panic!("{new:?}") };
+        assert!(frame.file == NameNumber(10) && frame.line > 0 && frame.library == NameNumber(7));
+        assert_eq!((&new[..2], &new[4..]), (&old[..2], &old[3..]));
+        assert_eq!(add_lines(&after).unwrap(), None, "there is nothing left to add");
+        assert_eq!(add_lines(&before[..before.len() - 1]).unwrap(), None, "it is torn");
+    }
+}
