@@ -53,7 +53,7 @@ export function drawBlocks(
     if (state === PENDING) hatch(context, left, y, width, height, colors.ink, 4);
     if (width > 16 && site >= 0) {
       context.fillStyle = inkOn(color);
-      const number = String(site + 1);
+      const number = String(pane.site(site)?.label ?? "");
       if (context.measureText(number).width < width - 6) context.fillText(number, left + 3, y + height / 2 + 0.5);
     }
   }
@@ -72,6 +72,6 @@ export function describe(pane: Pane, segment: Segment, offset: number): string {
   if (state === FREE) return `hole of ${bytes(size)} at ${address}, in a ${where}`;
   if (state === MERGED)
     return `${bytes(size)} of small blocks at ${address}, ${share(site, 1000)} of it live, in a ${where}`;
-  const name = pane.site(site)?.name;
-  return `${bytes(size)} ${STATES[state] ?? ""} at ${address}: ${name === undefined ? "other" : `${site + 1} ${shorten(name, 120)}`}, in a ${where}`;
+  const known = pane.site(site);
+  return `${bytes(size)} ${STATES[state] ?? ""} at ${address}: ${known === undefined ? "other" : `${known.label} ${shorten(known.name, 120)}`}, in a ${where}`;
 }

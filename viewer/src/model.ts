@@ -4,7 +4,8 @@ import { signal, type Signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { decode, encode, initialPane, place, type PaneState, type Place, type State, type Theme } from "./state";
 import { AnswerError, type Answer, type Source } from "./source";
-import type { Device, Input, Inputs, Site, Sites } from "./types";
+import { named, type NamedSite } from "./sites";
+import type { Device, Input, Inputs, Sites } from "./types";
 import { DARK, LIGHT, type Colors } from "./palette";
 
 export class Pane {
@@ -12,7 +13,7 @@ export class Pane {
   /** The top of this pane's series: panes beside each other share one scale. */
   readonly top = signal(0);
   /** The sites of the current device, once they are there. */
-  readonly sites = signal<Site[]>([]);
+  readonly sites = signal<NamedSite[]>([]);
 
   constructor(
     readonly model: Model,
@@ -61,7 +62,7 @@ export class Pane {
     this.update({ site: this.state.value.site === site ? null : site });
   }
 
-  site(id: number | null): Site | undefined {
+  site(id: number | null): NamedSite | undefined {
     return id === null || id < 0 ? undefined : this.sites.value[id];
   }
 }
@@ -200,7 +201,8 @@ export function useAnswer<T>(model: Model, path: string | null): Asked<T> {
 /** Loads the sites of the current device into the pane. */
 export function useSites(pane: Pane): void {
   const { answer } = useAnswer<Sites>(pane.model, pane.device === undefined ? null : pane.path("sites"));
+  const first = pane.index === 0 ? null : (pane.model.panes[0]?.sites.value ?? null);
   useEffect(() => {
-    pane.sites.value = answer?.value.sites ?? [];
-  }, [pane, answer]);
+    pane.sites.value = named(answer?.value.sites ?? [], first);
+  }, [pane, answer, first]);
 }

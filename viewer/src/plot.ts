@@ -6,7 +6,8 @@ import { axisBytes, byteTicks, bytes, count, time } from "./format";
 import { dimmed, inkOn, siteColor, type Colors } from "./palette";
 import { shortenStart } from "./text";
 import { stack, timeAt, type Columns } from "./tiles";
-import type { Device, Site } from "./types";
+import type { NamedSite } from "./sites";
+import type { Device } from "./types";
 
 /** The plot's area inside of its canvas, in CSS pixels: the page lays cursors over it. */
 export const LEFT = 76;
@@ -20,7 +21,7 @@ export interface Shown {
   top: number;
   columns: Columns;
   device: Device;
-  sites: Site[];
+  sites: NamedSite[];
   selected: number | null;
   colors: Colors;
 }
@@ -174,7 +175,8 @@ function labels(plot: uPlot, shown: Shown, layers: number, ratio: number): void 
   ctx.textAlign = "left";
   for (let layer = 0; layer < layers; layer += 1) {
     const { site, name } = names[layer] ?? { site: null, name: "" };
-    const texts = site === null ? [name] : [`${site + 1}  ${shortenStart(name, 44)}`, String(site + 1)];
+    const number = site === null ? null : String(shown.sites[site]?.label ?? site + 1);
+    const texts = number === null ? [name] : [`${number}  ${shortenStart(name, 44)}`, number];
     for (const text of texts) {
       const width = ctx.measureText(text).width + 8 * ratio;
       const found = roomiest(x, own[layer] ?? [], sums[layer] ?? [], shown, width / perEvent);

@@ -127,7 +127,7 @@ function Row({ pane, row, stacks }: { pane: Pane; row: Allocation; stacks: Stack
             pane.select(row.site < 0 ? null : row.site);
           }}
         >
-          <Swatch color={siteColor(site?.color, colors)} number={row.site < 0 ? null : row.site} />{" "}
+          <Swatch color={siteColor(site?.color, colors)} number={site?.label ?? null} />{" "}
           <Short text={site?.name ?? "other"} most={110} />
         </button>
         <Whole model={pane.model} text={site?.name ?? ""} most={110} />

@@ -128,7 +128,7 @@ export function Flame({ pane }: { pane: Pane }) {
           .slice(-3)
           .join(" › ")}: ${
           difference ? signed(one.bytes) : `${bytes(one.bytes)}, ${share(one.bytes, whole)}`
-        }, ${count(Math.abs(one.count))} ${difference ? (one.count < 0 ? "fewer" : "more") : "allocations"}`;
+        }, ${count(Math.abs(one.count))} ${difference ? (one.count < 0 ? "fewer" : "more") : one.count === 1 ? "allocation" : "allocations"}`;
   return (
     <div ref={box} class="flame">
       <div class="tools">

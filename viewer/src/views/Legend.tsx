@@ -90,7 +90,7 @@ export function Legend({ pane, columns }: { pane: Pane; columns: Columns | null 
                     : colors.unknown
                   : siteColor(pane.site(site)?.color, colors)
               }
-              number={site}
+              number={pane.site(site)?.label ?? null}
               hatched={site === null && name !== "other"}
             />
             <span class="name">
@@ -116,7 +116,7 @@ export function Swatch({
   return (
     <span class={hatched ? "swatch hatched" : "swatch"} style={{ background: color }} data-color={color}>
       <span class="number" style={{ color: inkOn(color) }}>
-        {number === null ? "" : number + 1}
+        {number ?? ""}
       </span>
     </span>
   );

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { bytes, count } from "../format";
 import type { Pane } from "../model";
 import { siteColor } from "../palette";
-import type { Site } from "../types";
+import type { NamedSite } from "../sites";
 import { useLayersAt, Swatch } from "./Legend";
 import { Short, Whole } from "./Name";
 import { splitSort, Table, type Column } from "./Table";
@@ -22,11 +22,11 @@ const COLUMNS: Column[] = [
 
 const FIRST = 100;
 
-export function sortSites(sites: Site[], sort: string, atCursor: (site: Site) => number): Site[] {
+export function sortSites(sites: NamedSite[], sort: string, atCursor: (site: NamedSite) => number): NamedSite[] {
   const [id, order] = splitSort(sort, "live_at_peak-desc");
-  const key = (site: Site): number | string => {
+  const key = (site: NamedSite): number | string => {
     if (id === "name") return site.name;
-    if (id === "number") return site.id;
+    if (id === "number") return site.label;
     if (id === "cursor") return atCursor(site);
     if (id === "peak" || id === "live_at_end" || id === "allocated" || id === "count") return site[id];
     return site.live_at_peak;
@@ -44,7 +44,7 @@ export function SitesTable({ pane }: { pane: Pane }) {
   const { a, b } = pane.place;
   const event = state.active === "b" && b !== null ? b : a;
   const { sites: held } = useLayersAt(pane, event);
-  const atCursor = (site: Site) => held.get(site.id) ?? -1;
+  const atCursor = (site: NamedSite) => held.get(site.id) ?? -1;
   const filter = state.filter.toLowerCase();
   const matching = pane.sites.value.filter((site) => filter === "" || site.name.toLowerCase().includes(filter));
   const rows = sortSites(matching, state.sort, atCursor);
@@ -62,7 +62,7 @@ export function SitesTable({ pane }: { pane: Pane }) {
         {rows.slice(0, all ? rows.length : FIRST).map((site) => (
           <tr key={site.id} class={state.site === site.id ? "chosen" : ""} data-testid="site">
             <td>
-              <Swatch color={siteColor(site.color, colors)} number={site.id} />
+              <Swatch color={siteColor(site.color, colors)} number={site.label} />
             </td>
             <th scope="row">
               <button

@@ -172,7 +172,7 @@ export function Timeline({ pane }: { pane: Pane }) {
     if (layer !== null) {
       const { site, name } = columns.names[layer] ?? { site: null, name: "" };
       lines.push(
-        `${site === null ? "" : `${site + 1} `}${shorten(name, 90)}: ${bytes(columns.layers[layer]?.[index] ?? 0)}`,
+        `${site === null ? "" : `${pane.site(site)?.label ?? ""} `}${shorten(name, 90)}: ${bytes(columns.layers[layer]?.[index] ?? 0)}`,
       );
     }
     setHover({ x: event.clientX - left, y: event.offsetY, text: lines.join("\n") });
