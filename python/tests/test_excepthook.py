@@ -94,6 +94,7 @@ IPython.display.display = shown.append
 makeroom.install_excepthook()
 shell.run_cell({RAISE!r})
 shell.run_cell("1 / 0")
+shell.run_cell("raise Exception('of no class')")
 assert [type(each).__name__ for each in shown] == ["Explanation"], shown
 makeroom.uninstall_excepthook()
 shell.run_cell({RAISE!r})
@@ -101,3 +102,4 @@ assert len(shown) == 1
 """
     done = python(script)
     assert done.returncode == 0, done.stderr
+    assert "RecursionError" not in done.stdout + done.stderr

@@ -125,7 +125,12 @@ def _install_in_ipython() -> None:
         if was_registered and isinstance(error, was_registered):
             structured = before(kind, error, trace, tb_offset=tb_offset)
         else:
-            structured = shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+            # `showtraceback` asks the registered one for exactly these classes, which would be here again.
+            registered, shell.custom_exceptions = shell.custom_exceptions, ()
+            try:
+                structured = shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+            finally:
+                shell.custom_exceptions = registered
         _display_verdict(error, _print_verdict)
         return structured
 

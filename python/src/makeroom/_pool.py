@@ -52,14 +52,16 @@ class Pool:
         """Takes memory back in the order of a stream, of the one that it was asked for on unless another is named."""
         if not address:
             return
-        home = self._homes.get(address)
+        # Forgotten before it is freed: another thread may be given the address at once.
+        home = self._homes.pop(address, None)
         if home is None:
             raise PoolError(f"{address:#x} is not in use here\n\nhint: it was freed before, or by somebody else's allocator")
         number, asked_on = home
-        self.library.call("free", number, address, asked_on if stream is None else stream)
-        # Only now: another thread may be given the address at once, but not before the call.
-        if self._homes.get(address) is home:
-            del self._homes[address]
+        try:
+            self.library.call("free", number, address, asked_on if stream is None else stream)
+        except PoolError:
+            self._homes.setdefault(address, home)
+            raise
 
     def record_stream(self, address: int, stream: int) -> None:
         """Another stream uses the memory too: its free waits for that stream."""
