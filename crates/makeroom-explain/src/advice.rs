@@ -55,8 +55,7 @@ impl Maker {
 /// Look who holds the card.
 pub(crate) fn list_holders(maker: Maker) -> Fix {
     match maker {
-        Maker::Nvidia => Fix::new("see who holds the card")
-            .command("nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"),
+        Maker::Nvidia => Fix::new("see who holds the card").command("makeroom ps"),
         Maker::Amd => Fix::new("see who holds the card").command("rocm-smi --showpids"),
         Maker::Intel => Fix::new("see who holds the card").command("xpu-smi ps"),
         Maker::Apple => {

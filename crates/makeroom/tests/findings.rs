@@ -231,6 +231,8 @@ fn other_processes_are_told_from_this_one() {
         .unwrap();
     drop(holder.stdin.take());
     holder.wait().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains(&format!("process {}, holder of ", holder.id())), "{said}");
     let summary = stage.summary();
     assert_eq!(cause(&summary), "other_processes", "{}", text(&output.stderr));
     let unaccounted = summary["ledger"]["unaccounted_bytes"].as_i64().unwrap();

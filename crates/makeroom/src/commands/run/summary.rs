@@ -3,16 +3,16 @@
 
 use std::path::Path;
 
-use makeroom_core::{Bytes, ProcessEnd};
-use makeroom_explain::{Explanation, TraceQuestion, explain_running, explain_trace};
+use makeroom_core::{Bytes, ProcessEnd, Trace};
+use makeroom_explain::{Cause, Explanation, TraceQuestion, explain_running, explain_trace};
 use makeroom_report::{
-    explanation_json, explanation_text, nothing_recorded_text, refused_text, run_summary_text,
+    explanation_json, explanation_text, nothing_recorded_text, others_text, refused_text, run_summary_text,
     unreadable_text,
 };
 use serde_json::{Value, json};
 
 use super::lines;
-use crate::commands::recording;
+use crate::commands::{looking, recording};
 use crate::failure::Failure;
 use crate::output;
 
@@ -27,8 +27,24 @@ pub(crate) fn refusal(bytes: Bytes, device: Option<u32>, file: &Path, is_first: 
     if is_first && let Ok(trace) = recording::read_trace(file) {
         let explanation = explain_running(&trace, &TraceQuestion::default());
         text.push_str(&explanation_text(&explanation, output::columns(), None));
+        if explanation.causes.iter().any(|finding| finding.cause == Cause::OtherProcesses) {
+            text.push_str(&others(&trace, device));
+        }
     }
     text
+}
+
+/// Who else holds the device now, where the driver says it.
+fn others(trace: &Trace, device: Option<u32>) -> String {
+    let process = trace.process.as_ref();
+    let known = process.iter().flat_map(|process| &process.devices);
+    let Some(known) = known.into_iter().find(|known| Some(known.device.0) == device) else {
+        return String::new();
+    };
+    let own = process.map_or(0, |process| process.identity.pid);
+    looking::shortly().map_or(String::new(), |mut watcher| {
+        others_text(&watcher.look(), &known.uuid, own, output::columns())
+    })
 }
 
 /// A recording at its end.
