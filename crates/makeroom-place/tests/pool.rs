@@ -541,3 +541,21 @@ fn the_places_of_streams_that_are_gone_are_used_again() {
         .collect();
     assert_eq!(streams, kept, "a block keeps the name of its stream");
 }
+
+/// Streams whose requests vary take what they need from each other, and leave the rest.
+#[test]
+fn a_stream_borrows_what_it_needs_and_no_more() {
+    let mut card = Card::new(None);
+    let mut pool = Policy::new(Settings::default());
+    let (one, two) = (StreamId(1), StreamId(2));
+    let block = pool.allocate(&mut card, MIB, one).expect("memory");
+    pool.free(&mut card, block.address, one).expect("a block in use");
+    card.finish();
+    let borrowed = pool.allocate(&mut card, 256 << 10, two).expect("memory");
+    assert_eq!((pool.stats().reserved, card.waited.len()), (PAGE, 0));
+    let calls = card.calls;
+    // The rest is still the first stream's, at once and without a question.
+    pool.allocate(&mut card, 512 << 10, one).expect("memory");
+    assert_eq!(card.calls, calls);
+    pool.free(&mut card, borrowed.address, two).expect("a block in use");
+}

@@ -71,7 +71,7 @@ impl Inner {
         site: Site,
     ) -> Result<Address> {
         if let Some(caches) = self.caches.as_ref().filter(|caches| caches.are_used())
-            && !core.policy.has_room(bytes, stream)
+            && !core.has_room(bytes, stream)
         {
             core.settle(caches)?;
         }
@@ -99,7 +99,7 @@ impl Inner {
             return self.allocate(self.lock()?, bytes, stream, site);
         };
         let mut core = self.lock()?;
-        if !core.policy.has_room(rounded, stream) {
+        if !core.has_room(rounded, stream) {
             // Growing for the sake of rounding is not worth it.
             return self.allocate(core, bytes, stream, site);
         }
@@ -125,6 +125,10 @@ impl Inner {
 }
 
 impl Core {
+    fn has_room(&mut self, bytes: u64, stream: StreamId) -> bool {
+        self.policy.has_room(&mut self.memory, bytes, stream)
+    }
+
     /// Empties the caches, and tells the policy the true sizes of what came from them.
     #[cold]
     pub(crate) fn settle(&mut self, caches: &Caches) -> Result<()> {

@@ -46,6 +46,15 @@ fn place(size: u64) -> (u32, u32) {
     ((highest - SPLIT + 1).min(DOUBLINGS - 1), within)
 }
 
+/// The places of the ones in a bitmap, lowest first.
+fn ones(mut bits: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let place = (bits != 0).then(|| bits.trailing_zeros())?;
+        bits &= bits - 1;
+        Some(place)
+    })
+}
+
 impl Bins {
     /// Hangs a tile in.
     pub(crate) fn insert(&mut self, tiles: &mut Tiles, id: TileId) {
@@ -151,10 +160,11 @@ impl Bins {
         tiles: &'all Tiles,
         size: u64,
     ) -> impl Iterator<Item = TileId> + 'all {
-        let (doubling, within) = place(size);
-        let first = doubling * PER_DOUBLING + within;
-        (first..DOUBLINGS * PER_DOUBLING)
-            .filter(|&bin| self.within[(bin / PER_DOUBLING) as usize] & (1 << (bin % PER_DOUBLING)) != 0)
-            .flat_map(|bin| self.walk(tiles, bin / PER_DOUBLING, bin % PER_DOUBLING))
+        let (first, within) = place(size);
+        ones(self.doublings & (u64::MAX << first)).flat_map(move |doubling| {
+            let from = if doubling == first { within } else { 0 };
+            let bins = u64::from(self.within[doubling as usize] & (u32::MAX << from));
+            ones(bins).flat_map(move |bin| self.walk(tiles, doubling, bin))
+        })
     }
 }

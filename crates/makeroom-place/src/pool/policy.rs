@@ -129,10 +129,13 @@ impl Policy {
     }
 
     /// Whether a request finds memory at once: without moving, growing or waiting.
-    pub fn has_room(&mut self, size: u64, stream: StreamId) -> bool {
+    pub fn has_room(&mut self, backing: &mut impl Backing, size: u64, stream: StreamId) -> bool {
         let stream = self.stream(stream);
         let rounded = size.max(1).checked_next_multiple_of(GRAIN);
-        rounded.is_some_and(|rounded| self.find(rounded, Zone::of(rounded), stream).is_some())
+        rounded.is_some_and(|rounded| {
+            let zone = Zone::of(rounded);
+            self.find(rounded, zone, stream).is_some() || self.lent(backing, rounded, zone, stream).is_some()
+        })
     }
 
     /// Corrects what was asked for of a block in use, at most what it holds.

@@ -39,6 +39,9 @@ impl Policy {
         {
             return Ok(found);
         }
+        if let Some(found) = self.lent(backing, size, zone, stream) {
+            return Ok(found);
+        }
         if self.adopt(backing, zone, stream, Patience::DoNotWait)
             && let Some(found) = self.find(size, zone, stream)
         {
@@ -105,6 +108,22 @@ impl Policy {
         }
         // Nobody ever had what was refused.
         self.handles.peak = peak.max(self.handles.reserved());
+    }
+
+    /// Another stream's free memory that the GPU is done with and that is large enough. What the block leaves of it stays
+    /// that stream's: streams that took everything from each other would never come to rest.
+    pub(super) fn lent(
+        &mut self,
+        backing: &mut impl Backing,
+        size: u64,
+        zone: Zone,
+        stream: StreamIndex,
+    ) -> Option<TileId> {
+        (EVERYBODY + 1..self.streams.count()).filter(|&other| other != stream).find_map(|other| {
+            let found = self.bins[zone.free(other) as usize].find(&self.tiles, size)?;
+            let (_, after) = self.freed_after(found);
+            self.streams.is_done(backing, other, after).then_some(found)
+        })
     }
 
     /// Makes other streams' free memory this stream's, as far as the GPU is done with it; whether anything came.
