@@ -16,12 +16,15 @@ import { Overview } from "./Overview";
 
 const HEIGHT = 380;
 
+/** Steps per pixel at most: levels are four apart, so a view has a quarter of that at least. */
+const DENSITY = 1.6;
+
 /** The columns of a view; asks for what is missing and draws again when it is there. */
 export function useColumns(pane: Pane, from: number, to: number, pixels: number): Columns | null {
   const [, again] = useState(0);
   const device = pane.device;
   const source = pane.model.source;
-  const level = device === undefined ? 0 : levelFor(to - from, Math.max(64, pixels), device.levels);
+  const level = device === undefined ? 0 : levelFor(to - from, Math.max(64, pixels) * DENSITY, device.levels);
   const path = (up: number, tile: number) => pane.path(`series/${up}/${tile}`);
   useEffect(() => {
     if (device === undefined || pixels <= 0) return;
