@@ -24,7 +24,7 @@ pub use run::{
 };
 pub use text::explain_text;
 pub use trace::{
-    Beside, BlockSizes, HeldSegment, LiveBlock, Part, Places, Room, SegmentsHeld, SizesAtEnd, TraceQuestion,
-    cut, explain_running, explain_trace, held_beside, is_small, place_of,
+    Allocation, Allocations, Beside, BlockSizes, HeldSegment, LiveBlock, Part, Places, Room, SegmentsHeld,
+    SizesAtEnd, TraceQuestion, cut, explain_running, explain_trace, held_beside, is_small, place_of,
 };
 pub use watch::{Watched, WatchedStep, watch};

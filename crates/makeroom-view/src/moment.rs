@@ -9,12 +9,12 @@
 //! `driver`; what lies between those neighbours is not held by anybody here.
 
 use makeroom_core::{PoolId, StreamId};
-use makeroom_explain::{BlockSizes, HeldSegment, LiveBlock, Part, cut, is_small};
+use makeroom_explain::{Allocation, BlockSizes, HeldSegment, LiveBlock, Part, cut, is_small};
 use serde::Serialize;
 
 use crate::input::Recording;
 use crate::sites::page_number;
-use crate::timeline::{Allocation, Timeline};
+use crate::timeline::Timeline;
 
 /// Rows of blocks in one answer, at most.
 const MOST_ROWS: usize = 20_000;

@@ -1,12 +1,12 @@
 //! Single allocations of a moment: sorted, filtered, a page of them at a time.
 
 use makeroom_core::{FrameId, StackId};
-use makeroom_explain::Places;
+use makeroom_explain::{Allocation, Places};
 use serde::Serialize;
 
 use crate::input::Recording;
 use crate::sites::page_number;
-use crate::timeline::{Allocation, Timeline};
+use crate::timeline::Timeline;
 
 /// Rows of one answer, at most.
 const MOST_ROWS: usize = 1000;

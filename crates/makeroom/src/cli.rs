@@ -11,7 +11,7 @@ use makeroom_core::Bytes;
 use makeroom_sim::AllocatorSpec;
 
 pub(crate) use devices::{Collector, Doctor, Looking, Ps, Serve, Top};
-pub(crate) use seeing::View;
+pub(crate) use seeing::{Export, ExportForm, ExportTable, View};
 
 /// Says why CUDA ran out of memory, and makes room.
 #[derive(Debug, Parser)]
@@ -39,6 +39,8 @@ pub(crate) enum Command {
     Fit(Fit),
     /// Show a recording in the browser, or as one file that can be mailed
     View(View),
+    /// Write a recording for Perfetto, speedscope or PyTorch's viewer, or as a table
+    Export(Export),
     /// Say who holds the memory of each GPU, and why some is held by nobody
     Ps(Ps),
     /// Watch who holds the memory of each GPU

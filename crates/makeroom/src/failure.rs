@@ -114,6 +114,17 @@ pub(crate) enum Failure {
         /// What the system said.
         error: std::io::Error,
     },
+    /// A recording could not be exported.
+    #[error("{name}: {error}")]
+    Export {
+        /// Where to, as the user named it.
+        name: String,
+        /// What went wrong.
+        error: makeroom_export::ExportError,
+    },
+    /// Bytes that are no text would have gone to a terminal.
+    #[error("this form is not for a terminal")]
+    BinaryToTerminal,
     /// The driver could not be asked.
     #[error("{0}")]
     Driver(makeroom_holders::SurveyError),
@@ -194,6 +205,7 @@ impl Failure {
             Self::NoTerminal => Some("for a program or a file: makeroom ps --json".to_owned()),
             Self::Listen { .. } => Some("another address: makeroom serve --listen 127.0.0.1:9402".to_owned()),
             Self::ListenToView { .. } => Some("leave --port out to have a free one chosen".to_owned()),
+            Self::BinaryToTerminal => Some("name a file with -o FILE, or pass it on with a pipe".to_owned()),
             Self::View(refusal) => Some(refusal.hint.clone()),
             Self::Driver(error) => Some(error.hint().to_owned()),
             Self::Gpu(error) => error.hint().map(str::to_owned),

@@ -4,6 +4,7 @@
 //! history.rs   one pass: running totals, peak, failures, floors of steps
 //! state.rs     all blocks and segments at chosen moments
 //! segments.rs  what is taken from the driver;  cut.rs  one segment in parts
+//! lifetimes.rs birth and end of every allocation: who is live when
 //! pieces.rs    reserved memory cut into live, rounding and unused pieces
 //! sites.rs     live memory by place in the program
 //! steps.rs     steps, and what grows from one to the next
@@ -23,6 +24,7 @@ mod choice;
 mod cut;
 mod fixes;
 mod history;
+mod lifetimes;
 mod outside;
 mod overhead;
 mod pieces;
@@ -36,6 +38,7 @@ mod verdict;
 
 pub use cut::{BlockSizes, Part, SizesAtEnd, cut, is_small};
 pub(crate) use history::History;
+pub use lifetimes::{Allocation, Allocations};
 pub use outside::{Beside, held_beside, place_of};
 pub(crate) use overhead::{DEFAULT_HEAP, Measured};
 pub use room::Room;

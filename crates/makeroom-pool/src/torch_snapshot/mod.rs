@@ -7,19 +7,18 @@
 //! may then be there whose event is not, or the other way round.
 
 mod frames;
-mod pickle;
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 use makeroom_core::{Address, StreamId};
+use makeroom_pickle::{Memo, Pickle};
 use makeroom_place::pool::{BlockState, BlockView, SegmentView, Snapshot};
 
 use crate::layers::{Happened, History, PastEvent};
 use crate::pool::Pool;
 use crate::site::Site;
 use frames::frame;
-use pickle::{Memo, Pickle};
 
 /// One pool of a snapshot.
 #[derive(Clone, Copy, Debug)]

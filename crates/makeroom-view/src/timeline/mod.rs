@@ -1,7 +1,6 @@
 //! The history of one device, ready to be asked about any moment of it.
 //!
 //! ```text
-//! allocations.rs   births and ends: who is live when
 //! reserved.rs      what is taken from the driver, and its segments
 //! sites.rs         the places that hold it, ranked
 //! series.rs        sums over time in buckets of any width
@@ -10,17 +9,14 @@
 //! A *position* `p` is the moment after `p` events, so there is one more than events. Positions are 32 bits wide: a
 //! recording with more events would not fit into any machine's memory as it is.
 
-mod allocations;
 mod reserved;
 mod series;
 mod sites;
 
 use makeroom_core::{Action, DeviceTrace, Start, Trace};
-use makeroom_explain::{HeldSegment, LiveBlock, SizesAtEnd};
+use makeroom_explain::{Allocation, Allocations, HeldSegment, LiveBlock, SizesAtEnd};
 use makeroom_sim::Settings;
 
-pub(crate) use allocations::Allocation;
-use allocations::Allocations;
 use reserved::Reserved;
 use series::{Series, Turn, Walk};
 pub(crate) use series::{Sum, TILE, width};

@@ -8,9 +8,7 @@
 //! be told from its event alone.
 
 use makeroom_core::{Action, DeviceTrace, Event, Ranges, Start};
-use makeroom_explain::{HeldSegment, SegmentsHeld};
-
-use super::allocations::Allocations;
+use makeroom_explain::{Allocations, HeldSegment, SegmentsHeld};
 
 /// Segment events between two checkpoints, at least.
 const CHECKPOINT_EVENTS: usize = 1 << 10;

@@ -9,9 +9,9 @@
 //! ```
 
 use makeroom_core::{Action, Trace};
+use makeroom_explain::Allocation;
 
 use super::Timeline;
-use super::allocations::Allocation;
 use super::reserved::Reserved;
 use super::sites::LAYERS;
 

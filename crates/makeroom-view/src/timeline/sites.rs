@@ -6,9 +6,7 @@
 use std::collections::HashMap;
 
 use makeroom_core::{FastMap, FrameId, StackId, Trace};
-use makeroom_explain::Places;
-
-use super::allocations::Allocation;
+use makeroom_explain::{Allocation, Places};
 
 /// Sites that the page is told of by name.
 pub(crate) const MOST_SITES: usize = 2000;

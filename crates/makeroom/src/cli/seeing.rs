@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use makeroom_core::Bytes;
 
 /// Show a recording in the browser, or as one file that can be mailed
@@ -45,4 +45,56 @@ pub(crate) struct View {
     /// The size of a card; what driver and context take is deducted
     #[arg(long, value_name = "SIZE")]
     pub(crate) card: Option<Bytes>,
+}
+
+/// Write a recording as a file for other programs
+///
+/// `docs/export.md` says what is in each, column by column.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  makeroom export run.room --to perfetto -o run.json          open it at https://ui.perfetto.dev
+  makeroom export run.room --to speedscope -o run.speedscope.json
+  makeroom export run.room --to snapshot -o run.pickle        for https://pytorch.org/memory_viz
+  makeroom export run.room --to parquet -o run.parquet
+  makeroom export run.room --to csv --table events | head")]
+pub(crate) struct Export {
+    /// The recording, or `-` for standard input
+    pub(crate) input: PathBuf,
+
+    /// What to write
+    #[arg(long, value_name = "FORM", value_enum)]
+    pub(crate) to: ExportForm,
+
+    /// Which rows, for parquet and csv
+    #[arg(long, value_name = "ROWS", value_enum, default_value_t = ExportTable::Allocations)]
+    pub(crate) table: ExportTable,
+
+    /// The file to write; without it, or with `-`, standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// What `export` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportForm {
+    /// Counters and slices over time, for ui.perfetto.dev
+    Perfetto,
+    /// Live memory by stack, for speedscope.app
+    Speedscope,
+    /// A memory snapshot, for PyTorch's own viewer
+    Snapshot,
+    /// A table for databases and data frames
+    Parquet,
+    /// A table as text
+    Csv,
+}
+
+/// Which rows of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportTable {
+    /// One row for each allocation
+    Allocations,
+    /// One row for each event
+    Events,
 }

@@ -3,6 +3,7 @@
 mod accept;
 mod demo;
 mod doctor;
+mod export;
 mod fit;
 mod looking;
 mod ps;
@@ -38,6 +39,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
     }
     .map(|()| ExitCode::SUCCESS)
 }

@@ -15,32 +15,36 @@
 use makeroom_core::{Action, DeviceTrace, FastMap, StackId, Start, StreamId};
 
 /// No event, no allocation.
-pub(crate) const NONE: u32 = u32::MAX;
+const NONE: u32 = u32::MAX;
 /// Events between two checkpoints, at least.
 const CHECKPOINT_EVENTS: usize = 1 << 14;
 
 /// One allocation, put together.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Allocation {
-    pub(crate) address: u64,
-    pub(crate) requested: u64,
-    pub(crate) stream: StreamId,
-    pub(crate) stack: StackId,
+pub struct Allocation {
+    /// Where it begins.
+    pub address: u64,
+    /// What the program asked for.
+    pub requested: u64,
+    /// Its stream.
+    pub stream: StreamId,
+    /// Who asked for it.
+    pub stack: StackId,
     /// The event that allocated it; `None` when it is older than the recording.
-    pub(crate) born: Option<usize>,
+    pub born: Option<usize>,
     /// The event that ended it; `None` when it lives to the end.
-    pub(crate) died: Option<usize>,
+    pub died: Option<usize>,
     /// The event that requested its free.
-    pub(crate) asked: Option<usize>,
+    pub asked: Option<usize>,
     /// Its free was requested before the recording began.
-    pub(crate) is_pending_early: bool,
+    pub is_pending_early: bool,
 }
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Allocations {
+pub struct Allocations {
     /// How many are older than the recording.
-    pub(crate) older: usize,
+    pub older: usize,
     /// By number, without the older ones: the event that allocated it. Ascends.
     born: Vec<u32>,
     /// By number: the event that requested its free.
@@ -53,9 +57,9 @@ pub(crate) struct Allocations {
     replaced: FastMap<u32, u32>,
     checkpoints: Vec<Checkpoint>,
     /// By stack: all that was ever asked for.
-    pub(crate) asked_by_stack: Vec<u64>,
+    pub asked_by_stack: Vec<u64>,
     /// The position at which most is live, and how much that is.
-    pub(crate) peak: (usize, u64),
+    pub peak: (usize, u64),
 }
 
 #[derive(Clone, Debug)]
@@ -66,7 +70,7 @@ struct Checkpoint {
 
 impl Allocations {
     /// Reads them; `stacks` is how many stacks the trace has.
-    pub(crate) fn new(device: &DeviceTrace, start: &Start, stacks: usize) -> Self {
+    pub fn new(device: &DeviceTrace, start: &Start, stacks: usize) -> Self {
         let older = start.blocks.len();
         let mut table = Self {
             older,
@@ -135,13 +139,18 @@ impl Allocations {
         table
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.died.is_empty()
+    }
+
     /// How many there are.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.died.len()
     }
 
     /// What an allocation asked for.
-    pub(crate) fn size_of(&self, number: u32, device: &DeviceTrace, start: &Start) -> u64 {
+    pub fn size_of(&self, number: u32, device: &DeviceTrace, start: &Start) -> u64 {
         match start.blocks.get(number as usize) {
             Some(older) => older.requested.get(),
             None => device.events.get(self.birth(number)).map_or(0, |event| event.size.get()),
@@ -153,7 +162,7 @@ impl Allocations {
     }
 
     /// Everything about one.
-    pub(crate) fn get(&self, number: u32, device: &DeviceTrace, start: &Start) -> Option<Allocation> {
+    pub fn get(&self, number: u32, device: &DeviceTrace, start: &Start) -> Option<Allocation> {
         let event_of = |column: &[u32]| column.get(number as usize).filter(|&&event| event != NONE).copied();
         let (died, asked) = (event_of(&self.died), event_of(&self.asked));
         let (died, asked) = (died.map(|event| event as usize), asked.map(|event| event as usize));
@@ -184,18 +193,18 @@ impl Allocations {
     }
 
     /// The allocation that an event makes, frees or asks to free.
-    pub(crate) fn of_event(&self, event: usize) -> Option<u32> {
+    pub fn of_event(&self, event: usize) -> Option<u32> {
         self.of_event.get(event).copied().filter(|&number| number != NONE)
     }
 
     /// The allocation that an event ended by handing its address out again.
-    pub(crate) fn replaced_by(&self, event: usize) -> Option<u32> {
+    pub fn replaced_by(&self, event: usize) -> Option<u32> {
         // Nearly every recording has none.
         if self.replaced.is_empty() { None } else { self.replaced.get(&(event as u32)).copied() }
     }
 
     /// The numbers of those that are live at a position, ascending.
-    pub(crate) fn live_at(&self, position: usize) -> Vec<u32> {
+    pub fn live_at(&self, position: usize) -> Vec<u32> {
         let after = self.checkpoints.partition_point(|checkpoint| checkpoint.position <= position);
         let Some(checkpoint) = after.checked_sub(1).and_then(|index| self.checkpoints.get(index)) else {
             return Vec::new();
@@ -211,7 +220,7 @@ impl Allocations {
 
 impl Allocation {
     /// Whether its free waits for a stream at a position.
-    pub(crate) fn is_pending(&self, position: usize) -> bool {
+    pub fn is_pending(&self, position: usize) -> bool {
         self.is_pending_early || self.asked.is_some_and(|asked| asked < position)
     }
 }

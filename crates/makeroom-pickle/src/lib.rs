@@ -4,63 +4,70 @@
 //! then referred to: every event repeats the same dozen keys and the same few frames, and without references the file
 //! would be six times as long. That is what the pickle crates for serde do not do, and why this is our own.
 
+#![forbid(unsafe_code)]
+
 use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Something that was written and can be referred to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Memo(u32);
+pub struct Memo(u32);
 
 /// A pickle under way.
 #[derive(Debug)]
-pub(super) struct Pickle<W> {
+pub struct Pickle<W> {
     to: W,
     written: u32,
     texts: HashMap<String, Memo>,
 }
 
 impl<W: Write> Pickle<W> {
-    pub(super) fn new(mut to: W) -> io::Result<Self> {
+    /// Begins a pickle.
+    pub fn new(mut to: W) -> io::Result<Self> {
         to.write_all(&[0x80, 4])?;
         Ok(Self { to, written: 0, texts: HashMap::new() })
     }
 
     /// Ends it.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub fn finish(mut self) -> io::Result<()> {
         self.to.write_all(b".")?;
         self.to.flush()
     }
 
     /// A dict, filled by [`Pickle::key`] and a value in turn.
-    pub(super) fn dict(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+    pub fn dict(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
         self.open_dict()?;
         fill(self)?;
         self.close_dict()
     }
 
-    pub(super) fn open_dict(&mut self) -> io::Result<()> {
+    /// Opens a dict; keys and values follow in turn.
+    pub fn open_dict(&mut self) -> io::Result<()> {
         self.to.write_all(b"}(")
     }
 
-    pub(super) fn close_dict(&mut self) -> io::Result<()> {
+    /// Ends a dict.
+    pub fn close_dict(&mut self) -> io::Result<()> {
         self.to.write_all(b"u")
     }
 
-    pub(super) fn empty_list(&mut self) -> io::Result<()> {
+    /// A list without items; [`Pickle::open_batch`] adds to it.
+    pub fn empty_list(&mut self) -> io::Result<()> {
         self.to.write_all(b"]")
     }
 
     /// What is written between these two is appended to the list before.
-    pub(super) fn open_batch(&mut self) -> io::Result<()> {
+    pub fn open_batch(&mut self) -> io::Result<()> {
         self.to.write_all(b"(")
     }
 
-    pub(super) fn close_batch(&mut self) -> io::Result<()> {
+    /// Ends what is appended.
+    pub fn close_batch(&mut self) -> io::Result<()> {
         self.to.write_all(b"e")
     }
 
     /// A list that may be referred to.
-    pub(super) fn shared_list(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<Memo> {
+    pub fn shared_list(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<Memo> {
         self.to.write_all(b"]")?;
         let memo = self.memoize()?;
         self.to.write_all(b"(")?;
@@ -69,20 +76,31 @@ impl<W: Write> Pickle<W> {
         Ok(memo)
     }
 
+    /// A dict that may be referred to, filled by [`Pickle::key`] and a value in turn.
+    pub fn shared_dict(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<Memo> {
+        self.to.write_all(b"}")?;
+        let memo = self.memoize()?;
+        self.to.write_all(b"(")?;
+        fill(self)?;
+        self.to.write_all(b"u")?;
+        Ok(memo)
+    }
+
     /// Two numbers as a tuple.
-    pub(super) fn pair(&mut self, first: u64, second: u64) -> io::Result<()> {
+    pub fn pair(&mut self, first: u64, second: u64) -> io::Result<()> {
         self.number(first)?;
         self.number(second)?;
         self.to.write_all(&[0x86])
     }
 
     /// The key of the value that comes next.
-    pub(super) fn key(&mut self, text: &str) -> io::Result<&mut Self> {
+    pub fn key(&mut self, text: &str) -> io::Result<&mut Self> {
         self.text(text)?;
         Ok(self)
     }
 
-    pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
+    /// A text; the same one again is a reference.
+    pub fn text(&mut self, text: &str) -> io::Result<()> {
         if let Some(&memo) = self.texts.get(text) {
             return self.again(memo);
         }
@@ -99,7 +117,8 @@ impl<W: Write> Pickle<W> {
         Ok(())
     }
 
-    pub(super) fn number(&mut self, value: u64) -> io::Result<()> {
+    /// A whole number.
+    pub fn number(&mut self, value: u64) -> io::Result<()> {
         if let Ok(value) = u8::try_from(value) {
             return self.to.write_all(&[b'K', value]);
         }
@@ -120,22 +139,25 @@ impl<W: Write> Pickle<W> {
         self.to.write_all(&[0][..sign])
     }
 
-    pub(super) fn minus_one(&mut self) -> io::Result<()> {
+    /// The number −1.
+    pub fn minus_one(&mut self) -> io::Result<()> {
         self.to.write_all(b"J")?;
         self.to.write_all(&(-1_i32).to_le_bytes())
     }
 
-    pub(super) fn real(&mut self, value: f64) -> io::Result<()> {
+    /// A number with a fraction.
+    pub fn real(&mut self, value: f64) -> io::Result<()> {
         self.to.write_all(b"G")?;
         self.to.write_all(&value.to_be_bytes())
     }
 
-    pub(super) fn truth(&mut self, value: bool) -> io::Result<()> {
+    /// True or false.
+    pub fn truth(&mut self, value: bool) -> io::Result<()> {
         self.to.write_all(&[if value { 0x88 } else { 0x89 }])
     }
 
     /// What was written before, once more.
-    pub(super) fn again(&mut self, memo: Memo) -> io::Result<()> {
+    pub fn again(&mut self, memo: Memo) -> io::Result<()> {
         if let Ok(short) = u8::try_from(memo.0) {
             return self.to.write_all(&[b'h', short]);
         }

@@ -1,0 +1,67 @@
+//! Recordings as files for other programs. A trace in, bytes out; `docs/export.md` says what is in them.
+//!
+//! ```text
+//! history.rs      what every form needs: allocations, times, names of places
+//! perfetto.rs     counters and slices, as a trace-event file
+//! speedscope.rs   live memory by stack at the moments that matter
+//! snapshot.rs     PyTorch's memory snapshot
+//! table.rs        rows of events and of allocations;  parquet.rs, csv.rs  the two ways to write them
+//! ```
+#![forbid(unsafe_code)]
+
+mod csv;
+mod history;
+mod parquet;
+mod perfetto;
+mod snapshot;
+mod speedscope;
+mod table;
+
+use std::io::{self, Write};
+
+use makeroom_core::Trace;
+
+pub use table::TableKind;
+
+/// What to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A trace-event file for Perfetto.
+    Perfetto,
+    /// A profile for speedscope.
+    Speedscope,
+    /// PyTorch's memory snapshot.
+    Snapshot,
+    /// A table as Parquet.
+    Parquet(TableKind),
+    /// A table as comma-separated values.
+    Csv(TableKind),
+}
+
+/// Why nothing could be written.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The file could not be written.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+    /// The writer of Parquet refused.
+    #[error("the table could not be written: {0}")]
+    Parquet(#[from] ::parquet::errors::ParquetError),
+    /// The writer of JSON refused.
+    #[error("the file could not be written: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The writer of comma-separated values refused.
+    #[error("the table could not be written: {0}")]
+    Csv(#[from] ::csv::Error),
+}
+
+/// Writes a recording in a form; gives what a reader should know was left out.
+pub fn export(trace: &Trace, form: Form, to: impl Write + Send) -> Result<Option<String>, ExportError> {
+    match form {
+        Form::Perfetto => perfetto::write(trace, to),
+        Form::Speedscope => speedscope::write(trace, to).map(|()| None),
+        Form::Snapshot => Ok(snapshot::write(trace, to).map(|()| None)?),
+        Form::Parquet(kind) => parquet::write(trace, kind, to).map(|()| None),
+        Form::Csv(kind) => csv::write(trace, kind, to).map(|()| None),
+    }
+}

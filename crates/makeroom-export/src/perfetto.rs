@@ -1,0 +1,173 @@
+//! A trace-event file, which Perfetto opens: live and reserved bytes as counters, allocations as slices, refusals as marks.
+//!
+//! Allocations overlap, and slices of one track must not; so each goes to the first track that is free. A program keeps
+//! thousands of small blocks at a time: slices are only made of the largest allocations, as many as stay readable. The
+//! counters count all of them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::Write;
+
+use makeroom_core::{Action, Trace};
+use makeroom_explain::Allocation;
+use serde_json::{Value, json};
+
+use crate::ExportError;
+use crate::history::{History, Names};
+
+/// Slices of a device.
+const MOST_SLICES: usize = 50_000;
+/// Tracks of slices of a device.
+const MOST_TRACKS: usize = 500;
+/// Points of a counter.
+const MOST_POINTS: usize = 500_000;
+
+pub(crate) fn write(trace: &Trace, to: impl Write) -> Result<Option<String>, ExportError> {
+    let mut file = File { to, is_first: true };
+    let mut names = Names::new(trace);
+    let mut left_out = 0;
+    file.to.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")?;
+    for (index, device) in trace.devices.iter().enumerate() {
+        let history = History::new(trace, device);
+        let process = index + 1;
+        file.add(&json!({ "ph": "M", "name": "process_name", "pid": process,
+            "args": { "name": format!("GPU {}", device.device) } }))?;
+        counters(&mut file, &history, process)?;
+        left_out += slices(&mut file, &history, &mut names, process)?;
+    }
+    let exporter = concat!("makeroom ", env!("CARGO_PKG_VERSION"));
+    let about = json!({ "exporter": exporter, "allocations_without_a_slice": left_out });
+    write!(file.to, "\n],\"otherData\":{about}}}\n")?;
+    file.to.flush()?;
+    Ok((left_out > 0).then(|| {
+        format!(
+            "{left_out} allocations, the smaller ones, have no slice of their own; the counters count them"
+        )
+    }))
+}
+
+struct File<W> {
+    to: W,
+    is_first: bool,
+}
+
+impl<W: Write> File<W> {
+    fn add(&mut self, event: &Value) -> Result<(), ExportError> {
+        if !self.is_first {
+            self.to.write_all(b",\n")?;
+        }
+        self.is_first = false;
+        Ok(serde_json::to_writer(&mut self.to, event)?)
+    }
+}
+
+/// When an event happened for Perfetto: in microseconds, and by its number where no times were recorded.
+fn time(history: &History<'_>, event: usize) -> u64 {
+    history.time(event).unwrap_or(event as u64)
+}
+
+fn counters<W: Write>(file: &mut File<W>, history: &History<'_>, process: usize) -> Result<(), ExportError> {
+    let mut live = history.start.live().get();
+    let mut reserved = history.start.reserved().get();
+    let has_segments = !history.device.segments.is_empty() || reserved > 0;
+    let every = history.device.events.len().div_ceil(MOST_POINTS).max(1);
+    // Of several events that become one point, the one at which most was live.
+    let mut highest: Option<(u64, u64, usize)> = None;
+    for (index, event) in history.device.events.iter().enumerate() {
+        let size = |number: u32| history.get(number).map_or(0, |allocation| allocation.requested);
+        let about = history.allocations.of_event(index);
+        match event.action {
+            Action::Alloc => {
+                let lost = history.allocations.replaced_by(index).map_or(0, size);
+                live = live.saturating_sub(lost).saturating_add(event.size.get());
+            }
+            Action::FreeCompleted => live = live.saturating_sub(about.map_or(0, size)),
+            Action::SegmentAlloc | Action::SegmentMap => {
+                reserved = reserved.saturating_add(event.size.get());
+            }
+            Action::SegmentFree | Action::SegmentUnmap => {
+                reserved = reserved.saturating_sub(event.size.get());
+            }
+            Action::OutOfMemory => {
+                file.add(&json!({ "ph": "i", "s": "p", "name": "out of memory", "pid": process, "tid": 0,
+                    "ts": time(history, index),
+                    "args": { "bytes": event.size.get(), "free": event.device_free().map(makeroom_core::Bytes::get) } }))?;
+            }
+            _ => {}
+        }
+        if highest.is_none_or(|(before, ..)| live >= before) {
+            highest = Some((live, reserved, index));
+        }
+        if (index + 1).is_multiple_of(every) || index + 1 == history.device.events.len() {
+            let Some((live, reserved, event)) = highest.take() else { continue };
+            let at = time(history, event);
+            file.add(
+                &json!({ "ph": "C", "name": "live", "pid": process, "ts": at, "args": { "bytes": live } }),
+            )?;
+            if has_segments {
+                file.add(&json!({ "ph": "C", "name": "reserved", "pid": process, "ts": at,
+                    "args": { "bytes": reserved } }))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes the largest allocations as slices; gives how many are left out.
+fn slices<W: Write>(
+    file: &mut File<W>,
+    history: &History<'_>,
+    names: &mut Names<'_>,
+    process: usize,
+) -> Result<usize, ExportError> {
+    let mut largest: Vec<(u64, u32)> =
+        history.all().map(|(number, allocation)| (allocation.requested, number)).collect();
+    let all = largest.len();
+    largest.sort_unstable_by_key(|&(size, number)| (Reverse(size), number));
+    largest.truncate(MOST_SLICES);
+    // By birth: numbers ascend with it.
+    let mut chosen: Vec<u32> = largest.into_iter().map(|(_, number)| number).collect();
+    chosen.sort_unstable();
+    let last = time(history, history.device.events.len().saturating_sub(1));
+    // Tracks that are taken, by when they are free again; and those that are free.
+    let mut taken: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    let mut free: BinaryHeap<Reverse<usize>> = (1..=MOST_TRACKS).map(Reverse).collect();
+    let mut written = 0;
+    for number in chosen {
+        let Some(allocation) = history.get(number) else { continue };
+        let begin = time(history, allocation.born.unwrap_or(0));
+        let end = allocation.died.map_or(last, |event| time(history, event)).max(begin);
+        while let Some(&Reverse((until, track))) = taken.peek()
+            && until <= begin
+        {
+            taken.pop();
+            free.push(Reverse(track));
+        }
+        let Some(Reverse(track)) = free.pop() else { continue };
+        // A slice of no length still takes its moment.
+        taken.push(Reverse((end.max(begin + 1), track)));
+        file.add(&slice(&allocation, names, process, track, (begin, end)))?;
+        written += 1;
+    }
+    Ok(all - written)
+}
+
+fn slice(
+    allocation: &Allocation,
+    names: &mut Names<'_>,
+    process: usize,
+    track: usize,
+    (begin, end): (u64, u64),
+) -> Value {
+    let site = names.site(allocation.stack);
+    let name = if site.is_empty() { "no stack recorded" } else { site }.to_owned();
+    json!({
+        "ph": "X", "name": name, "cat": "allocation", "pid": process, "tid": track, "ts": begin, "dur": end - begin,
+        "args": {
+            "bytes": allocation.requested,
+            "address": format!("{:#x}", allocation.address),
+            "stream": format!("{:#x}", allocation.stream.0),
+            "stack": names.stack(allocation.stack),
+        },
+    })
+}

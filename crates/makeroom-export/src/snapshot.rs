@@ -1,0 +1,220 @@
+//! Any recording as PyTorch's memory snapshot, so that PyTorch's own viewer opens it.
+//!
+//! Events, segments, stacks, settings and annotations are written as they are. What a whole process did beside its device
+//! memory has no place in the format and is left out.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use makeroom_core::{
+    Action, AnnotationStage, Block, BlockState, DeviceTrace, Event, FrameId, PoolId, Segment, StackId, Trace,
+};
+use makeroom_pickle::{Memo, Pickle};
+
+/// How many items of a list are appended at once: as many as Python does. PyTorch's viewer passes them as arguments of one
+/// call, and cannot pass a hundred thousand.
+const BATCH: usize = 1000;
+
+pub(crate) fn write(trace: &Trace, to: impl Write) -> io::Result<()> {
+    let pickle = Pickle::new(to)?;
+    let mut writer = Writer { trace, pickle, stacks: HashMap::new(), frames: HashMap::new() };
+    writer.snapshot()?;
+    writer.pickle.finish()
+}
+
+struct Writer<'trace, W> {
+    trace: &'trace Trace,
+    pickle: Pickle<W>,
+    stacks: HashMap<StackId, Memo>,
+    frames: HashMap<FrameId, Memo>,
+}
+
+impl<W: Write> Writer<'_, W> {
+    fn snapshot(&mut self) -> io::Result<()> {
+        let trace = self.trace;
+        self.dict(|this| {
+            this.pickle.key("segments")?;
+            let segments = trace
+                .devices
+                .iter()
+                .flat_map(|device| device.segments.iter().map(move |segment| (device, segment)));
+            this.list(segments, |this, (device, segment)| this.segment(device, segment))?;
+            this.pickle.key("device_traces")?;
+            let count = trace.devices.iter().map(|device| device.device.0 + 1).max().unwrap_or(0);
+            this.list(0..count, |this, number| {
+                let device = trace.devices.iter().find(|device| device.device.0 == number);
+                let events = device
+                    .into_iter()
+                    .flat_map(|device| (0..device.events.len()).map(move |index| (device, index)));
+                this.list(events, |this, (device, index)| this.event(device, index))
+            })?;
+            this.pickle.key("allocator_settings")?;
+            this.settings()?;
+            this.pickle.key("external_annotations")?;
+            this.list(&trace.annotations, |this, annotation| {
+                let stage = match annotation.stage {
+                    AnnotationStage::Start => "START",
+                    AnnotationStage::End => "END",
+                };
+                this.dict(|this| {
+                    this.pickle.key("stage")?.text(stage)?;
+                    this.pickle.key("name")?.text(&annotation.name)?;
+                    this.pickle.key("time_us")?.number(annotation.time_us)?;
+                    this.pickle.key("device")?.number(annotation.device.map_or(0, |device| device.0).into())
+                })
+            })
+        })
+    }
+
+    fn segment(&mut self, device: &DeviceTrace, segment: &Segment) -> io::Result<()> {
+        let sum =
+            |measure: fn(&Block) -> u64| segment.blocks.iter().map(measure).fold(0_u64, u64::saturating_add);
+        let live = |block: &Block| if block.state == BlockState::Live { block.size.get() } else { 0 };
+        let active = |block: &Block| if block.state == BlockState::Free { 0 } else { block.size.get() };
+        let (live, active, requested) = (sum(live), sum(active), sum(requested));
+        self.dict(|this| {
+            this.pickle.key("device")?.number(device.device.0.into())?;
+            this.pickle.key("address")?.number(segment.address.0)?;
+            this.pickle.key("total_size")?.number(segment.size.get())?;
+            this.pickle.key("allocated_size")?.number(live)?;
+            this.pickle.key("active_size")?.number(active)?;
+            this.pickle.key("requested_size")?.number(requested)?;
+            this.pickle.key("stream")?.number(segment.stream.0)?;
+            this.pickle.key("segment_type")?.text(if segment.is_small { "small" } else { "large" })?;
+            this.pickle.key("segment_pool_id")?.pair(segment.pool.0, segment.pool.1)?;
+            this.pickle.key("is_expandable")?.truth(segment.is_expandable)?;
+            this.pickle.key("frames")?;
+            this.stack(segment.stack)?;
+            this.pickle.key("blocks")?;
+            this.list(&segment.blocks, Self::block)
+        })
+    }
+
+    fn block(&mut self, block: &Block) -> io::Result<()> {
+        let state = match block.state {
+            BlockState::Live => "active_allocated",
+            BlockState::PendingFree => "active_pending_free",
+            BlockState::Free => "inactive",
+        };
+        self.dict(|this| {
+            this.pickle.key("address")?.number(block.address.0)?;
+            this.pickle.key("size")?.number(block.size.get())?;
+            this.pickle.key("requested_size")?.number(requested(block))?;
+            this.pickle.key("state")?.text(state)?;
+            this.pickle.key("frames")?;
+            this.stack(block.stack)
+        })
+    }
+
+    fn event(&mut self, device: &DeviceTrace, index: usize) -> io::Result<()> {
+        let Some(event) = device.events.get(index) else { return self.dict(|_| Ok(())) };
+        let (action, place) = named(&event);
+        let pool = device.events.pool(index);
+        self.dict(|this| {
+            this.pickle.key("action")?.text(action)?;
+            this.pickle.key(place)?.number(event.address.0)?;
+            this.pickle.key("size")?.number(event.size.get())?;
+            this.pickle.key("stream")?.number(event.stream.0)?;
+            this.pickle.key("time_us")?.number(event.time_us)?;
+            this.pickle.key("compile_context")?.text("N/A")?;
+            this.pickle.key("user_metadata")?.text("")?;
+            if let Some(PoolId(first, second)) = pool {
+                this.pickle.key("pool_id")?.pair(first, second)?;
+            }
+            this.pickle.key("frames")?;
+            this.stack(event.stack)
+        })
+    }
+
+    /// A list of frames, written once for each stack, and each frame once.
+    fn stack(&mut self, stack: StackId) -> io::Result<()> {
+        if let Some(&memo) = self.stacks.get(&stack) {
+            return self.pickle.again(memo);
+        }
+        let (trace, frames) = (self.trace, &mut self.frames);
+        let memo = self.pickle.shared_list(|pickle| {
+            for &id in trace.stacks.frames_of(stack) {
+                if let Some(&memo) = frames.get(&id) {
+                    pickle.again(memo)?;
+                    continue;
+                }
+                let frame = trace.stacks.frame_at(id);
+                let name = |name| trace.stacks.name_text(name);
+                // PyTorch's frames have a file only; machine code's is the library.
+                let library = name(frame.library);
+                let file = if library.is_empty() || frame.line > 0 { name(frame.file) } else { library };
+                let memo = pickle.shared_dict(|pickle| {
+                    pickle.key("name")?.text(name(frame.function))?;
+                    pickle.key("filename")?.text(file)?;
+                    pickle.key("line")?.number(frame.line.into())
+                })?;
+                frames.insert(id, memo);
+            }
+            Ok(())
+        })?;
+        self.stacks.insert(stack, memo);
+        Ok(())
+    }
+
+    fn settings(&mut self) -> io::Result<()> {
+        let settings = &self.trace.settings;
+        self.dict(|this| {
+            this.pickle.key("PYTORCH_CUDA_ALLOC_CONF")?.text(settings.text.as_deref().unwrap_or(""))?;
+            this.pickle.key("max_split_size")?;
+            match settings.max_split_size.map(makeroom_core::Bytes::get) {
+                None | Some(u64::MAX) => this.pickle.minus_one()?,
+                Some(bytes) => this.pickle.number(bytes)?,
+            }
+            let threshold = settings.garbage_collection_threshold.unwrap_or(0.0);
+            this.pickle.key("garbage_collection_threshold")?.real(threshold)?;
+            this.pickle.key("expandable_segments")?.truth(settings.expandable_segments.unwrap_or(false))?;
+            let divisions = settings.roundup_power2_divisions.unwrap_or([0; 16]);
+            this.pickle.key("roundup_power2_divisions")?;
+            this.dict(|this| {
+                divisions.iter().enumerate().try_for_each(|(power, &count)| {
+                    this.pickle.key(&(1_u32 << power).to_string())?.number(count.into())
+                })
+            })
+        })
+    }
+
+    fn dict(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+        self.pickle.open_dict()?;
+        fill(self)?;
+        self.pickle.close_dict()
+    }
+
+    fn list<T>(
+        &mut self,
+        items: impl IntoIterator<Item = T>,
+        mut write: impl FnMut(&mut Self, T) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.pickle.empty_list()?;
+        let mut items = items.into_iter().peekable();
+        while items.peek().is_some() {
+            self.pickle.open_batch()?;
+            items.by_ref().take(BATCH).try_for_each(|item| write(self, item))?;
+            self.pickle.close_batch()?;
+        }
+        Ok(())
+    }
+}
+
+fn requested(block: &Block) -> u64 {
+    if block.state == BlockState::Free { 0 } else { block.requested.unwrap_or(block.size).get() }
+}
+
+/// What PyTorch calls an event, and the key of its address.
+fn named(event: &Event) -> (&'static str, &'static str) {
+    match event.action {
+        Action::Alloc => ("alloc", "addr"),
+        Action::FreeRequested => ("free_requested", "addr"),
+        Action::FreeCompleted => ("free_completed", "addr"),
+        Action::SegmentAlloc => ("segment_alloc", "addr"),
+        Action::SegmentFree => ("segment_free", "addr"),
+        Action::SegmentMap => ("segment_map", "addr"),
+        Action::SegmentUnmap => ("segment_unmap", "addr"),
+        Action::Snapshot => ("snapshot", "addr"),
+        Action::OutOfMemory => ("oom", "device_free"),
+    }
+}

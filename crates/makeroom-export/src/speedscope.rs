@@ -1,0 +1,108 @@
+//! Live memory by stack for speedscope: a profile for each refusal, for the peak and for the end of each device, whose
+//! weights are bytes and add up to what was live.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use makeroom_core::{Action, FastMap, FrameId, StackId, Trace};
+use serde_json::{Value, json};
+
+use crate::ExportError;
+use crate::history::{History, Names};
+
+/// Refusals of a device that get a profile.
+const MOST_REFUSALS: usize = 8;
+const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
+
+pub(crate) fn write(trace: &Trace, mut to: impl Write) -> Result<(), ExportError> {
+    let names = Names::new(trace);
+    let mut frames = Frames { names, numbers: FastMap::default(), list: Vec::new() };
+    let mut profiles = Vec::new();
+    for device in &trace.devices {
+        let history = History::new(trace, device);
+        for (name, position) in moments(&history) {
+            profiles.push(profile(
+                &history,
+                &mut frames,
+                &format!("GPU {}, {name}", device.device),
+                position,
+            ));
+        }
+    }
+    let file = json!({
+        "$schema": SCHEMA,
+        "exporter": concat!("makeroom ", env!("CARGO_PKG_VERSION")),
+        "name": "live GPU memory",
+        "activeProfileIndex": 0,
+        "shared": { "frames": frames.list },
+        "profiles": profiles,
+    });
+    serde_json::to_writer(&mut to, &file)?;
+    Ok(to.flush()?)
+}
+
+/// The moments that get a profile, what is looked at first before others.
+fn moments(history: &History<'_>) -> Vec<(String, usize)> {
+    let actions = history.device.events.actions().iter().enumerate();
+    let refusals = actions.filter(|(_, action)| **action == Action::OutOfMemory).take(MOST_REFUSALS);
+    let mut moments: Vec<(String, usize)> =
+        refusals.map(|(event, _)| (format!("live when event {event} was refused"), event)).collect();
+    moments.push(("live at the peak".to_owned(), history.allocations.peak.0));
+    moments.push(("live at the end".to_owned(), history.device.events.len()));
+    moments
+}
+
+fn profile(history: &History<'_>, frames: &mut Frames<'_>, name: &str, position: usize) -> Value {
+    let mut by_stack: BTreeMap<StackId, u64> = BTreeMap::new();
+    for allocation in history.live_at(position) {
+        let held = by_stack.entry(allocation.stack).or_default();
+        *held = held.saturating_add(allocation.requested);
+    }
+    let samples: Vec<Vec<usize>> = by_stack.keys().map(|&stack| frames.of(stack)).collect();
+    let weights: Vec<u64> = by_stack.values().copied().collect();
+    json!({
+        "type": "sampled",
+        "name": name,
+        "unit": "bytes",
+        "startValue": 0,
+        "endValue": weights.iter().fold(0_u64, |sum, weight| sum.saturating_add(*weight)),
+        "samples": samples,
+        "weights": weights,
+    })
+}
+
+struct Frames<'trace> {
+    names: Names<'trace>,
+    numbers: FastMap<Option<FrameId>, usize>,
+    list: Vec<Value>,
+}
+
+impl Frames<'_> {
+    /// The numbers of a stack's frames, the outermost first. A stack without frames is a frame of its own.
+    fn of(&mut self, stack: StackId) -> Vec<usize> {
+        let frames: Vec<FrameId> = self.names.frames(stack).collect();
+        if frames.is_empty() {
+            return vec![self.number(None)];
+        }
+        frames.into_iter().map(|frame| self.number(Some(frame))).collect()
+    }
+
+    fn number(&mut self, frame: Option<FrameId>) -> usize {
+        if let Some(&number) = self.numbers.get(&frame) {
+            return number;
+        }
+        let row = match frame {
+            None => json!({ "name": "no stack recorded" }),
+            Some(id) => {
+                let (name, file) = self.names.of_frame(id);
+                match self.names.line(id) {
+                    0 => json!({ "name": name, "file": file }),
+                    line => json!({ "name": name, "file": file, "line": line }),
+                }
+            }
+        };
+        self.list.push(row);
+        self.numbers.insert(frame, self.list.len() - 1);
+        self.list.len() - 1
+    }
+}

@@ -1,0 +1,239 @@
+//! Events and allocations as rows, a piece at a time. The columns are a contract: `docs/export.md` lists them, and they are
+//! only ever added to.
+
+use makeroom_core::{Action, Trace};
+
+use crate::ExportError;
+use crate::history::{History, Names};
+
+/// Rows that are written at once.
+const PIECE: usize = 1 << 16;
+
+/// Which rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableKind {
+    /// One row for each event.
+    Events,
+    /// One row for each allocation.
+    Allocations,
+}
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Numbers without a sign, 64 bits.
+    Number,
+    /// UTF-8.
+    Text,
+    /// True or false.
+    Truth,
+}
+
+/// A column: its name, what it holds, and whether it may be empty.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) is_optional: bool,
+}
+
+const fn column(name: &'static str, kind: Kind) -> Column {
+    Column { name, kind, is_optional: false }
+}
+
+const fn optional(name: &'static str, kind: Kind) -> Column {
+    Column { name, kind, is_optional: true }
+}
+
+const EVENTS: [Column; 12] = [
+    column("device", Kind::Number),
+    column("event", Kind::Number),
+    optional("time_us", Kind::Number),
+    column("action", Kind::Text),
+    optional("address", Kind::Number),
+    column("bytes", Kind::Number),
+    column("stream", Kind::Number),
+    optional("device_free_bytes", Kind::Number),
+    column("live_bytes", Kind::Number),
+    optional("reserved_bytes", Kind::Number),
+    optional("site", Kind::Text),
+    optional("stack", Kind::Text),
+];
+
+const ALLOCATIONS: [Column; 13] = [
+    column("device", Kind::Number),
+    column("allocation", Kind::Number),
+    column("address", Kind::Number),
+    column("bytes", Kind::Number),
+    column("stream", Kind::Number),
+    optional("allocated_event", Kind::Number),
+    optional("allocated_us", Kind::Number),
+    optional("free_requested_event", Kind::Number),
+    optional("freed_event", Kind::Number),
+    optional("freed_us", Kind::Number),
+    column("live_at_peak", Kind::Truth),
+    optional("site", Kind::Text),
+    optional("stack", Kind::Text),
+];
+
+/// One cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cell {
+    Number(u64),
+    Text(String),
+    Truth(bool),
+    Empty,
+}
+
+impl From<Option<u64>> for Cell {
+    fn from(number: Option<u64>) -> Self {
+        number.map_or(Self::Empty, Self::Number)
+    }
+}
+
+/// Rows column by column.
+pub(crate) type Piece = Vec<Vec<Cell>>;
+
+impl TableKind {
+    pub(crate) fn columns(self) -> &'static [Column] {
+        match self {
+            Self::Events => &EVENTS,
+            Self::Allocations => &ALLOCATIONS,
+        }
+    }
+
+    /// Tells all rows, piece by piece.
+    pub(crate) fn rows(
+        self,
+        trace: &Trace,
+        tell: impl FnMut(&Piece) -> Result<(), ExportError>,
+    ) -> Result<(), ExportError> {
+        let piece = vec![Vec::new(); self.columns().len()];
+        let mut pieces = Pieces { piece, tell };
+        let mut names = Names::new(trace);
+        for device in &trace.devices {
+            let history = History::new(trace, device);
+            match self {
+                Self::Events => events(&history, &mut names, &mut pieces)?,
+                Self::Allocations => allocations(&history, &mut names, &mut pieces)?,
+            }
+        }
+        pieces.flush()
+    }
+}
+
+struct Pieces<Tell> {
+    piece: Piece,
+    tell: Tell,
+}
+
+impl<Tell: FnMut(&Piece) -> Result<(), ExportError>> Pieces<Tell> {
+    fn add<const CELLS: usize>(&mut self, row: [Cell; CELLS]) -> Result<(), ExportError> {
+        for (column, cell) in self.piece.iter_mut().zip(row) {
+            column.push(cell);
+        }
+        if self.piece.first().is_some_and(|column| column.len() >= PIECE) { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), ExportError> {
+        if self.piece.first().is_some_and(|column| !column.is_empty()) {
+            (self.tell)(&self.piece)?;
+            self.piece.iter_mut().for_each(Vec::clear);
+        }
+        Ok(())
+    }
+}
+
+fn events<Tell: FnMut(&Piece) -> Result<(), ExportError>>(
+    history: &History<'_>,
+    names: &mut Names<'_>,
+    pieces: &mut Pieces<Tell>,
+) -> Result<(), ExportError> {
+    let device = history.device;
+    let mut live = history.start.live().get();
+    let mut reserved = history.start.reserved().get();
+    let has_segments = !device.segments.is_empty()
+        || device
+            .events
+            .actions()
+            .iter()
+            .any(|action| matches!(action, Action::SegmentAlloc | Action::SegmentMap));
+    let size =
+        |number: Option<u32>| number.and_then(|number| history.get(number)).map_or(0, |one| one.requested);
+    for (index, event) in device.events.iter().enumerate() {
+        let bytes = event.size.get();
+        match event.action {
+            Action::Alloc => {
+                live =
+                    live.saturating_sub(size(history.allocations.replaced_by(index))).saturating_add(bytes);
+            }
+            Action::FreeCompleted => live = live.saturating_sub(size(history.allocations.of_event(index))),
+            Action::SegmentAlloc | Action::SegmentMap => reserved = reserved.saturating_add(bytes),
+            Action::SegmentFree | Action::SegmentUnmap => reserved = reserved.saturating_sub(bytes),
+            Action::FreeRequested | Action::Snapshot | Action::OutOfMemory => {}
+        }
+        let is_refusal = event.action == Action::OutOfMemory;
+        pieces.add([
+            Cell::Number(device.device.0.into()),
+            Cell::Number(index as u64),
+            history.time(index).into(),
+            Cell::Text(name(event.action).to_owned()),
+            (!is_refusal).then_some(event.address.0).into(),
+            Cell::Number(bytes),
+            Cell::Number(event.stream.0),
+            event.device_free().map(makeroom_core::Bytes::get).into(),
+            Cell::Number(live),
+            has_segments.then_some(reserved).into(),
+            text(names.site(event.stack)),
+            text(names.stack(event.stack)),
+        ])?;
+    }
+    Ok(())
+}
+
+fn allocations<Tell: FnMut(&Piece) -> Result<(), ExportError>>(
+    history: &History<'_>,
+    names: &mut Names<'_>,
+    pieces: &mut Pieces<Tell>,
+) -> Result<(), ExportError> {
+    let peak = history.allocations.peak.0;
+    for (number, one) in history.all() {
+        let time = |event: Option<usize>| event.and_then(|event| history.time(event));
+        let event = |event: Option<usize>| Cell::from(event.map(|event| event as u64));
+        pieces.add([
+            Cell::Number(history.device.device.0.into()),
+            Cell::Number(number.into()),
+            Cell::Number(one.address),
+            Cell::Number(one.requested),
+            Cell::Number(one.stream.0),
+            event(one.born),
+            time(one.born).into(),
+            event(one.asked),
+            event(one.died),
+            time(one.died).into(),
+            Cell::Truth(one.born.is_none_or(|born| born < peak) && one.died.is_none_or(|died| died >= peak)),
+            text(names.site(one.stack)),
+            text(names.stack(one.stack)),
+        ])?;
+    }
+    Ok(())
+}
+
+fn text(text: &str) -> Cell {
+    if text.is_empty() { Cell::Empty } else { Cell::Text(text.to_owned()) }
+}
+
+/// What an event is called: as in PyTorch's snapshots.
+fn name(action: Action) -> &'static str {
+    match action {
+        Action::Alloc => "alloc",
+        Action::FreeRequested => "free_requested",
+        Action::FreeCompleted => "free_completed",
+        Action::SegmentAlloc => "segment_alloc",
+        Action::SegmentFree => "segment_free",
+        Action::SegmentMap => "segment_map",
+        Action::SegmentUnmap => "segment_unmap",
+        Action::Snapshot => "snapshot",
+        Action::OutOfMemory => "oom",
+    }
+}

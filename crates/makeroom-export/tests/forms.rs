@@ -1,0 +1,151 @@
+//! Every form of every real recording: sums that must hold, and a snapshot that reads back as what it was.
+#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use makeroom_core::{Trace, TraceKind};
+use makeroom_explain::{TraceQuestion, explain_trace};
+use makeroom_export::{Form, TableKind, export};
+use makeroom_trace::Input;
+use serde_json::Value;
+
+fn recordings() -> Vec<(PathBuf, Trace)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folders = [root.join("traces"), root.join("crates/makeroom-trace/tests/golden")];
+    let mut paths: Vec<PathBuf> = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "gz" || ending == "room"));
+    paths.sort();
+    assert!(paths.len() > 12, "{paths:?}");
+    let open = |path: PathBuf| match makeroom_trace::open(&path).unwrap() {
+        Input::Trace(trace) => (path, trace),
+        Input::Text(_) => panic!("{} is a recording", path.display()),
+    };
+    paths.into_iter().map(open).collect()
+}
+
+fn written(trace: &Trace, form: Form) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    export(trace, form, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_snapshot_reads_back_as_what_it_was() {
+    for (path, trace) in recordings() {
+        let bytes = written(&trace, Form::Snapshot);
+        let Input::Trace(again) = makeroom_trace::read(&bytes[..]).unwrap() else {
+            panic!("{}", path.display())
+        };
+        let name = path.display();
+        for device in &trace.devices {
+            let found = again.devices.iter().find(|found| found.device == device.device);
+            let Some(found) = found else {
+                assert!(device.events.is_empty() && device.segments.is_empty(), "{name}");
+                continue;
+            };
+            assert_eq!(found.events.len(), device.events.len(), "{name}");
+            for (index, (one, other)) in device.events.iter().zip(found.events.iter()).enumerate() {
+                let same = |event: makeroom_core::Event| {
+                    (event.action, event.address, event.size, event.stream, event.time_us)
+                };
+                assert_eq!(same(one), same(other), "{name} event {index}");
+                let frames = |trace: &Trace, stack| trace.stacks.frames_of(stack).len();
+                assert_eq!(frames(&trace, one.stack), frames(&again, other.stack), "{name} event {index}");
+                assert_eq!(device.events.pool(index), found.events.pool(index), "{name} event {index}");
+            }
+            assert_eq!(found.segments.len(), device.segments.len(), "{name}");
+            for (one, other) in device.segments.iter().zip(&found.segments) {
+                assert_eq!(
+                    (one.address, one.size, one.is_small),
+                    (other.address, other.size, other.is_small)
+                );
+                let same = |block: &makeroom_core::Block| (block.address, block.size, block.state);
+                assert!(one.blocks.iter().map(same).eq(other.blocks.iter().map(same)), "{name}");
+            }
+        }
+        assert_eq!(again.annotations, trace.annotations, "{name}");
+        if trace.kind == TraceKind::TorchSnapshot {
+            let verdict = |trace| explain_trace(trace, &TraceQuestion::default()).verdict;
+            assert_eq!(verdict(&again).summary, verdict(&trace).summary, "{name}");
+            assert_eq!(again.settings, trace.settings, "{name}");
+        }
+    }
+}
+
+#[test]
+fn profiles_add_up_to_what_is_live() {
+    for (path, trace) in recordings() {
+        let file: Value = serde_json::from_slice(&written(&trace, Form::Speedscope)).unwrap();
+        let frames = file["shared"]["frames"].as_array().unwrap().len() as u64;
+        for profile in file["profiles"].as_array().unwrap() {
+            let weights = profile["weights"].as_array().unwrap();
+            let sum: u64 = weights.iter().map(|weight| weight.as_u64().unwrap()).sum();
+            assert_eq!(sum, profile["endValue"].as_u64().unwrap(), "{}", path.display());
+            let samples = profile["samples"].as_array().unwrap();
+            assert_eq!(samples.len(), weights.len());
+            let numbers = samples.iter().flat_map(|sample| sample.as_array().unwrap());
+            assert!(numbers.into_iter().all(|number| number.as_u64().unwrap() < frames));
+        }
+    }
+}
+
+#[test]
+fn slices_of_a_track_do_not_overlap_and_counters_reach_the_peak() {
+    for (path, trace) in recordings() {
+        let file: Value = serde_json::from_slice(&written(&trace, Form::Perfetto)).unwrap();
+        let events = file["traceEvents"].as_array().unwrap();
+        let number = |event: &Value, what: &str| event[what].as_u64().unwrap();
+        let mut until = std::collections::HashMap::new();
+        for slice in events.iter().filter(|event| event["ph"] == "X") {
+            let end = until.entry((number(slice, "pid"), number(slice, "tid"))).or_insert(0);
+            assert!(*end <= number(slice, "ts"), "{} {slice}", path.display());
+            *end = number(slice, "ts") + number(slice, "dur");
+        }
+        for (index, device) in trace.devices.iter().enumerate() {
+            let peak = makeroom_explain::Allocations::new(
+                device,
+                &makeroom_core::Start::new(device),
+                trace.stacks.len(),
+            );
+            let is_live = |event: &&Value| {
+                event["ph"] == "C" && event["name"] == "live" && number(event, "pid") == index as u64 + 1
+            };
+            let counted = events.iter().filter(is_live).map(|event| number(&event["args"], "bytes")).max();
+            if let (Some(counted), true) = (counted, peak.peak.0 > 0) {
+                assert_eq!(counted, peak.peak.1, "{}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn tables_have_a_row_for_each_event_and_each_allocation() {
+    for (path, trace) in recordings() {
+        let events = String::from_utf8(written(&trace, Form::Csv(TableKind::Events))).unwrap();
+        let mut reader = csv::Reader::from_reader(events.as_bytes());
+        let column = |reader: &mut csv::Reader<&[u8]>, name: &str| {
+            reader.headers().unwrap().iter().position(|header| header == name).unwrap()
+        };
+        let live = column(&mut reader, "live_bytes");
+        let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+        assert_eq!(rows.len(), trace.event_count(), "{}", path.display());
+        let most: u64 = rows.iter().map(|row| row[live].parse().unwrap()).max().unwrap_or(0);
+        let allocations = written(&trace, Form::Csv(TableKind::Allocations));
+        let mut reader = csv::Reader::from_reader(&allocations[..]);
+        let (bytes, at_peak) = (column(&mut reader, "bytes"), column(&mut reader, "live_at_peak"));
+        let device = column(&mut reader, "device");
+        let mut sums = std::collections::BTreeMap::new();
+        for row in reader.records().map(Result::unwrap) {
+            if &row[at_peak] == "true" {
+                *sums.entry(row[device].to_owned()).or_insert(0) += row[bytes].parse::<u64>().unwrap();
+            }
+        }
+        let highest = sums.values().copied().max().unwrap_or(0);
+        assert!(highest >= most, "{}: {highest} {most}", path.display());
+    }
+}
