@@ -128,14 +128,12 @@ impl Book<'_> {
             }
             self.around_key_moments(&name, input, timeline, finest, floor)?;
             if kept < of || finest > 0 {
-                let every = crate::timeline::width(finest);
-                let series = if finest > 0 {
-                    format!("the series to one point for {every} events, and ")
-                } else {
-                    String::new()
+                let series = match crate::timeline::width(finest) {
+                    1 => "the whole series".to_owned(),
+                    every => format!("the series to one point for {every} events"),
                 };
                 let whose = self.name(input, device);
-                left_out.push(format!("of {whose}{series}the memory at {kept} of its {of} moments"));
+                left_out.push(format!("{whose}{series} and the memory at {kept} of its {of} moments"));
             }
         }
         Ok((!left_out.is_empty()).then(|| {
