@@ -55,6 +55,28 @@ pub enum ExportError {
     Csv(#[from] ::csv::Error),
 }
 
+impl ExportError {
+    /// The error of the file or the pipe that was written to, if it was that.
+    pub fn of_writing(&self) -> Option<&io::Error> {
+        match self {
+            Self::Write(error) => Some(error),
+            Self::Csv(error) => match error.kind() {
+                ::csv::ErrorKind::Io(error) => Some(error),
+                _ => None,
+            },
+            Self::Parquet(::parquet::errors::ParquetError::External(error)) => error.downcast_ref(),
+            Self::Parquet(_) | Self::Json(_) => None,
+        }
+    }
+
+    /// Whether the reader has gone away, having seen enough.
+    pub fn is_broken_pipe(&self) -> bool {
+        let is_broken = |kind: io::ErrorKind| kind == io::ErrorKind::BrokenPipe;
+        self.of_writing().is_some_and(|error| is_broken(error.kind()))
+            || matches!(self, Self::Json(error) if error.io_error_kind().is_some_and(is_broken))
+    }
+}
+
 /// Writes a recording in a form; gives what a reader should know was left out.
 pub fn export(trace: &Trace, form: Form, to: impl Write + Send) -> Result<Option<String>, ExportError> {
     match form {

@@ -46,10 +46,10 @@ fn write_file(trace: &Trace, form: Form, path: &Path) -> Result<Option<String>, 
 }
 
 fn failed(name: &str, error: ExportError) -> Failure {
-    match error {
-        ExportError::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Failure::Output(error),
-        error => Failure::Export { name: name.to_owned(), error },
+    if error.is_broken_pipe() {
+        return Failure::Output(io::ErrorKind::BrokenPipe.into());
     }
+    Failure::Export { name: name.to_owned(), error }
 }
 
 fn form(arguments: &Export) -> Form {
