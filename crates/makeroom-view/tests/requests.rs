@@ -309,3 +309,46 @@ fn sizes_without_end_and_frees_without_beginning_are_answered() {
     assert_eq!(get(&host, "/api/0/0/series/0/0").0, 200);
     assert!(report(&host.viewer, true).is_ok());
 }
+
+#[test]
+fn too_many_blocks_are_merged_and_sums_stay() {
+    let mut trace = recording("forward", 0);
+    let event = |action, address, size| Event {
+        action,
+        address: Address(address),
+        size: Bytes::new(size),
+        stream: StreamId(0),
+        time_us: 1,
+        stack: StackId::NONE,
+    };
+    let (base, blocks) = (1 << 30, 50_000_u64);
+    let device = &mut trace.devices[0];
+    device.events.push(event(Action::SegmentAlloc, base, blocks * 1024));
+    for number in 0..blocks {
+        device.events.push(event(Action::Alloc, base + number * 1024, 512));
+    }
+    // Far away, in no segment: blocks of the driver with gaps between.
+    for number in 0..10 {
+        device.events.push(event(Action::Alloc, (1 << 40) + number * 4096, 1024));
+    }
+    let host = host_of(trace);
+    let moment = get(&host, &format!("/api/0/0/moment/{}", blocks + 11)).1;
+    let segments = moment["segments"].as_array().unwrap();
+    let rows: usize = segments.iter().map(|segment| segment["blocks"].as_array().unwrap().len()).sum();
+    assert!(rows <= 20_000, "{rows}");
+    let number = |value: &Value| value.as_u64().unwrap();
+    assert_eq!(number(&moment["live"]), blocks * 512 + 10 * 1024);
+    assert_eq!(number(&moment["reserved"]), blocks * 1024 + 10 * 1024);
+    let large = &segments[0];
+    assert_eq!((&large["merged"], number(&large["live"])), (&Value::Bool(true), blocks * 512));
+    let merged = large["blocks"].as_array().unwrap();
+    assert_eq!(merged.iter().map(|row| number(&row[1])).sum::<u64>(), number(&large["size"]));
+    let whole = merged.iter().filter(|row| number(&row[2]) == 3);
+    assert!(whole.into_iter().all(|row| (400..=1000).contains(&number(&row[3]))), "{:?}", merged.first());
+    let driver = &segments[1];
+    assert_eq!((&driver["kind"], number(&driver["reserved"])), (&Value::from("driver"), 10 * 1024));
+    assert_eq!(number(&driver["size"]), 9 * 4096 + 1024);
+    let path = format!("/api/0/0/moment/{}/segment/{}", blocks + 11, large["address"].as_str().unwrap());
+    let one = get(&host, &path).1;
+    assert!(one["segments"][0]["blocks"].as_array().unwrap().len() <= 20_000);
+}
