@@ -1,29 +1,50 @@
 //! The largest batch that fits.
 
+/// How far beyond the first answer is looked, as a part of it.
+const BEYOND: u64 = 16;
+/// In how many steps.
+const STEPS: u64 = 16;
+
 /// The largest batch of `1 ..= most` of which `fits` says so, by doubling from `hint` and halving the distance; `None`
 /// if not even 1 fits.
 ///
-/// More need not fit less: an allocator may get through with a batch and fail with a smaller one. What is guaranteed,
-/// because both were tried: the result fits, and the next larger batch does not (or is beyond `most`).
+/// More need not fit less: an allocator may get through with a batch and fail with a smaller one, by the pieces that its
+/// memory falls into. So a little beyond the first answer is looked at too. What is guaranteed, because both were tried:
+/// the result fits, and the next larger batch does not (or is beyond `most`).
 pub fn largest(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+    let first = upward(hint, most, &fits);
+    let step = (first / BEYOND / STEPS).max(1);
+    let mut further = (1..=STEPS).rev().map(|number| first + number * step);
+    let beyond = further.find(|&batch| first > 0 && batch <= most && fits(batch));
+    let result = beyond.map_or(first, |batch| upward(batch, most, &fits));
+    (result > 0).then_some(result)
+}
+
+/// A batch that fits while the next larger one does not, found from a hint; 0 if there is none below it.
+fn upward(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> u64 {
+    let (enough, too_many) = bracket(hint, most, &fits);
+    halve(enough, too_many, fits)
+}
+
+/// A batch that fits, or 0, and a larger one that does not, or is beyond `most`.
+fn bracket(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> (u64, u64) {
     let most = most.max(1);
-    let mut enough = 0;
-    let mut too_many = most.saturating_add(1);
-    let mut guess = hint.clamp(1, most);
-    // Away from the hint, in steps that double.
-    if fits(guess) {
-        enough = guess;
-        while enough < most {
-            guess = enough.saturating_mul(2).min(most);
-            if !fits(guess) {
-                too_many = guess;
-                break;
-            }
-            enough = guess;
-        }
-    } else {
-        too_many = guess;
+    let mut enough = hint.clamp(1, most);
+    if !fits(enough) {
+        return (0, enough);
     }
+    while enough < most {
+        let guess = enough.saturating_mul(2).min(most);
+        if !fits(guess) {
+            return (enough, guess);
+        }
+        enough = guess;
+    }
+    (enough, most.saturating_add(1))
+}
+
+/// Halves the distance until it is one: `enough` fits or is 0, `too_many` does not.
+fn halve(mut enough: u64, mut too_many: u64, fits: impl Fn(u64) -> bool) -> u64 {
     while enough + 1 < too_many {
         let middle = u64::midpoint(enough, too_many);
         if fits(middle) {
@@ -32,7 +53,7 @@ pub fn largest(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> 
             too_many = middle;
         }
     }
-    (enough > 0).then_some(enough)
+    enough
 }
 
 #[cfg(test)]
@@ -51,6 +72,12 @@ mod tests {
     }
 
     #[test]
+    fn what_fits_beyond_a_smaller_one_that_does_not_is_found() {
+        let fits = |batch| batch <= 1000 || (1030..=1041).contains(&batch);
+        assert_eq!(largest(8, 1 << 20, fits), Some(1041));
+    }
+
+    #[test]
     fn without_any_limit_the_most_is_found_in_few_tries() {
         let tries = std::cell::Cell::new(0);
         let count = |_| {
@@ -58,6 +85,6 @@ mod tests {
             true
         };
         assert_eq!(largest(8, 1 << 40, count), Some(1 << 40));
-        assert!(tries.get() < 50);
+        assert!(tries.get() < 80);
     }
 }
