@@ -137,7 +137,7 @@ pub(crate) struct Fit {
     #[arg(long, value_name = "BATCH", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) multiple: u64,
 
-    /// The allocator to run under: pytorch[:SETTINGS], cuda-async or makeroom; without it the program's own
+    /// The allocator to run under: `pytorch[:SETTINGS]`, `cuda-async` or `makeroom`; without it the program's own
     #[arg(long, value_name = "NAME", value_parser = makeroom_sim::parse)]
     pub(crate) allocator: Option<AllocatorSpec>,
 
