@@ -31,6 +31,7 @@ fn holder(pid: u32, gib: u64, belonging: Belonging) -> Holder {
         belonging,
         files: OpenFiles::default(),
         is_its_unit: false,
+        has_parents_program: None,
         age: None,
     };
     Holder {

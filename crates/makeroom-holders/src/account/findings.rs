@@ -121,32 +121,35 @@ pub(crate) fn is_mps_server(process: &Process) -> bool {
     process.program() == "nvidia-cuda-mps-server"
 }
 
-/// Words of programs that start workers, in the workers' names and command lines.
-const WORKER_WORDS: [&str; 6] = [
+/// Words in the names and command lines of workers that their parent's own program starts.
+const COPIES: [&str; 5] = [
     "multiprocessing.spawn",
     "multiprocessing-fork",
     "multiprocessing.forkserver",
     "multiprocessing.resource_tracker",
     "pt_data_worker",
-    "ray::",
 ];
+/// The same of workers that a program of another kind starts.
+const SERVANTS: [&str; 1] = ["ray::"];
 
 /// Whether a process calls itself a worker.
 pub(crate) fn is_worker(process: &Process) -> bool {
-    process.mentions(&WORKER_WORDS)
+    process.mentions(&COPIES) || process.mentions(&SERVANTS)
 }
 
 /// Whether the process that started this one is gone.
 ///
 /// Whoever adopts processes is not of their session, and a daemon begins a session of its own. The first process of the
 /// group is what a worker is left behind by; a command of a shell is the first of its own group and may outlive the
-/// shell. Who calls itself a worker is one in any case.
+/// shell. Who calls itself a worker is one in any case. In a container all processes may be of one session, the one
+/// that adopts too: there a worker that is its parent's copy shows by running another program than its parent.
 fn orphaned(process: &Process, processes: &Processes) -> Option<Finding> {
     let stat = &process.stat;
     let is_stranger = |parent: &Stat| parent.session != stat.session && stat.session != stat.pid;
     // The first process may be hidden; it is the one that adopts.
-    let is_adopted = processes.stats.get(&stat.parent).map_or(stat.parent == 1, is_stranger);
-    if !is_adopted || stat.state == State::Zombie {
+    let has_stranger = processes.stats.get(&stat.parent).map_or(stat.parent == 1, is_stranger);
+    let is_no_copy = process.has_parents_program == Some(false) && process.mentions(&COPIES);
+    if !(has_stranger || is_no_copy) || stat.state == State::Zombie {
         return None;
     }
     let is_dead =

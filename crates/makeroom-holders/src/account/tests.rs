@@ -32,6 +32,7 @@ fn process(stat: Stat, words: &[&str]) -> Process {
         belonging: Belonging::default(),
         files: OpenFiles { cards: [0].into(), unified: true, ..OpenFiles::default() },
         is_its_unit: false,
+        has_parents_program: None,
         age: None,
     }
 }
@@ -91,6 +92,23 @@ fn workers_of_a_containers_first_process_have_a_parent() {
     )]);
     processes.view.is_whole_machine = Some(false);
     assert_eq!(device(vec![listed(77)], &processes).holders[0].findings, []);
+}
+
+/// What is found about a container's process whose parent is the container's first, which runs its program or another.
+fn findings_in_container(words: &[&str], has_parents_program: Option<bool>) -> Vec<Finding> {
+    let mut found = process(stat(77, 1, 1, 1), words);
+    found.has_parents_program = has_parents_program;
+    device(vec![listed(77)], &machine(vec![found])).holders.remove(0).findings
+}
+
+#[test]
+fn a_container_of_one_session_adopts_workers_too() {
+    let worker = ["python", "-c", "from multiprocessing.spawn import spawn_main"];
+    assert_eq!(findings_in_container(&worker, Some(false)), [Finding::Orphaned { group: None }]);
+    assert_eq!(findings_in_container(&worker, Some(true)), [], "the first process started it");
+    assert_eq!(findings_in_container(&worker, None), [], "nobody knows");
+    assert_eq!(findings_in_container(&["ray::train"], Some(false)), [], "raylet starts what Python runs");
+    assert_eq!(findings_in_container(&["python", "train.py"], Some(false)), [], "a shell started it");
 }
 
 #[test]

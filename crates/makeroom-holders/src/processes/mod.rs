@@ -53,6 +53,9 @@ pub struct Process {
     pub files: OpenFiles,
     /// Whether its unit is its own: systemd started its session, so whoever stops the unit ends it and no stranger.
     pub is_its_unit: bool,
+    /// Whether its parent runs the same program; `None` where its own cannot be seen. Whoever may not look at the
+    /// parent's is not the parent's user, and then it runs another.
+    pub has_parents_program: Option<bool>,
     /// How long it has been running.
     pub age: Option<Duration>,
 }
@@ -136,6 +139,7 @@ impl Processes {
             let known = self.known.get_mut(&pid).filter(|process| process.stat.started == stat.started);
             if let Some(process) = known {
                 process.age = reader.age(&stat);
+                process.has_parents_program = reader.has_parents_program(&stat);
                 process.stat = stat.clone();
             } else {
                 let files = OpenFiles::read(&reader.folder(pid), &stat).unwrap_or_default();
@@ -204,12 +208,19 @@ impl<'root> Reader<'root> {
             user,
             user_name: user.map_or("?".to_owned(), |user| self.users.name(user)),
             inner_pids: pids.split_ascii_whitespace().skip(1).filter_map(|pid| pid.parse().ok()).collect(),
+            has_parents_program: self.has_parents_program(&stat),
             is_its_unit: belonging.unit.is_some() && self.is_begun_by_manager(stat.session),
             belonging,
             age: self.age(&stat),
             files,
             stat,
         }
+    }
+
+    fn has_parents_program(&self, stat: &Stat) -> Option<bool> {
+        let program = |pid: u32| fs::read_link(self.folder(pid).join("exe")).ok();
+        let own = program(stat.pid)?;
+        Some(program(stat.parent).is_some_and(|parents| parents == own))
     }
 
     /// Whether systemd, the system's or a user's, began a session. One that a service began for somebody (a login, a

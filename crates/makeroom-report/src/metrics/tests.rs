@@ -101,6 +101,7 @@ fn program(name: &str, bytes: Bytes) -> Holder {
         files: OpenFiles::default(),
         age: None,
         is_its_unit: false,
+        has_parents_program: None,
     };
     Holder { process: Some(process), ..holder(7, bytes) }
 }

@@ -35,6 +35,7 @@ fn holder(pid: u32, user: &str, bytes: Bytes, recording: Option<&str>) -> Holder
         files: OpenFiles { recording, ..OpenFiles::default() },
         age: None,
         is_its_unit: false,
+        has_parents_program: None,
     };
     Holder {
         pid,
