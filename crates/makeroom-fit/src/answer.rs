@@ -71,7 +71,7 @@ impl Answer {
     /// The answer of a plan for a batch.
     pub fn new(plan: &Plan, prediction: &Prediction, batch: u64) -> Self {
         let composition = composition(plan.allocator(), prediction, batch);
-        let mut alternatives = allocators(plan);
+        let mut alternatives = allocators(plan, prediction);
         alternatives.extend(changes(plan, prediction));
         alternatives.retain(|alternative| alternative.batch.is_some_and(|other| other > batch));
         alternatives.sort_by_key(|alternative| std::cmp::Reverse(alternative.batch));
@@ -89,7 +89,7 @@ fn composition(allocator: &AllocatorSpec, prediction: &Prediction, batch: u64) -
     let scaled = &prediction.scaled;
     let peak = scaled.peak(batch);
     let outcome = allocator.run(&scaled.at(batch), Some(prediction.budget.allocator(batch)));
-    let (fixed, _) = split(scaled, &peak, batch);
+    let fixed = fixed(scaled, &peak, batch);
     let per_unit = (peak.bytes - fixed.min(peak.bytes)) / batch.max(1);
     Composition {
         fixed: Bytes::new(fixed),
@@ -102,14 +102,10 @@ fn composition(allocator: &AllocatorSpec, prediction: &Prediction, batch: u64) -
     }
 }
 
-/// What is live at a peak, as what does not follow the batch and what does.
-fn split(scaled: &Scaled, peak: &Peak, batch: u64) -> (u64, u64) {
-    peak.numbers.iter().fold((0_u64, 0_u64), |(fixed, growing), &number| {
-        let law = scaled.law(number);
-        let whole = law.at(batch);
-        let base = law.at(0).min(whole);
-        (fixed.saturating_add(base), growing.saturating_add(whole - base))
-    })
+/// What of a peak does not follow the batch.
+fn fixed(scaled: &Scaled, peak: &Peak, batch: u64) -> u64 {
+    let laws = peak.numbers.iter().map(|&number| scaled.law(number));
+    laws.fold(0, |fixed, law| fixed.saturating_add(law.at(0).min(law.at(batch))))
 }
 
 fn sites(scaled: &Scaled, peak: &Peak, batch: u64) -> Vec<SiteShare> {
@@ -136,7 +132,7 @@ fn is_pytorch(plan: &Plan) -> bool {
 }
 
 /// The same program under other allocators, replayed.
-fn allocators(plan: &Plan) -> Vec<Alternative> {
+fn allocators(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
     let others = [
         (
             "expandable segments",
@@ -150,13 +146,8 @@ fn allocators(plan: &Plan) -> Vec<Alternative> {
         .filter(|(_, allocator, _)| is_pytorch(plan) || *allocator == "makeroom")
         .filter_map(|(name, allocator, how)| {
             let allocator = makeroom_sim::parse(allocator).ok()?;
-            let prediction = plan.with_allocator(allocator).predict()?;
-            Some(Alternative {
-                name: name.to_owned(),
-                how: how.to_owned(),
-                batch: prediction.batch,
-                is_estimate: false,
-            })
+            let batch = plan.largest_under(&allocator, &prediction.scaled, &prediction.budget);
+            Some(Alternative { name: name.to_owned(), how: how.to_owned(), batch, is_estimate: false })
         })
         .collect()
 }
@@ -172,7 +163,7 @@ fn changes(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
         .max(1.0);
     let largest = |size: &dyn Fn(u32, u64, u64) -> u64| {
         plan.largest_of(scaled.reference().batch, |batch| {
-            let program = scaled.with_numbered_sizes(|number, law| size(number, law.at(0), law.at(batch)));
+            let program = scaled.with_sizes(|number, law| size(number, law.at(0), law.at(batch)));
             let room = prediction.budget.allocator(batch);
             plan.allocator().run(&program, Some(room)).refusal.is_none()
         })

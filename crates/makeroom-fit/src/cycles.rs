@@ -5,21 +5,19 @@
 //! bytes alone, also where shapes vary and no two steps are alike. The curve counts as risen above halfway
 //! from its floor to its peak, and as fallen below one quarter of that way.
 
-use makeroom_sim::{Program, Step};
+use makeroom_sim::Program;
 
 /// The cycles of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cycles {
     /// The most that was live in each, in order; a cycle that is not over is left out.
     pub peaks: Vec<u64>,
-    /// The step of the program at which the last of them was over.
-    pub end: usize,
 }
 
 impl Cycles {
     /// Counts them.
     pub fn of(program: &Program) -> Self {
-        let curve = curve(program);
+        let curve: Vec<u64> = program.live().collect();
         let Some(peak) = curve.iter().copied().max() else { return Self::default() };
         // What a program loads before its first step is not given back in one: the floor is that of its later half.
         let floor = curve[curve.len() / 2..].iter().copied().min().unwrap_or(0);
@@ -31,13 +29,12 @@ impl Cycles {
         let (low, high) = (floor + height / 4, peak - height / 2);
         let mut cycles = Self::default();
         let mut highest = None;
-        for (position, &live) in curve.iter().enumerate() {
+        for live in curve {
             match highest {
                 None if live >= high => highest = Some(live),
                 None => {}
                 Some(so_far) if live <= low => {
                     cycles.peaks.push(so_far);
-                    cycles.end = position + 1;
                     highest = None;
                 }
                 Some(so_far) => highest = Some(so_far.max(live)),
@@ -60,23 +57,6 @@ impl Cycles {
         let (least, most) = (settled.iter().min(), settled.iter().max());
         least.zip(most).is_some_and(|(&least, &most)| most - least > most / 200)
     }
-}
-
-/// Live bytes after each step of a program.
-fn curve(program: &Program) -> Vec<u64> {
-    let older = &program.allocations[..program.older as usize];
-    let mut live = older.iter().fold(0_u64, |live, older| live.saturating_add(older.size));
-    let after = |step: &Step| {
-        match *step {
-            Step::Allocate(number) => live = live.saturating_add(program.size(number)),
-            Step::Free(number) | Step::FreeCompleted(number) => {
-                live = live.saturating_sub(program.size(number));
-            }
-            Step::AllocateRefused(_) | Step::FreeRequested(_) | Step::EmptyCache => {}
-        }
-        live
-    };
-    program.steps.iter().map(after).collect()
 }
 
 #[cfg(test)]

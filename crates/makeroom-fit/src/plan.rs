@@ -136,10 +136,9 @@ impl Plan {
         self.probes.iter().rev().find_map(|probe| probe.beside).map(|beside| beside.total)
     }
 
-    /// Another allocator in the place of the program's own.
-    #[must_use]
-    pub fn with_allocator(&self, allocator: AllocatorSpec) -> Self {
-        Self { allocator, ..self.clone() }
+    /// Predicts under another allocator from now on.
+    pub fn set_allocator(&mut self, allocator: AllocatorSpec) {
+        self.allocator = allocator;
     }
 
     /// The allocator that predictions are made under.
@@ -190,10 +189,20 @@ impl Plan {
             |share| Margin { share },
         );
         let budget = Budget::new(self.card()?, &self.probes, margin);
-        let batch = self.largest_of(known, |batch| {
-            self.allocator.run(&scaled.at(batch), Some(budget.allocator(batch))).refusal.is_none()
-        });
+        let batch = self.largest_under(&self.allocator, &scaled, &budget);
         Some(Prediction { batch: batch.map(|batch| self.below_refused(batch)), scaled, budget })
+    }
+
+    /// The largest batch with which a program fits under an allocator, as far as the bounds allow.
+    pub(crate) fn largest_under(
+        &self,
+        allocator: &AllocatorSpec,
+        scaled: &Scaled,
+        budget: &Budget,
+    ) -> Option<u64> {
+        self.largest_of(scaled.reference().batch, |batch| {
+            allocator.run(&scaled.at(batch), Some(budget.allocator(batch))).refusal.is_none()
+        })
     }
 
     /// What is predicted, in the light of what was refused.

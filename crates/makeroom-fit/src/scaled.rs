@@ -30,16 +30,11 @@ impl Scaled {
 
     /// The program at a batch.
     pub fn at(&self, batch: u64) -> Program {
-        self.with_sizes(|law| law.at(batch))
+        self.with_sizes(|_, law| law.at(batch))
     }
 
     /// The program with sizes of one's own choice.
-    pub(crate) fn with_sizes(&self, size: impl Fn(&SizeLaw) -> u64) -> Program {
-        self.with_numbered_sizes(|_, law| size(law))
-    }
-
-    /// The same, where the choice depends on the allocation.
-    pub(crate) fn with_numbered_sizes(&self, size: impl Fn(u32, &SizeLaw) -> u64) -> Program {
+    pub(crate) fn with_sizes(&self, size: impl Fn(u32, &SizeLaw) -> u64) -> Program {
         let mut program = self.reference.program.clone();
         for (number, (allocation, found)) in program.allocations.iter_mut().zip(&self.laws).enumerate() {
             allocation.size = size(number as u32, &found.law);
@@ -52,26 +47,20 @@ impl Scaled {
         self.laws.iter().any(|found| found.law.grows())
     }
 
-    /// What is live when most is, at a batch: the allocations, and the place in the program's steps.
+    /// What is live when most is, at a batch.
     pub(crate) fn peak(&self, batch: u64) -> Peak {
-        let sizes = |number: u32| self.laws[number as usize].law.at(batch);
-        let program = &self.reference.program;
-        let mut live: u64 = (0..program.older).map(sizes).fold(0, u64::saturating_add);
-        let mut peak = Peak { bytes: live, step: 0, numbers: Vec::new() };
-        for (position, step) in program.steps.iter().enumerate() {
-            match *step {
-                Step::Allocate(number) => live = live.saturating_add(sizes(number)),
-                Step::Free(number) | Step::FreeCompleted(number) => live = live.saturating_sub(sizes(number)),
-                _ => {}
-            }
+        let program = self.at(batch);
+        let mut peak = Peak { bytes: program.live_at_start(), numbers: Vec::new() };
+        let mut steps = 0;
+        for (position, live) in program.live().enumerate() {
             if live > peak.bytes {
                 peak.bytes = live;
-                peak.step = position + 1;
+                steps = position + 1;
             }
         }
         let mut is_live = vec![false; program.allocations.len()];
         is_live[..program.older as usize].fill(true);
-        for step in &program.steps[..peak.step] {
+        for step in &program.steps[..steps] {
             match *step {
                 Step::Allocate(number) => is_live[number as usize] = true,
                 Step::Free(number) | Step::FreeCompleted(number) => is_live[number as usize] = false,
@@ -100,8 +89,6 @@ impl Scaled {
 /// The moment when most is live.
 pub(crate) struct Peak {
     pub(crate) bytes: u64,
-    /// How many steps the program has made by then.
-    pub(crate) step: usize,
     /// What is live.
     pub(crate) numbers: Vec<u32>,
 }

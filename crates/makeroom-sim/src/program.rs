@@ -80,22 +80,27 @@ impl Program {
 
     /// The most bytes that were live at once, and what was live at the start.
     pub fn peak_live(&self) -> u64 {
+        self.live().fold(self.live_at_start(), u64::max)
+    }
+
+    /// The bytes that are older than the recording.
+    pub fn live_at_start(&self) -> u64 {
         let older = &self.allocations[..self.older as usize];
-        let mut live = older.iter().fold(0_u64, |live, older| live.saturating_add(older.size));
-        let mut peak = live;
-        for step in &self.steps {
+        older.iter().fold(0, |live, older| live.saturating_add(older.size))
+    }
+
+    /// The bytes that were live after each step.
+    pub fn live(&self) -> impl Iterator<Item = u64> + '_ {
+        self.steps.iter().scan(self.live_at_start(), |live, step| {
             match *step {
-                Step::Allocate(number) => {
-                    live = live.saturating_add(self.size(number));
-                    peak = peak.max(live);
-                }
+                Step::Allocate(number) => *live = live.saturating_add(self.size(number)),
                 Step::Free(number) | Step::FreeCompleted(number) => {
-                    live = live.saturating_sub(self.size(number));
+                    *live = live.saturating_sub(self.size(number));
                 }
-                _ => {}
+                Step::AllocateRefused(_) | Step::FreeRequested(_) | Step::EmptyCache => {}
             }
-        }
-        peak
+            Some(*live)
+        })
     }
 
     /// The size of an allocation.

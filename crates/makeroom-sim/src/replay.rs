@@ -46,8 +46,7 @@ pub fn replay_from_start<M: Model + ?Sized>(
     model: &mut M,
     device: &mut Device,
 ) -> Outcome {
-    let older = &program.allocations[..program.older as usize];
-    let live = older.iter().fold(0_u64, |live, older| live.saturating_add(older.size));
+    let live = program.live_at_start();
     let outcome = Outcome { peak_live: live, peak_reserved: model.reserved(), ..Outcome::default() };
     Run { program, model, device, outcome, live, early_nanoseconds: None }.finish(|_| None)
 }

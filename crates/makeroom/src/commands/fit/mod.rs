@@ -9,7 +9,6 @@ mod settings;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use makeroom_core::{DeviceTrace, Trace};
 use makeroom_fit::{Answer, Bounds, Next, Plan, RunOutcome, Stop};
 use makeroom_report::{FitReport, FitRun, fit_json, fit_text};
 use makeroom_sim::AllocatorSpec;
@@ -49,7 +48,7 @@ pub(crate) fn run(arguments: &Fit) -> Result<ExitCode, Failure> {
         let outcome = match ended {
             Ended::Ran { probe, trace } => {
                 if allocator.is_none() && plan.probes().is_empty() {
-                    plan = plan.with_allocator(settings::allocator_of(&trace));
+                    plan.set_allocator(settings::allocator_of(&trace));
                 }
                 RunOutcome::Ran(probe)
             }
@@ -86,9 +85,4 @@ fn report(plan: &Plan, stop: Stop, runs: Vec<FitRun>) -> FitReport {
     let prediction = plan.predict();
     let answer = prediction.zip(batch).map(|(prediction, batch)| Answer::new(plan, &prediction, batch));
     FitReport { answer, stop, allocator: plan.allocator().name().to_owned(), card: plan.card(), runs }
-}
-
-/// The device of a recording that the batch is about: the one that held most.
-fn device(trace: &Trace) -> Option<&DeviceTrace> {
-    trace.devices.iter().max_by_key(|device| device.events.len())
 }

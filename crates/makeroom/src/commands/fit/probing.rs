@@ -223,7 +223,7 @@ fn seen(folder: &Path, batch: u64) -> Option<Ended> {
         if trace.devices.iter().any(refused) {
             return Some(Ended::Refused);
         }
-        let Some(device) = super::device(&trace) else { continue };
+        let Some(device) = trace.device(None) else { continue };
         let probe = Probe::new(batch, &trace, device);
         let peak = probe.program.peak_live();
         if peak > 0 && most.as_ref().is_none_or(|(highest, ..)| peak > *highest) {

@@ -5,11 +5,8 @@ use std::ffi::OsString;
 use makeroom_core::Trace;
 use makeroom_sim::AllocatorSpec;
 
-use crate::commands::run::pool;
+use crate::commands::run::pool::{self, TORCH, TORCH_NEW};
 use crate::failure::Failure;
-
-/// PyTorch's settings: the name that every version knows, and the newer one.
-const TORCH: [&str; 2] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 
 /// What the runs get, and what their user should know.
 #[derive(Debug, Default)]
@@ -31,11 +28,11 @@ pub(crate) fn of(allocator: Option<&AllocatorSpec>, command: &[OsString]) -> Res
     let (name, options) = allocator.name().split_once(':').unwrap_or((allocator.name(), ""));
     match name {
         "pytorch" | "pytorch-2.9" => {
-            settings.variables.extend(TORCH.map(|variable| (variable, OsString::from(options))));
+            settings.variables.extend([TORCH, TORCH_NEW].map(|variable| (variable, OsString::from(options))));
         }
         "cuda-async" => {
-            let backend = "backend:cudaMallocAsync";
-            settings.variables.extend(TORCH.map(|variable| (variable, OsString::from(backend))));
+            let backend = OsString::from("backend:cudaMallocAsync");
+            settings.variables.extend([TORCH, TORCH_NEW].map(|variable| (variable, backend.clone())));
         }
         "makeroom" => {
             let switches = pool::switches(command, None, |name| std::env::var(name).ok());
@@ -54,7 +51,7 @@ pub(crate) fn allocator_of(trace: &Trace) -> AllocatorSpec {
         // What was recorded is what the driver was asked for, and nothing is between.
         return if uses(trace, "xla") { named("bfc") } else { named("ideal") };
     }
-    let settings = TORCH.iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
+    let settings = [TORCH, TORCH_NEW].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
     if settings.contains("cudaMallocAsync") {
         return named("cuda-async");
     }

@@ -21,9 +21,10 @@ pub(crate) struct Switches {
     pub(crate) notes: Vec<String>,
 }
 
-/// What PyTorch 2.9 and later call the variable that all versions know as `PYTORCH_CUDA_ALLOC_CONF`, which wins.
-const TORCH: &str = "PYTORCH_CUDA_ALLOC_CONF";
-const TORCH_NEW: &str = "PYTORCH_ALLOC_CONF";
+/// The variable of PyTorch's settings that all versions know.
+pub(crate) const TORCH: &str = "PYTORCH_CUDA_ALLOC_CONF";
+/// What PyTorch 2.9 and later call it; the other one wins.
+pub(crate) const TORCH_NEW: &str = "PYTORCH_ALLOC_CONF";
 
 /// Decides how a program gets the pool, or why it does not.
 pub(crate) fn switches(
