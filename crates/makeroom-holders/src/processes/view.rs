@@ -1,11 +1,10 @@
 //! What can be seen from here: whose processes, and of which namespace.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// The first PID namespace of every Linux system has this number.
-const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
+/// The first PID namespace of every Linux system has this name.
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// What can be seen from here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,11 +23,11 @@ impl View {
     pub(super) fn read(root: &Path) -> Self {
         // Of a /proc mounted from elsewhere the first process tells; it is always in the namespace of its /proc.
         let namespace =
-            fs::metadata(root.join("1/ns/pid")).or_else(|_| fs::metadata(root.join("self/ns/pid")));
+            fs::read_link(root.join("1/ns/pid")).or_else(|_| fs::read_link(root.join("self/ns/pid")));
         let user = rustix::process::geteuid().as_raw();
         let mounts = fs::read_to_string(root.join("self/mounts")).unwrap_or_default();
         Self {
-            is_whole_machine: namespace.ok().map(|namespace| namespace.ino() == FIRST_PID_NAMESPACE),
+            is_whole_machine: namespace.ok().map(|namespace| namespace == Path::new(FIRST_PID_NAMESPACE)),
             hides_others: user != 0 && hides(&mounts, root),
             unreadable: 0,
             user,

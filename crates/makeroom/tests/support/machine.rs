@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -105,8 +106,28 @@ impl Machine {
     pub(crate) fn makeroom(&self, scenario: &str, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_makeroom"));
         command.args(words).env("MAKEROOM_SIMNVML", self.scenario(scenario));
+        if words.first() == Some(&"ps") && !words.contains(&"--proc") && is_container() {
+            command.arg("--proc").arg(self.processes());
+        }
         self.place(&mut command);
         command
+    }
+
+    /// The processes of a container as those of a whole machine: links to them, in a folder whose first process is in
+    /// the first namespace.
+    pub(crate) fn processes(&self) -> PathBuf {
+        let root = self.folder.join("processes");
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir_all(root.join("1/ns")).unwrap();
+        symlink(FIRST_PID_NAMESPACE, root.join("1/ns/pid")).unwrap();
+        let entries = |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten();
+        for entry in entries("/proc").filter(|entry| entry.file_name() != "1") {
+            symlink(entry.path(), root.join(entry.file_name())).unwrap();
+        }
+        for entry in entries("/proc/1").filter(|entry| entry.file_name() != "ns") {
+            symlink(entry.path(), root.join("1").join(entry.file_name())).unwrap();
+        }
+        root
     }
 
     /// What NVML shows: this, and the number of the card's file.
@@ -178,6 +199,14 @@ pub(crate) fn assert_closes(device: &Value) {
         + held
         + device["unlisted"]["bytes"].as_i64().unwrap();
     assert_eq!(sum, figure("total_bytes"), "{device:#}");
+}
+
+/// The name of the namespace that holds every process of a machine.
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Whether the tests run in a container that does not see all processes of the machine.
+pub(crate) fn is_container() -> bool {
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace != Path::new(FIRST_PID_NAMESPACE))
 }
 
 /// Whether this user may make namespaces; tests that need them pass where not.
