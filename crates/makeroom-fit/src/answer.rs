@@ -137,7 +137,7 @@ fn allocators(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
         (
             "expandable segments",
             "pytorch:expandable_segments:True",
-            "PYTORCH_ALLOC_CONF=expandable_segments:True",
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         ),
         ("makeroom's pool", "makeroom", "makeroom run --pool -- …"),
     ];
@@ -265,5 +265,13 @@ mod tests {
         assert!(answer.alternatives.iter().all(|other| other.batch > Some(answer.batch)));
         assert!(answer.alternatives.is_sorted_by_key(|other| std::cmp::Reverse(other.batch)));
         assert!(answer.alternatives.iter().all(|other| other.is_estimate == other.how.starts_with("torch")));
+    }
+
+    #[test]
+    fn settings_go_into_the_variable_that_every_pytorch_reads() {
+        let (_, plan) = answer(&Shape::default());
+        let others = allocators(&plan, &plan.predict().unwrap());
+        let expandable = others.iter().find(|other| other.name == "expandable segments").unwrap();
+        assert_eq!(expandable.how, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
     }
 }

@@ -6,11 +6,9 @@ use anstyle::AnsiColor;
 use makeroom_holders::doctor::{Check, Verdict};
 use serde_json::{Value, json};
 
-use crate::text::{DIM, MARGIN, TITLE};
+use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
-/// The narrowest layout.
-const LEAST_COLUMNS: usize = 60;
 /// Columns of the word before each finding.
 const WORD_COLUMNS: usize = 9;
 
@@ -40,7 +38,6 @@ pub fn doctor_text(checks: &[Check], columns: usize) -> String {
         (problems, warnings) => format!("{problems} to mend, {warnings} to look at"),
     };
     let _ = writeln!(out, "\n{MARGIN}{TITLE}{title}{TITLE:#}\n");
-    let command = AnsiColor::Cyan.on_default();
     for check in checks {
         let style = match check.verdict {
             Verdict::Problem => AnsiColor::Red.on_default().bold(),
@@ -55,7 +52,7 @@ pub fn doctor_text(checks: &[Check], columns: usize) -> String {
         }
         let fix = check.fix.iter().flat_map(|fix| wrap(fix, columns - WORD_COLUMNS - 2));
         for line in fix {
-            let _ = writeln!(out, "{MARGIN}{:WORD_COLUMNS$}{command}{line}{command:#}", "");
+            let _ = writeln!(out, "{MARGIN}{:WORD_COLUMNS$}{COMMAND}{line}{COMMAND:#}", "");
         }
     }
     out
@@ -64,6 +61,7 @@ pub fn doctor_text(checks: &[Check], columns: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wrap::plain;
 
     #[test]
     fn the_worst_is_counted_and_fixes_stand_below() {
@@ -71,24 +69,11 @@ mod tests {
             Check::new("cards", Verdict::Problem, "GPU 0 is closed").fix("open it"),
             Check::new("driver", Verdict::Good, "driver 580"),
         ];
-        let text = anstream_free(&doctor_text(&checks, 60));
+        let text = plain(&doctor_text(&checks, 60));
         assert_eq!(
             text,
             "\n  1 to mend\n\n  problem  GPU 0 is closed\n           open it\n  good     driver 580\n"
         );
         assert_eq!(doctor_json(&checks)["checks"][0]["verdict"], "problem");
-    }
-
-    /// A text without its styles.
-    fn anstream_free(text: &str) -> String {
-        let mut plain = String::new();
-        for (position, part) in text.split('\u{1b}').enumerate() {
-            plain.push_str(if position == 0 {
-                part
-            } else {
-                part.split_once('m').map_or("", |(_, rest)| rest)
-            });
-        }
-        plain
     }
 }

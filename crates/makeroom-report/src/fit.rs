@@ -7,7 +7,7 @@ use makeroom_fit::{Alternative, Answer, Stop};
 use serde_json::{Value, json};
 
 use crate::table::{Column, table};
-use crate::text::{DIM, MARGIN, TITLE};
+use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
 /// One run of the program.
@@ -94,6 +94,7 @@ fn reason(stop: Stop) -> &'static str {
 
 /// The result as text.
 pub fn fit_text(report: &FitReport, columns: usize) -> String {
+    let columns = columns.max(LEAST_COLUMNS);
     let mut out = String::new();
     let _ = writeln!(out);
     match &report.answer {

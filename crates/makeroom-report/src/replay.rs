@@ -7,7 +7,7 @@ use makeroom_sim::{Check, ComparedRun};
 use serde_json::{Value, json};
 
 use crate::table::{Column, table};
-use crate::text::{DIM, MARGIN, TITLE};
+use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
 /// What was replayed, and what came of it.
@@ -94,6 +94,7 @@ fn calls_json(calls: &[CallCount]) -> Value {
 
 /// The result as text.
 pub fn replay_text(report: &ReplayReport, columns: usize) -> String {
+    let columns = columns.max(LEAST_COLUMNS);
     let mut out = String::new();
     let memory = report.memory.map_or(String::new(), |memory| format!(", in {memory}"));
     let _ = writeln!(

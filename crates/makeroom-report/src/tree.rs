@@ -86,6 +86,7 @@ impl Drawing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wrap::plain;
 
     fn site(place: &str, is_own: bool, mib: u64, callees: Vec<Site>) -> Site {
         Site { place: place.to_owned(), is_own, through: None, bytes: Bytes::mib(mib), blocks: 1, callees }
@@ -104,20 +105,9 @@ mod tests {
         )];
         let mut out = String::new();
         tree(&mut out, &sites, 80, 3);
-        let plain = anstyle_free(&out);
-        assert_eq!(plain, "     90.00 MiB  train\n     70.00 MiB  ├ forward\n     20.00 MiB  └ optimizer\n");
-    }
-
-    fn anstyle_free(text: &str) -> String {
-        let mut plain = String::new();
-        let mut rest = text.chars();
-        while let Some(character) = rest.next() {
-            if character == '\u{1b}' {
-                let _ = rest.by_ref().find(|&next| next == 'm');
-            } else {
-                plain.push(character);
-            }
-        }
-        plain
+        assert_eq!(
+            plain(&out),
+            "     90.00 MiB  train\n     70.00 MiB  ├ forward\n     20.00 MiB  └ optimizer\n"
+        );
     }
 }

@@ -2,14 +2,13 @@
 
 use std::fmt::Write as _;
 
-use anstyle::AnsiColor;
 use makeroom_core::Bytes;
 use makeroom_sim::{ComparedRun, Trial, Tuning};
 use serde_json::{Value, json};
 
 use crate::replay::{driver_time, replay_run_json};
 use crate::table::{Column, table};
-use crate::text::{DIM, MARGIN, TITLE};
+use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
 /// Rows of the table of settings.
@@ -52,6 +51,7 @@ pub fn tune_json(tuning: &Tuning, memory: Option<Bytes>, notes: &[String]) -> Va
 
 /// The result as text.
 pub fn tune_text(tuning: &Tuning, memory: Option<Bytes>, notes: &[String], columns: usize) -> String {
+    let columns = columns.max(LEAST_COLUMNS);
     let mut out = String::new();
     let _ = writeln!(out);
     match worthwhile(tuning) {
@@ -80,8 +80,7 @@ pub fn tune_text(tuning: &Tuning, memory: Option<Bytes>, notes: &[String], colum
 }
 
 fn better(out: &mut String, tuning: &Tuning, best: &Trial, memory: Option<Bytes>, columns: usize) {
-    let command = AnsiColor::Cyan.on_default();
-    let _ = writeln!(out, "{MARGIN}{command}{}{command:#}\n", line_to_paste(&best.settings));
+    let _ = writeln!(out, "{MARGIN}{COMMAND}{}{COMMAND:#}\n", line_to_paste(&best.settings));
     let (before, after) = (&tuning.recorded.outcome, &best.run.outcome);
     let reserved = Bytes::new(after.peak_reserved);
     let saved = Bytes::new(before.peak_reserved) - reserved;

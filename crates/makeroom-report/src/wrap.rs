@@ -30,6 +30,14 @@ pub(crate) fn clip(text: &str, columns: usize) -> String {
     kept + "…"
 }
 
+/// A text without its styles.
+#[cfg(test)]
+pub(crate) fn plain(text: &str) -> String {
+    let mut parts = text.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |plain, part| plain + part.split_once('m').map_or("", |(_, rest)| rest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

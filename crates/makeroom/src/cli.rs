@@ -107,6 +107,9 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
+/// Larger numbers are no batches, and the laws that are drawn through them would outgrow what they are computed in.
+pub(crate) const MOST_BATCH: u64 = u32::MAX as u64;
+
 /// Find the largest batch that fits, from a few short runs
 ///
 /// Runs the program with two or three small batches, each for a few steps, and reads off how the size of every
@@ -126,15 +129,15 @@ pub(crate) struct Fit {
     pub(crate) memory: Option<Bytes>,
 
     /// The largest batch that makes sense
-    #[arg(long, value_name = "BATCH", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "BATCH", value_parser = clap::value_parser!(u64).range(1..=MOST_BATCH))]
     pub(crate) max: Option<u64>,
 
     /// The first batch to run
-    #[arg(long, value_name = "BATCH", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "BATCH", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=MOST_BATCH))]
     pub(crate) start: u64,
 
     /// Only multiples of this
-    #[arg(long, value_name = "BATCH", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "BATCH", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MOST_BATCH))]
     pub(crate) multiple: u64,
 
     /// The allocator to run under: `pytorch[:SETTINGS]`, `cuda-async` or `makeroom`; without it the program's own
@@ -168,7 +171,7 @@ pub(crate) struct Fit {
 
 fn percent(text: &str) -> Result<f64, String> {
     match text.parse() {
-        Ok(percent) if (0.0..50.0).contains(&percent) => Ok(percent),
+        Ok(percent) if (0.0..=50.0).contains(&percent) => Ok(percent),
         _ => Err("it is a number from 0 to 50".to_owned()),
     }
 }

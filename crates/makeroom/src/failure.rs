@@ -3,6 +3,9 @@
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+/// What standard input is called in messages.
+pub(crate) const STANDARD_INPUT: &str = "standard input";
+
 /// A command that could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -27,7 +30,7 @@ pub(crate) enum Failure {
         allocator: String,
     },
     /// A run ended badly, and not for want of memory.
-    #[error("with {batch} the program ended with {status}\n\n{said}\n")]
+    #[error("with {batch} the program ended with {status}{}", if said.is_empty() { String::new() } else { format!("\n\n{said}\n") })]
     ProbeFailed {
         /// What was put into the command.
         batch: u64,
@@ -130,7 +133,18 @@ pub(crate) enum Failure {
     Driver(makeroom_holders::SurveyError),
     /// The result could not be written.
     #[error("the result could not be written: {0}")]
-    Output(#[from] std::io::Error),
+    Output(std::io::Error),
+    /// Something that every program needs could not be had: a process, a pipe, a file of its own.
+    #[error("the system refused: {0}")]
+    System(#[from] std::io::Error),
+    /// No batch is within the bounds.
+    #[error("no multiple of {multiple} is at most {most}")]
+    NoBatch {
+        /// What batches have to be multiples of.
+        multiple: u64,
+        /// The largest that makes sense.
+        most: u64,
+    },
     /// A result is too large or odd to be written as JSON.
     #[error("the result could not be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
@@ -210,12 +224,43 @@ impl Failure {
             Self::Driver(error) => Some(error.hint().to_owned()),
             Self::Gpu(error) => error.hint().map(str::to_owned),
             Self::NoSuchSituation { .. } => Some("makeroom demo --list".to_owned()),
+            Self::NotARecording { name } if name == STANDARD_INPUT => {
+                Some("to explain an error text: makeroom why -".to_owned())
+            }
             Self::NotARecording { name } => Some(format!("to explain an error text: makeroom why {name}")),
+            Self::NoSuchDevice { .. } => Some("leave --device out to have one chosen".to_owned()),
+            Self::EmptyRecording { .. } => Some(
+                "a program that took no memory leaves such a file; what else it holds: makeroom why FILE".to_owned(),
+            ),
+            Self::NoBatch { .. } => Some("a larger --max, or a smaller --multiple".to_owned()),
+            Self::Program { error, .. } => Some(
+                match error.kind() {
+                    ErrorKind::NotFound => "check the name; a program that is not on the PATH needs its folder: ./program",
+                    ErrorKind::PermissionDenied => {
+                        "it may not be executed; a script runs under its interpreter: makeroom run -- python script.py"
+                    }
+                    _ => "try to start it without makeroom",
+                }
+                .to_owned(),
+            ),
+            Self::Write { .. } | Self::Export { .. } => {
+                Some("name another file or folder: -o PATH".to_owned())
+            }
+            Self::Output(_) => Some("make room where it goes, or send it elsewhere: makeroom … > FILE".to_owned()),
+            Self::System(_) => Some(
+                "it needs processes, open files and a little room for files of its own: ulimit -a; df -h /tmp".to_owned(),
+            ),
+            Self::Library(_) => Some(
+                "export XDG_RUNTIME_DIR=FOLDER: a folder of your own in which files may be executed".to_owned(),
+            ),
+            Self::NoProgram => Some("for example: makeroom run -- python train.py".to_owned()),
+            Self::NoRecording { .. } => Some("to see whether programs can be recorded here: makeroom doctor".to_owned()),
             Self::Mismatched { .. } => Some(
                 "the run was made by another version of PyTorch, under a limit (pass it with --memory), or with a setting that the snapshot does not hold"
                     .to_owned(),
             ),
-            _ => None,
+            // Whoever stopped it knows why; a number or a text that no JSON holds is nobody's to mend.
+            Self::Interrupted | Self::Json(_) => None,
         }
     }
 }

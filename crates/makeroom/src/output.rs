@@ -4,23 +4,25 @@
 use std::io::{self, Write as _};
 
 use anstream::{stderr, stdout};
-use terminal_size::{Height, Width, terminal_size};
+use rustix::fs::{FileType, fstat};
+use terminal_size::{Height, Width, terminal_size, terminal_size_of};
+
+use crate::failure::Failure;
 
 /// The widest layout: longer lines are harder to read, not easier.
 const MOST_COLUMNS: usize = 110;
 
 /// Writes a result. Styles in it are dropped where nobody would see them.
-pub(crate) fn result(text: &str) -> io::Result<()> {
+pub(crate) fn result(text: &str) -> Result<(), Failure> {
     let mut stdout = stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Output)
 }
 
 /// Writes a result as JSON.
-pub(crate) fn json(value: &serde_json::Value) -> Result<(), crate::failure::Failure> {
+pub(crate) fn json(value: &serde_json::Value) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
-    Ok(result(&text)?)
+    result(&text)
 }
 
 /// Writes something beside the result to stderr.
@@ -39,14 +41,28 @@ pub(crate) fn error(message: &str, hint: Option<&str>) {
     let _ = stderr().lock().write_all(text.as_bytes());
 }
 
-/// How wide the reader's terminal is; `COLUMNS` says it where no terminal reads.
+/// How wide a result may be: as the terminal that shows it, through a pipe too; `COLUMNS` says it where there is none. A file
+/// is read elsewhere and later, so the terminal of now says nothing about it.
 pub(crate) fn columns() -> usize {
+    width(if is_file(io::stdout()) { None } else { terminal_size() })
+}
+
+/// How wide what is said beside the result may be.
+pub(crate) fn remark_columns() -> usize {
+    width(terminal_size_of(io::stderr()))
+}
+
+/// How many rows the terminal has on which a result is shown; `None` where it goes elsewhere, and nothing must be left out.
+pub(crate) fn rows() -> Option<usize> {
+    terminal_size_of(io::stdout()).map(|(_, Height(height))| usize::from(height))
+}
+
+fn width(terminal: Option<(Width, Height)>) -> usize {
     let told = || std::env::var("COLUMNS").ok()?.parse().ok();
-    let width = terminal_size().map(|(Width(width), _)| usize::from(width)).or_else(told);
+    let width = terminal.map(|(Width(width), _)| usize::from(width)).or_else(told);
     width.map_or(MOST_COLUMNS, |width| width.min(MOST_COLUMNS))
 }
 
-/// How many rows the reader's terminal has; `None` where no terminal reads.
-pub(crate) fn rows() -> Option<usize> {
-    terminal_size().map(|(_, Height(height))| usize::from(height))
+fn is_file(stream: impl std::os::fd::AsFd) -> bool {
+    fstat(stream).is_ok_and(|stream| FileType::from_raw_mode(stream.st_mode) == FileType::RegularFile)
 }

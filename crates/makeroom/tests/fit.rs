@@ -154,6 +154,9 @@ fn what_cannot_be_answered_is_said() {
         (&["--", "./no-such-program", "{}"], "./no-such-program: No such file"),
         (&["--allocator", "bfc", "--", "./train", "plain", "{}"], "a program cannot be run under `bfc`"),
         (&["--margin", "80", "--", "./train", "plain", "{}"], "it is a number from 0 to 50"),
+        (&["--max", "5", "--multiple", "8", "--", "./train", "plain", "{}"], "no multiple of 8 is at most 5"),
+        (&["--max", "4294967296", "--", "./train", "plain", "{}"], "4294967296 is not in 1..=4294967295"),
+        (&["--", "false", "{}"], "with 4 the program ended with exit status: 1\n\nhint: "),
         (&["--seconds", "1", "--", "sleep", "1{}"], "took no memory of a GPU within 1 s"),
     ] {
         let all = said(words);

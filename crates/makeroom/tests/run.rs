@@ -172,4 +172,9 @@ fn a_program_that_is_not_there_is_an_error() {
     let output = makeroom(&folder, &["run", "--", "./no-such-program"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).starts_with("error: ./no-such-program: "));
+    assert!(text(&output.stderr).contains("\nhint: check the name"), "{}", text(&output.stderr));
+    let left = std::fs::read_dir(folder.join("makeroom")).unwrap().flatten();
+    let sockets: Vec<_> =
+        left.filter(|entry| entry.file_name().to_string_lossy().starts_with("socket-")).collect();
+    assert!(sockets.is_empty(), "{sockets:?}");
 }

@@ -10,13 +10,10 @@ use makeroom_holders::{Account, Device, DeviceMemory, Holder, Problem, Process, 
 use super::by_need;
 use super::verdict::verdict;
 use crate::bars::bar;
-use crate::text::{DIM, MARGIN, TITLE};
+use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::{clip, wrap};
 
-const COMMAND: Style = AnsiColor::Cyan.on_default();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
-/// The narrowest layout.
-const LEAST_COLUMNS: usize = 60;
 /// Columns of a bar.
 const BAR_COLUMNS: usize = 14;
 /// Holders that are shown unless all are asked for: of a device at most so many,
@@ -204,7 +201,7 @@ fn row(holder: &Holder) -> Row {
     }
     if let Some(recording) = &holder.recording {
         let live = recording.live.map_or(String::new(), |live| format!("{live} by its own calls, "));
-        notes.push(format!("{live}makeroom why {}", recording.name.display()));
+        notes.push(format!("{live}makeroom why {}", recording.shown_name()));
     }
     Row {
         pid: holder.pid.to_string(),

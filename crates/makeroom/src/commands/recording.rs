@@ -8,7 +8,7 @@ use makeroom_explain::Room;
 use makeroom_sim::Memory;
 use makeroom_trace::Input;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, STANDARD_INPUT};
 
 /// Reads an input file, or standard input for `-`.
 pub(crate) fn read(path: &Path) -> Result<Input, Failure> {
@@ -59,5 +59,5 @@ pub(crate) fn simulated(room: Room) -> Memory {
 
 /// What to call an input in messages.
 pub(crate) fn name(path: &Path) -> String {
-    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+    if path == Path::new("-") { STANDARD_INPUT.to_owned() } else { path.display().to_string() }
 }

@@ -28,6 +28,6 @@ pub(crate) fn run(arguments: &Tune) -> Result<(), Failure> {
     if options.json {
         output::json(&tune_json(&tuning, room.limit(), &notes))
     } else {
-        Ok(output::result(&tune_text(&tuning, room.limit(), &notes, output::columns()))?)
+        output::result(&tune_text(&tuning, room.limit(), &notes, output::columns()))
     }
 }

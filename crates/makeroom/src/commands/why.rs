@@ -16,7 +16,7 @@ pub(crate) fn run(arguments: &Why) -> Result<(), Failure> {
     if arguments.recording.json {
         output::json(&explanation_json(&explanation))
     } else {
-        Ok(output::result(&explanation_text(&explanation, output::columns(), output::rows()))?)
+        output::result(&explanation_text(&explanation, output::columns(), output::rows()))
     }
 }
 

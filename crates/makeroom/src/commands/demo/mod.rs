@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Demo) -> Result<(), Failure> {
         return if arguments.json {
             output::json(&SITUATIONS.iter().map(described).collect())
         } else {
-            Ok(output::result(&text::list())?)
+            output::result(&text::list())
         };
     }
     let wanted: Vec<&Situation> = match &arguments.name {
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Demo) -> Result<(), Failure> {
         (Some(_), [only]) => text::whole(only, &machine, kept),
         _ => text::all(&shown, &machine, kept),
     };
-    Ok(output::result(&written)?)
+    output::result(&written)
 }
 
 fn described(situation: &Situation) -> Value {
@@ -91,7 +91,8 @@ impl Folder {
             Some(path) => std::path::absolute(path)?,
             None => library::folder().map_err(Failure::Library)?.join(format!("demo-{}", std::process::id())),
         };
-        std::fs::create_dir_all(&path)?;
+        std::fs::create_dir_all(&path)
+            .map_err(|error| Failure::Write { name: path.display().to_string(), error })?;
         Ok(Self { path, is_kept })
     }
 }

@@ -40,7 +40,8 @@ pub(crate) fn run(situation: &'static Situation, machine: &Machine, folder: &Pat
     let file = folder.join(format!("{}.room", situation.name));
     if file.exists() {
         // The recorder makes new files only.
-        std::fs::remove_file(&file)?;
+        std::fs::remove_file(&file)
+            .map_err(|error| Failure::Write { name: file.display().to_string(), error })?;
     }
     let other =
         if situation.held_by_other_percent > 0 { Some(Other::start(situation, &environment)?) } else { None };

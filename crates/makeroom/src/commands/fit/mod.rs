@@ -13,7 +13,7 @@ use makeroom_fit::{Answer, Bounds, Next, Plan, RunOutcome, Stop};
 use makeroom_report::{FitReport, FitRun, fit_json, fit_text};
 use makeroom_sim::AllocatorSpec;
 
-use crate::cli::Fit;
+use crate::cli::{Fit, MOST_BATCH};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Spinner;
@@ -22,6 +22,10 @@ use probing::{Ended, Patience, Probing};
 /// Runs `makeroom fit`. The exit status is 0 when a batch was found.
 pub(crate) fn run(arguments: &Fit) -> Result<ExitCode, Failure> {
     let command = placeholder::Command::new(&arguments.command)?;
+    let bounds = bounds(arguments);
+    if bounds.multiple > bounds.most {
+        return Err(Failure::NoBatch { multiple: bounds.multiple, most: bounds.most });
+    }
     let allocator = arguments.allocator.as_ref();
     let settings = settings::of(allocator, &arguments.command)?;
     for note in &settings.notes {
@@ -29,7 +33,7 @@ pub(crate) fn run(arguments: &Fit) -> Result<ExitCode, Failure> {
     }
     let patience = Patience { steps: arguments.steps, seconds: arguments.seconds };
     let probing = Probing::new(settings.variables, arguments.memory, patience)?;
-    let mut plan = Plan::new(bounds(arguments), allocator.cloned().unwrap_or_else(AllocatorSpec::default));
+    let mut plan = Plan::new(bounds, allocator.cloned().unwrap_or_else(AllocatorSpec::default));
     let mut runs = Vec::new();
     let spinner = Spinner::new();
     let stop = loop {
@@ -69,7 +73,7 @@ pub(crate) fn run(arguments: &Fit) -> Result<ExitCode, Failure> {
 fn bounds(arguments: &Fit) -> Bounds {
     Bounds {
         first: arguments.start,
-        most: arguments.max.unwrap_or(u64::from(u32::MAX)),
+        most: arguments.max.unwrap_or(MOST_BATCH),
         multiple: arguments.multiple,
         runs: arguments.runs,
         card: arguments.memory,

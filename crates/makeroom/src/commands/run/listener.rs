@@ -32,10 +32,10 @@ enum Message {
     Over,
 }
 
-/// The listening end.
+/// The listening end. Its socket goes with it, whether the program was started or not.
 pub(crate) struct Listener {
     path: PathBuf,
-    thread: JoinHandle<BTreeSet<PathBuf>>,
+    thread: Option<JoinHandle<BTreeSet<PathBuf>>>,
 }
 
 impl Listener {
@@ -50,7 +50,7 @@ impl Listener {
             status.clear();
             recordings
         };
-        Ok(Self { path, thread: std::thread::spawn(listen) })
+        Ok(Self { path, thread: Some(std::thread::spawn(listen)) })
     }
 
     /// Where to report to.
@@ -59,11 +59,17 @@ impl Listener {
     }
 
     /// Stops listening; gives the files that were written.
-    pub(crate) fn finish(self) -> BTreeSet<PathBuf> {
+    pub(crate) fn finish(mut self) -> BTreeSet<PathBuf> {
         let told = UnixDatagram::unbound().and_then(|socket| socket.send_to(b"over", &self.path));
-        let recordings = if told.is_ok() { self.thread.join().unwrap_or_default() } else { BTreeSet::new() };
+        let thread = self.thread.take().filter(|_| told.is_ok());
+        thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // What cannot be removed lies in the user's own folder for temporary files.
         let _ = std::fs::remove_file(&self.path);
-        recordings
     }
 }
 

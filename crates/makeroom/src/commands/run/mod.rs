@@ -99,7 +99,8 @@ fn file(arguments: &Run) -> Result<PathBuf, Failure> {
     let path = std::path::absolute(path)?;
     if path.exists() {
         // The recorder makes new files only; the user asked for this one.
-        std::fs::remove_file(&path)?;
+        std::fs::remove_file(&path)
+            .map_err(|error| Failure::Write { name: path.display().to_string(), error })?;
     }
     Ok(path)
 }

@@ -26,7 +26,7 @@ pub(crate) fn refusal(bytes: Bytes, device: Option<u32>, file: &Path, is_first: 
     let mut text = refused_text(bytes, device);
     if is_first && let Ok(trace) = recording::read_trace(file) {
         let explanation = explain_running(&trace, &TraceQuestion::default());
-        text.push_str(&explanation_text(&explanation, output::columns(), None));
+        text.push_str(&explanation_text(&explanation, output::remark_columns(), None));
         if explanation.causes.iter().any(|finding| finding.cause == Cause::OtherProcesses) {
             text.push_str(&others(&trace, device));
         }
@@ -43,7 +43,7 @@ fn others(trace: &Trace, device: Option<u32>) -> String {
     };
     let own = process.map_or(0, |process| process.identity.pid);
     looking::shortly().map_or(String::new(), |mut watcher| {
-        others_text(&watcher.look(), &known.uuid, own, output::columns())
+        others_text(&watcher.look(), &known.uuid, own, output::remark_columns())
     })
 }
 
@@ -73,7 +73,7 @@ impl Ended {
     /// For a person.
     pub(crate) fn text(&self) -> String {
         match &self.explanation {
-            Ok(explanation) => run_summary_text(explanation, &self.file, output::columns()),
+            Ok(explanation) => run_summary_text(explanation, &self.file, output::remark_columns()),
             Err(failure) => unreadable_text(&self.file, failure),
         }
     }

@@ -1,0 +1,76 @@
+//! What a result looks like depends on who reads it: a terminal of any width, a pipe, or a file that is read later.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/oom_batch.pickle.gz");
+
+fn makeroom(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_makeroom"));
+    command.args(words).stdin(Stdio::null()).env("NO_COLOR", "1").env_remove("COLUMNS");
+    command
+}
+
+/// A folder with a program that gives another one a terminal of 24 rows and 80 columns.
+fn stage(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("terminals").join(test);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pty.c");
+    let built =
+        Command::new(compiler).args(["-w", "-o"]).arg(folder.join("pty")).arg(source).status().unwrap();
+    assert!(built.success());
+    folder
+}
+
+#[test]
+fn the_narrowest_terminal_is_answered() {
+    for width in ["0", "1", "7", "18446744073709551615"] {
+        for words in [
+            &["why", TRACE][..],
+            &["replay", "--no-smallest", "--allocator", "pytorch", TRACE],
+            &["tune", "--memory", "1GiB", TRACE],
+            &["doctor"],
+            &["ps"],
+            &["demo", "--list"],
+        ] {
+            let output = makeroom(words).env("COLUMNS", width).output().unwrap();
+            // Neither the driver that is missing nor a note makes it a crash.
+            assert!(matches!(output.status.code(), Some(0 | 1)), "{width} {words:?}: {output:?}");
+            assert!(!output.stdout.is_empty(), "{width} {words:?}: {output:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_gets_everything_whatever_terminal_wrote_it() {
+    let folder = stage("file");
+    let anywhere = makeroom(&["why", TRACE]).output().unwrap().stdout;
+    let script = format!("{} why {TRACE} > written.txt", env!("CARGO_BIN_EXE_makeroom"));
+    let mut command = Command::new(folder.join("pty"));
+    command.args(["sh", "-c", &script]).current_dir(&folder).env("NO_COLOR", "1").env_remove("COLUMNS");
+    assert!(command.stdin(Stdio::null()).status().unwrap().success());
+    let written = std::fs::read(folder.join("written.txt")).unwrap();
+    assert_eq!(String::from_utf8_lossy(&written), String::from_utf8_lossy(&anywhere));
+}
+
+#[test]
+fn a_pager_gets_lines_that_fit_and_all_of_them() {
+    let folder = stage("pager");
+    let shown = |rest: &str| -> Vec<String> {
+        let script = format!("{} why {TRACE} {rest}", env!("CARGO_BIN_EXE_makeroom"));
+        let mut command = Command::new(folder.join("pty"));
+        command.args(["sh", "-c", &script]).current_dir(&folder).env("NO_COLOR", "1").env_remove("COLUMNS");
+        let shown = command.stdin(Stdio::null()).output().unwrap().stdout;
+        String::from_utf8_lossy(&shown).lines().map(|line| line.trim_end().to_owned()).collect()
+    };
+    let (screen, pager) = (shown(""), shown("| cat"));
+    assert!(
+        screen.len() < pager.len(),
+        "the tree is cut to the screen, and only there: {screen:#?} {pager:#?}"
+    );
+    assert_eq!(screen[..5], pager[..5], "the verdict is as wide as the terminal");
+    assert!(screen[2].chars().count() <= 80, "{}", screen[2]);
+}
