@@ -159,7 +159,7 @@ impl Description {
     /// The shared file of these cards: one per folder, number and size, so that every process gets what it
     /// asked for.
     pub fn ledger_path(&self) -> PathBuf {
-        folder().join(format!("{}x{}+{}.cards", self.devices, self.memory, self.reserve))
+        folder().join(format!("{}x{}+{}.cards2", self.devices, self.memory, self.reserve))
     }
 }
 

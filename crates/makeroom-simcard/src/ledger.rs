@@ -4,6 +4,10 @@
 //! simulated allocation costs what its bookkeeping costs. Joining, leaving and clearing away what dead
 //! processes left behind happen under the file's lock.
 //!
+//! Who lives is told by `/proc`. A process of another PID namespace is not to be found there, or is somebody else under
+//! its number; it lives while it holds the lock of its row, which the kernel takes from it when it ends. That lock
+//! alone would not do: children that a process forks hold it too.
+//!
 //! Pages are counted on the card first and on the process second. A process killed between the two leaves
 //! pages that nobody owns; they come back as soon as no process is left.
 
@@ -11,9 +15,10 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::process::Process;
+use crate::process::{Process, own_numbering};
 use crate::table::{MAGIC, Mapping, Row, Table};
 use crate::{Description, PAGE};
 
@@ -42,7 +47,10 @@ pub struct Member {
 impl Ledger {
     /// Opens the machine's shared file, and makes it where it is missing.
     pub fn open(description: &Description) -> io::Result<Self> {
-        let path = description.ledger_path();
+        Self::open_at(&description.ledger_path(), description)
+    }
+
+    fn open_at(path: &Path, description: &Description) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
@@ -71,17 +79,19 @@ impl Ledger {
     pub fn join(self) -> io::Result<Member> {
         let own = Process::current();
         let row = self.locked(|table| {
-            clear_dead(table);
-            for row in table.rows.iter().filter(|row| row.process.load(Acquire) == own.id) {
+            self.clear_dead(table);
+            for row in table.rows.iter().filter(|row| is_of(row, own)) {
                 clear(table, row);
             }
             if table.rows.iter().all(|row| row.process.load(Acquire) == 0) {
                 table.used.iter().for_each(|used| used.store(0, Release));
             }
-            let free = table.rows.iter().position(|row| row.process.load(Acquire) == 0)?;
+            let mut free = (0..table.rows.len()).filter(|&row| table.rows[row].process.load(Acquire) == 0);
+            let free = free.find(|&row| self.lock_row(row, libc::F_WRLCK))?;
             let row = &table.rows[free];
             row.started.store(own.started, Relaxed);
             row.image.store(own.image, Relaxed);
+            row.numbering.store(own.numbering, Relaxed);
             row.process.store(own.id, Release);
             Some(free)
         })?;
@@ -110,11 +120,41 @@ impl Ledger {
     /// Gives back what dead processes hold. One row can be known to be alive; the lock is taken only if there
     /// are dead.
     fn clear_away(&self, alive: Option<usize>) {
-        let mut rows = self.table().rows.iter().enumerate().filter(|(row, _)| Some(*row) != alive);
-        if rows.any(|(_, row)| process(row).is_some_and(|process| !process.lives())) {
+        let mut rows = (0..self.table().rows.len()).filter(|row| Some(*row) != alive);
+        if rows.any(|row| self.is_dead(row)) {
             // A lock that cannot be had leaves the dead for the next call.
-            let _ = self.locked(clear_dead);
+            let _ = self.locked(|table| self.clear_dead(table));
         }
+    }
+
+    fn clear_dead(&self, table: &Table) {
+        for (number, row) in table.rows.iter().enumerate() {
+            if self.is_dead(number) {
+                clear(table, row);
+            }
+        }
+    }
+
+    fn is_dead(&self, row: usize) -> bool {
+        let Some(process) = process(&self.table().rows[row]) else { return false };
+        if process.numbering == own_numbering() { !process.lives() } else { !self.is_locked(row) }
+    }
+
+    /// Locks or unlocks a row's byte for whoever has this file open; says whether that could be done.
+    fn lock_row(&self, row: usize, kind: i32) -> bool {
+        let Some(file) = &self.file else { return true };
+        let mut lock = lock_of(row, kind);
+        // SAFETY: the call takes a descriptor, which `file` keeps open, and a lock that lives as long as the call.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) == 0 }
+    }
+
+    /// Whether somebody else has a row's byte locked.
+    fn is_locked(&self, row: usize) -> bool {
+        let Some(file) = &self.file else { return false };
+        let mut lock = lock_of(row, libc::F_WRLCK);
+        // SAFETY: as above; the answer is written into the lock.
+        let answered = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) == 0 };
+        answered && i32::from(lock.l_type) != libc::F_UNLCK
     }
 
     fn table(&self) -> &Table {
@@ -136,15 +176,25 @@ impl Ledger {
 
 fn process(row: &Row) -> Option<Process> {
     let id = row.process.load(Acquire);
-    let process = Process { id, started: row.started.load(Relaxed), image: row.image.load(Relaxed) };
+    let (started, image) = (row.started.load(Relaxed), row.image.load(Relaxed));
+    let process = Process { id, started, image, numbering: row.numbering.load(Relaxed) };
     (id != 0).then_some(process)
 }
 
-fn clear_dead(table: &Table) {
-    for row in &table.rows {
-        if process(row).is_some_and(|process| !process.lives()) {
-            clear(table, row);
-        }
+/// Whether a row is that of a process, whatever program it runs.
+fn is_of(row: &Row, own: Process) -> bool {
+    process(row).is_some_and(|process| (process.id, process.numbering) == (own.id, own.numbering))
+}
+
+/// The byte of a row, which nobody writes: it lies behind the table.
+fn lock_of(row: usize, kind: i32) -> libc::flock {
+    let place = size_of::<Table>() + row;
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: libc::off_t::try_from(place).unwrap_or(libc::off_t::MAX),
+        l_len: 1,
+        l_pid: 0,
     }
 }
 
@@ -204,12 +254,13 @@ impl Member {
 
     /// Gives everything of this process back and frees its row.
     pub fn leave(&self) {
-        let own = u64::from(std::process::id());
+        let own = Process::current();
         // A lock that cannot be had leaves the row to whoever finds this process dead.
         let _ = self.ledger.locked(|table| {
             let row = &table.rows[self.row];
-            if row.process.load(Acquire) == own {
+            if is_of(row, own) {
                 clear(table, row);
+                self.ledger.lock_row(self.row, libc::F_UNLCK);
             }
         });
     }
@@ -256,11 +307,31 @@ mod tests {
         let row = &table.rows[9];
         row.process.store(u64::from(child.id()), Release);
         row.started.store(1, Release);
+        row.numbering.store(own_numbering(), Release);
         row.pages[0].store(9, Release);
         table.used[0].store(9, Release);
         child.wait().unwrap();
         assert!(member.take(0, 8), "what the dead one held can be taken");
         assert_eq!(member.ledger().used(0), 8 * PAGE);
+    }
+
+    #[test]
+    fn a_process_of_another_namespace_lives_while_it_has_its_lock() {
+        let description = Description::parse("memory=20MiB").unwrap();
+        let path = std::env::temp_dir().join(format!("makeroom-simcard-{}", std::process::id()));
+        let member = Ledger::open_at(&path, &description).unwrap().join().unwrap();
+        assert!(member.take(0, 3));
+        // As a process of another namespace is seen: under a number that nobody has here, of another /proc.
+        let row = member.row();
+        row.process.store(999_999_999, Release);
+        row.numbering.fetch_add(1, Release);
+        let looking = Ledger::open_at(&path, &description).unwrap();
+        assert_eq!(looking.holders(0), [Holder { process: 999_999_999, bytes: 3 * PAGE }]);
+        assert_eq!(looking.used(0), 3 * PAGE);
+        // As if it were killed: its file is closed, and nothing else.
+        drop(member);
+        assert_eq!((looking.holders(0), looking.used(0)), (Vec::new(), 0));
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

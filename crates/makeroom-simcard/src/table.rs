@@ -1,10 +1,12 @@
 //! The bytes of the shared file, and their mapping into this process.
 //!
 //! ```text
-//! 0    magic   8 bytes "simcard1"
+//! 0    magic   8 bytes "simcard2"
 //! 8    used    16 × 8    pages taken of each card
-//! 136  rows    128 × 280 process number, start time, image, then pages and contexts on each card
+//! 136  rows    128 × 288 process number, start time, image, /proc of the number, then pages and contexts on each card
 //! ```
+//!
+//! Beyond its end, one byte for each row is never written: the process of the row keeps it locked while it lives.
 //!
 //! All fields are atomic numbers in the machine's byte order; a file of zeros is an empty table. Nothing here
 //! waits: who needs several fields to change together holds the file's lock ([`Ledger`](crate::Ledger)).
@@ -20,7 +22,7 @@ pub const DEVICES: usize = 16;
 /// The most processes that can hold memory at a time.
 pub(crate) const ROWS: usize = 128;
 /// The first eight bytes of the file.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"simcard1");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"simcard2");
 
 /// The file.
 ///
@@ -38,6 +40,7 @@ pub(crate) struct Row {
     pub(crate) process: AtomicU64,
     pub(crate) started: AtomicU64,
     pub(crate) image: AtomicU64,
+    pub(crate) numbering: AtomicU64,
     pub(crate) pages: [AtomicU64; DEVICES],
     pub(crate) contexts: [AtomicU64; DEVICES],
 }

@@ -202,6 +202,26 @@ fn another_namespace_hides_its_processes() {
 }
 
 #[test]
+fn a_look_from_another_namespace_takes_nothing_from_a_holder() {
+    if !may_unshare() {
+        return;
+    }
+    let mut machine = Machine::new("namespace-holder");
+    let pid = machine.hold(&["memory", "64"]);
+    let before = machine.device("");
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_makeroom"), "ps", "--json"]);
+    machine.place(&mut command);
+    command.env("MAKEROOM_SIMNVML", machine.scenario(""));
+    let seen = json(&command.output().unwrap())["devices"][0].clone();
+    assert_closes(&seen);
+    assert_eq!(crate::machine::findings(&seen, pid), ["unseen"], "{seen:#}");
+    assert_eq!(seen["holders"][0]["bytes"], before["holders"][0]["bytes"]);
+    let after = machine.device("");
+    assert_eq!(after["holders"][0]["bytes"], before["holders"][0]["bytes"], "it holds what it held");
+}
+
+#[test]
 fn a_number_that_is_somebody_elses_in_this_namespace_is_not_taken_for_it() {
     if !may_unshare() {
         return;
