@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use makeroom_core::Bytes;
 use makeroom_trace::room::{Event, EventKind, Frame, Reader, Record};
 
+use crate::processes::shown;
+
 /// A longer file is not read: `makeroom why` does that, with patience.
 const LONGEST_FILE: u64 = 128 << 20;
 
@@ -28,6 +30,13 @@ pub struct Recording {
     pub imported: u64,
     /// Allocations that were refused.
     pub refused: u64,
+}
+
+impl Recording {
+    /// Its name as it can be shown: whoever writes the file chose it.
+    pub fn shown_name(&self) -> String {
+        shown(&self.name.to_string_lossy())
+    }
 }
 
 /// What all devices' recordings say, by the devices' UUIDs; under the empty name what no device is known for.
@@ -85,29 +94,49 @@ fn add_up(path: &Path) -> Option<HashMap<String, Sum>> {
     let mut held: HashMap<(bool, u64), Event> = HashMap::new();
     let mut sums: HashMap<String, Sum> = HashMap::new();
     for event in events {
-        let sum = sums.entry(uuids.get(&event.device).cloned().unwrap_or_default()).or_default();
-        let (is_handle, address) = (is_handle(event.kind), event.address.0);
-        if event.result != 0 {
+        let uuid = |device| uuids.get(&device).cloned().unwrap_or_default();
+        let place = (is_handle(event.kind), event.address.0);
+        let sum = sums.entry(uuid(event.device)).or_default();
+        let gone = if event.result != 0 {
             sum.refused += u64::from(event.result == 2 && is_taking(&event));
+            None
         } else if is_taking(&event) {
-            sum.live += event.size.get();
-            sum.managed += if event.kind == EventKind::ManagedAlloc { event.size.get() } else { 0 };
-            held.insert((is_handle, address), event);
+            sum.take(&event);
+            // Handed out again: that it was given back in between was lost.
+            held.insert(place, event)
         } else if event.kind == EventKind::IpcOpen {
-            sum.imported.insert(address);
+            sum.imported.insert(event.address.0);
+            None
         } else if event.kind == EventKind::IpcClose {
-            sum.imported.remove(&address);
-        } else if is_giving(event.kind)
-            && let Some(taken) = held.remove(&(is_handle, address))
-        {
-            let uuid = uuids.get(&taken.device).cloned().unwrap_or_default();
-            let sum = sums.entry(uuid).or_default();
-            sum.live = sum.live.saturating_sub(taken.size.get());
-            let managed = if taken.kind == EventKind::ManagedAlloc { taken.size.get() } else { 0 };
-            sum.managed = sum.managed.saturating_sub(managed);
+            sum.imported.remove(&event.address.0);
+            None
+        } else if is_giving(event.kind) {
+            held.remove(&place)
+        } else {
+            None
+        };
+        if let Some(gone) = gone {
+            sums.entry(uuid(gone.device)).or_default().give(&gone);
         }
     }
     Some(sums)
+}
+
+/// Saturating: the file is somebody else's, and may say anything.
+impl Sum {
+    fn take(&mut self, event: &Event) {
+        self.live = self.live.saturating_add(event.size.get());
+        self.managed = self.managed.saturating_add(managed(event));
+    }
+
+    fn give(&mut self, event: &Event) {
+        self.live = self.live.saturating_sub(event.size.get());
+        self.managed = self.managed.saturating_sub(managed(event));
+    }
+}
+
+fn managed(event: &Event) -> u64 {
+    if event.kind == EventKind::ManagedAlloc { event.size.get() } else { 0 }
 }
 
 fn is_taking(event: &Event) -> bool {
@@ -146,4 +175,62 @@ fn is_handle(kind: EventKind) -> bool {
             | EventKind::MipmappedAlloc
             | EventKind::MipmappedFree
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::Address;
+    use makeroom_trace::room::{Encoder, Header, ThreadNumber, beginning, seal};
+
+    use super::*;
+
+    fn event(kind: EventKind, time_ns: u64, address: u64, size: u64) -> Record {
+        let (address, size) = (Address(address), Bytes::new(size));
+        Record::Event(Event { kind, time_ns, address, size, ..Event::default() })
+    }
+
+    /// What a recording with these events says.
+    fn says(test: &str, events: &[Record]) -> Recording {
+        let mut encoder = Encoder::new(ThreadNumber(1), Vec::new());
+        for event in events {
+            encoder.record(event);
+        }
+        let mut file = beginning(&Header::default());
+        assert!(seal(encoder.bytes(), &mut file));
+        let path = std::env::temp_dir().join(format!("makeroom-{test}-{}.room", std::process::id()));
+        std::fs::write(&path, file).unwrap();
+        let mut recordings = read(&path, &path);
+        std::fs::remove_file(path).unwrap();
+        recordings.remove("").unwrap()
+    }
+
+    #[test]
+    fn a_free_that_was_lost_is_made_up_for_when_its_place_is_taken_again() {
+        let found = says(
+            "lost-free",
+            &[
+                event(EventKind::ManagedAlloc, 1, 64, 100),
+                event(EventKind::DeviceAlloc, 2, 64, 30),
+                event(EventKind::DeviceAlloc, 3, 640, 5),
+                event(EventKind::DeviceFree, 4, 640, 0),
+            ],
+        );
+        assert_eq!((found.live, found.managed), (Some(Bytes::new(30)), Bytes::ZERO));
+    }
+
+    #[test]
+    fn absurd_sizes_of_somebody_elses_file_are_no_crash() {
+        let most = u64::MAX;
+        let found = says(
+            "absurd",
+            &[event(EventKind::ManagedAlloc, 1, 64, most), event(EventKind::ManagedAlloc, 2, 128, most)],
+        );
+        assert_eq!((found.live, found.managed), (Some(Bytes::MAX), Bytes::MAX));
+    }
+
+    #[test]
+    fn what_a_file_is_called_does_nothing_to_a_terminal() {
+        let found = Recording { name: "/tmp/\u{1b}[2J.room".into(), ..Recording::default() };
+        assert_eq!(found.shown_name(), "/tmp/ [2J.room");
+    }
 }

@@ -197,11 +197,11 @@ fn command(holder: &Holder, process: &Process, user: u32) -> String {
     }
     if let Some(unit) = belonging.unit.as_ref().filter(|_| process.is_its_unit) {
         match (belonging.is_users_unit, user) {
-            (true, _) if is_own => return format!("systemctl --user stop {unit}"),
+            (true, _) if is_own => return format!("systemctl --user stop {}", quoted(unit)),
             // Only that user's own systemd would hear.
             (true, _) => {}
-            (false, 0) => return format!("systemctl stop {unit}"),
-            (false, _) => return format!("sudo systemctl stop {unit}"),
+            (false, 0) => return format!("systemctl stop {}", quoted(unit)),
+            (false, _) => return format!("sudo systemctl stop {}", quoted(unit)),
         }
     }
     let sudo = if user == 0 || is_own { "" } else { "sudo " };
@@ -210,6 +210,11 @@ fn command(holder: &Holder, process: &Process, user: u32) -> String {
     // A stopped process hears nothing else.
     let signal = if process.stat.state == State::Stopped { "-KILL " } else { "" };
     format!("{sudo}kill {signal}{pid}")
+}
+
+/// A unit's name for a shell: systemd writes letters that names cannot have with a backslash.
+fn quoted(unit: &str) -> String {
+    if unit.contains('\\') { format!("'{unit}'") } else { unit.to_owned() }
 }
 
 fn loses(loss: Loss, holder: &Holder, process: &Process) -> String {

@@ -5,43 +5,27 @@ use std::time::SystemTime;
 
 use makeroom_core::Bytes;
 use makeroom_holders::{
-    Account, Belonging, Device, DeviceMemory, Driver, Finding, Holder, Label, List, OpenFiles, Process,
-    Remedy, Stat, State, Unlisted, View, require,
+    Account, Belonging, Device, DeviceMemory, Driver, Finding, Holder, List, Process, Remedy, Stat, View,
+    require,
 };
 
 const ALICE: u32 = 1000;
 
 fn holder(pid: u32, gib: u64, belonging: Belonging) -> Holder {
-    let stat = Stat {
-        pid,
-        name: "python".into(),
-        state: State::Alive,
-        parent: 2,
-        group: 3,
-        session: 4,
-        threads: 1,
-        started: 0,
-    };
     let process = Process {
-        stat,
+        stat: Stat { pid, name: "python".into(), parent: 2, group: 3, session: 4, ..Stat::default() },
         command: vec!["python".into(), "train.py".into()],
         user: Some(ALICE),
         user_name: "alice".into(),
-        inner_pids: Vec::new(),
         belonging,
-        files: OpenFiles::default(),
-        is_its_unit: false,
-        has_parents_program: None,
-        age: None,
+        ..Process::default()
     };
     Holder {
         pid,
         bytes: Some(Bytes::gib(gib)),
-        peak: None,
         lists: vec![List::Compute],
         process: Some(process),
-        findings: Vec::new(),
-        recording: None,
+        ..Holder::default()
     }
 }
 
@@ -49,22 +33,7 @@ fn holder(pid: u32, gib: u64, belonging: Belonging) -> Holder {
 fn remedies(holders: Vec<Holder>, gib: u64, user: u32) -> Vec<Remedy> {
     let taken: Bytes = holders.iter().filter_map(|holder| holder.bytes).sum();
     let memory = DeviceMemory { total: taken, reserved: Bytes::ZERO, used: taken, free: Bytes::ZERO };
-    let device = Device {
-        label: Label { card: 0, part: None },
-        uuid: "GPU-1".into(),
-        name: String::new(),
-        bus_id: String::new(),
-        minor: Some(0),
-        memory: Some(memory),
-        holders,
-        unlisted: Unlisted::default(),
-        idle: Vec::new(),
-        parts: Vec::new(),
-        is_divided: false,
-        compute_mode: None,
-        is_persistent: None,
-        problems: Vec::new(),
-    };
+    let device = Device { memory: Some(memory), holders, ..Device::default() };
     let account = Account {
         taken: SystemTime::UNIX_EPOCH,
         host: String::new(),
@@ -113,6 +82,7 @@ fn a_unit_is_stopped_only_if_it_is_the_holders_own() {
     assert_eq!(command(of_unit("ssh.service", false, false), ALICE), "kill 7", "a login is not the server");
     assert_eq!(command(of_unit("vllm.service", true, false), ALICE), "sudo systemctl stop vllm.service");
     assert_eq!(command(of_unit("vllm.service", true, false), 0), "systemctl stop vllm.service");
+    assert_eq!(command(of_unit("a\\x2db.service", true, false), 0), "systemctl stop 'a\\x2db.service'");
     assert_eq!(
         command(of_unit("notebook.service", true, true), ALICE),
         "systemctl --user stop notebook.service"

@@ -81,7 +81,7 @@ impl fmt::Display for Label {
 }
 
 /// One device.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// Which.
     pub label: Label,
@@ -127,7 +127,7 @@ pub struct DeviceMemory {
 }
 
 /// A process, or what is left of one, that keeps memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     /// Its number, as the driver counts.
     pub pid: u32,
@@ -215,14 +215,11 @@ impl Device {
                 used: Bytes::new(memory.used),
                 free: Bytes::new(memory.free),
             }),
-            holders: Vec::new(),
-            unlisted: Unlisted::default(),
-            idle: Vec::new(),
-            parts: Vec::new(),
             is_divided: card.is_divided,
             compute_mode: card.compute_mode,
             is_persistent: card.is_persistent,
             problems: card.problems.clone(),
+            ..Self::default()
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Cause, Certainty, Device, Finding, join};
-use crate::processes::{Belonging, OpenFiles, Process, Processes, Stat, State, View};
+use crate::processes::{OpenFiles, Process, Processes, Stat, View};
 use crate::survey::{Card, List, Listed, Memory, Survey};
 
 const GIB: u64 = 1 << 30;
@@ -18,8 +18,7 @@ fn device(listed: Vec<Listed>, processes: &Processes) -> Device {
 }
 
 fn stat(pid: u32, parent: u32, group: u32, session: u32) -> Stat {
-    let name = "python".to_owned();
-    Stat { pid, name, state: State::Alive, parent, group, session, threads: 1, started: 0 }
+    Stat { pid, name: "python".to_owned(), parent, group, session, threads: 1, ..Stat::default() }
 }
 
 fn process(stat: Stat, words: &[&str]) -> Process {
@@ -28,12 +27,8 @@ fn process(stat: Stat, words: &[&str]) -> Process {
         command: words.iter().map(|word| (*word).to_owned()).collect(),
         user: Some(1000),
         user_name: "alice".to_owned(),
-        inner_pids: Vec::new(),
-        belonging: Belonging::default(),
         files: OpenFiles { cards: [0].into(), unified: true, ..OpenFiles::default() },
-        is_its_unit: false,
-        has_parents_program: None,
-        age: None,
+        ..Process::default()
     }
 }
 
@@ -109,6 +104,20 @@ fn a_container_of_one_session_adopts_workers_too() {
     assert_eq!(findings_in_container(&worker, None), [], "nobody knows");
     assert_eq!(findings_in_container(&["ray::train"], Some(false)), [], "raylet starts what Python runs");
     assert_eq!(findings_in_container(&["python", "train.py"], Some(false)), [], "a shell started it");
+}
+
+#[test]
+fn only_a_parent_that_is_dead_is_called_so() {
+    let worker = ["python", "-c", "from multiprocessing.spawn import spawn_main"];
+    let mut adopted = process(stat(77, 1, 1, 1), &worker);
+    adopted.has_parents_program = Some(false);
+    let left = process(stat(78, 1, 60, 50), &["python", "train.py"]);
+    let found = device(Vec::new(), &machine(vec![adopted, left]));
+    let cause = found.unlisted.causes.iter().find(|cause| cause.cause == Cause::OrphanedWorkers).unwrap();
+    assert_eq!(cause.pids, [77, 78]);
+    let [of_adopted, of_left] = &cause.evidence[..] else { panic!("{:?}", cause.evidence) };
+    assert!(of_adopted.ends_with("and its parent is dead"), "its group's first lives: {of_adopted}");
+    assert!(of_left.ends_with("and its parent 60 is dead"), "{of_left}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ impl Belonging {
     pub fn parse(text: &str) -> Self {
         let mut belonging = Self::default();
         for path in text.lines().filter_map(|line| line.splitn(3, ':').nth(2)) {
-            let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+            let parts: Vec<&str> = path.split('/').filter(|part| is_name(part)).collect();
             for (position, part) in parts.iter().enumerate() {
                 let before = position.checked_sub(1).and_then(|before| parts.get(before)).copied();
                 belonging.read(part, before);
@@ -94,6 +94,12 @@ impl Belonging {
     }
 }
 
+/// Whether a part is a name as runtimes and systemd give them. Users may make groups of their own below theirs, and what a
+/// group is called is shown, in commands to paste too.
+fn is_name(part: &str) -> bool {
+    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:@\\+".contains(&byte))
+}
+
 fn is_of_pods(part: &str) -> bool {
     matches!(part, "kubepods" | "burstable" | "besteffort" | "guaranteed") || part.starts_with("kubepods")
 }
@@ -144,6 +150,19 @@ mod tests {
             assert_eq!(belonging.container.as_deref(), Some(ID));
             assert_eq!(belonging.runtime, Some("containerd"));
         }
+    }
+
+    #[test]
+    fn names_that_would_do_something_to_a_terminal_or_a_shell_are_left_out() {
+        for name in
+            ["$(reboot).service", "a b.service", "x;y.service", "\u{1b}[2J.service", "'.service", "ä.service"]
+        {
+            assert_eq!(Belonging::parse(&format!("0::/user@1000.service/{name}")).unit, None, "{name}");
+            let group = format!("0::/lxc/{name}");
+            assert_eq!(Belonging::parse(&group).container, None, "{name}");
+        }
+        let escaped = Belonging::parse("0::/system.slice/fsck@dev-disk\\x2d1.service");
+        assert_eq!(escaped.unit.as_deref(), Some("fsck@dev-disk\\x2d1.service"));
     }
 
     #[test]

@@ -35,7 +35,7 @@ const LONGEST_COMMAND: u64 = 16 << 10;
 const LONGEST_FILE: u64 = 64 << 10;
 
 /// A process that matters here.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
     /// What its line in `/proc` says.
     pub stat: Stat,
@@ -90,7 +90,7 @@ impl Process {
 }
 
 /// A text with spaces for whatever would move a terminal's cursor: other people choose the words of their processes.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     text.split(char::is_control).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 

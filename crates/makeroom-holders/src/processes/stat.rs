@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// What the line says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// Its number.
     pub pid: u32,
@@ -25,9 +25,10 @@ pub struct Stat {
 }
 
 /// What a process does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// It runs, or waits for something that will come.
+    #[default]
     Alive,
     /// It waits in the kernel and cannot be killed.
     Uninterruptible,

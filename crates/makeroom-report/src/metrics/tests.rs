@@ -3,23 +3,12 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use makeroom_core::Bytes;
-use makeroom_holders::{
-    Account, Belonging, Device, DeviceMemory, Driver, Holder, Label, List, OpenFiles, Process, Stat, State,
-    Unlisted, View,
-};
+use makeroom_holders::{Account, Device, DeviceMemory, Driver, Holder, Label, Process, Unlisted, View};
 
 use super::{MOST_GROUPS, groups, otlp_json, prometheus_text};
 
 fn holder(pid: u32, bytes: Bytes) -> Holder {
-    Holder {
-        pid,
-        bytes: Some(bytes),
-        peak: None,
-        lists: vec![List::Compute],
-        process: None,
-        findings: Vec::new(),
-        recording: None,
-    }
+    Holder { pid, bytes: Some(bytes), ..Holder::default() }
 }
 
 fn account() -> Account {
@@ -30,7 +19,6 @@ fn account() -> Account {
         free: Bytes::gib(4),
     };
     let device = Device {
-        label: Label { card: 0, part: None },
         uuid: "GPU-1".into(),
         name: "Card \"one\"".into(),
         bus_id: "00000000:01:00.0".into(),
@@ -38,12 +26,7 @@ fn account() -> Account {
         memory: Some(memory),
         holders: vec![holder(7, Bytes::gib(1)), holder(8, Bytes::gib(1))],
         unlisted: Unlisted { bytes: 1 << 30, causes: Vec::new() },
-        idle: Vec::new(),
-        parts: Vec::new(),
-        is_divided: false,
-        compute_mode: None,
-        is_persistent: None,
-        problems: Vec::new(),
+        ..Device::default()
     };
     Account {
         taken: UNIX_EPOCH + Duration::from_secs(5),
@@ -81,28 +64,7 @@ fn prometheus_gets_dcgms_names_and_states_that_add_up() {
 
 /// A holder whose program has this name.
 fn program(name: &str, bytes: Bytes) -> Holder {
-    let stat = Stat {
-        pid: 7,
-        name: name.into(),
-        state: State::Alive,
-        parent: 1,
-        group: 7,
-        session: 7,
-        threads: 1,
-        started: 0,
-    };
-    let process = Process {
-        stat,
-        command: vec![name.into()],
-        user: Some(0),
-        user_name: "root".into(),
-        inner_pids: Vec::new(),
-        belonging: Belonging::default(),
-        files: OpenFiles::default(),
-        age: None,
-        is_its_unit: false,
-        has_parents_program: None,
-    };
+    let process = Process { command: vec![name.into()], user_name: "root".into(), ..Process::default() };
     Holder { process: Some(process), ..holder(7, bytes) }
 }
 

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 use makeroom_core::Bytes;
 use makeroom_explain::Site;
 use makeroom_holders::{
-    Account, Belonging, Device, DeviceMemory, Driver, Finding, Holder, Label, List, OpenFiles, Process, Stat,
-    State, SurveyError, Unlisted, View,
+    Account, Device, DeviceMemory, Driver, Finding, Holder, Label, OpenFiles, Process, Stat, SurveyError,
+    Unlisted, View,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -14,38 +14,15 @@ use ratatui::backend::TestBackend;
 use super::{Key, Request, Screen};
 
 fn holder(pid: u32, user: &str, bytes: Bytes, recording: Option<&str>) -> Holder {
-    let stat = Stat {
-        pid,
-        name: "python".into(),
-        state: State::Alive,
-        parent: 1,
-        group: pid,
-        session: pid,
-        threads: 1,
-        started: 0,
-    };
     let recording = recording.map(|path| (path.into(), path.into()));
     let process = Process {
-        stat,
+        stat: Stat { pid, ..Stat::default() },
         command: vec!["python".into(), "train.py".into(), "--a-long-option-that-does-not-fit=80".into()],
-        user: Some(1000),
         user_name: user.into(),
-        inner_pids: Vec::new(),
-        belonging: Belonging::default(),
         files: OpenFiles { recording, ..OpenFiles::default() },
-        age: None,
-        is_its_unit: false,
-        has_parents_program: None,
+        ..Process::default()
     };
-    Holder {
-        pid,
-        bytes: Some(bytes),
-        peak: None,
-        lists: vec![List::Compute],
-        process: Some(process),
-        findings: Vec::new(),
-        recording: None,
-    }
+    Holder { pid, bytes: Some(bytes), process: Some(process), ..Holder::default() }
 }
 
 fn account(large: Bytes) -> Account {
@@ -53,11 +30,8 @@ fn account(large: Bytes) -> Account {
     let mut odd = holder(9, "bob", Bytes::gib(2), Some("/proc/9/fd/512"));
     odd.findings.push(Finding::Stopped);
     let device = Device {
-        label: Label { card: 0, part: None },
         uuid: "GPU-1".into(),
         name: "NVIDIA H100 80GB HBM3".into(),
-        bus_id: String::new(),
-        minor: Some(0),
         memory: Some(DeviceMemory {
             total,
             reserved: Bytes::ZERO,
@@ -66,12 +40,7 @@ fn account(large: Bytes) -> Account {
         }),
         holders: vec![holder(7, "alice", large, None), odd],
         unlisted: Unlisted { bytes: 3 << 30, causes: Vec::new() },
-        idle: Vec::new(),
-        parts: Vec::new(),
-        is_divided: false,
-        compute_mode: None,
-        is_persistent: None,
-        problems: Vec::new(),
+        ..Device::default()
     };
     Account {
         taken: SystemTime::UNIX_EPOCH,

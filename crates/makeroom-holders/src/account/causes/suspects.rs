@@ -1,6 +1,6 @@
 //! Causes that are processes: they use the card, and the driver does not list them.
 
-use super::{Scene, found, found_of, numbers, pids_of, words};
+use super::{Scene, Suspect, found, found_of, numbers, pids_of, words};
 use crate::account::{Cause, Certainty, Finding, UnlistedCause, findings};
 use crate::processes::{Process, State};
 use crate::survey::List;
@@ -65,21 +65,16 @@ impl Scene<'_> {
     }
 
     pub(super) fn orphaned_workers(&self) -> Option<UnlistedCause> {
+        let of_one = |suspect: &Suspect<'_>| {
+            let orphaned =
+                suspect.findings.iter().find(|finding| matches!(finding, Finding::Orphaned { .. }));
+            orphaned.map(|finding| {
+                let (pid, command) = (suspect.process.stat.pid, suspect.process.command_line());
+                format!("{pid} ({command}) has the driver's files open and {}", finding.words())
+            })
+        };
         let orphaned = self.suspects(|finding| matches!(finding, Finding::Orphaned { .. }));
-        let evidence = orphaned.iter().map(|process| {
-            let group = process.stat.group;
-            let dead = if group == process.stat.pid {
-                "its parent".to_owned()
-            } else {
-                format!("its parent {group}")
-            };
-            format!(
-                "{} ({}) has the driver's files open and {dead} is dead",
-                process.stat.pid,
-                process.command_line()
-            )
-        });
-        let evidence = evidence.collect();
+        let evidence = self.suspects.iter().filter_map(of_one).collect();
         let fix = format!("kill {}", words(&pids_of(&orphaned)));
         found_of(Cause::OrphanedWorkers, Certainty::Likely, evidence, &orphaned, fix)
     }
