@@ -3,7 +3,7 @@
 use makeroom_core::Bytes;
 use makeroom_explain::Explanation;
 use makeroom_report::{
-    ReplayReport, explanation_json, explanation_text, replay_json, replay_text, tune_json, tune_text,
+    ReplayReport, explanation_json, explanation_text, replay_json, replay_text, tame, tune_json, tune_text,
 };
 use makeroom_sim::Tuning;
 use pyo3::prelude::*;
@@ -61,6 +61,7 @@ impl Answer {
             Content::Replay(report) => replay_text(report, columns),
             Content::Tuning { tuning, memory, notes } => tune_text(tuning, *memory, notes, columns),
         };
+        let text = tame(&text);
         if styled { text } else { anstream::adapter::strip_str(&text).to_string() }
     }
 }

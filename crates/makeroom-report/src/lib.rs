@@ -1,7 +1,8 @@
 //! Renders what makeroom found: as one screen of text for a person, or as JSON for a program.
 //!
 //! Rendering only. Every figure shown is one of the explanation's; nothing is computed here but the length of
-//! bars. Text comes with terminal styles in it; whoever prints it strips them where no terminal reads.
+//! bars. Text comes with terminal styles in it, and with whatever names the input has: whoever prints it passes it through
+//! [`tame`], and strips the styles where no terminal reads.
 #![forbid(unsafe_code)]
 
 mod bars;
@@ -14,6 +15,7 @@ mod replay;
 mod run;
 mod run_json;
 mod table;
+mod tame;
 mod text;
 mod top;
 mod tree;
@@ -28,6 +30,7 @@ pub use metrics::{otlp_json, prometheus_text};
 pub use ps::{ps_json, ps_text, users_text};
 pub use replay::{ReplayReport, replay_json, replay_run_json, replay_text};
 pub use run::{nothing_recorded_text, others_text, refused_text, run_summary_text, unreadable_text};
+pub use tame::tame;
 pub use text::explanation_text;
 pub use top::{Key, Request, Screen};
 pub use tune::{tune_json, tune_text};

@@ -1,9 +1,10 @@
 //! The only place that prints. Results go to stdout, everything else to stderr; colours only where a terminal
-//! reads and `NO_COLOR` is not set.
+//! reads and `NO_COLOR` is not set. What an input names can do nothing to the terminal.
 
 use std::io::{self, Write as _};
 
 use anstream::{stderr, stdout};
+use makeroom_report::tame;
 use rustix::fs::{FileType, fstat};
 use terminal_size::{Height, Width, terminal_size, terminal_size_of};
 
@@ -14,6 +15,10 @@ const MOST_COLUMNS: usize = 110;
 
 /// Writes a result. Styles in it are dropped where nobody would see them.
 pub(crate) fn result(text: &str) -> Result<(), Failure> {
+    write(&tame(text))
+}
+
+fn write(text: &str) -> Result<(), Failure> {
     let mut stdout = stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Output)
 }
@@ -22,13 +27,14 @@ pub(crate) fn result(text: &str) -> Result<(), Failure> {
 pub(crate) fn json(value: &serde_json::Value) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
-    result(&text)
+    // A program reads it, and is told everything as it is.
+    write(&text)
 }
 
 /// Writes something beside the result to stderr.
 pub(crate) fn remark(text: &str) {
     // There is nowhere left to say that stderr is gone.
-    let _ = stderr().lock().write_all(text.as_bytes());
+    let _ = stderr().lock().write_all(tame(text).as_bytes());
 }
 
 /// Writes an error and its hint to stderr.
@@ -36,9 +42,7 @@ pub(crate) fn error(message: &str, hint: Option<&str>) {
     let style = anstyle::AnsiColor::Red.on_default().bold();
     let cyan = anstyle::AnsiColor::Cyan.on_default().bold();
     let hint = hint.map_or(String::new(), |hint| format!("\n{cyan}hint{cyan:#}: {hint}\n"));
-    let text = format!("{style}error{style:#}: {message}\n{hint}");
-    // There is nowhere left to say that stderr is gone.
-    let _ = stderr().lock().write_all(text.as_bytes());
+    remark(&format!("{style}error{style:#}: {message}\n{hint}"));
 }
 
 /// How wide a result may be: as the terminal that shows it, through a pipe too; `COLUMNS` says it where there is none. A file

@@ -74,3 +74,24 @@ fn a_pager_gets_lines_that_fit_and_all_of_them() {
     assert_eq!(screen[..5], pager[..5], "the verdict is as wide as the terminal");
     assert!(screen[2].chars().count() <= 80, "{}", screen[2]);
 }
+
+#[test]
+fn what_an_input_names_does_nothing_to_a_terminal() {
+    let folder = stage("hostile");
+    // U+009B begins a sequence as the two characters of an escape do, and no log is full of it.
+    let log = "Traceback (most recent call last):\n  File \"/tmp/\u{9b}2Jtrain.py\", line 5, in main\u{7}\n\
+        torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which 1.00 GiB is free.\n";
+    std::fs::write(folder.join("log.txt"), log).unwrap();
+    let shown = |words: &[&str]| {
+        let mut command = Command::new(folder.join("pty"));
+        command.arg(env!("CARGO_BIN_EXE_makeroom")).args(words).current_dir(&folder);
+        let shown = command.env("TERM", "xterm").stdin(Stdio::null()).output().unwrap().stdout;
+        String::from_utf8_lossy(&shown).into_owned()
+    };
+    let is_hostile = |text: &str| text.contains(['\u{9b}', '\u{7}']);
+    let answer = shown(&["why", "log.txt"]);
+    assert!(answer.contains("train.py:5"), "{answer:?}");
+    assert!(!is_hostile(&answer), "{answer:?}");
+    let failure = shown(&["why", "/no/such/\u{9b}2J\u{7}"]);
+    assert!(failure.contains("/no/such/") && !is_hostile(&failure), "{failure:?}");
+}
