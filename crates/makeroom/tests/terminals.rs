@@ -4,6 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use makeroom_core::{Address, Bytes};
+use makeroom_trace::room::{
+    Encoder, Event, EventKind, FrameDefinition, FrameNumber, Header, NameNumber, Origin, StackNumber,
+    ThreadNumber, beginning, seal,
+};
+
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/oom_batch.pickle.gz");
 
 fn makeroom(words: &[&str]) -> Command {
@@ -75,23 +81,45 @@ fn a_pager_gets_lines_that_fit_and_all_of_them() {
     assert!(screen[2].chars().count() <= 80, "{}", screen[2]);
 }
 
+/// A recording that somebody else made: a block that a function of a hostile name took in a file of a hostile name.
+fn hostile_recording() -> Vec<u8> {
+    let mut encoder = Encoder::new(ThreadNumber(1), Vec::new());
+    encoder.name(NameNumber(1), "/home/me/\u{1b}]52;c;ZXZpbA==\u{7}train.py".as_bytes());
+    encoder.name(NameNumber(2), "step\u{9b}2J\u{1b}c".as_bytes());
+    let frame = FrameDefinition {
+        origin: Origin::Python,
+        function: NameNumber(2),
+        file: NameNumber(1),
+        line: 12,
+        ..FrameDefinition::default()
+    };
+    encoder.frame(FrameNumber(1), &frame);
+    encoder.stack(StackNumber(1), &[FrameNumber(1)]);
+    let (address, size) = (Address(1 << 40), Bytes::mib(64));
+    let stack = StackNumber(1);
+    encoder.event(&Event { kind: EventKind::DeviceAlloc, address, size, stack, ..Event::default() });
+    let mut file = beginning(&Header::default());
+    assert!(seal(encoder.bytes(), &mut file));
+    file
+}
+
 #[test]
 fn what_an_input_names_does_nothing_to_a_terminal() {
     let folder = stage("hostile");
-    // U+009B begins a sequence as the two characters of an escape do, and no log is full of it.
-    let log = "Traceback (most recent call last):\n  File \"/tmp/\u{9b}2Jtrain.py\", line 5, in main\u{7}\n\
-        torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which 1.00 GiB is free.\n";
-    std::fs::write(folder.join("log.txt"), log).unwrap();
+    std::fs::write(folder.join("run.room"), hostile_recording()).unwrap();
     let shown = |words: &[&str]| {
         let mut command = Command::new(folder.join("pty"));
         command.arg(env!("CARGO_BIN_EXE_makeroom")).args(words).current_dir(&folder);
         let shown = command.env("TERM", "xterm").stdin(Stdio::null()).output().unwrap().stdout;
         String::from_utf8_lossy(&shown).into_owned()
     };
-    let is_hostile = |text: &str| text.contains(['\u{9b}', '\u{7}']);
-    let answer = shown(&["why", "log.txt"]);
-    assert!(answer.contains("train.py:5"), "{answer:?}");
+    let is_hostile = |text: &str| text.contains(['\u{9b}', '\u{7}']) || text.contains("\u{1b}]");
+    let answer = shown(&["why", "run.room"]);
+    assert!(answer.contains("train.py:12"), "{answer:?}");
     assert!(!is_hostile(&answer), "{answer:?}");
     let failure = shown(&["why", "/no/such/\u{9b}2J\u{7}"]);
     assert!(failure.contains("/no/such/") && !is_hostile(&failure), "{failure:?}");
+    // A program is told what is there.
+    let json = makeroom(&["why", "--json", "run.room"]).current_dir(&folder).output().unwrap().stdout;
+    assert!(String::from_utf8_lossy(&json).contains("step\u{9b}2J\\u001bc"));
 }
