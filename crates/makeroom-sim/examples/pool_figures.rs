@@ -5,11 +5,11 @@
 //! its first memory.
 #![expect(clippy::print_stdout, reason = "a table is what this program is for")]
 
-use std::path::{Path, PathBuf};
+mod recordings;
 
-use makeroom_core::{Start, Trace};
-use makeroom_sim::{Outcome, Program, parse};
-use makeroom_trace::Input;
+use makeroom_sim::{Outcome, parse};
+
+use recordings::Recorded;
 
 /// Those that are compared, and their headings.
 const ALLOCATORS: [(&str, &str); 5] = [
@@ -23,29 +23,22 @@ const ALLOCATORS: [(&str, &str); 5] = [
 const LONG_RUN_US: u64 = 5_000_000;
 
 fn main() {
-    let mut paths: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
-    if paths.is_empty() {
-        paths = own_recordings();
-    }
     let headings = ALLOCATORS.map(|(_, heading)| heading).join(" | ");
     println!("| recording | peak live | {headings} | driver time | in the second half |");
     println!("|---|---|{}---|---|", "---|".repeat(ALLOCATORS.len()));
-    for path in &paths {
-        let Some(trace) = read(path) else { continue };
-        for device in &trace.devices {
-            row(path, &Program::new(device, &trace.stacks, &Start::new(device)));
-        }
+    for recorded in recordings::all() {
+        row(&recorded);
     }
 }
 
-fn row(path: &Path, program: &Program) {
+fn row(Recorded { name, program, .. }: &Recorded) {
     let mut cells = Vec::new();
     let mut pool = Outcome::default();
-    for (name, _) in ALLOCATORS {
-        let Ok(spec) = parse(name) else { continue };
+    for (allocator, _) in ALLOCATORS {
+        let Ok(spec) = parse(allocator) else { continue };
         let outcome = spec.run(program, None);
         cells.push(format!("{:.4}", outcome.peak_reserved as f64 / outcome.peak_live.max(1) as f64));
-        if name == "makeroom" {
+        if allocator == "makeroom" {
             pool = outcome;
         }
     }
@@ -54,31 +47,10 @@ fn row(path: &Path, program: &Program) {
         _ => "–".to_owned(),
     };
     println!(
-        "| {} | {:.3} GB | {} | {} | {} |",
-        name_of(path),
+        "| {name} | {:.3} GB | {} | {} | {} |",
         program.peak_live() as f64 / 1e9,
         cells.join(" | "),
         share(pool.driver_nanoseconds, program.recorded_us),
         share(pool.late_driver_nanoseconds, program.recorded_us / 2)
     );
-}
-
-fn read(path: &Path) -> Option<Trace> {
-    match makeroom_trace::open(path) {
-        Ok(Input::Trace(trace)) => Some(trace),
-        _ => None,
-    }
-}
-
-fn own_recordings() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
-    let entries = folder.read_dir().into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    paths.sort();
-    paths
-}
-
-fn name_of(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.split('.').next().unwrap_or_default().to_owned()
 }

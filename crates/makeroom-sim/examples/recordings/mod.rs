@@ -1,0 +1,56 @@
+//! The recordings that the tables of this folder are about: those named on the command line, or the project's own.
+#![expect(clippy::print_stderr, reason = "a file that is none is told beside the table")]
+
+use std::path::{Path, PathBuf};
+
+use makeroom_core::{DeviceTrace, Start};
+use makeroom_sim::Program;
+use makeroom_trace::Input;
+
+/// One device of a recording.
+pub(crate) struct Recorded {
+    /// The file's name without its endings.
+    pub(crate) name: String,
+    /// What the program did.
+    pub(crate) program: Program,
+    /// How many events were recorded, segments and second halves of frees included.
+    #[allow(dead_code, reason = "not every table counts them")]
+    pub(crate) events: usize,
+}
+
+/// All of them, read one by one.
+pub(crate) fn all() -> impl Iterator<Item = Recorded> {
+    let named: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let paths = if named.is_empty() { own() } else { named };
+    paths.into_iter().flat_map(|path| read(&path))
+}
+
+fn own() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+fn read(path: &Path) -> Vec<Recorded> {
+    let trace = match makeroom_trace::open(path) {
+        Ok(Input::Trace(trace)) => trace,
+        Ok(Input::Text(_)) => {
+            eprintln!("{}: this is a text, not a recording", path.display());
+            return Vec::new();
+        }
+        Err(error) => {
+            eprintln!("{}: {error}", path.display());
+            return Vec::new();
+        }
+    };
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = file.split('.').next().unwrap_or_default();
+    let recorded = |device: &DeviceTrace| Recorded {
+        name: name.to_owned(),
+        program: Program::new(device, &trace.stacks, &Start::new(device)),
+        events: device.events.len(),
+    };
+    trace.devices.iter().map(recorded).collect()
+}
