@@ -121,6 +121,21 @@ def test_pieces_that_do_not_fit_after_all_are_halved(device):
     assert max(device.pieces) < 16000 and sum(device.pieces) == len(DATA)
 
 
+def test_a_host_without_room_is_not_a_device_without_room(device):
+    calls = []
+
+    def reduce(one, two):
+        calls.append(None)
+        if len(calls) == 2:
+            raise MemoryError("the host has none")
+        return one + two
+
+    with pytest.raises(MemoryError, match="the host has none"):
+        makeroom.chunks(DATA, lambda piece: piece.sum(dtype=int), reduce=reduce, rows=1000)
+    # A result that was lost would make a wrong sum of the others.
+    assert len(calls) == 2 and device.is_closed
+
+
 def test_results_are_combined(device):
     total = makeroom.chunks(DATA, lambda piece: piece.sum(dtype=int), reduce=lambda one, two: one + two, room="256KiB")
     assert total == DATA.sum(dtype=int)

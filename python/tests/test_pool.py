@@ -53,6 +53,10 @@ try:
     allocator.free(one, 0)
 except makeroom.PoolError as error:
     print(error)
+try:
+    pool.record_stream(one, 0)
+except makeroom.PoolError as error:
+    print(str(error).splitlines()[0])
 with makeroom.watch() as w:
     three = malloc(7 << 20)
     allocator.free(malloc(9 << 20), 0)
@@ -60,6 +64,26 @@ print(w.source, w.peak_bytes >> 20, w.left_bytes >> 20)
 pool.snapshot("pool.pickle")
 print(makeroom.open("pool.pickle").kind, makeroom.use_pool() is pool, pool.trim() > 0)
 pool.destroy()
+"""
+
+THREADS = """
+import threading, time
+from makeroom._pool import Pool
+
+pool = Pool()
+call, made = pool.library.call, []
+
+def slowly(name, *arguments):
+    if name == "pool_create":
+        made.append(name)
+        time.sleep(0.1)
+    return call(name, *arguments)
+
+pool.library.call = slowly
+threads = [threading.Thread(target=pool.allocate, args=(1 << 20,)) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(made), pool.stats().blocks)
 """
 
 RMM = FAKES + """
@@ -143,7 +167,14 @@ def test_cupy_on_the_pool(software_gpu, tmp_path, monkeypatch):
     assert lines[3].startswith("  GPU 0: 1.00 MiB live in 1 blocks, ") and "at the peak 101.00 MiB" in lines[3]
     assert lines[4] == "OutOfMemoryError True 2048"
     assert "is not in use here" in lines[5]
+    assert sum("is not in use here" in line for line in lines) == 2, "a stream cannot be recorded for it either"
     assert lines[-2:] == ["pool 17 7", "torch-snapshot True True"]
+
+
+def test_threads_that_come_at_once_share_one_pool(software_gpu):
+    done = software_gpu.python(THREADS)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1", "8"]
 
 
 def test_rmm_on_the_pool(software_gpu):

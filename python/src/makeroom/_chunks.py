@@ -109,9 +109,10 @@ class _Run:
         rows = rows or self._probe(room if room is not None else self._engine.room())
         while self._next < self._total:
             stop = min(self._next + rows, self._total)
+            # Outside of what is tried again: a host that has no room for a result is not helped by smaller pieces.
+            while len(self._waiting) >= _IN_FLIGHT:
+                self._take_back()
             try:
-                while len(self._waiting) >= _IN_FLIGHT:
-                    self._take_back()
                 ticket = self._engine.submit(self._array[self._next : stop], self._function)
             except Exception as error:
                 rows = self._smaller(error, stop - self._next)

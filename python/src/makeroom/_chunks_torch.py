@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, NamedTuple
 
+from . import _torch
 from ._native import UsageError
-from ._sources import _no_torch, _torch_on_cuda
 
 
 class Ticket(NamedTuple):
@@ -21,8 +21,8 @@ class TorchBackend:
     def __init__(self, device: int) -> None:
         import torch
 
-        if _torch_on_cuda() is None:
-            raise UsageError(_no_torch())
+        if _torch.on_cuda() is None:
+            raise UsageError(_torch.why_not())
         self._torch = torch
         self._device = torch.device("cuda", device)
         self._up, self._down = torch.cuda.Stream(self._device), torch.cuda.Stream(self._device)

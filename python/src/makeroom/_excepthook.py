@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from types import TracebackType
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 from . import _show
 
@@ -131,13 +131,13 @@ def _install_in_ipython() -> None:
                 structured = shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
             finally:
                 shell.custom_exceptions = registered
-        _display_verdict(error, _print_verdict)
+        _display_verdict(error)
         return structured
 
     shell.set_custom_exc((Exception,), show)
 
 
-def _display_verdict(error: BaseException, otherwise: Callable[[BaseException], None]) -> None:
+def _display_verdict(error: BaseException) -> None:
     try:
         if not is_about_memory(error):
             return
@@ -146,10 +146,10 @@ def _display_verdict(error: BaseException, otherwise: Callable[[BaseException], 
 
         # A terminal has no use for HTML; it gets the text, in colours.
         if type(get_ipython()).__name__ == "TerminalInteractiveShell":
-            otherwise(error)
+            _print_verdict(error)
             return
         from ._explanation import explain
 
         display(explain(error))
     except Exception:
-        otherwise(error)
+        _print_verdict(error)

@@ -5,13 +5,13 @@ An explanation shows itself as the command does, in a notebook as HTML, and has 
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
 from typing import Any, NamedTuple, Union
 
-from . import _native, _recorder, _show
+from . import _native, _recorder
+from ._answer import Answer
 from ._sizes import Size, parse_optional
 
 Path = Union[str, "os.PathLike[str]"]
@@ -44,12 +44,8 @@ class Ledger(NamedTuple):
     unaccounted_bytes: int
 
 
-class Explanation:
+class Explanation(Answer):
     """One cause with its certainty, the account of the memory, and what to do."""
-
-    def __init__(self, answer: _native.Answer) -> None:
-        self._answer = answer
-        self._json: dict[str, Any] = json.loads(answer.json())
 
     @property
     def cause(self) -> str:
@@ -86,22 +82,6 @@ class Explanation:
         """The size of the request that was refused, if one was and it is known."""
         request = self._json["request"]
         return request["bytes"] if request else None
-
-    @property
-    def notes(self) -> list[str]:
-        """What the reader should know about the input."""
-        return list(self._json["notes"])
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, as `makeroom why --json` prints it."""
-        return json.loads(self._answer.json())
-
-    def text(self, columns: int | None = None, styled: bool = False) -> str:
-        """What the command prints, for a terminal of so many columns."""
-        return self._answer.text(columns or _show.columns(), styled)
-
-    def __repr__(self) -> str:
-        return self.text()
 
     def _repr_html_(self) -> str:
         from ._html import explanation

@@ -7,7 +7,9 @@ PyTorch has its own pools in the library, one for each device and each of its me
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import _library
@@ -32,6 +34,7 @@ class Pool:
         self.history = history
         self._limit, self._spill = parse_optional(limit) or 0, parse_optional(spill) or 0
         self._numbers: dict[int, int] = {}
+        self._making = threading.Lock()
         self._homes: dict[int, tuple[int, int]] = {}
         self._torch: Any = None
         self.frameworks: tuple[str, ...] = ()
@@ -55,7 +58,7 @@ class Pool:
         # Forgotten before it is freed: another thread may be given the address at once.
         home = self._homes.pop(address, None)
         if home is None:
-            raise PoolError(f"{address:#x} is not in use here\n\nhint: it was freed before, or by somebody else's allocator")
+            raise PoolError(_unknown(address))
         number, asked_on = home
         try:
             self.library.call("free", number, address, asked_on if stream is None else stream)
@@ -65,8 +68,10 @@ class Pool:
 
     def record_stream(self, address: int, stream: int) -> None:
         """Another stream uses the memory too: its free waits for that stream."""
-        number, _ = self._homes.get(address, (0, 0))
-        self.library.call("record_stream", number, address, stream)
+        home = self._homes.get(address)
+        if home is None:
+            raise PoolError(_unknown(address))
+        self.library.call("record_stream", home[0], address, stream)
 
     def make_current(self, device: int = 0) -> None:
         """Makes the pool's context current on this thread, for those who call the driver themselves."""
@@ -107,14 +112,14 @@ class Pool:
         for number in numbers.values():
             self.library.call("pool_destroy", number)
 
-    def snapshot(self, path: str) -> None:
+    def snapshot(self, path: str | os.PathLike[str]) -> None:
         """Writes PyTorch's pools, or without PyTorch the pool of the first device, in the format of PyTorch's snapshots:
         `makeroom.why`, `makeroom.open` and pytorch.org/memory_viz read it. With `use_pool(history=N)` the last N events are
         in it."""
         if self._torch is not None:
-            self.library.call("torch_snapshot", str(path).encode())
+            self.library.call("torch_snapshot", os.fsencode(path))
         else:
-            self.library.call("pool_snapshot", self._number(self._default_device()), str(path).encode())
+            self.library.call("pool_snapshot", self._number(self._default_device()), os.fsencode(path))
 
     def counters(self) -> Callable[[], list[Counter]]:
         """For `makeroom.watch`: the devices that this process uses."""
@@ -151,17 +156,25 @@ class Pool:
 
     def _number(self, device: int) -> int:
         number = self._numbers.get(device)
-        if number is None:
-            made = ctypes.c_uint64()
-            options = self.options()
-            self.library.call("pool_create", device, ctypes.byref(options), ctypes.byref(made))
-            number = self._numbers.setdefault(device, made.value)
-        return number
+        if number is not None:
+            return number
+        # Threads that ask for a device at once must not make two pools there: one of them would be nobody's.
+        with self._making:
+            if device not in self._numbers:
+                made = ctypes.c_uint64()
+                options = self.options()
+                self.library.call("pool_create", device, ctypes.byref(options), ctypes.byref(made))
+                self._numbers[device] = made.value
+            return self._numbers[device]
 
     def _read(self, name: str, which: int) -> Stats:
         raw = RawStats()
         self.library.call(name, which, ctypes.byref(raw))
         return as_tuple(Stats, raw)
+
+
+def _unknown(address: int) -> str:
+    return f"{address:#x} is not in use here\n\nhint: it was freed before, or by somebody else's allocator"
 
 
 def current() -> Pool | None:

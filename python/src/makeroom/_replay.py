@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
-from . import _native, _show
+from ._answer import Answer
 from ._explanation import Path
 from ._sizes import Size
 
@@ -39,31 +38,7 @@ class Best(NamedTuple):
     saves_bytes: int
 
 
-class _Answer:
-    """What both have: the command's text, its JSON."""
-
-    def __init__(self, answer: _native.Answer) -> None:
-        self._answer = answer
-        self._json: dict[str, Any] = json.loads(answer.json())
-
-    @property
-    def notes(self) -> list[str]:
-        """What the reader should know about how exact this is."""
-        return list(self._json["notes"])
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, as the command prints it with `--json`."""
-        return json.loads(self._answer.json())
-
-    def text(self, columns: int | None = None, styled: bool = False) -> str:
-        """What the command prints, for a terminal of so many columns."""
-        return self._answer.text(columns or _show.columns(), styled)
-
-    def __repr__(self) -> str:
-        return self.text()
-
-
-class Replay(_Answer):
+class Replay(Answer):
     """A recording under several allocators."""
 
     @property
@@ -89,7 +64,7 @@ class Replay(_Answer):
         return runs([(run["allocator"], run) for run in self._json["runs"]])
 
 
-class Tuning(_Answer):
+class Tuning(Answer):
     """A recording under every setting of PyTorch's allocator that can matter for it."""
 
     @property

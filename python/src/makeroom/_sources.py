@@ -14,12 +14,11 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import sys
 import tempfile
 import time
 from typing import Any, Callable
 
-from . import _native, _recorder
+from . import _native, _recorder, _torch
 
 
 class WatchError(RuntimeError):
@@ -54,7 +53,7 @@ def choose(name: str | None, lines: bool | None) -> Source:
             name = "recorder"
         elif _pool.current() is not None:
             name = "pool"
-        elif _torch_on_cuda() is not None:
+        elif _torch.on_cuda() is not None:
             name = "torch"
         else:
             raise WatchError(_nothing())
@@ -68,21 +67,22 @@ def choose(name: str | None, lines: bool | None) -> Source:
             raise WatchError("makeroom's pool is not in use\n\nhint: makeroom.use_pool() before anything is allocated")
         return CounterSource("pool", "makeroom's pool", pool.counters())
     if name == "torch":
-        torch = _torch_on_cuda()
+        torch = _torch.on_cuda()
         if torch is None:
-            raise WatchError(_no_torch())
+            raise WatchError(_torch.why_not())
         return TorchHistorySource(torch) if lines else TorchSource(torch)
     raise WatchError(f"there is no source {name!r}\n\nhint: 'recorder', 'pool' or 'torch'")
 
 
-class RecorderSource(Source):
-    """The recording of this process, cut at the moments that were marked."""
-
-    name, words = "recorder", "the recorder"
+class RecordingSource(Source):
+    """A recording that is read in the end, cut at the moments that were marked."""
 
     def __init__(self) -> None:
         super().__init__()
         self._times: list[int] = []
+
+    def read(self) -> _native.Recording | None:
+        raise NotImplementedError
 
     def begin(self) -> None:
         self.mark()
@@ -93,11 +93,20 @@ class RecorderSource(Source):
     def end(self) -> list[dict[str, Any]]:
         # An event in the microsecond of a mark counts to what follows it.
         self._times.append(time.time_ns() // 1000 + 1)
-        recording = _recorder.read()
+        recording = self.read()
         if recording is None:
             return []
         self.notes += recording.notes
         return json.loads(recording.watched(self._times))
+
+
+class RecorderSource(RecordingSource):
+    """The recording of this process."""
+
+    name, words = "recorder", "the recorder"
+
+    def read(self) -> _native.Recording | None:
+        return _recorder.read()
 
 
 class Counter:
@@ -161,7 +170,7 @@ class TorchSource(CounterSource):
         self.notes.append("the lines that hold it: makeroom run -- python …, or makeroom.watch(lines=True)")
 
 
-class TorchHistorySource(Source):
+class TorchHistorySource(RecordingSource):
     """PyTorch's memory history, with a Python stack for each allocation; figures and lines are read out of its snapshot."""
 
     name, words = "torch", "PyTorch's memory history"
@@ -169,7 +178,6 @@ class TorchHistorySource(Source):
     def __init__(self, torch: Any) -> None:
         super().__init__()
         self._torch = torch
-        self._times: list[int] = []
         self._was_on = False
 
     def begin(self) -> None:
@@ -183,13 +191,9 @@ class TorchHistorySource(Source):
             except TypeError:
                 # PyTorch before 2.1 has other arguments.
                 raise WatchError("this PyTorch records no lines\n\nhint: makeroom run -- python …, or watch(lines=False)") from None
-        self.mark()
+        super().begin()
 
-    def mark(self) -> None:
-        self._times.append(time.time_ns() // 1000)
-
-    def end(self) -> list[dict[str, Any]]:
-        self._times.append(time.time_ns() // 1000 + 1)
+    def read(self) -> _native.Recording | None:
         memory = self._torch.cuda.memory
         snapshot = memory._snapshot()
         if not self._was_on:
@@ -202,17 +206,7 @@ class TorchHistorySource(Source):
         finally:
             os.unlink(path)
         assert not isinstance(recording, str)
-        self.notes += recording.notes
-        return json.loads(recording.watched(self._times))
-
-
-def _torch_on_cuda() -> Any:
-    """PyTorch, if the program has imported it and it has a GPU. It is not imported here: that takes seconds."""
-    torch = sys.modules.get("torch")
-    try:
-        return torch if torch is not None and torch.cuda.is_available() else None
-    except (AttributeError, RuntimeError):
-        return None
+        return recording
 
 
 def _torch_counters(torch: Any) -> list[Counter]:
@@ -233,19 +227,9 @@ def _torch_counter(cuda: Any, device: int) -> Counter:
     return Counter(device, read, lambda: cuda.reset_peak_memory_stats(device))
 
 
-def _no_torch() -> str:
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return "PyTorch is not imported\n\nhint: import torch before makeroom.watch()"
-    built = getattr(getattr(torch, "version", None), "cuda", None)
-    if built is None:
-        return "this PyTorch is built without CUDA\n\nhint: https://pytorch.org/get-started has the command to install one"
-    return f"PyTorch (for CUDA {built}) finds no GPU\n\nhint: makeroom doctor"
-
-
 def _nothing() -> str:
     return (
         "there is nothing to watch with: this process is not recorded, makeroom's pool is not in use, and "
-        + _no_torch().split("\n")[0]
+        + _torch.why_not().split("\n")[0]
         + "\n\nhint: run it under the recorder, which sees every framework: makeroom run -- python …"
     )
