@@ -3,9 +3,9 @@
 use makeroom_core::Bytes;
 use makeroom_explain::Explanation;
 use makeroom_report::{
-    ReplayReport, explanation_json, explanation_text, replay_json, replay_text, tame, tune_json, tune_text,
+    explanation_json, explanation_text, replay_json, replay_text, tame, tune_json, tune_text,
 };
-use makeroom_sim::Tuning;
+use makeroom_sim::{Comparison, Tuning};
 use pyo3::prelude::*;
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 #[derive(Debug)]
 enum Content {
     Explanation(Box<Explanation>),
-    Replay(Box<ReplayReport>),
+    Replay { comparison: Box<Comparison>, memory: Option<Bytes> },
     Tuning { tuning: Box<Tuning>, memory: Option<Bytes>, notes: Vec<String> },
 }
 
@@ -29,8 +29,8 @@ impl Answer {
         Self { content: Content::Explanation(Box::new(explanation)) }
     }
 
-    pub(crate) fn replay(report: ReplayReport) -> Self {
-        Self { content: Content::Replay(Box::new(report)) }
+    pub(crate) fn replay(comparison: Comparison, memory: Option<Bytes>) -> Self {
+        Self { content: Content::Replay { comparison: Box::new(comparison), memory } }
     }
 
     pub(crate) fn tuning(tuning: Tuning, memory: Option<Bytes>, notes: Vec<String>) -> Self {
@@ -40,7 +40,7 @@ impl Answer {
     fn value(&self) -> Value {
         match &self.content {
             Content::Explanation(explanation) => explanation_json(explanation),
-            Content::Replay(report) => replay_json(report),
+            Content::Replay { comparison, memory } => replay_json(comparison, *memory),
             Content::Tuning { tuning, memory, notes } => tune_json(tuning, *memory, notes),
         }
     }
@@ -58,7 +58,7 @@ impl Answer {
     fn text(&self, columns: usize, styled: bool) -> String {
         let text = match &self.content {
             Content::Explanation(explanation) => explanation_text(explanation, columns, None),
-            Content::Replay(report) => replay_text(report, columns),
+            Content::Replay { comparison, memory } => replay_text(comparison, *memory, columns),
             Content::Tuning { tuning, memory, notes } => tune_text(tuning, *memory, notes, columns),
         };
         let text = tame(&text);

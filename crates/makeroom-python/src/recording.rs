@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
 use makeroom_explain::{Room, TraceQuestion, explain_running, explain_trace, watch};
-use makeroom_report::{ReplayReport, watched_json};
-use makeroom_sim::{
-    AllocatorSpec, Memory, Settings, Workload, candidates, check, recorded_allocator, tune, usual_allocators,
-};
+use makeroom_report::watched_json;
+use makeroom_sim::{AllocatorSpec, Comparing, Memory, Settings, Workload, candidates, tune};
 use pyo3::prelude::*;
 
 use crate::answer::Answer;
@@ -63,9 +61,15 @@ impl Recording {
             Some(asked) => {
                 let present: Vec<String> =
                     self.trace.devices.iter().map(|device| device.device.to_string()).collect();
-                usage(format!("{}: holds no device {asked}; it has {}", self.name, present.join(", ")), None)
+                usage(
+                    format!("{}: holds no device {asked}; it has {}", self.name, present.join(", ")),
+                    Some("leave device out to have one chosen"),
+                )
             }
-            None => usage(format!("{}: the recording is empty", self.name), None),
+            None => usage(
+                format!("{}: the recording is empty", self.name),
+                Some("a program that took no memory leaves such a file; makeroom.why() says what else it holds"),
+            ),
         })
     }
 }
@@ -137,7 +141,11 @@ impl Recording {
             .iter()
             .map(|name| makeroom_sim::parse(name).map_err(|error| usage(error.to_string(), None)))
             .collect::<PyResult<_>>()?;
-        Ok(py.detach(|| Answer::replay(self.compare(subject, question, named, checks, finds_smallest))))
+        let comparing = Comparing { allocators: named, memory: question.memory(), checks, finds_smallest };
+        Ok(py.detach(|| {
+            let comparison = comparing.run(&self.trace, subject, |_| {});
+            Answer::replay(comparison, question.room.limit())
+        }))
     }
 
     /// The setting of PyTorch's allocator that serves the recording best.
@@ -184,39 +192,5 @@ impl Recording {
     /// The frames of every stack.
     fn frames(&self, py: Python<'_>) -> PyResult<Table> {
         py.detach(|| columns::frames(&self.trace))
-    }
-}
-
-impl Recording {
-    fn compare(
-        &self,
-        subject: &DeviceTrace,
-        question: Question,
-        named: Vec<AllocatorSpec>,
-        checks: bool,
-        finds_smallest: bool,
-    ) -> ReplayReport {
-        let memory = question.memory();
-        let checked = checks.then(|| {
-            check(subject, &self.trace.stacks, Settings::recorded(&self.trace.settings), memory.bytes)
-        });
-        let workload = Workload::new(subject, &self.trace.stacks);
-        let recorded = if named.is_empty() { recorded_allocator(&self.trace) } else { None };
-        let others = if named.is_empty() && !checks { usual_allocators() } else { named };
-        let mut runs: Vec<_> =
-            recorded.iter().map(|spec| workload.run_recorded(spec, memory, finds_smallest)).collect();
-        runs.extend(others.iter().map(|spec| workload.run(spec, memory, finds_smallest)));
-        let process = self.trace.process.as_ref();
-        ReplayReport {
-            events: workload.events,
-            allocations: workload.program.allocations.len(),
-            peak_live: Bytes::new(workload.peak_live),
-            recorded_us: workload.program.recorded_us,
-            calls: process.map(|process| process.calls.clone()).unwrap_or_default(),
-            memory: question.room.limit(),
-            check: checked,
-            runs,
-            notes: workload.notes(&self.trace),
-        }
     }
 }

@@ -28,7 +28,7 @@ pub use fit::{FitReport, FitRun, fit_json, fit_text};
 pub use json::explanation_json;
 pub use metrics::{otlp_json, prometheus_text};
 pub use ps::{ps_json, ps_text, users_text};
-pub use replay::{ReplayReport, replay_json, replay_run_json, replay_text};
+pub use replay::{replay_json, replay_run_json, replay_text};
 pub use run::{nothing_recorded_text, others_text, refused_text, run_summary_text, unreadable_text};
 pub use tame::tame;
 pub use text::explanation_text;

@@ -3,38 +3,15 @@
 use std::fmt::Write as _;
 
 use makeroom_core::{Bytes, CallCount};
-use makeroom_sim::{Check, ComparedRun};
+use makeroom_sim::{Check, ComparedRun, Comparison};
 use serde_json::{Value, json};
 
 use crate::table::{Column, table};
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
-/// What was replayed, and what came of it.
-#[derive(Clone, Debug)]
-pub struct ReplayReport {
-    /// How many events the recording has.
-    pub events: usize,
-    /// How many allocations the program made.
-    pub allocations: usize,
-    /// The most that was live at once.
-    pub peak_live: Bytes,
-    /// How long the recorded run took; 0 where the recording has no clock.
-    pub recorded_us: u64,
-    /// How often each kind of call was recorded; empty where a recording holds only allocations.
-    pub calls: Vec<CallCount>,
-    /// What the allocators could take.
-    pub memory: Option<Bytes>,
-    /// The check of the model against the recording, if one was asked for.
-    pub check: Option<Check>,
-    /// One run per allocator.
-    pub runs: Vec<ComparedRun>,
-    /// What the reader should know.
-    pub notes: Vec<String>,
-}
-
 /// The result as JSON.
-pub fn replay_json(report: &ReplayReport) -> Value {
+pub fn replay_json(report: &Comparison, memory: Option<Bytes>) -> Value {
     let mut value = json!({
         "trace": {
             "events": report.events,
@@ -43,7 +20,7 @@ pub fn replay_json(report: &ReplayReport) -> Value {
             "time_us": report.recorded_us,
             "calls": calls_json(&report.calls),
         },
-        "memory_bytes": report.memory.map(Bytes::get),
+        "memory_bytes": memory.map(Bytes::get),
     });
     if let Some(check) = &report.check {
         value["check"] = json!({
@@ -93,10 +70,10 @@ fn calls_json(calls: &[CallCount]) -> Value {
 }
 
 /// The result as text.
-pub fn replay_text(report: &ReplayReport, columns: usize) -> String {
+pub fn replay_text(report: &Comparison, memory: Option<Bytes>, columns: usize) -> String {
     let columns = columns.max(LEAST_COLUMNS);
     let mut out = String::new();
-    let memory = report.memory.map_or(String::new(), |memory| format!(", in {memory}"));
+    let memory = memory.map_or(String::new(), |memory| format!(", in {memory}"));
     let _ = writeln!(
         out,
         "\n{MARGIN}{TITLE}{} events, {} allocations, at most {} live{memory}{TITLE:#}\n",

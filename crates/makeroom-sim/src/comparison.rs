@@ -1,11 +1,12 @@
 //! One recording under many allocators.
 
-use makeroom_core::{DeviceTrace, Stacks, Start, Trace};
+use makeroom_core::{Bytes, CallCount, DeviceTrace, Stacks, Start, Trace};
 
-use crate::allocators::AllocatorSpec;
+use crate::allocators::{AllocatorSpec, recorded_allocator, usual_allocators};
+use crate::check::{Check, check};
 use crate::device::Device;
 use crate::program::Program;
-use crate::pytorch::Pytorch;
+use crate::pytorch::{Pytorch, Settings};
 use crate::replay::{Outcome, replay_from_start};
 use crate::smallest::smallest_memory;
 
@@ -14,6 +15,83 @@ use crate::smallest::smallest_memory;
 pub struct Memory {
     /// What the allocator may take; `None` never refuses.
     pub bytes: Option<u64>,
+}
+
+/// What to run a recording under.
+#[derive(Clone, Debug, Default)]
+pub struct Comparing {
+    /// The allocators; where none is named, the recorded one and the usual others.
+    pub allocators: Vec<AllocatorSpec>,
+    /// How much memory they have.
+    pub memory: Memory,
+    /// Whether the model of the recorded allocator is proven on the recording. Alone, it is the only one that runs.
+    pub checks: bool,
+    /// Whether the least memory is searched in which each run completes.
+    pub finds_smallest: bool,
+}
+
+/// A recording under several allocators.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// How many events the recording has.
+    pub events: usize,
+    /// How many allocations the program made.
+    pub allocations: usize,
+    /// The most that was live at once.
+    pub peak_live: Bytes,
+    /// How long the recorded run took; 0 where the recording has no clock.
+    pub recorded_us: u64,
+    /// How often each kind of call was recorded; empty where a recording holds only allocations.
+    pub calls: Vec<CallCount>,
+    /// The check of the model against the recording, if one was asked for.
+    pub check: Option<Check>,
+    /// One run per allocator.
+    pub runs: Vec<ComparedRun>,
+    /// What the reader should know.
+    pub notes: Vec<String>,
+}
+
+impl Comparing {
+    fn recorded(&self, trace: &Trace) -> Option<AllocatorSpec> {
+        if self.allocators.is_empty() { recorded_allocator(trace) } else { None }
+    }
+
+    fn others(&self) -> Vec<AllocatorSpec> {
+        if self.allocators.is_empty() && !self.checks { usual_allocators() } else { self.allocators.clone() }
+    }
+
+    /// How many steps there are to tell of.
+    pub fn steps(&self, trace: &Trace) -> usize {
+        usize::from(self.checks) + self.recorded(trace).iter().len() + self.others().len()
+    }
+
+    /// Runs a device of a recording under all of them; `tell` hears what is done next.
+    pub fn run(&self, trace: &Trace, device: &DeviceTrace, mut tell: impl FnMut(&str)) -> Comparison {
+        let check = self.checks.then(|| {
+            tell("checking the model");
+            check(device, &trace.stacks, Settings::recorded(&trace.settings), self.memory.bytes)
+        });
+        let workload = Workload::new(device, &trace.stacks);
+        let mut runs = Vec::new();
+        if let Some(spec) = self.recorded(trace) {
+            tell(spec.name());
+            runs.push(workload.run_recorded(&spec, self.memory, self.finds_smallest));
+        }
+        for spec in self.others() {
+            tell(spec.name());
+            runs.push(workload.run(&spec, self.memory, self.finds_smallest));
+        }
+        Comparison {
+            events: workload.events,
+            allocations: workload.program.allocations.len(),
+            peak_live: Bytes::new(workload.peak_live),
+            recorded_us: workload.program.recorded_us,
+            calls: trace.process.as_ref().map(|process| process.calls.clone()).unwrap_or_default(),
+            check,
+            runs,
+            notes: workload.notes(trace),
+        }
+    }
 }
 
 /// The run under one allocator.

@@ -31,7 +31,7 @@ mod tune;
 
 pub use allocators::{AllocatorError, AllocatorSpec, parse, recorded_allocator, usual_allocators};
 pub use check::{Check, Mismatch, check};
-pub use comparison::{ComparedRun, Memory, Workload};
+pub use comparison::{ComparedRun, Comparing, Comparison, Memory, Workload};
 pub use device::{Device, PAGE};
 pub use driver::{Driver, Refused};
 pub use model::Model;
