@@ -39,6 +39,35 @@ fn little_more_is_reserved_than_is_live() {
 }
 
 #[test]
+fn the_readme_shows_what_its_command_prints() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).expect("the project has one");
+    let ratio = |name: &str, allocator: &str| {
+        let trace = read(name);
+        let device = &trace.devices[0];
+        let program = Program::new(device, &trace.stacks, &Start::new(device));
+        let outcome = parse(allocator).expect("the name is known").run(&program, None);
+        outcome.peak_reserved as f64 / outcome.peak_live as f64
+    };
+    let table = readme.lines().skip_while(|line| !line.starts_with("| recording | peak live | native |"));
+    let rows: Vec<&str> = table.skip(2).take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() >= 5, "{rows:?}");
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let allocators = ["pytorch", "pytorch:expandable_segments:True", "cuda-async", "makeroom", "ideal"]
+            .iter()
+            .zip(3..);
+        for (allocator, cell) in allocators {
+            let found = format!("{:.4}", ratio(cells[1], allocator));
+            assert_eq!(cells[cell], found, "{allocator} on {}: bench/pool prints the table", cells[1]);
+        }
+    }
+    let several =
+        format!("({:.2} and {:.2};", ratio("streams", "makeroom"), ratio("streams-expandable", "makeroom"));
+    assert!(readme.contains(&several), "those of several streams: {several}");
+}
+
+#[test]
 fn driver_calls_are_a_small_part_of_a_long_run() {
     let (program, outcome) = run("gpt2_varlen", None);
     let time = program.recorded_us as f64 * 1e3;
