@@ -72,13 +72,20 @@ pub enum Next {
 /// Why there is nothing more to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// This batch ran.
+    /// This batch ran, and no larger one is predicted to.
     Found(u64),
+    /// The runs are used up: one batch ran, and a larger one is predicted that nobody has tried.
+    OutOfRuns {
+        /// The largest that ran.
+        ran: u64,
+        /// What is predicted.
+        predicted: u64,
+    },
     /// This batch is predicted for a card that is larger than the one here.
     Predicted(u64),
     /// Memory does not depend on the batch.
     NothingGrows,
-    /// The smallest batch was refused.
+    /// Every batch that was tried was refused.
     NothingFits,
     /// No run said how large the card is.
     UnknownCard,
@@ -92,6 +99,7 @@ pub struct Plan {
     probes: Vec<Probe>,
     /// The smallest batch that was refused.
     refused: Option<u64>,
+    refusals: u32,
     runs: usize,
 }
 
@@ -110,7 +118,7 @@ impl Plan {
     /// No run yet.
     pub fn new(bounds: Bounds, allocator: AllocatorSpec) -> Self {
         let bounds = Bounds { multiple: bounds.multiple.max(1), most: bounds.most.max(1), ..bounds };
-        Self { bounds, allocator, probes: Vec::new(), refused: None, runs: 0 }
+        Self { bounds, allocator, probes: Vec::new(), refused: None, refusals: 0, runs: 0 }
     }
 
     /// A run with a batch is over.
@@ -118,7 +126,10 @@ impl Plan {
         self.runs += 1;
         match outcome {
             RunOutcome::Ran(probe) => self.probes.push(*probe),
-            RunOutcome::Refused => self.refused = Some(self.refused.map_or(batch, |least| least.min(batch))),
+            RunOutcome::Refused => {
+                self.refusals += 1;
+                self.refused = Some(self.refused.map_or(batch, |least| least.min(batch)));
+            }
         }
     }
 
@@ -169,8 +180,11 @@ impl Plan {
         }
         let is_close = predicted - known <= predicted / CLOSE;
         let allowed = self.bounds.runs + if self.refused.is_some() { EXTRA_RUNS } else { 0 };
-        if is_close || self.runs >= allowed {
+        if is_close {
             return Next::Stop(Stop::Found(known));
+        }
+        if self.runs >= allowed {
+            return Next::Stop(Stop::OutOfRuns { ran: known, predicted });
         }
         let between = self.multiple(predicted / 2);
         let is_far = predicted / FAR >= known && between > known;
@@ -235,7 +249,8 @@ impl Plan {
             {
                 Next::Stop(Stop::NothingFits)
             }
-            Some(refused) => Next::Probe(self.multiple(refused / 4)),
+            // Ever further down: a beginning that is off by much more than a few times must not use up all runs.
+            Some(refused) => Next::Probe(self.multiple(refused >> (2 * self.refusals).min(u64::BITS - 1))),
         }
     }
 
@@ -365,6 +380,27 @@ mod tests {
         let truth = machine.truth();
         assert!(batch <= truth && batch * 100 >= truth * 95, "{batch} of {truth}");
         assert!(runs <= 6 && refusals >= 1);
+        for first in [1_000_000, u64::from(u32::MAX)] {
+            let (stop, runs, _) = machine.find(Bounds { first, most: u64::from(u32::MAX), ..bounds() });
+            let ran = match stop {
+                Stop::Found(batch) | Stop::OutOfRuns { ran: batch, .. } => batch,
+                other => panic!("{first}: {other:?}"),
+            };
+            assert!(ran <= truth && runs <= 6, "{first}: {ran} of {truth} in {runs}");
+        }
+    }
+
+    #[test]
+    fn a_batch_that_only_was_the_last_to_run_is_not_called_the_largest() {
+        let machine = machine(Shape::default(), Bytes::gib(24), "pytorch");
+        let (stop, runs, _) = machine.find(Bounds { runs: 2, ..bounds() });
+        let Stop::OutOfRuns { ran, predicted } = stop else { panic!("{stop:?}") };
+        let truth = machine.truth();
+        assert!(
+            ran < predicted && predicted <= truth && predicted * 100 >= truth * 97,
+            "{ran} {predicted} {truth}"
+        );
+        assert_eq!(runs, 2);
     }
 
     #[test]

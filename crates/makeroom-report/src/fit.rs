@@ -42,6 +42,11 @@ impl FitReport {
     fn is_confirmed(&self) -> bool {
         matches!(self.stop, Stop::Found(_))
     }
+
+    /// The smallest batch that was tried.
+    fn smallest(&self) -> u64 {
+        self.runs.iter().map(|run| run.batch).min().unwrap_or(0)
+    }
 }
 
 /// The result as JSON.
@@ -85,6 +90,7 @@ pub fn fit_json(report: &FitReport) -> Value {
 fn reason(stop: Stop) -> &'static str {
     match stop {
         Stop::Found(_) => "found",
+        Stop::OutOfRuns { .. } => "out_of_runs",
         Stop::Predicted(_) => "predicted",
         Stop::NothingGrows => "nothing_grows",
         Stop::NothingFits => "nothing_fits",
@@ -107,8 +113,11 @@ pub fn fit_text(report: &FitReport, columns: usize) -> String {
 }
 
 fn found(out: &mut String, report: &FitReport, answer: &Answer, columns: usize) {
-    let certainty =
-        if report.is_confirmed() { "it ran" } else { "predicted; this card is too small to run it" };
+    let certainty = match report.stop {
+        Stop::OutOfRuns { ran, .. } => format!("predicted; {ran} ran, and no run was left for more (--runs)"),
+        Stop::Predicted(_) => "predicted; this card is too small to run it".to_owned(),
+        _ => "it ran".to_owned(),
+    };
     let _ = writeln!(out, "{MARGIN}{TITLE}LARGEST BATCH {}{TITLE:#}, {certainty}", answer.batch);
     let parts = &answer.composition;
     let live = Bytes::new(parts.per_unit.get().saturating_mul(answer.batch));
@@ -162,19 +171,23 @@ fn nothing(out: &mut String, report: &FitReport, columns: usize) {
     let (title, text) = match report.stop {
         Stop::NothingGrows => (
             "MEMORY DOES NOT DEPEND ON IT",
-            "Runs with different numbers took the same memory. Is {} where the program reads its batch, and does it use it before it is stopped? More steps: --steps 12",
+            "Runs with different numbers took the same memory. Is {} where the program reads its batch, and does it use it before it is stopped? More steps: --steps 12".to_owned(),
         ),
         Stop::NothingFits => (
-            "NOT EVEN THE SMALLEST FITS",
-            "The program was refused memory with the smallest batch. To see what fills the card: makeroom run -- and the command",
+            "NOTHING THAT WAS TRIED FITS",
+            format!(
+                "The program was refused memory with {}, the smallest that was tried.{} To see what fills the card: makeroom run -- and the command",
+                report.smallest(),
+                if report.smallest() > 1 { " To begin with less: --start 1." } else { "" }
+            ),
         ),
         _ => (
             "THE CARD'S SIZE IS NOT KNOWN",
-            "No run said how much memory the device has. Say it with --memory, for example --memory 24GiB",
+            "No run said how much memory the device has. Say it with --memory, for example --memory 24GiB".to_owned(),
         ),
     };
     let _ = writeln!(out, "{MARGIN}{TITLE}{title}{TITLE:#}");
-    for line in wrap(text, columns - 2) {
+    for line in wrap(&text, columns - 2) {
         let _ = writeln!(out, "{MARGIN}{line}");
     }
 }

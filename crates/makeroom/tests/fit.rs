@@ -139,6 +139,26 @@ fn too_large_a_beginning_is_survived() {
 }
 
 #[test]
+fn a_beginning_that_is_far_off_is_survived_and_what_was_not_run_is_not_called_the_largest() {
+    let machine = Machine::new("far-off", "memory=4GiB,context=400MiB");
+    let truth = machine.truth();
+    let answer = machine.answer(&["--start", "1000000", "--", "./train", "plain", "{}"]);
+    let told = answer["batch"].as_u64().unwrap();
+    assert!(told <= truth && told * 100 >= truth * 95, "{told} of {truth}: {answer:#}");
+    let answer = machine.answer(&["--runs", "2", "--", "./train", "plain", "{}"]);
+    assert_eq!(
+        (&answer["reason"], &answer["confirmed"]),
+        (&"out_of_runs".into(), &false.into()),
+        "{answer:#}"
+    );
+    let told = answer["batch"].as_u64().unwrap();
+    assert!(told <= truth && told * 100 >= truth * 95, "{told} of {truth}: {answer:#}");
+    let said = machine.fit(&["--runs", "2", "--", "./train", "plain", "{}"]).stdout;
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains(" ran, and no run was left for more (--runs)"), "{said}");
+}
+
+#[test]
 fn what_cannot_be_answered_is_said() {
     let machine = Machine::new("bad", "memory=16GiB,context=400MiB");
     let said = |words: &[&str]| {
@@ -154,6 +174,7 @@ fn what_cannot_be_answered_is_said() {
         (&["--", "./no-such-program", "{}"], "./no-such-program: No such file"),
         (&["--allocator", "bfc", "--", "./train", "plain", "{}"], "a program cannot be run under `bfc`"),
         (&["--margin", "80", "--", "./train", "plain", "{}"], "it is a number from 0 to 50"),
+        (&["--memory", "100MiB", "--", "./train", "plain", "{}"], "NOTHING THAT WAS TRIED FITS"),
         (&["--max", "5", "--multiple", "8", "--", "./train", "plain", "{}"], "no multiple of 8 is at most 5"),
         (&["--max", "4294967296", "--", "./train", "plain", "{}"], "4294967296 is not in 1..=4294967295"),
         (&["--", "false", "{}"], "with 4 the program ended with exit status: 1\n\nhint: "),

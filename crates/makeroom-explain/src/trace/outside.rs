@@ -2,7 +2,11 @@
 
 use makeroom_core::{Bytes, DeviceTrace, StackId, Start, Trace};
 
-use super::{Measured, Places};
+use super::Places;
+use super::taken::Taken;
+
+/// A call of the driver takes no longer, unless the machine is busy with something else.
+const LONGEST_CALL_US: u64 = 1000;
 
 /// What a device held that this process did not ask for: contexts, code, the driver's own, other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +18,97 @@ pub struct Beside {
 }
 
 /// The most that a device was seen to hold beside what the process asked for; `None` where it was never asked.
+///
+/// It is asked by another thread than the one that takes memory, which may be inside of a call then: what that takes is there
+/// before its event, and what it gives back is there after it. So what one call around the moment can have taken counts as
+/// taken.
 pub fn held_beside(trace: &Trace, device: &DeviceTrace) -> Option<Beside> {
-    Measured::new(trace.process.as_ref()?, device, &Start::new(device)).most_beside()
+    let process = trace.process.as_ref()?;
+    let mut taken = Taken::new(&Start::new(device));
+    let mut events = device.events.iter().peekable();
+    let (mut last_us, mut fallen) = (0, Bytes::ZERO);
+    let samples = process.device_samples.iter().filter(|sample| sample.device == device.device);
+    let beside = samples.map(|sample| {
+        while let Some(event) = events.next_if(|event| event.time_us <= sample.time_us) {
+            let before = taken.bytes();
+            taken.apply(&event);
+            (last_us, fallen) = (event.time_us, before - taken.bytes());
+        }
+        let is_near = |time_us: u64| time_us.abs_diff(sample.time_us) <= LONGEST_CALL_US;
+        let given = if is_near(last_us) { fallen } else { Bytes::ZERO };
+        let next = events.peek().filter(|event| is_near(event.time_us));
+        let under_way = given.max(next.map_or(Bytes::ZERO, |event| taken.added_by(event)));
+        let held = sample.total - sample.free - taken.bytes() - under_way;
+        Beside { total: sample.total, held }
+    });
+    beside.max_by_key(|beside| beside.held)
 }
 
 /// The place in the program that a stack names.
 pub fn place_of(trace: &Trace, stack: StackId) -> Option<String> {
     Places::new(trace).of(stack)
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::{
+        Action, Address, DeviceIndex, DeviceSample, Event, ProcessRecord, StreamId, TraceKind,
+    };
+
+    use super::*;
+
+    /// A recording with samples as times and used mebibytes, and with blocks as times of their birth and their end: of so
+    /// many mebibytes each.
+    fn held(samples: &[(u64, u64)], blocks: &[(u64, u64, u64)]) -> Option<Bytes> {
+        let total = Bytes::gib(8);
+        let sample = |&(time_us, used): &(u64, u64)| DeviceSample {
+            time_us,
+            device: DeviceIndex(0),
+            free: total - Bytes::mib(used),
+            total,
+        };
+        let device_samples = samples.iter().map(sample).collect();
+        let process = Some(ProcessRecord { device_samples, ..ProcessRecord::default() });
+        let event = |action, time_us, number: usize, mib| Event {
+            action,
+            address: Address((number as u64 + 1) << 32),
+            size: Bytes::mib(mib),
+            stream: StreamId(0),
+            time_us,
+            stack: StackId::NONE,
+        };
+        let mut events: Vec<Event> = Vec::new();
+        for (number, &(born, freed, mib)) in blocks.iter().enumerate() {
+            events.push(event(Action::Alloc, born, number, mib));
+            events.push(event(Action::FreeCompleted, freed, number, mib));
+        }
+        events.sort_by_key(|event| event.time_us);
+        let mut device = DeviceTrace::default();
+        for event in events {
+            device.events.push(event);
+        }
+        let trace = Trace { process, ..Trace::new(TraceKind::Room) };
+        held_beside(&trace, &device).map(|beside| beside.held)
+    }
+
+    #[test]
+    fn calls_under_way_are_not_held_by_somebody_else() {
+        let block = [(100_000, 900_000, 1024)];
+        assert_eq!(held(&[(50_000, 400), (500_000, 1424)], &block), Some(Bytes::mib(400)));
+        // Taken already, and not told yet; told to be given back, and still there.
+        assert_eq!(held(&[(99_500, 1424), (900_500, 1424)], &block), Some(Bytes::mib(400)));
+        // A moment later it is not that call's.
+        assert_eq!(held(&[(50_000, 1424)], &block), Some(Bytes::mib(1424)));
+        assert_eq!(held(&[(950_000, 1424)], &block), Some(Bytes::mib(1424)));
+    }
+
+    #[test]
+    fn what_comes_later_counts_and_what_was_never_measured_does_not() {
+        let blocks = [(100_000, 100_200, 512), (100_300, 900_000, 64)];
+        assert_eq!(held(&[(50_000, 400), (500_000, 564)], &blocks), Some(Bytes::mib(500)));
+        assert_eq!(held(&[(100_100, 1012)], &blocks), Some(Bytes::mib(500)), "nothing is being taken");
+        assert_eq!(held(&[(100_250, 964)], &blocks), Some(Bytes::mib(452)), "512 MiB may still be there");
+        assert_eq!(held(&[], &blocks), None);
+        assert_eq!(held(&[(7, 300)], &[]), Some(Bytes::mib(300)));
+    }
 }

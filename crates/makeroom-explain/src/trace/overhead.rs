@@ -13,7 +13,6 @@
 
 use makeroom_core::{Bytes, ContextRecord, DeviceSample, DeviceTrace, ProcessRecord, Start};
 
-use super::outside::Beside;
 use super::taken::Taken;
 use crate::text::{CONTEXT_CEILING, CONTEXT_TYPICAL};
 
@@ -119,12 +118,6 @@ impl<'trace> Measured<'trace> {
             overhead.close(bytes(rest), self.bounds(time_us, sample.time_us, blocks));
         }
         Some(overhead)
-    }
-
-    /// The most that was held beside what this process asked for.
-    pub(crate) fn most_beside(&self) -> Option<Beside> {
-        let most = self.rests.iter().max_by_key(|(_, rest)| *rest)?;
-        Some(Beside { total: most.0.total, held: bytes(most.1) })
     }
 
     /// What one context takes. Those that were there when the device was first measured, at `base_us`, share that.

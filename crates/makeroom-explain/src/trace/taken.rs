@@ -59,6 +59,15 @@ impl Taken {
         }
     }
 
+    /// What an event would add to the sum.
+    pub(crate) fn added_by(&self, event: &Event) -> Bytes {
+        match event.action {
+            Action::Alloc if self.segments.contains(event.address.0) => Bytes::ZERO,
+            Action::Alloc | Action::SegmentAlloc | Action::SegmentMap => event.size,
+            _ => Bytes::ZERO,
+        }
+    }
+
     /// The sum now.
     pub(crate) fn bytes(&self) -> Bytes {
         self.bytes

@@ -83,7 +83,7 @@ fn bounds(arguments: &Fit) -> Bounds {
 
 fn report(plan: &Plan, stop: Stop, runs: Vec<FitRun>) -> FitReport {
     let batch = match stop {
-        Stop::Found(batch) | Stop::Predicted(batch) => Some(batch),
+        Stop::Found(batch) | Stop::Predicted(batch) | Stop::OutOfRuns { predicted: batch, .. } => Some(batch),
         Stop::NothingGrows | Stop::NothingFits | Stop::UnknownCard => None,
     };
     let prediction = plan.predict();

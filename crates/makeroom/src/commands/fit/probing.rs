@@ -218,9 +218,7 @@ fn seen(folder: &Path, batch: u64) -> Option<Ended> {
         }
         // A file that is not readable yet has nothing to say yet.
         let Ok(Input::Trace(trace)) = makeroom_trace::open(&path) else { continue };
-        let refused =
-            |device: &makeroom_core::DeviceTrace| device.events.actions().contains(&Action::OutOfMemory);
-        if trace.devices.iter().any(refused) {
+        if is_refused(&trace) {
             return Some(Ended::Refused);
         }
         let Some(device) = trace.device(None) else { continue };
@@ -231,6 +229,14 @@ fn seen(folder: &Path, batch: u64) -> Option<Ended> {
         }
     }
     most.map(|(_, probe, trace)| Ended::Ran { probe, trace })
+}
+
+/// Whether the program was refused device memory, or a context for want of it.
+fn is_refused(trace: &Trace) -> bool {
+    let is_without_context =
+        trace.process.as_ref().is_some_and(|process| !process.refused_contexts.is_empty());
+    let mut devices = trace.devices.iter();
+    is_without_context || devices.any(|device| device.events.actions().contains(&Action::OutOfMemory))
 }
 
 /// A program that runs; it is stopped when this goes.
