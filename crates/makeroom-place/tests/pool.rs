@@ -5,7 +5,9 @@ mod support;
 use std::collections::BTreeMap;
 
 use makeroom_core::{Address, StreamId};
-use makeroom_place::pool::{BlockState, Cause, FreeError, PAGE, Patience, Policy, Settings};
+use makeroom_place::pool::{
+    Allocated, BlockState, Cause, Counters, FreeError, PAGE, Patience, Policy, Settings,
+};
 use proptest::prelude::*;
 
 use support::Card;
@@ -38,19 +40,37 @@ impl Program {
 
     fn allocate(&mut self, size: u64, stream: StreamId) {
         match self.pool.allocate(&mut self.card, size, stream) {
-            Ok(block) => {
-                assert!(block.size >= size.max(1) && block.size < size + 512);
-                self.card.handed_out(block.address, block.size, stream);
-                self.card.submit(stream);
-                let held = Held { address: block.address, requested: size, stream, others: Vec::new() };
-                assert_eq!(self.pool.block_at(block.address), Some((block.block, size)));
-                self.held.push(held);
-            }
+            Ok(block) => self.hold(block, size, stream),
             Err(shortage) => {
                 assert_eq!(shortage.requested, size);
                 self.refused += 1;
             }
         }
+    }
+
+    /// The same, if memory lies free for it; whether it did.
+    fn allocate_at_once(&mut self, size: u64, stream: StreamId) -> bool {
+        let done = self.pool.stats().done;
+        let found = self.pool.allocate_at_once(&mut self.card, size, stream);
+        let counters = |done: Counters| (done.created, done.mapped, done.unmapped, done.waits, done.refusals);
+        assert_eq!(
+            counters(self.pool.stats().done),
+            counters(done),
+            "neither moved, grown, waited nor failed"
+        );
+        if let Some(block) = found {
+            self.hold(block, size, stream);
+        }
+        found.is_some()
+    }
+
+    fn hold(&mut self, block: Allocated, size: u64, stream: StreamId) {
+        assert!(block.size >= size.max(1) && block.size < size + 512);
+        self.card.handed_out(block.address, block.size, stream);
+        self.card.submit(stream);
+        let held = Held { address: block.address, requested: size, stream, others: Vec::new() };
+        assert_eq!(self.pool.block_at(block.address), Some((block.block, size)));
+        self.held.push(held);
     }
 
     fn share(&mut self, index: usize, stream: StreamId) {
@@ -184,6 +204,41 @@ fn random_programs_on_several_streams_keep_all_rules() {
                 program.check();
             }
         }
+        program.end();
+    }
+}
+
+#[test]
+fn what_lies_free_is_handed_out_at_once_and_nothing_else_is_done_for_it() {
+    let (first, second) = (StreamId(1), StreamId(2));
+    let mut program = Program::new(Card::new(None), Settings::default());
+    assert!(!program.allocate_at_once(MIB, first), "there is nothing");
+    assert!(!program.allocate_at_once(u64::MAX, first), "no size");
+    program.allocate(8 * MIB, first);
+    program.free(0);
+    assert!(!program.allocate_at_once(16 * MIB, first), "not so much");
+    assert!(!program.allocate_at_once(8 * MIB, second), "the GPU is not done with it");
+    program.card.finish();
+    assert!(program.allocate_at_once(3 * MIB, second), "now it is");
+    assert!(program.allocate_at_once(5 * MIB, first), "the rest is still its stream's");
+    program.check();
+    program.end();
+    for seed in 0..12 {
+        let mut random = Random(seed);
+        let mut program = Program::new(Card::new(None), Settings::default());
+        let mut at_once = 0;
+        for number in 0..2000 {
+            let (size, stream) = (random.size(8 * MIB), StreamId(random.below(3)));
+            at_once += u32::from(program.allocate_at_once(size, stream));
+            step(&mut program, &mut random, 3, 40, 8 * MIB);
+            if program.held.len() > 60 {
+                program.free(random.below(60) as usize);
+            }
+            if number % 50 == 0 {
+                program.check();
+            }
+        }
+        assert!(at_once > 200, "{at_once}");
         program.end();
     }
 }

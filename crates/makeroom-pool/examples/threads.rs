@@ -6,6 +6,7 @@
 
 use std::hint::black_box;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use makeroom_core::Address;
@@ -13,7 +14,9 @@ use makeroom_cuda::Driver;
 use makeroom_pool::{Allocator, Options, Pool, Site};
 
 const THREADS: usize = 64;
-const TIME: Duration = Duration::from_millis(600);
+/// Each figure is the median of so many rounds, in turns, of this length: other programs come and go.
+const ROUNDS: usize = 5;
+const TIME: Duration = Duration::from_millis(150);
 
 /// What a thread does.
 #[derive(Clone, Copy)]
@@ -38,8 +41,13 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Pairs of an allocation and a free that one thread did in the time.
-fn work(pool: &Pool, pattern: Pattern, thread: usize, start: &Barrier) -> u64 {
+/// How many pairs of an allocation and a free a thread has done, on a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Done(AtomicU64);
+
+/// Replaces blocks until it is over.
+fn work(pool: &Pool, pattern: Pattern, thread: usize, start: &Barrier, is_over: &AtomicBool, done: &Done) {
     let (own, here) = (pool.stream().unwrap(), Site::here());
     let stream = own.id();
     let mut state = thread as u64 + 1;
@@ -47,21 +55,19 @@ fn work(pool: &Pool, pattern: Pattern, thread: usize, start: &Barrier) -> u64 {
     let mut held: Vec<Address> =
         (0..pattern.held).map(|_| pool.allocate(size(&mut state), stream, here).unwrap()).collect();
     start.wait();
-    let (begin, mut pairs) = (Instant::now(), 0);
-    while begin.elapsed() < TIME {
+    while !is_over.load(Ordering::Relaxed) {
         for _ in 0..64 {
             let place = next(&mut state) as usize % held.len();
             // SAFETY: nothing uses the memory.
             unsafe { pool.free(held[place], stream, here) }.unwrap();
             held[place] = black_box(pool.allocate(size(&mut state), stream, here).unwrap());
         }
-        pairs += 64;
+        done.0.fetch_add(64, Ordering::Relaxed);
     }
     for address in held {
         // SAFETY: nothing uses the memory.
         unsafe { pool.free(address, stream, here) }.unwrap();
     }
-    pairs
 }
 
 /// Seconds of processor time that this process has used.
@@ -77,16 +83,31 @@ fn processor_seconds() -> f64 {
 /// Pairs a second, and nanoseconds of processor time for each.
 fn rate(driver: &'static Driver, pattern: Pattern, threads: usize) -> (f64, f64) {
     let pool = Pool::new(driver, 0, Options::default()).unwrap();
-    let start = Barrier::new(threads);
-    let before = processor_seconds();
-    let pairs: u64 = std::thread::scope(|scope| {
-        let (pool, start) = (&pool, &start);
-        let work = |thread| scope.spawn(move || work(pool, pattern, thread, start));
-        let threads: Vec<_> = (0..threads).map(work).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    let (start, is_over) = (Barrier::new(threads + 1), AtomicBool::new(false));
+    let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
+    let look = || {
+        let pairs: u64 = done.iter().map(|done| done.0.load(Ordering::Relaxed)).sum();
+        (pairs as f64, Instant::now(), processor_seconds())
+    };
+    let (before, after) = std::thread::scope(|scope| {
+        for (thread, done) in done.iter().enumerate() {
+            let (pool, start, is_over) = (&pool, &start, &is_over);
+            scope.spawn(move || work(pool, pattern, thread, start, is_over, done));
+        }
+        start.wait();
+        let before = look();
+        std::thread::sleep(TIME);
+        let after = look();
+        is_over.store(true, Ordering::Relaxed);
+        (before, after)
     });
-    let spent = processor_seconds() - before;
-    (pairs as f64 / TIME.as_secs_f64(), spent * 1e9 / pairs as f64)
+    let pairs = after.0 - before.0;
+    (pairs / (after.1 - before.1).as_secs_f64(), (after.2 - before.2) * 1e9 / pairs)
+}
+
+fn median(mut figures: [f64; ROUNDS]) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[ROUNDS / 2]
 }
 
 fn main() {
@@ -100,8 +121,9 @@ fn main() {
         "pairs a second", "1 thread", "ns", "64 threads", "ns", "share"
     );
     for pattern in PATTERNS {
-        let (one, single) = rate(driver, pattern, 1);
-        let (many, each) = rate(driver, pattern, THREADS);
+        let rounds = [(); ROUNDS].map(|()| (rate(driver, pattern, 1), rate(driver, pattern, THREADS)));
+        let (one, single) = (median(rounds.map(|round| round.0.0)), median(rounds.map(|round| round.0.1)));
+        let (many, each) = (median(rounds.map(|round| round.1.0)), median(rounds.map(|round| round.1.1)));
         let share = many / one / cores as f64;
         println!("{:<18} {one:>12.0} {single:>6.0} {many:>13.0} {each:>6.0} {share:>6.2}", pattern.name);
     }

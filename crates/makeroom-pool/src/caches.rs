@@ -1,8 +1,9 @@
 //! Blocks that threads keep for themselves while they would wait for each other.
 //!
-//! A pool has one lock. A thread that finds it taken turns to its cache for a while: what it frees stays there, and
-//! what it asks for is looked for there. A thread that never meets another never has a cache, so a program of one
-//! thread gets exactly what the policy decides.
+//! A pool has one lock. A thread that finds it taken, or waited for, turns to its cache for a while: what it frees
+//! stays there, and what it asks for is looked for there. The while is longer each time that it meets another soon
+//! after it is back. A thread that never meets another never has a cache, so a program of one thread gets exactly what
+//! the policy decides.
 //!
 //! ```text
 //! allocate ─ lock free? ── yes ─ policy
@@ -13,9 +14,9 @@
 //! ```
 //!
 //! Only *known* blocks go to a cache: those that were handed out while threads met. For the policy they are all in
-//! use, so nothing of it changes while they come and go. Before the policy would move pages, grow, wait or fail, and
-//! before anybody looks at its figures, all caches are emptied into it: what they hold is never the reason for
-//! taking more memory. Peaks of live bytes alone may count it: at most [`MOST_BYTES`] for each cache.
+//! use, so nothing of it changes while they come and go. Before the policy would move pages, grow, wait or fail, caches
+//! are emptied into it one after the other until it need not, and before anybody looks at its figures all are: what
+//! they hold is never the reason for taking more memory. Peaks of live bytes alone may count it: at most [`MOST_BYTES`] for each cache.
 //!
 //! Sizes are rounded up to eight steps per power of two for known blocks, and a kept block may be a quarter larger than
 //! needed, so that what was freed fits what is asked for next. That is rounding, not live memory: the policy is told
@@ -27,14 +28,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use makeroom_core::{Address, StreamId};
 
 use crate::allocator::EVERY_STREAM;
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Removal};
 use crate::error::Result;
 use crate::fork::Lock;
 
 /// How many caches there are; threads share them when they are more.
 const CACHES: usize = 64;
-/// For so many calls a thread that found the lock taken does not try again.
-const STAY: u32 = 4096;
+/// For so many calls a thread that found the lock taken does not try again: the least, and the most where it found it
+/// taken again soon after each time.
+const LEAST_STAY: i32 = 1 << 12;
+const MOST_STAY: i32 = 1 << 16;
 /// No larger block is kept: there are few of them, and they are much.
 const LARGEST: u64 = 1 << 20;
 /// A kept block serves requests that leave up to this part of them unused.
@@ -47,8 +50,15 @@ static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
-    /// Calls for which this thread still keeps away from locks that others use.
-    static AWAY: Cell<u32> = const { Cell::new(0) };
+    /// Calls for which this thread still keeps away from locks that others use; below 0, how many it made since.
+    static AWAY: Cell<i32> = const { Cell::new(i32::MIN) };
+    /// For how many calls it kept away last.
+    static STAY: Cell<i32> = const { Cell::new(LEAST_STAY) };
+}
+
+/// Which cache is this thread's.
+fn own_cache() -> usize {
+    THREAD.with(|thread| *thread) % CACHES
 }
 
 /// Whether this thread keeps away from the lock for this call.
@@ -61,10 +71,15 @@ pub(crate) fn keeps_away() -> bool {
     })
 }
 
-/// This thread has met another.
+/// This thread has met another. If it did so before and has hardly been back since, it keeps away for longer.
 #[cold]
 pub(crate) fn met_another() {
-    AWAY.with(|away| away.set(STAY));
+    let stay = STAY.with(|stay| {
+        let is_again = AWAY.with(Cell::get) >= -stay.get();
+        stay.set(if is_again { (stay.get() * 2).min(MOST_STAY) } else { LEAST_STAY });
+        stay.get()
+    });
+    AWAY.with(|away| away.set(stay));
 }
 
 /// The size that a known block has for the policy; `None` where the block is not to be known.
@@ -107,6 +122,17 @@ pub(crate) enum Keeping {
     NotInUse,
 }
 
+/// What a block was that is the policy's alone now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forgotten {
+    /// It was that before.
+    Unknown,
+    /// In use, and so much was asked for.
+    InUse { requested: u64 },
+    /// Kept: it stays known.
+    NotInUse,
+}
+
 /// `bytes = Σ blocks.size`
 #[derive(Debug, Default)]
 struct Cache {
@@ -140,7 +166,7 @@ impl Caches {
     }
 
     fn of_thread(&self) -> &Lock<Cache> {
-        &self.of_threads[THREAD.with(|thread| *thread) % CACHES].0
+        &self.of_threads[own_cache()].0
     }
 
     /// A block that this thread keeps and that fits.
@@ -196,13 +222,16 @@ impl Caches {
         Ok(if cache.is_full() { cache.half() } else { Vec::new() })
     }
 
-    /// A block goes back to the policy, whose free decides: whether it was in use.
-    pub(crate) fn forget(&self, address: Address) -> Result<bool> {
-        let is_kept = self.known.look(address, |known| known.map(|known| known.is_kept))?;
-        if is_kept == Some(false) {
-            self.left(address)?;
-        }
-        Ok(is_kept != Some(true))
+    /// The policy alone looks after a block from now on: what it does not know of it yet.
+    pub(crate) fn forget(&self, address: Address) -> Result<Forgotten> {
+        Ok(match self.known.remove_unless(address, |known| known.is_kept)? {
+            None => Forgotten::Unknown,
+            Some(Removal::Refused) => Forgotten::NotInUse,
+            Some(Removal::Done(known)) => {
+                self.count.fetch_sub(1, Ordering::Relaxed);
+                Forgotten::InUse { requested: known.requested }
+            }
+        })
     }
 
     /// A block that was kept is the policy's again.
@@ -213,15 +242,14 @@ impl Caches {
         Ok(())
     }
 
-    /// Everything that is kept.
-    pub(crate) fn empty(&self) -> Result<Vec<Kept>> {
-        let mut all = Vec::new();
-        for cache in &self.of_threads {
+    /// What each cache keeps, taken out of it one after the other: this thread's first.
+    pub(crate) fn empty(&self) -> impl Iterator<Item = Result<Vec<Kept>>> + '_ {
+        let (before, from_own) = self.of_threads.split_at(own_cache());
+        from_own.iter().chain(before).map(|cache| {
             let mut cache = cache.0.lock()?;
-            all.append(&mut cache.blocks);
             cache.bytes = 0;
-        }
-        Ok(all)
+            Ok(std::mem::take(&mut cache.blocks))
+        })
     }
 
     /// The true sizes of known blocks in use.
@@ -235,7 +263,7 @@ impl Caches {
 
     /// Forgets everything: the policy begins anew.
     pub(crate) fn clear(&self) -> Result<()> {
-        self.empty()?;
+        self.empty().try_for_each(|kept| kept.map(drop))?;
         self.known.clear()?;
         self.count.store(0, Ordering::Relaxed);
         Ok(())
@@ -269,6 +297,10 @@ mod tests {
         Address(address)
     }
 
+    fn all_of(caches: &Caches) -> Vec<Kept> {
+        caches.empty().flat_map(|kept| kept.expect("not forked")).collect()
+    }
+
     fn is_kept(keeping: Keeping) -> bool {
         matches!(keeping, Keeping::Kept)
     }
@@ -280,7 +312,7 @@ mod tests {
         assert!(caches.take(1000, STREAM).unwrap().is_none(), "it is in use");
         assert!(is_kept(caches.keep(block, STREAM).unwrap()));
         assert!(matches!(caches.keep(block, STREAM).unwrap(), Keeping::NotInUse), "a second free");
-        assert!(!caches.forget(block).unwrap(), "a second free below");
+        assert_eq!(caches.forget(block).unwrap(), Forgotten::NotInUse, "a second free below");
         assert!(caches.take(1000, StreamId(2)).unwrap().is_none(), "another stream");
         assert!(caches.take(4000, STREAM).unwrap().is_none(), "too small");
         assert!(caches.take(100, STREAM).unwrap().is_none(), "too large");
@@ -290,7 +322,52 @@ mod tests {
         assert_eq!(sizes, [(block, 900)]);
         assert!(matches!(caches.keep(Address(0x5000), STREAM).unwrap(), Keeping::Unknown));
         assert!(matches!(caches.keep(block, EVERY_STREAM).unwrap(), Keeping::Unknown));
-        assert!(caches.forget(block).unwrap() && !caches.are_used());
+        assert_eq!(caches.forget(block).unwrap(), Forgotten::InUse { requested: 900 });
+        assert_eq!(caches.forget(block).unwrap(), Forgotten::Unknown);
+        assert!(!caches.are_used());
+    }
+
+    #[test]
+    fn a_thread_that_meets_another_again_and_again_keeps_away_for_longer() {
+        let calls = |most: i32| (0..=most).take_while(|_| keeps_away()).fold(0, |calls, _| calls + 1);
+        std::thread::spawn(move || {
+            assert!(!keeps_away(), "a thread that has met nobody");
+            let stays: Vec<i32> = (0..6)
+                .map(|_| {
+                    met_another();
+                    calls(2 * MOST_STAY)
+                })
+                .collect();
+            assert_eq!(
+                stays,
+                [LEAST_STAY, 2 * LEAST_STAY, 4 * LEAST_STAY, 8 * LEAST_STAY, MOST_STAY, MOST_STAY]
+            );
+            assert!((0..2 * MOST_STAY).all(|_| !keeps_away()), "it is back");
+            met_another();
+            assert_eq!(calls(2 * MOST_STAY), LEAST_STAY, "long ago");
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_threads_own_cache_is_emptied_first() {
+        let caches = Caches::new();
+        let keep = |number: u64| {
+            let block = known(&caches, number << 12, 512);
+            assert!(is_kept(caches.keep(block, STREAM).unwrap()));
+            block
+        };
+        let others: Vec<Address> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (1..4).map(|number| scope.spawn(move || keep(number))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let own = keep(9);
+        let first = caches.empty().next().unwrap().unwrap();
+        assert_eq!(first.iter().map(|kept| kept.address).collect::<Vec<_>>(), [own]);
+        let mut rest: Vec<Address> = all_of(&caches).iter().map(|kept| kept.address).collect();
+        rest.sort_unstable();
+        assert_eq!(rest, others);
     }
 
     #[test]
@@ -305,7 +382,7 @@ mod tests {
             }
         }
         assert_eq!(left, blocks[..left.len()]);
-        assert_eq!(left.len() + caches.empty().unwrap().len(), blocks.len());
+        assert_eq!(left.len() + all_of(&caches).len(), blocks.len());
         assert!(caches.take(512, STREAM).unwrap().is_none());
     }
 
@@ -318,7 +395,7 @@ mod tests {
             let is_full = matches!(caches.keep(block, STREAM).unwrap(), Keeping::Full);
             assert_eq!(is_full, number == MOST_BLOCKS as u64);
         }
-        assert_eq!(caches.empty().unwrap().len(), MOST_BLOCKS + 1);
+        assert_eq!(all_of(&caches).len(), MOST_BLOCKS + 1);
         assert!(caches.half().unwrap().is_empty(), "somebody else was there first");
     }
 
@@ -335,7 +412,7 @@ mod tests {
 
     /// Empties all caches into the one of this thread, as the pool does by way of its policy.
     fn steal(caches: &Caches) {
-        for kept in caches.empty().unwrap() {
+        for kept in all_of(caches) {
             caches.left(kept.address).unwrap();
             let block = known(caches, kept.address.0, 512);
             assert!(!matches!(caches.keep(block, STREAM).unwrap(), Keeping::NotInUse));

@@ -1,5 +1,6 @@
 //! What a pool is made of: the policy and its memory behind one lock, and the caches of threads that meet there.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use makeroom_core::{Address, StreamId};
@@ -19,7 +20,9 @@ pub(crate) struct Inner {
     pub(crate) driver: &'static Driver,
     pub(crate) device: i32,
     pub(crate) context: Arc<Context>,
-    pub(crate) core: Lock<Core>,
+    core: Lock<Core>,
+    /// How many threads wait for the core. Whoever can do without it leaves it to them: the lock itself is not fair.
+    waiting: AtomicUsize,
     /// Where sites are kept there are none: a block that comes from a cache has no site.
     pub(crate) caches: Option<Caches>,
 }
@@ -34,28 +37,50 @@ pub(crate) struct Core {
 }
 
 impl Inner {
+    pub(crate) fn new(driver: &'static Driver, device: i32, context: Arc<Context>, core: Core) -> Self {
+        let caches = core.sites.is_none().then(Caches::new);
+        Self { driver, device, context, core: Lock::new(core), waiting: AtomicUsize::new(0), caches }
+    }
+
     /// The core, waited for.
     #[inline]
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Core>> {
-        self.core.lock()
+        match self.core.try_lock()? {
+            Some(core) => Ok(core),
+            None => self.wait(),
+        }
     }
 
-    /// The core, unless another thread has it, or had it lately.
+    #[cold]
+    fn wait(&self) -> Result<MutexGuard<'_, Core>> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let core = self.core.lock();
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        core
+    }
+
+    /// The core, unless another thread has it or waits for it, or did so lately.
     #[inline]
     pub(crate) fn enter(&self) -> Result<Option<MutexGuard<'_, Core>>> {
         if keeps_away() {
             return Ok(None);
         }
-        let core = self.core.try_lock()?;
+        let is_wanted = self.waiting.load(Ordering::Relaxed) > 0;
+        let core = if is_wanted { None } else { self.core.try_lock()? };
         if core.is_none() {
             met_another();
         }
         Ok(core)
     }
 
+    /// An error in a forked child.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.core.check()
+    }
+
     /// The core with nothing in the caches, so that its figures are true.
     pub(crate) fn settled(&self) -> Result<MutexGuard<'_, Core>> {
-        let mut core = self.core.lock()?;
+        let mut core = self.lock()?;
         if let Some(caches) = self.caches.as_ref().filter(|caches| caches.are_used()) {
             core.settle(caches)?;
         }
@@ -70,10 +95,19 @@ impl Inner {
         stream: StreamId,
         site: Site,
     ) -> Result<Address> {
-        if let Some(caches) = self.caches.as_ref().filter(|caches| caches.are_used())
-            && !core.has_room(bytes, stream)
-        {
-            core.settle(caches)?;
+        if let Some(caches) = self.caches.as_ref().filter(|caches| caches.are_used()) {
+            if let Some(address) = core.allocate_at_once(bytes, stream) {
+                return Ok(address);
+            }
+            // One after the other: a thread whose cache was emptied for nothing has to come here for every block.
+            for kept in caches.empty() {
+                if core.take_back(caches, &kept?)?
+                    && let Some(address) = core.allocate_at_once(bytes, stream)
+                {
+                    return Ok(address);
+                }
+            }
+            core.correct_sizes(caches)?;
         }
         let Core { policy, memory, sites, .. } = &mut *core;
         match policy.allocate(memory, bytes, stream) {
@@ -95,22 +129,17 @@ impl Inner {
         stream: StreamId,
         site: Site,
     ) -> Result<Address> {
-        let Some(rounded) = size_of_known(bytes, stream) else {
-            return self.allocate(self.lock()?, bytes, stream, site);
-        };
         let mut core = self.lock()?;
-        if !core.has_room(rounded, stream) {
-            // Growing for the sake of rounding is not worth it.
-            return self.allocate(core, bytes, stream, site);
+        if let Some(rounded) = size_of_known(bytes, stream)
+            && let Some(address) = core.allocate_at_once(rounded, stream)
+        {
+            // Nobody frees it before it is handed out, so others need not wait until it is known.
+            drop(core);
+            caches.learn(address, rounded, bytes)?;
+            return Ok(address);
         }
-        let Core { policy, memory, .. } = &mut *core;
-        match policy.allocate(memory, rounded, stream) {
-            Ok(allocated) => {
-                caches.learn(allocated.address, rounded, bytes)?;
-                Ok(allocated.address)
-            }
-            Err(shortage) => Err(self.out_of_memory(&mut core, *shortage)),
-        }
+        // Growing for the sake of rounding is not worth it.
+        self.allocate(core, bytes, stream, site)
     }
 
     #[cold]
@@ -125,26 +154,33 @@ impl Inner {
 }
 
 impl Core {
-    fn has_room(&mut self, bytes: u64, stream: StreamId) -> bool {
-        self.policy.has_room(&mut self.memory, bytes, stream)
+    /// A block where memory lies free for it, without a site: where sites are kept there are no caches.
+    fn allocate_at_once(&mut self, bytes: u64, stream: StreamId) -> Option<Address> {
+        let Self { policy, memory, .. } = self;
+        Some(policy.allocate_at_once(memory, bytes, stream)?.address)
     }
 
     /// Empties the caches, and tells the policy the true sizes of what came from them.
     #[cold]
     pub(crate) fn settle(&mut self, caches: &Caches) -> Result<()> {
-        let kept = caches.empty()?;
-        self.take_back(caches, &kept)?;
+        for kept in caches.empty() {
+            self.take_back(caches, &kept?)?;
+        }
+        self.correct_sizes(caches)
+    }
+
+    fn correct_sizes(&mut self, caches: &Caches) -> Result<()> {
         caches.true_sizes(|address, requested| self.policy.relabel(address, requested))
     }
 
-    /// Blocks that a cache kept are the policy's.
-    pub(crate) fn take_back(&mut self, caches: &Caches, kept: &[Kept]) -> Result<()> {
+    /// Blocks that a cache kept are the policy's; whether there were any.
+    pub(crate) fn take_back(&mut self, caches: &Caches, kept: &[Kept]) -> Result<bool> {
         for kept in kept {
             caches.left(kept.address)?;
             // It was in use for the policy, so it can be freed.
             let _ = self.policy.free(&mut self.memory, kept.address, kept.stream);
         }
-        Ok(())
+        Ok(!kept.is_empty())
     }
 
     /// Frees a block below all caches.

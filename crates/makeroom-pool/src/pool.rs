@@ -13,9 +13,8 @@ use makeroom_place::pool::{FreeError, Patience, Policy, Settings, Snapshot, Stat
 
 use crate::allocator::Allocator;
 use crate::backing::{MappedMemory, Watcher};
-use crate::caches::{Caches, Keeping};
+use crate::caches::{Caches, Forgotten, Keeping};
 use crate::error::Result;
-use crate::fork::Lock;
 use crate::inner::{Core, Inner, wrong_address};
 use crate::site::{Site, Sites};
 use crate::stream::PoolStream;
@@ -79,9 +78,8 @@ impl Pool {
         let settings = Settings { limit: options.limit.map(Bytes::get) };
         let policy = Policy::new(settings);
         let sites = options.keeps_sites.then(Sites::default);
-        let caches = sites.is_none().then(Caches::new);
-        let core = Lock::new(Core { settings, policy, memory, sites });
-        Ok(Self { inner: Arc::new(Inner { driver, device, context, core, caches }) })
+        let core = Core { settings, policy, memory, sites };
+        Ok(Self { inner: Arc::new(Inner::new(driver, device, context, core)) })
     }
 
     /// The device's number.
@@ -91,7 +89,7 @@ impl Pool {
 
     /// A new stream whose buffers come from this pool. It does not wait for the default stream.
     pub fn stream(&self) -> Result<PoolStream> {
-        self.inner.core.check()?;
+        self.inner.check()?;
         let _entered = self.inner.context.enter()?;
         PoolStream::new(Arc::new(self.clone()))
     }
@@ -104,7 +102,7 @@ impl Pool {
 
     /// Makes the pool's context current on this thread.
     pub fn make_current(&self) -> Result<()> {
-        self.inner.core.check()?;
+        self.inner.check()?;
         Ok(self.inner.context.make_current()?)
     }
 
@@ -115,7 +113,7 @@ impl Pool {
 
     /// Waits for everything that was submitted in the pool's context. Others go on meanwhile, on the pool too.
     pub fn synchronize(&self) -> Result<()> {
-        self.inner.core.check()?;
+        self.inner.check()?;
         let _entered = self.inner.context.enter()?;
         let _relaxed = CaptureModeGuard::relaxed(self.inner.driver)?;
         Ok(self.inner.driver.synchronize()?)
@@ -216,13 +214,13 @@ impl Allocator for Pool {
                     // Whoever retires a stream has the lock and must find all that was freed on it.
                     let mut core = self.inner.lock()?;
                     let leaving = caches.half()?;
-                    return core.take_back(caches, &leaving);
+                    return core.take_back(caches, &leaving).map(drop);
                 }
                 Keeping::NotInUse => return not_in_use(),
                 Keeping::Unknown => self.inner.lock()?,
             },
         };
-        if caches.are_used() && !caches.forget(address)? {
+        if caches.are_used() && caches.forget(address)? == Forgotten::NotInUse {
             return not_in_use();
         }
         core.free(address, stream, site)
@@ -233,8 +231,11 @@ impl Allocator for Pool {
         let mut core = self.inner.lock()?;
         if let Some(caches) = self.inner.caches.as_ref().filter(|caches| caches.are_used()) {
             // Its free has to wait for that stream, which only the policy knows how to do.
-            core.settle(caches)?;
-            caches.forget(address)?;
+            match caches.forget(address)? {
+                Forgotten::Unknown => {}
+                Forgotten::InUse { requested } => core.policy.relabel(address, requested),
+                Forgotten::NotInUse => return Err(wrong_address(FreeError::NotInUse(address), site, None)),
+            }
         }
         let recorded = core.policy.record_stream(address, stream);
         recorded.map_err(|reason| wrong_address(reason, site, core.sites.as_ref()))

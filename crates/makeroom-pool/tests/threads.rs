@@ -3,12 +3,14 @@
 
 mod common;
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::time::Duration;
 
 use common::check_account;
-use makeroom_core::Bytes;
+use makeroom_core::{Address, Bytes};
 use makeroom_pool::layers::{Checked, Limit, Spill, SpillOptions, Track};
-use makeroom_pool::{Allocator, DeviceBuffer, Options, Pool, PoolStream};
+use makeroom_pool::{Allocator, DeviceBuffer, Options, Pool, PoolStream, Site, Watcher};
 
 const THREADS: u64 = 64;
 const ROUNDS: usize = 60;
@@ -107,7 +109,7 @@ fn figures_are_exact_whatever_threads_keep() {
     const EACH: u64 = 24;
     let gpu = common::gpu("threads");
     let pool = Pool::new(gpu.driver, 0, Options { keeps_sites: false, ..Options::default() }).unwrap();
-    let rest = std::sync::Barrier::new(9);
+    let rest = Barrier::new(9);
     std::thread::scope(|scope| {
         for thread in 0..8 {
             let (pool, rest) = (&pool, &rest);
@@ -148,6 +150,72 @@ fn figures_are_exact_whatever_threads_keep() {
     });
     check_account(&pool);
     assert_eq!(pool.stats().live, 0);
+}
+
+/// Holds the pool's lock where it is told to, for as long as others need to find it taken.
+#[derive(Debug)]
+struct Gate {
+    is_closed: AtomicBool,
+    is_met: Barrier,
+}
+
+impl Watcher for Gate {
+    fn may_take(&self, _bytes: u64) -> bool {
+        if self.is_closed.swap(false, Ordering::Relaxed) {
+            self.is_met.wait();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        true
+    }
+}
+
+/// A block that this thread got while it found the pool's lock taken: its size is rounded for the thread's cache.
+fn known_block(pool: &Pool, gate: &Gate, stream: &PoolStream) -> Address {
+    const BYTES: u64 = 33_000;
+    let here = Site::here();
+    for _ in 0..50 {
+        gate.is_closed.store(true, Ordering::Relaxed);
+        let address = std::thread::scope(|scope| {
+            // More than is there, so that the pool asks whether it may take it.
+            scope.spawn(|| pool.allocate(pool.stats().cached + (8 << 20), stream.id(), here).unwrap());
+            gate.is_met.wait();
+            // Found taken, and had when the other thread is done; another one, when the first was too late for that.
+            pool.allocate(BYTES, stream.id(), here).unwrap()
+        });
+        let blocks = pool.snapshot().segments.into_iter().flat_map(|segment| segment.blocks);
+        if blocks.into_iter().any(|block| block.address == address && block.size > BYTES + 512) {
+            return address;
+        }
+    }
+    panic!("the two threads never met");
+}
+
+#[test]
+fn a_block_of_a_cache_can_be_used_by_another_stream_and_freed_once() {
+    let gpu = common::gpu("threads");
+    let gate = Arc::new(Gate { is_closed: AtomicBool::new(false), is_met: Barrier::new(2) });
+    let options = Options { keeps_sites: false, watcher: Some(gate.clone()), ..Options::default() };
+    let pool = Pool::new(gpu.driver, 0, options).unwrap();
+    let (own, other, here) = (pool.stream().unwrap(), pool.stream().unwrap(), Site::here());
+    let shared = known_block(&pool, &gate, &own);
+    let live = pool.stats().live;
+    pool.record_stream(shared, other.id()).unwrap();
+    assert_eq!(pool.stats().live, live, "what was asked for, not what the block holds");
+    gpu.keep_busy(other.id().0, 1000);
+    // SAFETY: the stream that uses it was named.
+    unsafe { pool.free(shared, own.id(), here) }.unwrap();
+    assert_eq!(pool.stats().pending, 33_000, "it waits for the other stream");
+    let kept = pool.allocate(33_000, own.id(), here).unwrap();
+    assert_ne!(kept, shared);
+    // SAFETY: nothing uses it.
+    unsafe { pool.free(kept, own.id(), here) }.unwrap();
+    assert!(pool.record_stream(kept, other.id()).is_err(), "it is free");
+    for address in [shared, kept] {
+        // SAFETY: it is refused.
+        assert!(unsafe { pool.free(address, own.id(), here) }.is_err(), "a second free");
+    }
+    gpu.advance(2000);
+    check_account(&pool);
 }
 
 #[test]

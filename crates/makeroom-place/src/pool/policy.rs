@@ -97,8 +97,37 @@ impl Policy {
                 self.shortage(size, stream, cause)
             })?,
         };
-        let id = self.take(found, rounded, zone.free(stream), size);
-        Ok(Allocated { address: Address(self.tiles[id].address), block: BlockId(id), size: rounded })
+        Ok(self.hand_out(found, rounded, zone, stream, size))
+    }
+
+    /// [`Policy::allocate`] where memory lies free for the request: nothing moves, grows, is waited for or refused. Marks
+    /// may be made all the same, on streams whose memory would do.
+    pub fn allocate_at_once(
+        &mut self,
+        backing: &mut impl Backing,
+        size: u64,
+        stream: StreamId,
+    ) -> Option<Allocated> {
+        if size > LARGEST_BLOCK {
+            return None;
+        }
+        let stream = self.stream(stream);
+        let rounded = size.max(1).next_multiple_of(GRAIN);
+        let zone = Zone::of(rounded);
+        let found = self.find(rounded, zone, stream).or_else(|| self.lent(backing, rounded, zone, stream))?;
+        Some(self.hand_out(found, rounded, zone, stream, size))
+    }
+
+    fn hand_out(
+        &mut self,
+        found: TileId,
+        rounded: u64,
+        zone: Zone,
+        stream: StreamIndex,
+        requested: u64,
+    ) -> Allocated {
+        let id = self.take(found, rounded, zone.free(stream), requested);
+        Allocated { address: Address(self.tiles[id].address), block: BlockId(id), size: rounded }
     }
 
     /// Takes memory back. It is usable at once by what is submitted to `stream` from now on.
@@ -126,16 +155,6 @@ impl Policy {
         self.pending.forget_uses(id);
         self.release(id, EVERYBODY);
         Ok(Freed { block: BlockId(id), requested })
-    }
-
-    /// Whether a request finds memory at once: without moving, growing or waiting.
-    pub fn has_room(&mut self, backing: &mut impl Backing, size: u64, stream: StreamId) -> bool {
-        let stream = self.stream(stream);
-        let rounded = size.max(1).checked_next_multiple_of(GRAIN);
-        rounded.is_some_and(|rounded| {
-            let zone = Zone::of(rounded);
-            self.find(rounded, zone, stream).is_some() || self.lent(backing, rounded, zone, stream).is_some()
-        })
     }
 
     /// Corrects what was asked for of a block in use, at most what it holds.
