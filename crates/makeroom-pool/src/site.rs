@@ -50,11 +50,23 @@ impl fmt::Display for Site {
 const REMEMBERED: usize = 4096;
 
 /// The sites of blocks in use, and of those freed last.
+///
+/// `order` has the addresses of `freed`, oldest first, and addresses that were handed out or freed again since: their
+/// number is not the one in `freed`.
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
     by_block: Vec<Option<Site>>,
-    freed: FastMap<u64, (Site, Site)>,
-    order: VecDeque<u64>,
+    freed: FastMap<u64, Past>,
+    order: VecDeque<(u64, u64)>,
+    /// How many frees there were.
+    count: u64,
+}
+
+/// Where memory was allocated and freed, in which free.
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    sites: (Site, Site),
+    number: u64,
 }
 
 impl Sites {
@@ -69,18 +81,45 @@ impl Sites {
 
     pub(crate) fn freed(&mut self, block: BlockId, address: Address, site: Site) {
         let Some(allocated) = self.by_block.get_mut(block.0 as usize).and_then(Option::take) else { return };
-        if self.freed.insert(address.0, (allocated, site)).is_none() {
-            self.order.push_back(address.0);
-        }
-        while self.order.len() > REMEMBERED {
-            if let Some(oldest) = self.order.pop_front() {
-                self.freed.remove(&oldest);
-            }
+        self.count += 1;
+        self.freed.insert(address.0, Past { sites: (allocated, site), number: self.count });
+        self.order.push_back((address.0, self.count));
+        if self.order.len() > REMEMBERED
+            && let Some((oldest, number)) = self.order.pop_front()
+            && self.freed.get(&oldest).is_some_and(|past| past.number == number)
+        {
+            self.freed.remove(&oldest);
         }
     }
 
     /// Where the memory at an address was allocated and freed.
     pub(crate) fn before(&self, address: Address) -> Option<(Site, Site)> {
-        self.freed.get(&address.0).copied()
+        self.freed.get(&address.0).map(|past| past.sites)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_frees_are_remembered_however_often_an_address_comes_back() {
+        let (site, rounds) = (Site::Code, 3 * REMEMBERED as u64);
+        let mut sites = Sites::default();
+        for round in 0..rounds {
+            for (block, address) in [(BlockId(0), Address(512)), (BlockId(1), Address(1024))] {
+                sites.allocated(block, address, site(round));
+                assert_eq!(sites.before(address), None, "it is in use");
+                sites.freed(block, address, site(rounds + round));
+                assert_eq!(sites.before(address), Some((site(round), site(rounds + round))));
+            }
+        }
+        assert!(sites.before(Address(512)).is_some(), "freed before the last one");
+        for address in 0..REMEMBERED as u64 {
+            sites.allocated(BlockId(2), Address(4096 + address * 512), site(1));
+            sites.freed(BlockId(2), Address(4096 + address * 512), site(2));
+        }
+        assert_eq!(sites.before(Address(512)), None, "too many since");
+        assert!(sites.order.len() <= REMEMBERED && sites.freed.len() <= REMEMBERED);
     }
 }
