@@ -85,7 +85,8 @@ fn a_refused_peer_changes_nothing() {
 
 #[test]
 fn what_the_pool_holds_unused_is_there_for_the_driver() {
-    let expected = "free: 1\nphysical memory\nrows\nan array\na context\na block beside a capture\n";
+    let expected = "free: 1\nphysical memory\nrows\nan array\na context\na block beside a capture\n\
+                    a free beside a capture\n";
     let small = pooled("pool_room.c").variable("MAKEROOM_SIMGPU", "memory=2112MiB");
     small.check_one();
     let limited = pooled("pool_room.c").variable("MAKEROOM_LIMIT", &(2112_u64 << 20).to_string());

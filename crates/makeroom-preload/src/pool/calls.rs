@@ -7,7 +7,8 @@
 //! | `cuMemAllocAsync` | the memory may be used on this stream |
 //! | `cuMemFreeAsync` | the memory may be used again on this stream, elsewhere once the GPU has passed |
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use makeroom_core::{Address, StreamId};
 use makeroom_cuda::Stream;
@@ -73,6 +74,7 @@ pub(crate) unsafe fn allocate(pointer: *mut DevicePointer, bytes: usize, stream:
     if is_captured(pool, stream) {
         return None;
     }
+    retry_deferred();
     // SAFETY: passed on to the caller.
     unsafe { take(pool, pointer, bytes as u64, stream) }
 }
@@ -164,7 +166,7 @@ pub(crate) fn free(address: u64) -> Option<CuResult> {
 fn free_idle(pool: &DevicePool, address: u64) -> CuResult {
     // Waiting for the device would break a capture.
     if capture::is_open() {
-        DEFERRED.lock().unwrap_or_else(PoisonError::into_inner).push(address);
+        defer(vec![address]);
         return SUCCESS;
     }
     match pool.pool.synchronize() {
@@ -175,22 +177,48 @@ fn free_idle(pool: &DevicePool, address: u64) -> CuResult {
 
 /// What was freed while the device could not be waited for.
 static DEFERRED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+/// Few programs free in a capture; the others' calls need not ask.
+static HAS_DEFERRED: AtomicBool = AtomicBool::new(false);
 
+fn deferred() -> MutexGuard<'static, Vec<u64>> {
+    DEFERRED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn defer(addresses: Vec<u64>) {
+    let mut deferred = deferred();
+    deferred.extend(addresses);
+    HAS_DEFERRED.store(true, Ordering::Relaxed);
+}
+
+#[inline]
 fn retry_deferred() {
-    if capture::is_open() {
-        return;
+    if HAS_DEFERRED.load(Ordering::Relaxed) && !capture::is_open() {
+        give_deferred();
     }
-    let Ok(mut deferred) = DEFERRED.try_lock() else { return };
-    if deferred.is_empty() {
-        return;
-    }
-    deferred.retain(|&address| match owner(address) {
-        Some(pool) if pool.pool.synchronize().is_ok() => {
-            give(pool, address, EVERY_STREAM);
-            false
+}
+
+/// The lock is let go before the device is waited for: that may itself wait for a thread that frees in a capture.
+#[cold]
+fn give_deferred() {
+    let mut addresses = {
+        let mut deferred = deferred();
+        HAS_DEFERRED.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *deferred)
+    };
+    for pool in devices::all() {
+        let is_own = |address: &mut u64| pool.allocator.reaches(Address(*address));
+        let own: Vec<u64> = addresses.extract_if(.., is_own).collect();
+        if own.is_empty() {
+            continue;
         }
-        other => other.is_some(),
-    });
+        if pool.pool.synchronize().is_err() {
+            defer(own);
+            continue;
+        }
+        for address in own {
+            give(pool, address, EVERY_STREAM);
+        }
+    }
 }
 
 /// A stream is about to be destroyed; the driver does that.

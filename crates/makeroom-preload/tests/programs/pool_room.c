@@ -54,5 +54,11 @@ int main(void) {
     OK(cuMemFree_v2(block));
     printf("a block beside a capture\n");
     fill();
+    OK(cuMemAlloc_v2(&block, (size_t)1400 * MIB));
+    OK(cuStreamBeginCapture_v2(stream, 2));
+    OK(cuMemFree_v2(block));
+    OK(cuStreamEndCapture(stream, &graph));
+    fill();
+    printf("a free beside a capture\n");
     return 0;
 }
