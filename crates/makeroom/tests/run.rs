@@ -128,6 +128,22 @@ fn a_signal_is_the_status_of_a_shell() {
     );
 }
 
+/// Under `nohup` a program goes on when its terminal is gone, and so it does under both.
+#[test]
+fn a_signal_that_is_ignored_stays_ignored() {
+    let folder = stage("ignored");
+    let program = "kill -HUP $PPID; kill -INT $PPID; kill -HUP $$; kill -INT $$; echo goes on";
+    let output = Command::new("sh")
+        .args(["-c", "trap '' HUP INT; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_makeroom")])
+        .args(["run", "--", "sh", "-c", program])
+        .current_dir(&folder)
+        .env("XDG_RUNTIME_DIR", &folder)
+        .output()
+        .unwrap();
+    assert_eq!(text(&output.stdout), "goes on\n", "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0));
+}
+
 #[test]
 fn makeroom_off_and_programs_without_cuda_leave_nothing() {
     let folder = stage("nothing");

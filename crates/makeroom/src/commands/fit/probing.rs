@@ -23,6 +23,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::commands::run::{library, preload, run_id};
 use crate::failure::Failure;
+use crate::signals::not_ignored;
 
 /// How often a run is looked at, at first; reading a long recording takes longer, and is done less often.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -90,7 +91,7 @@ impl Probing {
         patience: Patience,
     ) -> Result<Self, Failure> {
         let is_interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in not_ignored(&[SIGINT, SIGTERM, SIGHUP]) {
             signal_hook::flag::register(signal, Arc::clone(&is_interrupted))?;
         }
         Ok(Self {

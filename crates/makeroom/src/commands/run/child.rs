@@ -12,14 +12,17 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use super::status::Screen;
+use crate::signals::not_ignored;
 
 /// Signals that a terminal sends to the program itself, because it is in the same foreground group.
 const OF_TERMINAL: [i32; 3] = [SIGINT, SIGQUIT, SIGWINCH];
 
+/// Signals that are passed on or change what is drawn.
+const HEARD: [i32; 9] = [SIGINT, SIGQUIT, SIGWINCH, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP];
+
 /// Runs the program to its end. What is drawn on the screen goes while this command is stopped.
 pub(crate) fn run(command: &mut Command, screen: Screen) -> io::Result<ExitCode> {
-    let mut signals =
-        Signals::new([SIGINT, SIGQUIT, SIGWINCH, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP])?;
+    let mut signals = Signals::new(not_ignored(&HEARD))?;
     let mut child = command.spawn()?;
     let is_running = Arc::new(AtomicBool::new(true));
     let (pid, still_running) = (child.id(), Arc::clone(&is_running));
