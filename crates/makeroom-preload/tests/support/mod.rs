@@ -3,6 +3,7 @@
 
 mod recording;
 
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
@@ -100,6 +101,7 @@ impl Program {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
+        begin_anew(&mut command);
         command.args(&self.arguments).envs(self.variables.iter().cloned()).current_dir(&self.folder);
         let searched = join([&self.driver].into_iter().chain(&self.searched));
         command.env("LD_LIBRARY_PATH", searched).env("MAKEROOM_SIMGPU_DIR", &self.driver);
@@ -158,6 +160,28 @@ impl Program {
             .collect();
         recordings.sort_by_key(|recording| recording.header.monotonic_ns);
         recordings
+    }
+}
+
+/// What a program inherits from whoever started the tests is set to what it usually is: a background job of a script
+/// ignores signals, a shell may be recorded itself.
+fn begin_anew(command: &mut Command) {
+    const LAST_SIGNAL: i32 = 31;
+    let begin = || {
+        for signal in 1..=LAST_SIGNAL {
+            // SAFETY: the child has one thread, and the call may be made between a fork and an exec. Two signals cannot
+            // be set, which is an error that changes nothing.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        // SAFETY: as above.
+        unsafe { libc::umask(0o022) };
+        Ok(())
+    };
+    // SAFETY: the function only makes system calls.
+    unsafe { command.pre_exec(begin) };
+    let of_recorder = |name: &str| name.starts_with("MAKEROOM") || name.starts_with("LD_");
+    for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_recorder)) {
+        command.env_remove(name);
     }
 }
 
