@@ -83,17 +83,21 @@ thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
 }
 
-/// Keeps a failure for this thread. At the thread's end there is no place for it, and nobody to ask.
+/// Keeps a failure for this thread. At the thread's end there is no place for it, and nobody to ask. It makes a text, so
+/// it might panic itself: that ends here too.
 pub(crate) fn keep(failure: Failure) -> Status {
-    let Failure { status, text, shortage } = failure;
-    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-    let last = Last { text, shortage };
-    let _ = LAST.try_with(|place| {
-        if let Ok(mut place) = place.try_borrow_mut() {
-            *place = last;
-        }
-    });
-    status
+    let status = failure.status;
+    let keep = move || {
+        let Failure { text, shortage, .. } = failure;
+        let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+        let last = Last { text, shortage };
+        let _ = LAST.try_with(|place| {
+            if let Ok(mut place) = place.try_borrow_mut() {
+                *place = last;
+            }
+        });
+    };
+    catch_unwind(AssertUnwindSafe(keep)).map_or(abi::INTERNAL, |()| status)
 }
 
 /// Where the last failure's text stands: valid until this thread's next failure.
@@ -111,8 +115,7 @@ pub(crate) fn guard<T>(what: impl FnOnce() -> Result<T>) -> Result<T> {
 pub(crate) fn answer(what: impl FnOnce() -> Result<()>) -> Status {
     match guard(what) {
         Ok(()) => abi::OK,
-        // Keeping it makes a text, which might panic in its turn.
-        Err(failure) => catch_unwind(AssertUnwindSafe(|| keep(failure))).unwrap_or(abi::INTERNAL),
+        Err(failure) => keep(failure),
     }
 }
 

@@ -63,4 +63,4 @@ pub use torch_snapshot::{SnapshotOf, write_torch_snapshot};
 #[cfg(feature = "cudarc")]
 pub use with_cudarc::{CudarcBuffer, CudarcStream};
 
-pub use makeroom_place::pool::{Counters, Piece, Snapshot, Stats};
+pub use makeroom_place::pool::{BlockState, Counters, Piece, Snapshot, Stats};

@@ -15,7 +15,7 @@ use std::thread::{self, ThreadId};
 
 use makeroom_core::{Address, Bytes, StreamId};
 use makeroom_pool::layers::History;
-use makeroom_pool::{Allocator as _, Piece, PoolError, Site, Watcher};
+use makeroom_pool::{Allocator as _, BlockState, Piece, PoolError, Site, Watcher};
 
 use super::share;
 use crate::abi::{MempoolId, RawStats};
@@ -130,10 +130,10 @@ impl Device {
             return None;
         }
         let snapshot = self.pool_of(address).pool.snapshot();
-        let blocks = snapshot.segments.iter().flat_map(|segment| &segment.blocks);
-        let holds = |start: Address, size: u64| address >= start && address.0 - start.0 < size;
-        let mut blocks = blocks.map(|block| (block.address, block.size));
-        blocks.find(|(start, size)| holds(*start, *size))
+        let mut blocks = snapshot.segments.iter().flat_map(|segment| &segment.blocks);
+        let found =
+            blocks.find(|block| address >= block.address && address.0 - block.address.0 < block.size)?;
+        matches!(found.state, BlockState::Live { .. }).then_some((found.address, found.size))
     }
 
     /// Begins to allocate to a pool, made where it is new.

@@ -48,6 +48,7 @@ static void tensors_come_and_go() {
     size_t bytes = 0;
     CHECK(base_alloc((char *)tensor + 100, &bytes) == tensor && bytes >= 3 * MIB);
     release(tensor, 3 * MIB, 0, stream());
+    CHECK(base_alloc(tensor, &bytes) == nullptr);
     release(empty, 0, 0, stream());
     reset();
     CHECK(figures().live == 0 && figures().reserved == 0);

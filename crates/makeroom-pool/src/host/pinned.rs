@@ -95,12 +95,15 @@ impl PinnedPool {
 }
 
 impl Shared {
-    /// Takes back what copies no longer use; how many blocks.
+    /// Takes back what copies no longer use; how many blocks. No lock is held meanwhile: a copy may wait for a thread
+    /// that is about to drop another.
     fn collect(&self, is_done: impl Fn(&Waiting) -> bool) -> Result<usize> {
-        let done: Vec<Waiting> = self.waiting.lock()?.extract_if(.., |waiting| is_done(waiting)).collect();
+        let all = std::mem::take(&mut *self.waiting.lock()?);
+        let (done, still): (Vec<_>, Vec<_>) = all.into_iter().partition(is_done);
+        self.waiting.lock()?.extend(still);
         for waiting in &done {
-            // SAFETY: it was given up, and the copy that used it is done.
-            unsafe { self.allocator.free(waiting.address, EVERY_STREAM, Site::here()) }?;
+            // SAFETY: it was given up, and the copy that used it is done. It was never freed before.
+            let _ = unsafe { self.allocator.free(waiting.address, EVERY_STREAM, Site::here()) };
         }
         Ok(done.len())
     }

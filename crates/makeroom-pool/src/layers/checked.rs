@@ -192,7 +192,13 @@ impl<A: Allocator> Allocator for Checked<A> {
     }
 
     fn record_stream(&self, address: Address, stream: StreamId) -> Result<()> {
-        self.blocks.look(address, |block| block.map(|block| block.streams.push(stream)))?;
+        self.blocks.look(address, |block| {
+            if let Some(block) = block
+                && !block.streams.contains(&stream)
+            {
+                block.streams.push(stream);
+            }
+        })?;
         self.upstream.record_stream(address, stream)
     }
 

@@ -69,9 +69,10 @@ impl Heat {
     }
 
     /// Whether the room that a block would take is better kept for hotter ones, where so much is live already.
-    pub(super) fn prefers_host(&self, kind: Kind, bytes: u64, live: u64) -> bool {
+    /// How much that is, is asked for only where it matters: the answer empties the caches of all threads.
+    pub(super) fn prefers_host(&self, kind: Kind, bytes: u64, live: impl FnOnce() -> u64) -> bool {
         let lives_long = self.lives.get(&kind.0).is_some_and(|lives| lives.long > lives.brief);
-        lives_long && self.headroom > 0 && live + bytes + self.headroom > self.ceiling
+        lives_long && self.headroom > 0 && live() + bytes + self.headroom > self.ceiling
     }
 }
 
@@ -87,12 +88,13 @@ mod tests {
         let mut heat = Heat::default();
         heat.refused(1000 * MIB);
         heat.ended(long, 5000, 10 * MIB, false);
-        assert!(!heat.prefers_host(long, 10 * MIB, 980 * MIB), "nothing brief was ever spilled");
+        let unasked = || panic!("it does not matter");
+        assert!(!heat.prefers_host(long, 10 * MIB, unasked), "nothing brief was ever spilled");
         heat.ended(brief, 3, 20 * MIB, true);
-        assert!(heat.prefers_host(long, 10 * MIB, 980 * MIB));
-        assert!(!heat.prefers_host(long, 10 * MIB, 970 * MIB), "there is room beside the headroom");
-        assert!(!heat.prefers_host(brief, 10 * MIB, 980 * MIB));
-        assert!(!heat.prefers_host(Kind(3), 10 * MIB, 980 * MIB), "nothing is known of it");
+        assert!(heat.prefers_host(long, 10 * MIB, || 980 * MIB));
+        assert!(!heat.prefers_host(long, 10 * MIB, || 970 * MIB), "there is room beside the headroom");
+        assert!(!heat.prefers_host(brief, 10 * MIB, unasked));
+        assert!(!heat.prefers_host(Kind(3), 10 * MIB, unasked), "nothing is known of it");
     }
 
     #[test]

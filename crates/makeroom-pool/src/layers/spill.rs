@@ -109,9 +109,8 @@ impl<A: Allocator> Spill<A> {
     }
 
     fn makes_way(&self, bytes: u64, site: Site) -> Result<bool> {
-        let kind = Kind::of(bytes, site);
-        let live = self.upstream.stats().live;
-        Ok(self.heat.lock()?.prefers_host(kind, bytes, live))
+        let live = || self.upstream.stats().live;
+        Ok(self.heat.lock()?.prefers_host(Kind::of(bytes, site), bytes, live))
     }
 
     fn remember(&self, address: Address, bytes: u64, site: Site, is_on_host: bool) -> Result<()> {

@@ -68,7 +68,7 @@ fn push_elsewhere(ring: &'static Ring, event: &RawEvent) {
     match next {
         Some(next) if next.push(event).is_ok() => {
             OWN.set(next);
-            tell_when_thread_ends(next);
+            set_value_of_key(next);
             ring.is_left.store(true, Ordering::Release);
         }
         _ => wait_and_push(ring, event),
@@ -102,7 +102,7 @@ fn take() -> Option<&'static Ring> {
     let ring = find().or_else(|| wait_for_left_rings(find));
     if let Some(ring) = ring {
         OWN.set(ring);
-        tell_when_thread_ends(ring);
+        set_value_of_key(ring);
     } else {
         raise(Notice::ThreadsFull);
     }
@@ -161,17 +161,18 @@ pub(crate) fn start() {
     }
 }
 
-fn tell_when_thread_ends(ring: &'static Ring) {
+/// What `leave` gets when this thread ends.
+fn set_value_of_key(ring: *const Ring) {
     if let Some(key) = KEY.load(Ordering::Acquire).checked_sub(1) {
         // SAFETY: the key was made by `start` and is never deleted; the value is only handed to `leave`.
-        unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(ring).cast()) };
+        unsafe { libc::pthread_setspecific(key, ring.cast()) };
     }
 }
 
 /// The thread ends: its ring is the writer's to empty and free.
 unsafe extern "C" fn leave(ring: *mut libc::c_void) {
     OWN.set(std::ptr::null());
-    // SAFETY: the value of the key is a ring (see `tell_when_thread_ends`), and rings are never unmapped.
+    // SAFETY: the value of the key is a ring (see `set_value_of_key`), and rings are never unmapped.
     if let Some(ring) = unsafe { ring.cast::<Ring>().as_ref() } {
         ring.is_left.store(true, Ordering::Release);
     }
@@ -211,6 +212,8 @@ pub(crate) fn reset_after_fork() {
     }
     HOMELESS.store(0, Ordering::Relaxed);
     OWN.set(std::ptr::null());
+    // What it had may become another thread's, which must not lose it when this one ends.
+    set_value_of_key(std::ptr::null());
 }
 
 #[cfg(test)]
