@@ -1,9 +1,8 @@
 //! Blocks that threads keep for themselves while they would wait for each other.
 //!
-//! A pool has one lock. A thread that finds it taken, or waited for, turns to its cache for a while: what it frees
-//! stays there, and what it asks for is looked for there. The while is longer each time that it meets another soon
-//! after it is back. A thread that never meets another never has a cache, so a program of one thread gets exactly what
-//! the policy decides.
+//! A pool has one lock. A thread that finds it taken, or waited for, turns to its cache for a while (`meetings.rs`): what
+//! it frees stays there, and what it asks for is looked for there. A thread that never meets another never has a cache,
+//! so a program of one thread gets exactly what the policy decides.
 //!
 //! ```text
 //! allocate ─ lock free? ── yes ─ policy
@@ -16,13 +15,13 @@
 //! Only *known* blocks go to a cache: those that were handed out while threads met. For the policy they are all in
 //! use, so nothing of it changes while they come and go. Before the policy would move pages, grow, wait or fail, caches
 //! are emptied into it one after the other until it need not, and before anybody looks at its figures all are: what
-//! they hold is never the reason for taking more memory. Peaks of live bytes alone may count it: at most [`MOST_BYTES`] for each cache.
+//! they hold is never the reason for taking more memory. Peaks of live bytes alone may count it: at most
+//! [`MOST_BYTES`] for each cache.
 //!
 //! Sizes are rounded up to eight steps per power of two for known blocks, and a kept block may be a quarter larger than
 //! needed, so that what was freed fits what is asked for next. That is rounding, not live memory: the policy is told
 //! the true sizes before its figures are read.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use makeroom_core::{Address, StreamId};
@@ -34,10 +33,6 @@ use crate::fork::Lock;
 
 /// How many caches there are; threads share them when they are more.
 const CACHES: usize = 64;
-/// For so many calls a thread that found the lock taken does not try again: the least, and the most where it found it
-/// taken again soon after each time.
-const LEAST_STAY: i32 = 1 << 12;
-const MOST_STAY: i32 = 1 << 16;
 /// No larger block is kept: there are few of them, and they are much.
 const LARGEST: u64 = 1 << 20;
 /// A kept block serves requests that leave up to this part of them unused.
@@ -50,36 +45,11 @@ static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
-    /// Calls for which this thread still keeps away from locks that others use; below 0, how many it made since.
-    static AWAY: Cell<i32> = const { Cell::new(i32::MIN) };
-    /// For how many calls it kept away last.
-    static STAY: Cell<i32> = const { Cell::new(LEAST_STAY) };
 }
 
 /// Which cache is this thread's.
 fn own_cache() -> usize {
     THREAD.with(|thread| *thread) % CACHES
-}
-
-/// Whether this thread keeps away from the lock for this call.
-#[inline]
-pub(crate) fn keeps_away() -> bool {
-    AWAY.with(|away| {
-        let left = away.get();
-        away.set(left.saturating_sub(1));
-        left > 0
-    })
-}
-
-/// This thread has met another. If it did so before and has hardly been back since, it keeps away for longer.
-#[cold]
-pub(crate) fn met_another() {
-    let stay = STAY.with(|stay| {
-        let is_again = AWAY.with(Cell::get) >= -stay.get();
-        stay.set(if is_again { (stay.get() * 2).min(MOST_STAY) } else { LEAST_STAY });
-        stay.get()
-    });
-    AWAY.with(|away| away.set(stay));
 }
 
 /// The size that a known block has for the policy; `None` where the block is not to be known.
@@ -325,29 +295,6 @@ mod tests {
         assert_eq!(caches.forget(block).unwrap(), Forgotten::InUse { requested: 900 });
         assert_eq!(caches.forget(block).unwrap(), Forgotten::Unknown);
         assert!(!caches.are_used());
-    }
-
-    #[test]
-    fn a_thread_that_meets_another_again_and_again_keeps_away_for_longer() {
-        let calls = |most: i32| (0..=most).take_while(|_| keeps_away()).fold(0, |calls, _| calls + 1);
-        std::thread::spawn(move || {
-            assert!(!keeps_away(), "a thread that has met nobody");
-            let stays: Vec<i32> = (0..6)
-                .map(|_| {
-                    met_another();
-                    calls(2 * MOST_STAY)
-                })
-                .collect();
-            assert_eq!(
-                stays,
-                [LEAST_STAY, 2 * LEAST_STAY, 4 * LEAST_STAY, 8 * LEAST_STAY, MOST_STAY, MOST_STAY]
-            );
-            assert!((0..2 * MOST_STAY).all(|_| !keeps_away()), "it is back");
-            met_another();
-            assert_eq!(calls(2 * MOST_STAY), LEAST_STAY, "long ago");
-        })
-        .join()
-        .unwrap();
     }
 
     #[test]

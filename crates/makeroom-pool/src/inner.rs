@@ -9,9 +9,10 @@ use makeroom_place::pool::{Backing as _, Cause, FreeError, Policy, Settings, Sho
 
 use crate::allocator::EVERY_STREAM;
 use crate::backing::MappedMemory;
-use crate::caches::{Caches, Kept, keeps_away, met_another, size_of_known};
+use crate::caches::{Caches, Kept, size_of_known};
 use crate::error::{OutOfMemory, PoolError, Result, WrongAddress};
 use crate::fork::Lock;
+use crate::meetings::{keeps_away, met_another};
 use crate::site::{Site, Sites};
 
 /// A pool, shared by all that use it.

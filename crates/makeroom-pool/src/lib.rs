@@ -25,7 +25,7 @@
 //! fork.rs       forked children keep away           site.rs  drop_site.rs  error.rs   who asked, and why not
 //! host/         host memory that the device reaches  torch_snapshot/   a pool as PyTorch's memory snapshot
 //! with_cudarc.rs   cudarc's streams and views on the pool's memory (feature `cudarc`)
-//! blocks.rs  caches.rs   many threads at once       chunked/   data larger than the device, in pieces
+//! blocks.rs  caches.rs  meetings.rs   many threads   chunked/   data larger than the device, in pieces
 //! ```
 
 mod allocator;
@@ -41,6 +41,7 @@ mod host;
 mod inner;
 pub mod layers;
 mod marks;
+mod meetings;
 mod pool;
 mod site;
 mod slice;
