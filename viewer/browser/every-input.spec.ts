@@ -1,9 +1,10 @@
-// Every trace of the repository and every recording of `demo`, served and as a report: the numbers are `why`'s, and each
+// Every trace of the repository, every recording of `demo` and every trace in the folder $TRACES, served and as a report: the numbers are `why`'s, and each
 // view can be driven.
-import { join, basename } from "node:path";
+import { join } from "node:path";
 import { expect, test, type Page } from "@playwright/test";
 import { bytes } from "../src/format";
-import type { LedgerLine, Why } from "../src/types";
+import { shorten } from "../src/text";
+import type { LedgerLine, Why, WhySite } from "../src/types";
 import { expectNoOverflow, inputs, openPage, SCREENSHOTS, told, watch, why, withInput, type Way } from "./makeroom";
 
 async function checkVerdict(page: Page, said: Why): Promise<void> {
@@ -17,23 +18,43 @@ async function checkVerdict(page: Page, said: Why): Promise<void> {
   await page.getByText("all of it, as").click();
 }
 
-/** Each line of the account with the same words and figures, and the way down to the program's lines and back. */
+interface Line {
+  what: string;
+  bytes: number;
+  below: Line[];
+}
+
+const ofLine = (line: LedgerLine): Line => ({ what: line.what, bytes: line.bytes, below: line.lines.map(ofLine) });
+const ofSite = (site: WhySite): Line => ({ what: site.site, bytes: site.bytes, below: site.calls.map(ofSite) });
+const sum = (lines: Line[]) => lines.reduce((all, line) => all + line.bytes, 0);
+
+/** The rows that are open have these words and figures, and so have those below each of them. */
+async function checkLines(page: Page, lines: Line[]): Promise<void> {
+  const rows = page.getByTestId("account").locator("tr");
+  for (const [index, line] of lines.entries()) {
+    await expect(rows.nth(index).locator("th")).toContainText(shorten(line.what, 120));
+    await expect(rows.nth(index).getByTestId("account-bytes")).toHaveText(bytes(line.bytes));
+    if (line.below.length === 0) continue;
+    const before = await rows.count();
+    await rows.nth(index).getByRole("button").click();
+    await expect(page.getByTestId("account-up")).toBeVisible();
+    await checkLines(page, line.below);
+    await page.getByTestId("account-up").click();
+    await expect(rows).toHaveCount(before);
+  }
+}
+
+/** Each line of the account, down to the program's own lines. */
 async function checkAccount(page: Page, said: Why): Promise<void> {
   if (said.ledger === null) return;
+  const lines = said.ledger.lines.map(ofLine);
+  const sites = said.sites.map(ofSite);
+  const ofSites = sum(sites) + said.other_sites_bytes;
+  const live = lines.find((line) => line.what.startsWith("live") && line.bytes === ofSites && line.below.length === 0);
+  if (live !== undefined) live.below = sites;
   const rows = page.getByTestId("account").locator("tr");
-  const lines: LedgerLine[] = said.ledger.lines;
-  const more = said.ledger.unaccounted_bytes === 0 ? 0 : 1;
-  await expect(rows).toHaveCount(lines.length + more);
-  for (const [index, line] of lines.entries()) {
-    await expect(rows.nth(index).locator("th")).toContainText(line.what);
-    await expect(rows.nth(index).getByTestId("account-bytes")).toHaveText(bytes(line.bytes));
-  }
-  const opens = rows.locator("button", { hasText: "›" }).first();
-  if ((await opens.count()) === 0) return;
-  await opens.click();
-  await expect(page.getByTestId("account-up")).toBeVisible();
-  await page.getByTestId("account-up").click();
-  await expect(rows).toHaveCount(lines.length + more);
+  await expect(rows).toHaveCount(lines.length + (said.ledger.unaccounted_bytes === 0 ? 0 : 1));
+  await checkLines(page, lines);
 }
 
 /** The cursor starts at the moment that the verdict is about: what is live there is what the account says. */
@@ -98,7 +119,7 @@ async function drivePictures(page: Page, way: Way): Promise<void> {
   if (way === "served") await expect(page.getByTestId("trouble")).toBeHidden();
 }
 
-async function driveTables(page: Page, sites: number): Promise<void> {
+async function driveTables(page: Page, sites: number, way: Way): Promise<void> {
   await page.keyboard.press("6");
   await expect(page.getByTestId("site")).toHaveCount(Math.min(100, sites));
   if (sites > 0) {
@@ -118,13 +139,19 @@ async function driveTables(page: Page, sites: number): Promise<void> {
   await expect(page.getByTestId("allocations-total")).toBeVisible();
   await page.keyboard.press("8");
   await expect(page.getByTestId("tab-whatif")).toHaveAttribute("aria-selected", "true");
+  if (way === "report") {
+    await expect(page.getByText("made without the what-if table")).toBeVisible();
+    return;
+  }
+  await page.getByTestId("whatif-start").click();
+  await expect(page.getByRole("progressbar").or(page.getByTestId("whatif").first())).toBeVisible();
 }
 
 for (const way of ["served", "report"] as const)
-  for (const input of inputs().filter((path) => !path.includes("hostile")))
-    test(`${basename(input)}, ${way}`, async ({ page }) => {
+  for (const input of inputs())
+    test(`${input.name}, ${way}`, async ({ page }) => {
       const wrong = watch(page);
-      await withInput(way, [input], page, async (url) => {
+      await withInput(way, [input.path], page, async (url) => {
         const said = why(input);
         await openPage(page, url);
         await checkVerdict(page, said);
@@ -134,11 +161,11 @@ for (const way of ["served", "report"] as const)
         if (device === undefined) throw new Error("no device");
         if (device.failures.length > 0)
           await expect(page.getByTestId("request")).toContainText(bytes(device.failures[0]?.size ?? 0));
-        await page.screenshot({ path: join(SCREENSHOTS, `${basename(input)}-${way}.png`), fullPage: true });
+        await page.screenshot({ path: join(SCREENSHOTS, `${input.name}-${way}.png`), fullPage: true });
         await expectNoOverflow(page);
         await driveSeries(page, device.events);
         await drivePictures(page, way);
-        await driveTables(page, device.sites);
+        await driveTables(page, device.sites, way);
         await page.keyboard.press("p");
         await expect(page.getByTestId("reading-a")).toContainText(`live ${bytes(device.peak.live)}`);
         expect(wrong).toEqual([]);

@@ -1,7 +1,7 @@
 // Starts `makeroom view` for a test, or has it write a report, and opens the page with everything that must not happen
 // watched: errors, questions to other machines, dialogs.
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -17,13 +17,19 @@ export const MAKEROOM = process.env["MAKEROOM"] ?? join(ROOT, "target", "debug",
 
 export type Way = "served" | "report";
 
-export function inputs(): string[] {
-  const list = join(FOLDER, "inputs.json");
-  return existsSync(list) ? (JSON.parse(readFileSync(list, "utf8")) as string[]) : [];
+/** A recording that every test of every input opens. */
+export interface Input {
+  name: string;
+  path: string;
 }
 
-export function why(input: string): Why {
-  return JSON.parse(readFileSync(join(FOLDER, `${basename(input)}.json`), "utf8")) as Why;
+export function inputs(): Input[] {
+  const list = join(FOLDER, "inputs.json");
+  return existsSync(list) ? (JSON.parse(readFileSync(list, "utf8")) as Input[]) : [];
+}
+
+export function why(input: Input): Why {
+  return JSON.parse(readFileSync(join(FOLDER, `${input.name}.json`), "utf8")) as Why;
 }
 
 export interface Served {
@@ -60,7 +66,7 @@ export async function serve(...given: string[]): Promise<Served> {
 
 /** The address of a report on disk. */
 export function report(name: string, ...given: string[]): string {
-  const file = join(FOLDER, `${name}.html`);
+  const file = join(mkdtempSync(join(FOLDER, "report-")), `${name}.html`);
   const made = spawnSync(MAKEROOM, ["view", ...given, "-o", file], { encoding: "utf8" });
   if (made.status !== 0) throw new Error(`makeroom view -o: ${made.stderr}`);
   return pathToFileURL(file).href;

@@ -1,8 +1,27 @@
-// Before all tests: the recordings of `makeroom demo`, a recording with hostile names, and what `why` says of each.
+// Before all tests: the recordings of `makeroom demo`, a recording with hostile names, those in the folder $TRACES if it is
+// set, and what `why` says of each.
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { FOLDER, MAKEROOM, ROOT, SCREENSHOTS } from "./makeroom";
+import { FOLDER, MAKEROOM, ROOT, SCREENSHOTS, type Input } from "./makeroom";
+
+const within = (folder: string) => readdirSync(folder).map((name) => join(folder, name));
+
+/** Inputs by names of their own. What has the bytes of another is opened once. */
+function named(paths: string[]): Input[] {
+  const byBytes = new Map<string, Input>();
+  const names = new Set<string>();
+  for (const path of paths) {
+    const bytes = createHash("sha256").update(readFileSync(path)).digest("hex");
+    if (byBytes.has(bytes)) continue;
+    let name = basename(path);
+    for (let number = 2; names.has(name); number += 1) name = `${number}-${basename(path)}`;
+    names.add(name);
+    byBytes.set(bytes, { name, path });
+  }
+  return [...byBytes.values()];
+}
 
 export default function setup(): void {
   if (!existsSync(MAKEROOM)) throw new Error(`${MAKEROOM} is not there: cargo build -p makeroom`);
@@ -12,13 +31,13 @@ export default function setup(): void {
   const recordings = join(FOLDER, "recordings");
   if (!existsSync(recordings)) run(MAKEROOM, "demo", "--gpu", "software", "-o", recordings);
   run("python3", join(ROOT, "viewer", "browser", "hostile.py"), join(FOLDER, "hostile.pickle"));
-  const traces = join(ROOT, "traces");
-  const inputs = [
-    ...readdirSync(traces).map((name) => join(traces, name)),
-    ...readdirSync(recordings).map((name) => join(recordings, name)),
-    join(FOLDER, "hostile.pickle"),
-  ];
+  const others = process.env["TRACES"] ?? "";
+  const inputs = named([
+    ...within(join(ROOT, "traces")),
+    ...within(recordings),
+    ...(others === "" ? [] : within(others)),
+  ]);
   for (const input of inputs)
-    writeFileSync(join(FOLDER, `${basename(input)}.json`), run(MAKEROOM, "why", "--json", input));
+    writeFileSync(join(FOLDER, `${input.name}.json`), run(MAKEROOM, "why", "--json", input.path));
   writeFileSync(join(FOLDER, "inputs.json"), JSON.stringify(inputs));
 }
