@@ -1,6 +1,7 @@
-//! What every form needs of a device: its allocations with birth and end, its times, and the names of places.
+//! What every form needs of a device: its allocations with birth and end, its times, what is live and reserved after each
+//! event, and the names of places and events.
 
-use makeroom_core::{DeviceTrace, FrameId, StackId, Start, Trace};
+use makeroom_core::{Action, DeviceTrace, Event, FrameId, StackId, Start, Trace};
 use makeroom_explain::{Allocation, Allocations, Places};
 
 /// One device, read once.
@@ -31,9 +32,69 @@ impl<'trace> History<'trace> {
         self.allocations.live_at(position).into_iter().filter_map(|number| self.get(number))
     }
 
+    /// Whether it is known what was reserved: what was asked for was cut out of segments.
+    pub(crate) fn has_segments(&self) -> bool {
+        let makes = |action: &Action| matches!(action, Action::SegmentAlloc | Action::SegmentMap);
+        !self.device.segments.is_empty()
+            || !self.start.segments.is_empty()
+            || self.device.events.actions().iter().any(makes)
+    }
+
+    /// All events with their numbers and what is live and reserved after each.
+    pub(crate) fn events(&self) -> impl Iterator<Item = (usize, Event, Totals)> {
+        let mut totals = Totals { live: self.start.live().get(), reserved: self.start.reserved().get() };
+        self.device.events.iter().enumerate().map(move |(index, event)| {
+            totals.follow(self, index, &event);
+            (index, event, totals)
+        })
+    }
+
     /// When an event happened, in microseconds since the epoch.
     pub(crate) fn time(&self, event: usize) -> Option<u64> {
         self.device.events.get(event).map(|event| event.time_us).filter(|&time| time > 0)
+    }
+}
+
+/// Bytes after an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) live: u64,
+    pub(crate) reserved: u64,
+}
+
+impl Totals {
+    fn follow(&mut self, history: &History<'_>, index: usize, event: &Event) {
+        let size = |number: Option<u32>| {
+            number.and_then(|number| history.get(number)).map_or(0, |allocation| allocation.requested)
+        };
+        let bytes = event.size.get();
+        match event.action {
+            Action::Alloc => {
+                let lost = size(history.allocations.replaced_by(index));
+                self.live = self.live.saturating_sub(lost).saturating_add(bytes);
+            }
+            Action::FreeCompleted => {
+                self.live = self.live.saturating_sub(size(history.allocations.of_event(index)));
+            }
+            Action::SegmentAlloc | Action::SegmentMap => self.reserved = self.reserved.saturating_add(bytes),
+            Action::SegmentFree | Action::SegmentUnmap => self.reserved = self.reserved.saturating_sub(bytes),
+            Action::FreeRequested | Action::Snapshot | Action::OutOfMemory => {}
+        }
+    }
+}
+
+/// What an event is called: as in PyTorch's snapshots.
+pub(crate) fn name(action: Action) -> &'static str {
+    match action {
+        Action::Alloc => "alloc",
+        Action::FreeRequested => "free_requested",
+        Action::FreeCompleted => "free_completed",
+        Action::SegmentAlloc => "segment_alloc",
+        Action::SegmentFree => "segment_free",
+        Action::SegmentMap => "segment_map",
+        Action::SegmentUnmap => "segment_unmap",
+        Action::Snapshot => "snapshot",
+        Action::OutOfMemory => "oom",
     }
 }
 

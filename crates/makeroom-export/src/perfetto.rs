@@ -13,7 +13,7 @@ use makeroom_explain::Allocation;
 use serde_json::{Value, json};
 
 use crate::ExportError;
-use crate::history::{History, Names};
+use crate::history::{History, Names, Totals};
 
 /// Slices of a device.
 const MOST_SLICES: usize = 50_000;
@@ -67,46 +67,28 @@ fn time(history: &History<'_>, event: usize) -> u64 {
 }
 
 fn counters<W: Write>(file: &mut File<W>, history: &History<'_>, process: usize) -> Result<(), ExportError> {
-    let mut live = history.start.live().get();
-    let mut reserved = history.start.reserved().get();
-    let has_segments = !history.device.segments.is_empty() || reserved > 0;
+    let has_segments = history.has_segments();
     let every = history.device.events.len().div_ceil(MOST_POINTS).max(1);
     // Of several events that become one point, the one at which most was live.
-    let mut highest: Option<(u64, u64, usize)> = None;
-    for (index, event) in history.device.events.iter().enumerate() {
-        let size = |number: u32| history.get(number).map_or(0, |allocation| allocation.requested);
-        let about = history.allocations.of_event(index);
-        match event.action {
-            Action::Alloc => {
-                let lost = history.allocations.replaced_by(index).map_or(0, size);
-                live = live.saturating_sub(lost).saturating_add(event.size.get());
-            }
-            Action::FreeCompleted => live = live.saturating_sub(about.map_or(0, size)),
-            Action::SegmentAlloc | Action::SegmentMap => {
-                reserved = reserved.saturating_add(event.size.get());
-            }
-            Action::SegmentFree | Action::SegmentUnmap => {
-                reserved = reserved.saturating_sub(event.size.get());
-            }
-            Action::OutOfMemory => {
-                file.add(&json!({ "ph": "i", "s": "p", "name": "out of memory", "pid": process, "tid": 0,
-                    "ts": time(history, index),
-                    "args": { "bytes": event.size.get(), "free": event.device_free().map(makeroom_core::Bytes::get) } }))?;
-            }
-            _ => {}
+    let mut highest: Option<(Totals, usize)> = None;
+    for (index, event, totals) in history.events() {
+        if event.action == Action::OutOfMemory {
+            file.add(&json!({ "ph": "i", "s": "p", "name": "out of memory", "pid": process, "tid": 0,
+                "ts": time(history, index),
+                "args": { "bytes": event.size.get(), "free": event.device_free().map(makeroom_core::Bytes::get) } }))?;
         }
-        if highest.is_none_or(|(before, ..)| live >= before) {
-            highest = Some((live, reserved, index));
+        if highest.is_none_or(|(before, _)| totals.live >= before.live) {
+            highest = Some((totals, index));
         }
         if (index + 1).is_multiple_of(every) || index + 1 == history.device.events.len() {
-            let Some((live, reserved, event)) = highest.take() else { continue };
+            let Some((totals, event)) = highest.take() else { continue };
             let at = time(history, event);
             file.add(
-                &json!({ "ph": "C", "name": "live", "pid": process, "ts": at, "args": { "bytes": live } }),
+                &json!({ "ph": "C", "name": "live", "pid": process, "ts": at, "args": { "bytes": totals.live } }),
             )?;
             if has_segments {
                 file.add(&json!({ "ph": "C", "name": "reserved", "pid": process, "ts": at,
-                    "args": { "bytes": reserved } }))?;
+                    "args": { "bytes": totals.reserved } }))?;
             }
         }
     }

@@ -7,13 +7,11 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use makeroom_core::{
-    Action, AnnotationStage, Block, BlockState, DeviceTrace, Event, FrameId, PoolId, Segment, StackId, Trace,
+    Action, AnnotationStage, Block, BlockState, DeviceTrace, FrameId, PoolId, Segment, StackId, Trace,
 };
-use makeroom_pickle::{Memo, Pickle};
+use makeroom_pickle::{Memo, Pickle, Pickling};
 
-/// How many items of a list are appended at once: as many as Python does. PyTorch's viewer passes them as arguments of one
-/// call, and cannot pass a hundred thousand.
-const BATCH: usize = 1000;
+use crate::history::name;
 
 pub(crate) fn write(trace: &Trace, to: impl Write) -> io::Result<()> {
     let pickle = Pickle::new(to)?;
@@ -108,10 +106,11 @@ impl<W: Write> Writer<'_, W> {
 
     fn event(&mut self, device: &DeviceTrace, index: usize) -> io::Result<()> {
         let Some(event) = device.events.get(index) else { return self.dict(|_| Ok(())) };
-        let (action, place) = named(&event);
+        // A refusal has no address; what the driver had free lies in its place.
+        let place = if event.action == Action::OutOfMemory { "device_free" } else { "addr" };
         let pool = device.events.pool(index);
         self.dict(|this| {
-            this.pickle.key("action")?.text(action)?;
+            this.pickle.key("action")?.text(name(event.action))?;
             this.pickle.key(place)?.number(event.address.0)?;
             this.pickle.key("size")?.number(event.size.get())?;
             this.pickle.key("stream")?.number(event.stream.0)?;
@@ -139,12 +138,12 @@ impl<W: Write> Writer<'_, W> {
                     continue;
                 }
                 let frame = trace.stacks.frame_at(id);
-                let name = |name| trace.stacks.name_text(name);
+                let text = |name| trace.stacks.name_text(name);
                 // PyTorch's frames have a file only; machine code's is the library.
-                let library = name(frame.library);
-                let file = if library.is_empty() || frame.line > 0 { name(frame.file) } else { library };
+                let library = text(frame.library);
+                let file = if library.is_empty() || frame.line > 0 { text(frame.file) } else { library };
                 let memo = pickle.shared_dict(|pickle| {
-                    pickle.key("name")?.text(name(frame.function))?;
+                    pickle.key("name")?.text(text(frame.function))?;
                     pickle.key("filename")?.text(file)?;
                     pickle.key("line")?.number(frame.line.into())
                 })?;
@@ -177,44 +176,16 @@ impl<W: Write> Writer<'_, W> {
             })
         })
     }
+}
 
-    fn dict(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
-        self.pickle.open_dict()?;
-        fill(self)?;
-        self.pickle.close_dict()
-    }
+impl<W: Write> Pickling for Writer<'_, W> {
+    type To = W;
 
-    fn list<T>(
-        &mut self,
-        items: impl IntoIterator<Item = T>,
-        mut write: impl FnMut(&mut Self, T) -> io::Result<()>,
-    ) -> io::Result<()> {
-        self.pickle.empty_list()?;
-        let mut items = items.into_iter().peekable();
-        while items.peek().is_some() {
-            self.pickle.open_batch()?;
-            items.by_ref().take(BATCH).try_for_each(|item| write(self, item))?;
-            self.pickle.close_batch()?;
-        }
-        Ok(())
+    fn pickle(&mut self) -> &mut Pickle<W> {
+        &mut self.pickle
     }
 }
 
 fn requested(block: &Block) -> u64 {
     if block.state == BlockState::Free { 0 } else { block.requested.unwrap_or(block.size).get() }
-}
-
-/// What PyTorch calls an event, and the key of its address.
-fn named(event: &Event) -> (&'static str, &'static str) {
-    match event.action {
-        Action::Alloc => ("alloc", "addr"),
-        Action::FreeRequested => ("free_requested", "addr"),
-        Action::FreeCompleted => ("free_completed", "addr"),
-        Action::SegmentAlloc => ("segment_alloc", "addr"),
-        Action::SegmentFree => ("segment_free", "addr"),
-        Action::SegmentMap => ("segment_map", "addr"),
-        Action::SegmentUnmap => ("segment_unmap", "addr"),
-        Action::Snapshot => ("snapshot", "addr"),
-        Action::OutOfMemory => ("oom", "device_free"),
-    }
 }

@@ -4,7 +4,7 @@
 use makeroom_core::{Action, Trace};
 
 use crate::ExportError;
-use crate::history::{History, Names};
+use crate::history::{History, Names, name};
 
 /// Rows that are written at once.
 const PIECE: usize = 1 << 16;
@@ -150,28 +150,8 @@ fn events<Tell: FnMut(&Piece) -> Result<(), ExportError>>(
     pieces: &mut Pieces<Tell>,
 ) -> Result<(), ExportError> {
     let device = history.device;
-    let mut live = history.start.live().get();
-    let mut reserved = history.start.reserved().get();
-    let has_segments = !device.segments.is_empty()
-        || device
-            .events
-            .actions()
-            .iter()
-            .any(|action| matches!(action, Action::SegmentAlloc | Action::SegmentMap));
-    let size =
-        |number: Option<u32>| number.and_then(|number| history.get(number)).map_or(0, |one| one.requested);
-    for (index, event) in device.events.iter().enumerate() {
-        let bytes = event.size.get();
-        match event.action {
-            Action::Alloc => {
-                live =
-                    live.saturating_sub(size(history.allocations.replaced_by(index))).saturating_add(bytes);
-            }
-            Action::FreeCompleted => live = live.saturating_sub(size(history.allocations.of_event(index))),
-            Action::SegmentAlloc | Action::SegmentMap => reserved = reserved.saturating_add(bytes),
-            Action::SegmentFree | Action::SegmentUnmap => reserved = reserved.saturating_sub(bytes),
-            Action::FreeRequested | Action::Snapshot | Action::OutOfMemory => {}
-        }
+    let has_segments = history.has_segments();
+    for (index, event, totals) in history.events() {
         let is_refusal = event.action == Action::OutOfMemory;
         pieces.add([
             Cell::Number(device.device.0.into()),
@@ -179,11 +159,11 @@ fn events<Tell: FnMut(&Piece) -> Result<(), ExportError>>(
             history.time(index).into(),
             Cell::Text(name(event.action).to_owned()),
             (!is_refusal).then_some(event.address.0).into(),
-            Cell::Number(bytes),
+            Cell::Number(event.size.get()),
             Cell::Number(event.stream.0),
             event.device_free().map(makeroom_core::Bytes::get).into(),
-            Cell::Number(live),
-            has_segments.then_some(reserved).into(),
+            Cell::Number(totals.live),
+            has_segments.then_some(totals.reserved).into(),
             text(names.site(event.stack)),
             text(names.stack(event.stack)),
         ])?;
@@ -221,19 +201,4 @@ fn allocations<Tell: FnMut(&Piece) -> Result<(), ExportError>>(
 
 fn text(text: &str) -> Cell {
     if text.is_empty() { Cell::Empty } else { Cell::Text(text.to_owned()) }
-}
-
-/// What an event is called: as in PyTorch's snapshots.
-fn name(action: Action) -> &'static str {
-    match action {
-        Action::Alloc => "alloc",
-        Action::FreeRequested => "free_requested",
-        Action::FreeCompleted => "free_completed",
-        Action::SegmentAlloc => "segment_alloc",
-        Action::SegmentFree => "segment_free",
-        Action::SegmentMap => "segment_map",
-        Action::SegmentUnmap => "segment_unmap",
-        Action::Snapshot => "snapshot",
-        Action::OutOfMemory => "oom",
-    }
 }

@@ -149,3 +149,19 @@ fn tables_have_a_row_for_each_event_and_each_allocation() {
         assert!(highest >= most, "{}: {highest} {most}", path.display());
     }
 }
+
+#[test]
+fn what_was_reserved_is_told_though_nothing_is_at_the_end() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/seed004.pickle.gz");
+    let Input::Trace(mut trace) = makeroom_trace::open(&path).unwrap() else { panic!("it is a recording") };
+    let most = |trace: &Trace| {
+        let file: Value = serde_json::from_slice(&written(trace, Form::Perfetto)).unwrap();
+        let events = file["traceEvents"].as_array().unwrap().clone();
+        let reserved = events.iter().filter(|event| event["name"] == "reserved");
+        reserved.map(|event| event["args"]["bytes"].as_u64().unwrap()).max()
+    };
+    // As if the program had ended in order: all segments were given back, and the list of them is empty.
+    trace.devices[0].segments.clear();
+    let most = most(&trace);
+    assert!(most.is_some_and(|bytes| bytes > 300 << 20), "{most:?}");
+}

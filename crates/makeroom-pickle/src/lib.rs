@@ -13,6 +13,56 @@ use std::io::{self, Write};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memo(u32);
 
+/// How many items of a list are appended at once: as many as Python does. PyTorch's viewer passes them as arguments of one
+/// call, and cannot pass a hundred thousand.
+const BATCH: usize = 1000;
+
+/// Whoever writes a pickle: the pickle itself, or what keeps it beside other things that are needed on the way.
+pub trait Pickling {
+    /// Where the pickle goes.
+    type To: Write;
+
+    /// The pickle under way.
+    fn pickle(&mut self) -> &mut Pickle<Self::To>;
+
+    /// A dict, filled by [`Pickle::key`] and a value in turn.
+    fn dict(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()>
+    where
+        Self: Sized,
+    {
+        self.pickle().to.write_all(b"}(")?;
+        fill(self)?;
+        self.pickle().to.write_all(b"u")
+    }
+
+    /// A list of so many items.
+    fn list<T>(
+        &mut self,
+        items: impl IntoIterator<Item = T>,
+        mut write: impl FnMut(&mut Self, T) -> io::Result<()>,
+    ) -> io::Result<()>
+    where
+        Self: Sized,
+    {
+        self.pickle().empty_list()?;
+        let mut items = items.into_iter().peekable();
+        while items.peek().is_some() {
+            self.pickle().to.write_all(b"(")?;
+            items.by_ref().take(BATCH).try_for_each(|item| write(self, item))?;
+            self.pickle().to.write_all(b"e")?;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Pickling for Pickle<W> {
+    type To = W;
+
+    fn pickle(&mut self) -> &mut Self {
+        self
+    }
+}
+
 /// A pickle under way.
 #[derive(Debug)]
 pub struct Pickle<W> {
@@ -34,36 +84,9 @@ impl<W: Write> Pickle<W> {
         self.to.flush()
     }
 
-    /// A dict, filled by [`Pickle::key`] and a value in turn.
-    pub fn dict(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
-        self.open_dict()?;
-        fill(self)?;
-        self.close_dict()
-    }
-
-    /// Opens a dict; keys and values follow in turn.
-    pub fn open_dict(&mut self) -> io::Result<()> {
-        self.to.write_all(b"}(")
-    }
-
-    /// Ends a dict.
-    pub fn close_dict(&mut self) -> io::Result<()> {
-        self.to.write_all(b"u")
-    }
-
-    /// A list without items; [`Pickle::open_batch`] adds to it.
+    /// A list without items.
     pub fn empty_list(&mut self) -> io::Result<()> {
         self.to.write_all(b"]")
-    }
-
-    /// What is written between these two is appended to the list before.
-    pub fn open_batch(&mut self) -> io::Result<()> {
-        self.to.write_all(b"(")
-    }
-
-    /// Ends what is appended.
-    pub fn close_batch(&mut self) -> io::Result<()> {
-        self.to.write_all(b"e")
     }
 
     /// A list that may be referred to.

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 use makeroom_core::{Address, StreamId};
-use makeroom_pickle::{Memo, Pickle};
+use makeroom_pickle::{Memo, Pickle, Pickling};
 use makeroom_place::pool::{BlockState, BlockView, SegmentView, Snapshot};
 
 use crate::layers::{Happened, History, PastEvent};
@@ -48,10 +48,6 @@ impl<'pool> SnapshotOf<'pool> {
         Taken { of: self, snapshot, events }
     }
 }
-
-/// How many items of a list are appended at once: as many as Python does. PyTorch's viewer passes them as arguments of
-/// one call, and cannot pass a hundred thousand.
-const BATCH: usize = 1000;
 
 struct Taken<'pool> {
     of: SnapshotOf<'pool>,
@@ -204,24 +200,13 @@ impl<W: Write> Writer<W> {
             })
         })
     }
+}
 
-    fn dict(&mut self, fill: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
-        self.pickle.open_dict()?;
-        fill(self)?;
-        self.pickle.close_dict()
-    }
+impl<W: Write> Pickling for Writer<W> {
+    type To = W;
 
-    fn list<T>(
-        &mut self,
-        items: &[T],
-        mut write: impl FnMut(&mut Self, &T) -> io::Result<()>,
-    ) -> io::Result<()> {
-        self.pickle.empty_list()?;
-        items.chunks(BATCH).try_for_each(|batch| {
-            self.pickle.open_batch()?;
-            batch.iter().try_for_each(|item| write(self, item))?;
-            self.pickle.close_batch()
-        })
+    fn pickle(&mut self) -> &mut Pickle<W> {
+        &mut self.pickle
     }
 }
 
