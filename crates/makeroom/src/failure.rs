@@ -117,6 +117,12 @@ pub(crate) enum Failure {
         /// What the system said.
         error: std::io::Error,
     },
+    /// A result would have taken the place of what it is made of.
+    #[error("{name} is the input itself")]
+    OverInput {
+        /// The file, as the user named it.
+        name: String,
+    },
     /// A recording could not be exported.
     #[error("{name}: {error}")]
     Export {
@@ -220,6 +226,7 @@ impl Failure {
             Self::Listen { .. } => Some("another address: makeroom serve --listen 127.0.0.1:9402".to_owned()),
             Self::ListenToView { .. } => Some("leave --port out to have a free one chosen".to_owned()),
             Self::BinaryToTerminal => Some("name a file with -o FILE, or pass it on with a pipe".to_owned()),
+            Self::OverInput { .. } => Some("name another file with -o".to_owned()),
             Self::View(refusal) => Some(refusal.hint.clone()),
             Self::Driver(error) => Some(error.hint().to_owned()),
             Self::Gpu(error) => error.hint().map(str::to_owned),

@@ -239,3 +239,35 @@ fn an_export_goes_to_a_file_or_a_pipe_and_a_reader_may_leave() {
         .unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{:?}", printed(&output));
 }
+
+#[test]
+fn a_result_never_takes_the_place_of_its_input_or_of_a_device() {
+    let folder = folder("places");
+    let recording = folder.join("run.pickle.gz");
+    fs::copy(trace("seed001.pickle.gz"), &recording).unwrap();
+    let before = fs::read(&recording).unwrap();
+    let link = folder.join("link.pickle.gz");
+    std::os::unix::fs::symlink(&recording, &link).unwrap();
+    for onto in [&recording, &link] {
+        for arguments in [&["view"][..], &["export", "--to", "csv"]] {
+            let output = makeroom().args(arguments).arg(&recording).arg("-o").arg(onto).output().unwrap();
+            let (_, said) = printed(&output);
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            assert!(said.contains("is the input itself") && said.contains("hint: "), "{said}");
+            assert_eq!(fs::read(&recording).unwrap(), before);
+        }
+    }
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for arguments in [&["view"][..], &["export", "--to", "csv"]] {
+        let mut reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().unwrap();
+        let output = makeroom().args(arguments).arg(&recording).arg("-o").arg(&pipe).output().unwrap();
+        assert!(output.status.success(), "{}", printed(&output).1);
+        let mut read = Vec::new();
+        reader.stdout.take().unwrap().read_to_end(&mut read).unwrap();
+        reader.wait().unwrap();
+        assert!(read.len() > 10_000, "{}", read.len());
+        assert!(!fs::metadata(&pipe).unwrap().is_file(), "the pipe is still one");
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "no draft is left");
+}

@@ -6,6 +6,7 @@ mod doctor;
 mod export;
 mod fit;
 mod looking;
+mod place;
 mod ps;
 mod recording;
 mod replay;

@@ -10,7 +10,7 @@
 mod browser;
 mod files;
 
-use std::fs;
+use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,13 +22,16 @@ use makeroom_view::{Host, Viewer, report, respond};
 use tokio::net::TcpListener;
 
 use crate::cli::View;
-use crate::commands::accept;
+use crate::commands::{accept, place};
 use crate::failure::Failure;
 use crate::output;
 use files::Files;
 
 /// Runs `makeroom view`: writes the file, or serves until it is told to end.
 pub(crate) fn run(arguments: &View) -> Result<(), Failure> {
+    if let Some(path) = &arguments.output {
+        place::beside(path, &arguments.inputs)?;
+    }
     let files = Files::open(arguments)?;
     say_verdicts(&files.viewer())?;
     match &arguments.output {
@@ -47,7 +50,7 @@ fn say_verdicts(viewer: &Viewer) -> Result<(), Failure> {
 fn write_report(viewer: &Viewer, path: &Path, with_what_if: bool) -> Result<(), Failure> {
     let report = report(viewer, with_what_if).map_err(Failure::View)?;
     let failed = |error| Failure::Write { name: path.display().to_string(), error };
-    fs::write(path, &report.html).map_err(failed)?;
+    place::write(path, |file| file.write_all(report.html.as_bytes())).map_err(failed)?;
     let size = makeroom_core::Bytes::new(report.html.len() as u64);
     output::remark(&format!("makeroom: {} has {size}\n", path.display()));
     if let Some(reduced) = report.reduced {
