@@ -144,7 +144,7 @@ async function driveTables(page: Page, sites: number, way: Way): Promise<void> {
     return;
   }
   await page.getByTestId("whatif-start").click();
-  await expect(page.getByRole("progressbar").or(page.getByTestId("whatif").first())).toBeVisible();
+  await expect(page.getByRole("progressbar").or(page.getByTestId("whatif")).first()).toBeVisible();
 }
 
 for (const way of ["served", "report"] as const)

@@ -123,6 +123,67 @@ test("every key is in the help, and the help opens and closes by key", async ({ 
   });
 });
 
+test("a segment is looked at closely by keys", async ({ page }) => {
+  await withInput("served", [TRACE], page, async (url) => {
+    await openPage(page, url);
+    await expect(page.getByTestId("map")).toHaveAttribute("data-segments", /[1-9]/);
+    for (const key of ["4", "ArrowRight", "ArrowDown", "Enter"]) await page.keyboard.press(key);
+    const strip = page.getByTestId("strip");
+    await expect(strip).toHaveAttribute("data-view", "0 1");
+    await page.keyboard.press("Tab");
+    while (!(await strip.evaluate((element) => element === document.activeElement))) await page.keyboard.press("Tab");
+    await page.keyboard.press("ArrowRight");
+    await expect(page.getByTestId("segment").getByRole("status")).toContainText("at 0x");
+    const first = await page.getByTestId("segment").getByRole("status").textContent();
+    await page.keyboard.press("ArrowRight");
+    await expect(page.getByTestId("segment").getByRole("status")).not.toHaveText(first ?? "");
+    await page.keyboard.press("+");
+    await expect(strip).not.toHaveAttribute("data-view", "0 1");
+    await page.keyboard.press("-");
+    await expect(strip).toHaveAttribute("data-view", "0 1");
+    await page.keyboard.press("Escape");
+    await expect(strip).toBeHidden();
+  });
+});
+
+for (const [name, given] of [
+  ["one input", [TRACE]],
+  ["two inputs", [TRACE, AFTER]],
+] as const)
+  test(`a window as wide as a telephone, ${name}`, async ({ browser }) => {
+    const page = await browser.newPage({ viewport: { width: 360, height: 700 } });
+    const wrong = watch(page);
+    await withInput("served", [...given], page, async (url) => {
+      await openPage(page, url);
+      for (const tab of ["sites", "allocations", "whatif"]) {
+        await page.getByTestId(`tab-${tab}`).first().click();
+        await expectNoOverflow(page);
+      }
+      await page.keyboard.press("?");
+      await expectNoOverflow(page);
+      await page.keyboard.press("Escape");
+      await page.screenshot({ path: join(SCREENSHOTS, `narrow-${given.length}.png`), fullPage: true });
+      expect(wrong).toEqual([]);
+    });
+  });
+
+for (const way of ["served", "report"] as const)
+  for (const odd of ["nothing", "one-event", "refusal", "no-history", "devices", "deep"])
+    test(`every key on a recording of ${odd.replace("-", " ")}, ${way}`, async ({ page }) => {
+      const wrong = watch(page);
+      await withInput(way, [join(FOLDER, `odd-${odd}.pickle`)], page, async (url) => {
+        await openPage(page, url);
+        for (const { keys } of KEYS.filter(({ keys }) => !keys.includes("?")))
+          for (const key of keys) await page.keyboard.press(key);
+        for (const key of ["Escape", "4", "ArrowRight", "Enter", "5", "ArrowDown", "Enter", "Escape", "g", "g", "0"])
+          await page.keyboard.press(key);
+        await expect(page.getByTestId("verdict")).toBeVisible();
+        await expect(page.getByTestId("trouble")).toBeHidden();
+        await expectNoOverflow(page);
+        expect(wrong).toEqual([]);
+      });
+    });
+
 test("two inputs stand beside each other at one scale", async ({ browser }) => {
   const page = await browser.newPage({ viewport: { width: 1600, height: 1000 } });
   const wrong = watch(page);
@@ -207,6 +268,23 @@ test("a file that grows is noticed and read again", async ({ page }) => {
     appendFileSync(copy, "no longer a recording");
     await page.evaluate(() => dispatchEvent(new Event("focus")));
     await expect(page.getByTestId("changed")).toBeVisible();
+  });
+});
+
+test("two pages of one server never mix what was read before and after", async ({ page, context }) => {
+  const copy = join(FOLDER, "read-twice.pickle.gz");
+  copyFileSync(TRACE, copy);
+  await withInput("served", [copy], page, async (url) => {
+    const other = await context.newPage();
+    await Promise.all([openPage(page, url), openPage(other, url)]);
+    await expect(other.getByTestId("asked")).toContainText("865.02 MiB");
+    copyFileSync(join(ROOT, "traces", "seed004.pickle.gz"), copy);
+    await page.evaluate(() => dispatchEvent(new Event("focus")));
+    await page.getByRole("button", { name: "read it again" }).click();
+    await expect(page.getByTestId("summary")).toContainText("223.13 MiB");
+    await other.keyboard.press("p");
+    await expect(other.getByTestId("summary")).toContainText("223.13 MiB");
+    await expect(other.getByTestId("trouble")).toBeHidden();
   });
 });
 

@@ -1,4 +1,4 @@
-// Before all tests: the recordings of `makeroom demo`, a recording with hostile names, those in the folder $TRACES if it is
+// Before all tests: the recordings of `makeroom demo`, odd recordings, those in the folder $TRACES if it is
 // set, and what `why` says of each.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -30,7 +30,7 @@ export default function setup(): void {
     execFileSync(program, given, { encoding: "utf8", maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "pipe"] });
   const recordings = join(FOLDER, "recordings");
   if (!existsSync(recordings)) run(MAKEROOM, "demo", "--gpu", "software", "-o", recordings);
-  run("python3", join(ROOT, "viewer", "browser", "hostile.py"), join(FOLDER, "hostile.pickle"));
+  run("python3", join(ROOT, "viewer", "browser", "odd.py"), FOLDER);
   const others = process.env["TRACES"] ?? "";
   const inputs = named([
     ...within(join(ROOT, "traces")),

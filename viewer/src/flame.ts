@@ -189,10 +189,22 @@ export function boxName(stacks: Stacks, box: Box, owners: Set<number>): string {
   return frameName(stacks, box.node);
 }
 
+/** The nodes from the outermost frame down to one. */
+function wayTo(stacks: Stacks, node: number): number[] {
+  const way: number[] = [];
+  for (let at = node; at !== 0 && way.length < 1000; at = stacks.nodes[at]?.[0] ?? 0) way.push(at);
+  return way.reverse();
+}
+
 /** The frames of a node, outermost first. */
 export function stackOf(stacks: Stacks, node: number): string[] {
-  const names: string[] = [];
-  for (let at = node; at !== 0 && names.length < 1000; at = stacks.nodes[at]?.[0] ?? 0)
-    names.push(frameName(stacks, at));
-  return names.reverse();
+  return wayTo(stacks, node).map((at) => frameName(stacks, at));
+}
+
+/** The same with whole paths: what the server looks for a filter in. */
+export function wholeStack(stacks: Stacks, node: number): string[] {
+  return wayTo(stacks, node).map((at) => {
+    const { file, line, name } = stacks.frames[stacks.nodes[at]?.[1] ?? -1] ?? { file: null, line: null, name: "" };
+    return `${file ?? ""}:${line ?? 0} ${name}`;
+  });
 }

@@ -105,7 +105,7 @@ export const KEYS: Key[] = [
   {
     keys: ["4"],
     shown: "4",
-    does: "go to the address space (arrows: blocks and segments, Enter: open)",
+    does: "go to the address space (arrows: blocks and segments, Enter: open; Tab: into it, + − arrows)",
     run: (_, pane) => {
       go(pane, "space");
     },

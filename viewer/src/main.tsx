@@ -5,6 +5,7 @@ import { listen } from "./keys";
 import { Model } from "./model";
 import { open } from "./source";
 import "./style.css";
+import { shorten } from "./text";
 import type { Inputs } from "./types";
 import { App, Broken, watch } from "./views/App";
 
@@ -13,7 +14,7 @@ async function start(root: HTMLElement): Promise<void> {
     const source = await open();
     const { value } = await source.get<Inputs>("/api/inputs");
     const model = new Model(source, value);
-    document.title = `${value.inputs.map((input) => input.name.slice(0, 60)).join(" and ")} · makeroom view`;
+    document.title = `${value.inputs.map((input) => shorten(input.name, 60)).join(" and ")} · makeroom view`;
     listen(model);
     watch(model);
     render(<App model={model} />, root);

@@ -1,6 +1,6 @@
 // Where answers come from: the server that sent the page, or the dictionary inside of a report. Both are asked by path,
 // so no view knows which it is; a report answers with the nearest thing it kept and says so.
-import { stackOf } from "./flame";
+import { wholeStack } from "./flame";
 import type { Allocation, Allocations, Sites, Stacks } from "./types";
 
 export interface Answer<T> {
@@ -34,6 +34,12 @@ const KEPT = 160;
 
 export class ServerSource implements Source {
   readonly embedded = false;
+  /** Which reading of the files the answers here are of. */
+  private reading: string | null = null;
+
+  /** `stale` is called when the server has read its files again: answers of two readings do not go together. */
+  constructor(private readonly stale: () => void) {}
+
   private answers = new Map<string, Answer<unknown>>();
   private waiting = new Map<string, Promise<Answer<unknown>>>();
 
@@ -64,6 +70,12 @@ export class ServerSource implements Source {
   private async ask(path: string): Promise<Answer<unknown>> {
     try {
       const response = await check(await reach(path, "GET"));
+      const reading = response.headers.get("makeroom-reading");
+      this.reading ??= reading;
+      if (reading !== this.reading) {
+        this.stale();
+        throw new AnswerError("The files were read again.", "load the page anew");
+      }
       const answer = { value: (await response.json()) as unknown, path, nearest: false };
       if (!changes(path)) {
         this.answers.set(path, answer);
@@ -161,7 +173,7 @@ export class EmbeddedSource implements Source {
     const sites = this.answer(`${device}/sites`) as Sites | undefined;
     const stacks = this.answer(`${device.slice(0, device.lastIndexOf("/"))}/stacks`) as Stacks | undefined;
     return ({ address, site, node }) =>
-      [address, sites?.sites[site]?.name ?? "", ...(stacks === undefined ? [] : stackOf(stacks, node))].join("\n");
+      [address, sites?.sites[site]?.name ?? "", ...(stacks === undefined ? [] : wholeStack(stacks, node))].join("\n");
   }
 
   private find(path: string): string | undefined {
@@ -190,10 +202,11 @@ export function select(all: Allocations, query: URLSearchParams, words: (row: Al
   const direction = query.get("order") === "asc" ? 1 : -1;
   const offset = Number(query.get("offset") ?? 0);
   const rows = all.rows.filter((row) => filter === "" || words(row).toLowerCase().includes(filter));
-  rows.sort((one, other) => (key(one, sort) - key(other, sort)) * direction);
+  const place = (row: Allocation) => Number(row.address);
+  rows.sort((one, other) => (key(one, sort) - key(other, sort) || place(one) - place(other)) * direction);
   return {
     total: filter ? rows.length : all.total,
-    bytes: filter ? rows.reduce((sum, row) => sum + row.size, 0) : all.bytes,
+    bytes: filter ? rows.reduce((sum, row) => sum + row.requested, 0) : all.bytes,
     rows: rows.slice(offset, offset + Number(query.get("limit") ?? 500)),
   };
 }
@@ -203,21 +216,17 @@ function key(row: Allocation, sort: string): number {
     case "age":
       return -(row.from ?? -1);
     case "site":
-      return row.site;
+      return row.site < 0 ? Number.MAX_SAFE_INTEGER : row.site;
     case "address":
       return Number(row.address);
     default:
-      return row.size;
+      return row.requested;
   }
 }
 
-/** The answers of a report: one per line, a path, a tab and JSON, or all of them as one object. */
+/** The answers of a report: one per line, a path, a tab and JSON. */
 export function unpack(text: string): Map<string, string | object> {
   const answers = new Map<string, string | object>();
-  if (text.startsWith("{")) {
-    for (const [path, value] of Object.entries(JSON.parse(text) as Record<string, object>)) answers.set(path, value);
-    return answers;
-  }
   for (const line of text.split("\n")) {
     const tab = line.indexOf("\t");
     if (tab > 0) answers.set(line.slice(0, tab), line.slice(tab + 1));
@@ -228,7 +237,10 @@ export function unpack(text: string): Map<string, string | object> {
 /** The source of this page: the report inside of it if there is one, else its server. */
 export async function open(): Promise<Source> {
   const packed = document.getElementById("makeroom-data")?.textContent.trim() ?? "";
-  if (packed === "") return new ServerSource();
+  if (packed === "")
+    return new ServerSource(() => {
+      location.reload();
+    });
   const binary = atob(packed);
   const raw = new Uint8Array(binary.length);
   for (let index = 0; index < binary.length; index += 1) raw[index] = binary.charCodeAt(index);

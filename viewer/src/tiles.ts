@@ -52,7 +52,29 @@ export interface Columns {
   grain: number;
 }
 
-export function gather(from: number, to: number, level: number, levels: number, events: number, peek: Peek): Columns {
+/** The tiles that a view is drawn with: one for each of its level, or what stands in for it. */
+export interface Picked {
+  level: number;
+  first: number;
+  tiles: (Tile | undefined)[];
+}
+
+export function pick(from: number, to: number, level: number, levels: number, events: number, peek: Peek): Picked {
+  const numbers = tilesFor(from, to, level, events);
+  return { level, first: numbers[0] ?? 0, tiles: numbers.map((number) => standIn(peek, level, number, levels)) };
+}
+
+/** Whether two views are drawn with the same columns: most steps of a pan or a zoom are. */
+export function samePick(one: Picked, other: Picked): boolean {
+  return (
+    one.level === other.level &&
+    one.first === other.first &&
+    one.tiles.length === other.tiles.length &&
+    one.tiles.every((tile, index) => tile === other.tiles[index])
+  );
+}
+
+export function gather({ level, first, tiles }: Picked, events: number): Columns {
   const columns: Columns = {
     x: [],
     event: [],
@@ -66,8 +88,8 @@ export function gather(from: number, to: number, level: number, levels: number, 
     grain: bucketEvents(level),
   };
   const width = BUCKETS * bucketEvents(level);
-  for (const number of tilesFor(from, to, level, events)) {
-    const tile = standIn(peek, level, number, levels);
+  for (const [index, tile] of tiles.entries()) {
+    const number = first + index;
     if (tile === undefined) {
       columns.exact = false;
       continue;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { History, tile, totals } from "../fixtures/history";
-import { gather, indexAt, levelFor, stack, tilesFor, timeAt } from "../src/tiles";
+import { gather, indexAt, levelFor, pick, samePick, stack, tilesFor, timeAt } from "../src/tiles";
 import type { Tile } from "../src/types";
 
 describe("levels", () => {
@@ -28,7 +28,7 @@ describe("columns", () => {
     return made.get(key);
   };
   it("add up to live in every step", () => {
-    const columns = gather(0, events + 1, 1, 4, events, peek);
+    const columns = gather(pick(0, events + 1, 1, 4, events, peek), events);
     expect(columns.exact).toBe(true);
     expect(columns.x.length).toBe(Math.ceil((events + 1) / 4) + 1);
     const top = stack(columns.layers).at(-1);
@@ -37,7 +37,7 @@ describe("columns", () => {
   });
   it("stand in coarser ones for what is missing, without overlap", () => {
     const some = (level: number, number: number) => (level === 0 && number !== 1 ? undefined : peek(level, number));
-    const columns = gather(0, 2000, 0, 4, events, some);
+    const columns = gather(pick(0, 2000, 0, 4, events, some), events);
     expect(columns.exact).toBe(false);
     expect(columns.grain).toBe(4);
     for (let index = 1; index < columns.x.length; index += 1)
@@ -46,10 +46,19 @@ describe("columns", () => {
     expect(columns.x).not.toContain(1025);
   });
   it("are empty while nothing is there", () => {
-    expect(gather(0, 100, 0, 4, events, () => undefined).x).toEqual([]);
+    const none = pick(0, 100, 0, 4, events, () => undefined);
+    expect(gather(none, events).x).toEqual([]);
+  });
+  it("are made anew only for other tiles", () => {
+    const here = pick(10, 400, 0, 4, events, peek);
+    expect(samePick(here, pick(20, 500, 0, 4, events, peek))).toBe(true);
+    expect(samePick(here, pick(20, 600, 0, 4, events, peek))).toBe(false);
+    expect(samePick(here, pick(10, 400, 1, 4, events, peek))).toBe(false);
+    const coarse = pick(10, 400, 0, 4, events, (level, number) => (level === 0 ? undefined : peek(level, number)));
+    expect(samePick(here, coarse)).toBe(false);
   });
   it("know times between steps", () => {
-    const columns = gather(0, events + 1, 2, 4, events, peek);
+    const columns = gather(pick(0, events + 1, 2, 4, events, peek), events);
     expect(timeAt(columns, 0)).toBe(0);
     expect(timeAt(columns, 1000)).toBeCloseTo(137_000, -2);
   });

@@ -13,7 +13,10 @@ use ::http::{HeaderMap, Method, Request, Response, StatusCode};
 
 use crate::page;
 use crate::resources::{Form, Refusal, Setting};
-use crate::viewer::Host;
+use crate::viewer::{Host, Viewer};
+
+/// Names the reading of the inputs that an answer is of: a page must not show answers of two of them together.
+const READING: &str = "makeroom-reading";
 
 const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
@@ -21,7 +24,8 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Answers a request to a server that listens on this port of the loopback interface.
 pub fn respond(host: &dyn Host, request: &Request<()>, port: u16) -> Response<Vec<u8>> {
-    let answered = permitted(request.headers(), port).and_then(|()| answer(host, request));
+    let viewer = host.viewer();
+    let answered = permitted(request.headers(), port).and_then(|()| answer(host, &viewer, request));
     let (status, kind, body) = match answered {
         Ok((kind, body)) => (StatusCode::OK, kind, body),
         Err(refusal) => {
@@ -41,13 +45,22 @@ pub fn respond(host: &dyn Host, request: &Request<()>, port: u16) -> Response<Ve
     if let Ok(policy) = HeaderValue::from_str(policy) {
         headers.insert(CONTENT_SECURITY_POLICY, policy);
     }
+    if status == StatusCode::OK
+        && let Ok(reading) = HeaderValue::from_str(&viewer.reading)
+    {
+        headers.insert(READING, reading);
+    }
     if status == StatusCode::METHOD_NOT_ALLOWED {
         headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
     }
     response
 }
 
-fn answer(host: &dyn Host, request: &Request<()>) -> Result<(&'static str, Vec<u8>), Refusal> {
+fn answer(
+    host: &dyn Host,
+    viewer: &Arc<Viewer>,
+    request: &Request<()>,
+) -> Result<(&'static str, Vec<u8>), Refusal> {
     let path = request.uri().path();
     match *request.method() {
         Method::GET | Method::HEAD => match path {
@@ -56,24 +69,23 @@ fn answer(host: &dyn Host, request: &Request<()>) -> Result<(&'static str, Vec<u
             "/api/inputs" => {
                 let setting =
                     Setting { changes: host.changes(), can_reload: host.can_reload(), form: Form::Served };
-                Ok((JSON, host.viewer().inputs(&setting)?))
+                Ok((JSON, viewer.inputs(&setting)?))
             }
-            path => Ok((JSON, host.viewer().answer(path, request.uri().query().unwrap_or(""))?)),
+            path => Ok((JSON, viewer.answer(path, request.uri().query().unwrap_or(""))?)),
         },
         Method::POST if path == "/api/reload" => host.reload().map(|()| (JSON, b"{}".to_vec())),
         Method::POST => {
-            let viewer = host.viewer();
             let (input, device) = viewer.what_if_of(path).ok_or_else(|| {
                 Refusal::new(404, format!("nothing can be started at {path}"), "/api/reload or …/whatif")
             })?;
-            begin_what_if(&viewer, input, device)?;
+            begin_what_if(viewer, input, device)?;
             Ok((JSON, viewer.answer(path, "")?))
         }
         _ => Err(Refusal::new(405, format!("{} is not answered", request.method()), "GET or POST")),
     }
 }
 
-fn begin_what_if(viewer: &Arc<crate::Viewer>, input: usize, device: usize) -> Result<(), Refusal> {
+fn begin_what_if(viewer: &Arc<Viewer>, input: usize, device: usize) -> Result<(), Refusal> {
     let Some(what_if) = viewer.what_if(input, device) else { return Ok(()) };
     if !what_if.begin() {
         return Ok(());

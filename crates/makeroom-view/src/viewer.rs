@@ -1,6 +1,7 @@
 //! All inputs of one view, and who keeps them.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::input::{Input, Opened};
 use crate::resources::Refusal;
@@ -10,6 +11,8 @@ use crate::whatif::WhatIf;
 #[derive(Debug)]
 pub struct Viewer {
     pub(crate) inputs: Vec<Input>,
+    /// Tells this reading of the inputs from every other one, of this server and of the next at the same address.
+    pub(crate) reading: String,
 }
 
 /// What became of an input's file since it was read.
@@ -38,7 +41,11 @@ pub trait Host: Send + Sync {
 impl Viewer {
     /// Explains the inputs and reads their histories.
     pub fn new(opened: Vec<Opened>) -> Self {
-        Self { inputs: opened.into_iter().map(Input::new).collect() }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            inputs: opened.into_iter().map(Input::new).collect(),
+            reading: format!("{:x}", now.as_nanos()),
+        }
     }
 
     pub(crate) fn what_if(&self, input: usize, device: usize) -> Option<&WhatIf> {

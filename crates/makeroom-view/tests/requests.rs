@@ -222,6 +222,20 @@ fn what_became_of_the_file_is_told_and_a_failed_reading_changes_nothing() {
 }
 
 #[test]
+fn answers_of_two_readings_are_told_apart() {
+    let reading = |host: &Inputs, path: &str| {
+        let response = ask(host, "GET", path, &[("host", "localhost:4711")]);
+        response.headers().get("makeroom-reading").map(|value| value.to_str().unwrap().to_owned())
+    };
+    let (one, other) = (host(), host());
+    let first = reading(&one, "/api/inputs");
+    assert!(first.is_some());
+    assert_eq!(reading(&one, "/api/0/0/sites"), first);
+    assert_ne!(reading(&other, "/api/inputs"), first);
+    assert_eq!(reading(&one, "/api/0/0/nothing"), None, "what was not answered is of no reading");
+}
+
+#[test]
 fn the_what_if_runs_beside_and_comes_to_its_end() {
     let host = host();
     assert_eq!(get(&host, "/api/0/0/whatif").1["state"], "idle");

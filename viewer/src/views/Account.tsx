@@ -111,7 +111,7 @@ export function Account({ pane }: { pane: Pane }) {
                       {part.parts.length > 0 ? " ›" : ""}
                     </button>
                   ) : (
-                    part.name
+                    shorten(part.name, 120)
                   )}
                 </th>
                 <td class="figure" data-testid="account-bytes">

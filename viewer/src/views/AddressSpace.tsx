@@ -1,6 +1,6 @@
 // The address space at a cursor: every segment at one scale, blocks in the colours of their sites, holes empty; one
 // segment alone on request; and the refused request beside the largest holes, all at one scale.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { prepare, useWidth } from "../draw";
 import { drawBlocks, describe } from "../blocks";
 import { bytes, count, share } from "../format";
@@ -29,13 +29,13 @@ export function AddressSpace({ pane }: { pane: Pane }) {
     device === undefined ? null : pane.path(`moment/${event}`),
   );
   const moment = answer?.value;
-  const segments = moment?.segments ?? [];
+  const segments = useMemo(() => moment?.segments ?? [], [moment]);
   const colors = pane.model.colors;
   // Read while rendering, so that blocks get their colours when the sites arrive.
   const sites = pane.sites.value;
-  const drawn = layoutSegments(segments, width, segments.length < 12 ? 8 : 14);
+  const drawn = useMemo(() => layoutSegments(segments, width, segments.length < 12 ? 8 : 14), [segments, width]);
   const height = Math.max(PITCH, drawn.rows * PITCH);
-  const holes = largestHoles(segments, 6);
+  const holes = useMemo(() => largestHoles(segments, 6), [segments]);
 
   useEffect(() => {
     if (canvas.current === null || width <= 0) return;
@@ -52,7 +52,7 @@ export function AddressSpace({ pane }: { pane: Pane }) {
       context.strokeRect(piece.x + 0.5, y + 0.5, Math.max(1, piece.width - 1), ROW - 1);
     }
     if (spot !== null) mark(context, spot);
-  });
+  }, [drawn, colors, sites, spot, state.segment, state.site]);
 
   const mark = (context: CanvasRenderingContext2D, at: { segment: number; offset: number }) => {
     const piece = drawn.pieces.find(

@@ -7,6 +7,7 @@ import { siteColor } from "../palette";
 import type { Allocation, Allocations, Stacks } from "../types";
 import { Swatch } from "./Legend";
 import { Short, Whole } from "./Name";
+import { Pager } from "./Pager";
 import { splitSort, Table, type Column } from "./Table";
 
 const COLUMNS: Column[] = [
@@ -71,27 +72,9 @@ export function AllocationsTable({ pane }: { pane: Pane }) {
       </Table>
       {rows.length === 0 && <p class="empty">{page === 0 ? "nothing is live here" : "no more rows are kept"}</p>}
       {pages > 1 && (
-        <p class="pager">
-          <button
-            type="button"
-            disabled={page === 0}
-            onClick={() => {
-              setPage(page - 1);
-            }}
-          >
-            before
-          </button>{" "}
-          {count(page * PAGE + 1)} to {count(Math.min(total, page * PAGE + rows.length))} of {count(total)}{" "}
-          <button
-            type="button"
-            disabled={rows.length < PAGE || (page + 1) * PAGE >= total}
-            onClick={() => {
-              setPage(page + 1);
-            }}
-          >
-            next
-          </button>
-        </p>
+        <Pager page={page} more={rows.length === PAGE && (page + 1) * PAGE < total} onPage={setPage}>
+          {count(page * PAGE + 1)} to {count(Math.min(total, page * PAGE + rows.length))} of {count(total)}
+        </Pager>
       )}
     </>
   );

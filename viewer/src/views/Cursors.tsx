@@ -1,6 +1,7 @@
 // The two cursors over the series: lines with a handle that can be dragged, and sliders for whoever does not see them.
 import { count, time } from "../format";
 import { useAnswer, type Pane } from "../model";
+import { drag } from "../pointer";
 import type { Moment } from "../types";
 
 export function Cursors({ pane, width, height }: { pane: Pane; width: number; height: number }) {
@@ -11,22 +12,12 @@ export function Cursors({ pane, width, height }: { pane: Pane; width: number; he
     const x = ((event - from) / (to - from)) * width;
     const press = (start: PointerEvent) => {
       start.stopPropagation();
-      const handle = start.currentTarget as HTMLElement;
-      handle.setPointerCapture(start.pointerId);
       const left = start.clientX - x;
       pane.model.focus.value = pane.index;
-      const move = (next: PointerEvent) => {
+      drag(start, (next) => {
         const view = pane.place;
         pane.moveCursor(name, view.from + ((next.clientX - left) / width) * (view.to - view.from));
-      };
-      const release = () => {
-        handle.removeEventListener("pointermove", move);
-        handle.removeEventListener("pointerup", release);
-        handle.removeEventListener("pointercancel", release);
-      };
-      handle.addEventListener("pointermove", move);
-      handle.addEventListener("pointerup", release);
-      handle.addEventListener("pointercancel", release);
+      });
     };
     return (
       <div

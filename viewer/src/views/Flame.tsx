@@ -17,6 +17,7 @@ export function Flame({ pane }: { pane: Pane }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [spot, setSpot] = useState(0);
   const [fold, setFold] = useState(true);
+  const [focused, setFocused] = useState(false);
   const { a, b } = pane.place;
   const state = pane.state.value;
   const model = pane.model;
@@ -67,7 +68,7 @@ export function Flame({ pane }: { pane: Pane }) {
       context.fillStyle = color;
       context.fillRect(x, y, Math.max(0.4, wide - 0.75), ROW - 1);
       if (difference && one.bytes < 0) hatch(context, x, y, wide - 0.75, ROW - 1, mix(color, colors.ink, 0.35), 5);
-      if (index === at && document.activeElement === canvas.current) {
+      if (index === at && focused) {
         context.strokeStyle = colors.ink;
         context.lineWidth = 2;
         context.strokeRect(x + 1, y + 1, Math.max(2, wide - 2.75), ROW - 3);
@@ -76,7 +77,7 @@ export function Flame({ pane }: { pane: Pane }) {
       context.fillStyle = inkOn(color);
       label(context, boxName(stacks, one, frames), one.folded.length > 1, size, x + 4, y + ROW / 2, wide - 8);
     });
-  });
+  }, [boxes, owners, frames, colors, width, difference, state.site, at, focused]);
   const colorOf = (one: Box, site: number): string => {
     if (difference) {
       if (one.node === 0 || one.bytes === 0) return colors.neutral;
@@ -194,7 +195,10 @@ export function Flame({ pane }: { pane: Pane }) {
           data-boxes={boxes.length}
           onKeyDown={press}
           onFocus={() => {
-            setSpot((before) => before + 0);
+            setFocused(true);
+          }}
+          onBlur={() => {
+            setFocused(false);
           }}
           onPointerMove={(event: PointerEvent) => {
             const found = find(event.offsetX, event.offsetY);

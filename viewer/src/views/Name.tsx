@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Model } from "../model";
 import { shorten, SHOWN } from "../text";
+import { Pager } from "./Pager";
 
 export function Name({ model, text, most = SHOWN }: { model: Model; text: string; most?: number }) {
   return (
@@ -59,27 +60,9 @@ export function Details({ model }: { model: Model }) {
       <header>
         <h2>{shown?.title}</h2>
         {pages > 1 && (
-          <span>
-            <button
-              type="button"
-              disabled={page === 0}
-              onClick={() => {
-                setPage(page - 1);
-              }}
-            >
-              before
-            </button>{" "}
-            part {page + 1} of {pages}{" "}
-            <button
-              type="button"
-              disabled={page + 1 >= pages}
-              onClick={() => {
-                setPage(page + 1);
-              }}
-            >
-              next
-            </button>
-          </span>
+          <Pager page={page} more={page + 1 < pages} onPage={setPage}>
+            part {page + 1} of {pages}
+          </Pager>
         )}
         <Copy text={shown?.text ?? ""} />
         <button

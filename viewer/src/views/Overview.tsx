@@ -3,6 +3,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { prepare } from "../draw";
 import { type Pane } from "../model";
 import { LEFT, RIGHT } from "../plot";
+import { drag } from "../pointer";
 import { extent, range } from "../state";
 import { useColumns } from "./Timeline";
 
@@ -40,29 +41,19 @@ export function Overview({ pane, width }: { pane: Pane; width: number }) {
     for (const failure of device.failures) context.fillRect(x(failure.event) - 0.5, 0, 1.5, HEIGHT);
     context.fillStyle = colors.accent;
     for (const cursor of [a, b]) if (cursor !== null) context.fillRect(x(cursor) - 0.5, 0, 1.5, HEIGHT);
-  });
+  }, [columns, inner, colors, device, a, b]);
   if (device === undefined) return null;
   const press = (event: PointerEvent) => {
-    const area = event.currentTarget as HTMLElement;
-    const left = area.getBoundingClientRect().left;
+    const { left } = (event.currentTarget as HTMLElement).getBoundingClientRect();
     const at = (pointer: PointerEvent) => ((pointer.clientX - left) / inner) * whole;
     const start = at(event);
     const inside = start >= from && start <= to && to - from < whole;
-    area.setPointerCapture(event.pointerId);
     pane.model.focus.value = pane.index;
-    const move = (next: PointerEvent) => {
+    drag(event, (next) => {
       if (inside) pane.update(range(from + at(next) - start, to + at(next) - start, device));
       else if (Math.abs(next.clientX - event.clientX) > 3)
         pane.update(range(Math.min(start, at(next)), Math.max(start, at(next)), device));
-    };
-    const release = () => {
-      area.removeEventListener("pointermove", move);
-      area.removeEventListener("pointerup", release);
-      area.removeEventListener("pointercancel", release);
-    };
-    area.addEventListener("pointermove", move);
-    area.addEventListener("pointerup", release);
-    area.addEventListener("pointercancel", release);
+    });
   };
   return (
     <div

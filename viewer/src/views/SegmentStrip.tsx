@@ -1,8 +1,9 @@
-// One segment alone, as wide as the page, with every block; the wheel goes nearer.
+// One segment alone, as wide as the page, with every block; the wheel or + goes nearer, arrows go along its blocks.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { describe, drawBlocks } from "../blocks";
 import { prepare, useWidth } from "../draw";
 import { bytes, count } from "../format";
+import { blockAt } from "../memory";
 import { useAnswer, type Pane } from "../model";
 import type { Moment, Segment } from "../types";
 import { segmentTitle } from "./AddressSpace";
@@ -13,12 +14,13 @@ export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: numb
   const [box, width] = useWidth();
   const canvas = useRef<HTMLCanvasElement>(null);
   const [view, setView] = useState<[number, number]>([0, 1]);
-  const [text, setText] = useState("");
+  const [spot, setSpot] = useState<number | null>(null);
   const wanted = segment.merged === true ? pane.path(`moment/${event}/segment/${segment.address}`) : null;
   const { answer } = useAnswer<Moment>(pane.model, wanted);
   const shown = answer?.value.segments[0] ?? segment;
   useEffect(() => {
     setView([0, 1]);
+    setSpot(null);
   }, [segment.address]);
   const part = { offset: view[0] * shown.size, size: (view[1] - view[0]) * shown.size, x: 0, width };
   useEffect(() => {
@@ -28,14 +30,61 @@ export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: numb
     drawBlocks(context, pane, shown, part, 1, HEIGHT - 2);
     context.strokeStyle = pane.model.colors.accent;
     context.strokeRect(0.5, 0.5, width - 1, HEIGHT - 1);
+    const block = spot === null ? undefined : shown.blocks[blockAt(shown.blocks, spot)];
+    if (block === undefined) return;
+    const scale = width / part.size;
+    context.strokeStyle = pane.model.colors.ink;
+    context.lineWidth = 2;
+    context.strokeRect((block[0] - part.offset) * scale + 1, 2, Math.max(2, block[1] * scale - 2), HEIGHT - 4);
   });
-  const wheel = (event: WheelEvent) => {
-    event.preventDefault();
+  const near = (factor: number, at: number) => {
     const [from, to] = view;
-    const at = from + ((to - from) * event.offsetX) / Math.max(1, width);
-    const span = Math.max(1e-6, Math.min(1, (to - from) * Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.006)));
+    const span = Math.max(1e-6, Math.min(1, (to - from) * factor));
     const start = Math.max(0, Math.min(1 - span, at - ((at - from) / (to - from)) * span));
     setView([start, start + span]);
+  };
+  const wheel = (event: WheelEvent) => {
+    event.preventDefault();
+    const at = view[0] + ((view[1] - view[0]) * event.offsetX) / Math.max(1, width);
+    near(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.006), at);
+  };
+  /** To the next block, which the view then shows. */
+  const step = (by: number) => {
+    const first = Math.max(
+      0,
+      shown.blocks.findIndex(([offset, size]) => offset + size > part.offset),
+    );
+    const next = spot === null ? first : blockAt(shown.blocks, spot) + by;
+    const block = shown.blocks[Math.max(0, Math.min(shown.blocks.length - 1, next))];
+    if (block === undefined) return;
+    setSpot(block[0]);
+    const [from, to] = [block[0] / shown.size, (block[0] + block[1]) / shown.size];
+    const span = view[1] - view[0];
+    if (from >= view[0] && to <= view[1]) return;
+    const start = Math.max(0, Math.min(1 - span, (from + to - span) / 2));
+    setView([start, start + span]);
+  };
+  const press = (event: KeyboardEvent) => {
+    const middle = spot === null ? (view[0] + view[1]) / 2 : spot / shown.size;
+    const actions: Record<string, () => void> = {
+      ArrowRight: () => {
+        step(1);
+      },
+      ArrowLeft: () => {
+        step(-1);
+      },
+      "+": () => {
+        near(0.5, middle);
+      },
+      "-": () => {
+        near(2, middle);
+      },
+    };
+    const action = actions[event.key === "=" ? "+" : event.key];
+    if (action === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    action();
   };
   return (
     <div ref={box} class="strip" data-testid="segment">
@@ -57,15 +106,23 @@ export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: numb
           canvas.current = element;
           if (element) element.onwheel = wheel;
         }}
-        aria-hidden="true"
+        tabIndex={0}
+        role="application"
+        aria-roledescription="segment"
+        aria-label="one segment; left and right go along its blocks, plus and minus nearer and farther"
+        data-testid="strip"
+        data-view={view.join(" ")}
+        onKeyDown={press}
         onPointerMove={(event: PointerEvent) => {
-          setText(describe(pane, shown, part.offset + (event.offsetX / Math.max(1, width)) * part.size));
+          setSpot(part.offset + (event.offsetX / Math.max(1, width)) * part.size);
         }}
         onPointerLeave={() => {
-          setText("");
+          setSpot(null);
         }}
       />
-      <p class="quiet status">{text === "" ? "the wheel goes nearer" : text}</p>
+      <p class="quiet status" role="status">
+        {spot === null ? "the wheel, or + and −, go nearer and farther" : describe(pane, shown, spot)}
+      </p>
     </div>
   );
 }

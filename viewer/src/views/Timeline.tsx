@@ -1,14 +1,15 @@
 // Live memory over time: loads the tiles a view needs, hands them to the plot, and turns wheel, drag and click into
 // ranges and cursors. Everything that the pointer does here has a key (keys.ts).
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type uPlot from "uplot";
 import { useWidth } from "../draw";
 import { bytes, count, time } from "../format";
 import { type Pane } from "../model";
 import { BOTTOM, create, data, LEFT, RIGHT, TOP, type Shown } from "../plot";
+import { drag } from "../pointer";
 import { range, zoom } from "../state";
 import { shorten } from "../text";
-import { gather, indexAt, levelFor, stack, tilesFor, type Columns } from "../tiles";
+import { gather, indexAt, levelFor, pick, samePick, stack, tilesFor, type Columns, type Picked } from "../tiles";
 import type { Tile } from "../types";
 import { Cursors } from "./Cursors";
 import { Legend } from "./Legend";
@@ -26,27 +27,36 @@ export function useColumns(pane: Pane, from: number, to: number, pixels: number)
   const source = pane.model.source;
   const level = device === undefined ? 0 : levelFor(to - from, Math.max(64, pixels) * DENSITY, device.levels);
   const path = (up: number, tile: number) => pane.path(`series/${up}/${tile}`);
-  useEffect(() => {
-    if (device === undefined || pixels <= 0) return;
+  const missing =
+    device === undefined || pixels <= 0
+      ? []
+      : tilesFor(from, to, level, device.events)
+          .map((tile) => path(level, tile))
+          .filter((wanted) => source.peek(wanted) === undefined);
+  useLayoutEffect(() => {
+    if (missing.length === 0) return;
     let gone = false;
-    for (const tile of tilesFor(from, to, level, device.events)) {
-      if (source.peek(path(level, tile))) continue;
-      source.get(path(level, tile)).then(
-        () => {
-          if (!gone) again((number) => number + 1);
-        },
-        (error: unknown) => {
-          // A report keeps coarse levels only, and those stand in.
-          if (!gone && !source.embedded) pane.model.fail(error);
-        },
-      );
-    }
+    // Drawn once for all of them: a picture takes longer than an answer.
+    Promise.all(missing.map((wanted) => source.get(wanted))).then(
+      () => {
+        if (!gone) again((number) => number + 1);
+      },
+      (error: unknown) => {
+        // A report keeps coarse levels only, and those stand in.
+        if (!gone && !source.embedded) pane.model.fail(error);
+      },
+    );
     return () => {
       gone = true;
     };
-  });
+  }, [source, missing.join(" ")]);
+  const kept = useRef<{ picked: Picked; columns: Columns } | null>(null);
   if (device === undefined || pixels <= 0) return null;
-  return gather(from, to, level, device.levels, device.events, (up, tile) => source.peek<Tile>(path(up, tile))?.value);
+  const peek = (up: number, tile: number) => source.peek<Tile>(path(up, tile))?.value;
+  const picked = pick(from, to, level, device.levels, device.events, peek);
+  if (kept.current === null || !samePick(kept.current.picked, picked))
+    kept.current = { picked, columns: gather(picked, device.events) };
+  return kept.current.columns;
 }
 
 /** The top of the scale: what is in view, and the limit where it is not far above, or on request. */
@@ -80,19 +90,22 @@ export function Timeline({ pane }: { pane: Pane }) {
     pane.top.value = top;
   }, [pane, top]);
   const layers = columns?.names.length ?? 0;
+  const sums = useMemo(() => (columns === null ? [] : stack(columns.layers)), [columns]);
   if (columns !== null && device !== undefined)
     shown.current = {
       from,
       to,
       top: model.top || top,
       columns,
+      sums,
       device,
       sites: pane.sites.value,
       selected: state.site,
       colors,
     };
 
-  useEffect(() => {
+  // Before the frame is painted: what was asked for shows one frame earlier.
+  useLayoutEffect(() => {
     if (plotBox.current === null || chart <= 0 || layers === 0 || shown.current === null) return;
     const made = create(plotBox.current, chart, HEIGHT, layers, () => shown.current as Shown);
     plot.current = made;
@@ -101,14 +114,13 @@ export function Timeline({ pane }: { pane: Pane }) {
       plot.current = null;
     };
   }, [chart, layers, colors, device]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (columns === null || plot.current === null || layers === 0) return;
-    plot.current.setData(data(columns));
+    plot.current.setData(data(columns, sums));
     // Times of the same ticks may be known better now.
     plot.current.redraw(false, true);
-  }, [columns?.x, from, to, shown.current?.top, state.site, pane.sites.value, columns?.grain, layers]);
+  }, [columns, from, to, shown.current?.top, state.site, pane.sites.value, layers]);
 
-  const sums = useMemo(() => (columns === null ? [] : stack(columns.layers)), [columns?.x]);
   if (device === undefined) return null;
   const eventAt = (x: number) => from + ((x - LEFT) / inner) * (to - from);
 
@@ -116,8 +128,10 @@ export function Timeline({ pane }: { pane: Pane }) {
     event.preventDefault();
     const left = box.current?.getBoundingClientRect().left ?? 0;
     if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
-      const by = ((event.deltaX || event.deltaY) / inner) * (to - from);
-      pane.update(range(from + by, to + by, device));
+      // Several turns may come before the next picture: what holds is the state, not what was drawn.
+      const now = pane.place;
+      const by = ((event.deltaX || event.deltaY) / inner) * (now.to - now.from);
+      pane.update(range(now.from + by, now.to + by, device));
       return;
     }
     const factor = Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.006);
@@ -125,11 +139,9 @@ export function Timeline({ pane }: { pane: Pane }) {
   };
   const press = (event: PointerEvent) => {
     if (event.button !== 0) return;
-    const area = event.currentTarget as HTMLElement;
     const left = box.current?.getBoundingClientRect().left ?? 0;
     const start = { x: event.clientX, from, to };
     let moved = false;
-    area.setPointerCapture(event.pointerId);
     model.focus.value = pane.index;
     setHover(null);
     const move = (next: PointerEvent) => {
@@ -139,9 +151,6 @@ export function Timeline({ pane }: { pane: Pane }) {
       pane.update(range(start.from + by, start.to + by, device));
     };
     const release = (next: PointerEvent) => {
-      area.removeEventListener("pointermove", move);
-      area.removeEventListener("pointerup", release);
-      area.removeEventListener("pointercancel", release);
       if (moved || next.type === "pointercancel") return;
       if (next.ctrlKey || next.metaKey) {
         const layer = layerAt(next.clientX - left, next.offsetY);
@@ -151,9 +160,7 @@ export function Timeline({ pane }: { pane: Pane }) {
       const cursor = next.shiftKey ? "b" : state.active;
       pane.moveCursor(cursor, Math.floor(eventAt(next.clientX - left) + 0.5));
     };
-    area.addEventListener("pointermove", move);
-    area.addEventListener("pointerup", release);
-    area.addEventListener("pointercancel", release);
+    drag(event, move, release);
   };
   const layerAt = (x: number, y: number): number | null => {
     if (columns === null || columns.x.length === 0) return null;
@@ -188,6 +195,7 @@ export function Timeline({ pane }: { pane: Pane }) {
         <div
           class="over"
           data-testid="plot"
+          data-range={`${from} ${to}`}
           style={{ left: `${LEFT}px`, right: `${RIGHT}px`, top: `${TOP}px`, bottom: `${BOTTOM}px` }}
           onPointerDown={press}
           onPointerMove={point}

@@ -63,12 +63,10 @@ export function WhatIfTable({ pane }: { pane: Pane }) {
       },
     );
   };
-  if (missing !== null)
-    return (
-      <p class="empty">
-        {source.embedded ? "This report was made without the what-if table (view -o … --what-if makes it)." : missing}
-      </p>
-    );
+  // A report computes nothing: what was not run when it was made cannot be started in it.
+  if (source.embedded && (missing !== null || answer?.state === "idle"))
+    return <p class="empty">This report was made without the what-if table (view -o … --what-if makes it).</p>;
+  if (missing !== null) return <p class="empty">{missing}</p>;
   if (answer === null) return <p class="empty">loading …</p>;
   const least = Math.max(1, ...answer.rows.map((row) => row.peak_reserved_bytes));
   return (

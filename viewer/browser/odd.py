@@ -1,6 +1,22 @@
-"""Writes a snapshot whose names are markup, scripts, control characters and ten million letters."""
+"""Writes snapshots that are odd into a folder: names that are markup, scripts, control characters and ten million letters
+(hostile.pickle); nothing at all, one event, one refusal, one moment without a history, several GPUs (odd-*.pickle)."""
+import os
 import pickle
 import sys
+
+FOLDER = sys.argv[1]
+
+
+def write(name, segments, traces):
+    snapshot = {"segments": segments, "device_traces": traces, "allocator_settings": {}, "external_annotations": []}
+    with open(os.path.join(FOLDER, name), "wb") as file:
+        pickle.dump(snapshot, file)
+
+
+def event(action, **more):
+    frames = [{"name": "main", "filename": "train.py", "line": 1}]
+    return {"action": action, "addr": 0x7F0000000000, "size": 512, "stream": 0, "frames": frames, "time_us": 5, **more}
+
 
 NAMES = [
     "<script>window.hacked = 1</script>",
@@ -24,5 +40,10 @@ for number, name in enumerate(NAMES):
     segments.append({"device": 0, "address": address, "total_size": 2 << 20, "allocated_size": held, "active_size": held,
                      "requested_size": held, "stream": 0, "segment_type": "large", "segment_pool_id": (0, 0),
                      "is_expandable": False, "frames": frames, "blocks": blocks})
-with open(sys.argv[1], "wb") as file:
-    pickle.dump({"segments": segments, "device_traces": [trace], "allocator_settings": {}, "external_annotations": []}, file)
+write("hostile.pickle", segments, [trace])
+write("odd-nothing.pickle", [], [])
+write("odd-one-event.pickle", [], [[event("alloc")]])
+write("odd-refusal.pickle", [], [[event("oom", device_free=10, size=512 << 30)]])
+write("odd-no-history.pickle", segments[:1], [[]])
+write("odd-devices.pickle", [], [[], [event("alloc")], [event("alloc", addr=4096 * number) for number in range(1, 4)]])
+write("odd-deep.pickle", [], [[event("alloc", frames=event("alloc")["frames"] * 3000)]])
