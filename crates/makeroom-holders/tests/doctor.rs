@@ -30,7 +30,7 @@ fn survey() -> Survey {
         compute_mode: Some(ComputeMode::Shared),
         ..Card::default()
     };
-    Survey { driver: "580.159.03".into(), cuda: Some(13000), nvml: "13.580".into(), cards: vec![card] }
+    Survey { driver: "580.159.03".into(), cuda: Some(13000), cards: vec![card] }
 }
 
 fn find<'checks>(checks: &'checks [Check], subject: &str) -> Vec<&'checks Check> {

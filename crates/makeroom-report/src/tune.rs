@@ -37,6 +37,7 @@ pub fn tune_json(tuning: &Tuning, memory: Option<Bytes>, notes: &[String]) -> Va
     json!({
         "memory_bytes": memory.map(Bytes::get),
         "recorded": replay_run_json(&tuning.recorded),
+        "recorded_in_place": tuning.recorded_in_place.as_ref().map(replay_run_json),
         "best": best.map(|best| json!({
             "settings": best.settings,
             "command": line_to_paste(&best.settings),
@@ -71,12 +72,23 @@ pub fn tune_text(tuning: &Tuning, memory: Option<Bytes>, notes: &[String], colum
         let _ =
             writeln!(out, "{MARGIN}  {DIM}and {} more, none better{DIM:#}", tuning.trials.len() - MOST_ROWS);
     }
-    for note in notes {
+    let recorded = tuning.recorded.outcome.peak_reserved;
+    let in_place = tuning.recorded_in_place.as_ref().filter(|run| run.outcome.peak_reserved != recorded);
+    let in_place = in_place.map(in_place_note);
+    for note in in_place.iter().chain(notes) {
         for line in wrap(&format!("note: {note}"), columns - 2) {
             let _ = writeln!(out, "{MARGIN}{DIM}{line}{DIM:#}");
         }
     }
     out
+}
+
+/// What is said where what is older than the recording made a difference.
+fn in_place_note(run: &ComparedRun) -> String {
+    format!(
+        "with what is older than the recording where it lay, the recorded setting reserves {} at its peak; all runs here begin with nothing, so that they can be compared",
+        Bytes::new(run.outcome.peak_reserved)
+    )
 }
 
 fn better(out: &mut String, tuning: &Tuning, best: &Trial, memory: Option<Bytes>, columns: usize) {
@@ -134,4 +146,35 @@ fn row(name: &str, run: &ComparedRun) -> Vec<String> {
             .refusal
             .map_or(String::new(), |refusal| format!("out of memory: {}", Bytes::new(refusal.bytes))),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_sim::Outcome;
+
+    use super::*;
+    use crate::wrap::plain;
+
+    fn run(mib: u64) -> ComparedRun {
+        let outcome = Outcome { peak_live: 50 << 20, peak_reserved: mib << 20, ..Outcome::default() };
+        ComparedRun { allocator: "recorded".to_owned(), is_estimate: false, outcome, smallest_memory: None }
+    }
+
+    #[test]
+    fn what_really_happened_is_told_where_it_differs() {
+        let mut tuning =
+            Tuning { recorded: run(60), recorded_in_place: None, trials: Vec::new(), is_worth_it: false };
+        assert!(!plain(&tune_text(&tuning, None, &[], 80)).contains("note:"));
+        tuning.recorded_in_place = Some(run(60));
+        assert!(!plain(&tune_text(&tuning, None, &[], 80)).contains("note:"));
+        tuning.recorded_in_place = Some(run(100));
+        let text = plain(&tune_text(&tuning, None, &["of the recording".to_owned()], 80));
+        let notes =
+            text.split_once("note:").map(|(_, notes)| notes.split_whitespace().collect::<Vec<_>>().join(" "));
+        let notes = notes.unwrap_or_default();
+        assert!(notes.contains("the recorded setting reserves 100.00 MiB at its peak"), "{text}");
+        assert!(notes.ends_with("note: of the recording"), "{text}");
+        let json = tune_json(&tuning, None, &[]);
+        assert_eq!(json["recorded_in_place"]["peak_reserved_bytes"], 100 << 20);
+    }
 }

@@ -19,8 +19,6 @@ pub struct Survey {
     pub driver: String,
     /// The newest CUDA version it serves, as a number: 13000 is 13.0.
     pub cuda: Option<i32>,
-    /// NVML's own version.
-    pub nvml: String,
     /// The cards, by their index.
     pub cards: Vec<Card>,
 }

@@ -80,7 +80,6 @@ fn survey(library: &Nvml) -> Result<Survey, NvmlError> {
     Ok(Survey {
         driver: library.sys_driver_version().unwrap_or_default(),
         cuda: library.sys_cuda_driver_version().ok(),
-        nvml: library.sys_nvml_version().unwrap_or_default(),
         cards: (0..count).map(|index| card_at(library, index)).collect(),
     })
 }

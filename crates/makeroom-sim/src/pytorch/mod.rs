@@ -118,11 +118,6 @@ impl Pytorch {
         self.best_unused(&search).is_some()
     }
 
-    /// What would be asked of the driver for a request that no unused block serves.
-    pub fn driver_size(&self, request: Request) -> u64 {
-        self.settings.allocation_size(self.settings.round_size(request.size))
-    }
-
     /// The program gives an allocation back; it waits for a stream.
     pub fn free_later(&mut self, allocation: u32) {
         if let Some(id) = self.block_of(allocation) {
