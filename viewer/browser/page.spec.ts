@@ -160,8 +160,13 @@ for (const [name, given] of [
         await expectNoOverflow(page);
       }
       await page.keyboard.press("?");
+      await expect(page.getByTestId("help")).toBeVisible();
       await expectNoOverflow(page);
       await page.keyboard.press("Escape");
+      await expect(page.getByTestId("help")).toBeHidden();
+      // Words are not broken into letters: no row is higher than a few lines.
+      for (const row of await page.locator("tr").all())
+        expect((await row.boundingBox())?.height ?? 0, (await row.textContent()) ?? "").toBeLessThan(130);
       await page.screenshot({ path: join(SCREENSHOTS, `narrow-${given.length}.png`), fullPage: true });
       expect(wrong).toEqual([]);
     });
