@@ -5,7 +5,7 @@ import { FONT } from "./draw";
 import { axisBytes, byteTicks, bytes, count, time } from "./format";
 import { dimmed, inkOn, siteColor, type Colors } from "./palette";
 import { shortenStart } from "./text";
-import { timeAt, type Columns } from "./tiles";
+import { indexAt, timeAt, type Columns } from "./tiles";
 import type { NamedSite } from "./sites";
 import type { Device } from "./types";
 
@@ -206,8 +206,10 @@ function roomiest(
   wanted: number,
 ): { start: number; middle: number; room: number } | null {
   let best: { start: number; middle: number; room: number } | null = null;
-  const stride = Math.max(1, Math.floor(x.length / 160));
-  for (let first = 0; first + 1 < x.length; first += stride) {
+  // Columns reach beyond the view, and what lies there has no say.
+  const [begin, end] = [indexAt(x, shown.from), indexAt(x, shown.to)];
+  const stride = Math.max(1, Math.floor((end - begin) / 80));
+  for (let first = begin; first <= end && first + 1 < x.length; first += stride) {
     const start = Math.max(x[first] ?? 0, shown.from);
     if (start + wanted > shown.to) break;
     let bottom = 0;

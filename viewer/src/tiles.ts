@@ -23,6 +23,29 @@ export function tilesFor(from: number, to: number, level: number, events: number
   return Array.from({ length: last - first + 1 }, (_, index) => first + index);
 }
 
+/** One turn of the wheel makes the view this much narrower, at most. */
+const TURN = 0.7;
+
+/** Level and number of the tiles that the next turn of the wheel may need: half a view along, nearer and farther. */
+export function soon(
+  from: number,
+  to: number,
+  pixels: number,
+  device: { levels: number; events: number },
+): [number, number][] {
+  const span = to - from;
+  const level = levelFor(span, pixels, device.levels);
+  const finer = levelFor(span * TURN, pixels, device.levels);
+  const coarser = levelFor(span / TURN, pixels, device.levels);
+  const of = (at: number, wider: number) =>
+    tilesFor(from - wider, to + wider, at, device.events).map((tile): [number, number] => [at, tile]);
+  return [
+    ...(finer === level ? [] : of(finer, 0)),
+    ...of(level, span / 2),
+    ...(coarser === level ? [] : of(coarser, span / 2)),
+  ];
+}
+
 export type Peek = (level: number, tile: number) => Tile | undefined;
 
 /** The tile itself or the nearest coarser one that covers the same place. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { History, tile, totals } from "../fixtures/history";
-import { gather, indexAt, levelFor, pick, samePick, stack, tilesFor, timeAt } from "../src/tiles";
+import { gather, indexAt, levelFor, pick, samePick, soon, stack, tilesFor, timeAt } from "../src/tiles";
 import type { Tile } from "../src/types";
 
 describe("levels", () => {
@@ -14,6 +14,25 @@ describe("levels", () => {
     expect(tilesFor(0, 511, 0, 9999)).toEqual([0]);
     expect(tilesFor(500, 1600, 0, 9999)).toEqual([0, 1, 2, 3]);
     expect(tilesFor(0, 10_000, 1, 9999)).toEqual([0, 1, 2, 3, 4]);
+  });
+});
+
+describe("the tiles of the next step", () => {
+  const device = { levels: 9, events: 10_000_000 };
+  it("hold what any turn of the wheel needs, at any width", () => {
+    for (const span of [300, 1000, 1700, 40_000, 170_000, 9_000_000]) {
+      const [from, to] = [500_000, 500_000 + span];
+      const known = new Set(soon(from, to, 2000, device).map(String));
+      const covers = (start: number, end: number) => {
+        const level = levelFor(end - start, 2000, device.levels);
+        for (const tile of tilesFor(start, end, level, device.events)) expect(known).toContain(String([level, tile]));
+      };
+      for (const share of [0, 0.3, 1]) covers(from + span * 0.3 * share, to - span * 0.3 * (1 - share));
+      covers(from - span / 2, to - span / 2);
+      covers(from + span / 2, to + span / 2);
+      covers(Math.max(0, from - span * 0.2), to + span * 0.2);
+      expect(known.size).toBeLessThan(40);
+    }
   });
 });
 

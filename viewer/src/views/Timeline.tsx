@@ -9,7 +9,7 @@ import { BOTTOM, create, data, LEFT, RIGHT, TOP, type Shown } from "../plot";
 import { drag } from "../pointer";
 import { range, zoom } from "../state";
 import { shorten } from "../text";
-import { gather, indexAt, levelFor, pick, samePick, stack, tilesFor, type Columns, type Picked } from "../tiles";
+import { gather, indexAt, levelFor, pick, samePick, soon, stack, tilesFor, type Columns, type Picked } from "../tiles";
 import type { Tile } from "../types";
 import { Cursors } from "./Cursors";
 import { Legend } from "./Legend";
@@ -59,6 +59,26 @@ export function useColumns(pane: Pane, from: number, to: number, pixels: number)
   return kept.current.columns;
 }
 
+/** How long a view rests before what may be needed next is asked for. */
+const REST = 30;
+
+/** Asks for the tiles of the next step while nobody waits, so that it is drawn with its own steps at once. */
+function useSoon(pane: Pane, from: number, to: number, pixels: number, exact: boolean): void {
+  const device = pane.device;
+  const { source } = pane.model;
+  useEffect(() => {
+    if (device === undefined || pixels <= 0 || !exact || source.embedded) return;
+    const timer = setTimeout(() => {
+      for (const [level, tile] of soon(from, to, Math.max(64, pixels) * DENSITY, device))
+        // What fails here is asked for again when it is needed, and said then.
+        source.get(pane.path(`series/${level}/${tile}`)).catch(() => undefined);
+    }, REST);
+    return () => {
+      clearTimeout(timer);
+    };
+  }, [pane, device, source, from, to, pixels, exact]);
+}
+
 /** The top of the scale: what is in view, and the limit where it is not far above, or on request. */
 function topOf(columns: Columns, pane: Pane): number {
   const device = pane.device;
@@ -82,6 +102,7 @@ export function Timeline({ pane }: { pane: Pane }) {
   const chart = Math.max(0, wide ? width - 330 : width);
   const inner = chart - LEFT - RIGHT;
   const columns = useColumns(pane, from, to, inner);
+  useSoon(pane, from, to, inner, columns?.exact ?? false);
   const model = pane.model;
   const colors = model.colors;
   const state = pane.state.value;
