@@ -109,7 +109,10 @@ fn a_setuid_program_is_left_alone_by_the_loader() {
     fs::remove_file(program.folder.join("run.room")).unwrap();
     std::os::unix::fs::chown(&plain, Some(OTHER_USER), None).unwrap();
     fs::set_permissions(&plain, fs::Permissions::from_mode(0o4755)).unwrap();
+    let library = driver().join("libcuda.so.1");
+    fs::set_permissions(&library, fs::Permissions::from_mode(0o755)).unwrap();
     open_way(&plain);
+    open_way(&library);
     let output = program.recorded();
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
     assert!(program.recordings().is_empty());
