@@ -1,8 +1,11 @@
 //! `makeroom demo` on the software GPU: every situation is run, recorded and explained, and the explanation is right.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "support/surroundings.rs"]
+mod surroundings;
+
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
@@ -21,7 +24,7 @@ fn folder(test: &str) -> PathBuf {
 }
 
 fn makeroom(folder: &Path, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_makeroom"))
+    surroundings::plain(env!("CARGO_BIN_EXE_makeroom"))
         .args(words)
         .current_dir(folder)
         .env("XDG_RUNTIME_DIR", folder)

@@ -2,6 +2,9 @@
 //! in snapshots: after a wanted change, `INSTA_UPDATE=always cargo test -p makeroom --test findings`.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "support/surroundings.rs"]
+mod surroundings;
+
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -52,7 +55,7 @@ impl Stage {
     }
 
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new(program);
+        let mut command = surroundings::plain(program);
         command
             .current_dir(&self.folder)
             .env("LD_LIBRARY_PATH", &self.folder)

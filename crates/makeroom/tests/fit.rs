@@ -2,6 +2,9 @@
 //! truth, found by running the program itself with every candidate.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "support/surroundings.rs"]
+mod surroundings;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -34,7 +37,7 @@ impl Machine {
     }
 
     fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
+        let mut command = surroundings::plain(program);
         command
             .current_dir(&self.folder)
             .env("LD_LIBRARY_PATH", &self.folder)

@@ -1,8 +1,13 @@
 //! `makeroom run` on the software GPU: the program's own output and status pass through, the rest goes to stderr.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "support/surroundings.rs"]
+mod surroundings;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use surroundings::plain;
 
 /// Asks for more than the card has, leaves a block and a context behind, and ends with a status of its own.
 const PROGRAM: &str = r#"
@@ -25,6 +30,7 @@ int main(int count, char **words) {
     printf("refused: %d\n", cuMemAlloc_v2(&pointer, (size_t)1 << 40));
     fprintf(stderr, "a line of its own\n");
     fflush(stdout);
+    signal(SIGTERM, SIG_DFL); // Whoever started the tests may have it ignored.
     if (count > 1 && !strcmp(words[1], "signal")) syscall(SYS_kill, getpid(), SIGTERM);
     if (count > 1 && !strcmp(words[1], "raise")) raise(SIGTERM);
     return 7;
@@ -52,7 +58,7 @@ fn stage(test: &str) -> PathBuf {
 }
 
 fn makeroom(folder: &Path, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_makeroom"))
+    plain(env!("CARGO_BIN_EXE_makeroom"))
         .args(words)
         .current_dir(folder)
         .env("LD_LIBRARY_PATH", folder)
@@ -100,7 +106,7 @@ fn a_refused_context_is_the_verdict() {
     assert!(said.contains("A context on GPU 0 was refused at main in program for want of memory"), "{said}");
     assert!(said.contains("ARTIFICIAL LIMIT, certain"), "{said}");
     // The same for a card that is too small.
-    let why = Command::new(env!("CARGO_BIN_EXE_makeroom"))
+    let why = plain(env!("CARGO_BIN_EXE_makeroom"))
         .args(["run", "-o", "run.room", "--", "./program"])
         .current_dir(&folder)
         .env("LD_LIBRARY_PATH", &folder)

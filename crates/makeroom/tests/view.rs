@@ -2,6 +2,9 @@
 //! what is refused.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
+#[path = "support/surroundings.rs"]
+mod surroundings;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -22,7 +25,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn makeroom() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_makeroom"));
+    let mut command = surroundings::plain(env!("CARGO_BIN_EXE_makeroom"));
     command
         .env_remove("BROWSER")
         .env_remove("DISPLAY")

@@ -1,6 +1,9 @@
 //! A simulated machine of a test's own: a folder with the software driver and NVML, programs that hold memory, and
 //! `makeroom` looking at them.
 
+#[path = "surroundings.rs"]
+mod surroundings;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::symlink;
@@ -54,6 +57,8 @@ impl Machine {
         let name = name.split('-').next().unwrap().to_owned();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).join(test);
         let _ = fs::remove_dir_all(&folder);
+        // Other users look into some machines.
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
         makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
         fs::create_dir(folder.join("dev")).unwrap();
         let minor = std::process::id() * 100 + NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -104,7 +109,7 @@ impl Machine {
 
     /// `makeroom` with these words, NVML showing what `scenario` describes.
     pub(crate) fn makeroom(&self, scenario: &str, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_makeroom"));
+        let mut command = surroundings::plain(env!("CARGO_BIN_EXE_makeroom"));
         command.args(words).env("MAKEROOM_SIMNVML", self.scenario(scenario));
         if words.first() == Some(&"ps") && !words.contains(&"--proc") && is_container() {
             command.arg("--proc").arg(self.processes());

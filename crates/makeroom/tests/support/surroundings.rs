@@ -1,0 +1,27 @@
+//! What a command inherits from whoever started the tests, and what it must not: widths, colours and settings of theirs
+//! would change what it prints.
+
+use std::process::Command;
+
+/// Variables that change what commands print or find.
+const SETTINGS: [&str; 10] = [
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLUMNS",
+    "CUDA_VISIBLE_DEVICES",
+    "FORCE_COLOR",
+    "LD_PRELOAD",
+    "LINES",
+    "NO_COLOR",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+];
+
+/// A command without these. What a test sets itself it sets afterwards.
+pub(crate) fn plain(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for name in SETTINGS {
+        command.env_remove(name);
+    }
+    command
+}
