@@ -5,7 +5,7 @@ use std::sync::Arc;
 use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
 use makeroom_explain::{Room, TraceQuestion, explain_running, explain_trace, watch};
 use makeroom_report::watched_json;
-use makeroom_sim::{AllocatorSpec, Comparing, Memory, Settings, Workload, candidates, tune};
+use makeroom_sim::{AllocatorSpec, Comparing, Memory, Settings, Workload, candidates, require_pytorch, tune};
 use pyo3::prelude::*;
 
 use crate::answer::Answer;
@@ -70,6 +70,15 @@ impl Recording {
                 format!("{}: the recording is empty", self.name),
                 Some("a program that took no memory leaves such a file; makeroom.why() says what else it holds"),
             ),
+        })
+    }
+
+    fn require_pytorch(&self, purpose: &'static str) -> PyResult<()> {
+        require_pytorch(&self.trace, purpose).map_err(|error| {
+            usage(
+                format!("{}: {error}", self.name),
+                Some("its requests under other allocators: makeroom.replay()"),
+            )
         })
     }
 }
@@ -137,6 +146,9 @@ impl Recording {
     ) -> PyResult<Answer> {
         let question = Question::new(memory, card, device)?;
         let subject = self.device(question)?;
+        if checks {
+            self.require_pytorch("check")?;
+        }
         let named: Vec<AllocatorSpec> = allocators
             .iter()
             .map(|name| makeroom_sim::parse(name).map_err(|error| usage(error.to_string(), None)))
@@ -159,6 +171,7 @@ impl Recording {
     ) -> PyResult<Answer> {
         let question = Question::new(memory, card, device)?;
         let subject = self.device(question)?;
+        self.require_pytorch("tune")?;
         Ok(py.detach(|| {
             let workload = Workload::new(subject, &self.trace.stacks);
             let settings = candidates(&workload, question.memory());

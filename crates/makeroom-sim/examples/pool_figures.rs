@@ -48,7 +48,7 @@ fn row(Recorded { name, program, .. }: &Recorded) {
     };
     println!(
         "| {name} | {:.3} GB | {} | {} | {} |",
-        program.peak_live() as f64 / 1e9,
+        pool.peak_live as f64 / 1e9,
         cells.join(" | "),
         share(pool.driver_nanoseconds, program.recorded_us),
         share(pool.late_driver_nanoseconds, program.recorded_us / 2)

@@ -66,9 +66,32 @@ const KNOWN: &str = "`pytorch[:SETTINGS]`, `pytorch-2.9[:SETTINGS]`, `cuda-async
 /// What a recording is compared with when no allocator is named.
 const USUAL: [&str; 5] = ["pytorch:expandable_segments:True", "cuda-async", "makeroom", "planned", "ideal"];
 
-/// The allocators that a recording is compared with when none is named.
-pub fn usual_allocators() -> Vec<AllocatorSpec> {
-    USUAL.iter().filter_map(|name| parse(name).ok()).collect()
+/// The allocators that a recording is compared with when none is named. A log of RMM is of a program that can have
+/// RMM's pool.
+pub fn usual_allocators(trace: &Trace) -> Vec<AllocatorSpec> {
+    let own = (trace.kind == TraceKind::RmmLog).then_some("rmm-pool");
+    own.iter().chain(&USUAL).filter_map(|name| parse(name).ok()).collect()
+}
+
+/// PyTorch's settings decide nothing in a recording, and its model has nothing to predict: its allocator is not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no PyTorch allocator is in this recording, {what}: there is nothing to {purpose}")]
+pub struct NoPytorch {
+    what: &'static str,
+    purpose: &'static str,
+}
+
+/// Whether PyTorch's allocator is in a recording, before it is asked for a purpose: `tune` or `check`.
+pub fn require_pytorch(trace: &Trace, purpose: &'static str) -> Result<(), NoPytorch> {
+    let what = match trace.kind {
+        TraceKind::TorchSnapshot => return Ok(()),
+        TraceKind::Room if trace.process.as_ref().is_some_and(|process| process.sees_tensors) => {
+            return Ok(());
+        }
+        TraceKind::Room => "only what the program asked of the driver",
+        TraceKind::RmmLog => "which is a log of RMM",
+    };
+    Err(NoPytorch { what, purpose })
 }
 
 /// The allocator that a recording was made with, where its rules are known.
@@ -173,8 +196,34 @@ impl AllocatorSpec {
 
 #[cfg(test)]
 mod tests {
+    use makeroom_core::ProcessRecord;
+
     use super::*;
     use crate::testing::Script;
+
+    #[test]
+    fn pytorch_is_in_its_snapshots_and_where_its_tensors_were_seen() {
+        let recording = |kind, sees_tensors| Trace {
+            process: Some(ProcessRecord { sees_tensors, ..ProcessRecord::default() }),
+            ..Trace::new(kind)
+        };
+        assert_eq!(require_pytorch(&recording(TraceKind::Room, true), "tune"), Ok(()));
+        assert_eq!(require_pytorch(&recording(TraceKind::TorchSnapshot, false), "tune"), Ok(()));
+        for kind in [TraceKind::Room, TraceKind::RmmLog] {
+            let refused = require_pytorch(&recording(kind, false), "tune").unwrap_err().to_string();
+            assert!(refused.contains("nothing to tune"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_log_of_rmm_is_tried_under_its_pool() {
+        let names = |kind| -> Vec<String> {
+            usual_allocators(&Trace::new(kind)).iter().map(|spec| spec.name().to_owned()).collect()
+        };
+        assert_eq!(names(TraceKind::TorchSnapshot), USUAL);
+        assert_eq!(names(TraceKind::RmmLog)[0], "rmm-pool");
+        assert_eq!(names(TraceKind::RmmLog)[1..], USUAL);
+    }
 
     #[test]
     fn a_name_is_kept_as_it_was_typed() {

@@ -35,7 +35,7 @@ pub struct Comparing {
 pub struct Comparison {
     /// How many events the recording has.
     pub events: usize,
-    /// How many allocations the program made.
+    /// How many allocations the program made and got.
     pub allocations: usize,
     /// The most that was live at once.
     pub peak_live: Bytes,
@@ -56,13 +56,17 @@ impl Comparing {
         if self.allocators.is_empty() { recorded_allocator(trace) } else { None }
     }
 
-    fn others(&self) -> Vec<AllocatorSpec> {
-        if self.allocators.is_empty() && !self.checks { usual_allocators() } else { self.allocators.clone() }
+    fn others(&self, trace: &Trace) -> Vec<AllocatorSpec> {
+        if self.allocators.is_empty() && !self.checks {
+            usual_allocators(trace)
+        } else {
+            self.allocators.clone()
+        }
     }
 
     /// How many steps there are to tell of.
     pub fn steps(&self, trace: &Trace) -> usize {
-        usize::from(self.checks) + self.recorded(trace).iter().len() + self.others().len()
+        usize::from(self.checks) + self.recorded(trace).iter().len() + self.others(trace).len()
     }
 
     /// Runs a device of a recording under all of them; `tell` hears what is done next.
@@ -77,13 +81,13 @@ impl Comparing {
             tell(spec.name());
             runs.push(workload.run_recorded(&spec, self.memory, self.finds_smallest));
         }
-        for spec in self.others() {
+        for spec in self.others(trace) {
             tell(spec.name());
             runs.push(workload.run(&spec, self.memory, self.finds_smallest));
         }
         Comparison {
             events: workload.events,
-            allocations: workload.program.allocations.len(),
+            allocations: workload.program.granted(),
             peak_live: Bytes::new(workload.peak_live),
             recorded_us: workload.program.recorded_us,
             calls: trace.process.as_ref().map(|process| process.calls.clone()).unwrap_or_default(),
@@ -136,7 +140,7 @@ impl Workload {
         Self { program, events: device.events.len(), peak_live, start }
     }
 
-    /// What the reader should know about how exact runs are, after what the recording itself has to say.
+    /// What the reader should know about runs, after what the recording itself has to say.
     pub fn notes(&self, trace: &Trace) -> Vec<String> {
         let mut notes = trace.notes.clone();
         let older = self.program.older;
@@ -149,6 +153,17 @@ impl Workload {
             notes.push(format!(
                 "{} events name memory that the recording knows nothing of and were left out",
                 self.program.lost
+            ));
+        }
+        let peak = self.program.peak_live_if_granted();
+        if peak > self.peak_live {
+            let (requests, them) = match self.program.refused() {
+                1 => ("1 request was".to_owned(), "it"),
+                refused => (format!("{refused} requests were"), "them"),
+            };
+            notes.push(format!(
+                "{requests} refused when this was recorded; a run that can grant {them} here gives {them} back at once, so that up to {} are live",
+                Bytes::new(peak)
             ));
         }
         notes

@@ -29,7 +29,9 @@ mod smallest;
 mod testing;
 mod tune;
 
-pub use allocators::{AllocatorError, AllocatorSpec, parse, recorded_allocator, usual_allocators};
+pub use allocators::{
+    AllocatorError, AllocatorSpec, NoPytorch, parse, recorded_allocator, require_pytorch, usual_allocators,
+};
 pub use check::{Check, Mismatch, check};
 pub use comparison::{ComparedRun, Comparing, Comparison, Memory, Workload};
 pub use device::{Device, PAGE};

@@ -44,7 +44,8 @@ pub enum Step {
 /// A program on one device.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// All allocations; their number is their place here. Those that are older than the recording come first.
+    /// All allocations, those that were refused among them; their number is their place here. Those that are older than
+    /// the recording come first.
     pub allocations: Vec<Allocation>,
     /// How many allocations are older than the recording.
     pub older: u32,
@@ -81,6 +82,25 @@ impl Program {
     /// The most bytes that were live at once, and what was live at the start.
     pub fn peak_live(&self) -> u64 {
         self.live().fold(self.live_at_start(), u64::max)
+    }
+
+    /// The same, where requests that were refused are granted and given back at once, as a replay does.
+    pub fn peak_live_if_granted(&self) -> u64 {
+        let asked = self.steps.iter().zip(self.live()).map(|(step, live)| match *step {
+            Step::AllocateRefused(number) => live.saturating_add(self.size(number)),
+            _ => live,
+        });
+        asked.fold(self.live_at_start(), u64::max)
+    }
+
+    /// How many requests were refused when they were recorded.
+    pub fn refused(&self) -> usize {
+        self.steps.iter().filter(|step| matches!(step, Step::AllocateRefused(_))).count()
+    }
+
+    /// How many allocations there were, those older than the recording among them.
+    pub fn granted(&self) -> usize {
+        self.allocations.len() - self.refused()
     }
 
     /// The bytes that are older than the recording.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use makeroom_core::{Start, Trace};
-use makeroom_sim::{Outcome, Program, parse};
+use makeroom_core::{Action, Bytes, Start, Trace};
+use makeroom_sim::{Comparing, Outcome, Program, parse};
 use makeroom_trace::Input;
 
 fn read(name: &str) -> Trace {
@@ -42,13 +42,14 @@ fn little_more_is_reserved_than_is_live() {
 fn the_readme_shows_what_its_command_prints() {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
     let readme = std::fs::read_to_string(readme).expect("the project has one");
-    let ratio = |name: &str, allocator: &str| {
+    let figures = |name: &str, allocator: &str| {
         let trace = read(name);
         let device = &trace.devices[0];
         let program = Program::new(device, &trace.stacks, &Start::new(device));
         let outcome = parse(allocator).expect("the name is known").run(&program, None);
-        outcome.peak_reserved as f64 / outcome.peak_live as f64
+        (outcome.peak_live, outcome.peak_reserved as f64 / outcome.peak_live as f64)
     };
+    let ratio = |name: &str, allocator: &str| figures(name, allocator).1;
     let table = readme.lines().skip_while(|line| !line.starts_with("| recording | peak live | native |"));
     let rows: Vec<&str> = table.skip(2).take_while(|line| line.starts_with('|')).collect();
     assert!(rows.len() >= 5, "{rows:?}");
@@ -58,13 +59,37 @@ fn the_readme_shows_what_its_command_prints() {
             .iter()
             .zip(3..);
         for (allocator, cell) in allocators {
-            let found = format!("{:.4}", ratio(cells[1], allocator));
-            assert_eq!(cells[cell], found, "{allocator} on {}: bench/pool prints the table", cells[1]);
+            let (live, ratio) = figures(cells[1], allocator);
+            assert_eq!(
+                cells[cell],
+                format!("{ratio:.4}"),
+                "{allocator} on {}: bench/pool prints the table",
+                cells[1]
+            );
+            assert_eq!(cells[2], format!("{:.3} GB", live as f64 / 1e9), "what {} is divided by", cells[1]);
         }
     }
     let several =
         format!("({:.2} and {:.2};", ratio("streams", "makeroom"), ratio("streams-expandable", "makeroom"));
     assert!(readme.contains(&several), "those of several streams: {several}");
+}
+
+/// A request that was refused when it was recorded is granted here: then more is live than ever was.
+#[test]
+fn a_request_that_was_refused_is_told_where_it_raises_the_peak() {
+    let trace = read("oom_fragmented");
+    let device = &trace.devices[0];
+    let allocations = device.events.iter().filter(|event| event.action == Action::Alloc).count();
+    let ideal = parse("ideal").expect("the name is known");
+    let comparing = Comparing { allocators: vec![ideal], ..Comparing::default() };
+    let comparison = comparing.run(&trace, device, |_| {});
+    assert_eq!(comparison.allocations, allocations + Start::new(device).blocks.len());
+    let live = Bytes::new(comparison.runs[0].outcome.peak_live);
+    assert!(live > comparison.peak_live, "{live}");
+    let told = format!(
+        "1 request was refused when this was recorded; a run that can grant it here gives it back at once, so that up to {live} are live"
+    );
+    assert_eq!(comparison.notes.last(), Some(&told), "{:?}", comparison.notes);
 }
 
 #[test]

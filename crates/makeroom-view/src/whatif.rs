@@ -32,7 +32,7 @@ enum State {
 /// The allocators that an input is tried under: its own, then the usual ones.
 pub(crate) fn allocators(input: &Input) -> Vec<AllocatorSpec> {
     let Some(recording) = &input.trace else { return Vec::new() };
-    recorded_allocator(&recording.trace).into_iter().chain(usual_allocators()).collect()
+    recorded_allocator(&recording.trace).into_iter().chain(usual_allocators(&recording.trace)).collect()
 }
 
 impl WhatIf {
@@ -60,7 +60,7 @@ impl WhatIf {
         let workload = Workload::new(trace, &recording.trace.stacks);
         let recorded = recorded_allocator(&recording.trace);
         let first = recorded.iter().map(|spec| workload.run_recorded(spec, memory, true));
-        let others = usual_allocators();
+        let others = usual_allocators(&recording.trace);
         let others = others.iter().map(|spec| workload.run(spec, memory, true));
         for run in first.chain(others) {
             let row = replay_run_json(&run);

@@ -176,6 +176,14 @@ pub(crate) enum Failure {
         /// The file, as the user named it.
         name: String,
     },
+    /// PyTorch's allocator was asked about, and the recording has none.
+    #[error("{name}: {error}")]
+    NoPytorch {
+        /// The file, as the user named it.
+        name: String,
+        /// What the recording is instead.
+        error: makeroom_sim::NoPytorch,
+    },
     /// The model of the allocator and the recording disagree.
     #[error("{count} predictions differ from the recording")]
     Mismatched {
@@ -239,6 +247,12 @@ impl Failure {
             Self::EmptyRecording { .. } => Some(
                 "a program that took no memory leaves such a file; what else it holds: makeroom why FILE".to_owned(),
             ),
+            Self::NoPytorch { name, .. } => {
+                let name = if name == STANDARD_INPUT { "-" } else { name };
+                Some(format!(
+                    "its requests under other allocators: makeroom replay {name}; the program with makeroom's pool: makeroom run --pool -- PROGRAM"
+                ))
+            }
             Self::NoBatch { .. } => Some("a larger --max, or a smaller --multiple".to_owned()),
             Self::Program { error, .. } => Some(
                 match error.kind() {

@@ -43,6 +43,12 @@ pub(crate) fn device<'trace>(
     })
 }
 
+/// Refuses a recording that has no allocator of PyTorch, where that is what is asked about.
+pub(crate) fn require_pytorch(trace: &Trace, path: &Path, purpose: &'static str) -> Result<(), Failure> {
+    makeroom_sim::require_pytorch(trace, purpose)
+        .map_err(|error| Failure::NoPytorch { name: name(path), error })
+}
+
 /// How much room there is, from the options.
 pub(crate) fn room(memory: Option<Bytes>, card: Option<Bytes>) -> Room {
     match (memory, card) {

@@ -14,6 +14,9 @@ pub(crate) fn run(arguments: &Replay) -> Result<(), Failure> {
     let options = &arguments.recording;
     let trace = recording::read_trace(&options.input)?;
     let device = recording::device(&trace, &options.input, options.device)?;
+    if arguments.check {
+        recording::require_pytorch(&trace, &options.input, "check")?;
+    }
     let room = recording::room(options.memory, options.card);
     let comparing = Comparing {
         allocators: arguments.allocators.clone(),

@@ -14,6 +14,7 @@ pub(crate) fn run(arguments: &Tune) -> Result<(), Failure> {
     let options = &arguments.recording;
     let trace = recording::read_trace(&options.input)?;
     let device = recording::device(&trace, &options.input, options.device)?;
+    recording::require_pytorch(&trace, &options.input, "tune")?;
     let room = recording::room(options.memory, options.card);
     let memory = recording::simulated(room);
     let workload = Workload::new(device, &trace.stacks);
