@@ -62,6 +62,25 @@ pub fn nothing_recorded_text(program: &str) -> String {
     )
 }
 
+/// The line for a program from which the environment kept the recorder out.
+pub fn switched_off_text(program: &str) -> String {
+    format!(
+        "{TITLE}makeroom{TITLE:#}: nothing was recorded: MAKEROOM=off keeps the recorder out of {program}\n\nhint: {COMMAND}unset MAKEROOM{COMMAND:#}\n"
+    )
+}
+
+/// The line for a run whose file another run has; `name` is where it goes instead.
+pub fn stepped_aside_text(taken: &str, name: &str) -> String {
+    format!(
+        "{TITLE}makeroom{TITLE:#}: {taken} is another run's, which has not ended: this one goes to {name}\n"
+    )
+}
+
+/// The line after which refusals are only counted.
+pub fn further_refusals_text() -> String {
+    format!("{TITLE}makeroom{TITLE:#}: further refusals are not shown; the recording has them all\n")
+}
+
 /// The line for a recording that cannot be read.
 pub fn unreadable_text(file: &str, error: &dyn std::error::Error) -> String {
     format!("{TITLE}makeroom{TITLE:#}: {file}: {error}\n")

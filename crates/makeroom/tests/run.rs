@@ -5,7 +5,8 @@
 mod surroundings;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use surroundings::plain;
 
@@ -30,6 +31,8 @@ int main(int count, char **words) {
     printf("refused: %d\n", cuMemAlloc_v2(&pointer, (size_t)1 << 40));
     fprintf(stderr, "a line of its own\n");
     fflush(stdout);
+    for (int more = count > 1 && !strcmp(words[1], "many") ? 6 : 0; more; more--) cuMemAlloc_v2(&pointer, (size_t)1 << 40);
+    while (count > 1 && !strcmp(words[1], "wait") && access("go", F_OK)) usleep(1000);
     signal(SIGTERM, SIG_DFL); // Whoever started the tests may have it ignored.
     if (count > 1 && !strcmp(words[1], "signal")) syscall(SYS_kill, getpid(), SIGTERM);
     if (count > 1 && !strcmp(words[1], "raise")) raise(SIGTERM);
@@ -57,16 +60,29 @@ fn stage(test: &str) -> PathBuf {
     folder
 }
 
-fn makeroom(folder: &Path, words: &[&str]) -> Output {
-    plain(env!("CARGO_BIN_EXE_makeroom"))
+fn command(folder: &Path, words: &[&str]) -> Command {
+    let mut command = plain(env!("CARGO_BIN_EXE_makeroom"));
+    command
         .args(words)
         .current_dir(folder)
         .env("LD_LIBRARY_PATH", folder)
         .env("MAKEROOM_SIMGPU", "memory=8GiB")
         .env("MAKEROOM_SIMGPU_DIR", folder)
-        .env("XDG_RUNTIME_DIR", folder)
-        .output()
-        .unwrap()
+        .env("XDG_RUNTIME_DIR", folder);
+    command
+}
+
+fn makeroom(folder: &Path, words: &[&str]) -> Output {
+    command(folder, words).output().unwrap()
+}
+
+/// Waits for a file that another process makes.
+fn wait_for(path: &Path) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !path.exists() {
+        assert!(Instant::now() < end, "{} never came", path.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
@@ -161,6 +177,83 @@ fn makeroom_off_and_programs_without_cuda_leave_nothing() {
     assert!(!folder.join("run.room").exists());
     // The recorder's own folder is new, nothing else.
     assert!(std::fs::read_dir(&folder).unwrap().count() <= before + 2);
+}
+
+#[test]
+fn what_was_not_recorded_is_not_called_a_program_without_memory() {
+    let folder = stage("off");
+    let off = command(&folder, &["run", "--", "./program"]).env("MAKEROOM", "off").output().unwrap();
+    let said = text(&off.stderr);
+    assert_eq!(off.status.code(), Some(7), "{said}");
+    assert!(
+        said.contains("nothing was recorded: MAKEROOM=off keeps the recorder out of ./program"),
+        "{said}"
+    );
+    assert!(said.contains("hint: unset MAKEROOM") && !said.contains("took no GPU memory"), "{said}");
+    for place in ["no-such-folder/run.room", "program.c/run.room", "no-such-folder/%p.room"] {
+        let output = makeroom(&folder, &["run", "-o", place, "--", "./program"]);
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()), "{said}");
+        assert!(said.starts_with("error: ") && said.contains(place) && said.contains("\nhint: "), "{said}");
+    }
+}
+
+#[test]
+fn runs_that_name_the_same_file_do_not_take_it_from_each_other() {
+    let folder = stage("same");
+    let mut first = command(&folder, &["run", "-o", "run.room", "--", "./program", "wait"]);
+    let first = first.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&folder.join("run.room"));
+    let second = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
+    let second = text(&second.stderr);
+    assert!(second.contains("run.room is another run's, which has not ended: this one goes to "), "{second}");
+    std::fs::write(folder.join("go"), "").unwrap();
+    let first = text(&first.wait_with_output().unwrap().stderr);
+    let process = |said: &str| {
+        let (_, after) = said.split_once("program (process ").expect(said);
+        after.split_once(')').unwrap().0.to_owned()
+    };
+    let (of_first, of_second) = (process(&first), process(&second));
+    assert_ne!(of_first, of_second);
+    assert!(
+        second.contains(&format!("makeroom why {}", folder.join(format!("run.{of_second}.room")).display()))
+    );
+    assert!(first.contains(&format!("makeroom why {}", folder.join("run.room").display())), "{first}");
+    for (file, process) in [("run.room".to_owned(), &of_first), (format!("run.{of_second}.room"), &of_second)]
+    {
+        let why = text(&makeroom(&folder, &["why", &file]).stdout);
+        assert!(why.contains(&format!("program {process}")), "{file}: {why}");
+    }
+    assert!(!folder.join(".run.room.lock").exists());
+    // Once they have ended the name is free again.
+    let third = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
+    assert!(!text(&third.stderr).contains("another run's"), "{}", text(&third.stderr));
+}
+
+/// The run may be killed and its program go on: its recording is still not the next run's to remove.
+#[test]
+fn a_recording_that_is_still_written_is_left_alone() {
+    let folder = stage("orphan");
+    let mut first = command(&folder, &["run", "-o", "run.room", "--", "./program", "wait"]);
+    let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for(&folder.join("run.room"));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let second = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
+    std::fs::write(folder.join("go"), "").unwrap();
+    assert!(text(&second.stderr).contains("run.room is another run's"), "{}", text(&second.stderr));
+    assert!(folder.join("run.room").exists());
+}
+
+#[test]
+fn refusals_that_are_not_shown_are_mentioned_once() {
+    let folder = stage("many");
+    let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program", "many"]);
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("1.00 TiB was refused on GPU 0\n").count(), 3, "{said}");
+    assert_eq!(said.matches("further refusals are not shown;").count(), 1, "{said}");
+    let few = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
+    assert!(!text(&few.stderr).contains("further refusals"));
 }
 
 #[test]

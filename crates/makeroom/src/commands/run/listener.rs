@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use makeroom_core::Bytes;
+use makeroom_report::further_refusals_text;
 
 use super::status::{self, Figures, Status};
 use super::{library, summary};
@@ -98,6 +99,9 @@ fn listen(socket: &UnixDatagram, status: &mut Status) -> BTreeSet<PathBuf> {
                 if refusals <= MOST_REFUSALS {
                     status.clear();
                     output::remark(&summary::refusal(bytes, device, &file, refusals == 1));
+                } else if refusals == MOST_REFUSALS + 1 {
+                    status.clear();
+                    output::remark(&further_refusals_text());
                 }
             }
             Some(Message::Status { process, figures }) => status.report(process, figures),

@@ -5,6 +5,7 @@
 //! over a socket.
 
 mod child;
+mod destination;
 pub(crate) mod library;
 mod lines;
 mod listener;
@@ -15,20 +16,29 @@ mod summary;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use crate::cli::Run;
 use crate::failure::Failure;
 use crate::output;
+use destination::Destination;
 use listener::Listener;
 use status::{Screen, Status};
 use summary::Ended;
+
+/// The name of a recording that nobody gave one.
+const USUAL_NAME: &str = "makeroom.%p.room";
 
 /// Runs `makeroom run`.
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let (program, words) = arguments.command.split_first().ok_or(Failure::NoProgram)?;
     let library = library::place().map_err(Failure::Library)?;
+    // Kept to the end: the name is this run's until its recording has been read.
+    let destination = Destination::take(arguments.output.as_deref().unwrap_or(Path::new(USUAL_NAME)))?;
+    if let Some(taken) = &destination.taken {
+        output::remark(&summary::stepped_aside(taken, &destination.pattern));
+    }
     let switches = switches(arguments);
     for note in &switches.notes {
         output::remark(&format!("makeroom: {note}\n"));
@@ -41,7 +51,11 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let listener = Listener::start(Status::new(is_watched, screen.clone())).map_err(Failure::Library)?;
     let mut command = Command::new(program);
     command.envs(switches.variables);
-    command.args(words).env("LD_PRELOAD", preload(&library)).envs(environment(arguments, &listener)?);
+    command.args(words).env("LD_PRELOAD", preload(&library)).envs(environment(
+        arguments,
+        &destination,
+        &listener,
+    ));
     if is_watched {
         command.env("MAKEROOM_STATUS", "on");
     }
@@ -50,7 +64,8 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let recordings = listener.finish();
     let recordings: Vec<Ended> = recordings.iter().map(|path| Ended::read(path)).collect();
     if recordings.is_empty() {
-        output::remark(&summary::nothing(&program.to_string_lossy()));
+        let is_off = std::env::var_os("MAKEROOM").is_some_and(|value| value == "off");
+        output::remark(&summary::nothing(&program.to_string_lossy(), is_off));
     }
     for recording in &recordings {
         output::remark(&recording.text());
@@ -78,9 +93,13 @@ fn switches(arguments: &Run) -> pool::Switches {
 }
 
 /// What the recorder is told; its own documentation has the list.
-fn environment(arguments: &Run, listener: &Listener) -> Result<Vec<(&'static str, OsString)>, Failure> {
+fn environment(
+    arguments: &Run,
+    destination: &Destination,
+    listener: &Listener,
+) -> Vec<(&'static str, OsString)> {
     let mut variables = vec![
-        ("MAKEROOM_FILE", file(arguments)?.into()),
+        ("MAKEROOM_FILE", destination.pattern.clone().into()),
         ("MAKEROOM_SOCKET", listener.path().into()),
         ("MAKEROOM_RUN_ID", run_id().into()),
     ];
@@ -90,19 +109,7 @@ fn environment(arguments: &Run, listener: &Listener) -> Result<Vec<(&'static str
     if arguments.no_stacks {
         variables.push(("MAKEROOM_STACKS", "none".into()));
     }
-    Ok(variables)
-}
-
-/// Where to record, as a path that means the same wherever the program goes.
-fn file(arguments: &Run) -> Result<PathBuf, Failure> {
-    let path = arguments.output.clone().unwrap_or_else(|| PathBuf::from("makeroom.%p.room"));
-    let path = std::path::absolute(path)?;
-    if path.exists() {
-        // The recorder makes new files only; the user asked for this one.
-        std::fs::remove_file(&path)
-            .map_err(|error| Failure::Write { name: path.display().to_string(), error })?;
-    }
-    Ok(path)
+    variables
 }
 
 /// The recorder first, then what the user preloads already.
