@@ -5,7 +5,7 @@ use makeroom_core::Bytes;
 use crate::law::SizeLaw;
 use crate::probe::Probe;
 
-/// The least that is kept free: the driver takes pages of its own as it goes.
+/// The least that is kept free unless somebody asks for less: the driver takes pages of its own as it goes.
 const LEAST_MARGIN: Bytes = Bytes::mib(64);
 
 /// How much is kept free beyond what was predicted.
@@ -13,16 +13,23 @@ const LEAST_MARGIN: Bytes = Bytes::mib(64);
 pub struct Margin {
     /// As a share of the card.
     pub share: f64,
+    /// And at least this much.
+    pub least: Bytes,
 }
 
 impl Margin {
     /// For laws that hold to the byte.
-    pub const EXACT: Self = Self { share: 0.005 };
+    pub const EXACT: Self = Self { share: 0.005, least: LEAST_MARGIN };
     /// For laws that were estimated.
-    pub const ESTIMATED: Self = Self { share: 0.02 };
+    pub const ESTIMATED: Self = Self { share: 0.02, least: LEAST_MARGIN };
+
+    /// What somebody asked for, and no more.
+    pub const fn asked(share: f64) -> Self {
+        Self { share, least: Bytes::ZERO }
+    }
 
     fn of(self, card: Bytes) -> Bytes {
-        card.scaled(self.share).max(LEAST_MARGIN)
+        card.scaled(self.share).max(self.least)
     }
 }
 
@@ -88,6 +95,14 @@ mod tests {
         assert_eq!(budget.beside(12), Bytes::mib(700));
         assert_eq!(budget.margin, Bytes::mib(64));
         assert_eq!(budget.allocator(8), (Bytes::gib(8) - Bytes::mib(664)).get());
+    }
+
+    #[test]
+    fn what_somebody_asked_to_keep_free_is_kept_to() {
+        let card = Bytes::gib(8);
+        assert_eq!(Budget::new(card, &[probe(4, 600)], Margin::EXACT).margin, Bytes::mib(64));
+        assert_eq!(Budget::new(card, &[probe(4, 600)], Margin::asked(0.0)).margin, Bytes::ZERO);
+        assert_eq!(Budget::new(card, &[probe(4, 600)], Margin::asked(0.25)).margin, Bytes::gib(2));
     }
 
     #[test]

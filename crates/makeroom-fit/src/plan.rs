@@ -29,6 +29,8 @@ const EXTRA_RUNS: usize = 2;
 const AFTER_REFUSAL_PERCENT: u64 = 97;
 /// A refusal below this much of what is predicted says that the prediction is worth nothing.
 const FAR_OFF_PERCENT: u64 = 75;
+/// Peaks that differ by no more than one part in so many are the same.
+const SAME: u64 = 100;
 /// Laws that hold for this much of the peak count as exact.
 const EXACT_SHARE: f64 = 0.98;
 
@@ -85,6 +87,8 @@ pub enum Stop {
     Predicted(u64),
     /// Memory does not depend on the batch.
     NothingGrows,
+    /// Memory changed with the batch, and the size of no allocation did: there were more of them, or fewer.
+    NoLaw,
     /// Every batch that was tried was refused.
     NothingFits,
     /// No run said how large the card is.
@@ -169,7 +173,7 @@ impl Plan {
         }
         let Some(prediction) = self.predict() else { return Next::Stop(Stop::UnknownCard) };
         if self.probes.len() > 1 && !prediction.scaled.grows() {
-            return Next::Stop(Stop::NothingGrows);
+            return Next::Stop(if self.took_the_same() { Stop::NothingGrows } else { Stop::NoLaw });
         }
         let known = self.known();
         let Some(predicted) = prediction.batch.filter(|&batch| batch > known) else {
@@ -200,7 +204,7 @@ impl Plan {
         let known = scaled.reference().batch;
         let margin = self.bounds.margin.map_or_else(
             || if scaled.exact_share(known) >= EXACT_SHARE { Margin::EXACT } else { Margin::ESTIMATED },
-            |share| Margin { share },
+            Margin::asked,
         );
         let budget = Budget::new(self.card()?, &self.probes, margin);
         let batch = self.largest_under(&self.allocator, &scaled, &budget);
@@ -234,6 +238,13 @@ impl Plan {
     pub(crate) fn largest_of(&self, hint: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
         let unit = self.bounds.multiple;
         largest(hint / unit, self.bounds.most / unit, |units| fits(units * unit)).map(|units| units * unit)
+    }
+
+    /// Whether as much was live at the peak of every run.
+    fn took_the_same(&self) -> bool {
+        let peaks = || self.probes.iter().map(|probe| probe.program.peak_live());
+        let (least, most) = (peaks().min().unwrap_or(0), peaks().max().unwrap_or(0));
+        most - least <= most / SAME
     }
 
     /// The largest batch that ran.
@@ -289,7 +300,7 @@ mod tests {
     use makeroom_explain::Beside;
 
     use super::*;
-    use crate::testing::{Shape, training};
+    use crate::testing::{Shape, keeping, training};
 
     const BESIDE: Bytes = Bytes::mib(500);
 
@@ -418,6 +429,17 @@ mod tests {
         assert_eq!(machine(still, Bytes::gib(24), "pytorch").find(bounds()).0, Stop::NothingGrows);
         let huge = Shape { width: 1 << 30, ..Shape::default() };
         assert_eq!(machine(huge, Bytes::gib(24), "pytorch").find(bounds()).0, Stop::NothingFits);
+    }
+
+    /// The number of steps as the batch: each keeps something, and nothing is larger than before.
+    #[test]
+    fn memory_that_grows_by_more_of_the_same_is_not_said_to_be_the_same() {
+        let mut plan = Plan::new(bounds(), makeroom_sim::parse("cuda-async").unwrap());
+        for batch in [4, 60] {
+            let beside = Some(Beside { total: Bytes::gib(24), held: BESIDE });
+            plan.ran(batch, RunOutcome::Ran(Box::new(Probe { beside, ..keeping(batch) })));
+        }
+        assert_eq!(plan.next(), Next::Stop(Stop::NoLaw));
     }
 
     #[test]

@@ -94,3 +94,14 @@ pub(crate) fn training(shape: &Shape, batch: u64) -> Probe {
     }
     Probe::of_program(batch, writer.program, writer.keys)
 }
+
+/// A run that keeps one more of the same for each unit, and whose allocations all have one size.
+pub(crate) fn keeping(batch: u64) -> Probe {
+    let mut writer = Writer::default();
+    for _ in 0..batch {
+        let passing = writer.allocate(1, 8 << 20);
+        writer.allocate(2, 32 << 20);
+        writer.free(passing);
+    }
+    Probe::of_program(batch, writer.program, writer.keys)
+}

@@ -21,6 +21,43 @@ pub struct FitRun {
     pub steps: Option<usize>,
     /// The most that was live.
     pub peak_live: Option<Bytes>,
+    /// How it ended.
+    pub end: FitEnd,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FitEnd {
+    /// It had shown what it needs.
+    Shown,
+    /// The program was done before.
+    ByItself,
+    /// It had taken too long.
+    OutOfTime,
+    /// It was refused memory.
+    Refused,
+}
+
+impl FitEnd {
+    /// The word in JSON.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Shown => "shown",
+            Self::ByItself => "by_itself",
+            Self::OutOfTime => "out_of_time",
+            Self::Refused => "refused",
+        }
+    }
+
+    /// What stands beside the run; most have nothing to say.
+    fn remark(self) -> &'static str {
+        match self {
+            Self::Shown => "",
+            Self::ByItself => "ended by itself",
+            Self::OutOfTime => "stopped for its time (--seconds)",
+            Self::Refused => "out of memory",
+        }
+    }
 }
 
 /// What came of a search for the largest batch.
@@ -81,7 +118,8 @@ pub fn fit_json(report: &FitReport) -> Value {
             "batch": run.batch,
             "seconds": run.seconds,
             "steps": run.steps,
-            "refused": run.steps.is_none(),
+            "refused": run.end == FitEnd::Refused,
+            "end": run.end.word(),
             "peak_live_bytes": run.peak_live.map(Bytes::get),
         })).collect::<Vec<_>>(),
     })
@@ -93,6 +131,7 @@ fn reason(stop: Stop) -> &'static str {
         Stop::OutOfRuns { .. } => "out_of_runs",
         Stop::Predicted(_) => "predicted",
         Stop::NothingGrows => "nothing_grows",
+        Stop::NoLaw => "no_law",
         Stop::NothingFits => "nothing_fits",
         Stop::UnknownCard => "unknown_card",
     }
@@ -171,8 +210,9 @@ fn nothing(out: &mut String, report: &FitReport, columns: usize) {
     let (title, text) = match report.stop {
         Stop::NothingGrows => (
             "MEMORY DOES NOT DEPEND ON IT",
-            "Runs with different numbers took the same memory. Is {} where the program reads its batch, and does it use it before it is stopped? More steps: --steps 12".to_owned(),
+            "Runs with different numbers took the same memory, to within a hundredth. Is {} where the program reads its batch, and does it use it before it is stopped? More steps: --steps 12".to_owned(),
         ),
+        Stop::NoLaw => ("NO LAW FOUND", no_law(&report.runs)),
         Stop::NothingFits => (
             "NOTHING THAT WAS TRIED FITS",
             format!(
@@ -192,6 +232,22 @@ fn nothing(out: &mut String, report: &FitReport, columns: usize) {
     }
 }
 
+/// Memory changed, and not by the sizes that a prediction is made of.
+fn no_law(runs: &[FitRun]) -> String {
+    let mut seen: Vec<(u64, Bytes)> =
+        runs.iter().filter_map(|run| Some((run.batch, run.peak_live?))).collect();
+    seen.sort_unstable();
+    let figures = match (seen.first(), seen.last()) {
+        (Some((few, less)), Some((many, more))) => {
+            format!("At most {less} was live with {few}, and {more} with {many}")
+        }
+        _ => "Memory differed from run to run".to_owned(),
+    };
+    format!(
+        "{figures}; yet no allocation was larger than the same one of another run. There were more of them, or one run went on for longer. What fits is predicted from sizes that follow the number, so it cannot be told here. To see what one number takes: makeroom run -- and the command"
+    )
+}
+
 fn runs(out: &mut String, runs: &[FitRun]) {
     let headings = [("run", true), ("steps seen", true), ("peak live", true), ("time", true), ("", false)];
     let rows: Vec<Vec<String>> = runs
@@ -202,10 +258,14 @@ fn runs(out: &mut String, runs: &[FitRun]) {
                 run.steps.map_or(String::new(), |steps| steps.to_string()),
                 run.peak_live.map_or(String::new(), |live| live.to_string()),
                 format!("{:.0} s", run.seconds.max(1.0)),
-                if run.steps.is_none() { "out of memory".to_owned() } else { String::new() },
+                run.end.remark().to_owned(),
             ]
         })
         .collect();
     table(out, &headings.map(|(heading, is_number)| Column { heading, is_number }), &rows);
-    let _ = writeln!(out, "{MARGIN}{DIM}  each run was stopped once it had shown what it needs{DIM:#}");
+    let is_shown = |run: &FitRun| run.end == FitEnd::Shown;
+    if runs.iter().any(is_shown) {
+        let which = if runs.iter().all(is_shown) { "each run" } else { "each other run" };
+        let _ = writeln!(out, "{MARGIN}{DIM}  {which} was stopped once it had shown what it needs{DIM:#}");
+    }
 }

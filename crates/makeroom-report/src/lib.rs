@@ -24,7 +24,7 @@ mod watch;
 mod wrap;
 
 pub use doctor::{doctor_json, doctor_text};
-pub use fit::{FitReport, FitRun, fit_json, fit_text};
+pub use fit::{FitEnd, FitReport, FitRun, fit_json, fit_text};
 pub use json::explanation_json;
 pub use metrics::{otlp_json, prometheus_text};
 pub use ps::{ps_json, ps_text, users_text};

@@ -144,7 +144,8 @@ pub(crate) struct Fit {
     #[arg(long, value_name = "NAME", value_parser = makeroom_sim::parse)]
     pub(crate) allocator: Option<AllocatorSpec>,
 
-    /// How much of the card to keep free, in percent; without it 0.5, or 2 where the batch does not decide all sizes
+    /// How much of the card to keep free, in percent; without it 0.5, or 2 where the batch does not decide all sizes, and at
+    /// least 64 MiB
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) margin: Option<f64>,
 

@@ -161,6 +161,29 @@ fn a_beginning_that_is_far_off_is_survived_and_what_was_not_run_is_not_called_th
     assert!(said.contains(" ran, and no run was left for more (--runs)"), "{said}");
 }
 
+/// A verdict must not contradict the table below it, nor the table how the runs ended.
+#[test]
+fn more_of_the_same_is_not_called_the_same_memory() {
+    let machine = Machine::new("pile", "memory=16GiB,context=400MiB");
+    let output = machine.fit(&["--", "./train", "pile", "{}"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(!output.status.success() && said.contains("NO LAW FOUND"), "{said}");
+    assert!(said.contains("At most 36.00 MiB was live with 4, and 2.25 GiB with 256"), "{said}");
+    assert!(!said.contains("DOES NOT DEPEND") && !said.contains("was stopped once"), "{said}");
+    assert_eq!(said.matches("ended by itself").count(), 2, "{said}");
+    let answer = machine.answer(&["--", "./train", "pile", "{}"]);
+    assert_eq!((&answer["reason"], &answer["runs"][0]["end"]), (&"no_law".into(), &"by_itself".into()));
+}
+
+#[test]
+fn what_was_asked_to_be_kept_free_is_kept_free() {
+    let machine = Machine::new("margin", "memory=4GiB,context=400MiB");
+    for (percent, bytes) in [("0", 0), ("25", 1 << 30)] {
+        let answer = machine.answer(&["--runs", "2", "--margin", percent, "--", "./train", "plain", "{}"]);
+        assert_eq!(answer["memory"]["margin_bytes"].as_u64(), Some(bytes), "{answer:#}");
+    }
+}
+
 #[test]
 fn what_cannot_be_answered_is_said() {
     let machine = Machine::new("bad", "memory=16GiB,context=400MiB");

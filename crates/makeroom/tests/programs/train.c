@@ -1,7 +1,7 @@
 // Trains, as far as memory is concerned: ./train KIND BATCH
 //   once     a few steps, then ends               plain    the same, but goes on until it is ended
 //   worker   plain, in a process of its own       quit     takes memory, then dies of something else
-//   deaf     plain, whatever the batch
+//   deaf     plain, whatever the batch            pile     as many pieces of one size, then ends
 #include "cuda.h"
 #include <signal.h>
 #include <sys/wait.h>
@@ -52,6 +52,10 @@ int main(int count, char **words) {
     if (!strcmp(kind, "once")) train(batch, 3);
     if (!strcmp(kind, "plain")) train(batch, 0);
     if (!strcmp(kind, "deaf")) train(3, 0);
+    if (!strcmp(kind, "pile")) {
+        begin();
+        for (size_t piece = 0; piece < batch; piece++) take_or_say(weights);
+    }
     if (!strcmp(kind, "worker")) {
         if (fork() == 0) train(batch, 0);
         for (;;) pause();

@@ -44,11 +44,11 @@ pub(crate) fn run(arguments: &Fit) -> Result<ExitCode, Failure> {
         };
         let began = Instant::now();
         let what = if is_answer { "confirming" } else { "trying" };
-        let ended = probing.run(&command.with(batch), batch, |steps, live| {
+        let (ended, end) = probing.run(&command.with(batch), batch, |steps, live| {
             spinner.say(&format!("{what} {batch}: step {steps}, {live} live"));
         })?;
         let seconds = began.elapsed().as_secs_f64();
-        runs.push(FitRun { batch, seconds, steps: ended.steps(), peak_live: ended.peak_live() });
+        runs.push(FitRun { batch, seconds, steps: ended.steps(), peak_live: ended.peak_live(), end });
         let outcome = match ended {
             Ended::Ran { probe, trace } => {
                 if allocator.is_none() && plan.probes().is_empty() {
@@ -84,7 +84,7 @@ fn bounds(arguments: &Fit) -> Bounds {
 fn report(plan: &Plan, stop: Stop, runs: Vec<FitRun>) -> FitReport {
     let batch = match stop {
         Stop::Found(batch) | Stop::Predicted(batch) | Stop::OutOfRuns { predicted: batch, .. } => Some(batch),
-        Stop::NothingGrows | Stop::NothingFits | Stop::UnknownCard => None,
+        Stop::NothingGrows | Stop::NoLaw | Stop::NothingFits | Stop::UnknownCard => None,
     };
     let prediction = plan.predict();
     let answer = prediction.zip(batch).map(|(prediction, batch)| Answer::new(plan, &prediction, batch));

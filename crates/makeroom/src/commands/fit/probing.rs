@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use makeroom_core::{Action, Bytes, Trace};
 use makeroom_explain::{Cause, explain_text};
 use makeroom_fit::Probe;
+use makeroom_report::FitEnd;
 use makeroom_trace::Input;
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -104,22 +105,23 @@ impl Probing {
         })
     }
 
-    /// Runs a command line that stands for a batch; tells how many steps were seen, and what is live.
+    /// Runs a command line that stands for a batch; tells how many steps were seen, and what is live. Gives how it ended,
+    /// too.
     pub(crate) fn run(
         &self,
         words: &[OsString],
         batch: u64,
         mut tell: impl FnMut(usize, Bytes),
-    ) -> Result<Ended, Failure> {
+    ) -> Result<(Ended, FitEnd), Failure> {
         let folder = self.folder.0.join(batch.to_string());
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder)?;
         let log = folder.join("output");
         let mut running = Running::start(self.command(words, &folder, &log)?, &words[0])?;
         let began = Instant::now();
-        let status = loop {
+        let (status, end) = loop {
             if let Some(status) = running.0.try_wait()? {
-                break Some(status);
+                break (Some(status), FitEnd::ByItself);
             }
             if self.is_interrupted.load(Ordering::Relaxed) {
                 return Err(Failure::Interrupted);
@@ -135,8 +137,11 @@ impl Probing {
                 Some(Ended::Refused) => true,
                 None => false,
             };
-            if is_over || began.elapsed().as_secs() >= self.patience.seconds {
-                break None;
+            if is_over {
+                break (None, FitEnd::Shown);
+            }
+            if began.elapsed().as_secs() >= self.patience.seconds {
+                break (None, FitEnd::OutOfTime);
             }
             wait(&mut running.0, INTERVAL.max(looked.elapsed() * LOOKING_SHARE), &self.is_interrupted)?;
         };
@@ -144,7 +149,10 @@ impl Probing {
         let ended = seen(&folder, batch);
         let result = self.judge(ended, status, &log, words, batch);
         let _ = fs::remove_dir_all(&folder);
-        result
+        result.map(|ended| match ended {
+            Ended::Refused => (ended, FitEnd::Refused),
+            Ended::Ran { .. } => (ended, end),
+        })
     }
 
     fn command(&self, words: &[OsString], folder: &Path, log: &Path) -> io::Result<Command> {
