@@ -15,7 +15,8 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-fn read(clock: libc::clockid_t) -> u64 {
+/// Nanoseconds of any clock; 0 where there is none, as that of a thread that has ended.
+pub(crate) fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid place for the answer, and the kernel fills it or leaves it zero.
     unsafe { libc::clock_gettime(clock, &raw mut time) };

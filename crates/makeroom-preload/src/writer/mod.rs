@@ -9,6 +9,7 @@ mod header;
 mod host;
 mod live;
 mod output;
+mod patience;
 mod turn;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,12 +23,11 @@ use crate::notices::{Notice, print, raise_loudly};
 use crate::{clock, state, wait};
 pub(crate) use definitions::spell_uuid;
 use output::Output;
+use patience::Patience;
 use turn::Writer;
 
 /// How old an event becomes before it is in the file.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// How long the end of the process waits for its last events.
-const LONGEST_FINISH_NS: u64 = 2_000_000_000;
 
 /// Counts reasons to wake.
 static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -98,10 +98,8 @@ pub(crate) fn finish(status: i32) {
     EXIT_STATUS.store(status, Ordering::Relaxed);
     ORDER.store(FINISH, Ordering::Release);
     wake();
-    let start = clock::monotonic_ns();
-    while IS_FINISHED.load(Ordering::Acquire) == 0
-        && clock::monotonic_ns().wrapping_sub(start) < LONGEST_FINISH_NS
-    {
+    let mut patience = Patience::new();
+    while IS_FINISHED.load(Ordering::Acquire) == 0 && !patience.is_over() {
         wait::sleep(&IS_FINISHED, 0, INTERVAL);
     }
 }
@@ -130,10 +128,8 @@ pub(crate) fn flush_for_program() -> bool {
 fn bring_up_to_date() {
     let own = ASKED.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
     wake();
-    let start = clock::monotonic_ns();
-    while clock::monotonic_ns().wrapping_sub(start) < LONGEST_FINISH_NS
-        && IS_FINISHED.load(Ordering::Acquire) == 0
-    {
+    let mut patience = Patience::new();
+    while IS_FINISHED.load(Ordering::Acquire) == 0 && !patience.is_over() {
         let written = WRITTEN.load(Ordering::Acquire);
         if written.wrapping_sub(own).cast_signed() >= 0 {
             return;
@@ -163,6 +159,7 @@ pub(crate) fn reset_after_fork() {
     IS_FINISHED.store(0, Ordering::Relaxed);
     EXPECTED.store(0, Ordering::Relaxed);
     THREAD.store(0, Ordering::Relaxed);
+    patience::reset_after_fork();
 }
 
 fn work(writer: Writer) {
@@ -177,6 +174,7 @@ fn work(writer: Writer) {
 fn work_until_end(mut writer: Writer) {
     // SAFETY: `gettid` has no conditions.
     THREAD.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+    patience::is_of_this_thread();
     loop {
         let seen = CALLS.load(Ordering::Acquire);
         let asked = ASKED.load(Ordering::Acquire);
