@@ -493,6 +493,19 @@ fn a_framework_that_asks_through_another_library_gives_up_once() {
 }
 
 #[test]
+fn a_program_that_asks_in_a_loop_is_refused_each_time() {
+    let request = refused(by(NCCL, event(EventKind::DeviceAlloc, 0, 0x20_0000)));
+    let trace = Recording::new().events(7, 10, &[request; 3]).read();
+    assert_eq!(actions(&trace).len(), 3);
+    // One that makes room in between asks again for the same.
+    let held = by(NCCL, event(EventKind::DeviceAlloc, 0x10_0000, 64));
+    let makes_room = [held, request, event(EventKind::DeviceFree, 0x10_0000, 0), request];
+    let trace = Recording::new().events(7, 10, &makes_room).read();
+    let refusals = actions(&trace).into_iter().filter(|&(action, ..)| action == Action::OutOfMemory);
+    assert_eq!(refusals.count(), 1);
+}
+
+#[test]
 fn batches_of_threads_are_merged_by_time() {
     let trace = Recording::new()
         .events(8, 100, &[event(EventKind::DeviceFree, 64, 0)])

@@ -1,14 +1,16 @@
 //! Which refused requests were only a first attempt.
 //!
 //! Caching allocators ask the driver, are refused, give cached memory back and ask again. Only the last answer counts,
-//! and where the framework itself says that it gives up, that counts instead of the driver's answers before it.
+//! and where the framework itself says that it gives up, that counts instead of the driver's answers before it. A program
+//! without such an allocator that asks for the same again at the same place, having given nothing back, was refused twice.
 
 use std::collections::HashSet;
 
-use makeroom_core::{FastHasher, FastMap};
+use makeroom_core::{FastHasher, FastMap, StackId};
 
-use super::collect::Row;
+use super::collect::{Role, Row};
 use super::definitions::Asker;
+use super::segments::is_tensor;
 use crate::room::EventKind;
 
 /// The refusals that do not count.
@@ -24,11 +26,22 @@ impl Attempts {
     /// Looks at the rows in the order of time.
     pub(super) fn find(rows: &[Row]) -> Self {
         let mut attempts = Self::default();
+        let has_framework = rows.iter().any(is_tensor);
         // The last refusal of each thread, while it may still be made again.
         let mut open: FastMap<u32, usize> = FastMap::default();
-        for (index, row) in rows.iter().enumerate().filter(|(_, row)| row.role.takes()) {
+        let mut last_gift: FastMap<u32, usize> = FastMap::default();
+        for (index, row) in rows.iter().enumerate() {
+            if row.role == Role::Give {
+                last_gift.insert(row.thread, index);
+            }
+            if !row.role.takes() {
+                continue;
+            }
             if let Some(before) = open.remove(&row.thread)
                 && is_again(&rows[before], row)
+                && (has_framework
+                    || last_gift.get(&row.thread).is_some_and(|&gift| gift > before)
+                    || !is_repeated(&rows[before], row))
             {
                 attempts.silenced.insert(before);
                 attempts.served += u64::from(!row.is_refused);
@@ -44,6 +57,12 @@ impl Attempts {
     pub(super) fn counts(&self, index: usize) -> bool {
         !self.silenced.contains(&index)
     }
+}
+
+/// Whether a program asks and is refused in a loop, at the same place.
+fn is_repeated(refused: &Row, row: &Row) -> bool {
+    let is_same_place = refused.stack == row.stack && refused.stack != StackId::NONE;
+    row.is_refused && row.asker == Asker::Other && is_same_place
 }
 
 /// What an allocator may ask for beyond the tensor: it takes segments of at least this much.
