@@ -151,3 +151,20 @@ fn advice_in_a_log_is_no_evidence_that_it_was_followed() {
         assert!(!explanation.futile.iter().any(|line| line.contains("is on")), "{before}");
     }
 }
+
+#[test]
+fn little_that_is_unused_can_be_enough() {
+    let text = |request: &str| {
+        explain_text(&format!(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {request}. GPU 0 has a total capacity of 8.00 GiB of which 34.00 MiB is free. Including non-PyTorch memory, this process has 7.96 GiB memory in use. Of the allocated memory 7.20 GiB is allocated by PyTorch, and 254.00 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+        ))
+    };
+    for (request, is_enough) in [("74.00 MiB", true), ("2.00 GiB", false)] {
+        let explanation = text(request);
+        assert_eq!(explanation.verdict.cause, Cause::LiveDataFillsDevice, "{request}");
+        let is_futile = explanation.futile.iter().any(|line| line.contains("expandable_segments"));
+        let fixes = explanation.causes[0].fixes.iter().filter_map(|fix| fix.command.as_deref());
+        let is_advised = fixes.into_iter().any(|command| command.contains("expandable_segments"));
+        assert_eq!((is_futile, is_advised), (!is_enough, is_enough), "{request}");
+    }
+}

@@ -99,6 +99,18 @@ fn live_data(account: &Account<'_>, context: &Context) -> Vec<Fix> {
                 .command("export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0"),
         );
     }
+    if facts.allocator == Allocator::Torch
+        && !context.is_expandable_on
+        && let Some((cached, free)) = account.cached.zip(facts.free)
+        && account.would_fit_in_one_piece() == Some(true)
+    {
+        let mut expandable = advice::expandable_segments();
+        expandable.action = format!(
+            "{}: it may be just enough, as {cached} is unused in pieces beside the {free} that are free",
+            expandable.action
+        );
+        fixes.push(expandable);
+    }
     if facts.framework.starts_with("pytorch") {
         fixes.push(advice::checkpointing());
         fixes.push(advice::half_precision(Maker::of(facts.framework)));
@@ -302,7 +314,11 @@ pub(crate) fn futile(cause: Cause, facts: &Facts, context: &Context) -> Vec<Stri
                 && Maker::of(facts.framework) != Maker::Apple;
             if is_little {
                 let cached = account.cached.unwrap_or(Bytes::ZERO);
-                futile.push(format!("empty_cache() or expandable_segments: only {cached} is unused"));
+                futile.push(if account.would_fit_in_one_piece() == Some(false) {
+                    format!("empty_cache() or expandable_segments: only {cached} is unused")
+                } else {
+                    format!("empty_cache(): only {cached} is unused, between live tensors")
+                });
             }
         }
         Cause::OtherProcesses | Cause::HiddenHolder if !can_make_room_itself(&Account::new(facts)) => {

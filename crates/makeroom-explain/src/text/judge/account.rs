@@ -68,6 +68,11 @@ impl<'facts> Account<'facts> {
         Some(if short.is_zero() { self.missing()? } else { short })
     }
 
+    /// Whether the request would fit if all that is free or unused were one piece; `None` where the text does not say.
+    pub(crate) fn would_fit_in_one_piece(&self) -> Option<bool> {
+        Some(self.facts.free? + self.cached? >= self.facts.request?)
+    }
+
     /// How much more would have had to be free. A card that is all but full fails requests that seem to fit,
     /// because the driver rounds and keeps pages of its own.
     pub(crate) fn missing(&self) -> Option<Bytes> {
