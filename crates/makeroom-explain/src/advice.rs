@@ -102,6 +102,13 @@ pub(crate) fn fewer_contexts() -> Fix {
     .command("cuCtxDestroy(context);   (or cuDevicePrimaryCtxRetain instead of cuCtxCreate)")
 }
 
+/// Give back what each step took, in a program without PyTorch.
+pub(crate) fn leak_without_tensors() -> Fix {
+    Fix::new(
+        "give back on every path what a step takes: in C++ and Rust to an owner that frees when it goes out of scope, in Python by keeping nothing from one step to the next",
+    )
+}
+
 /// Stop keeping what each step made.
 pub(crate) fn leak() -> Vec<Fix> {
     vec![

@@ -148,6 +148,9 @@ pub struct Site {
     pub place: String,
     /// Whether it is a line of the program itself rather than of a library.
     pub is_own: bool,
+    /// The program's line that called it, where that line stands for nothing else in the tree and both are compiled:
+    /// compiled programs often ask through a function of their own that checks for errors.
+    pub caller: Option<String>,
     /// The library call through which it asked, if its own line did not ask itself.
     pub through: Option<String>,
     /// Live bytes of this place and all below it.

@@ -83,6 +83,7 @@ pub(crate) fn site(place: &Site) -> Value {
     json!({
         "site": place.place,
         "own": place.is_own,
+        "caller": place.caller,
         "through": place.through,
         "bytes": place.bytes.get(),
         "blocks": place.blocks,

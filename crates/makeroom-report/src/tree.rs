@@ -72,7 +72,8 @@ impl Drawing<'_> {
 
     fn line(&mut self, site: &Site, lead: &str) {
         let room = self.columns.saturating_sub(SIZE_COLUMNS + 4 + lead.chars().count());
-        let place = clip(&site.place, room);
+        let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(", called by {caller}"));
+        let place = clip(&format!("{}{caller}", site.place), room);
         let rest = room.saturating_sub(place.chars().count() + 2);
         let through = match &site.through {
             Some(through) if rest > 12 => format!("  {DIM}{}{DIM:#}", clip(&format!("via {through}"), rest)),
@@ -89,7 +90,15 @@ mod tests {
     use crate::wrap::plain;
 
     fn site(place: &str, is_own: bool, mib: u64, callees: Vec<Site>) -> Site {
-        Site { place: place.to_owned(), is_own, through: None, bytes: Bytes::mib(mib), blocks: 1, callees }
+        Site {
+            place: place.to_owned(),
+            is_own,
+            caller: None,
+            through: None,
+            bytes: Bytes::mib(mib),
+            blocks: 1,
+            callees,
+        }
     }
 
     #[test]

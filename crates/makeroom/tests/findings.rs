@@ -188,6 +188,28 @@ fn lines_are_told_where_the_program_was_built_with_them() {
     assert!(!stage.folder.join("run.room.lines").exists());
 }
 
+/// The pool answers for the driver, and what is never freed is told as without it.
+#[test]
+fn the_pool_hides_no_leak() {
+    let stage = Stage::named("pooled-leak", "leak");
+    let said = stage.said(&["--pool"], "leak");
+    assert!(said.contains("never freed: 1.00 GiB of GPU memory in 1 allocation"), "{said}");
+    assert!(said.contains("1 × take in leak, called by load in leak"), "{said}");
+}
+
+/// Compiled programs ask through a function of their own, which says nothing; who called it does.
+#[test]
+fn who_called_the_function_that_asks_is_told() {
+    let stage = Stage::new("steps");
+    let said = stage.said(&[], "steps");
+    let summary = stage.summary();
+    assert_eq!(cause(&summary), "leak", "{said}");
+    assert_eq!(summary["sites"][0]["caller"], "keep_result in steps", "{}", summary["sites"]);
+    let fixes = summary["causes"][0]["fixes"].to_string();
+    assert!(fixes.contains("what take_or_end in steps makes for keep_result in steps"), "{fixes}");
+    assert!(fixes.contains("in C++ and Rust") && !fixes.contains("loss"), "{fixes}");
+}
+
 #[test]
 fn frees_in_stream_order_are_no_leak() {
     let stage = Stage::new("streams");

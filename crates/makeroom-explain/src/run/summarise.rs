@@ -7,7 +7,7 @@ use makeroom_core::{
 };
 
 use super::{HostGrowth, Kept, KernelHeap, LeftKind, LeftSite, Leftover, RunSummary, WaitingFrees};
-use crate::trace::{DEFAULT_HEAP, History, Places, outside, peak_taken, states_at};
+use crate::trace::{DEFAULT_HEAP, History, LiveBlock, Places, outside, peak_taken, states_at};
 
 /// Growth of the host's memory below this is what any CUDA program does at its start.
 const LEAST_HOST_GROWTH: Bytes = Bytes::mib(512);
@@ -46,7 +46,7 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
         ..RunSummary::default()
     };
     for device in &trace.devices {
-        add_device(&mut summary, device, places, holder(process, device));
+        add_device(&mut summary, process, device, places);
     }
     for (kind, is_registered) in [(LeftKind::Pinned, false), (LeftKind::Registered, true)] {
         let blocks: Vec<&PinnedBlock> =
@@ -60,26 +60,32 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
     Some(summary)
 }
 
-/// Who holds the segments of a device.
-fn holder(process: &ProcessRecord, device: &DeviceTrace) -> &'static str {
+fn add_device(summary: &mut RunSummary, process: &ProcessRecord, device: &DeviceTrace, places: Places<'_>) {
     let is_pooled = process.pools.iter().any(|pool| pool.device == device.device);
-    if is_pooled { "the pool" } else { "PyTorch" }
-}
-
-fn add_device(summary: &mut RunSummary, device: &DeviceTrace, places: Places<'_>, holder: &'static str) {
     let history = History::new(device, &[]);
     summary.peaks.push((device.device, peak_taken(device, &history.start)));
     let refused = device.events.actions().iter().filter(|&&action| action == Action::OutOfMemory);
     summary.refusals += refused.count() as u64;
     let states = states_at(device, &history, &[device.events.len().checked_sub(1)]);
     let Some(state) = states.first() else { return };
-    let blocks = outside(state).filter(|block| !block.is_pending);
-    let kind = LeftKind::Device(device.device);
-    summary.left.extend(leftover(kind, blocks.map(|block| (block.stack, block.requested)), places));
+    let outside: Vec<&LiveBlock> = outside(state).collect();
+    let is_outside =
+        |block: &LiveBlock| outside.binary_search_by_key(&block.address, |block| block.address).is_ok();
+    // Frameworks keep what they have to the end. What the program itself asked the pool for it should have freed, as
+    // without the pool.
+    let is_own =
+        |block: &LiveBlock| is_pooled && !process.sees_tensors && places.is_asked_by_program(block.stack);
+    let left = state.blocks.iter().filter(|block| is_outside(block) || is_own(block));
+    let left = left.filter(|block| !block.is_pending).map(|block| (block.stack, block.requested));
+    summary.left.extend(leftover(LeftKind::Device(device.device), left, places));
     let held: Bytes = state.segments.iter().map(|segment| Bytes::new(segment.size)).sum();
-    if !held.is_zero() {
-        let live = state.live() - outside(state).map(|block| block.requested).sum();
-        summary.kept.push(Kept { device: device.device, by: holder, live, cached: held - live });
+    let inside = state.blocks.iter().filter(|block| !is_outside(block));
+    let (own, kept): (Vec<&LiveBlock>, Vec<&LiveBlock>) = inside.partition(|block| is_own(block));
+    let bytes = |blocks: Vec<&LiveBlock>| blocks.iter().map(|block| block.requested).sum::<Bytes>();
+    let (own, live) = (bytes(own), bytes(kept));
+    if held > own {
+        let by = if is_pooled { "the pool" } else { "PyTorch" };
+        summary.kept.push(Kept { device: device.device, by, live, cached: held - own - live });
     }
 }
 

@@ -2,6 +2,7 @@
 
 use makeroom_core::{Bytes, Trace};
 
+use super::choice::framework;
 use super::verdict::Refusal;
 use crate::advice::{self, Maker};
 use crate::{Alternative, Cause, Finding, Fix};
@@ -50,7 +51,7 @@ pub(crate) fn attach(
                 )
                 .frees(refusal.pieces.private_reserved),
             ],
-            Cause::Leak => leak(refusal),
+            Cause::Leak => leak(trace, refusal),
             _ => Vec::new(),
         };
         finding.fixes.sort_by_key(|fix| std::cmp::Reverse(fix.frees));
@@ -173,18 +174,28 @@ fn pieces(refusal: &Refusal<'_>) -> Fix {
     }
 }
 
-fn leak(refusal: &Refusal<'_>) -> Vec<Fix> {
+fn leak(trace: &Trace, refusal: &Refusal<'_>) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if let Some(growth) = refusal.growth {
         if !growth.is_in_steps {
             return fixes;
         }
         fixes.extend(growth.leaking.first().map(|site| {
-            Fix::new(format!("find who keeps what {} makes in every step", site.place)).frees(site.bytes)
+            let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(" for {caller}"));
+            Fix::new(format!("find who keeps what {} makes{caller} in every step", site.place))
+                .frees(site.bytes)
         }));
     }
-    fixes.extend(advice::leak());
+    fixes.extend(leak_in_general(trace));
     fixes
+}
+
+/// What helps against leaks of this kind of program.
+pub(crate) fn leak_in_general(trace: &Trace) -> Vec<Fix> {
+    match framework(trace) {
+        Some("pytorch") => advice::leak(),
+        _ => vec![advice::leak_without_tensors()],
+    }
 }
 
 /// Things people try that cannot help here.

@@ -270,7 +270,7 @@ impl<'trace> Subject<'trace> {
                     growth.first, growth.last, growth.steps
                 ),
                 evidence: Vec::new(),
-                fixes: crate::advice::leak(),
+                fixes: fixes::leak_in_general(self.trace),
             });
         }
         let peak = self.history.peak.and_then(|index| self.device.events.get(index));

@@ -128,11 +128,20 @@ impl<'trace> Places<'trace> {
 
     /// The library that asked, by the name that people know it by: the innermost one of the stack.
     pub(crate) fn library(self, stack: StackId) -> Option<&'static str> {
-        let owners = self.stacks.frames_of(stack).iter().map(|&frame| self.owner(frame));
-        match owners.into_iter().find(|owner| *owner != Owner::Passage)? {
+        match self.asker(stack)? {
             Owner::Library(known) => known,
             _ => None,
         }
+    }
+
+    /// Whether the program's own compiled code asked, and no library for it.
+    pub(crate) fn is_asked_by_program(self, stack: StackId) -> bool {
+        self.asker(stack) == Some(Owner::Program)
+    }
+
+    fn asker(self, stack: StackId) -> Option<Owner> {
+        let owners = self.stacks.frames_of(stack).iter().map(|&frame| self.owner(frame));
+        owners.into_iter().find(|owner| *owner != Owner::Passage)
     }
 
     fn path(self, stack: StackId) -> Vec<Step> {
@@ -148,6 +157,14 @@ impl<'trace> Places<'trace> {
             path.push(Step::Library(self.called(frames)));
         }
         path
+    }
+
+    /// The line that called this one, if both are compiled and of different functions.
+    fn compiled_caller(self, caller: Step, below: FrameId) -> Option<String> {
+        let Step::Own(caller) = caller else { return None };
+        let (from, to) = (self.stacks.frame_at(caller), self.stacks.frame_at(below));
+        let is_compiled = |frame: Frame| frame.library != Frame::default().library;
+        (is_compiled(from) && is_compiled(to) && from.function != to.function).then(|| self.describe(caller))
     }
 
     /// What stands for the library frames below the program's own.
@@ -253,11 +270,14 @@ impl Node {
     }
 
     fn into_site(mut self, places: Places<'_>, mut step: Step, least: Bytes) -> Site {
-        let mut through = None;
+        let (mut caller, mut through) = (None, None);
         // Where nearly everything comes from one callee, the callee says it all.
         while let Some((only, child)) = self.take_main_child(least) {
             match only {
-                Step::Own(_) => step = only,
+                Step::Own(below) => {
+                    caller = places.compiled_caller(step, below).or(caller);
+                    step = only;
+                }
                 Step::Library(frame) => through = Some(places.describe(frame)),
                 Step::Unknown => {}
             }
@@ -272,6 +292,7 @@ impl Node {
         Site {
             place,
             is_own,
+            caller,
             through,
             bytes: held.bytes,
             blocks: held.blocks,

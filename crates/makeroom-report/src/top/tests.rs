@@ -113,6 +113,7 @@ fn sites_of_a_recorded_program_and_why_there_are_none() {
     assert_eq!(screen.press(Key::Enter), Some(request));
     line_of(&lines(&screen), "reading");
     let site = |place: &str, callees| Site {
+        caller: None,
         place: place.into(),
         is_own: true,
         through: None,
