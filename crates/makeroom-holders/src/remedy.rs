@@ -42,7 +42,9 @@ pub struct Plan {
 pub struct Requirement {
     /// The size.
     pub size: Bytes,
-    /// The device with most free memory, and how much that is.
+    /// The only card that it was asked of.
+    pub only: Option<u32>,
+    /// The device with most free memory of those it was asked of, and how much that is.
     pub best: Option<(Label, Bytes)>,
     /// What would have to go, if it does not fit. `None` when it fits, or when nothing would help.
     pub plan: Option<Plan>,
@@ -61,7 +63,7 @@ pub fn require(account: &Account, size: Bytes, only: Option<u32>) -> Requirement
     let devices: Vec<&Device> = cards.flat_map(Device::usable).collect();
     let free = |device: &Device| device.memory.map_or(Bytes::ZERO, |memory| memory.free);
     let best = devices.iter().map(|device| (device.label, free(device))).max_by_key(|(_, free)| *free);
-    let mut requirement = Requirement { size, best, plan: None };
+    let mut requirement = Requirement { size, only, best, plan: None };
     if !requirement.is_met() {
         let user = account.view.user;
         let plans = devices.iter().filter_map(|device| plan(device, size, user));

@@ -108,6 +108,8 @@ fn names_of_devices_that_are_not_there() {
         ("0", Some(Verdict::Note)),
         ("GPU-12", Some(Verdict::Note)),
         ("0,1", Some(Verdict::Problem)),
+        ("0,0", Some(Verdict::Problem)),
+        ("0,GPU-1234", Some(Verdict::Problem)),
         ("GPU-9", Some(Verdict::Problem)),
         ("", Some(Verdict::Warning)),
         ("-1", Some(Verdict::Warning)),
@@ -117,6 +119,45 @@ fn names_of_devices_that_are_not_there() {
         let found = find(&checks, "visible_devices").first().map(|check| check.verdict);
         assert_eq!(found, verdict, "{value}");
     }
+}
+
+#[test]
+fn a_device_that_is_named_twice_hides_all() {
+    let mut two = survey();
+    two.cards.push(Card { uuid: "GPU-5678".into(), ..two.cards[0].clone() });
+    let surroundings = machine("twice", &[("CUDA_VISIBLE_DEVICES", "0,1, 0")], &[]);
+    let checks = examine(&Ok(two), &surroundings);
+    let check = find(&checks, "visible_devices")[0];
+    assert!(check.found.contains("`0` comes twice, and CUDA then shows no card at all"), "{check:?}");
+    assert_eq!(check.fix.as_deref(), Some("export CUDA_VISIBLE_DEVICES=0,1"));
+}
+
+/// What `replay` refuses, programs die of.
+#[test]
+fn values_that_pytorch_does_not_take() {
+    for (setting, reason) in [
+        ("max_split_size_mb:5", "must be at least the size of a large segment, 20"),
+        ("max_split_size_mb:many", "`many` is not a whole number"),
+        ("garbage_collection_threshold:1.5", "`1.5` is not a number from 0 to 1"),
+        ("garbage_collection_threshold:0", "must lie between 0 and 1"),
+        ("roundup_power2_divisions:3", "must be a power of two up to 64"),
+        ("per_process_memory_fraction:2", "`2` is not a number from 0 to 1"),
+    ] {
+        assert!(makeroom_sim::Settings::parse(setting).is_err(), "{setting}");
+        let found = complaints(&machine("values", &[("PYTORCH_CUDA_ALLOC_CONF", setting)], &[]), survey());
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].1, Verdict::Problem);
+        let words = format!("PYTORCH_CUDA_ALLOC_CONF: `{setting}`: {reason}; PyTorch stops when it reads it");
+        assert_eq!(found[0].2, words);
+    }
+    let package = "usr/lib/python3.12/dist-packages/torch-2.9.1+cu128.dist-info/METADATA";
+    let files = [(package, ""), ("usr/bin/python3", "")];
+    let variables = [("PATH", "/usr/bin"), ("PYTORCH_CUDA_ALLOC_CONF", "large_segment_size_mb:40")];
+    let found = complaints(&machine("newer", &variables, &files), survey());
+    assert!(found.iter().any(|(_, _, found)| found.contains("is not known to PyTorch 2.9")), "{found:?}");
+    let good = "large_segment_size_mb:40,max_split_size_mb:64,pinned_use_background_threads:True";
+    let found = complaints(&machine("good", &[("PYTORCH_CUDA_ALLOC_CONF", good)], &[]), survey());
+    assert_eq!(found, []);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //!
 //! PyTorch takes the first of three variables that is set and looks at no other; under `backend:cudaMallocAsync` it
 //! reads no other setting; a threshold for garbage collection does nothing without a limit. JAX and TensorFlow have
-//! variables that switch others off.
+//! variables that switch others off. Which values PyTorch takes says the model of its allocator, which `replay` runs.
+
+use makeroom_sim::{Settings, Version};
 
 use super::{Check, Packages, Surroundings, Verdict};
 
@@ -37,6 +39,14 @@ const SWITCHES: [&str; 5] = [
     "pinned_use_background_threads",
     "pinned_use_cuda_host_register",
     "release_lock_on_cudamalloc",
+];
+
+/// Settings that the model of the allocator does not read.
+const NOT_MODELLED: [&str; 4] = [
+    "backend",
+    "expandable_segments_reserve",
+    "expandable_segments_reserve_by_class",
+    "release_lock_on_hipmalloc",
 ];
 
 pub(super) fn check(surroundings: &Surroundings, packages: &Packages) -> Vec<Check> {
@@ -76,13 +86,15 @@ fn pytorch(surroundings: &Surroundings, packages: &Packages) -> Vec<Check> {
         let found = format!("{name} is ignored by PyTorch {}", torch.version);
         checks.push(warning(found, format!("export PYTORCH_CUDA_ALLOC_CONF={value}")));
     }
-    checks.extend(settings(name, value));
+    let is_older = packages.torch.as_ref().is_some_and(|torch| torch.release < (2, 10));
+    checks.extend(settings(name, value, if is_older { Version::V2_9 } else { Version::default() }));
     checks
 }
 
 /// What is odd about one string of settings.
-fn settings(name: &str, value: &str) -> Vec<Check> {
+fn settings(name: &str, value: &str, version: Version) -> Vec<Check> {
     let mut checks = Vec::new();
+    let mut taken = Settings { version, ..Settings::default() };
     let pairs = pairs(value);
     let get = |key: &str| pairs.iter().find(|(known, _)| *known == key).map(|(_, value)| *value);
     for (key, setting) in &pairs {
@@ -95,7 +107,18 @@ fn settings(name: &str, value: &str) -> Vec<Check> {
             let found =
                 format!("{name}: `{key}:{setting}` is neither True nor False, in exactly these letters");
             checks.push(Check::new("allocators", Verdict::Problem, found).fix(format!("write {key}:True")));
+        } else if !NOT_MODELLED.contains(key)
+            && let Err(refused) = taken.set(key, setting)
+        {
+            let found =
+                format!("{name}: `{key}:{setting}`: {}; PyTorch stops when it reads it", refused.reason);
+            let fix = format!("leave `{key}` out of {name}, or give it such a value");
+            checks.push(Check::new("allocators", Verdict::Problem, found).fix(fix));
         }
+    }
+    // A program that stops there follows none of the others.
+    if !checks.is_empty() {
+        return checks;
     }
     if get("backend") == Some("cudaMallocAsync") && pairs.len() > 1 {
         let others: Vec<&str> = pairs.iter().map(|(key, _)| *key).filter(|key| *key != "backend").collect();

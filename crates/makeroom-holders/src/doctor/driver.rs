@@ -179,11 +179,14 @@ fn divided(card: &Card) -> Check {
     Check { fix, ..Check::new("mig", Verdict::Note, found) }
 }
 
-/// Which cards programs will see. CUDA stops at the first name it does not know.
+/// Which cards programs will see. CUDA stops at the first name it does not know, and shows nothing if one comes twice.
 fn visible(survey: &Survey, surroundings: &Surroundings) -> Option<Check> {
     let value = surroundings.environment.get("CUDA_VISIBLE_DEVICES")?;
     let cards = survey.cards.len();
-    let wrong = value.split(',').map(str::trim).find(|name| !is_known(survey, name));
+    if let Some(check) = repeated(survey, value) {
+        return Some(check);
+    }
+    let wrong = value.split(',').map(str::trim).find(|name| known(survey, name).is_none());
     let (verdict, found) = match wrong {
         None => (
             Verdict::Note,
@@ -206,13 +209,34 @@ fn visible(survey: &Survey, surroundings: &Surroundings) -> Option<Check> {
     Some(if wrong.is_some() { check.fix("unset CUDA_VISIBLE_DEVICES") } else { check })
 }
 
-fn is_known(survey: &Survey, name: &str) -> bool {
+/// A card that is named twice among those that CUDA reads.
+fn repeated(survey: &Survey, value: &str) -> Option<Check> {
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    let mut again = None;
+    for name in value.split(',').map(str::trim) {
+        let Some(card) = known(survey, name) else { break };
+        if names.iter().any(|(_, seen)| *seen == card.uuid) {
+            again = again.or(Some(name));
+        } else {
+            names.push((name, &card.uuid));
+        }
+    }
+    let found =
+        format!("CUDA_VISIBLE_DEVICES={value}: `{}` comes twice, and CUDA then shows no card at all", again?);
+    let once: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+    let fix = format!("export CUDA_VISIBLE_DEVICES={}", once.join(","));
+    Some(Check::new("visible_devices", Verdict::Problem, found).fix(fix))
+}
+
+/// The card of a name: its index, or its UUID, which may be cut short where it stays unique.
+fn known<'survey>(survey: &'survey Survey, name: &str) -> Option<&'survey Card> {
     if let Ok(index) = name.parse::<usize>() {
-        return index < survey.cards.len();
+        return survey.cards.get(index);
     }
     let cards = survey.cards.iter().flat_map(|card| std::iter::once(card).chain(&card.parts));
-    // A UUID may be cut short where it stays unique.
-    name.len() > 4 && cards.filter(|card| card.uuid.starts_with(name)).count() == 1
+    let mut matching = cards.filter(|card| name.len() > 4 && card.uuid.starts_with(name));
+    let card = matching.next()?;
+    matching.next().is_none().then_some(card)
 }
 
 /// The multi-process service: where its clients look for it, and its limit.

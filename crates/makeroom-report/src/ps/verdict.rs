@@ -21,7 +21,8 @@ fn warning(text: String) -> Line {
 
 /// The verdict: the requirement's line, then the devices'.
 pub(super) fn verdict(account: &Account, requirement: Option<&Requirement>) -> Vec<Line> {
-    let mut lines: Vec<Line> = requirement.map(required).into_iter().collect();
+    let mut lines: Vec<Line> =
+        requirement.map(|requirement| required(account, requirement)).into_iter().collect();
     if account.driver.is_ok() && account.devices.is_empty() {
         lines.push(warning("the driver has no device".to_owned()));
     }
@@ -44,17 +45,32 @@ fn with_parts(device: &Device) -> Vec<&Device> {
     std::iter::once(device).chain(&device.parts).collect()
 }
 
-fn required(requirement: &Requirement) -> Line {
+fn required(account: &Account, requirement: &Requirement) -> Line {
     let size = requirement.size;
     let text = match requirement.best {
         Some((label, free)) if requirement.is_met() => {
             let text = format!("{size} can be had: GPU {label} has {free} free");
             return Line { text, is_warning: false };
         }
+        Some((label, free)) if requirement.only.is_some() => {
+            format!("{size} cannot be had: GPU {label} has {free} free")
+        }
         Some((label, free)) => format!("{size} cannot be had: GPU {label} has most, {free} free"),
-        None => format!("{size} cannot be had: there is no device"),
+        None => format!("{size} cannot be had: {}", missing(account, requirement.only)),
     };
     warning(text)
+}
+
+/// What is not there. A card that was asked for may be the only one missing.
+fn missing(account: &Account, only: Option<u32>) -> String {
+    let present: Vec<String> = account.devices.iter().map(|device| device.label.card.to_string()).collect();
+    match only {
+        Some(only) if present.contains(&only.to_string()) => {
+            format!("GPU {only} has no part that can be used")
+        }
+        Some(only) if !present.is_empty() => format!("there is no GPU {only}, only {}", present.join(", ")),
+        _ => "there is no device".to_owned(),
+    }
 }
 
 fn silent(device: &Device) -> Option<String> {

@@ -123,7 +123,8 @@ impl Settings {
         self.per_process_memory_fraction.map_or(memory, |fraction| (fraction * memory as f64) as u64)
     }
 
-    fn set(&mut self, key: &str, value: &str) -> Result<(), SettingsError> {
+    /// Takes one setting, as the release does.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingsError> {
         match key {
             "large_segment_size_mb" | "per_process_memory_fraction" if self.version == Version::V2_9 => {
                 return Err(refused(key, "is not known to PyTorch 2.9"));

@@ -97,7 +97,7 @@ Examples:
   makeroom serve --otlp http://127.0.0.1:4318         send to the collector on this machine too")]
 pub(crate) struct Serve {
     /// Where to listen
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9401")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9401", value_parser = address)]
     pub(crate) listen: SocketAddr,
 
     /// Send to this OpenTelemetry collector too
@@ -166,6 +166,14 @@ impl FromStr for Collector {
     }
 }
 
+/// Reads an address to listen at. The one name that needs nobody to be asked is this machine's own.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let numbers = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    numbers.as_deref().unwrap_or(text).parse().map_err(|_| {
+        format!("`{text}` is no address with a port; it is written 127.0.0.1:9401, or 0.0.0.0:9401 for everybody who reaches this machine")
+    })
+}
+
 /// Reads a positive number of seconds.
 fn seconds(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
@@ -179,6 +187,19 @@ fn seconds(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_read_or_shown_how_to_be_written() {
+        for (text, shown) in
+            [("localhost:9456", "127.0.0.1:9456"), ("0.0.0.0:80", "0.0.0.0:80"), ("[::1]:9401", "[::1]:9401")]
+        {
+            assert_eq!(address(text).unwrap().to_string(), shown);
+        }
+        for text in ["localhost", "9456", "localhost:many", "example.org:80"] {
+            let error = address(text).unwrap_err();
+            assert!(error.contains(text) && error.contains("127.0.0.1:9401"), "{error}");
+        }
+    }
 
     #[test]
     fn collectors_are_read_and_shown() {

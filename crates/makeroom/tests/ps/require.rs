@@ -107,3 +107,23 @@ fn a_device_can_be_named() {
     let output = machine.makeroom(scenario, &["ps", "--require", "4GiB", "--device", "0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
 }
+
+/// The verdict on one card speaks of that card, and of no other.
+#[test]
+fn a_card_that_was_asked_for_is_the_one_that_is_judged() {
+    let mut machine = Machine::with("one-card", "devices=2,memory=8GiB");
+    let holder = machine.hold(&["files"]);
+    let scenario = format!("hold=0:{holder}:6GiB");
+    let said = |device: &str| {
+        let words = ["ps", "--require", "4GiB", "--device", device];
+        let output = machine.makeroom(&scenario, &words).output().unwrap();
+        (output.status.code(), text(&output.stdout))
+    };
+    let (status, full) = said("0");
+    assert_eq!(status, Some(1), "{full}");
+    assert!(full.contains("4.00 GiB cannot be had: GPU 0 has ") && !full.contains("has most"), "{full}");
+    let (status, missing) = said("5");
+    assert_eq!(status, Some(1), "{missing}");
+    assert!(missing.contains("4.00 GiB cannot be had: there is no GPU 5, only 0, 1"), "{missing}");
+    assert_eq!(said("1").0, Some(0));
+}
