@@ -121,6 +121,15 @@ fn a_clean_program_is_called_clean() {
 }
 
 #[test]
+fn a_program_without_recorded_stacks_is_not_spoken_of_as_pythons() {
+    let stage = Stage::named("no_stacks", "full");
+    stage.said(&["--no-stacks"], "full");
+    let said = stage.why();
+    assert!(said.contains("no stacks were recorded"), "{said}");
+    assert!(!said.contains("Python"), "{said}");
+}
+
+#[test]
 fn a_kernel_that_did_not_start_is_the_verdict() {
     let stage = Stage::new("launch");
     insta::assert_snapshot!(stage.said(&[], "launch"));

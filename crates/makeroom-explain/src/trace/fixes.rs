@@ -106,7 +106,7 @@ fn live_data(
     fixes.extend(expandable_that_fits(alternatives));
     let request = refusal.event.size;
     let missing = refusal.untaken().map(|untaken| request - untaken.min(request));
-    if trace.process.as_ref().is_some_and(|process| !process.sees_tensors) {
+    if framework(trace) != Some("pytorch") {
         let fix = Fix::new("free what is done with before asking for more, or do the work in smaller pieces");
         return vec![missing.map_or(fix.clone(), |missing| fix.frees(missing))];
     }

@@ -224,7 +224,7 @@ impl<'trace> Subject<'trace> {
             site: self.places.of(event.stack),
         });
         if room == Room::Unknown && overhead.is_none() {
-            explanation.next.push(say_the_room());
+            explanation.next.push(say_the_room(self.trace.kind));
         }
         let later = self.history.failures.len() - 1;
         if later > 0 {
@@ -277,7 +277,7 @@ impl<'trace> Subject<'trace> {
         let overhead = peak.and_then(|event| self.overhead(event.time_us, state, false));
         explanation.ledger = Some(self.ledger(room, pieces, None, &self.libraries(state), overhead));
         if room == Room::Unknown && self.has_segments() && self.trace.kind != TraceKind::Room {
-            explanation.next.push(say_the_room());
+            explanation.next.push(say_the_room(self.trace.kind));
         }
     }
 
@@ -324,14 +324,17 @@ impl<'trace> Subject<'trace> {
         libraries: &[(&'static str, Bytes)],
         overhead: Option<(Overhead, Bytes)>,
     ) -> Ledger {
-        let is_of_tensors = self.trace.kind != TraceKind::Room || framework(self.trace).is_some();
         let account = Account {
             device: self.device.device,
             room,
             limit_of_run: refusal.and_then(Refusal::limit_of_run),
             pieces,
             has_segments: self.has_segments(),
-            what_is_live: if is_of_tensors { "live tensors" } else { "live memory" },
+            what_is_live: if framework(self.trace) == Some("pytorch") {
+                "live tensors"
+            } else {
+                "live memory"
+            },
             refusal,
             libraries,
             overhead,
@@ -364,8 +367,13 @@ impl<'trace> Subject<'trace> {
     }
 }
 
-fn say_the_room() -> Fix {
-    Fix::new("a snapshot holds neither the card's size nor a limit; say it to have the account closed")
+fn say_the_room(kind: TraceKind) -> Fix {
+    let what = match kind {
+        TraceKind::TorchSnapshot => "a snapshot",
+        TraceKind::RmmLog => "a log of RMM",
+        TraceKind::Room => "this recording",
+    };
+    Fix::new(format!("{what} holds neither the card's size nor a limit; say it to have the account closed"))
         .command("makeroom why --card SIZE …   (or --memory SIZE, where the program set a limit)")
 }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use makeroom_core::{Bytes, FastMap, Frame, FrameId, StackId, Stacks, Trace};
 
+use super::choice::framework;
 use super::state::LiveBlock;
 use crate::Site;
 use crate::library::{is_library_file, is_own_source, short_file};
@@ -55,13 +56,21 @@ pub struct Places<'trace> {
     executable: &'trace str,
     /// Whether machine code was recorded for its own sake, and not as the inside of Python's libraries.
     is_whole_process: bool,
+    /// What to say of memory without a stack.
+    without_stack: &'static str,
 }
 
 impl<'trace> Places<'trace> {
     /// Those of this one.
     pub fn new(trace: &'trace Trace) -> Self {
         let executable = trace.process.as_ref().map_or("", |process| process.identity.executable.as_str());
-        Self { stacks: &trace.stacks, executable, is_whole_process: trace.process.is_some() }
+        let without_stack = match framework(trace) {
+            Some("rmm") => "unknown places: a log of RMM holds no stacks",
+            _ if trace.stacks.frame_count() == 0 => "unknown places: no stacks were recorded",
+            Some(_) => "no stack recorded (backward pass, or a thread without Python)",
+            None => "no stack recorded",
+        };
+        Self { stacks: &trace.stacks, executable, is_whole_process: trace.process.is_some(), without_stack }
     }
 
     /// The tree of places, largest first, and the bytes of those left out.
@@ -286,7 +295,7 @@ impl Node {
         let is_own = matches!(step, Step::Own(_));
         let place = match step {
             Step::Own(frame) | Step::Library(frame) => places.describe(frame),
-            Step::Unknown => "no stack recorded (backward pass, or a thread without Python)".to_owned(),
+            Step::Unknown => places.without_stack.to_owned(),
         };
         let held = self.held;
         Site {
