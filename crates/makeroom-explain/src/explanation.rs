@@ -91,6 +91,20 @@ pub struct Verdict {
     pub summary: String,
 }
 
+impl Verdict {
+    /// How sure it is, where that is worth a word.
+    pub fn told_certainty(&self) -> Option<Certainty> {
+        let says_it = matches!(self.cause, Cause::None | Cause::Undetermined);
+        (!says_it && self.certainty != Certainty::Undetermined).then_some(self.certainty)
+    }
+
+    /// The cause and how sure it is, as a person reads it.
+    pub fn title(&self) -> String {
+        let certainty = self.told_certainty().map_or(String::new(), |certainty| format!(", {certainty}"));
+        format!("{}{certainty}", self.cause.title())
+    }
+}
+
 /// One cause with what speaks for it and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {

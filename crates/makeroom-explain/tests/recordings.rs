@@ -51,6 +51,33 @@ fn fragmentation_is_named_with_the_lines_that_hold_the_memory() {
     assert!(explanation.causes[0].fixes[0].command.as_deref().unwrap().contains("expandable_segments:True"));
 }
 
+/// A recording that was cut off anywhere: it is never said that nothing failed, since the end is not in it.
+#[test]
+fn a_recording_that_breaks_off_does_not_show_that_nothing_failed() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../makeroom-trace/tests/golden/solver.room");
+    let whole = std::fs::read(path).unwrap();
+    let mut torn = 0;
+    for end in (100..whole.len()).step_by(7) {
+        let Ok(Input::Trace(trace)) = makeroom_trace::read(&whole[..end]) else { continue };
+        let process = trace.process.as_ref().unwrap();
+        if process.unread.is_zero() || process.end.is_some() {
+            continue;
+        }
+        let verdict = explain_trace(&trace, &TraceQuestion::default()).verdict;
+        assert_ne!(verdict.cause, Cause::None, "{end}: {}", verdict.summary);
+        if verdict.cause == Cause::Undetermined {
+            torn += 1;
+            assert!(
+                verdict.summary.starts_with("The recording breaks off, its last "),
+                "{}",
+                verdict.summary
+            );
+            assert!(verdict.summary.contains("Up to there: "), "{}", verdict.summary);
+        }
+    }
+    assert!(torn > 0);
+}
+
 #[test]
 fn live_data_is_named_and_the_step_must_shrink() {
     let explanation = explain("oom_batch", Room::Limit(Bytes::gib(8)));

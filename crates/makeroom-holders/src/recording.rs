@@ -59,6 +59,14 @@ pub(crate) fn read(path: &Path, name: &Path) -> Recordings {
     recordings
 }
 
+/// Whether a process has this file open: then its recording still goes on. Of a process in another namespace, or of
+/// another user, it cannot be told.
+pub fn is_being_written(path: &Path, pid: u32) -> bool {
+    let Ok(path) = path.canonicalize() else { return false };
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    files.into_iter().any(|file| std::fs::read_link(file.path()).is_ok_and(|open| open == path))
+}
+
 #[derive(Debug, Default)]
 struct Sum {
     live: u64,
@@ -216,6 +224,17 @@ mod tests {
             ],
         );
         assert_eq!((found.live, found.managed), (Some(Bytes::new(30)), Bytes::ZERO));
+    }
+
+    #[test]
+    fn a_file_is_being_written_while_its_process_has_it_open() {
+        let path = std::env::temp_dir().join(format!("makeroom-open-{}.room", std::process::id()));
+        let file = std::fs::File::create(&path).unwrap();
+        assert!(is_being_written(&path, std::process::id()));
+        drop(file);
+        assert!(!is_being_written(&path, std::process::id()));
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_being_written(&path, std::process::id()));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use makeroom_core::Bytes;
-use makeroom_explain::{Cause, Certainty, Explanation, Fix, Growth, Ledger, LedgerLine};
+use makeroom_explain::{Cause, Explanation, Fix, Growth, Ledger, LedgerLine};
 
 use crate::bars::bar;
 use crate::run::section;
@@ -61,10 +61,7 @@ fn verdict(out: &mut String, explanation: &Explanation, columns: usize) {
         _ => AnsiColor::Red,
     };
     let style = colour.on_default().bold();
-    let certainty = match (verdict.cause, verdict.certainty) {
-        (Cause::None | Cause::Undetermined, _) | (_, Certainty::Undetermined) => String::new(),
-        (_, certainty) => format!(", {certainty}"),
-    };
+    let certainty = verdict.told_certainty().map_or(String::new(), |certainty| format!(", {certainty}"));
     let _ = writeln!(out, "\n{MARGIN}{style}{}{style:#}{certainty}", verdict.cause.title());
     paragraph(out, &verdict.summary, columns, Style::new());
     if let Some(site) = explanation.request.as_ref().and_then(|request| request.site.as_ref()) {

@@ -81,7 +81,7 @@ impl Input {
             kind,
             why: explanation_json(&explanation),
             text: anstream::adapter::strip_str(&styled).to_string(),
-            headline: format!("{}, {}: {}", verdict.cause.name(), verdict.certainty.name(), verdict.summary),
+            headline: format!("{}: {}", verdict.title(), verdict.summary),
             room: question.room,
             trace,
         }

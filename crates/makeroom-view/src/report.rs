@@ -41,7 +41,7 @@ pub struct Report {
 pub fn report(viewer: &Viewer, with_what_if: bool) -> Result<Report, Refusal> {
     let empty = page::with_data("")
         .ok_or_else(|| Refusal::new(500, "the page has no place for data", "build viewer/ again"))?;
-    let mut book = Book { viewer, entries: Vec::new(), paths: HashSet::new(), left: 0 };
+    let mut book = Book { viewer, entries: Vec::new(), paths: HashSet::new(), left: 0, is_full: false };
     book.left = ((MOST_BYTES - empty.len().min(MOST_BYTES)) / 4 * 3).saturating_sub(SPARE);
     let mut setting =
         Setting { changes: Vec::new(), can_reload: false, form: Form::Embedded { reduced: None } };
@@ -85,6 +85,8 @@ struct Book<'viewer> {
     paths: HashSet<String>,
     /// Compressed bytes that there is still room for.
     left: usize,
+    /// Whether an answer was left out for its size.
+    is_full: bool,
 }
 
 impl Book<'_> {
@@ -101,6 +103,7 @@ impl Book<'_> {
         let answer = self.viewer.answer(path, "")?;
         let size = packed_size(&answer)?;
         if size > most {
+            self.is_full = true;
             return Ok(false);
         }
         self.left = self.left.saturating_sub(size);
@@ -136,9 +139,11 @@ impl Book<'_> {
                 left_out.push(format!("{whose}{series} and the memory at {kept} of its {of} moments"));
             }
         }
+        // A cursor tells only so many moments apart; no more are kept where there would be room for them.
+        let why = if self.is_full { " is reduced to stay below 10 MB. It" } else { "" };
         Ok((!left_out.is_empty()).then(|| {
             format!(
-                "This file is reduced to stay below 10 MB. It keeps {}. `makeroom view` on the recording shows all.",
+                "This file{why} keeps {}. `makeroom view` on the recording shows all.",
                 left_out.join("; ")
             )
         }))

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use flate2::read::GzDecoder;
+use makeroom_core::{Action, Address, Bytes, DeviceTrace, Event, StackId, StreamId, Trace, TraceKind};
 use makeroom_explain::TraceQuestion;
 use makeroom_trace::Input;
 use makeroom_view::{Opened, OpenedInput, Viewer, report};
@@ -92,6 +93,39 @@ fn a_short_recording_is_kept_whole() {
     } else {
         assert!(answers.contains_key("/api/0/0/series/0/0"));
     }
+}
+
+/// More moments than a cursor tells apart, and far less than ten million bytes.
+#[test]
+fn a_file_with_room_left_is_not_called_reduced() {
+    let mut trace = Trace::new(TraceKind::Room);
+    let mut device = DeviceTrace::default();
+    for index in 0..500 {
+        device.events.push(Event {
+            action: Action::Alloc,
+            address: Address(index << 20),
+            size: Bytes::mib(1),
+            stream: StreamId(0),
+            time_us: index,
+            stack: StackId::NONE,
+        });
+    }
+    trace.devices.push(device);
+    let input = OpenedInput::Trace(Box::new(trace));
+    let opened = Opened { name: "many".to_owned(), bytes: None, input, question: TraceQuestion::default() };
+    let made = report(&Viewer::new(vec![opened]), false).unwrap();
+    assert!(made.html.len() < 2_000_000, "{}", made.html.len());
+    let left_out = made.reduced.unwrap();
+    assert!(left_out.starts_with("This file keeps the whole series and the memory at "), "{left_out}");
+    assert!(!left_out.contains("10 MB"), "{left_out}");
+}
+
+#[test]
+fn verdicts_are_in_the_words_of_why() {
+    let viewer = Viewer::new(vec![opened("graphs.pickle.gz"), opened("oom_batch.pickle.gz")]);
+    let verdicts: Vec<&str> = viewer.verdicts().map(|(_, verdict)| verdict).collect();
+    assert!(verdicts[0].starts_with("NOTHING FAILED: No allocation was refused."), "{}", verdicts[0]);
+    assert!(verdicts[1].starts_with("AN ARTIFICIAL LIMIT, likely: "), "{}", verdicts[1]);
 }
 
 #[test]

@@ -129,6 +129,29 @@ fn a_program_without_recorded_stacks_is_not_spoken_of_as_pythons() {
     assert!(!said.contains("Python"), "{said}");
 }
 
+/// What a program holds while it runs is not left behind.
+#[test]
+fn a_program_that_still_runs_is_said_to() {
+    let stage = Stage::named("running", "holder");
+    let mut run = stage
+        .command(env!("CARGO_BIN_EXE_makeroom"))
+        .args(["run", "-o", "run.room", "--", "./holder"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ready = [0; 8];
+    run.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let while_it_runs = stage.why();
+    drop(run.stdin.take());
+    run.wait().unwrap();
+    let after = stage.why();
+    assert!(while_it_runs.contains("note: the program still runs"), "{while_it_runs}");
+    assert!(!while_it_runs.contains("never freed"), "{while_it_runs}");
+    assert!(after.contains("never freed") && !after.contains("still runs"), "{after}");
+}
+
 #[test]
 fn a_kernel_that_did_not_start_is_the_verdict() {
     let stage = Stage::new("launch");

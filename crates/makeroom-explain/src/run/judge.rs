@@ -30,6 +30,24 @@ pub(crate) fn judge_failures(explanation: &mut Explanation, summary: &RunSummary
     }
 }
 
+/// A recording whose end is torn off says nothing of what happened there: that nothing failed is not known.
+pub(crate) fn judge_torn(explanation: &mut Explanation, unread: Bytes) {
+    if explanation.verdict.cause != Cause::None {
+        return;
+    }
+    let summary = format!(
+        "The recording breaks off, its last {unread} are torn: how the run ended is not in it. Up to there: {}",
+        explanation.verdict.summary
+    );
+    explanation.causes.retain(|finding| finding.cause != Cause::None);
+    let (cause, certainty) = (Cause::Undetermined, Certainty::Undetermined);
+    explanation.verdict = Verdict { cause, certainty, summary: summary.clone() };
+    explanation.causes.insert(0, finding(cause, certainty, None, summary, Vec::new()));
+    explanation.next.push(
+        Fix::new("record it again, on a disk with room for the whole file").command("makeroom run -- …"),
+    );
+}
+
 /// What can be said once the process has ended.
 fn judge_remarks(explanation: &mut Explanation, summary: &RunSummary) {
     let mut remarks: Vec<Finding> = Vec::new();

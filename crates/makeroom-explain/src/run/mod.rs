@@ -17,7 +17,7 @@ mod summarise;
 
 use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, PendingFrees, ProcessEnd};
 
-pub(crate) use judge::{judge, judge_failures};
+pub(crate) use judge::{judge, judge_failures, judge_torn};
 pub(crate) use summarise::summarise;
 
 /// One process from its beginning to its end.

@@ -78,6 +78,10 @@ pub fn explain_trace(trace: &Trace, question: &TraceQuestion) -> Explanation {
         run::judge(&mut explanation, &summary);
         explanation.run = Some(summary);
     }
+    let torn = trace.process.as_ref().filter(|process| process.end.is_none() && !process.unread.is_zero());
+    if let Some(process) = torn {
+        run::judge_torn(&mut explanation, process.unread);
+    }
     explanation
 }
 

@@ -49,6 +49,12 @@ pub(crate) fn require_pytorch(trace: &Trace, path: &Path, purpose: &'static str)
         .map_err(|error| Failure::NoPytorch { name: name(path), error })
 }
 
+/// Whether the program still runs that writes a recording.
+pub(crate) fn is_running(trace: &Trace, path: &Path) -> bool {
+    let process = trace.process.as_ref().filter(|process| process.end.is_none());
+    process.is_some_and(|process| makeroom_holders::is_being_written(path, process.identity.pid))
+}
+
 /// How much room there is, from the options.
 pub(crate) fn room(memory: Option<Bytes>, card: Option<Bytes>) -> Room {
     match (memory, card) {

@@ -1,7 +1,7 @@
 //! `makeroom why`: say why memory ran out.
 
 use makeroom_core::DeviceIndex;
-use makeroom_explain::{Explanation, TraceQuestion, explain_text, explain_trace};
+use makeroom_explain::{Explanation, TraceQuestion, explain_running, explain_text, explain_trace};
 use makeroom_report::{explanation_json, explanation_text};
 use makeroom_trace::Input;
 
@@ -40,5 +40,14 @@ fn explain(arguments: &Why) -> Result<Explanation, Failure> {
         recording::device(&trace, &arguments.recording.input, arguments.recording.device)?;
     }
     let room = recording::room(arguments.recording.memory, arguments.recording.card);
-    Ok(explain_trace(&trace, &TraceQuestion { room, device: arguments.recording.device.map(DeviceIndex) }))
+    let question = TraceQuestion { room, device: arguments.recording.device.map(DeviceIndex) };
+    if !recording::is_running(&trace, &arguments.recording.input) {
+        return Ok(explain_trace(&trace, &question));
+    }
+    let mut explanation = explain_running(&trace, &question);
+    explanation.notes.insert(
+        0,
+        "the program still runs: this is what its recording holds so far, and what is live may still be freed".to_owned(),
+    );
+    Ok(explanation)
 }
