@@ -182,16 +182,29 @@ fn a_report_is_one_file_and_says_what_it_left_out() {
     let folder = folder("report");
     let path = folder.join("report.html");
     let output =
-        makeroom().arg("view").arg(trace("oom_batch.pickle.gz")).arg("-o").arg(&path).output().unwrap();
+        makeroom().arg("view").arg(trace("gpt2_varlen.pickle.gz")).arg("-o").arg(&path).output().unwrap();
     let (said, remarked) = printed(&output);
     assert!(output.status.success(), "{remarked}");
-    assert!(said.starts_with("oom_batch.pickle.gz: "), "{said}");
+    assert!(said.starts_with("gpt2_varlen.pickle.gz: NOTHING FAILED: "), "{said}");
     assert!(
         remarked.contains("report.html has ") && remarked.contains("reduced to stay below 10 MB"),
         "{remarked}"
     );
     let html = fs::read_to_string(&path).unwrap();
     assert!(html.len() < 10_000_000 && html.contains("Content-Security-Policy"), "{}", html.len());
+}
+
+/// Where there was room for more, what was left out was not left out for its size.
+#[test]
+fn a_report_that_is_small_is_not_called_reduced() {
+    let path = folder("small").join("report.html");
+    let output =
+        makeroom().arg("view").arg(trace("oom_batch.pickle.gz")).arg("-o").arg(&path).output().unwrap();
+    let (said, remarked) = printed(&output);
+    assert!(said.starts_with("oom_batch.pickle.gz: AN ARTIFICIAL LIMIT, likely: "), "{said}");
+    assert!(remarked.contains("This file keeps the whole series and the memory at "), "{remarked}");
+    assert!(!remarked.contains("10 MB"), "{remarked}");
+    assert!(fs::metadata(&path).unwrap().len() < 9_000_000);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What to do about a finding in a recording, with figures from the recording itself.
 
-use makeroom_core::{Bytes, Trace};
+use makeroom_core::{Bytes, Trace, TraceKind};
 
 use super::choice::framework;
 use super::verdict::Refusal;
@@ -196,6 +196,17 @@ pub(crate) fn leak_in_general(trace: &Trace) -> Vec<Fix> {
         Some("pytorch") => advice::leak(),
         _ => vec![advice::leak_without_tensors()],
     }
+}
+
+/// How much room there was is what closes an account.
+pub(crate) fn say_the_room(kind: TraceKind) -> Fix {
+    let what = match kind {
+        TraceKind::TorchSnapshot => "a snapshot",
+        TraceKind::RmmLog => "a log of RMM",
+        TraceKind::Room => "this recording",
+    };
+    Fix::new(format!("{what} holds neither the card's size nor a limit; say it to have the account closed"))
+        .command("makeroom why --card SIZE …   (or --memory SIZE, where the program set a limit)")
 }
 
 /// Things people try that cannot help here.

@@ -228,7 +228,7 @@ impl<'trace> Subject<'trace> {
             site: self.places.of(event.stack),
         });
         if room == Room::Unknown && overhead.is_none() {
-            explanation.next.push(say_the_room(self.trace.kind));
+            explanation.next.push(fixes::say_the_room(self.trace.kind));
         }
         let later = self.history.failures.len() - 1;
         if later > 0 {
@@ -281,7 +281,7 @@ impl<'trace> Subject<'trace> {
         let overhead = peak.and_then(|event| self.overhead(event.time_us, state, false));
         explanation.ledger = Some(self.ledger(room, pieces, None, &self.libraries(state), overhead));
         if room == Room::Unknown && self.has_segments() && self.trace.kind != TraceKind::Room {
-            explanation.next.push(say_the_room(self.trace.kind));
+            explanation.next.push(fixes::say_the_room(self.trace.kind));
         }
     }
 
@@ -369,16 +369,6 @@ impl<'trace> Subject<'trace> {
         }
         notes
     }
-}
-
-fn say_the_room(kind: TraceKind) -> Fix {
-    let what = match kind {
-        TraceKind::TorchSnapshot => "a snapshot",
-        TraceKind::RmmLog => "a log of RMM",
-        TraceKind::Room => "this recording",
-    };
-    Fix::new(format!("{what} holds neither the card's size nor a limit; say it to have the account closed"))
-        .command("makeroom why --card SIZE …   (or --memory SIZE, where the program set a limit)")
 }
 
 fn empty(trace: &Trace) -> Explanation {
