@@ -41,7 +41,7 @@
 //! | `MAKEROOM_POOL` | `on`: makeroom's own pool serves the program's device memory | off |
 //! | `MAKEROOM_SPILL` | bytes of host memory that may stand in for device memory, with the pool | none |
 //! | `MAKEROOM_STATUS` | `on` sends the socket `status PID DEVICE PINNED TENSORS ALLOCATIONS FILE` whenever these figures have changed, ten times a second at most | |
-//! | `MAKEROOM_SOCKET` | a datagram socket that gets `recording PID FILE` and, for each refused allocation, `refused PID BYTES DEVICE FILE` | |
+//! | `MAKEROOM_SOCKET` | a datagram socket that gets `recording PID FILE`, or `unrecorded PID REASON`, and, for each refused allocation, `refused PID BYTES DEVICE FILE` | |
 //!
 //! The environment is read once, when the library is loaded, and passes on to children: each that uses CUDA writes
 //! a file of its own.

@@ -69,6 +69,13 @@ pub fn switched_off_text(program: &str) -> String {
     )
 }
 
+/// The line for a program whose recorder could not write.
+pub fn unrecorded_text(reason: &str) -> String {
+    format!(
+        "{TITLE}makeroom{TITLE:#}: nothing was recorded: {reason}\n\nhint: name a file where the program can write: -o PATH\n"
+    )
+}
+
 /// The line for a run whose file another run has; `name` is where it goes instead.
 pub fn stepped_aside_text(taken: &str, name: &str) -> String {
     format!(

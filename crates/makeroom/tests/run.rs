@@ -198,6 +198,19 @@ fn what_was_not_recorded_is_not_called_a_program_without_memory() {
     }
 }
 
+/// The folder was there when the program started.
+#[test]
+fn a_recorder_that_could_not_write_is_not_called_a_program_without_memory() {
+    let folder = stage("gone");
+    std::fs::create_dir(folder.join("below")).unwrap();
+    let words = ["run", "-o", "below/%p.room", "--", "sh", "-c", "rmdir below; ./program"];
+    let output = makeroom(&folder, &words);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("makeroom: nothing was recorded: ") && said.contains("No such file"), "{said}");
+    assert!(said.contains("\nhint: ") && !said.contains("took no GPU memory"), "{said}");
+}
+
 #[test]
 fn runs_that_name_the_same_file_do_not_take_it_from_each_other() {
     let folder = stage("same");

@@ -20,7 +20,7 @@ use makeroom_trace::room::{End, EndReason};
 
 use crate::config::config;
 use crate::notices::{Notice, print, raise_loudly};
-use crate::{clock, state, wait};
+use crate::{clock, files, state, wait};
 pub(crate) use definitions::spell_uuid;
 use output::Output;
 use patience::Patience;
@@ -72,6 +72,9 @@ pub(crate) fn start() -> bool {
         Ok(output) => output,
         Err(failure) => {
             print(&format!("nothing is recorded: {failure}"));
+            if let Some(socket) = &config().socket {
+                files::send(socket, format!("unrecorded {} {failure}", header.pid).as_bytes());
+            }
             return false;
         }
     };

@@ -27,16 +27,27 @@ enum Message {
     Recording(PathBuf),
     /// It was refused so much on this device, or on the host.
     Refused { bytes: Bytes, device: Option<u32>, file: PathBuf },
+    /// It could not write a file, for this reason.
+    Unrecorded(String),
     /// It holds so much.
     Status { process: u32, figures: Figures },
     /// From this command itself: that was all.
     Over,
 }
 
+/// What was heard of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// The files that were written.
+    pub(crate) recordings: BTreeSet<PathBuf>,
+    /// Why a process could not write one.
+    pub(crate) unrecorded: Option<String>,
+}
+
 /// The listening end. Its socket goes with it, whether the program was started or not.
 pub(crate) struct Listener {
     path: PathBuf,
-    thread: Option<JoinHandle<BTreeSet<PathBuf>>>,
+    thread: Option<JoinHandle<Heard>>,
 }
 
 impl Listener {
@@ -47,9 +58,9 @@ impl Listener {
         let socket = UnixDatagram::bind(&path)?;
         socket.set_read_timeout(Some(status::INTERVAL))?;
         let listen = move || {
-            let recordings = listen(&socket, &mut status);
+            let heard = listen(&socket, &mut status);
             status.clear();
-            recordings
+            heard
         };
         Ok(Self { path, thread: Some(std::thread::spawn(listen)) })
     }
@@ -59,8 +70,8 @@ impl Listener {
         &self.path
     }
 
-    /// Stops listening; gives the files that were written.
-    pub(crate) fn finish(mut self) -> BTreeSet<PathBuf> {
+    /// Stops listening; gives what was heard.
+    pub(crate) fn finish(mut self) -> Heard {
         let told = UnixDatagram::unbound().and_then(|socket| socket.send_to(b"over", &self.path));
         let thread = self.thread.take().filter(|_| told.is_ok());
         thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
@@ -74,8 +85,8 @@ impl Drop for Listener {
     }
 }
 
-fn listen(socket: &UnixDatagram, status: &mut Status) -> BTreeSet<PathBuf> {
-    let mut recordings = BTreeSet::new();
+fn listen(socket: &UnixDatagram, status: &mut Status) -> Heard {
+    let mut heard = Heard::default();
     let mut refusals = 0;
     let mut buffer = vec![0; LONGEST_MESSAGE];
     let mut drawn = Instant::now();
@@ -87,13 +98,14 @@ fn listen(socket: &UnixDatagram, status: &mut Status) -> BTreeSet<PathBuf> {
         let length = match socket.recv(&mut buffer) {
             Ok(length) => length,
             Err(error) if is_passing(&error) => continue,
-            Err(_) => return recordings,
+            Err(_) => return heard,
         };
         match buffer.get(..length).and_then(parse) {
-            Some(Message::Over) => return recordings,
+            Some(Message::Over) => return heard,
             Some(Message::Recording(file)) => {
-                recordings.insert(file);
+                heard.recordings.insert(file);
             }
+            Some(Message::Unrecorded(reason)) => heard.unrecorded = Some(reason),
             Some(Message::Refused { bytes, device, file }) => {
                 refusals += 1;
                 if refusals <= MOST_REFUSALS {
@@ -131,6 +143,7 @@ fn parse(message: &[u8]) -> Option<Message> {
                 Figures { device: next()?, pinned: next()?, tensors: next()?, allocations: next()? };
             Some(Message::Status { process: process.parse().ok()?, figures })
         }
+        "unrecorded" => Some(Message::Unrecorded(rest.to_owned())),
         "recording" => Some(Message::Recording(PathBuf::from(rest))),
         "refused" => {
             let (bytes, rest) = rest.split_once(' ')?;
@@ -166,6 +179,10 @@ mod tests {
         assert_eq!(
             parse(b"refused 42 4096 host x.room"),
             Some(Message::Refused { bytes: Bytes::new(4096), device: None, file: PathBuf::from("x.room") })
+        );
+        assert_eq!(
+            parse(b"unrecorded 42 /tmp/x.room: No space left"),
+            Some(Message::Unrecorded("/tmp/x.room: No space left".to_owned()))
         );
         assert_eq!(parse(b"refused 42 many 1 x.room"), None);
         let figures = Figures { device: 1, pinned: 2, tensors: 3, allocations: 4 };

@@ -61,11 +61,12 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     }
     let ended = child::run(&mut command, screen)
         .map_err(|error| Failure::Program { name: program.to_string_lossy().into_owned(), error })?;
-    let recordings = listener.finish();
-    let recordings: Vec<Ended> = recordings.iter().map(|path| Ended::read(path)).collect();
+    let heard = listener.finish();
+    let recordings: Vec<Ended> = heard.recordings.iter().map(|path| Ended::read(path)).collect();
     if recordings.is_empty() {
         let is_off = std::env::var_os("MAKEROOM").is_some_and(|value| value == "off");
-        output::remark(&summary::nothing(&program.to_string_lossy(), is_off));
+        let program = program.to_string_lossy();
+        output::remark(&summary::nothing(&program, is_off, heard.unrecorded.as_deref()));
     }
     for recording in &recordings {
         output::remark(&recording.text());

@@ -7,7 +7,7 @@ use makeroom_core::{Bytes, ProcessEnd, Trace};
 use makeroom_explain::{Cause, Explanation, TraceQuestion, explain_running, explain_trace};
 use makeroom_report::{
     explanation_json, explanation_text, nothing_recorded_text, others_text, refused_text, run_summary_text,
-    stepped_aside_text, switched_off_text, unreadable_text,
+    stepped_aside_text, switched_off_text, unreadable_text, unrecorded_text,
 };
 use serde_json::{Value, json};
 
@@ -16,9 +16,13 @@ use crate::commands::{looking, recording};
 use crate::failure::Failure;
 use crate::output;
 
-/// The line for a program in which nothing was seen, or from which the recorder was kept out.
-pub(crate) fn nothing(program: &str, is_off: bool) -> String {
-    if is_off { switched_off_text(program) } else { nothing_recorded_text(program) }
+/// The line for a program in which nothing was seen, from which the recorder was kept out, or where it could not write.
+pub(crate) fn nothing(program: &str, is_off: bool, unrecorded: Option<&str>) -> String {
+    match unrecorded {
+        Some(reason) => unrecorded_text(reason),
+        None if is_off => switched_off_text(program),
+        None => nothing_recorded_text(program),
+    }
 }
 
 /// The line for a run whose file another run has.
