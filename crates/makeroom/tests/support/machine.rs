@@ -5,13 +5,14 @@
 mod surroundings;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -82,7 +83,7 @@ impl Machine {
     /// Starts a program that prints as many numbers of processes.
     pub(crate) fn start(&mut self, command: &mut Command, lines: usize) -> Vec<u32> {
         self.place(command);
-        let mut child = command.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = spawn(command.process_group(0).stdout(Stdio::piped()));
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut pids = Vec::new();
         for _ in 0..lines {
@@ -160,6 +161,20 @@ pub(crate) fn json(output: &Output) -> Value {
 /// Bytes as text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Starts a program whose file was just written. Another test's child may have the file open for a moment, from its fork
+/// to its exec, and the system starts nothing that is open to be written.
+fn spawn(command: &mut Command) -> Child {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            started => return started.unwrap(),
+        }
+    }
 }
 
 /// The program that holds memory, compiled once.
