@@ -139,13 +139,15 @@ impl<W: Write> Writer<'_, W> {
                 }
                 let frame = trace.stacks.frame_at(id);
                 let text = |name| trace.stacks.name_text(name);
-                // PyTorch's frames have a file only; machine code's is the library.
+                // PyTorch's frames have a file only; machine code's is the library. Whose code it is follows from the
+                // library, which therefore has a key of its own that PyTorch's tools pass over.
                 let library = text(frame.library);
                 let file = if library.is_empty() || frame.line > 0 { text(frame.file) } else { library };
                 let memo = pickle.shared_dict(|pickle| {
                     pickle.key("name")?.text(text(frame.function))?;
                     pickle.key("filename")?.text(file)?;
-                    pickle.key("line")?.number(frame.line.into())
+                    pickle.key("line")?.number(frame.line.into())?;
+                    if library.is_empty() { Ok(()) } else { pickle.key("library")?.text(library) }
                 })?;
                 frames.insert(id, memo);
             }

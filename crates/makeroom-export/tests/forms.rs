@@ -77,6 +77,32 @@ fn a_snapshot_reads_back_as_what_it_was() {
     }
 }
 
+/// Whose line it is must not be lost on the way: that of a compiled program follows from the file its code lies in.
+#[test]
+fn a_snapshot_of_a_compiled_program_names_its_own_lines() {
+    let mut compared = 0;
+    for (path, trace) in recordings() {
+        let bytes = written(&trace, Form::Snapshot);
+        let Input::Trace(again) = makeroom_trace::read(&bytes[..]).unwrap() else {
+            panic!("{}", path.display())
+        };
+        let is_compiled = trace.process.as_ref().is_some_and(|process| !process.sees_tensors);
+        let places = |trace| {
+            let sites = explain_trace(trace, &TraceQuestion::default()).sites;
+            sites.into_iter().map(|site| (site.place, site.is_own, site.through)).collect::<Vec<_>>()
+        };
+        let has_library = |stack| {
+            let mut frames = trace.stacks.frames_of(stack).iter();
+            frames.any(|&frame| !trace.stacks.name_text(trace.stacks.frame_at(frame).library).is_empty())
+        };
+        if is_compiled && trace.stacks.ids().any(has_library) {
+            assert_eq!(places(&again), places(&trace), "{}", path.display());
+            compared += 1;
+        }
+    }
+    assert!(compared > 0);
+}
+
 #[test]
 fn profiles_add_up_to_what_is_live() {
     for (path, trace) in recordings() {

@@ -218,6 +218,12 @@ fn lines_are_told_where_the_program_was_built_with_them() {
     let why = stage.why();
     assert!(why.contains("leak.c:6 stage"), "{why}");
     assert!(!stage.folder.join("run.room.lines").exists());
+    // A snapshot of it names them too.
+    let makeroom = || stage.command(env!("CARGO_BIN_EXE_makeroom"));
+    let exported = makeroom().args(["export", "--to", "snapshot", "run.room", "-o", "run.pickle"]).output();
+    assert!(exported.unwrap().status.success());
+    let why = text(&makeroom().args(["why", "run.pickle"]).output().unwrap().stdout);
+    assert!(why.contains("cuda.h:34 take") && !why.contains("_start"), "{why}");
 }
 
 /// The pool answers for the driver, and what is never freed is told as without it.

@@ -36,7 +36,8 @@ impl SnapshotHeap {
                 let function = self.name(record.get(Word::Name));
                 let file = self.name(record.get(Word::Filename));
                 let line = record.number(Word::Line).and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
-                Object::Frame(self.stacks.frame(Frame { function, file, line, ..Frame::default() }))
+                let library = self.name(record.get(Word::Library));
+                Object::Frame(self.stacks.frame(Frame { function, file, line, library }))
             }
             Kind::Block if !record::is_possible(record, Word::Size) => self.impossible(),
             Kind::Block => {

@@ -46,8 +46,8 @@ words! {
     Alloc = b"alloc", FreeRequested = b"free_requested", FreeCompleted = b"free_completed",
     SegmentAlloc = b"segment_alloc", SegmentFree = b"segment_free", SegmentMap = b"segment_map",
     SegmentUnmap = b"segment_unmap", Snapshot = b"snapshot", Oom = b"oom",
-    // Frames.
-    Name = b"name", Filename = b"filename", Line = b"line",
+    // Frames; the last is makeroom's own, for machine code.
+    Name = b"name", Filename = b"filename", Line = b"line", Library = b"library",
     // Segments.
     Device = b"device", Address = b"address", TotalSize = b"total_size", SegmentType = b"segment_type",
     SegmentPoolId = b"segment_pool_id", IsExpandable = b"is_expandable", Blocks = b"blocks",
