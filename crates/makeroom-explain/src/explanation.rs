@@ -207,3 +207,16 @@ pub struct Alternative {
     /// Whether nothing had to be assumed.
     pub is_exact: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_says_how_sure_it_is_once() {
+        let title = |cause, certainty| Verdict { cause, certainty, summary: String::new() }.title();
+        assert_eq!(title(Cause::Fragmentation, Certainty::Likely), "FRAGMENTATION, likely");
+        assert_eq!(title(Cause::Undetermined, Certainty::Undetermined), "UNDETERMINED");
+        assert_eq!(title(Cause::None, Certainty::Certain), "NOTHING FAILED");
+    }
+}

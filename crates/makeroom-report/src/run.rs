@@ -31,7 +31,8 @@ pub fn run_summary_text(explanation: &Explanation, file: &str, columns: usize) -
     if verdict.cause != Cause::None {
         let style = if verdict.cause == Cause::Undetermined { AnsiColor::Yellow } else { AnsiColor::Red };
         let style = style.on_default().bold();
-        let _ = writeln!(out, "{MARGIN}{style}{}{style:#}, {}", verdict.cause.title(), verdict.certainty);
+        let certainty = verdict.told_certainty().map_or(String::new(), |certainty| format!(", {certainty}"));
+        let _ = writeln!(out, "{MARGIN}{style}{}{style:#}{certainty}", verdict.cause.title());
         paragraph(&mut out, &verdict.summary, columns);
     }
     findings(&mut out, explanation, run, columns);
