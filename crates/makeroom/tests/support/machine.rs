@@ -36,11 +36,16 @@ struct Running {
     child: Child,
     group: u32,
     others: Vec<u32>,
+    folder: PathBuf,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let targets = self.others.iter().map(u32::to_string).chain([format!("-{}", self.group)]);
+        // A program in a namespace of its own prints a number that is somebody else's here.
+        let is_ours =
+            |pid: &&u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == self.folder);
+        let others = self.others.iter().filter(is_ours).map(u32::to_string);
+        let targets = others.chain([format!("-{}", self.group)]);
         let _ = Command::new("kill").arg("-KILL").arg("--").args(targets).stderr(Stdio::null()).status();
         let _ = self.child.wait();
     }
@@ -91,8 +96,8 @@ impl Machine {
             output.read_line(&mut line).unwrap();
             pids.push(line.trim().parse().unwrap_or_else(|_| panic!("{command:?} said {line:?}")));
         }
-        let group = child.id();
-        self.programs.push(Running { child, group, others: pids.clone() });
+        let (group, folder) = (child.id(), self.folder.canonicalize().unwrap());
+        self.programs.push(Running { child, group, others: pids.clone(), folder });
         pids
     }
 
