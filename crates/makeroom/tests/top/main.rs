@@ -35,7 +35,10 @@ impl Terminal {
     fn start(machine: &Machine, kind: &str, before: &str) -> Option<Self> {
         // `script` runs a program on a terminal of its own.
         let makeroom = env!("CARGO_BIN_EXE_makeroom");
-        let command = format!("stty cols 80 rows 24; exec {before} {makeroom} top --interval 0.2");
+        // Whoever runs the tests in the background ignores ctrl-c, and so would what they start.
+        let command = format!(
+            "stty cols 80 rows 24; exec env --default-signal=INT {before} {makeroom} top --interval 0.2"
+        );
         let mut script = Command::new("script");
         script.args(["--quiet", "--flush", "--return", "--command", &command, "/dev/null"]);
         machine.place(&mut script);
