@@ -506,6 +506,15 @@ fn a_program_that_asks_in_a_loop_is_refused_each_time() {
 }
 
 #[test]
+fn a_wait_that_comes_first_in_the_file_hides_no_device() {
+    let trace = Recording::new()
+        .events(8, 100, &[event(EventKind::StreamWait, 0, 0)])
+        .events(7, 10, &[event(EventKind::DeviceAlloc, 64, 5)])
+        .read();
+    assert_eq!(actions(&trace), [(Action::Alloc, 64, 5)]);
+}
+
+#[test]
 fn batches_of_threads_are_merged_by_time() {
     let trace = Recording::new()
         .events(8, 100, &[event(EventKind::DeviceFree, 64, 0)])

@@ -173,7 +173,8 @@ impl Collected {
             self.first_failed.get_or_insert((event.kind, event.result));
             return Ok(());
         }
-        let is_as_before = self.rows.last().is_some_and(|row| row.device == event.device);
+        let is_as_before =
+            self.rows.last().is_some_and(|row| row.device == event.device && row.role.is_about_memory());
         if role.is_about_memory() && !is_as_before && !self.devices.contains(&event.device) {
             if self.devices.len() == MOST_DEVICES {
                 return Err(Error::TooMany { offset, what: "devices", limit: MOST_DEVICES as u64 });
