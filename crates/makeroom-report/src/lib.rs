@@ -2,7 +2,7 @@
 //!
 //! Rendering only. Every figure shown is one of the explanation's; nothing is computed here but the length of
 //! bars. Text comes with terminal styles in it, and with whatever names the input has: whoever prints it passes it through
-//! [`tame`], and strips the styles where no terminal reads.
+//! [`tame()`], and strips the styles where no terminal reads.
 #![forbid(unsafe_code)]
 
 mod bars;
