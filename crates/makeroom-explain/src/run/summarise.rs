@@ -7,7 +7,7 @@ use makeroom_core::{
 };
 
 use super::{HostGrowth, Kept, KernelHeap, LeftKind, LeftSite, Leftover, RunSummary, WaitingFrees};
-use crate::trace::{DEFAULT_HEAP, History, LiveBlock, Places, outside, peak_taken, states_at};
+use crate::trace::{DEFAULT_HEAP, History, Places, is_outside, peak_taken, states_at};
 
 /// Growth of the host's memory below this is what any CUDA program does at its start.
 const LEAST_HOST_GROWTH: Bytes = Bytes::mib(512);
@@ -68,21 +68,22 @@ fn add_device(summary: &mut RunSummary, process: &ProcessRecord, device: &Device
     summary.refusals += refused.count() as u64;
     let states = states_at(device, &history, &[device.events.len().checked_sub(1)]);
     let Some(state) = states.first() else { return };
-    let outside: Vec<&LiveBlock> = outside(state).collect();
-    let is_outside =
-        |block: &LiveBlock| outside.binary_search_by_key(&block.address, |block| block.address).is_ok();
     // Frameworks keep what they have to the end. What the program itself asked the pool for it should have freed, as
     // without the pool.
-    let is_own =
-        |block: &LiveBlock| is_pooled && !process.sees_tensors && places.is_asked_by_program(block.stack);
-    let left = state.blocks.iter().filter(|block| is_outside(block) || is_own(block));
-    let left = left.filter(|block| !block.is_pending).map(|block| (block.stack, block.requested));
-    summary.left.extend(leftover(LeftKind::Device(device.device), left, places));
+    let may_be_own = is_pooled && !process.sees_tensors;
+    let (mut left, mut own, mut live) = (Vec::new(), Bytes::ZERO, Bytes::ZERO);
+    for block in &state.blocks {
+        let is_outside = is_outside(state, block);
+        let is_own = is_outside || may_be_own && places.is_asked_by_program(block.stack);
+        if !is_outside {
+            *(if is_own { &mut own } else { &mut live }) += block.requested;
+        }
+        if is_own && !block.is_pending {
+            left.push((block.stack, block.requested));
+        }
+    }
+    summary.left.extend(leftover(LeftKind::Device(device.device), left.into_iter(), places));
     let held: Bytes = state.segments.iter().map(|segment| Bytes::new(segment.size)).sum();
-    let inside = state.blocks.iter().filter(|block| !is_outside(block));
-    let (own, kept): (Vec<&LiveBlock>, Vec<&LiveBlock>) = inside.partition(|block| is_own(block));
-    let bytes = |blocks: Vec<&LiveBlock>| blocks.iter().map(|block| block.requested).sum::<Bytes>();
-    let (own, live) = (bytes(own), bytes(kept));
     if held > own {
         let by = if is_pooled { "the pool" } else { "PyTorch" };
         summary.kept.push(Kept { device: device.device, by, live, cached: held - own - live });

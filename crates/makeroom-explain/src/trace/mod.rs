@@ -47,7 +47,7 @@ pub use sites::Places;
 pub(crate) use sites::by_stack;
 pub use state::LiveBlock;
 pub(crate) use state::{State, states_at};
-pub(crate) use taken::{at as taken_at, outside, peak as peak_taken};
+pub(crate) use taken::{at as taken_at, is_outside, peak as peak_taken};
 
 use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
 use makeroom_sim::Settings;

@@ -94,9 +94,12 @@ pub(crate) fn at(device: &DeviceTrace, start: &Start, time_us: u64) -> Bytes {
 
 /// The blocks that are the driver's: those outside of every segment.
 pub(crate) fn outside(state: &State) -> impl Iterator<Item = &LiveBlock> {
-    state.blocks.iter().filter(|block| {
-        let after = state.segments.partition_point(|segment| segment.address <= block.address);
-        let before = after.checked_sub(1).and_then(|index| state.segments.get(index));
-        before.is_none_or(|segment| block.address >= segment.address.saturating_add(segment.size))
-    })
+    state.blocks.iter().filter(|block| is_outside(state, block))
+}
+
+/// Whether a block lies outside of every segment.
+pub(crate) fn is_outside(state: &State, block: &LiveBlock) -> bool {
+    let after = state.segments.partition_point(|segment| segment.address <= block.address);
+    let before = after.checked_sub(1).and_then(|index| state.segments.get(index));
+    before.is_none_or(|segment| block.address >= segment.address.saturating_add(segment.size))
 }
