@@ -5,7 +5,7 @@
 pairs=8 least=3 steps=12
 [ -n "$QUICK" ] && pairs=2 least=2 steps=8
 # After these many seconds no further pair begins.
-PAIRS_UNTIL=190
+PAIRS_UNTIL=100
 export PYTORCH_CUDA_ALLOC_CONF=backend:native
 
 begin=$SECONDS done_pairs=0

@@ -10,13 +10,17 @@ library=${MAKEROOM_POOL_LIBRARY:-$(dirname "$MAKEROOM")/libmakeroom_pool.so}
 # The flags for programs that use PyTorch's C++ interface; nothing where CUDA's headers are missing.
 torch_flags() {
     "$PYTHON" - <<'PYTHON'
-import os, sysconfig, torch
+import os, shutil, sysconfig, torch
 from torch.utils import cpp_extension
 
-places = [os.path.join(sysconfig.get_paths()["purelib"], "nvidia", name, "include") for name in ("cuda_runtime", "cu13")]
-home = cpp_extension.CUDA_HOME
-places += [os.path.join(home, "include")] if home else []
-cuda = [place for place in places if os.path.exists(os.path.join(place, "cuda_runtime_api.h"))]
+compiler = shutil.which("nvcc")
+homes = [cpp_extension.CUDA_HOME] if cpp_extension.CUDA_HOME else []
+homes += [os.path.dirname(os.path.dirname(os.path.realpath(compiler)))] if compiler else []
+homes += [os.path.join(sysconfig.get_paths()["purelib"], "nvidia", name) for name in ("cuda_runtime", "cu13")]
+# PyTorch's own packages may hold the runtime's headers without those of the compiler, which the former include.
+needed = ("cuda_runtime_api.h", os.path.join("crt", "host_config.h"))
+places = [os.path.join(home, "include") for home in homes]
+cuda = [place for place in places if all(os.path.exists(os.path.join(place, name)) for name in needed)]
 if cuda:
     folders = cpp_extension.include_paths() + cuda[:1]
     libraries = os.path.join(os.path.dirname(torch.__file__), "lib")
