@@ -70,3 +70,17 @@ fn a_limit_is_for_each_device() {
         .variable("MAKEROOM_LIMIT", &(1_u64 << 30).to_string());
     assert_eq!(text(&program.recorded().stdout), "768 768\n0 0 2\n768 256\n");
 }
+
+/// On a shared card another process takes memory while the context is made, which takes half a second here: of the
+/// limit only the context is gone, or, where the driver does not list this process, what a context is at most.
+#[test]
+fn what_a_neighbour_takes_is_not_the_contexts() {
+    for (mode, expected) in [("listed", "512 of 1024\n"), ("hidden", "497 of 1024\n")] {
+        let program = Program::new("neighbour.c").on_software_gpu().argument(mode);
+        let program = program
+            .variable("MAKEROOM_SIMGPU", "memory=64GiB,slow=cuCtxCreate_v2:1:500")
+            .variable("MAKEROOM_LIMIT", &(1_u64 << 30).to_string());
+        let output = program.recorded();
+        assert_eq!(text(&output.stdout), expected, "{mode}: {}", text(&output.stderr));
+    }
+}

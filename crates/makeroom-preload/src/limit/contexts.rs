@@ -1,14 +1,16 @@
 //! What contexts take for themselves, under a limit.
 //!
 //! No call says how much that is. NVML knows what a device has in use without a context, so it is asked before and
-//! after; where there is no NVML, the new context is asked what the card has in use, of which a context is at most
-//! [`LARGEST`]. Another process that takes memory in between is counted too. A context that goes beyond the limit is
-//! ended again and refused, as a card of that size would refuse it.
+//! after: for what this process holds, because on a shared card others take memory in between. Where the driver does
+//! not list this process, what all processes took in between is the context's, and where there is no NVML, what the new
+//! context says that its card has in use; of either a context is at most [`LARGEST`]. A context that goes beyond the
+//! limit is ended again and refused, as a card of that size would refuse it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::nvml::{self, Used};
 use super::table::{Held, Key, table};
-use super::{MOST_DEVICES, count, give_back, management, taken};
+use super::{MOST_DEVICES, count, give_back, taken};
 use crate::config::config;
 use crate::driver::types::{CuResult, Device, Handle, SUCCESS};
 use crate::driver::{devices, real};
@@ -39,7 +41,9 @@ pub(crate) enum Making {
 pub(crate) struct Before {
     device: u8,
     making: Making,
-    used: Option<u64>,
+    used: Used,
+    /// What this process is known to have taken.
+    taken: u64,
 }
 
 /// Looks at a device on which a context is about to be made. Nothing without a limit, or where the context is there
@@ -51,14 +55,17 @@ pub(crate) fn before(device: Device, making: Making) -> Option<Before> {
         return None;
     }
     devices::meet(index);
-    Some(Before { device: index, making, used: management::used(index) })
+    Some(Before { device: index, making, used: nvml::used(index), taken: known(index) })
 }
 
 /// Whether a context that was made fits; if so it counts. Otherwise the bytes that it would have taken, and it is gone.
 pub(crate) fn admit(before: Before, handle: u64) -> Result<(), u64> {
     let Some(limit) = config().limit else { return Ok(()) };
-    let Before { device, making, used } = before;
-    let measured = used.zip(management::used(device)).map(|(before, after)| after.saturating_sub(before));
+    let Before { device, making, .. } = before;
+    let is_first = CONTEXTS.get(usize::from(device)).is_none_or(|count| count.load(Ordering::Relaxed) == 0);
+    // Other threads may have taken memory meanwhile, which is counted already.
+    let counted = known(device).saturating_sub(before.taken);
+    let measured = size(before.used, nvml::used(device), counted, is_first);
     let bytes = measured.unwrap_or_else(|| used_in(handle).min(LARGEST));
     // What the pool holds unused must not be the reason.
     let fits = || count(device, bytes, limit);
@@ -79,6 +86,21 @@ pub(crate) fn admit(before: Before, handle: u64) -> Result<(), u64> {
         table.insert(Key::context(handle), held);
     }
     Ok(())
+}
+
+/// How large a context is by what was in use before and after it was made, less what is counted already. A figure of
+/// this process is taken only if it can be one: with a context it holds something, and before its first it held
+/// nothing. Otherwise somebody of another PID namespace has its number.
+fn size(before: Used, after: Used, counted: u64, is_first: bool) -> Option<u64> {
+    let own =
+        before.by_own.filter(|&bytes| !is_first || bytes == 0).zip(after.by_own.filter(|&bytes| bytes > 0));
+    let difference = |(before, after): (u64, u64)| after.saturating_sub(before).saturating_sub(counted);
+    own.map(difference).or_else(|| Some(difference(before.by_all.zip(after.by_all)?).min(LARGEST)))
+}
+
+/// What this process is known to have taken of a device.
+fn known(device: u8) -> u64 {
+    taken(device).map_or(0, |taken| taken.load(Ordering::Relaxed))
 }
 
 /// A context has ended: what it took, and what was taken in it.
@@ -137,7 +159,7 @@ fn used_in(handle: u64) -> u64 {
         set(before);
         is_answered
     };
-    let known = u8::try_from(index).ok().and_then(taken).map_or(0, |taken| taken.load(Ordering::Relaxed));
+    let known = u8::try_from(index).map_or(0, known);
     if is_answered { (total.saturating_sub(free) as u64).saturating_sub(known) } else { 0 }
 }
 
@@ -157,5 +179,30 @@ fn undo(before: Before, handle: u64) {
         Making::Own => call(Function::cuCtxDestroy_v2, handle),
         Making::Primary => call(Function::cuDevicePrimaryCtxRelease_v2, before.device.into()),
         Making::Green => call(Function::cuGreenCtxDestroy, handle),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(by_all: u64, by_own: Option<u64>) -> Used {
+        Used { by_all: Some(by_all << 20), by_own: by_own.map(|bytes| bytes << 20) }
+    }
+
+    #[test]
+    fn what_others_take_meanwhile_is_not_the_contexts() {
+        let mib = |before, after, is_first| size(before, after, 0, is_first).map(|bytes| bytes >> 20);
+        assert_eq!(mib(used(100, Some(0)), used(9000, Some(512)), true), Some(512));
+        assert_eq!(mib(used(600, Some(512)), used(9000, Some(1024)), false), Some(512));
+        // A share of a context that is there takes nothing more.
+        assert_eq!(mib(used(600, Some(512)), used(9000, Some(512)), false), Some(0));
+        // Not listed, listed without a figure, and somebody else with the same number.
+        assert_eq!(mib(used(100, Some(0)), used(9000, Some(0)), true), Some(527));
+        assert_eq!(mib(used(100, Some(0)), used(600, None), true), Some(500));
+        assert_eq!(mib(used(100, Some(70)), used(600, Some(8000)), true), Some(500));
+        assert_eq!(size(Used::default(), Used::default(), 0, true), None);
+        // What another thread of this process took meanwhile.
+        assert_eq!(size(used(600, Some(512)), used(1200, Some(1088)), 64 << 20, false), Some(512 << 20));
     }
 }

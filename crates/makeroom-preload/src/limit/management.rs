@@ -1,34 +1,21 @@
-//! NVML under a limit: it is asked what a device has in use, and what programs in this process ask it about memory is
-//! answered as for a smaller card.
+//! NVML under a limit: what programs in this process ask it about memory is answered as for a smaller card.
 //!
-//! Without a limit the library is neither opened nor answered for.
+//! Without a limit nothing is answered for the library.
 
-use std::ffi::{CStr, CString, c_char, c_void};
-use std::sync::OnceLock;
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::left;
+use super::nvml::{self, FIRST, Memory, SUCCESS};
 use crate::config::config;
 use crate::driver::devices;
 use crate::lookup;
 use crate::writer::spell_uuid;
 
-const LIBRARY: &CStr = c"libnvidia-ml.so.1";
-const FIRST: &CStr = c"nvmlDeviceGetMemoryInfo";
 const SECOND: &CStr = c"nvmlDeviceGetMemoryInfo_v2";
 const LONGEST_UUID: u32 = 96;
-const SUCCESS: i32 = 0;
 /// `NVML_ERROR_FUNCTION_NOT_FOUND`.
 const NOT_FOUND: i32 = 13;
-
-/// `nvmlMemory_t`: `total = free + used`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub(crate) struct Memory {
-    total: u64,
-    free: u64,
-    used: u64,
-}
 
 /// `nvmlMemory_v2_t`: `total = reserved + free + used`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,58 +30,6 @@ pub(crate) struct MemoryWithReserve {
 
 static REAL_FIRST: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_SECOND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
-
-/// The library as this one opened it.
-struct Opened(*mut c_void);
-
-// SAFETY: a handle of the loader, good on any thread.
-unsafe impl Send for Opened {}
-// SAFETY: as above.
-unsafe impl Sync for Opened {}
-
-static OPENED: OnceLock<Option<Opened>> = OnceLock::new();
-
-/// Opens the library and starts it, once.
-fn opened() -> Option<*mut c_void> {
-    let open = || {
-        // SAFETY: the name ends in a zero byte; the limit was asked for, and what it needs may be loaded.
-        let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if library.is_null() {
-            return None;
-        }
-        let start = lookup::real(library, c"nvmlInit_v2");
-        // SAFETY: NVML's function of this name has no parameters.
-        let start =
-            unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn() -> i32>>(start) }?;
-        // SAFETY: NVML counts how often it is started; it stays so.
-        (unsafe { start() } == SUCCESS).then_some(Opened(library))
-    };
-    OPENED.get_or_init(open).as_ref().map(|opened| opened.0)
-}
-
-/// What a device has in use, all processes counted.
-pub(super) fn used(device: u8) -> Option<u64> {
-    type ByUuid = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> i32;
-    type Info = unsafe extern "C" fn(*mut c_void, *mut Memory) -> i32;
-    let library = opened()?;
-    let uuid = CString::new(spell_uuid(devices::known(device)?.uuid?)).ok()?;
-    // SAFETY: NVML's functions of these names have these signatures.
-    let (by_uuid, info) = unsafe {
-        (
-            std::mem::transmute::<*mut c_void, Option<ByUuid>>(lookup::real(
-                library,
-                c"nvmlDeviceGetHandleByUUID",
-            ))?,
-            std::mem::transmute::<*mut c_void, Option<Info>>(lookup::real(library, FIRST))?,
-        )
-    };
-    let (mut handle, mut memory) = (std::ptr::null_mut(), Memory::default());
-    // SAFETY: a name that ends in a zero byte, and valid places for the answers.
-    let is_answered = unsafe {
-        by_uuid(uuid.as_ptr(), &raw mut handle) == SUCCESS && info(handle, &raw mut memory) == SUCCESS
-    };
-    is_answered.then_some(memory.used)
-}
 
 /// The function that answers for NVML's, if a program looks one up that is to answer for a smaller card.
 pub(crate) fn answer(name: &CStr, found: *mut c_void) -> Option<*mut c_void> {
@@ -128,7 +63,7 @@ fn real(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
 /// The device of a handle, if it is one that this process uses.
 fn device_of(handle: *mut c_void) -> Option<u8> {
     type Uuid = unsafe extern "C" fn(*mut c_void, *mut c_char, u32) -> i32;
-    let ask = lookup::real(opened()?, c"nvmlDeviceGetUUID");
+    let ask = lookup::real(nvml::opened()?, c"nvmlDeviceGetUUID");
     // SAFETY: NVML's function of this name has this signature.
     let ask = unsafe { std::mem::transmute::<*mut c_void, Option<Uuid>>(ask) }?;
     let mut text = [0_u8; LONGEST_UUID as usize];

@@ -17,6 +17,7 @@
 
 pub(crate) mod contexts;
 pub(crate) mod management;
+mod nvml;
 mod table;
 
 use std::ffi::c_void;
