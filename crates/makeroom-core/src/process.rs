@@ -46,6 +46,8 @@ pub struct ProcessRecord {
     /// Refusals for good, as a device and a position among its events, of somebody else than the framework whose blocks
     /// were recorded: that one's cache could not serve them.
     pub refused_to_others: Vec<(DeviceIndex, usize)>,
+    /// Refusals that a framework made by itself, in the same form: it kept to a limit of its own and asked nobody.
+    pub refused_unasked: Vec<(DeviceIndex, usize)>,
     /// Contexts that were refused for want of memory, in order.
     pub refused_contexts: Vec<RefusedContext>,
     /// Devices whose memory makeroom's own pool took and handed out (`--pool`). What it mapped are the segments of the

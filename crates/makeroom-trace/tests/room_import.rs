@@ -468,6 +468,11 @@ fn only_the_last_answer_to_a_request_counts() {
         .events(7, 10, &[refused(segment), refused(segment), refused(tensor)])
         .read();
     assert_eq!(actions(&trace)[2..], [(Action::OutOfMemory, u64::MAX, 0x8_0000)]);
+    assert_eq!(trace.process.unwrap().refused_unasked, []);
+
+    // It gives up without asking the driver.
+    let trace = Recording { file: first.file.clone() }.events(7, 10, &[refused(tensor)]).read();
+    assert_eq!(trace.process.unwrap().refused_unasked, [(DeviceIndex(0), 2)]);
 
     // Another thread's allocation says nothing about this one's.
     let trace =

@@ -38,7 +38,12 @@ impl Account<'_> {
                 if whole > limit {
                     lines.push(LedgerLine::new("contexts", whole - limit));
                 }
-                lines.push(LedgerLine::new("not taken", limit - held));
+                let beyond = self.refusal.map_or(Bytes::ZERO, Refusal::counted_beyond);
+                if !beyond.is_zero() {
+                    let line = LedgerLine::new("counted beside it", beyond);
+                    lines.push(line.note("at least: it is not in the recording"));
+                }
+                lines.push(LedgerLine::new("not taken", limit - held - beyond));
                 Ledger::new(format!("{what} on GPU {device}"), Some(device), Some(whole), lines)
             }
             Room::Card(card) => {

@@ -12,6 +12,11 @@ impl Refusal<'_> {
         self.beside.map_or(Bytes::ZERO, |beside| beside.contexts)
     }
 
+    /// What the limit of the run counted beyond what was recorded.
+    pub(super) fn counted_beyond(&self) -> Bytes {
+        self.beside.map_or(Bytes::ZERO, |beside| beside.counted_beyond)
+    }
+
     /// What of this process's memory is neither live nor cached, and could be had again: contexts that it does not need,
     /// and frees that wait.
     pub(super) fn could_be_back(&self) -> Bytes {
@@ -104,9 +109,20 @@ impl Refusal<'_> {
         Some(self.finding(Cause::Fragmentation, Certainty::Possible, free, summary))
     }
 
+    /// The limit refused, and what was recorded does not come up to it.
+    pub(super) fn limit_counted_more(&self) -> Option<Finding> {
+        let (limit, free) = (self.limit_of_run()?, self.event.device_free()?);
+        let beyond = self.counted_beyond();
+        let summary = format!(
+            "{} was refused by `makeroom run --limit`, not by the card, which had {free} free: of the {limit} that it allows it counted at least {beyond} more than was recorded, such as what other processes took while a context was made.",
+            self.event.size
+        );
+        (!beyond.is_zero()).then(|| self.finding(Cause::ArtificialLimit, Certainty::Likely, free, summary))
+    }
+
     /// The card itself had room: only the limit refused.
     pub(super) fn only_the_limit_refused(&self) -> Option<Finding> {
-        let limit = self.limit_of_run()?;
+        let limit = self.limit_of_run().filter(|_| self.counted_beyond().is_zero())?;
         let free = self.event.device_free().filter(|&free| free >= self.event.size)?;
         let summary =
             format!("`makeroom run --limit` refused it at {limit}; the card itself had {free} free.");

@@ -10,7 +10,10 @@ use super::state::State;
 use super::taken::outside;
 use super::verdict::{Beside, Refusal};
 use super::{Room, Subject};
+use crate::text::CONTEXT_CEILING;
 
+/// A driver that has this much more free than it is asked for does not refuse.
+const ROOM_TO_SPARE: f64 = 1.05;
 /// Frameworks that keep what they freed.
 const KEEPERS: [&str; 6] = ["PyTorch", "CuPy", "JAX", "TensorFlow", "RMM", "PaddlePaddle"];
 
@@ -55,6 +58,7 @@ impl Subject<'_> {
         let overhead = overhead.map(|(overhead, _)| *overhead).unwrap_or_default();
         Some(Beside {
             limit_of_run: None,
+            counted_beyond: Bytes::ZERO,
             contexts: overhead.contexts,
             context_count: overhead.context_count,
             further_contexts: overhead.further_contexts,
@@ -70,15 +74,31 @@ impl Subject<'_> {
         refused.into_iter().any(|&refused| refused == (self.device.device, index))
     }
 
-    /// Judges against the limit that `makeroom run` set, if that is what refused. Contexts count under it too.
-    pub(super) fn apply_limit_of_run(&self, refusal: &mut Refusal<'_>) {
-        let Some(limit) = self.trace.process.as_ref().and_then(|process| process.limit) else { return };
-        let contexts = refusal.contexts();
-        if refusal.room == Room::Unknown && refusal.wants() + contexts > limit {
-            refusal.room = Room::Limit(limit - contexts);
-            if let Some(beside) = &mut refusal.beside {
-                beside.limit_of_run = Some(limit);
+    /// Judges the refusal at a position against the limit that `makeroom run` set, if that is what refused. Contexts count
+    /// under it too.
+    ///
+    /// It is, if what was recorded goes beyond it; and if not, where the driver was asked and had room for the request. A
+    /// framework that asked nobody kept to a limit of its own.
+    pub(super) fn apply_limit_of_run(&self, refusal: &mut Refusal<'_>, index: usize) {
+        let Some(process) = self.trace.process.as_ref() else { return };
+        let Some(limit) = process.limit.filter(|_| refusal.room == Room::Unknown) else { return };
+        let wanted = refusal.wants() + refusal.contexts();
+        let is_unasked = process.refused_unasked.contains(&(self.device.device, index));
+        let has_room = |free: Bytes| free >= refusal.driver_request().scaled(ROOM_TO_SPARE);
+        if wanted <= limit && (is_unasked || !refusal.event.device_free().is_some_and(has_room)) {
+            return;
+        }
+        if let Some(beside) = &mut refusal.beside {
+            beside.limit_of_run = Some(limit);
+            // At the limit itself one byte more is refused.
+            let beyond = if wanted <= limit { limit - wanted + Bytes::new(1) } else { Bytes::ZERO };
+            // What a context takes is measured by others too: a little more can be its own.
+            if beside.contexts + beyond <= CONTEXT_CEILING {
+                beside.contexts += beyond;
+            } else {
+                beside.counted_beyond = beyond;
             }
         }
+        refusal.room = Room::Limit(limit - refusal.contexts());
     }
 }

@@ -60,7 +60,9 @@ pub(crate) fn attach(
 
 /// The limit with which the refused request would have fit.
 fn raise_limit_of_run(refusal: &Refusal<'_>) -> Fix {
-    let mebibytes = (refusal.wants() + refusal.contexts()).get().div_ceil(1 << 20);
+    let wanted = refusal.wants() + refusal.contexts() + refusal.counted_beyond();
+    let spare = if refusal.counted_beyond().is_zero() { Bytes::ZERO } else { refusal.driver_request() };
+    let mebibytes = (wanted + spare).get().div_ceil(1 << 20);
     Fix::new("allow the program more").command(format!("makeroom run --limit {mebibytes}MiB -- …"))
 }
 

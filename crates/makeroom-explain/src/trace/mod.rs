@@ -210,7 +210,7 @@ impl<'trace> Subject<'trace> {
             settings: &self.settings,
             is_of_other: self.is_refused_to_other(index),
         };
-        self.apply_limit_of_run(&mut refusal);
+        self.apply_limit_of_run(&mut refusal, index);
         let room = refusal.room;
         let mut causes = refusal.findings();
         let split = self.split(index, state);

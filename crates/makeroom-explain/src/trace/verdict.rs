@@ -37,6 +37,9 @@ pub(crate) struct Refusal<'trace> {
 pub(crate) struct Beside {
     /// What `makeroom run --limit` allowed in all, contexts included, if that refused.
     pub(crate) limit_of_run: Option<Bytes>,
+    /// What that limit must have counted at least beyond what was recorded: it refused, and neither the device nor what
+    /// is known to have been taken was a reason to.
+    pub(crate) counted_beyond: Bytes,
     /// What the contexts of this process take, how many they are, and what all but the first of them take.
     pub(crate) contexts: Bytes,
     /// See `contexts`.
@@ -102,7 +105,7 @@ impl Refusal<'_> {
     }
 
     /// What the driver is asked for when no unused block serves the request.
-    fn driver_request(&self) -> Bytes {
+    pub(super) fn driver_request(&self) -> Bytes {
         if !self.has_segments || self.is_of_other {
             return self.event.size;
         }
@@ -122,7 +125,7 @@ impl Refusal<'_> {
             }
         });
         findings.extend(leak);
-        findings.extend(self.room_was_left());
+        findings.extend(self.limit_counted_more().or_else(|| self.room_was_left()));
         if findings.iter().all(|finding| finding.cause != Cause::ArtificialLimit) {
             if self.is_of_other {
                 findings.extend(self.kept_by_the_framework());

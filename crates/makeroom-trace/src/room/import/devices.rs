@@ -57,7 +57,7 @@ pub(super) fn assemble(
             };
             device.apply(row, known);
         } else if attempts.counts(index) {
-            device.refuse(row);
+            device.refuse(row, attempts.is_unasked(index, row));
         }
     }
     for context in ended {
@@ -67,11 +67,12 @@ pub(super) fn assemble(
     }
     let mut freed_with_contexts = Bytes::ZERO;
     let mut stream_frees = Vec::new();
-    let mut refused_to_others = Vec::new();
+    let (mut refused_to_others, mut refused_unasked) = (Vec::new(), Vec::new());
     let mut pools = Vec::new();
     for device in devices.into_values() {
         let index = device.trace.device;
         refused_to_others.extend(device.refused_to_others.iter().map(|&position| (index, position)));
+        refused_unasked.extend(device.refused_unasked.iter().map(|&position| (index, position)));
         freed_with_contexts += device.freed_with_contexts;
         pools.extend(device.pool);
         stream_frees.extend(device.pending.finish(device.trace.device));
@@ -82,7 +83,9 @@ pub(super) fn assemble(
     pools.sort_by_key(|pool: &PoolUse| pool.device);
     process.pools = pools;
     refused_to_others.sort_unstable();
+    refused_unasked.sort_unstable();
     process.refused_to_others = refused_to_others;
+    process.refused_unasked = refused_unasked;
     process.stream_frees = stream_frees;
     process.freed_with_contexts = freed_with_contexts;
 }
@@ -135,6 +138,8 @@ struct Device<'import> {
     freed_with_contexts: Bytes,
     /// Positions of refusals that are not the framework's.
     refused_to_others: Vec<usize>,
+    /// Positions of refusals that the framework made without asking the driver.
+    refused_unasked: Vec<usize>,
     /// What makeroom's pool gave a framework, by address: it counts as the framework's blocks.
     handed_on: HashSet<u64, FastHasher>,
     /// What makeroom's pool did, if it served this device.
@@ -186,6 +191,7 @@ impl<'import> Device<'import> {
             pending: Pending::default(),
             freed_with_contexts: Bytes::ZERO,
             refused_to_others: Vec::new(),
+            refused_unasked: Vec::new(),
             handed_on: HashSet::default(),
             pool: None,
             spilled: Bytes::ZERO,
@@ -357,7 +363,7 @@ impl<'import> Device<'import> {
     }
 
     /// A request was refused for good.
-    fn refuse(&mut self, row: &Row) {
+    fn refuse(&mut self, row: &Row, is_unasked: bool) {
         self.pending.refused();
         let time_us = self.clock.date_us(row.since_ns);
         let sample = self.process.device_sample_near(row.device, time_us);
@@ -365,6 +371,9 @@ impl<'import> Device<'import> {
         // A framework's own refusal is one of a tensor, or its allocator's of the driver.
         if self.process.sees_tensors && !is_tensor(row) && row.asker != Asker::Torch {
             self.refused_to_others.push(self.trace.events.len());
+        }
+        if is_unasked {
+            self.refused_unasked.push(self.trace.events.len());
         }
         self.push(Action::OutOfMemory, row, free, row.size);
     }

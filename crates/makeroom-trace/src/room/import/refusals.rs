@@ -18,6 +18,8 @@ use crate::room::EventKind;
 pub(super) struct Attempts {
     /// Positions of rows.
     silenced: HashSet<usize, FastHasher>,
+    /// A framework's refusals of its own that follow one of the driver.
+    asked: HashSet<usize, FastHasher>,
     /// How many of them were served when they were made again.
     pub(super) served: u64,
 }
@@ -44,6 +46,9 @@ impl Attempts {
                     || !is_repeated(&rows[before], row))
             {
                 attempts.silenced.insert(before);
+                if !is_tensor(&rows[before]) || attempts.asked.contains(&before) {
+                    attempts.asked.insert(index);
+                }
                 attempts.served += u64::from(!row.is_refused);
             }
             if row.is_refused {
@@ -51,6 +56,11 @@ impl Attempts {
             }
         }
         attempts
+    }
+
+    /// Whether a framework refused by itself what stands at a position, without asking the driver for it.
+    pub(super) fn is_unasked(&self, index: usize, row: &Row) -> bool {
+        is_tensor(row) && !self.asked.contains(&index)
     }
 
     /// Whether the refusal at a position counts.

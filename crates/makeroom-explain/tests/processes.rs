@@ -1,0 +1,87 @@
+//! Recordings of whole processes, made up, and what must be said of them.
+#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+
+use makeroom_core::{
+    Action, Address, Bytes, ContextRecord, DeviceIndex, DeviceSample, DeviceTrace, Event, ProcessRecord,
+    StackId, StreamId, Trace, TraceKind,
+};
+use makeroom_explain::{Cause, Explanation, LedgerLine, TraceQuestion, explain_trace};
+
+const CARD: Bytes = Bytes::gib(140);
+
+fn event(time_us: u64, action: Action, address: u64, size: Bytes) -> Event {
+    Event { action, address: Address(address), size, stream: StreamId(0), time_us, stack: StackId::NONE }
+}
+
+/// A process on a card that others use: its context was there at 10 µs.
+fn process(free: &[(u64, Bytes)]) -> ProcessRecord {
+    let device_samples = free
+        .iter()
+        .map(|&(time_us, free)| DeviceSample { time_us, device: DeviceIndex(0), free, total: CARD })
+        .collect();
+    let contexts = vec![ContextRecord { created_us: 10, ..ContextRecord::default() }];
+    ProcessRecord { device_samples, contexts, sees_tensors: true, ..ProcessRecord::default() }
+}
+
+fn explain(process: ProcessRecord, events: &[Event]) -> Explanation {
+    let mut device = DeviceTrace::default();
+    for event in events {
+        device.events.push(*event);
+    }
+    let trace = Trace { process: Some(process), devices: vec![device], ..Trace::new(TraceKind::Room) };
+    explain_trace(&trace, &TraceQuestion::default())
+}
+
+/// PyTorch holds 12 GiB, 11 of them live, and is refused 2 GiB on a card with plenty left.
+fn refused_below_the_limit(limit: Option<Bytes>, is_unasked: bool) -> Explanation {
+    let free = Bytes::gib(60);
+    let mut process = process(&[(5, free + Bytes::gib(14)), (20, free + Bytes::gib(13)), (60, free)]);
+    process.limit = limit;
+    if is_unasked {
+        process.refused_unasked.push((DeviceIndex(0), 2));
+    }
+    let segment = event(30, Action::SegmentAlloc, 1 << 40, Bytes::gib(12));
+    let tensor = event(31, Action::Alloc, 1 << 40, Bytes::gib(11));
+    let refusal = event(60, Action::OutOfMemory, free.get(), Bytes::gib(2));
+    explain(process, &[segment, tensor, refusal])
+}
+
+fn commands(explanation: &Explanation) -> Vec<&str> {
+    let fixes = explanation.causes.iter().flat_map(|cause| &cause.fixes);
+    fixes.filter_map(|fix| fix.command.as_deref()).collect()
+}
+
+#[test]
+fn a_refusal_that_the_device_did_not_make_is_the_limits_of_the_run() {
+    // A context of 1 GiB, 12 of PyTorch and the request come to 15 GiB.
+    let explanation = refused_below_the_limit(Some(Bytes::gib(16)), false);
+    let verdict = &explanation.verdict;
+    assert_eq!(verdict.cause, Cause::ArtificialLimit);
+    assert!(verdict.summary.contains("refused by `makeroom run --limit`, not by the card"), "{verdict:?}");
+    assert!(!verdict.summary.contains("PyTorch"), "{}", verdict.summary);
+    assert_eq!(commands(&explanation), ["makeroom run --limit 18433MiB -- …"]);
+    let ledger = explanation.ledger.unwrap();
+    assert_eq!((ledger.total(), ledger.unaccounted()), (Some(Bytes::gib(16)), 0));
+    let listed = |what: &str| ledger.lines().iter().find(|line| line.what() == what).map(LedgerLine::bytes);
+    assert_eq!(listed("contexts"), Some(Bytes::gib(1)));
+    assert_eq!(listed("counted beside it"), Some(Bytes::gib(1) + Bytes::new(1)));
+}
+
+/// What the limit counted for the context is a little more than was measured later: the limit is simply full.
+#[test]
+fn a_context_that_was_measured_differently_is_no_riddle() {
+    let explanation = refused_below_the_limit(Some(Bytes::gib(15) + Bytes::mib(100)), false);
+    assert_eq!(explanation.verdict.cause, Cause::Fragmentation, "{}", explanation.verdict.summary);
+    assert!(explanation.causes.iter().any(|cause| cause.summary.contains("`makeroom run --limit` refused")));
+}
+
+/// A framework that refused without asking the driver has a limit of its own, with `--limit` and without.
+#[test]
+fn a_framework_that_asked_nobody_kept_to_its_own_limit() {
+    for limit in [None, Some(Bytes::gib(16))] {
+        let explanation = refused_below_the_limit(limit, true);
+        assert_eq!(explanation.verdict.cause, Cause::ArtificialLimit);
+        assert!(explanation.verdict.summary.contains("PyTorch kept to a limit"), "{limit:?}");
+        assert!(commands(&explanation).iter().any(|command| command.contains("memory_fraction")));
+    }
+}
