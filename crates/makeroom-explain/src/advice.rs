@@ -139,6 +139,12 @@ pub(crate) fn wait_for_streams() -> Fix {
         .command("cudaDeviceSynchronize();")
 }
 
+/// Who asked for memory is known only with stacks.
+pub(crate) fn record_with_stacks() -> Fix {
+    Fix::new("run it again with stacks, to learn who takes it: this recording has none")
+        .command("makeroom run -- …")
+}
+
 /// Record a run so that the next failure can be explained by line.
 pub(crate) fn record_snapshot() -> Fix {
     Fix::new(

@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
 use makeroom_core::{
-    Action, Address, Bytes, ContextRecord, DeviceIndex, DeviceSample, DeviceTrace, Event, ProcessRecord,
-    StackId, StreamId, Trace, TraceKind,
+    Action, Address, Bytes, ContextRecord, DeviceIndex, DeviceSample, DeviceTrace, Event, Frame, NameId,
+    PinnedBlock, ProcessEnd, ProcessRecord, StackId, Stacks, StreamId, Trace, TraceKind,
 };
-use makeroom_explain::{Cause, Explanation, LedgerLine, TraceQuestion, explain_trace};
+use makeroom_explain::{
+    Cause, Explanation, LedgerLine, LeftKind, LibraryHold, RunSummary, TraceQuestion, explain_trace,
+};
 
 const CARD: Bytes = Bytes::gib(140);
 
@@ -84,4 +86,73 @@ fn a_framework_that_asked_nobody_kept_to_its_own_limit() {
         assert!(explanation.verdict.summary.contains("PyTorch kept to a limit"), "{limit:?}");
         assert!(commands(&explanation).iter().any(|command| command.contains("memory_fraction")));
     }
+}
+
+/// A stack of machine code, innermost first, below a line of Python.
+fn stack(stacks: &mut Stacks, libraries: &[&str]) -> StackId {
+    let function = stacks.name("+0x5b45ed");
+    let frames: Vec<Frame> = libraries
+        .iter()
+        .map(|library| stacks.name(library))
+        .map(|library| Frame { function, file: library, line: 0, library })
+        .collect();
+    let (function, file) = (stacks.name("main"), stacks.name("/home/anna/train.py"));
+    let line = Frame { function, file, line: 34, library: NameId::default() };
+    let frames: Vec<_> = frames.into_iter().chain([line]).map(|frame| stacks.frame(frame)).collect();
+    stacks.stack(&frames)
+}
+
+/// What is said of a program that ended with 32 MiB of device memory asked for by each of these, and 4 pinned bytes.
+fn left_by(askers: &[&[&str]]) -> Explanation {
+    let mut trace = Trace::new(TraceKind::Room);
+    let mut process = ProcessRecord { end: Some(ProcessEnd::Exited(0)), ..process(&[]) };
+    let mut device = DeviceTrace::default();
+    for (number, asker) in askers.iter().enumerate() {
+        let stack = if asker.is_empty() { StackId::NONE } else { stack(&mut trace.stacks, asker) };
+        let taken = event(20, Action::Alloc, (number as u64 + 1) << 32, Bytes::mib(32));
+        device.events.push(Event { stack, ..taken });
+        process.pinned.live.push(PinnedBlock { stack, size: Bytes::new(4), ..PinnedBlock::default() });
+    }
+    explain_trace(
+        &Trace { process: Some(process), devices: vec![device], ..trace },
+        &TraceQuestion::default(),
+    )
+}
+
+fn run(explanation: &Explanation) -> &RunSummary {
+    explanation.run.as_ref().unwrap()
+}
+
+#[test]
+fn what_libraries_took_for_themselves_is_no_leak() {
+    const CUBLAS: &str = "/opt/env/site-packages/nvidia/cublas/lib/libcublas.so.12";
+    const TORCH: &str = "/opt/env/site-packages/torch/lib/libtorch_cuda.so";
+    let explanation = left_by(&[&[CUBLAS, TORCH], &["/usr/local/cuda/lib64/libcudart.so.12", CUBLAS]]);
+    assert_eq!(run(&explanation).left, []);
+    let hold = |kind, bytes| LibraryHold { by: "cuBLAS", kind, bytes, allocations: 2 };
+    let device = hold(LeftKind::Device(DeviceIndex(0)), Bytes::mib(64));
+    assert_eq!(run(&explanation).held_by_libraries, [device, hold(LeftKind::Pinned, Bytes::new(8))]);
+    assert_eq!(explanation.causes.len(), 1, "{:?}", explanation.causes);
+    assert!(explanation.causes[0].fixes.is_empty() && !explanation.verdict.summary.contains("freed"));
+}
+
+/// The program's own code that calls a library's allocator or the runtime is the one to free it.
+#[test]
+fn what_the_program_took_is_a_leak_beside_what_libraries_took() {
+    let own = ["/usr/local/cuda/lib64/libcudart.so.12", "/home/anna/build/solver.so"];
+    let explanation =
+        left_by(&[&["libcudnn_graph.so.9"], &own, &["libnppial.so.12", "/home/anna/solver.so"]]);
+    assert_eq!(run(&explanation).left[0].bytes, Bytes::mib(64));
+    assert_eq!(run(&explanation).held_by_libraries[0].by, "cuDNN");
+    let leak = explanation.causes.iter().find(|cause| cause.cause == Cause::Leak).unwrap();
+    assert!(leak.fixes[0].action.starts_with("free what +0x5b45ed in solver.so takes"), "{:?}", leak.fixes);
+}
+
+#[test]
+fn without_stacks_nobody_is_told_to_free_what_an_unknown_place_takes() {
+    let explanation = left_by(&[&[], &[]]);
+    assert_eq!(run(&explanation).left[0].sites[0].place, None);
+    let leak = explanation.causes.iter().find(|cause| cause.cause == Cause::Leak).unwrap();
+    assert_eq!(leak.fixes.len(), 1);
+    assert!(leak.fixes[0].action.starts_with("run it again with stacks"), "{:?}", leak.fixes);
 }

@@ -12,6 +12,8 @@ use makeroom_holders::Account;
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::{clip, wrap};
 
+/// What is said of memory without a stack.
+pub(crate) const UNKNOWN_PLACE: &str = "an unknown place";
 /// Places that left memory behind.
 const MOST_SITES: usize = 5;
 /// Kernels that did not start.
@@ -36,7 +38,7 @@ pub fn run_summary_text(explanation: &Explanation, file: &str, columns: usize) -
         paragraph(&mut out, &verdict.summary, columns);
     }
     findings(&mut out, explanation, run, columns);
-    if run.is_clean() && run.has_exited() && run.kept.is_empty() {
+    if run.is_clean() && run.has_exited() && run.kept.is_empty() && run.held_by_libraries.is_empty() {
         let _ = writeln!(out, "{MARGIN}nothing was refused, and everything was given back");
     }
     if run.dropped > 0 {
@@ -196,6 +198,7 @@ fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, colum
     for left in &run.left {
         never_freed(out, left, run, columns);
     }
+    held_by_libraries(out, run);
     for kept in &run.kept {
         let _ = writeln!(
             out,
@@ -260,7 +263,8 @@ fn never_freed(out: &mut String, left: &Leftover, run: &RunSummary, columns: usi
     for site in left.sites.iter().take(MOST_SITES) {
         let through = site.through.as_ref().map_or(String::new(), |through| format!("  via {through}"));
         let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(", called by {caller}"));
-        let place = format!("{} × {}{caller}", site.allocations, site.place);
+        let place = site.place.as_deref().unwrap_or(UNKNOWN_PLACE);
+        let place = format!("{} × {place}{caller}", site.allocations);
         let place = clip(&place, columns.saturating_sub(20));
         let room = columns.saturating_sub(20 + place.chars().count());
         let through = if room < 12 { String::new() } else { clip(&through, room) };
@@ -271,6 +275,29 @@ fn never_freed(out: &mut String, left: &Leftover, run: &RunSummary, columns: usi
         let shown: Bytes = left.sites.iter().take(MOST_SITES).map(|site| site.bytes).sum();
         let rest = (left.bytes - shown).to_string();
         let _ = writeln!(out, "    {rest:>12}  {}", count(more as u64, "other place"));
+    }
+}
+
+/// A line for each library, in the order of what they hold.
+fn held_by_libraries(out: &mut String, run: &RunSummary) {
+    let mut libraries: Vec<&str> = Vec::new();
+    for hold in &run.held_by_libraries {
+        if !libraries.contains(&hold.by) {
+            libraries.push(hold.by);
+        }
+    }
+    for library in libraries {
+        let holds = run.held_by_libraries.iter().filter(|hold| hold.by == library);
+        let holds: Vec<String> = holds
+            .map(|hold| match hold.kind {
+                LeftKind::Device(device) if run.peaks.len() > 1 => {
+                    format!("{} of GPU {device}", hold.bytes)
+                }
+                LeftKind::Device(_) => hold.bytes.to_string(),
+                LeftKind::Pinned | LeftKind::Registered => format!("{} pinned", hold.bytes),
+            })
+            .collect();
+        let _ = writeln!(out, "{MARGIN}held until the end by {library}, as usual: {}", holds.join(", "));
     }
 }
 

@@ -1,8 +1,10 @@
 //! What a recorded process left behind or missed, as JSON. Field names are a contract; fields are only ever added.
 
 use makeroom_core::{Bytes, PendingFrees, ProcessEnd};
-use makeroom_explain::{LeftKind, Leftover, RunSummary, WaitingFrees};
+use makeroom_explain::{LeftKind, Leftover, LibraryHold, RunSummary, WaitingFrees};
 use serde_json::{Value, json};
+
+use crate::run::UNKNOWN_PLACE;
 
 /// The process of an answer.
 pub(crate) fn run(run: &RunSummary) -> Value {
@@ -43,6 +45,7 @@ pub(crate) fn run(run: &RunSummary) -> Value {
             "modules": heap.modules,
         })),
         "never_freed": run.left.iter().map(left).collect::<Vec<_>>(),
+        "held_by_libraries": run.held_by_libraries.iter().map(held_by_library).collect::<Vec<_>>(),
         "kept_by_frameworks": run.kept.iter().map(|kept| json!({
             "device": kept.device.0,
             "framework": kept.by,
@@ -85,19 +88,35 @@ fn end(end: ProcessEnd) -> Value {
     }
 }
 
-fn left(left: &Leftover) -> Value {
-    let (kind, device) = match left.kind {
+/// What kind of memory, and of which device.
+fn kind(kind: LeftKind) -> (&'static str, Option<u32>) {
+    match kind {
         LeftKind::Device(device) => ("device", Some(device.0)),
         LeftKind::Pinned => ("pinned", None),
         LeftKind::Registered => ("registered", None),
-    };
+    }
+}
+
+fn held_by_library(hold: &LibraryHold) -> Value {
+    let (kind, device) = kind(hold.kind);
+    json!({
+        "library": hold.by,
+        "kind": kind,
+        "device": device,
+        "bytes": hold.bytes.get(),
+        "allocations": hold.allocations,
+    })
+}
+
+fn left(left: &Leftover) -> Value {
+    let (kind, device) = kind(left.kind);
     json!({
         "kind": kind,
         "device": device,
         "bytes": left.bytes.get(),
         "allocations": left.allocations,
         "sites": left.sites.iter().map(|site| json!({
-            "site": site.place,
+            "site": site.place.as_deref().unwrap_or(UNKNOWN_PLACE),
             "caller": site.caller,
             "through": site.through,
             "bytes": site.bytes.get(),

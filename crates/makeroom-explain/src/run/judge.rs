@@ -3,7 +3,7 @@
 use makeroom_core::Bytes;
 
 use super::{LaunchFailure, LeftKind, RunSummary};
-use crate::advice::{host_memory_in_pieces, raise_kernel_heap};
+use crate::advice::{host_memory_in_pieces, raise_kernel_heap, record_with_stacks};
 use crate::{Cause, Certainty, Explanation, Finding, Fix, Verdict};
 
 /// Adds what the summary shows to an explanation.
@@ -178,13 +178,13 @@ fn never_freed(summary: &RunSummary) -> Option<Finding> {
         (_, true) => format!("{device} of device memory was"),
     };
     let text = format!("{what} never freed, but left to the driver's cleanup at exit.");
-    let site = summary.left.first().and_then(|left| left.sites.first());
-    let fixes = site.map(|site| {
+    let mut sites = summary.left.iter().flat_map(|left| &left.sites);
+    let fix = sites.find_map(|site| {
         let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(" for {caller}"));
-        let action = format!("free what {} takes{caller}, on every path out of it", site.place);
-        Fix::new(action).frees(site.bytes)
+        let action = format!("free what {} takes{caller}, on every path out of it", site.place.as_ref()?);
+        Some(Fix::new(action).frees(site.bytes))
     });
-    let fixes = fixes.into_iter().collect();
+    let fixes = vec![fix.unwrap_or_else(record_with_stacks)];
     Some(finding(Cause::Leak, Certainty::Possible, Some(device + host), text, fixes))
 }
 

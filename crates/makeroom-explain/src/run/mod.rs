@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! summarise.rs   from the recording to the facts
+//! left.rs        what was there at the end, by who asked for it
 //! launches.rs    why a kernel did not start
 //! contexts.rs    contexts that were left, and those that were refused
 //! pools.rs       what makeroom's own pool did, and what PyTorch's would have
@@ -12,6 +13,7 @@
 mod contexts;
 mod judge;
 mod launches;
+mod left;
 mod pools;
 mod summarise;
 
@@ -49,6 +51,8 @@ pub struct RunSummary {
     pub kernel_heap: Option<KernelHeap>,
     /// What was there at the end and nobody gave back.
     pub left: Vec<Leftover>,
+    /// What libraries asked for themselves and keep to the end, as they do.
+    pub held_by_libraries: Vec<LibraryHold>,
     /// What frameworks keep to the end, as they do.
     pub kept: Vec<Kept>,
     /// What makeroom's own pool did (`makeroom run --pool`), of each device that it served.
@@ -168,11 +172,24 @@ pub struct Leftover {
     pub sites: Vec<LeftSite>,
 }
 
+/// Memory that a library asked for itself and keeps to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LibraryHold {
+    /// The library.
+    pub by: &'static str,
+    /// Which memory.
+    pub kind: LeftKind,
+    /// How much.
+    pub bytes: Bytes,
+    /// In how many allocations.
+    pub allocations: u64,
+}
+
 /// A place that left memory behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftSite {
-    /// The place.
-    pub place: String,
+    /// The place; `None` where no stack was recorded.
+    pub place: Option<String>,
     /// The line of the program that called it.
     pub caller: Option<String>,
     /// What it called.

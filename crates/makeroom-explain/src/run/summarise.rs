@@ -1,12 +1,9 @@
 //! From the recording of a process to what it left behind or missed.
 
-use std::collections::BTreeMap;
+use makeroom_core::{Action, Bytes, DeviceTrace, HostSample, PinnedBlock, ProcessRecord, StreamFrees, Trace};
 
-use makeroom_core::{
-    Action, Bytes, DeviceTrace, HostSample, PinnedBlock, ProcessRecord, StackId, StreamFrees, Trace,
-};
-
-use super::{HostGrowth, Kept, KernelHeap, LeftKind, LeftSite, Leftover, RunSummary, WaitingFrees};
+use super::left::Left;
+use super::{HostGrowth, Kept, KernelHeap, LeftKind, RunSummary, WaitingFrees};
 use crate::trace::{DEFAULT_HEAP, History, Places, is_outside, peak_taken, states_at};
 
 /// Growth of the host's memory below this is what any CUDA program does at its start.
@@ -51,11 +48,8 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
     for (kind, is_registered) in [(LeftKind::Pinned, false), (LeftKind::Registered, true)] {
         let blocks: Vec<&PinnedBlock> =
             process.pinned.live.iter().filter(|block| block.is_registered == is_registered).collect();
-        summary.left.extend(leftover(
-            kind,
-            blocks.into_iter().map(|block| (block.stack, block.size)),
-            places,
-        ));
+        let blocks = blocks.into_iter().map(|block| (block.stack, block.size));
+        add_left(&mut summary, Left::new(kind, blocks, places));
     }
     Some(summary)
 }
@@ -82,7 +76,7 @@ fn add_device(summary: &mut RunSummary, process: &ProcessRecord, device: &Device
             left.push((block.stack, block.requested));
         }
     }
-    summary.left.extend(leftover(LeftKind::Device(device.device), left.into_iter(), places));
+    add_left(summary, Left::new(LeftKind::Device(device.device), left.into_iter(), places));
     let held: Bytes = state.segments.iter().map(|segment| Bytes::new(segment.size)).sum();
     if held > own {
         let by = if is_pooled { "the pool" } else { "PyTorch" };
@@ -90,41 +84,9 @@ fn add_device(summary: &mut RunSummary, process: &ProcessRecord, device: &Device
     }
 }
 
-/// A place, who called it, and what it called.
-type Place = (String, Option<String>, Option<String>);
-
-/// Adds up what was left, by place.
-fn leftover(
-    kind: LeftKind,
-    blocks: impl Iterator<Item = (StackId, Bytes)>,
-    places: Places<'_>,
-) -> Option<Leftover> {
-    let mut stacks: BTreeMap<StackId, (Bytes, u64)> = BTreeMap::new();
-    for (stack, size) in blocks {
-        let entry = stacks.entry(stack).or_default();
-        *entry = (entry.0 + size, entry.1 + 1);
-    }
-    let mut sites: BTreeMap<Place, (Bytes, u64)> = BTreeMap::new();
-    for (stack, (bytes, allocations)) in stacks {
-        let place = places.of(stack).unwrap_or_else(|| "an unknown place".to_owned());
-        let entry = sites.entry((place, places.caller(stack), places.through(stack))).or_default();
-        *entry = (entry.0 + bytes, entry.1 + allocations);
-    }
-    let site = |((place, caller, through), (bytes, allocations))| LeftSite {
-        place,
-        caller,
-        through,
-        bytes,
-        allocations,
-    };
-    let mut sites: Vec<LeftSite> = sites.into_iter().map(site).collect();
-    sites.sort_by_key(|site| std::cmp::Reverse(site.bytes));
-    (!sites.is_empty()).then(|| Leftover {
-        kind,
-        bytes: sites.iter().map(|site| site.bytes).sum(),
-        allocations: sites.iter().map(|site| site.allocations).sum(),
-        sites,
-    })
+fn add_left(summary: &mut RunSummary, left: Left) {
+    summary.left.extend(left.by_others);
+    summary.held_by_libraries.extend(left.by_libraries);
 }
 
 fn kernel_heap(process: &ProcessRecord) -> Option<KernelHeap> {

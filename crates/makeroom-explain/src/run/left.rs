@@ -1,0 +1,80 @@
+//! What was there at the end of a process, by who asked for it.
+//!
+//! Libraries take workspaces for themselves, once and for good: cuBLAS and cuDNN with their handles, NCCL with its
+//! communicators, PyTorch with its pinned memory. Their users cannot free it, and nobody does before the process ends. So
+//! it counts apart, and only what the program itself asked for, or nobody knows who, is never freed.
+
+use std::collections::BTreeMap;
+
+use makeroom_core::{Bytes, StackId};
+
+use super::{LeftKind, LeftSite, Leftover, LibraryHold};
+use crate::trace::Places;
+
+/// Libraries whose memory is their callers': these ask for it, and should give it back.
+const FOR_CALLERS: [&str; 2] = ["NPP", "RMM"];
+
+/// A place, who called it, and what it called.
+type Place = (Option<String>, Option<String>, Option<String>);
+
+/// How much, in how many allocations.
+type Held = (Bytes, u64);
+
+/// What was left, told by who asked.
+#[derive(Debug)]
+pub(super) struct Left {
+    /// By libraries for themselves, the most first.
+    pub(super) by_libraries: Vec<LibraryHold>,
+    /// By everybody else.
+    pub(super) by_others: Option<Leftover>,
+}
+
+impl Left {
+    /// Adds blocks up.
+    pub(super) fn new(
+        kind: LeftKind,
+        blocks: impl Iterator<Item = (StackId, Bytes)>,
+        places: Places<'_>,
+    ) -> Self {
+        let mut stacks: BTreeMap<StackId, Held> = BTreeMap::new();
+        for (stack, size) in blocks {
+            add(stacks.entry(stack).or_default(), (size, 1));
+        }
+        let mut libraries: BTreeMap<&'static str, Held> = BTreeMap::new();
+        let mut sites: BTreeMap<Place, Held> = BTreeMap::new();
+        for (stack, held) in stacks {
+            if let Some(library) = places.library(stack).filter(|name| !FOR_CALLERS.contains(name)) {
+                add(libraries.entry(library).or_default(), held);
+            } else {
+                let place = (places.of(stack), places.caller(stack), places.through(stack));
+                add(sites.entry(place).or_default(), held);
+            }
+        }
+        let hold = |(by, (bytes, allocations))| LibraryHold { by, kind, bytes, allocations };
+        let mut by_libraries: Vec<LibraryHold> = libraries.into_iter().map(hold).collect();
+        by_libraries.sort_by_key(|hold| std::cmp::Reverse(hold.bytes));
+        Self { by_libraries, by_others: leftover(kind, sites) }
+    }
+}
+
+fn add(sum: &mut Held, held: Held) {
+    *sum = (sum.0 + held.0, sum.1 + held.1);
+}
+
+fn leftover(kind: LeftKind, sites: BTreeMap<Place, Held>) -> Option<Leftover> {
+    let site = |((place, caller, through), (bytes, allocations))| LeftSite {
+        place,
+        caller,
+        through,
+        bytes,
+        allocations,
+    };
+    let mut sites: Vec<LeftSite> = sites.into_iter().map(site).collect();
+    sites.sort_by_key(|site| std::cmp::Reverse(site.bytes));
+    (!sites.is_empty()).then(|| Leftover {
+        kind,
+        bytes: sites.iter().map(|site| site.bytes).sum(),
+        allocations: sites.iter().map(|site| site.allocations).sum(),
+        sites,
+    })
+}
