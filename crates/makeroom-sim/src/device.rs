@@ -2,8 +2,9 @@
 //!
 //! Addresses rise and are never used twice, aligned to 2 MiB: a declared oracle. Where two unused blocks of equal
 //! size compete the lower address wins, so a run can differ from the real one in which of them it takes, not in
-//! how large anything is.
+//! how large anything is. Who wants to foretell one real run has them placed as the driver does it (`addresses`).
 
+use crate::addresses::Addresses;
 use crate::costs;
 use crate::driver::{Driver, Refused};
 
@@ -23,6 +24,8 @@ pub struct Device {
     taken: u64,
     peak_taken: u64,
     next_address: u64,
+    /// Where the driver would put things; `None` under the plain oracle.
+    addresses: Option<Addresses>,
     next_reservation: u64,
     calls: u64,
     nanoseconds: u64,
@@ -38,11 +41,18 @@ impl Device {
             taken: 0,
             peak_taken: 0,
             next_address: FIRST_ADDRESS,
+            addresses: None,
             next_reservation: 1 << 56,
             calls: 0,
             nanoseconds: 0,
             pending: Vec::new(),
         }
+    }
+
+    /// The same device, with addresses like the driver's.
+    #[must_use]
+    pub fn placing_as_the_driver(self) -> Self {
+        Self { addresses: Some(Addresses::default()), ..self }
     }
 
     /// The most that was taken at once.
@@ -99,13 +109,19 @@ impl Driver for Device {
         self.calls += 1;
         self.take(size)?;
         self.nanoseconds += costs::malloc_or_free(size);
+        if let Some(addresses) = &mut self.addresses {
+            return Ok(addresses.take(size));
+        }
         let address = self.next_address;
         self.next_address = address.saturating_add(size).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
         Ok(address)
     }
 
-    fn release(&mut self, _address: u64, size: u64) {
+    fn release(&mut self, address: u64, size: u64) {
         self.charge(1, costs::malloc_or_free(size));
+        if let Some(addresses) = &mut self.addresses {
+            addresses.give_back(address, size);
+        }
         self.give_back(size);
     }
 

@@ -8,9 +8,11 @@
 //! model.rs        what every model can do               smallest.rs     the least memory it completes in
 //! check/          proves PyTorch's on a recording       comparison.rs   several runs of one recording
 //! tune.rs         the best settings for a recording     homes.rs        segments over time, and their pools
+//! addresses.rs    where the driver puts memory
 //! ```
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod allocators;
 mod check;
 mod comparison;
