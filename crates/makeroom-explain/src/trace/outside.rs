@@ -1,8 +1,9 @@
 //! What other crates ask of a recording without wanting it explained.
 
-use makeroom_core::{Bytes, DeviceTrace, StackId, Start, Trace};
+use makeroom_core::{Bytes, DeviceTrace, ProcessRecord, StackId, Start, Trace};
 
 use super::Places;
+use super::overhead::Measured;
 use super::taken::Taken;
 
 /// A call of the driver takes no longer, unless the machine is busy with something else.
@@ -19,12 +20,15 @@ pub struct Beside {
 
 /// The most that a device was seen to hold beside what the process asked for; `None` where it was never asked.
 ///
+/// Under `--limit` only what the process itself has counts, its contexts and their code: others may use the card meanwhile.
+///
 /// It is asked by another thread than the one that takes memory, which may be inside of a call then: what that takes is there
 /// before its event, and what it gives back is there after it. So what one call around the moment can have taken counts as
 /// taken.
 pub fn held_beside(trace: &Trace, device: &DeviceTrace) -> Option<Beside> {
     let process = trace.process.as_ref()?;
-    let mut taken = Taken::new(&Start::new(device));
+    let start = Start::new(device);
+    let mut taken = Taken::new(&start);
     let mut events = device.events.iter().peekable();
     let (mut last_us, mut fallen) = (0, Bytes::ZERO);
     let samples = process.device_samples.iter().filter(|sample| sample.device == device.device);
@@ -41,7 +45,16 @@ pub fn held_beside(trace: &Trace, device: &DeviceTrace) -> Option<Beside> {
         let held = sample.total - sample.free - taken.bytes() - under_way;
         Beside { total: sample.total, held }
     });
-    beside.max_by_key(|beside| beside.held)
+    let beside = beside.max_by_key(|beside| beside.held)?;
+    let own = process.limit.and_then(|_| own_overhead(process, device, &start));
+    Some(Beside { held: own.map_or(beside.held, |own| own.min(beside.held)), ..beside })
+}
+
+/// What the contexts of a process hold in the end, with all that came to them.
+fn own_overhead(process: &ProcessRecord, device: &DeviceTrace, start: &Start) -> Option<Bytes> {
+    let last_us = device.events.iter().next_back()?.time_us;
+    let overhead = Measured::new(process, device, start).at(last_us, &[], true)?;
+    Some(overhead.contexts + overhead.code + overhead.heap + overhead.pools + overhead.unmapped)
 }
 
 /// The place in the program that a stack names.
@@ -51,15 +64,17 @@ pub fn place_of(trace: &Trace, stack: StackId) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use makeroom_core::{
-        Action, Address, DeviceIndex, DeviceSample, Event, ProcessRecord, StreamId, TraceKind,
-    };
+    use makeroom_core::{Action, Address, DeviceIndex, DeviceSample, Event, StreamId, TraceKind};
 
     use super::*;
 
     /// A recording with samples as times and used mebibytes, and with blocks as times of their birth and their end: of so
     /// many mebibytes each.
     fn held(samples: &[(u64, u64)], blocks: &[(u64, u64, u64)]) -> Option<Bytes> {
+        held_under(None, samples, blocks)
+    }
+
+    fn held_under(limit: Option<Bytes>, samples: &[(u64, u64)], blocks: &[(u64, u64, u64)]) -> Option<Bytes> {
         let total = Bytes::gib(8);
         let sample = |&(time_us, used): &(u64, u64)| DeviceSample {
             time_us,
@@ -68,7 +83,7 @@ mod tests {
             total,
         };
         let device_samples = samples.iter().map(sample).collect();
-        let process = Some(ProcessRecord { device_samples, ..ProcessRecord::default() });
+        let process = Some(ProcessRecord { device_samples, limit, ..ProcessRecord::default() });
         let event = |action, time_us, number: usize, mib| Event {
             action,
             address: Address((number as u64 + 1) << 32),
@@ -110,5 +125,15 @@ mod tests {
         assert_eq!(held(&[(100_250, 964)], &blocks), Some(Bytes::mib(452)), "512 MiB may still be there");
         assert_eq!(held(&[], &blocks), None);
         assert_eq!(held(&[(7, 300)], &[]), Some(Bytes::mib(300)));
+    }
+
+    #[test]
+    fn under_a_limit_others_do_not_count() {
+        let block = [(100_000, 900_000, 1024)];
+        let limit = Some(Bytes::gib(4));
+        // Alone, and with somebody who comes and takes three gibibytes.
+        assert_eq!(held_under(limit, &[(50_000, 400), (500_000, 1424)], &block), Some(Bytes::mib(400)));
+        assert_eq!(held_under(limit, &[(50_000, 400), (500_000, 4496)], &block), Some(Bytes::mib(400)));
+        assert_eq!(held(&[(50_000, 400), (500_000, 4496)], &block), Some(Bytes::mib(3472)));
     }
 }
