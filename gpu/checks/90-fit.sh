@@ -2,10 +2,13 @@
 
 card=16GiB
 
-# trains NAME MODEL BATCH: whether the model trains with a batch on a card of that size.
+# trains NAME MODEL BATCH: whether the model trains with a batch on a card of that size, for about as many steps as fit
+# looks at: more where they differ.
 trains() {
+    local steps=24
+    [ "$2" = varied ] && steps=40
     (cd "$WORK" && timeout 120 "$MAKEROOM" run --no-stacks --limit $card -o "$1.room" -- \
-        "$PYTHON" "$PROGRAMS/fit_train.py" "$2" "$3" 24 >"$1.out" 2>&1)
+        "$PYTHON" "$PROGRAMS/fit_train.py" "$2" "$3" $steps >"$1.out" 2>&1)
 }
 
 fits() {

@@ -4,6 +4,7 @@ use makeroom_core::{Bytes, FastMap};
 use makeroom_sim::{AllocatorSpec, Step};
 
 use crate::plan::{Plan, Prediction};
+use crate::replaying::{fits, outcome};
 use crate::scaled::{Peak, Scaled};
 
 /// Sites that are named.
@@ -88,7 +89,7 @@ impl Answer {
 fn composition(allocator: &AllocatorSpec, prediction: &Prediction, batch: u64) -> Composition {
     let scaled = &prediction.scaled;
     let peak = scaled.peak(batch);
-    let outcome = allocator.run(&scaled.at(batch), Some(prediction.budget.allocator(batch)));
+    let outcome = outcome(allocator, &scaled.at(batch), prediction.budget.allocator(batch));
     let fixed = fixed(scaled, &peak, batch);
     let per_unit = (peak.bytes - fixed.min(peak.bytes)) / batch.max(1);
     Composition {
@@ -164,8 +165,7 @@ fn changes(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
     let largest = |size: &dyn Fn(u32, u64, u64) -> u64| {
         plan.largest_of(scaled.reference().batch, |batch| {
             let program = scaled.with_sizes(|number, law| size(number, law.at(0), law.at(batch)));
-            let room = prediction.budget.allocator(batch);
-            plan.allocator().run(&program, Some(room)).refusal.is_none()
+            fits(plan.allocator(), &program, prediction.budget.allocator(batch))
         })
     };
     let halved = |_: u32, base: u64, whole: u64| base.min(whole) + whole.saturating_sub(base) / 2;

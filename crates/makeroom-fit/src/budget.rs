@@ -28,6 +28,11 @@ impl Margin {
         Self { share, least: Bytes::ZERO }
     }
 
+    /// With so much more of the card, but no more than for laws that were estimated.
+    pub(crate) fn wider(self, share: f64) -> Self {
+        Self { share: (self.share + share).min(Self::ESTIMATED.share), ..self }
+    }
+
     fn of(self, card: Bytes) -> Bytes {
         card.scaled(self.share).max(self.least)
     }
@@ -42,6 +47,8 @@ pub struct Budget {
     pub margin: Bytes,
     /// What is held beside the allocator, as a law of the batch.
     beside: SizeLaw,
+    /// What runs turned out to have less than that leaves.
+    missing: Bytes,
 }
 
 impl Budget {
@@ -62,7 +69,12 @@ impl Budget {
             (_, Some(&last)) => SizeLaw::Fixed(last.1),
             _ => SizeLaw::Fixed(0),
         };
-        Self { card, margin: margin.of(card), beside: law }
+        Self { card, margin: margin.of(card), beside: law, missing: Bytes::ZERO }
+    }
+
+    /// The same with so many bytes less.
+    pub(crate) fn with_less(self, bytes: u64) -> Self {
+        Self { missing: Bytes::new(bytes), ..self }
     }
 
     /// What is held beside the allocator at a batch.
@@ -72,7 +84,7 @@ impl Budget {
 
     /// What the allocator may take at a batch.
     pub fn allocator(&self, batch: u64) -> u64 {
-        (self.card - self.margin - self.beside(batch)).get()
+        (self.card - self.margin - self.beside(batch) - self.missing).get()
     }
 }
 

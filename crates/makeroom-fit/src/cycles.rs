@@ -12,6 +12,8 @@ use makeroom_sim::Program;
 pub struct Cycles {
     /// The most that was live in each, in order; a cycle that is not over is left out.
     pub peaks: Vec<u64>,
+    /// The step of the program with which each was over.
+    ends: Vec<usize>,
 }
 
 impl Cycles {
@@ -29,12 +31,13 @@ impl Cycles {
         let (low, high) = (floor + height / 4, peak - height / 2);
         let mut cycles = Self::default();
         let mut highest = None;
-        for live in curve {
+        for (position, live) in curve.into_iter().enumerate() {
             match highest {
                 None if live >= high => highest = Some(live),
                 None => {}
                 Some(so_far) if live <= low => {
                     cycles.peaks.push(so_far);
+                    cycles.ends.push(position);
                     highest = None;
                 }
                 Some(so_far) => highest = Some(so_far.max(live)),
@@ -49,6 +52,11 @@ impl Cycles {
         let Some((last_two, earlier)) = self.peaks.split_last_chunk::<2>() else { return false };
         let before = earlier.iter().copied().max().unwrap_or(0);
         last_two.iter().all(|&peak| peak <= before + before / 100)
+    }
+
+    /// How many were over after a step of the program.
+    pub(crate) fn after(&self, position: usize) -> usize {
+        self.ends.len() - self.ends.partition_point(|&end| end <= position)
     }
 
     /// Whether one cycle is unlike the next: shapes vary.

@@ -3,6 +3,8 @@
 //! Tensors have a size that is a whole multiple of something, so a law is kept as the points that were seen and
 //! evaluated in whole numbers: what is exactly linear stays exact to the byte, and rounding up never hides a byte.
 
+use crate::sizes::Sizes;
+
 /// A batch and the size that an allocation had with it.
 pub(crate) type Point = (u64, u64);
 
@@ -38,6 +40,44 @@ pub(crate) struct Found {
 }
 
 impl SizeLaw {
+    /// The law of what was asked for, by what was recorded with ascending, different batches; at least one.
+    ///
+    /// Sizes of blocks only say between which bounds that was, so the plainest law within all bounds is taken: nearly
+    /// every tensor is as large as ever, or in proportion to the batch.
+    pub(crate) fn of(points: &[Point], kind: Sizes) -> Found {
+        if kind == Sizes::Requested || points.len() < 2 {
+            return Self::through(points);
+        }
+        let is_same = points.windows(2).all(|pair| pair[0].1 == pair[1].1);
+        let plain = if is_same { None } else { Self::proportional(points, kind) };
+        plain.or_else(|| Self::fixed(points, kind)).unwrap_or_else(|| Self::near_last(points))
+    }
+
+    /// A law where none is plain: a library chose another way between the runs. The last one, which is the nearest to
+    /// whatever is asked about, holds; beyond it growth goes on as before it, and at most in proportion to the batch.
+    fn near_last(points: &[Point]) -> Found {
+        let Some((&last, before)) = points.split_last() else { return Self::through(points) };
+        let proportional = Self::Line([(0, 0), last]);
+        let rises = |&&before: &&Point| before.1 <= last.1 && before.1 >= proportional.at(before.0);
+        let line = before.last().filter(rises).map(|&before| Self::Line([before, last]));
+        Found { law: line.unwrap_or(proportional), is_exact: points.len() == 2 && line.is_some() }
+    }
+
+    fn proportional(points: &[Point], kind: Sizes) -> Option<Found> {
+        let product = |one: u64, two: u64| u128::from(one) * u128::from(two);
+        let less = |one: &&Point, two: &&Point| product(one.1, two.0).cmp(&product(two.1, one.0));
+        let &(batch, size) = points.iter().min_by(less)?;
+        let law = Self::Line([(0, 0), (batch, size)]);
+        let is_within = points.iter().all(|point| law.at(point.0) >= kind.least(point.1));
+        (batch > 0 && is_within).then_some(Found { law, is_exact: true })
+    }
+
+    fn fixed(points: &[Point], kind: Sizes) -> Option<Found> {
+        let size = points.iter().map(|point| point.1).min()?;
+        let is_within = points.iter().all(|point| size >= kind.least(point.1));
+        is_within.then_some(Found { law: Self::Fixed(size), is_exact: true })
+    }
+
     /// The law through points of ascending, different batches; at least one.
     pub(crate) fn through(points: &[Point]) -> Found {
         let Some((&first, &last)) = points.first().zip(points.last()) else {
@@ -170,6 +210,18 @@ mod tests {
     fn what_falls_is_taken_at_its_largest() {
         let found = SizeLaw::through(&[(2, 100), (4, 900), (8, 300)]);
         assert_eq!(found, Found { law: SizeLaw::Fixed(900), is_exact: false });
+    }
+
+    #[test]
+    fn blocks_that_were_not_cut_hide_a_plain_law_from_nobody() {
+        let mib = 1_u64 << 20;
+        // 2 MiB for each unit, once in a block that was half a mebibyte larger.
+        let found = SizeLaw::of(&[(4, 8 * mib + mib / 2), (27, 54 * mib), (48, 96 * mib)], Sizes::Blocks);
+        assert_eq!((found.law.at(59), found.is_exact), (118 * mib, true));
+        let fixed = SizeLaw::of(&[(4, 5 * mib), (27, 4 * mib)], Sizes::Blocks);
+        assert_eq!(fixed, Found { law: SizeLaw::Fixed(4 * mib), is_exact: true });
+        let workspace = SizeLaw::of(&[(4, 40 * mib), (27, 86 * mib)], Sizes::Blocks);
+        assert_eq!(workspace.law.at(50), 132 * mib);
     }
 
     proptest! {

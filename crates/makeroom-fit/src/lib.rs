@@ -6,27 +6,35 @@
 //! guessed. Nothing here starts a program; that is the command line's.
 //!
 //! ```text
-//! cycles.rs    how often memory rose and fell: the steps a run has made
-//! probe.rs     one run: its program, who asked for what, what the device held beside it
-//! law.rs       the size of one allocation as a law of the batch
-//! matching.rs  the laws of all allocations of a program
-//! scaled.rs    the program at another batch
-//! budget.rs    what an allocator may take of a card
-//! search.rs    the largest batch that fits
-//! plan.rs      which batch to run next
-//! answer.rs    what is told in the end
+//! cycles.rs     how often memory rose and fell: the steps a run has made
+//! probe.rs      one run: its program, who asked for what, what the device held beside it
+//! inside.rs     what a framework's allocator handed out, apart from what others asked the driver for
+//! sizes.rs      what recorded sizes say of what was asked for
+//! law.rs        the size of one allocation as a law of the batch
+//! aligning.rs   which allocation of one run is which of another
+//! matching.rs   the laws of all allocations of a program
+//! scaled.rs     the program at another batch
+//! replaying.rs  what would come of it in so much memory
+//! budget.rs     what an allocator may take of a card
+//! search.rs     the largest batch that fits
+//! plan/         which batch to run next: types, predictions
+//! answer.rs     what is told in the end
 //! ```
 #![forbid(unsafe_code)]
 
+mod aligning;
 mod answer;
 mod budget;
 mod cycles;
+mod inside;
 mod law;
 mod matching;
 mod plan;
 mod probe;
+mod replaying;
 mod scaled;
 mod search;
+mod sizes;
 #[cfg(test)]
 mod testing;
 
@@ -38,3 +46,4 @@ pub use plan::{Bounds, Next, Plan, Prediction, RunOutcome, Stop};
 pub use probe::Probe;
 pub use scaled::Scaled;
 pub use search::largest;
+pub use sizes::Sizes;

@@ -5,87 +5,114 @@
 //! step to step) the place's other allocations, or its mean, stand in; what was found so is not called exact.
 
 use makeroom_core::FastMap;
+use makeroom_sim::{Program, Step};
 
+use crate::aligning::{self, Asked};
 use crate::law::{Found, Point, SizeLaw};
 use crate::probe::Probe;
 
 /// A place whose allocations fit their laws less often than this has sizes that follow something else.
 const LEAST_EXACT_SHARE: f64 = 0.9;
+/// And so has one of which less than this is found in another run.
+const LEAST_PAIRED_SHARE: f64 = 0.5;
 
-/// The law of every allocation of the last probe. Probes are given by ascending batch.
-pub(crate) fn laws(probes: &[Probe]) -> Vec<Found> {
-    let Some((reference, smaller)) = probes.split_last() else { return Vec::new() };
-    let others: Vec<(u64, FastMap<u64, Vec<u64>>)> =
-        smaller.iter().map(|probe| (probe.batch, sizes_by_key(probe))).collect();
+/// The law of every allocation of one run, by others that are given by ascending batch.
+pub(crate) fn laws(reference: &Probe, others: &[&Probe]) -> Vec<Found> {
+    let others: Vec<(&Probe, FastMap<u64, Requests>)> =
+        others.iter().map(|&probe| (probe, Requests::by_key(probe))).collect();
     let none = Found { law: SizeLaw::Fixed(0), is_exact: false };
     let mut laws = vec![none; reference.program.allocations.len()];
-    for (key, numbers) in numbers_by_key(reference) {
+    for (key, requests) in Requests::by_key(reference) {
         let place = Place {
-            batch: reference.batch,
-            sizes: numbers.iter().map(|&number| reference.program.size(number)).collect(),
+            own: requests.of(reference),
             others: others
                 .iter()
-                .filter_map(|(batch, sizes)| Some((*batch, sizes.get(&key)?.as_slice())))
+                .filter_map(|(probe, requests)| Some(requests.get(&key)?.of(probe)))
                 .collect(),
         };
-        for (number, found) in numbers.into_iter().zip(place.laws()) {
+        for (&number, found) in requests.numbers.iter().zip(place.laws()) {
             laws[number as usize] = found;
         }
     }
     laws
 }
 
-fn numbers_by_key(probe: &Probe) -> FastMap<u64, Vec<u32>> {
-    let mut numbers: FastMap<u64, Vec<u32>> = FastMap::default();
-    for (number, &key) in probe.keys.iter().enumerate() {
-        numbers.entry(key).or_default().push(number as u32);
-    }
-    numbers
+/// What one place asked for in one run.
+#[derive(Default)]
+struct Requests {
+    numbers: Vec<u32>,
+    sizes: Vec<u64>,
+    is_passing: Vec<bool>,
 }
 
-fn sizes_by_key(probe: &Probe) -> FastMap<u64, Vec<u64>> {
-    let mut sizes: FastMap<u64, Vec<u64>> = FastMap::default();
-    for (allocation, &key) in probe.program.allocations.iter().zip(&probe.keys) {
-        sizes.entry(key).or_default().push(allocation.size);
+impl Requests {
+    fn by_key(probe: &Probe) -> FastMap<u64, Self> {
+        let is_passing = passing(&probe.program);
+        let mut places: FastMap<u64, Self> = FastMap::default();
+        for (number, (allocation, &key)) in probe.program.allocations.iter().zip(&probe.keys).enumerate() {
+            let place = places.entry(key).or_default();
+            place.numbers.push(number as u32);
+            place.sizes.push(allocation.size);
+            place.is_passing.push(is_passing[number]);
+        }
+        places
     }
-    sizes
+
+    fn of(&self, probe: &Probe) -> Asked<'_> {
+        Asked { batch: probe.batch, sizes: &self.sizes, is_passing: &self.is_passing, kind: probe.sizes }
+    }
+}
+
+/// Which allocations were given back before anything else happened, or never made.
+fn passing(program: &Program) -> Vec<bool> {
+    let mut is_passing = vec![true; program.allocations.len()];
+    for (position, step) in program.steps.iter().enumerate() {
+        if let Step::Allocate(number) = *step {
+            is_passing[number as usize] = program.steps.get(position + 1) == Some(&Step::Free(number));
+        }
+    }
+    is_passing
 }
 
 /// What one place in the code asked for, in each run.
 struct Place<'probes> {
-    /// The batch of the reference.
-    batch: u64,
-    /// The sizes in the reference.
-    sizes: Vec<u64>,
-    /// The sizes in the other runs that came here, by ascending batch.
-    others: Vec<(u64, &'probes [u64])>,
+    /// In the reference.
+    own: Asked<'probes>,
+    /// In the other runs that came here, by ascending batch.
+    others: Vec<Asked<'probes>>,
 }
 
 impl Place<'_> {
     /// The law of each allocation of the reference.
     fn laws(&self) -> Vec<Found> {
+        let sizes = self.own.sizes;
         if self.others.is_empty() {
-            return self.sizes.iter().map(|&size| self.proportional(size)).collect();
+            return sizes.iter().map(|&size| self.proportional(size)).collect();
         }
+        let paired: Vec<_> = self.others.iter().map(|&other| aligning::pairs(self.own, other)).collect();
+        // Behind the end of the run that went on for longest nothing can be known.
+        let known = paired.iter().map(|(_, seen)| *seen).max().unwrap_or(0);
         let matched: Vec<Option<Found>> =
-            (0..self.sizes.len()).map(|position| self.matched(position)).collect();
-        let (mut exact, mut all) = (0.0, 0.0);
-        for (found, &size) in matched.iter().zip(&self.sizes) {
-            let Some(found) = found else { continue };
+            (0..sizes.len()).map(|position| self.matched(position, &paired)).collect();
+        let (mut exact, mut paired, mut all) = (0.0, 0.0, 0.0);
+        for (found, &size) in matched.iter().zip(sizes).take(known) {
             all += size as f64;
+            let Some(found) = found else { continue };
+            paired += size as f64;
             exact += if found.is_exact { size as f64 } else { 0.0 };
         }
         // With two runs a line goes through anything, so there nothing speaks against it.
-        let is_regular = all > 0.0 && exact / all >= LEAST_EXACT_SHARE;
+        let is_regular =
+            paired > 0.0 && exact / paired >= LEAST_EXACT_SHARE && paired / all >= LEAST_PAIRED_SHARE;
         if !is_regular {
             return self.shares();
         }
         let mut by_size: FastMap<u64, Found> = FastMap::default();
-        for (found, &size) in matched.iter().zip(&self.sizes) {
+        for (found, &size) in matched.iter().zip(sizes) {
             let Some(found) = *found else { continue };
             // Two laws for one size: the one that grows more is the safe one.
             let kept = by_size.entry(size).or_insert(found);
-            let far = self.batch.saturating_mul(4);
+            let far = self.own.batch.saturating_mul(4);
             if found.law.at(far) > kept.law.at(far) {
                 *kept = found;
             }
@@ -93,36 +120,41 @@ impl Place<'_> {
         let unmatched = |size| by_size.get(&size).copied().unwrap_or_else(|| self.proportional(size));
         matched
             .into_iter()
-            .zip(&self.sizes)
+            .zip(sizes)
             .map(|(found, &size)| found.unwrap_or_else(|| unmatched(size)))
             .collect()
     }
 
-    /// The law of the allocation at a position, from the runs that came as far.
-    fn matched(&self, position: usize) -> Option<Found> {
-        let mut points: Vec<Point> =
-            self.others.iter().filter_map(|(batch, sizes)| Some((*batch, *sizes.get(position)?))).collect();
+    /// The law of the allocation at a position, from the runs in which it has a partner.
+    fn matched(&self, position: usize, paired: &[(Vec<Option<usize>>, usize)]) -> Option<Found> {
+        let partner = |(other, (found, _)): (&Asked<'_>, &(Vec<Option<usize>>, usize))| {
+            Some((other.batch, other.sizes[found[position]?]))
+        };
+        let mut points: Vec<Point> = self.others.iter().zip(paired).filter_map(partner).collect();
         if points.is_empty() {
             return None;
         }
-        points.push((self.batch, self.sizes[position]));
-        Some(SizeLaw::through(&points))
+        points.push((self.own.batch, self.own.sizes[position]));
+        points.sort_unstable_by_key(|point| point.0);
+        points.dedup_by_key(|point| point.0);
+        Some(SizeLaw::of(&points, self.own.kind))
     }
 
     /// Laws for a place whose sizes follow more than the batch: each grows as their mean does.
     fn shares(&self) -> Vec<Found> {
-        let Some(&(batch, sizes)) = self.others.first() else {
-            return self.sizes.iter().map(|&size| self.proportional(size)).collect();
+        let own = self.own;
+        let Some(first) = self.others.first() else {
+            return own.sizes.iter().map(|&size| self.proportional(size)).collect();
         };
-        let means = [(batch, mean(sizes)), (self.batch, mean(&self.sizes))];
+        let means = [(first.batch, mean(first.sizes)), (own.batch, mean(own.sizes))];
         let grows = means[1].1 > means[0].1;
         let law = |&size: &u64| if grows { SizeLaw::Share { size, means } } else { SizeLaw::Fixed(size) };
-        self.sizes.iter().map(|size| Found { law: law(size), is_exact: false }).collect()
+        own.sizes.iter().map(|size| Found { law: law(size), is_exact: false }).collect()
     }
 
     /// The safe law for what was seen once: all of it grows.
     fn proportional(&self, size: u64) -> Found {
-        Found { law: SizeLaw::Line([(0, 0), (self.batch, size)]), is_exact: false }
+        Found { law: SizeLaw::Line([(0, 0), (self.own.batch, size)]), is_exact: false }
     }
 }
 
@@ -139,7 +171,7 @@ mod tests {
     #[test]
     fn the_laws_of_two_runs_predict_a_third_to_the_byte() {
         let shape = Shape::default();
-        let laws = laws(&[training(&shape, 2), training(&shape, 8)]);
+        let laws = laws(&training(&shape, 8), &[&training(&shape, 2)]);
         let real = training(&shape, 100).program;
         assert!(laws.iter().all(|found| found.is_exact));
         let predicted: Vec<u64> = laws.iter().map(|found| found.law.at(100)).collect();
@@ -150,7 +182,7 @@ mod tests {
     #[test]
     fn a_run_that_went_on_for_longer_is_predicted_from_one_that_did_not() {
         let longer = Shape { steps: 9, ..Shape::default() };
-        let laws = laws(&[training(&Shape::default(), 2), training(&longer, 8)]);
+        let laws = laws(&training(&longer, 8), &[&training(&Shape::default(), 2)]);
         let sizes = training(&longer, 64).program.allocations;
         for (found, allocation) in laws.iter().zip(sizes) {
             assert_eq!(found.law.at(64), allocation.size);
@@ -160,7 +192,7 @@ mod tests {
     #[test]
     fn a_square_is_found_by_three_runs() {
         let shape = Shape { compares_all: true, ..Shape::default() };
-        let laws = laws(&[training(&shape, 2), training(&shape, 8), training(&shape, 32)]);
+        let laws = laws(&training(&shape, 32), &[&training(&shape, 2), &training(&shape, 8)]);
         let sizes = training(&shape, 200).program.allocations;
         for (found, allocation) in laws.iter().zip(sizes) {
             assert_eq!(found.law.at(200), allocation.size);
@@ -175,7 +207,7 @@ mod tests {
             training(&shape(&[80, 60, 100]), 8),
             training(&shape(&[100, 80, 60]), 32),
         ];
-        let laws = laws(&probes);
+        let laws = laws(&probes[2], &[&probes[0], &probes[1]]);
         let varying: Vec<&Found> = laws.iter().filter(|found| !found.is_exact).collect();
         assert!(varying.len() > laws.len() / 2);
         let reference = &probes[2].program;

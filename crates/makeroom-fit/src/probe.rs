@@ -2,11 +2,13 @@
 
 use std::hash::{BuildHasher as _, Hasher as _};
 
-use makeroom_core::{DeviceTrace, FastHasher, FastMap, StackId, Start, Trace};
+use makeroom_core::{Bytes, DeviceTrace, FastHasher, FastMap, StackId, Start, Trace};
 use makeroom_explain::{Beside, held_beside, place_of};
-use makeroom_sim::Program;
+use makeroom_sim::{Program, Step};
 
 use crate::cycles::Cycles;
+use crate::inside::parts;
+use crate::sizes::Sizes;
 
 /// What was seen of a run with one batch.
 #[derive(Clone, Debug)]
@@ -21,6 +23,12 @@ pub struct Probe {
     pub beside: Option<Beside>,
     /// Whether an optimizer was seen at work: until then what it keeps is not there.
     pub is_optimized: bool,
+    /// How many requests were refused although the run went on: a library took another way, or somebody tried again.
+    pub refusals: usize,
+    /// How many cycles came after the last of them, if there was one.
+    pub cycles_since_refusal: usize,
+    /// What the program's sizes are.
+    pub sizes: Sizes,
     /// Who asked, for each allocation; the same in every run of the program.
     pub(crate) keys: Vec<u64>,
     /// What to call them.
@@ -30,11 +38,17 @@ pub struct Probe {
 impl Probe {
     /// Reads a run's recording of one device.
     pub fn new(batch: u64, trace: &Trace, device: &DeviceTrace) -> Self {
+        let beside = held_beside(trace, device);
+        let parts = parts(device);
+        let outside = Bytes::new(parts.as_ref().map_or(0, |parts| parts.outside));
+        let device = parts.as_ref().map_or(device, |parts| &parts.inside);
         let program = Program::new(device, &trace.stacks, &Start::new(device));
+        let sees_tensors = trace.process.as_ref().is_some_and(|process| process.sees_tensors);
         let mut places = Places::new(trace);
         let keys = program.allocations.iter().map(|allocation| places.key(allocation.stack)).collect();
         Self {
-            beside: held_beside(trace, device),
+            beside: beside.map(|beside| Beside { held: beside.held + outside, ..beside }),
+            sizes: if sees_tensors { Sizes::Blocks } else { Sizes::Requested },
             is_optimized: places.names_optimizer(),
             names: places.names,
             ..Self::of_program(batch, program, keys)
@@ -44,7 +58,20 @@ impl Probe {
     /// A run of which only the program is known.
     pub(crate) fn of_program(batch: u64, program: Program, keys: Vec<u64>) -> Self {
         let cycles = Cycles::of(&program);
-        Self { batch, program, cycles, beside: None, is_optimized: false, keys, names: FastMap::default() }
+        let last_refusal = program.steps.iter().rposition(|step| matches!(step, Step::AllocateRefused(_)));
+        let cycles_since_refusal = last_refusal.map_or(cycles.peaks.len(), |position| cycles.after(position));
+        Self {
+            batch,
+            refusals: program.refused(),
+            cycles_since_refusal,
+            program,
+            cycles,
+            beside: None,
+            is_optimized: false,
+            sizes: Sizes::Requested,
+            keys,
+            names: FastMap::default(),
+        }
     }
 
     /// What to call whoever asked for an allocation.

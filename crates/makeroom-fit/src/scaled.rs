@@ -5,6 +5,7 @@ use makeroom_sim::{Program, Step};
 use crate::law::{Found, SizeLaw};
 use crate::matching;
 use crate::probe::Probe;
+use crate::replaying::survived;
 
 /// A program whose sizes follow the batch.
 #[derive(Clone, Debug)]
@@ -16,11 +17,21 @@ pub struct Scaled {
 
 impl Scaled {
     /// Reads the laws off runs with different batches, in any order; `None` without a run.
-    pub fn new(mut probes: Vec<Probe>) -> Option<Self> {
+    pub fn new(probes: Vec<Probe>) -> Option<Self> {
+        Self::with_refused(probes, &[])
+    }
+
+    /// The same, with runs that were refused: as far as they came, what they asked for is known.
+    pub(crate) fn with_refused(mut probes: Vec<Probe>, refused: &[Probe]) -> Option<Self> {
         probes.sort_by_key(|probe| probe.batch);
         probes.dedup_by_key(|probe| probe.batch);
-        let laws = matching::laws(&probes);
-        Some(Self { reference: probes.pop()?, laws })
+        let mut reference = probes.pop()?;
+        let mut others: Vec<&Probe> = probes.iter().chain(refused).collect();
+        others.sort_by_key(|probe| probe.batch);
+        others.dedup_by_key(|probe| probe.batch);
+        let laws = matching::laws(&reference, &others);
+        reference.program = survived(&reference.program);
+        Some(Self { reference, laws })
     }
 
     /// The run that all others are drawn from.

@@ -20,6 +20,40 @@ pub fn largest(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> 
     (result > 0).then_some(result)
 }
 
+/// How far below an answer is looked, as a part of it.
+const BELOW: u64 = 12;
+/// So many of the [`STEPS`] batches looked at there may be refused.
+const ODD_ONES: usize = 1;
+
+/// [`largest`] where nearly all that is a little less fits as well.
+///
+/// Where memory falls into pieces that change with every batch, one that fits may stand alone, by chance, and real runs are
+/// not so exact.
+pub(crate) fn steadily(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+    let mut answer = largest(hint, most, &fits)?;
+    loop {
+        let step = (answer / BELOW / STEPS).max(1);
+        let below = (1..=STEPS).map(|number| answer.saturating_sub(number * step));
+        let looked_at: Vec<(u64, bool)> =
+            below.take_while(|&batch| batch > 0).map(|batch| (batch, fits(batch))).collect();
+        let refused = looked_at.iter().filter(|(_, is_fitting)| !is_fitting).count();
+        if refused <= ODD_ONES {
+            return Some(answer);
+        }
+        let highest = looked_at.iter().position(|(_, is_fitting)| !is_fitting)?;
+        let next = looked_at[highest..].iter().position(|(_, is_fitting)| *is_fitting);
+        answer = if let Some(behind) = next {
+            halve(looked_at[highest + behind].0, looked_at[highest + behind - 1].0, &fits)
+        } else {
+            let lowest = looked_at.last()?.0;
+            upward(lowest / 2, lowest, &fits)
+        };
+        if answer == 0 {
+            return None;
+        }
+    }
+}
+
 /// A batch that fits while the next larger one does not, found from a hint; 0 if there is none below it.
 fn upward(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> u64 {
     let (enough, too_many) = bracket(hint, most, &fits);
@@ -75,6 +109,16 @@ mod tests {
     fn what_fits_beyond_a_smaller_one_that_does_not_is_found() {
         let fits = |batch| batch <= 1000 || (1030..=1041).contains(&batch);
         assert_eq!(largest(8, 1 << 20, fits), Some(1041));
+    }
+
+    #[test]
+    fn what_fits_by_chance_above_what_does_not_is_not_relied_on() {
+        let fits = |batch| batch <= 1000 || (1010..=1041).contains(&batch);
+        assert_eq!(steadily(1015, 1 << 20, fits), Some(1000));
+        assert_eq!(steadily(8, 1 << 20, |batch| batch <= 56), Some(56));
+        assert_eq!(steadily(8, 1 << 20, |batch| batch <= 3), Some(3));
+        assert_eq!(steadily(8, 1 << 20, |_| false), None);
+        assert_eq!(steadily(8, 100, |_| true), Some(100));
     }
 
     #[test]

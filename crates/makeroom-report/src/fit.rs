@@ -21,8 +21,21 @@ pub struct FitRun {
     pub steps: Option<usize>,
     /// The most that was live.
     pub peak_live: Option<Bytes>,
+    /// Requests that were refused, while the run went on all the same.
+    pub refusals: u64,
     /// How it ended.
     pub end: FitEnd,
+}
+
+impl FitRun {
+    /// What stands beside it; most have nothing to say.
+    fn remark(&self) -> String {
+        match (self.end.remark(), self.refusals) {
+            (remark, 0) => remark.to_owned(),
+            ("", refusals) => format!("at the edge: refused {refusals} times, and went on"),
+            (remark, refusals) => format!("{remark}; refused {refusals} times, and went on"),
+        }
+    }
 }
 
 /// How a run ended.
@@ -49,7 +62,7 @@ impl FitEnd {
         }
     }
 
-    /// What stands beside the run; most have nothing to say.
+    /// The same for people.
     fn remark(self) -> &'static str {
         match self {
             Self::Shown => "",
@@ -119,6 +132,7 @@ pub fn fit_json(report: &FitReport) -> Value {
             "seconds": run.seconds,
             "steps": run.steps,
             "refused": run.end == FitEnd::Refused,
+            "refusals_survived": run.refusals,
             "end": run.end.word(),
             "peak_live_bytes": run.peak_live.map(Bytes::get),
         })).collect::<Vec<_>>(),
@@ -258,7 +272,7 @@ fn runs(out: &mut String, runs: &[FitRun]) {
                 run.steps.map_or(String::new(), |steps| steps.to_string()),
                 run.peak_live.map_or(String::new(), |live| live.to_string()),
                 format!("{:.0} s", run.seconds.max(1.0)),
-                run.end.remark().to_owned(),
+                run.remark(),
             ]
         })
         .collect();

@@ -2,9 +2,11 @@
 //!
 //! What to run is decided by `makeroom-fit`; here the program is run, watched and stopped.
 
+mod course;
 mod placeholder;
 mod probing;
 mod settings;
+mod words;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -17,7 +19,8 @@ use crate::cli::{Fit, MOST_BATCH};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Spinner;
-use probing::{Ended, Patience, Probing};
+use course::Patience;
+use probing::{Ended, Probing};
 
 /// Runs `makeroom fit`. The exit status is 0 when a batch was found.
 pub(crate) fn run(arguments: &Fit) -> Result<ExitCode, Failure> {
@@ -48,7 +51,8 @@ pub(crate) fn run(arguments: &Fit) -> Result<ExitCode, Failure> {
             spinner.say(&format!("{what} {batch}: step {steps}, {live} live"));
         })?;
         let seconds = began.elapsed().as_secs_f64();
-        runs.push(FitRun { batch, seconds, steps: ended.steps(), peak_live: ended.peak_live(), end });
+        let (steps, peak_live, refusals) = (ended.steps(), ended.peak_live(), ended.refusals());
+        runs.push(FitRun { batch, seconds, steps, peak_live, refusals, end });
         let outcome = match ended {
             Ended::Ran { probe, trace } => {
                 if allocator.is_none() && plan.probes().is_empty() {
@@ -56,7 +60,7 @@ pub(crate) fn run(arguments: &Fit) -> Result<ExitCode, Failure> {
                 }
                 RunOutcome::Ran(probe)
             }
-            Ended::Refused => RunOutcome::Refused,
+            Ended::Refused(probe) => RunOutcome::Refused(probe),
         };
         plan.ran(batch, outcome);
     };

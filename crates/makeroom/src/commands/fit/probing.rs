@@ -14,14 +14,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use makeroom_core::{Action, Bytes, Trace};
-use makeroom_explain::{Cause, explain_text};
+use makeroom_core::{Bytes, Trace};
 use makeroom_fit::Probe;
 use makeroom_report::FitEnd;
 use makeroom_trace::Input;
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::course::{Course, Patience, Watch, is_stuck};
+use super::words::{last_words, says_out_of_memory};
 use crate::commands::run::{library, preload, run_id};
 use crate::failure::Failure;
 use crate::signals::not_ignored;
@@ -32,43 +33,46 @@ const INTERVAL: Duration = Duration::from_millis(200);
 const LOOKING_SHARE: u32 = 8;
 /// How long a program has to end once it is told to.
 const GRACE: Duration = Duration::from_secs(5);
-/// So many times the steps are waited for where nothing was seen that ends a step.
-const FURTHER: usize = 4;
-/// Lines of a program's last words.
-const LAST_LINES: usize = 12;
-/// And how much of its output is looked at for them.
-const LAST_BYTES: usize = 64 << 10;
-
-/// How long a run goes on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    /// Steps to see.
-    pub(crate) steps: usize,
-    /// Seconds after which it is stopped in any case.
-    pub(crate) seconds: u64,
-}
 
 /// What came of a run.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// It went through its steps.
     Ran { probe: Box<Probe>, trace: Box<Trace> },
-    /// It was refused memory.
-    Refused,
+    /// It was refused memory, and that was its end.
+    Refused(Option<Box<Probe>>),
 }
 
 impl Ended {
     pub(crate) fn steps(&self) -> Option<usize> {
         match self {
             Self::Ran { probe, .. } => Some(probe.cycles.peaks.len()),
-            Self::Refused => None,
+            Self::Refused(_) => None,
         }
     }
 
     pub(crate) fn peak_live(&self) -> Option<Bytes> {
         match self {
             Self::Ran { probe, .. } => Some(Bytes::new(probe.program.peak_live())),
-            Self::Refused => None,
+            Self::Refused(_) => None,
+        }
+    }
+
+    fn probe(self) -> Option<Box<Probe>> {
+        match self {
+            Self::Ran { probe, .. } => Some(probe),
+            Self::Refused(probe) => probe,
+        }
+    }
+
+    /// Requests that were refused, and the run went on.
+    pub(crate) fn refusals(&self) -> u64 {
+        match self {
+            Self::Ran { probe, trace } => {
+                let again = trace.process.as_ref().map_or(0, |process| process.refused_then_served);
+                probe.refusals as u64 + again
+            }
+            Self::Refused(_) => 0,
         }
     }
 }
@@ -119,6 +123,7 @@ impl Probing {
         let log = folder.join("output");
         let mut running = Running::start(self.command(words, &folder, &log)?, &words[0])?;
         let began = Instant::now();
+        let mut watch = Watch::new(self.patience);
         let (status, end) = loop {
             if let Some(status) = running.0.try_wait()? {
                 break (Some(status), FitEnd::ByItself);
@@ -127,18 +132,20 @@ impl Probing {
                 return Err(Failure::Interrupted);
             }
             let looked = Instant::now();
-            let is_over = match seen(&folder, batch) {
+            let course = match seen(&folder, batch) {
                 Some(Ended::Ran { probe, .. }) => {
                     let live =
                         probe.cycles.peaks.last().copied().unwrap_or_else(|| probe.program.peak_live());
                     tell(probe.cycles.peaks.len(), Bytes::new(live));
-                    self.is_enough(&probe)
+                    watch.look(&probe)
                 }
-                Some(Ended::Refused) => true,
-                None => false,
+                Some(Ended::Refused(_)) => Course::Stuck,
+                None => Course::Open,
             };
-            if is_over {
-                break (None, FitEnd::Shown);
+            match course {
+                Course::Enough => break (None, FitEnd::Shown),
+                Course::Stuck => break (None, FitEnd::Refused),
+                Course::Open => {}
             }
             if began.elapsed().as_secs() >= self.patience.seconds {
                 break (None, FitEnd::OutOfTime);
@@ -147,10 +154,10 @@ impl Probing {
         };
         running.stop();
         let ended = seen(&folder, batch);
-        let result = self.judge(ended, status, &log, words, batch);
+        let result = self.judge(ended, status, end, &log, words, batch);
         let _ = fs::remove_dir_all(&folder);
         result.map(|ended| match ended {
-            Ended::Refused => (ended, FitEnd::Refused),
+            Ended::Refused(_) => (ended, FitEnd::Refused),
             Ended::Ran { .. } => (ended, end),
         })
     }
@@ -175,27 +182,27 @@ impl Probing {
         Ok(command)
     }
 
-    /// Whether a run has shown what it needs: memory has settled, and an optimizer has been at work, or nothing like
-    /// one comes. Where steps differ, more of them are seen.
-    fn is_enough(&self, probe: &Probe) -> bool {
-        let seen = probe.cycles.peaks.len();
-        let is_regular = probe.is_optimized && !probe.cycles.vary();
-        let wanted = if is_regular { self.patience.steps } else { self.patience.steps * FURTHER };
-        seen >= wanted && (probe.cycles.are_settled() || seen >= wanted * 2)
-    }
-
+    /// What came of a run, by what it recorded, how it ended and what it said.
     fn judge(
         &self,
         ended: Option<Ended>,
         status: Option<ExitStatus>,
+        end: FitEnd,
         log: &Path,
         words: &[OsString],
         batch: u64,
     ) -> Result<Ended, Failure> {
         let failed = status.filter(|status| !status.success());
+        let is_end = |probe: &Probe| match end {
+            // It was ended right after it had shown enough, and may have been asking again.
+            FitEnd::Shown => false,
+            FitEnd::Refused => true,
+            FitEnd::ByItself | FitEnd::OutOfTime => is_stuck(probe),
+        };
         match (ended, failed) {
-            (Some(Ended::Refused), _) => Ok(Ended::Refused),
-            (_, Some(_)) if says_out_of_memory(log) => Ok(Ended::Refused),
+            (Some(Ended::Refused(probe)), _) => Ok(Ended::Refused(probe)),
+            (Some(Ended::Ran { probe, .. }), _) if is_end(&probe) => Ok(Ended::Refused(Some(probe))),
+            (ended, Some(_)) if says_out_of_memory(log) => Ok(Ended::Refused(ended.and_then(Ended::probe))),
             (_, Some(status)) => {
                 Err(Failure::ProbeFailed { batch, status: status.to_string(), said: last_words(log) })
             }
@@ -217,9 +224,9 @@ fn wait(child: &mut Child, time: Duration, is_interrupted: &AtomicBool) -> io::R
     Ok(())
 }
 
-/// What the recordings of a run say so far: of its processes, the one that holds most.
+/// What the recordings of a run say so far: of its processes, one that is stuck, or the one that holds most.
 fn seen(folder: &Path, batch: u64) -> Option<Ended> {
-    let mut most: Option<(u64, Box<Probe>, Box<Trace>)> = None;
+    let mut most: Option<((bool, u64), Box<Probe>, Box<Trace>)> = None;
     for entry in fs::read_dir(folder).ok()?.flatten() {
         let path = entry.path();
         if path.extension().is_none_or(|extension| extension != "room") {
@@ -227,25 +234,17 @@ fn seen(folder: &Path, batch: u64) -> Option<Ended> {
         }
         // A file that is not readable yet has nothing to say yet.
         let Ok(Input::Trace(trace)) = makeroom_trace::open(&path) else { continue };
-        if is_refused(&trace) {
-            return Some(Ended::Refused);
+        if trace.process.as_ref().is_some_and(|process| !process.refused_contexts.is_empty()) {
+            return Some(Ended::Refused(None));
         }
         let Some(device) = trace.device(None) else { continue };
         let probe = Probe::new(batch, &trace, device);
-        let peak = probe.program.peak_live();
-        if peak > 0 && most.as_ref().is_none_or(|(highest, ..)| peak > *highest) {
-            most = Some((peak, Box::new(probe), Box::new(trace)));
+        let weight = (is_stuck(&probe), probe.program.peak_live_if_granted());
+        if weight.1 > 0 && most.as_ref().is_none_or(|(highest, ..)| weight > *highest) {
+            most = Some((weight, Box::new(probe), Box::new(trace)));
         }
     }
     most.map(|(_, probe, trace)| Ended::Ran { probe, trace })
-}
-
-/// Whether the program was refused device memory, or a context for want of it.
-fn is_refused(trace: &Trace) -> bool {
-    let is_without_context =
-        trace.process.as_ref().is_some_and(|process| !process.refused_contexts.is_empty());
-    let mut devices = trace.devices.iter();
-    is_without_context || devices.any(|device| device.events.actions().contains(&Action::OutOfMemory))
 }
 
 /// A program that runs; it is stopped when this goes.
@@ -296,31 +295,4 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
-}
-
-/// The end of what a program printed.
-fn end_of(log: &Path) -> String {
-    use std::io::{Read as _, Seek as _, SeekFrom};
-    let read = || -> io::Result<Vec<u8>> {
-        let mut file = File::open(log)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(LAST_BYTES as u64)))?;
-        let mut end = Vec::new();
-        file.take(LAST_BYTES as u64).read_to_end(&mut end)?;
-        Ok(end)
-    };
-    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
-}
-
-fn last_words(log: &Path) -> String {
-    let end = end_of(log);
-    let lines: Vec<&str> = end.lines().collect();
-    lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
-}
-
-/// Whether a program says that it died for want of memory: frameworks refuse from their own pools too.
-fn says_out_of_memory(log: &Path) -> bool {
-    let explanation = explain_text(&end_of(log));
-    let is_of_host = explanation.verdict.cause == Cause::HostMemory;
-    explanation.request.is_some() && !is_of_host
 }

@@ -1,0 +1,101 @@
+//! The largest batch that the runs so far speak for.
+
+use makeroom_sim::AllocatorSpec;
+
+use super::{Plan, Prediction, percent};
+use crate::budget::{Budget, Margin};
+use crate::replaying::{fits, most_refused, refused_last};
+use crate::scaled::Scaled;
+use crate::search::{largest, steadily};
+
+/// Laws that hold for this much of the peak count as exact.
+const EXACT_SHARE: f64 = 0.98;
+/// After a refusal of what was predicted, this much of it is tried: within what an answer may be off.
+const AFTER_REFUSAL_PERCENT: u64 = 98;
+/// A refusal below this much of what is predicted says that the prediction is worth nothing.
+const FAR_OFF_PERCENT: u64 = 75;
+
+impl Plan {
+    /// What the runs so far say; `None` without a run, or on a card of unknown size.
+    pub fn predict(&self) -> Option<Prediction> {
+        let scaled = Scaled::with_refused(self.probes.clone(), &self.refused_probes)?;
+        let budget = match self.bounds.margin {
+            Some(share) => self.budget(Margin::asked(share))?,
+            None => self.budget(self.margin(&scaled)?)?,
+        };
+        let batch = self.steadily_under(&scaled, &budget);
+        Some(Prediction { batch: batch.map(|batch| self.below_refused(batch)), scaled, budget })
+    }
+
+    /// The largest batch with which a program fits under an allocator, as far as the bounds allow.
+    pub(crate) fn largest_under(
+        &self,
+        allocator: &AllocatorSpec,
+        scaled: &Scaled,
+        budget: &Budget,
+    ) -> Option<u64> {
+        self.largest_of(scaled.reference().batch, |batch| {
+            fits(allocator, &scaled.at(batch), budget.allocator(batch))
+        })
+    }
+
+    /// The largest batch of which `fits` says so, as far as the bounds allow.
+    pub(crate) fn largest_of(&self, hint: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+        let unit = self.bounds.multiple;
+        largest(hint / unit, self.bounds.most / unit, |units| fits(units * unit)).map(|units| units * unit)
+    }
+
+    /// The same under the program's own allocator, where all that is a little less has to fit as well.
+    fn steadily_under(&self, scaled: &Scaled, budget: &Budget) -> Option<u64> {
+        let unit = self.bounds.multiple;
+        let fits = |units: u64| {
+            let batch = units * unit;
+            fits(&self.allocator, &scaled.at(batch), budget.allocator(batch))
+        };
+        let found = steadily(scaled.reference().batch / unit, self.bounds.most / unit, fits);
+        found.map(|units| units * unit)
+    }
+
+    /// What there is for the allocator, by what was measured and by what was refused: a run that a replay with its own
+    /// sizes would have let through had less than was thought.
+    fn budget(&self, margin: Margin) -> Option<Budget> {
+        let budget = Budget::new(self.card()?, &self.probes, margin);
+        let missing = self.refused_probes.iter().filter_map(|probe| {
+            let room = budget.allocator(probe.batch) + budget.margin.get();
+            let refused = most_refused(&self.allocator, &refused_last(&probe.program), room)?;
+            Some(room - refused)
+        });
+        let missing = missing.max().unwrap_or(0);
+        Some(budget.with_less(missing))
+    }
+
+    /// How much to keep free: little where laws hold to the byte; otherwise what the largest run was mistaken for by the
+    /// smaller ones, as far as the answer is from it.
+    fn margin(&self, scaled: &Scaled) -> Option<Margin> {
+        let last = scaled.reference();
+        if scaled.exact_share(last.batch) >= EXACT_SHARE {
+            return Some(Margin::EXACT);
+        }
+        let smaller: Vec<_> = self.probes.iter().filter(|probe| probe.batch < last.batch).cloned().collect();
+        let Some(before) = Scaled::new(smaller).filter(|_| self.probes.len() > 2) else {
+            return Some(Margin::ESTIMATED);
+        };
+        let (real, told) = (last.program.peak_live(), before.at(last.batch).peak_live());
+        let error = real.abs_diff(told) as f64 / real.max(1) as f64;
+        let target = self.steadily_under(scaled, &self.budget(Margin::EXACT)?).unwrap_or(last.batch);
+        let told_over = (last.batch - before.reference().batch).max(1) as f64;
+        let share = error * target.saturating_sub(last.batch) as f64 / told_over;
+        Some(Margin::EXACT.wider(share))
+    }
+
+    /// What is predicted, in the light of what was refused.
+    fn below_refused(&self, predicted: u64) -> u64 {
+        match self.refused {
+            Some(refused) if refused <= percent(predicted, FAR_OFF_PERCENT) => {
+                self.multiple(u64::midpoint(self.known(), refused))
+            }
+            Some(refused) => self.multiple(predicted.min(percent(refused, AFTER_REFUSAL_PERCENT))),
+            None => predicted,
+        }
+    }
+}
