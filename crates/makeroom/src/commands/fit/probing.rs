@@ -226,7 +226,8 @@ fn wait(child: &mut Child, time: Duration, is_interrupted: &AtomicBool) -> io::R
 
 /// What the recordings of a run say so far: of its processes, one that is stuck, or the one that holds most.
 fn seen(folder: &Path, batch: u64) -> Option<Ended> {
-    let mut most: Option<((bool, u64), Box<Probe>, Box<Trace>)> = None;
+    let mut most: Option<(Box<Probe>, Box<Trace>)> = None;
+    let weight = |probe: &Probe| (is_stuck(probe), probe.program.peak_live_if_granted());
     for entry in fs::read_dir(folder).ok()?.flatten() {
         let path = entry.path();
         if path.extension().is_none_or(|extension| extension != "room") {
@@ -239,12 +240,12 @@ fn seen(folder: &Path, batch: u64) -> Option<Ended> {
         }
         let Some(device) = trace.device(None) else { continue };
         let probe = Probe::new(batch, &trace, device);
-        let weight = (is_stuck(&probe), probe.program.peak_live_if_granted());
-        if weight.1 > 0 && most.as_ref().is_none_or(|(highest, ..)| weight > *highest) {
-            most = Some((weight, Box::new(probe), Box::new(trace)));
+        let highest = most.as_ref().map_or((false, 0), |(probe, _)| weight(probe));
+        if weight(&probe) > highest {
+            most = Some((Box::new(probe), Box::new(trace)));
         }
     }
-    most.map(|(_, probe, trace)| Ended::Ran { probe, trace })
+    most.map(|(probe, trace)| Ended::Ran { probe, trace })
 }
 
 /// A program that runs; it is stopped when this goes.
