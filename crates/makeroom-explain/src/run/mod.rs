@@ -6,11 +6,13 @@
 //! left.rs        what was there at the end, by who asked for it
 //! launches.rs    why a kernel did not start
 //! contexts.rs    contexts that were left, and those that were refused
+//! host.rs        whether the process's memory on the host grows without end
 //! pools.rs       what makeroom's own pool did, and what PyTorch's would have
 //! judge.rs       what the facts mean for the verdict
 //! ```
 
 mod contexts;
+mod host;
 mod judge;
 mod launches;
 mod left;

@@ -1,17 +1,10 @@
 //! From the recording of a process to what it left behind or missed.
 
-use makeroom_core::{Action, Bytes, DeviceTrace, HostSample, PinnedBlock, ProcessRecord, StreamFrees, Trace};
+use makeroom_core::{Action, Bytes, DeviceTrace, PinnedBlock, ProcessRecord, StreamFrees, Trace};
 
 use super::left::Left;
-use super::{HostGrowth, Kept, KernelHeap, LeftKind, RunSummary, WaitingFrees};
+use super::{Kept, KernelHeap, LeftKind, RunSummary, WaitingFrees};
 use crate::trace::{DEFAULT_HEAP, History, Places, is_outside, peak_taken, states_at};
-
-/// Growth of the host's memory below this is what any CUDA program does at its start.
-const LEAST_HOST_GROWTH: Bytes = Bytes::mib(512);
-/// From so many measurements on, growth can be told from a step.
-const STEADY_SAMPLES: usize = 8;
-/// Growth that is steady counts from this on.
-const LEAST_STEADY_GROWTH: Bytes = Bytes::mib(128);
 
 /// The summary of a recorded process; `None` where only an allocator was recorded.
 pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
@@ -37,7 +30,7 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
         pools: super::pools::summarise(trace, process),
         refused_contexts: super::contexts::refused(trace, process, places),
         freed_with_contexts: process.freed_with_contexts,
-        host_growth: host_growth(&process.host_samples),
+        host_growth: super::host::growth(process),
         dropped: process.dropped,
         remarks: process.remarks.iter().map(|remark| remark.text.clone()).collect(),
         ..RunSummary::default()
@@ -106,26 +99,4 @@ fn waiting(frees: &StreamFrees, places: Places<'_>) -> WaitingFrees {
         at_refusal: frees.at_refusal,
         asked: frees.asked.map(|asked| (asked, places.of(asked.stack))),
     }
-}
-
-/// Whether the process's memory on the host grew by more than a program's start explains.
-fn host_growth(samples: &[HostSample]) -> Option<HostGrowth> {
-    let resident: Vec<(u64, Bytes)> =
-        samples.iter().filter_map(|sample| Some((sample.time_us, sample.resident?))).collect();
-    // The first quarter of a long run loads libraries and fills caches.
-    let start = if resident.len() >= STEADY_SAMPLES { resident.len() / 4 } else { 0 };
-    let settled = resident.get(start..)?;
-    let (&(first_us, first), &(last_us, last)) = settled.first().zip(settled.last())?;
-    let falls = settled.windows(2).filter(|pair| pair[1].1 < pair[0].1).count();
-    let is_steady = settled.len() >= STEADY_SAMPLES * 3 / 4 && falls * 8 <= settled.len();
-    let grown = last - first;
-    let is_large = grown >= LEAST_HOST_GROWTH
-        || is_steady && grown >= LEAST_STEADY_GROWTH && grown.share_of(last) >= 0.1;
-    is_large.then_some(HostGrowth {
-        first,
-        last,
-        seconds: last_us.saturating_sub(first_us) / 1_000_000,
-        is_steady,
-        limit: samples.iter().rev().find_map(|sample| sample.cgroup_limit),
-    })
 }

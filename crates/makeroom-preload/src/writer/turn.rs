@@ -20,8 +20,10 @@ use crate::record::event::{RawEvent, SAMPLE};
 use crate::record::threads;
 use crate::{clock, cost, files, notices};
 
-/// How often the host's memory is measured.
+/// How often the host's memory is measured: more often while a program starts, so that a short one can be judged.
 const HOST_INTERVAL_NS: u64 = 1_000_000_000;
+const FIRST_HOST_INTERVAL_NS: u64 = 90_000_000;
+const FIRST_HOST_SAMPLES: u32 = 100;
 /// A batch of definitions that is longer is sealed before the turn is over.
 const LONG_BATCH: usize = 4 << 20;
 
@@ -32,6 +34,7 @@ pub(crate) struct Writer {
     definitions: Definitions,
     host: Host,
     last_host_ns: u64,
+    host_samples: u32,
     notices_said: u32,
     has_tensors: bool,
     buffer: Vec<u8>,
@@ -52,6 +55,7 @@ impl Writer {
             definitions,
             host: Host::new(),
             last_host_ns: 0,
+            host_samples: 0,
             notices_said: 0,
             has_tensors: false,
             buffer: Vec::new(),
@@ -183,8 +187,12 @@ impl Writer {
 
     fn measure_host(&mut self, is_last: bool) {
         let now = clock::monotonic_ns();
-        if is_last || !self.refusals.is_empty() || now.wrapping_sub(self.last_host_ns) >= HOST_INTERVAL_NS {
+        let is_first = self.host_samples < FIRST_HOST_SAMPLES;
+        let interval = if is_first { FIRST_HOST_INTERVAL_NS } else { HOST_INTERVAL_NS };
+        let is_due = now.wrapping_sub(self.last_host_ns) >= interval;
+        if is_last || !self.refusals.is_empty() || is_due {
             self.last_host_ns = now;
+            self.host_samples = self.host_samples.saturating_add(1);
             let sample = self.host.sample();
             self.definitions.encoder.sample(&sample);
         }
