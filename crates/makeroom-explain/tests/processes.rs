@@ -48,6 +48,16 @@ fn refused_below_the_limit(limit: Option<Bytes>, is_unasked: bool) -> Explanatio
     explain(process, &[segment, tensor, refusal])
 }
 
+#[test]
+fn frees_without_an_allocation_are_counted_in_whole_sentences() {
+    let taken = event(30, Action::Alloc, 1 << 40, Bytes::mib(2));
+    let freed = |time_us| event(time_us, Action::FreeCompleted, 1 << 40, Bytes::mib(2));
+    let told = |events: &[Event]| explain(process(&[]), events).notes;
+    assert_eq!(told(&[taken, freed(40), freed(41)]), ["1 free has no allocation in this recording"]);
+    let twice = told(&[taken, freed(40), freed(41), freed(42)]);
+    assert_eq!(twice, ["2 frees have no allocation in this recording"]);
+}
+
 fn commands(explanation: &Explanation) -> Vec<&str> {
     let fixes = explanation.causes.iter().flat_map(|cause| &cause.fixes);
     fixes.filter_map(|fix| fix.command.as_deref()).collect()

@@ -434,6 +434,19 @@ fn a_limit_of_the_recorder_is_kept() {
     assert_eq!(recording.read().process.unwrap().limit, Some(Bytes::gib(8)));
 }
 
+/// `cudaFree(0)` is how many programs have their context made.
+#[test]
+fn freeing_nothing_is_no_free() {
+    use EventKind::{DeviceAlloc, DeviceFree, StreamFree, TensorAlloc, TensorFree};
+    let nothing = [event(DeviceFree, 0, 0), event(StreamFree, 0, 0), event(TensorFree, 0, 0)];
+    let trace = Recording::new().events(7, 0, &nothing).read();
+    assert_eq!(actions(&trace), []);
+    let taken = [event(DeviceAlloc, 0x1000, 64), by(PYTHON, event(TensorAlloc, 0x1000, 64))];
+    let trace = Recording::new().events(7, 0, &nothing).events(7, 10, &taken).events(7, 20, &nothing).read();
+    assert!(actions(&trace).iter().all(|&(_, address, _)| address != 0), "{:?}", actions(&trace));
+    assert_eq!(trace.process.unwrap().calls.iter().map(|call| call.done).sum::<u64>(), 8);
+}
+
 #[test]
 fn a_refusal_has_the_free_memory_that_was_sampled_closest() {
     let refusal = refused(event(EventKind::DeviceAlloc, 0, 999));

@@ -361,11 +361,10 @@ impl<'trace> Subject<'trace> {
         if self.device.overflowed == Some(true) {
             notes.push("the recorder's ring overflowed: the oldest events are lost".to_owned());
         }
-        if self.history.start.unmatched_frees > 0 {
-            notes.push(format!(
-                "{} frees have no allocation in this recording",
-                self.history.start.unmatched_frees
-            ));
+        match self.history.start.unmatched_frees {
+            0 => {}
+            1 => notes.push("1 free has no allocation in this recording".to_owned()),
+            count => notes.push(format!("{count} frees have no allocation in this recording")),
         }
         notes
     }

@@ -181,6 +181,10 @@ impl Collected {
             }
             self.devices.push(event.device);
         }
+        // Freeing nothing is allowed, and a way to have a context made.
+        if role == Role::Give && event.address.0 == 0 {
+            return Ok(());
+        }
         let next = self.threads.len() as u32;
         self.rows.push(Row {
             since_ns,
