@@ -258,6 +258,17 @@ pub struct AllocatorSettings {
     pub expandable_segments: Option<bool>,
     /// Divisions of a power of two that sizes are rounded up to, for 1 MiB, 2 MiB, … 32 GiB.
     pub roundup_power2_divisions: Option<[u32; 16]>,
+    /// Where makeroom's own pool wrote the recording: what it lets itself take of each device, by its number; 0 where
+    /// it has no limit, or several pools have one each. `None` where PyTorch's allocator did.
+    pub pool_limits: Option<Vec<Bytes>>,
+}
+
+impl AllocatorSettings {
+    /// What makeroom's own pool let itself take of a device.
+    pub fn pool_limit(&self, device: DeviceIndex) -> Option<Bytes> {
+        let limit = self.pool_limits.as_ref()?.get(device.0 as usize)?;
+        (!limit.is_zero()).then_some(*limit)
+    }
 }
 
 /// The beginning or the end of a named span.

@@ -119,6 +119,11 @@ impl Pool {
         Ok(self.inner.driver.synchronize()?)
     }
 
+    /// The limit on what it takes of its device.
+    pub fn limit(&self) -> Option<Bytes> {
+        self.inner.lock().ok()?.settings.limit.map(Bytes::new)
+    }
+
     /// Changes the limit. What is above it already stays until it is trimmed.
     pub fn set_limit(&self, limit: Option<Bytes>) -> Result<()> {
         let limit = limit.map(Bytes::get);

@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use makeroom_core::{Action, Address, BlockState, Bytes, StreamId, Trace};
+use makeroom_core::{Action, Address, BlockState, Bytes, DeviceIndex, StreamId, Trace};
 use makeroom_pool::layers::{Happened, History, PastEvent, Recorded};
 use makeroom_pool::{
     Allocator as _, DeviceBuffer, Options, Pool, PoolStream, Site, SnapshotOf, write_torch_snapshot,
@@ -124,6 +124,27 @@ fn a_free_that_waits_for_a_stream_completes_when_its_memory_is_used_again() {
     assert_eq!(count(events, Happened::FreeCompleted), 0);
     let (events, _) = recorder.history().events(|_| false);
     assert_eq!(count(events, Happened::FreeCompleted), 1);
+}
+
+/// Whoever reads a refusal must know which limit refused.
+#[test]
+fn the_limit_of_each_device_is_in_the_settings() {
+    let gpu = common::gpu("torch_snapshot");
+    let limited =
+        |device, limit| Pool::new(gpu.driver, device, Options { limit, ..Options::default() }).unwrap();
+    let (first, second) = (limited(0, None), limited(1, Some(Bytes::mib(512))));
+    let settings = |pools: &[&Pool]| {
+        let pools: Vec<_> = pools.iter().map(|pool| SnapshotOf::pool(pool)).collect();
+        let settings = read_back(&pools).settings;
+        (settings.pool_limits.is_some(), [0, 1].map(|device| settings.pool_limit(DeviceIndex(device))))
+    };
+    assert_eq!(settings(&[&first]), (true, [None, None]));
+    assert_eq!(settings(&[&second, &first]), (true, [None, Some(Bytes::mib(512))]));
+    first.set_limit(Some(Bytes::mib(64))).unwrap();
+    assert_eq!(settings(&[&first]), (true, [Some(Bytes::mib(64)), None]));
+    // Pools that share a limit have what the others leave of it.
+    let beside = limited(0, Some(Bytes::mib(32)));
+    assert_eq!(settings(&[&first, &beside]), (true, [None, None]));
 }
 
 #[test]

@@ -109,6 +109,18 @@ impl Refusal<'_> {
         Some(self.finding(Cause::Fragmentation, Certainty::Possible, free, summary))
     }
 
+    /// The limit of makeroom's own pool refused, and the device had room.
+    pub(super) fn pools_limit_refused(&self) -> Option<Finding> {
+        let (limit, request) = (self.pool_limit?, self.event.size);
+        let free = self.event.device_free().filter(|&free| free >= request)?;
+        let held = self.held();
+        let summary = format!(
+            "{request} was refused by the pool's own limit of {limit}, of which it held {held}; the device itself had {free} free."
+        );
+        (held + request > limit)
+            .then(|| self.finding(Cause::ArtificialLimit, Certainty::Certain, free, summary))
+    }
+
     /// The limit refused, and what was recorded does not come up to it.
     pub(super) fn limit_counted_more(&self) -> Option<Finding> {
         let (limit, free) = (self.limit_of_run()?, self.event.device_free()?);

@@ -44,3 +44,12 @@ pub(super) fn framework(trace: &Trace) -> Option<&'static str> {
         }
     }
 }
+
+/// Who took the memory from the driver, in words.
+pub(super) fn holder(trace: &Trace) -> &'static str {
+    match framework(trace) {
+        _ if trace.settings.pool_limits.is_some() => "the pool",
+        Some("pytorch") => "PyTorch",
+        _ => "the program",
+    }
+}

@@ -2,7 +2,7 @@
 
 use makeroom_core::{Bytes, Trace, TraceKind};
 
-use super::choice::framework;
+use super::choice::holder;
 use super::verdict::Refusal;
 use crate::advice::{self, Maker};
 use crate::{Alternative, Cause, Finding, Fix};
@@ -30,6 +30,8 @@ pub(crate) fn attach(
             Cause::LiveDataFillsDevice => live_data(trace, refusal, split, alternatives),
             Cause::RequestExceedsDevice => vec![pieces(refusal)],
             Cause::ArtificialLimit if refusal.limit_of_run().is_some() => vec![raise_limit_of_run(refusal)],
+            Cause::ArtificialLimit if refusal.pool_limit.is_some() => vec![raise_limit_of_pool(refusal)],
+            Cause::ArtificialLimit if refusal.holder == "the pool" => Vec::new(),
             Cause::OtherProcesses => {
                 let another = advice::another_device(Maker::Nvidia, None);
                 [Some(advice::list_holders(Maker::Nvidia)), another].into_iter().flatten().collect()
@@ -64,6 +66,13 @@ fn raise_limit_of_run(refusal: &Refusal<'_>) -> Fix {
     let spare = if refusal.counted_beyond().is_zero() { Bytes::ZERO } else { refusal.driver_request() };
     let mebibytes = (wanted + spare).get().div_ceil(1 << 20);
     Fix::new("allow the program more").command(format!("makeroom run --limit {mebibytes}MiB -- …"))
+}
+
+/// The limit of makeroom's own pool with which the refused request would have fit.
+fn raise_limit_of_pool(refusal: &Refusal<'_>) -> Fix {
+    let mebibytes = (refusal.held() + refusal.event.size).get().div_ceil(1 << 20);
+    Fix::new("let the pool take more of the device (in Rust: Pool::set_limit, in Python: use_pool)")
+        .command(format!("makeroom_pool_set_limit(pool, {mebibytes}ull << 20);"))
 }
 
 /// Memory that the pools of this process keep.
@@ -108,7 +117,7 @@ fn live_data(
     fixes.extend(expandable_that_fits(alternatives));
     let request = refusal.event.size;
     let missing = refusal.untaken().map(|untaken| request - untaken.min(request));
-    if framework(trace) != Some("pytorch") {
+    if holder(trace) != "PyTorch" {
         let fix = Fix::new("free what is done with before asking for more, or do the work in smaller pieces");
         return vec![missing.map_or(fix.clone(), |missing| fix.frees(missing))];
     }
@@ -194,10 +203,7 @@ fn leak(trace: &Trace, refusal: &Refusal<'_>) -> Vec<Fix> {
 
 /// What helps against leaks of this kind of program.
 pub(crate) fn leak_in_general(trace: &Trace) -> Vec<Fix> {
-    match framework(trace) {
-        Some("pytorch") => advice::leak(),
-        _ => vec![advice::leak_without_tensors()],
-    }
+    if holder(trace) == "PyTorch" { advice::leak() } else { vec![advice::leak_without_tensors()] }
 }
 
 /// How much room there was is what closes an account.

@@ -53,7 +53,7 @@ use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
 use makeroom_sim::Settings;
 
 use self::account::Account;
-use self::choice::{chosen_device, framework, input_kind};
+use self::choice::{chosen_device, framework, holder, input_kind};
 use self::fixes::StepSplit;
 use self::overhead::Overhead;
 use self::pieces::Pieces;
@@ -132,6 +132,11 @@ impl<'trace> Subject<'trace> {
         }
     }
 
+    /// What makeroom's own pool let itself take, where it wrote the recording.
+    fn pool_limit(&self) -> Option<Bytes> {
+        self.trace.settings.pool_limit(self.device.device)
+    }
+
     fn has_segments(&self) -> bool {
         self.history.peak_reserved.is_some()
     }
@@ -158,6 +163,10 @@ impl<'trace> Subject<'trace> {
             futile: Vec::new(),
             next: Vec::new(),
             notes: self.notes(),
+        };
+        let room = match (room, self.pool_limit()) {
+            (Room::Unknown, Some(limit)) => Room::Limit(limit),
+            _ => room,
         };
         let room = self.possible_room(room, &mut explanation);
         match failure.and_then(|index| Some((index, self.device.events.get(index)?))) {
@@ -203,7 +212,8 @@ impl<'trace> Subject<'trace> {
             event,
             pieces,
             room,
-            holder: if framework(self.trace) == Some("pytorch") { "PyTorch" } else { "the program" },
+            holder: holder(self.trace),
+            pool_limit: self.pool_limit().filter(|&limit| room == Room::Limit(limit)),
             beside: self.beside(&event, overhead.as_ref(), &libraries),
             growth: explanation.growth.as_ref(),
             has_segments: self.has_segments(),
@@ -334,11 +344,7 @@ impl<'trace> Subject<'trace> {
             limit_of_run: refusal.and_then(Refusal::limit_of_run),
             pieces,
             has_segments: self.has_segments(),
-            what_is_live: if framework(self.trace) == Some("pytorch") {
-                "live tensors"
-            } else {
-                "live memory"
-            },
+            what_is_live: if holder(self.trace) == "PyTorch" { "live tensors" } else { "live memory" },
             refusal,
             libraries,
             overhead,

@@ -21,6 +21,8 @@ pub(crate) struct Refusal<'trace> {
     pub(crate) room: Room,
     /// Who holds the memory, in words.
     pub(crate) holder: &'static str,
+    /// The limit of makeroom's own pool, where that is the room.
+    pub(crate) pool_limit: Option<Bytes>,
     /// What a whole process recorded beside its own requests; `None` where only an allocator was.
     pub(crate) beside: Option<Beside>,
     pub(crate) growth: Option<&'trace Growth>,
@@ -76,6 +78,7 @@ impl Refusal<'_> {
             Some(whole) => {
                 format!("the {limit} that contexts leave of the {whole} of `makeroom run --limit`")
             }
+            None if self.pool_limit.is_some() => format!("the {limit} that the pool's own limit allows"),
             None => format!("the {limit} there is"),
         }
     }
@@ -116,7 +119,10 @@ impl Refusal<'_> {
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let mut findings: Vec<Finding> = Vec::new();
         findings.extend(self.integer_or_shape_bug());
-        findings.extend(self.request_exceeds());
+        let limit_of_pool = self.pools_limit_refused();
+        if limit_of_pool.is_none() {
+            findings.extend(self.request_exceeds());
+        }
         let (leak, perhaps) = self.leak().map_or((None, None), |finding| {
             if finding.certainty == Certainty::Possible {
                 (None, Some(finding))
@@ -125,8 +131,14 @@ impl Refusal<'_> {
             }
         });
         findings.extend(leak);
-        findings.extend(self.limit_counted_more().or_else(|| self.room_was_left()));
-        if findings.iter().all(|finding| finding.cause != Cause::ArtificialLimit) {
+        if let Some(limit_of_pool) = limit_of_pool {
+            findings.push(limit_of_pool);
+            findings.extend(self.request_exceeds());
+        }
+        let room_was_left = self.limit_counted_more().or_else(|| self.room_was_left());
+        let is_full = room_was_left.is_none();
+        findings.extend(room_was_left);
+        if is_full {
             if self.is_of_other {
                 findings.extend(self.kept_by_the_framework());
             } else {
@@ -200,6 +212,9 @@ impl Refusal<'_> {
             (Some(limit), _) if let Some(whole) = self.limit_of_run() => {
                 (limit + self.further_contexts(), format!("`makeroom run --limit` allows {whole} in all"))
             }
+            (Some(limit), _) if self.pool_limit.is_some() => {
+                (limit, format!("the pool's own limit allows {limit} in all"))
+            }
             (Some(limit), _) => (limit, format!("all that the allocator could take is {limit}")),
             (None, Some(free)) if !self.others().is_zero() => {
                 let reachable = free + self.held() + self.others() + self.could_be_back();
@@ -241,14 +256,17 @@ impl Refusal<'_> {
     /// hold, or to a smaller one than was named.
     fn room_was_left(&self) -> Option<Finding> {
         let untaken = self.untaken()?;
-        if untaken < self.driver_request().scaled(1.05) || !self.has_segments || self.is_of_other {
+        let is_spare = untaken >= self.driver_request().scaled(1.05);
+        if !is_spare || !self.has_segments || self.is_of_other || self.pool_limit.is_some() {
             return None;
         }
         let request = self.event.size;
         let what = if self.beside.is_some() { "recording" } else { "snapshot" };
         let summary = match self.room {
             Room::Unknown => format!(
-                "{request} was refused while the driver had {untaken} free: PyTorch kept to a limit (set_per_process_memory_fraction or a setting) that the {what} does not hold."
+                "{request} was refused while the driver had {untaken} free: {} kept to a limit{} that the {what} does not hold.",
+                self.holder,
+                if self.holder == "PyTorch" { " (set_per_process_memory_fraction or a setting)" } else { "" }
             ),
             Room::Limit(size) if self.limit_of_run().is_some() => format!(
                 "{request} was refused with {untaken} left of {}: PyTorch kept to a smaller limit of its own (set_per_process_memory_fraction or a setting).",
@@ -313,8 +331,8 @@ impl Refusal<'_> {
         }
         let summary = if cached >= request {
             format!(
-                "{request} was refused while {cached} of the {} that PyTorch holds lay unused; the largest piece it could use is {largest}.",
-                self.pieces.reserved
+                "{request} was refused while {cached} of the {} that {} holds lay unused; the largest piece it could use is {largest}.",
+                self.pieces.reserved, self.holder
             )
         } else {
             format!(
@@ -359,8 +377,8 @@ impl Refusal<'_> {
             return None;
         }
         let summary = format!(
-            "{live} of the {} that PyTorch holds is live and {untaken} was left to take; {request} does not fit beside it.",
-            self.pieces.reserved
+            "{live} of the {} that {} holds is live and {untaken} was left to take; {request} does not fit beside it.",
+            self.pieces.reserved, self.holder
         );
         Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Likely, live, summary))
     }

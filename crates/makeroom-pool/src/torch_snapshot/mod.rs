@@ -11,7 +11,7 @@ mod frames;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
-use makeroom_core::{Address, StreamId};
+use makeroom_core::{Address, Bytes, StreamId};
 use makeroom_pickle::{Memo, Pickle, Pickling};
 use makeroom_place::pool::{BlockState, BlockView, SegmentView, Snapshot};
 
@@ -87,7 +87,8 @@ impl<W: Write> Writer<W> {
             let devices: Vec<i32> = (0..devices).collect();
             this.list(&devices, |this, device| this.device_trace(*device, pools))?;
             this.pickle.key("allocator_settings")?;
-            this.settings()?;
+            let limits: Vec<u64> = devices.iter().map(|&device| limit_of(device, pools)).collect();
+            this.settings(&limits)?;
             this.pickle.key("external_annotations")?;
             this.pickle.empty_list()
         })
@@ -183,8 +184,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// The settings that PyTorch would have had to behave most like this.
-    fn settings(&mut self) -> io::Result<()> {
+    /// The settings that PyTorch would have had to behave most like this, and the pools' own limits, by device.
+    fn settings(&mut self, limits: &[u64]) -> io::Result<()> {
         self.dict(|this| {
             this.pickle.key("PYTORCH_CUDA_ALLOC_CONF")?.text("expandable_segments:True")?;
             this.pickle.key("max_split_size")?.minus_one()?;
@@ -197,7 +198,9 @@ impl<W: Write> Writer<W> {
             this.pickle.key("roundup_power2_divisions")?;
             this.dict(|this| {
                 (0..16).try_for_each(|power| this.pickle.key(&(1_u32 << power).to_string())?.number(0))
-            })
+            })?;
+            this.pickle.key("makeroom_pool_limits")?;
+            this.list(limits, |this, &limit| this.pickle.number(limit))
         })
     }
 }
@@ -214,6 +217,15 @@ fn requested(block: &BlockView) -> u64 {
     match block.state {
         BlockState::Live { requested, .. } | BlockState::Pending { requested, .. } => requested,
         BlockState::Free => 0,
+    }
+}
+
+/// The limit of a device's pool; 0 where it has none, or where several pools share one, each with what is left of it.
+fn limit_of(device: i32, pools: &[Taken<'_>]) -> u64 {
+    let mut limits = pools.iter().map(|taken| taken.of.pool).filter(|pool| pool.device() == device);
+    match (limits.next(), limits.next()) {
+        (Some(only), None) => only.limit().map_or(0, Bytes::get),
+        _ => 0,
     }
 }
 

@@ -13,7 +13,7 @@ use makeroom_core::{
 use super::heap::SnapshotHeap;
 use super::lists::Run;
 use super::object::Object;
-use super::record::{LooseSegment, Record, number};
+use super::record::{LooseSegment, Record, number, size};
 use super::words::Word;
 use crate::error::Error;
 use crate::pickle::{Heap, Value};
@@ -251,6 +251,9 @@ impl SnapshotHeap {
             roundup_power2_divisions: settings
                 .get(Word::RoundupDivisions)
                 .and_then(|table| self.roundup_divisions(table)),
+            pool_limits: settings.get(Word::PoolLimits).map(|list| {
+                self.numbers(list).into_iter().map(|limit| size(limit).unwrap_or(Bytes::ZERO)).collect()
+            }),
         }
     }
 

@@ -62,6 +62,8 @@ words! {
     CudaAllocConf = b"PYTORCH_CUDA_ALLOC_CONF", AllocConf = b"PYTORCH_ALLOC_CONF",
     MaxSplitSize = b"max_split_size", CollectionThreshold = b"garbage_collection_threshold",
     ExpandableSegments = b"expandable_segments", RoundupDivisions = b"roundup_power2_divisions",
+    // What makeroom's own pool adds to them.
+    PoolLimits = b"makeroom_pool_limits",
     Division0 = b"1", Division1 = b"2", Division2 = b"4", Division3 = b"8", Division4 = b"16",
     Division5 = b"32", Division6 = b"64", Division7 = b"128", Division8 = b"256", Division9 = b"512",
     Division10 = b"1024", Division11 = b"2048", Division12 = b"4096", Division13 = b"8192",
