@@ -3,8 +3,8 @@
 //! The n-th is the n-th, unless one of the runs made some that the other did not: with another batch cuDNN chooses another
 //! algorithm, and with it how often it asks for a workspace, and everything behind that is shifted. So the two
 //! sequences are walked side by side; where sizes do not belong together, a small shift that lets the next ones belong
-//! together again is looked for. Only what is given back at once is left out for it: a program's own tensors are there
-//! with every batch.
+//! together again is looked for. Only what is given back at once is left out for it, and of PyTorch's blocks small ones,
+//! which its reductions take if there is much to reduce: a program's own tensors are there with every batch.
 
 use crate::sizes::Sizes;
 
@@ -29,10 +29,22 @@ pub(crate) fn pairs(large: Asked<'_>, small: Asked<'_>) -> (Vec<Option<usize>>, 
     let mut found = vec![None; large.sizes.len()];
     let (mut at, mut other) = (0, 0);
     while at < large.sizes.len() && other < small.sizes.len() {
-        if grade(large, small, at, other) < Grade::Lawful as usize
-            && let Some((skipped, passed)) = shift(large, small, at, other)
-        {
-            (at, other) = (at + skipped, other + passed);
+        if grade(large, small, at, other) < Grade::Lawful as usize {
+            match (large.is_slight(at), small.is_slight(other)) {
+                // What is slight cannot be what is not.
+                (true, false) => {
+                    at += 1;
+                    continue;
+                }
+                (false, true) => {
+                    other += 1;
+                    continue;
+                }
+                _ => {
+                    let (skipped, passed) = shift(large, small, at, other);
+                    (at, other) = (at + skipped, other + passed);
+                }
+            }
         }
         found[at] = Some(other);
         (at, other) = (at + 1, other + 1);
@@ -64,27 +76,32 @@ fn grade(large: Asked<'_>, small: Asked<'_>, at: usize, other: usize) -> usize {
     if is_fixed || is_proportional { Grade::Lawful as usize } else { Grade::Odd as usize }
 }
 
-/// How many to leave out of each, if that puts the next ones in order.
-fn shift(large: Asked<'_>, small: Asked<'_>, at: usize, other: usize) -> Option<(usize, usize)> {
+/// How many to leave out of each to put the next ones in order; none if that does not help.
+fn shift(large: Asked<'_>, small: Asked<'_>, at: usize, other: usize) -> (usize, usize) {
     let score = |(skipped, passed): (usize, usize)| {
         let pairs = (0..WINDOW).map(|next| (at + skipped + next, other + passed + next));
         let score: usize = pairs.map(|(at, other)| grade(large, small, at, other)).sum();
         // What is left out speaks against it.
         score + 2 * REACH - (skipped + passed)
     };
-    let (most, most_other) = (passing(large.is_passing, at), passing(small.is_passing, other));
+    let (most, most_other) = (large.passing(at), small.passing(other));
     let shifts = (0..=most).flat_map(|skipped| (0..=most_other).map(move |passed| (skipped, passed)));
     // The first of the best: none at all before others.
     let best = shifts.map(|shift| (score(shift), shift));
     let best = best.reduce(|best, next| if next.0 > best.0 { next } else { best });
-    best.map(|(_, shift)| shift).filter(|&shift| shift != (0, 0))
+    best.map_or((0, 0), |(_, shift)| shift)
 }
 
-/// How many can be left out from a position on, with one behind them.
-fn passing(is_passing: &[bool], from: usize) -> usize {
-    let behind = is_passing.len() - from - 1;
-    let passing = is_passing[from..].iter().take_while(|is_passing| **is_passing).count();
-    passing.min(behind).min(REACH)
+impl Asked<'_> {
+    fn is_slight(&self, position: usize) -> bool {
+        self.is_passing[position] || self.kind.is_slight(self.sizes[position])
+    }
+
+    /// How many can be left out from a position on, with one behind them.
+    fn passing(&self, from: usize) -> usize {
+        let passing = (from..self.sizes.len()).take_while(|&position| self.is_slight(position)).count();
+        passing.min(self.sizes.len() - from - 1).min(REACH)
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use makeroom_core::{Bytes, FastMap};
 use makeroom_sim::{AllocatorSpec, Step};
 
 use crate::plan::{Plan, Prediction};
-use crate::replaying::{fits, outcome};
 use crate::scaled::{Peak, Scaled};
 
 /// Sites that are named.
@@ -89,7 +88,7 @@ impl Answer {
 fn composition(allocator: &AllocatorSpec, prediction: &Prediction, batch: u64) -> Composition {
     let scaled = &prediction.scaled;
     let peak = scaled.peak(batch);
-    let outcome = outcome(allocator, &scaled.at(batch), prediction.budget.allocator(batch));
+    let outcome = scaled.outcome(allocator, scaled.at(batch), prediction.budget.allocator(batch));
     let fixed = fixed(scaled, &peak, batch);
     let per_unit = (peak.bytes - fixed.min(peak.bytes)) / batch.max(1);
     Composition {
@@ -165,7 +164,8 @@ fn changes(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
     let largest = |size: &dyn Fn(u32, u64, u64) -> u64| {
         plan.largest_of(scaled.reference().batch, |batch| {
             let program = scaled.with_sizes(|number, law| size(number, law.at(0), law.at(batch)));
-            fits(plan.allocator(), &program, prediction.budget.allocator(batch))
+            let room = prediction.budget.allocator(batch);
+            scaled.outcome(plan.allocator(), program, room).refusal.is_none()
         })
     };
     let halved = |_: u32, base: u64, whole: u64| base.min(whole) + whole.saturating_sub(base) / 2;
@@ -236,7 +236,7 @@ mod tests {
         let bounds = Bounds { first: 4, most: 1 << 30, multiple: 1, runs: 4, card: None, margin: None };
         let mut plan = Plan::new(bounds, makeroom_sim::parse("pytorch").unwrap());
         for batch in [4, 64] {
-            let beside = Some(Beside { total: Bytes::gib(16), held: Bytes::mib(500) });
+            let beside = Some(Beside { total: Bytes::gib(16), held: Bytes::mib(500), is_own: false });
             plan.ran(batch, RunOutcome::Ran(Box::new(Probe { beside, ..training(shape, batch) })));
         }
         let prediction = plan.predict().unwrap();

@@ -58,13 +58,17 @@ impl Budget {
             probes.iter().filter_map(|probe| Some((probe.batch, probe.beside?.held.get()))).collect();
         seen.sort_unstable();
         seen.dedup_by_key(|point| point.0);
+        let smallest = seen.iter().map(|point| point.1).min();
         // What libraries load on first use grows in the first runs; it may fall only because others gave memory back.
         let mut highest = 0;
         for point in &mut seen {
             highest = highest.max(point.1);
             point.1 = highest;
         }
+        let is_own = probes.iter().all(|probe| probe.beside.is_none_or(|beside| beside.is_own));
         let law = match (seen.first(), seen.last()) {
+            // What a process itself holds does not follow the batch; what others hold can only have been added.
+            _ if is_own => SizeLaw::Fixed(smallest.unwrap_or(0)),
             (Some(&first), Some(&last)) if first.0 != last.0 => SizeLaw::Line([first, last]),
             (_, Some(&last)) => SizeLaw::Fixed(last.1),
             _ => SizeLaw::Fixed(0),
@@ -96,7 +100,7 @@ mod tests {
     use crate::testing::{Shape, training};
 
     fn probe(batch: u64, held: u64) -> Probe {
-        let beside = Beside { total: Bytes::gib(8), held: Bytes::mib(held) };
+        let beside = Beside { total: Bytes::gib(8), held: Bytes::mib(held), is_own: false };
         Probe { beside: Some(beside), ..training(&Shape { steps: 0, ..Shape::default() }, batch) }
     }
 
@@ -121,6 +125,17 @@ mod tests {
     fn what_fell_by_itself_is_not_counted_on() {
         let budget = Budget::new(Bytes::gib(8), &[probe(4, 600), probe(8, 400)], Margin::ESTIMATED);
         assert_eq!(budget.beside(100), Bytes::mib(600));
+    }
+
+    #[test]
+    fn under_a_limit_the_least_that_was_seen_is_the_programs_own() {
+        let own = |batch, held| {
+            let mut probe = probe(batch, held);
+            probe.beside.as_mut().unwrap().is_own = true;
+            probe
+        };
+        let budget = Budget::new(Bytes::gib(8), &[own(4, 1400), own(8, 620), own(16, 800)], Margin::EXACT);
+        assert_eq!(budget.beside(32), Bytes::mib(620));
     }
 
     #[test]

@@ -43,14 +43,21 @@ impl SizeLaw {
     /// The law of what was asked for, by what was recorded with ascending, different batches; at least one.
     ///
     /// Sizes of blocks only say between which bounds that was, so the plainest law within all bounds is taken: nearly
-    /// every tensor is as large as ever, or in proportion to the batch.
+    /// every tensor is as large as ever, or in proportion to the batch. With the smallest batches libraries may do
+    /// something else; then the others tell.
     pub(crate) fn of(points: &[Point], kind: Sizes) -> Found {
         if kind == Sizes::Requested || points.len() < 2 {
             return Self::through(points);
         }
+        let mut larger = (0..points.len() - 1).map(|first| &points[first..]);
+        larger.find_map(|points| Self::plain(points, kind)).unwrap_or_else(|| Self::near_last(points))
+    }
+
+    /// Fixed, or in proportion to the batch.
+    fn plain(points: &[Point], kind: Sizes) -> Option<Found> {
         let is_same = points.windows(2).all(|pair| pair[0].1 == pair[1].1);
-        let plain = if is_same { None } else { Self::proportional(points, kind) };
-        plain.or_else(|| Self::fixed(points, kind)).unwrap_or_else(|| Self::near_last(points))
+        let proportional = if is_same { None } else { Self::proportional(points, kind) };
+        proportional.or_else(|| Self::fixed(points, kind))
     }
 
     /// A law where none is plain: a library chose another way between the runs. The last one, which is the nearest to
@@ -222,6 +229,8 @@ mod tests {
         assert_eq!(fixed, Found { law: SizeLaw::Fixed(4 * mib), is_exact: true });
         let workspace = SizeLaw::of(&[(4, 40 * mib), (27, 86 * mib)], Sizes::Blocks);
         assert_eq!(workspace.law.at(50), 132 * mib);
+        let other_way = SizeLaw::of(&[(4, 60 * mib), (27, 54 * mib), (48, 96 * mib)], Sizes::Blocks);
+        assert_eq!((other_way.law.at(59), other_way.is_exact), (118 * mib, true));
     }
 
     proptest! {

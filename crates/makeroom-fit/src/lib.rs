@@ -15,6 +15,7 @@
 //! matching.rs   the laws of all allocations of a program
 //! scaled.rs     the program at another batch
 //! replaying.rs  what would come of it in so much memory
+//! workspaces.rs what a program can do without
 //! budget.rs     what an allocator may take of a card
 //! search.rs     the largest batch that fits
 //! plan/         which batch to run next: types, predictions
@@ -37,6 +38,7 @@ mod search;
 mod sizes;
 #[cfg(test)]
 mod testing;
+mod workspaces;
 
 pub use answer::{Alternative, Answer, Composition, SiteShare};
 pub use budget::{Budget, Margin};

@@ -5,11 +5,11 @@
 //! step to step) the place's other allocations, or its mean, stand in; what was found so is not called exact.
 
 use makeroom_core::FastMap;
-use makeroom_sim::{Program, Step};
 
 use crate::aligning::{self, Asked};
 use crate::law::{Found, Point, SizeLaw};
 use crate::probe::Probe;
+use crate::workspaces::passing;
 
 /// A place whose allocations fit their laws less often than this has sizes that follow something else.
 const LEAST_EXACT_SHARE: f64 = 0.9;
@@ -63,17 +63,6 @@ impl Requests {
     }
 }
 
-/// Which allocations were given back before anything else happened, or never made.
-fn passing(program: &Program) -> Vec<bool> {
-    let mut is_passing = vec![true; program.allocations.len()];
-    for (position, step) in program.steps.iter().enumerate() {
-        if let Step::Allocate(number) = *step {
-            is_passing[number as usize] = program.steps.get(position + 1) == Some(&Step::Free(number));
-        }
-    }
-    is_passing
-}
-
 /// What one place in the code asked for, in each run.
 struct Place<'probes> {
     /// In the reference.
@@ -94,17 +83,8 @@ impl Place<'_> {
         let known = paired.iter().map(|(_, seen)| *seen).max().unwrap_or(0);
         let matched: Vec<Option<Found>> =
             (0..sizes.len()).map(|position| self.matched(position, &paired)).collect();
-        let (mut exact, mut paired, mut all) = (0.0, 0.0, 0.0);
-        for (found, &size) in matched.iter().zip(sizes).take(known) {
-            all += size as f64;
-            let Some(found) = found else { continue };
-            paired += size as f64;
-            exact += if found.is_exact { size as f64 } else { 0.0 };
-        }
         // With two runs a line goes through anything, so there nothing speaks against it.
-        let is_regular =
-            paired > 0.0 && exact / paired >= LEAST_EXACT_SHARE && paired / all >= LEAST_PAIRED_SHARE;
-        if !is_regular {
+        if !self.is_regular(&matched[..known]) {
             return self.shares();
         }
         let mut by_size: FastMap<u64, Found> = FastMap::default();
@@ -123,6 +103,24 @@ impl Place<'_> {
             .zip(sizes)
             .map(|(found, &size)| found.unwrap_or_else(|| unmatched(size)))
             .collect()
+    }
+
+    /// Whether sizes follow the batch and nothing else. Libraries change what they take in passing with the batch, so
+    /// that says little as long as there is anything else.
+    fn is_regular(&self, matched: &[Option<Found>]) -> bool {
+        let is_passing = self.own.is_passing;
+        let only_passing = is_passing.iter().all(|is_passing| *is_passing);
+        let (mut exact, mut paired, mut all) = (0.0, 0.0, 0.0);
+        for (position, found) in matched.iter().enumerate() {
+            let size = self.own.sizes[position] as f64;
+            if is_passing[position] && !only_passing {
+                continue;
+            }
+            all += size;
+            paired += if found.is_some() { size } else { 0.0 };
+            exact += if found.is_some_and(|found| found.is_exact) { size } else { 0.0 };
+        }
+        paired > 0.0 && exact / paired >= LEAST_EXACT_SHARE && paired / all >= LEAST_PAIRED_SHARE
     }
 
     /// The law of the allocation at a position, from the runs in which it has a partner.

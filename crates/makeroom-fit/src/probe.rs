@@ -1,5 +1,6 @@
 //! One run of the program: what it asked for, who asked, and what the device held beside it.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use makeroom_core::{Bytes, DeviceTrace, FastHasher, FastMap, StackId, Start, Trace};
@@ -31,6 +32,8 @@ pub struct Probe {
     pub sizes: Sizes,
     /// Who asked, for each allocation; the same in every run of the program.
     pub(crate) keys: Vec<u64>,
+    /// Those of them that convolve, or may: their workspaces are no need.
+    pub(crate) convolutions: HashSet<u64, FastHasher>,
     /// What to call them.
     pub(crate) names: FastMap<u64, String>,
 }
@@ -50,6 +53,7 @@ impl Probe {
             beside: beside.map(|beside| Beside { held: beside.held + outside, ..beside }),
             sizes: if sees_tensors { Sizes::Blocks } else { Sizes::Requested },
             is_optimized: places.names_optimizer(),
+            convolutions: if sees_tensors { places.convolutions() } else { HashSet::default() },
             names: places.names,
             ..Self::of_program(batch, program, keys)
         }
@@ -70,6 +74,7 @@ impl Probe {
             is_optimized: false,
             sizes: Sizes::Requested,
             keys,
+            convolutions: HashSet::default(),
             names: FastMap::default(),
         }
     }
@@ -108,6 +113,24 @@ impl<'trace> Places<'trace> {
         self.keys.insert(stack, key);
         self.names.insert(key, place_of(self.trace, stack).unwrap_or_default());
         key
+    }
+
+    /// The places that convolve, by the names of functions; a backward pass has none, so in a program that convolves it
+    /// may.
+    fn convolutions(&self) -> HashSet<u64, FastHasher> {
+        let names = |stack: StackId, part: &str| {
+            let stacks = &self.trace.stacks;
+            let mut frames = stacks.frames_of(stack).iter().map(|&frame| stacks.frame_at(frame));
+            frames.any(|frame| stacks.name_text(frame.function).contains(part))
+        };
+        let with = |part: &'static str| {
+            self.keys.iter().filter(move |(stack, _)| names(**stack, part)).map(|(_, &key)| key)
+        };
+        let mut found: HashSet<u64, FastHasher> = with("conv").collect();
+        if !found.is_empty() {
+            found.extend(with("pt_autograd"));
+        }
+        found
     }
 
     /// Whether a stack goes through a framework's optimizer.

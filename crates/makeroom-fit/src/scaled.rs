@@ -1,11 +1,12 @@
 //! The program at another batch.
 
-use makeroom_sim::{Program, Step};
+use makeroom_sim::{AllocatorSpec, Outcome, Program, Step};
 
 use crate::law::{Found, SizeLaw};
 use crate::matching;
 use crate::probe::Probe;
 use crate::replaying::survived;
+use crate::workspaces::Workspaces;
 
 /// A program whose sizes follow the batch.
 #[derive(Clone, Debug)]
@@ -13,6 +14,7 @@ pub struct Scaled {
     /// The run with the largest batch, whose order and lifetimes all others have.
     reference: Probe,
     laws: Vec<Found>,
+    workspaces: Workspaces,
 }
 
 impl Scaled {
@@ -30,8 +32,9 @@ impl Scaled {
         others.sort_by_key(|probe| probe.batch);
         others.dedup_by_key(|probe| probe.batch);
         let laws = matching::laws(&reference, &others);
+        let workspaces = Workspaces::of(&reference);
         reference.program = survived(&reference.program);
-        Some(Self { reference, laws })
+        Some(Self { reference, laws, workspaces })
     }
 
     /// The run that all others are drawn from.
@@ -51,6 +54,16 @@ impl Scaled {
             allocation.size = size(number as u32, &found.law);
         }
         program
+    }
+
+    /// What would come of the program, with sizes of whatever choice, in so much memory.
+    pub(crate) fn outcome(&self, allocator: &AllocatorSpec, program: Program, room: u64) -> Outcome {
+        self.workspaces.outcome(allocator, program, room)
+    }
+
+    /// Whether the program at a batch would go through in so much memory.
+    pub(crate) fn fits(&self, allocator: &AllocatorSpec, batch: u64, room: u64) -> bool {
+        self.outcome(allocator, self.at(batch), room).refusal.is_none()
     }
 
     /// Whether anything follows the batch.
@@ -88,12 +101,23 @@ impl Scaled {
         self.laws[number as usize].law
     }
 
-    /// How much of what is live at the peak of a batch has a law that every run confirmed, from 0 to 1.
+    /// How much of what is live at the peak of a batch has a law that every run confirmed, from 0 to 1; what the program
+    /// can do without does not count.
     pub fn exact_share(&self, batch: u64) -> f64 {
-        let peak = self.peak(batch);
-        let exact = peak.numbers.iter().filter(|&&number| self.laws[number as usize].is_exact);
-        let bytes: u64 = exact.map(|&number| self.law(number).at(batch)).fold(0, u64::saturating_add);
-        bytes as f64 / peak.bytes.max(1) as f64
+        let (mut exact, mut all) = (0_u64, 0_u64);
+        for number in self.peak(batch).numbers {
+            let found = self.laws[number as usize];
+            let size = if self.workspaces.contains(number) { 0 } else { found.law.at(batch) };
+            all = all.saturating_add(size);
+            exact = exact.saturating_add(if found.is_exact { size } else { 0 });
+        }
+        exact as f64 / all.max(1) as f64
+    }
+
+    /// The most that is live at once at a batch, without what the program can do without.
+    pub(crate) fn needed(&self, batch: u64) -> u64 {
+        let size = |number, law: &SizeLaw| if self.workspaces.contains(number) { 0 } else { law.at(batch) };
+        self.with_sizes(size).peak_live()
     }
 }
 

@@ -26,6 +26,11 @@ impl Sizes {
             Self::Blocks => size.saturating_sub(GRAIN - 1),
         }
     }
+
+    /// Whether a size is one of small blocks, of which PyTorch itself takes some in passing.
+    pub(crate) fn is_slight(self, size: u64) -> bool {
+        self == Self::Blocks && size <= UNCUT
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ pub struct Beside {
     pub total: Bytes,
     /// The most of it that was held beside what the process asked for.
     pub held: Bytes,
+    /// Whether only the process's own counts, its contexts and their code: it ran under a limit. On a card with others
+    /// that is told from theirs by its size, and may come out too large.
+    pub is_own: bool,
 }
 
 /// The most that a device was seen to hold beside what the process asked for; `None` where it was never asked.
@@ -43,7 +46,7 @@ pub fn held_beside(trace: &Trace, device: &DeviceTrace) -> Option<Beside> {
         let next = events.peek().filter(|event| is_near(event.time_us));
         let under_way = given.max(next.map_or(Bytes::ZERO, |event| taken.added_by(event)));
         let held = sample.total - sample.free - taken.bytes() - under_way;
-        Beside { total: sample.total, held }
+        Beside { total: sample.total, held, is_own: process.limit.is_some() }
     });
     let beside = beside.max_by_key(|beside| beside.held)?;
     let own = process.limit.and_then(|_| own_overhead(process, device, &start));

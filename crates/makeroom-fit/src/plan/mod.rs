@@ -21,6 +21,7 @@ use makeroom_sim::AllocatorSpec;
 
 use crate::budget::{Budget, Margin};
 use crate::probe::Probe;
+use crate::replaying::fits;
 
 pub use types::{Bounds, Next, Prediction, RunOutcome, Stop};
 
@@ -140,7 +141,7 @@ impl Plan {
                 Stop::OutOfRuns { ran: known, predicted }
             });
         }
-        if let Some(near) = self.near(predicted, known) {
+        if let Some(near) = self.near(predicted, known, &prediction) {
             return Next::Probe(near);
         }
         Next::Confirm(predicted)
@@ -190,13 +191,20 @@ impl Plan {
         (next <= below).then_some(next)
     }
 
-    /// The third batch, where there is a run for it beside the one that confirms the answer.
-    fn near(&self, predicted: u64, known: u64) -> Option<u64> {
-        let near = self.multiple(percent(predicted, NEAR_PERCENT));
+    /// The third batch, where there is a run for it beside the one that confirms the answer. It is refused nothing, if the
+    /// prediction is right: what a program takes that was refused something tells less of what it takes otherwise.
+    fn near(&self, predicted: u64, known: u64, prediction: &Prediction) -> Option<u64> {
+        let is_room = self.probes.len() == 2 && self.runs + 2 <= self.bounds.runs;
         // Where no more is wanted than fits anyway, nothing has to be known exactly.
         let is_wanted = predicted < self.bounds.most && known < percent(predicted, NEAR_ENOUGH_PERCENT);
-        let is_room = self.probes.len() == 2 && self.runs + 2 <= self.bounds.runs;
-        (is_wanted && is_room && near > known).then_some(near)
+        if !is_room || !is_wanted {
+            return None;
+        }
+        let Prediction { scaled, budget, .. } = prediction;
+        let unrefused =
+            self.largest_of(known, |batch| fits(&self.allocator, &scaled.at(batch), budget.allocator(batch)));
+        let near = percent(predicted, NEAR_PERCENT).min(unrefused.unwrap_or(u64::MAX));
+        Some(self.multiple(near)).filter(|&near| near > known)
     }
 
     /// A batch as a multiple of what batches have to be multiples of; at least one.

@@ -4,7 +4,7 @@ use makeroom_sim::AllocatorSpec;
 
 use super::{Plan, Prediction, percent};
 use crate::budget::{Budget, Margin};
-use crate::replaying::{fits, most_refused, refused_last};
+use crate::replaying::{most_refused, refused_last};
 use crate::scaled::Scaled;
 use crate::search::{largest, steadily};
 
@@ -35,7 +35,7 @@ impl Plan {
         budget: &Budget,
     ) -> Option<u64> {
         self.largest_of(scaled.reference().batch, |batch| {
-            fits(allocator, &scaled.at(batch), budget.allocator(batch))
+            scaled.fits(allocator, batch, budget.allocator(batch))
         })
     }
 
@@ -50,7 +50,7 @@ impl Plan {
         let unit = self.bounds.multiple;
         let fits = |units: u64| {
             let batch = units * unit;
-            fits(&self.allocator, &scaled.at(batch), budget.allocator(batch))
+            scaled.fits(&self.allocator, batch, budget.allocator(batch))
         };
         let found = steadily(scaled.reference().batch / unit, self.bounds.most / unit, fits);
         found.map(|units| units * unit)
@@ -80,7 +80,7 @@ impl Plan {
         let Some(before) = Scaled::new(smaller).filter(|_| self.probes.len() > 2) else {
             return Some(Margin::ESTIMATED);
         };
-        let (real, told) = (last.program.peak_live(), before.at(last.batch).peak_live());
+        let (real, told) = (scaled.needed(last.batch), before.needed(last.batch));
         let error = real.abs_diff(told) as f64 / real.max(1) as f64;
         let target = self.steadily_under(scaled, &self.budget(Margin::EXACT)?).unwrap_or(last.batch);
         let told_over = (last.batch - before.reference().batch).max(1) as f64;

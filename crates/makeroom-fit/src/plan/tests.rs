@@ -30,7 +30,7 @@ impl Machine {
         if !self.fits(batch) {
             return RunOutcome::Refused(None);
         }
-        let beside = Some(Beside { total: self.card, held: BESIDE });
+        let beside = Some(Beside { total: self.card, held: BESIDE, is_own: false });
         RunOutcome::Ran(Box::new(Probe { beside, ..training(&self.shape, batch) }))
     }
 
@@ -141,7 +141,7 @@ fn what_does_not_grow_and_what_does_not_fit_is_said() {
 fn memory_that_grows_by_more_of_the_same_is_not_said_to_be_the_same() {
     let mut plan = Plan::new(bounds(), makeroom_sim::parse("cuda-async").unwrap());
     for batch in [4, 60] {
-        let beside = Some(Beside { total: Bytes::gib(24), held: BESIDE });
+        let beside = Some(Beside { total: Bytes::gib(24), held: BESIDE, is_own: false });
         plan.ran(batch, RunOutcome::Ran(Box::new(Probe { beside, ..keeping(batch) })));
     }
     assert_eq!(plan.next(), Next::Stop(Stop::NoLaw));
