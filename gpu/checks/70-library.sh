@@ -9,13 +9,13 @@ built=$(dirname "$MAKEROOM")
 library=${MAKEROOM_POOL_LIBRARY:-$built/libmakeroom_pool.so}
 example=${MAKEROOM_POOL_EXAMPLE:-$built/examples/pool}
 
-# explained NAME SNAPSHOT: `makeroom why` reads what the pool wrote.
+# explained NAME SNAPSHOT [EXPRESSION]: `makeroom why` reads what the pool wrote, and its answer has it.
 explained() {
     if "$MAKEROOM" why --json "$2" >"$WORK/$1.why.json" 2>"$WORK/$1.why.err" &&
-        holds 'at(why, "input", "kind") == "torch-snapshot"' why="$WORK/$1.why.json"; then
+        holds "at(why, 'input', 'kind') == 'torch-snapshot' and (${3:-True})" why="$WORK/$1.why.json"; then
         report ok "$1_snapshot" "why reads it: $(ask 'at(why, "verdict", "summary")' why="$WORK/$1.why.json")"
     else
-        report FAILED "$1_snapshot" "$(head -1 "$WORK/$1.why.err")"
+        report FAILED "$1_snapshot" "$(head -1 "$WORK/$1.why.err") $(ask 'at(why, "verdict", "summary")' why="$WORK/$1.why.json")"
     fi
 }
 
@@ -32,7 +32,7 @@ c_example() {
     plain pool_c "$WORK/pool_c" "$WORK/pool_c.pickle"
     if [ "$(cat "$WORK/pool_c.plain.status")" = 0 ] && grep -q 'MiB reserved' "$WORK/pool_c.plain.out"; then
         report ok pool_c "$(tr '\n' ';' <"$WORK/pool_c.plain.out")"
-        explained pool_c "$WORK/pool_c.pickle"
+        explained pool_c "$WORK/pool_c.pickle" '"the pool'"'"'s own limit of 512.00 MiB" in at(why, "verdict", "summary")'
     else
         report FAILED pool_c "$(tail -1 "$WORK/pool_c.plain.err")"
     fi

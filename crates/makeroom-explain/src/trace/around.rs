@@ -109,6 +109,33 @@ impl Refusal<'_> {
         Some(self.finding(Cause::Fragmentation, Certainty::Possible, free, summary))
     }
 
+    /// The allocator could have taken what it needed and did not: it kept to a limit that the recording does not
+    /// hold, or to a smaller one than was named.
+    pub(super) fn room_was_left(&self) -> Option<Finding> {
+        let untaken = self.untaken()?;
+        let is_spare = untaken >= self.driver_request().scaled(1.05);
+        if !is_spare || !self.has_segments || self.is_of_other || self.pool_limit.is_some() {
+            return None;
+        }
+        let request = self.event.size;
+        let what = if self.beside.is_some() { "recording" } else { "snapshot" };
+        let summary = match self.room {
+            Room::Unknown => format!(
+                "{request} was refused while the driver had {untaken} free: {} kept to a limit{} that the {what} does not hold.",
+                self.holder,
+                if self.holder == "PyTorch" { " (set_per_process_memory_fraction or a setting)" } else { "" }
+            ),
+            Room::Limit(size) if self.limit_of_run().is_some() => format!(
+                "{request} was refused with {untaken} left of {}: PyTorch kept to a smaller limit of its own (set_per_process_memory_fraction or a setting).",
+                self.name_of(size)
+            ),
+            Room::Limit(size) | Room::Card(size) => format!(
+                "{request} was refused with {untaken} left of the {size} named: the run had a smaller limit than that."
+            ),
+        };
+        Some(self.finding(Cause::ArtificialLimit, Certainty::Likely, untaken, summary))
+    }
+
     /// The limit of makeroom's own pool refused, and the device had room.
     pub(super) fn pools_limit_refused(&self) -> Option<Finding> {
         let (limit, request) = (self.pool_limit?, self.event.size);

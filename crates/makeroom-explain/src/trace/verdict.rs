@@ -72,7 +72,7 @@ impl Refusal<'_> {
     }
 
     /// The limit as people know it.
-    fn name_of(&self, limit: Bytes) -> String {
+    pub(super) fn name_of(&self, limit: Bytes) -> String {
         match self.limit_of_run() {
             Some(whole) if whole == limit => format!("the {limit} that `makeroom run --limit` allows"),
             Some(whole) => {
@@ -250,33 +250,6 @@ impl Refusal<'_> {
             growth.first, growth.last, growth.steps, growth.per_step, self.event.size
         );
         Some(self.finding(Cause::Leak, Certainty::Likely, leaked, summary))
-    }
-
-    /// The allocator could have taken what it needed and did not: it kept to a limit that the recording does not
-    /// hold, or to a smaller one than was named.
-    fn room_was_left(&self) -> Option<Finding> {
-        let untaken = self.untaken()?;
-        let is_spare = untaken >= self.driver_request().scaled(1.05);
-        if !is_spare || !self.has_segments || self.is_of_other || self.pool_limit.is_some() {
-            return None;
-        }
-        let request = self.event.size;
-        let what = if self.beside.is_some() { "recording" } else { "snapshot" };
-        let summary = match self.room {
-            Room::Unknown => format!(
-                "{request} was refused while the driver had {untaken} free: {} kept to a limit{} that the {what} does not hold.",
-                self.holder,
-                if self.holder == "PyTorch" { " (set_per_process_memory_fraction or a setting)" } else { "" }
-            ),
-            Room::Limit(size) if self.limit_of_run().is_some() => format!(
-                "{request} was refused with {untaken} left of {}: PyTorch kept to a smaller limit of its own (set_per_process_memory_fraction or a setting).",
-                self.name_of(size)
-            ),
-            Room::Limit(size) | Room::Card(size) => format!(
-                "{request} was refused with {untaken} left of the {size} named: the run had a smaller limit than that."
-            ),
-        };
-        Some(self.finding(Cause::ArtificialLimit, Certainty::Likely, untaken, summary))
     }
 
     /// An unused piece was large enough: PyTorch does not search again after it waited for frees.

@@ -10,6 +10,7 @@
 
 use makeroom_core::{Bytes, DeviceIndex};
 
+use crate::text::CONTEXT_CEILING;
 use crate::text::facts::{Facts, ListedProcess, Resource, Severity, Statement};
 use crate::text::family::Family;
 use crate::text::log::Passage;
@@ -34,7 +35,7 @@ pub(crate) const FAMILY: Family = Family {
 const DRIVER_RESERVE: Bytes = Bytes::mib(300);
 const DRIVER_RESERVE_SHARE: f64 = 0.03;
 /// The sizes of a process that has a context and little else.
-const CONTEXT_SIZES: std::ops::RangeInclusive<Bytes> = Bytes::mib(200)..=Bytes::mib(1434);
+const CONTEXT_SIZES: std::ops::RangeInclusive<Bytes> = Bytes::mib(200)..=CONTEXT_CEILING;
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let tables = tables(passage.all());

@@ -17,6 +17,7 @@ use std::sync::LazyLock;
 use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
+use crate::text::CONTEXT_CEILING;
 use crate::text::facts::{Facts, Resource, Statement};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, captured_size, find_size, pattern};
@@ -37,9 +38,7 @@ pub(crate) const FAMILY: Family = Family {
     read,
 };
 
-/// More than a context, a desktop and libraries take before a program starts; a smaller share of a small card may
-/// still be theirs.
-const CONTEXT_CEILING: Bytes = Bytes::mib(1434);
+/// A smaller share of a small card may be a context's, a desktop's and libraries', whatever it is in bytes.
 const CONTEXT_SHARE: f64 = 0.1;
 
 static STARTUP: LazyLock<Regex> = LazyLock::new(|| {
