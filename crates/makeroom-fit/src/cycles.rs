@@ -5,7 +5,7 @@
 //! bytes alone, also where shapes vary and no two steps are alike. The curve counts as risen above halfway
 //! from its floor to its peak, and as fallen below one quarter of that way.
 
-use makeroom_sim::Program;
+use makeroom_sim::{Program, Step};
 
 /// The cycles of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,8 +21,10 @@ impl Cycles {
     pub fn of(program: &Program) -> Self {
         let curve: Vec<u64> = program.live().collect();
         let Some(peak) = curve.iter().copied().max() else { return Self::default() };
-        // What a program loads before its first step is not given back in one: the floor is that of its later half.
-        let floor = curve[curve.len() / 2..].iter().copied().min().unwrap_or(0);
+        // What a program loads before its first step is not given back in one: the floor is that of its later half. Nor is
+        // it what is left when a program that ends gives everything back.
+        let last = program.steps.iter().rposition(|step| matches!(step, Step::Allocate(_))).unwrap_or(0);
+        let floor = curve[last / 2..=last].iter().copied().min().unwrap_or(0);
         let height = peak - floor;
         // Memory that hardly moves has no cycles.
         if height / 64 < 1 + peak / 4096 {
@@ -79,6 +81,26 @@ mod tests {
         assert!((4..=5).contains(&cycles.peaks.len()), "{cycles:?}");
         assert!(cycles.are_settled());
         assert!(!cycles.vary());
+    }
+
+    #[test]
+    fn a_program_that_gives_everything_back_in_the_end_has_the_steps_it_made() {
+        let shape = Shape { steps: 6, width: 1 << 19, ..Shape::default() };
+        let mut program = training(&shape, 1).program;
+        let before = Cycles::of(&program).peaks.len();
+        let mut is_live = vec![false; program.allocations.len()];
+        for step in &program.steps {
+            match *step {
+                Step::Allocate(number) => is_live[number as usize] = true,
+                Step::Free(number) => is_live[number as usize] = false,
+                _ => {}
+            }
+        }
+        for number in (0..is_live.len()).filter(|&number| is_live[number]) {
+            program.steps.push(Step::Free(number as u32));
+        }
+        assert!(before >= 5);
+        assert_eq!(Cycles::of(&program).peaks.len(), before);
     }
 
     #[test]

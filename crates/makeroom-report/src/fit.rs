@@ -30,11 +30,14 @@ pub struct FitRun {
 impl FitRun {
     /// What stands beside it; most have nothing to say.
     fn remark(&self) -> String {
-        match (self.end.remark(), self.refusals) {
-            (remark, 0) => remark.to_owned(),
-            ("", refusals) => format!("at the edge: refused {refusals} times, and went on"),
-            (remark, refusals) => format!("{remark}; refused {refusals} times, and went on"),
-        }
+        let times = match self.refusals {
+            0 => return self.end.remark().to_owned(),
+            1 => "once".to_owned(),
+            refusals => format!("{refusals} times"),
+        };
+        let remark =
+            if self.end == FitEnd::Shown { "at the edge:" } else { &format!("{};", self.end.remark()) };
+        format!("{remark} refused {times}, and went on")
     }
 }
 

@@ -106,6 +106,19 @@ fn the_largest_batch_is_found_in_four_runs_without_a_refusal() {
 }
 
 #[test]
+fn a_refusal_that_the_program_gets_over_is_not_the_end() {
+    let machine = Machine::new("greedy", "memory=6GiB,context=400MiB");
+    let answer = machine.answer(&["--", "./train", "greedy", "{}"]);
+    let (batch, truth) = (answer["batch"].as_u64().unwrap(), machine.truth());
+    assert!(batch <= truth && batch * 100 >= truth * 97, "{batch} of {truth}: {answer:#}");
+    let runs = answer["runs"].as_array().unwrap();
+    assert!(runs.iter().all(|run| run["refused"] == false && run["refusals_survived"] == 1), "{answer:#}");
+    let said =
+        String::from_utf8(machine.fit(&["--runs", "2", "--", "./train", "greedy", "{}"]).stdout).unwrap();
+    assert!(said.contains("at the edge: refused once, and went on"), "{said}");
+}
+
+#[test]
 fn another_card_is_answered_by_its_size() {
     let machine = Machine::new("card", "memory=16GiB,context=400MiB");
     let small = machine.answer(&["--memory", "6GiB", "--", "./train", "plain", "{}"]);

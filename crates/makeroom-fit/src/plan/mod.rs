@@ -35,8 +35,8 @@ const NEAR_PERCENT: u64 = 88;
 const NEAR_ENOUGH_PERCENT: u64 = 80;
 /// An answer below what is predicted by less than one part in so many needs no further run.
 const CLOSE: u64 = 100;
-/// And below one in so many it is not worth telling of a run that nobody made.
-const CLOSE_AT_END: u64 = 33;
+/// And where no run is left, below one in so many what ran is told, and not what nobody has tried.
+const CLOSE_AT_END: u64 = 20;
 /// Runs beyond the allowed ones, as long as nothing is found that fits.
 const EXTRA_RUNS: usize = 2;
 /// Peaks that differ by no more than one part in so many are the same.

@@ -2,6 +2,7 @@
 //   once     a few steps, then ends               plain    the same, but goes on until it is ended
 //   worker   plain, in a process of its own       quit     takes memory, then dies of something else
 //   deaf     plain, whatever the batch            pile     as many pieces of one size, then ends
+//   greedy   plain, but first asks for more than any card has, and does without
 #include "cuda.h"
 #include <signal.h>
 #include <sys/wait.h>
@@ -52,6 +53,12 @@ int main(int count, char **words) {
     if (!strcmp(kind, "once")) train(batch, 3);
     if (!strcmp(kind, "plain")) train(batch, 0);
     if (!strcmp(kind, "deaf")) train(3, 0);
+    if (!strcmp(kind, "greedy")) {
+        Pointer pointer;
+        begin();
+        if (!cuMemAlloc_v2(&pointer, (size_t)1 << 40)) return 4;
+        train(batch, 0);
+    }
     if (!strcmp(kind, "pile")) {
         begin();
         for (size_t piece = 0; piece < batch; piece++) take_or_say(weights);
