@@ -8,7 +8,6 @@
 //! ```text
 //! cycles.rs     how often memory rose and fell: the steps a run has made
 //! probe.rs      one run: its program, who asked for what, what the device held beside it
-//! inside.rs     what a framework's allocator handed out, apart from what others asked the driver for
 //! sizes.rs      what recorded sizes say of what was asked for
 //! law.rs        the size of one allocation as a law of the batch
 //! aligning.rs   which allocation of one run is which of another
@@ -27,7 +26,6 @@ mod aligning;
 mod answer;
 mod budget;
 mod cycles;
-mod inside;
 mod law;
 mod matching;
 mod plan;

@@ -5,10 +5,9 @@ use std::hash::{BuildHasher as _, Hasher as _};
 
 use makeroom_core::{Bytes, DeviceTrace, FastHasher, FastMap, StackId, Start, Trace};
 use makeroom_explain::{Beside, held_beside, place_of};
-use makeroom_sim::{Program, Step};
+use makeroom_sim::{Inside, Program, Step};
 
 use crate::cycles::Cycles;
-use crate::inside::parts;
 use crate::sizes::Sizes;
 
 /// What was seen of a run with one batch.
@@ -42,9 +41,9 @@ impl Probe {
     /// Reads a run's recording of one device.
     pub fn new(batch: u64, trace: &Trace, device: &DeviceTrace) -> Self {
         let beside = held_beside(trace, device);
-        let parts = parts(device);
-        let outside = Bytes::new(parts.as_ref().map_or(0, |parts| parts.outside));
-        let device = parts.as_ref().map_or(device, |parts| &parts.inside);
+        let inside = Inside::new(device);
+        let outside = Bytes::new(inside.as_ref().map_or(0, |inside| inside.outside));
+        let device = inside.as_ref().map_or(device, |inside| &inside.device);
         let program = Program::new(device, &trace.stacks, &Start::new(device));
         let sees_tensors = trace.process.as_ref().is_some_and(|process| process.sees_tensors);
         let mut places = Places::new(trace);

@@ -8,7 +8,7 @@
 //! model.rs        what every model can do               smallest.rs     the least memory it completes in
 //! check/          proves PyTorch's on a recording       comparison.rs   several runs of one recording
 //! tune.rs         the best settings for a recording     homes.rs        segments over time, and their pools
-//! addresses.rs    where the driver puts memory
+//! addresses.rs    where the driver puts memory          inside.rs       what is the framework's own
 //! ```
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,7 @@ mod costs;
 mod device;
 mod driver;
 mod homes;
+mod inside;
 mod model;
 mod models;
 pub mod plan;
@@ -38,6 +39,7 @@ pub use check::{Check, Mismatch, check};
 pub use comparison::{ComparedRun, Comparing, Comparison, Memory, Workload};
 pub use device::{Device, PAGE};
 pub use driver::{Driver, Refused};
+pub use inside::Inside;
 pub use model::Model;
 pub use models::OptionError;
 pub use program::{Allocation, Program, Step};

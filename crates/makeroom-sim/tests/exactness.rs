@@ -44,6 +44,20 @@ fn every_prediction_comes_true() {
     }
 }
 
+/// In recordings of whole processes cuBLAS and cuDNN ask the driver for memory beside PyTorch, which predicts nothing of it.
+/// With `conv` at 2900 the driver refuses cuDNN's workspaces, with `varied` at 57 what the program needs.
+#[test]
+fn every_prediction_comes_true_in_recordings_of_whole_processes() {
+    for name in ["conv_4", "conv_2600", "conv_2900", "gpt_60", "gpt_61", "varied_47", "varied_57"] {
+        let file = format!("../../traces/fit/{name}.room.gz");
+        let input = makeroom_trace::open(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file));
+        let Ok(Input::Trace(trace)) = input else { panic!("{name} is no recording: {:?}", input.err()) };
+        let result = check(&trace.devices[0], &trace.stacks, Settings::default(), None);
+        assert_eq!(result.mismatched, 0, "{name}: {:?}", result.first_mismatch);
+        assert!(result.matched > result.allocations, "{name}");
+    }
+}
+
 /// Programs that used a `torch.cuda.MemPool` beside the default pool and dropped it: nothing in the recordings says
 /// so. Made with PyTorch 2.11 on an H200; the settings are in them.
 const GONE_POOLS: [(&str, Option<u64>, u64, usize); 3] = [

@@ -15,6 +15,7 @@ use makeroom_core::{Action, DeviceTrace, PoolId, Stacks, Start};
 
 use self::recording::Recording;
 use crate::homes::{Home, Homes};
+use crate::inside::Inside;
 use crate::program::{Program, Step};
 use crate::pytorch::{Pytorch, Request, Settings};
 
@@ -54,10 +55,17 @@ pub struct Mismatch {
 }
 
 /// Replays a device's recording under its own allocator and compares. `limit` is what the allocator was allowed
-/// to take, where it was told.
+/// to take, where it was told. What others asked the driver for is nothing that the allocator could predict.
 pub fn check(device: &DeviceTrace, stacks: &Stacks, settings: Settings, limit: Option<u64>) -> Check {
+    let inside = Inside::new(device);
+    let device = inside.as_ref().map_or(device, |inside| &inside.device);
     let recorded = Recorded { device, stacks, settings, limit, start: Start::new(device) };
-    assumption::best_attempt(&recorded).check
+    let mut check = assumption::best_attempt(&recorded).check;
+    if let (Some(mismatch), Some(inside)) = (&mut check.first_mismatch, &inside) {
+        let position = inside.positions.get(mismatch.event).copied();
+        mismatch.event = position.unwrap_or(mismatch.event);
+    }
+    check
 }
 
 /// What a check is made of.

@@ -1,0 +1,108 @@
+//! What a framework's allocator handed out, apart from what others asked the driver for.
+//!
+//! A recording of a whole process has both: tensors, which lie in the framework's segments, and what cuBLAS, cuDNN or NCCL
+//! take beside them. Only the former can be replayed under an allocator; with the latter among them every block comes
+//! to lie elsewhere, and fragmentation is another program's.
+
+use makeroom_core::{Action, DeviceTrace, Ranges};
+
+/// What lies in a framework's segments, of a recording of a whole process.
+#[derive(Clone, Debug)]
+pub struct Inside {
+    /// Events of segments and of what lies in them.
+    pub device: DeviceTrace,
+    /// The position of each in the whole recording.
+    pub positions: Vec<usize>,
+    /// The most that was live outside of segments at once.
+    pub outside: u64,
+}
+
+impl Inside {
+    /// Takes a recording apart. `None` where there is nothing to: all of it is the program's own, or it is a framework's own
+    /// snapshot, which holds nothing else.
+    pub fn new(device: &DeviceTrace) -> Option<Self> {
+        let takes = |action: &Action| matches!(action, Action::SegmentAlloc | Action::SegmentMap);
+        if !device.segments.is_empty() || !device.events.actions().iter().any(takes) {
+            return None;
+        }
+        let inside =
+            DeviceTrace { device: device.device, overflowed: device.overflowed, ..DeviceTrace::default() };
+        let mut parts = Self { device: inside, positions: Vec::new(), outside: 0 };
+        let mut segments = Ranges::default();
+        let mut live = 0_u64;
+        for (index, event) in device.events.iter().enumerate() {
+            let (address, size) = (event.address.0, event.size.get());
+            match event.action {
+                Action::SegmentAlloc | Action::SegmentMap => segments.insert(address, size),
+                Action::SegmentFree | Action::SegmentUnmap => segments.remove(address, size),
+                Action::Alloc if !segments.contains(address) => {
+                    live = live.saturating_add(size);
+                    parts.outside = live.max(parts.outside);
+                    continue;
+                }
+                Action::FreeCompleted if !segments.contains(address) => {
+                    live = live.saturating_sub(size);
+                    continue;
+                }
+                Action::FreeRequested if !segments.contains(address) => continue,
+                _ => {}
+            }
+            parts.positions.push(index);
+            match device.events.pool(index) {
+                Some(pool) => parts.device.events.push_in_pool(event, pool),
+                None => parts.device.events.push(event),
+            }
+        }
+        Some(parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::{Address, Bytes, Event, StackId, StreamId};
+
+    use super::*;
+
+    fn device(events: &[(Action, u64, u64)]) -> DeviceTrace {
+        let mut device = DeviceTrace::default();
+        for &(action, address, mib) in events {
+            device.events.push(Event {
+                action,
+                address: Address(address << 20),
+                size: Bytes::mib(mib),
+                stream: StreamId(0),
+                time_us: 0,
+                stack: StackId::NONE,
+            });
+        }
+        device
+    }
+
+    #[test]
+    fn what_lies_in_no_segment_is_counted_and_left_out() {
+        let parts = Inside::new(&device(&[
+            (Action::SegmentAlloc, 100, 20),
+            (Action::Alloc, 100, 8),
+            (Action::Alloc, 500, 32),
+            (Action::FreeCompleted, 0, 0),
+            (Action::Alloc, 700, 16),
+            (Action::FreeCompleted, 500, 32),
+            (Action::FreeCompleted, 100, 8),
+            (Action::SegmentFree, 100, 20),
+            (Action::Alloc, 100, 4),
+        ]))
+        .unwrap();
+        assert_eq!(parts.outside, 48 << 20);
+        assert_eq!(parts.positions, [0, 1, 6, 7]);
+        assert_eq!(
+            parts.device.events.actions(),
+            [Action::SegmentAlloc, Action::Alloc, Action::FreeCompleted, Action::SegmentFree]
+        );
+    }
+
+    #[test]
+    fn a_program_that_asks_the_driver_itself_is_left_whole() {
+        let own = device(&[(Action::Alloc, 100, 8), (Action::FreeCompleted, 100, 8)]);
+        assert!(Inside::new(&own).is_none());
+    }
+}
