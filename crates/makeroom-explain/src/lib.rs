@@ -27,4 +27,4 @@ pub use trace::{
     Allocation, Allocations, Beside, BlockSizes, HeldSegment, LiveBlock, Part, Places, Room, SegmentsHeld,
     SizesAtEnd, TraceQuestion, cut, explain_running, explain_trace, held_beside, is_small, place_of,
 };
-pub use watch::{Watched, WatchedStep, watch};
+pub use watch::{Moments, Watched, WatchedStep, watch};

@@ -1,9 +1,12 @@
 //! A part of a recording between two moments, and its steps: what was live before, at the peak and after, by line, and
 //! what each step left behind.
 //!
-//! The program gives the moments as times; a step is what lies between two of them. What is *left* was handed out
-//! between the first and the last moment and was still there at the last. The verdict over a whole recording, which has to
-//! find the steps itself, is `trace/steps.rs`'s.
+//! The program gives the moments; a step is what lies between two of them. What is *left* was handed out between the first
+//! and the last moment, was still there at the last, and nobody has asked to free it. The verdict over a whole recording,
+//! which has to find the steps itself, is `trace/steps.rs`'s.
+//!
+//! A moment is a time, or, where the allocator counts, a count: PyTorch's history has times of a clock of its own, and a
+//! tensor is freed within the microsecond in which a step ends.
 //!
 //! For each device: after = before + Σ steps' change, and left ≤ after.
 
@@ -50,14 +53,27 @@ pub struct WatchedStep {
     pub left: Bytes,
 }
 
-/// Looks at a recording between the first and the last of `times` (microseconds since the epoch, ascending); those in
-/// between end steps. A device without an event and without memory is left out.
-pub fn watch(trace: &Trace, times: &[u64]) -> Vec<Watched> {
-    trace.devices.iter().filter_map(|device| watch_device(trace, device, times)).collect()
+/// The moments that a program gives: the first, the ends of steps, the last.
+#[derive(Clone, Debug, Default)]
+pub struct Moments {
+    /// Microseconds since the epoch, ascending. An event of that microsecond comes after the moment.
+    pub times: Vec<u64>,
+    /// For devices whose allocator counts, instead of times: how many allocations and completed frees there were after
+    /// each moment, until the recording ends. Moments before a recording that has lost its beginning are where it begins.
+    pub changes_after: FastMap<DeviceIndex, Vec<u64>>,
 }
 
-fn watch_device(trace: &Trace, device: &DeviceTrace, times: &[u64]) -> Option<Watched> {
-    let ends = positions(device, times);
+/// Looks at a recording between the first and the last moment; those in between end steps. A device without an event and
+/// without memory is left out.
+pub fn watch(trace: &Trace, moments: &Moments) -> Vec<Watched> {
+    trace.devices.iter().filter_map(|device| watch_device(trace, device, moments)).collect()
+}
+
+fn watch_device(trace: &Trace, device: &DeviceTrace, moments: &Moments) -> Option<Watched> {
+    let ends = match moments.changes_after.get(&device.device) {
+        Some(changes_after) => positions_by_count(device, changes_after),
+        None => positions_by_time(device, &moments.times),
+    };
     let (&first, &last) = (ends.first()?, ends.last()?);
     let history = History::new(device, &[]);
     let pass = Pass::new(device, &history, &ends);
@@ -69,7 +85,9 @@ fn watch_device(trace: &Trace, device: &DeviceTrace, times: &[u64]) -> Option<Wa
     let states = states_at(device, &history, &[after(pass.peak_position), after(last)]);
     let [at_peak, at_end] = states.as_slice() else { return None };
     let born_in = |from: usize, to: usize| {
-        at_end.blocks.iter().filter(move |block| block.born.is_some_and(|born| (from..to).contains(&born)))
+        at_end.blocks.iter().filter(move |block| {
+            !block.is_pending && block.born.is_some_and(|born| (from..to).contains(&born))
+        })
     };
     let places = Places::new(trace);
     let size = |from, to| born_in(from, to).map(|block| block.requested).sum::<Bytes>();
@@ -95,7 +113,7 @@ fn watch_device(trace: &Trace, device: &DeviceTrace, times: &[u64]) -> Option<Wa
 }
 
 /// How many events lie before each of the ascending `times`.
-fn positions(device: &DeviceTrace, times: &[u64]) -> Vec<usize> {
+fn positions_by_time(device: &DeviceTrace, times: &[u64]) -> Vec<usize> {
     let mut found = Vec::with_capacity(times.len());
     let mut wanted = times.iter().copied().peekable();
     for (index, event) in device.events.iter().enumerate() {
@@ -105,6 +123,22 @@ fn positions(device: &DeviceTrace, times: &[u64]) -> Vec<usize> {
     }
     found.resize(times.len(), device.events.len());
     found
+}
+
+/// How many events lie before each of the moments that so many changes follow. Frees that were asked for before the next
+/// change belong to what is before the moment.
+fn positions_by_count(device: &DeviceTrace, changes_after: &[u64]) -> Vec<usize> {
+    let is_change = |action| matches!(action, Action::Alloc | Action::FreeCompleted);
+    let events = device.events.iter().enumerate();
+    let changes: Vec<usize> =
+        events.filter(|(_, event)| is_change(event.action)).map(|(index, _)| index).collect();
+    changes_after
+        .iter()
+        .map(|&after| {
+            let before = changes.len().saturating_sub(usize::try_from(after).unwrap_or(usize::MAX));
+            changes.get(before).copied().unwrap_or(device.events.len())
+        })
+        .collect()
 }
 
 /// Running totals between the moments.
@@ -182,6 +216,10 @@ mod tests {
         trace
     }
 
+    fn times(times: &[u64]) -> Moments {
+        Moments { times: times.to_vec(), ..Moments::default() }
+    }
+
     #[test]
     fn what_steps_leave_is_told_from_what_they_only_used() {
         use Action::{Alloc, FreeCompleted as Free};
@@ -195,7 +233,7 @@ mod tests {
             (Free, 3, 1, 42),
             (Alloc, 6, 500, 60), // after the end
         ]);
-        let watched = &watch(&trace, &[15, 30, 40, 50])[0];
+        let watched = &watch(&trace, &times(&[15, 30, 40, 50]))[0];
         assert_eq!(watched.before, Bytes::mib(8));
         assert_eq!(watched.peak, Bytes::mib(109));
         assert_eq!(watched.after, Bytes::mib(13));
@@ -212,10 +250,36 @@ mod tests {
     #[test]
     fn moments_outside_of_the_recording_are_its_ends() {
         let trace = trace(&[(Action::Alloc, 1, 8, 10)]);
-        let watched = &watch(&trace, &[0, 99])[0];
+        let watched = &watch(&trace, &times(&[0, 99]))[0];
         assert_eq!((watched.before, watched.peak, watched.left), (Bytes::ZERO, Bytes::mib(8), Bytes::mib(8)));
-        let watched = &watch(&trace, &[50, 99])[0];
+        let watched = &watch(&trace, &times(&[50, 99]))[0];
         assert_eq!((watched.before, watched.peak, watched.left), (Bytes::mib(8), Bytes::mib(8), Bytes::ZERO));
-        assert!(watch(&trace, &[]).is_empty());
+        assert!(watch(&trace, &times(&[])).is_empty());
+    }
+
+    #[test]
+    fn moments_that_are_counts_do_not_ask_the_clock() {
+        use Action::{Alloc, FreeCompleted, FreeRequested};
+        // Two steps in one microsecond; the second's buffer waits for its stream.
+        let trace = trace(&[
+            (Alloc, 1, 64, 7),
+            (Alloc, 2, 3, 7),
+            (FreeRequested, 1, 64, 7),
+            (FreeCompleted, 1, 64, 7),
+            (Alloc, 1, 64, 7),
+            (Alloc, 3, 3, 7),
+            (FreeRequested, 1, 64, 7),
+        ]);
+        let at = |changes_after: &[u64]| {
+            let changes_after = [(DeviceIndex(0), changes_after.to_vec())].into_iter().collect();
+            watch(&trace, &Moments { changes_after, ..Moments::default() }).remove(0)
+        };
+        let watched = at(&[5, 2, 0]);
+        let ends: Vec<_> = watched.steps.iter().map(|step| (step.after, step.left)).collect();
+        assert_eq!(ends, [(Bytes::mib(3), Bytes::mib(3)), (Bytes::mib(70), Bytes::mib(3))]);
+        assert_eq!((watched.before, watched.left, watched.left_blocks), (Bytes::ZERO, Bytes::mib(6), 2));
+        // More changes than there are: the beginning is lost.
+        let watched = at(&[9, 7, 2, 0]);
+        assert_eq!(watched.steps.iter().map(|step| step.left).collect::<Vec<_>>(), [0, 3, 3].map(Bytes::mib));
     }
 }

@@ -1,9 +1,10 @@
 //! A recording that was read once and can be asked many things.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace, TraceKind};
-use makeroom_explain::{Room, TraceQuestion, explain_running, explain_trace, watch};
+use makeroom_explain::{Moments, Room, TraceQuestion, explain_running, explain_trace, watch};
 use makeroom_report::watched_json;
 use makeroom_sim::{AllocatorSpec, Comparing, Memory, Settings, Workload, candidates, require_pytorch, tune};
 use pyo3::prelude::*;
@@ -182,9 +183,12 @@ impl Recording {
         }))
     }
 
-    /// What was held between moments, as JSON.
-    fn watched(&self, py: Python<'_>, times_us: Vec<u64>) -> String {
-        py.detach(|| watched_json(&watch(&self.trace, &times_us)).to_string())
+    /// What was held between moments, as JSON. Devices that count their changes have other moments than times.
+    fn watched(&self, py: Python<'_>, times_us: Vec<u64>, changes_after: HashMap<u32, Vec<u64>>) -> String {
+        let changes_after =
+            changes_after.into_iter().map(|(device, counts)| (DeviceIndex(device), counts)).collect();
+        let moments = Moments { times: times_us, changes_after };
+        py.detach(|| watched_json(&watch(&self.trace, &moments)).to_string())
     }
 
     /// Every event.

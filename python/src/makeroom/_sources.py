@@ -84,20 +84,28 @@ class RecordingSource(Source):
     def read(self) -> _native.Recording | None:
         raise NotImplementedError
 
+    def changes_after(self) -> dict[int, list[int]]:
+        """For devices that count allocations and frees, how many followed each mark: better than its time."""
+        return {}
+
     def begin(self) -> None:
         self.mark()
 
     def mark(self) -> None:
-        self._times.append(time.time_ns() // 1000)
+        # Recordings count in microseconds, and their clock is set by this one to less than that: a microsecond between a
+        # mark and what is before it, and one until what follows it, tell them apart.
+        self._times.append(time.time_ns() // 1000 + 2)
+        waits_until = time.monotonic_ns() + 3000
+        while time.monotonic_ns() < waits_until:
+            pass
 
     def end(self) -> list[dict[str, Any]]:
-        # An event in the microsecond of a mark counts to what follows it.
-        self._times.append(time.time_ns() // 1000 + 1)
+        self.mark()
         recording = self.read()
         if recording is None:
             return []
         self.notes += recording.notes
-        return json.loads(recording.watched(self._times))
+        return json.loads(recording.watched(self._times, self.changes_after()))
 
 
 class RecorderSource(RecordingSource):
@@ -171,7 +179,11 @@ class TorchSource(CounterSource):
 
 
 class TorchHistorySource(RecordingSource):
-    """PyTorch's memory history, with a Python stack for each allocation; figures and lines are read out of its snapshot."""
+    """PyTorch's counters say how much, and its memory history who: it has a Python stack for each allocation.
+
+    The times in the history are of another clock than the marks, and a tensor is freed in less than a microsecond. So marks
+    are found in it by counting: allocations and frees at the mark, and when the snapshot was made.
+    """
 
     name, words = "torch", "PyTorch's memory history"
 
@@ -179,6 +191,10 @@ class TorchHistorySource(RecordingSource):
         super().__init__()
         self._torch = torch
         self._was_on = False
+        self._counters: list[Counter] = []
+        # For each mark, and when the snapshot was made, what each device has counted.
+        self._changes: list[list[int | None]] = []
+        self._in_history: list[int] = []
 
     def begin(self) -> None:
         memory = self._torch.cuda.memory
@@ -191,11 +207,44 @@ class TorchHistorySource(RecordingSource):
             except TypeError:
                 # PyTorch before 2.1 has other arguments.
                 raise WatchError("this PyTorch records no lines\n\nhint: makeroom run -- python …, or watch(lines=False)") from None
-        super().begin()
+        self._counters = _torch_counters(self._torch)
+        self._count()
+        super().mark()
+
+    def mark(self) -> None:
+        for counter in self._counters:
+            counter.mark()
+        self._count()
+        super().mark()
+
+    def end(self) -> list[dict[str, Any]]:
+        watched = super().end()
+        for device in watched:
+            if device["device"] < len(self._counters):
+                _say_how_much(device, self._counters[device["device"]].figures())
+        return watched
+
+    def changes_after(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for device in range(len(self._counters)):
+            counts = [count for each in self._changes if (count := each[device]) is not None]
+            # Counters that the program began anew, or a thread that allocated while the snapshot was made: times will do.
+            is_whole = len(counts) == len(self._changes) and counts == sorted(counts)
+            if is_whole and counts[-2] == counts[-1]:
+                found[device] = [counts[-1] - count for count in counts[:-1]]
+        if any(found[device][0] > self._in_history[device] for device in found if device < len(self._in_history)):
+            self.notes.append("PyTorch's history has lost its beginning, and with it the lines of what is older")
+        return found
+
+    def _count(self) -> None:
+        self._changes.append([_changes(self._torch.cuda, counter.device) for counter in self._counters])
 
     def read(self) -> _native.Recording | None:
         memory = self._torch.cuda.memory
         snapshot = memory._snapshot()
+        self._count()
+        actions = ("alloc", "free_completed")
+        self._in_history = [sum(event["action"] in actions for event in trace) for trace in snapshot["device_traces"]]
         if not self._was_on:
             memory._record_memory_history(None)
         handle, path = tempfile.mkstemp(suffix=".pickle")
@@ -222,9 +271,27 @@ def _torch_counter(cuda: Any, device: int) -> Counter:
 
     def read() -> tuple[int, int]:
         stats = cuda.memory_stats(device)
-        return int(stats.get(f"{key}.all.current", 0)), int(stats.get(f"{key}.all.peak", 0))
+        # What was freed and waits for another stream is in the way still, but the program has let go of it.
+        waits = stats.get("active_bytes.all.current", 0) - stats.get("allocated_bytes.all.current", 0)
+        live = stats.get(f"{key}.all.current", 0) - (waits if key == "requested_bytes" else 0)
+        return max(int(live), 0), int(stats.get(f"{key}.all.peak", 0))
 
     return Counter(device, read, lambda: cuda.reset_peak_memory_stats(device))
+
+
+def _changes(cuda: Any, device: int) -> int | None:
+    """How many allocations and completed frees there were: events of the history."""
+    stats = cuda.memory_stats(device)
+    counts = [stats.get(f"active.all.{name}") for name in ("allocated", "freed")]
+    return None if None in counts else sum(counts)
+
+
+def _say_how_much(watched: dict[str, Any], counted: dict[str, Any]) -> None:
+    """Puts counters' figures into those of a history, which may have lost its beginning."""
+    # The program may have begun PyTorch's peak anew; then the history has it.
+    watched["peak_bytes"] = max(watched["peak_bytes"], counted["peak_bytes"])
+    watched["left_bytes"] = max(watched["left_bytes"], counted["left_bytes"])
+    watched.update({name: counted[name] for name in ("before_bytes", "after_bytes", "steps")})
 
 
 def _nothing() -> str:
