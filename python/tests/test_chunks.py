@@ -56,6 +56,40 @@ def test_everything_is_given_back(software_gpu):
     assert done.stdout.split()[0] == "80"
 
 
+PLACES = DRIVER[: DRIVER.index("data =")] + """
+class File:
+    # A data set in a file: what is read of it is a copy.
+    def __init__(self, shape):
+        self.array, self.shape = numpy.zeros(shape, numpy.float32), shape
+    def __getitem__(self, rows):
+        return self.array[rows].copy()
+    def __setitem__(self, rows, values):
+        self.array[rows] = values
+
+data = numpy.random.default_rng(1).random((3 << 20, 4), dtype=numpy.float32)
+whole, wide, apart = numpy.empty_like(data), numpy.empty(data.shape), numpy.empty((*data.shape, 2), numpy.float32)[:, :, 0]
+for out in (whole, wide, apart):
+    assert makeroom.chunks(data, twice, backend="driver", out=out, rows=700_000) is out
+    assert (out == data).all()
+file = File(data.shape)
+makeroom.chunks(data, twice, backend="driver", out=file, rows=700_000)
+assert (file.array == data).all()
+assert (makeroom.chunks(data.T[:, ::2], twice, backend="driver", rows=3) == data.T[:, ::2]).all()
+one = makeroom.chunks(data, twice, backend="driver", reduce=lambda one, two: one + two, rows=1 << 20)
+assert (one == data[: 1 << 20] + data[1 << 20 : 2 << 20] + data[2 << 20 :]).all()
+try:
+    makeroom.chunks(data, lambda piece: piece.empty((3,)), backend="driver", rows=700_000)
+except makeroom.UsageError as error:
+    print(str(error).splitlines()[0])
+"""
+
+
+def test_results_come_to_any_place(software_gpu):
+    done = software_gpu.python(PLACES, MAKEROOM_SIMGPU="devices=1,memory=96MiB,context=16MiB")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "the function gave a result of shape (3,) for 700000 rows\n"
+
+
 def test_no_driver_is_told():
     try:
         __import__("ctypes").CDLL("libcuda.so.1")
@@ -80,6 +114,9 @@ class Counting:
         self.most = max(self.most, self.held + rows.nbytes)
         self.pieces.append(len(rows))
         return rows.nbytes, function(rows)
+
+    def fetch(self, ticket, place):
+        pass
 
     def finish(self, ticket):
         self.held -= 2 * ticket[0]

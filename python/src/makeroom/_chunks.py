@@ -4,15 +4,19 @@ While one piece is computed, the next is on its way to the GPU and the last on i
 allows: a small first piece shows what the function takes for each row, and the others are sized by that. A piece for which
 memory does not suffice after all is halved and done again.
 
-What copies and waits is a backend (`_chunks_torch.py`, `_chunks_cupy.py`, `_chunks_driver.py`); what is here knows no GPU.
+What computes is a backend (`_chunks_torch.py`, `_chunks_cupy.py`, `_chunks_driver.py`), and copies for all of them are
+`_chunks_copy.py`'s; what is here knows no GPU.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import deque
+from functools import partial
+from traceback import clear_frames
 from typing import Any, Callable, NamedTuple, Protocol
 
+from ._chunks_copy import Make, Place, address_of, use_large_pages
 from ._native import UsageError
 from ._sizes import Size, parse
 
@@ -33,16 +37,19 @@ class Piece(NamedTuple):
 
 
 class Backend(Protocol):
-    """What a framework does for one piece. Nothing here waits, except `finish` and `drain`."""
+    """What a framework does for one piece. Nothing here waits for the device, except `finish` and `drain`."""
 
     def room(self) -> int:
         """Free bytes of the device, with what the framework keeps and does not use."""
 
     def submit(self, rows: Any, function: Callable[[Any], Any]) -> Any:
-        """Sends rows to the device, computes, and sends the result back; a ticket for it."""
+        """Sends rows to the device and computes; a ticket for the result."""
+
+    def fetch(self, ticket: Any, place: Place) -> None:
+        """Begins to send a result back, to its place on the host."""
 
     def finish(self, ticket: Any) -> Any:
-        """Waits for a result and gives it, on the host. Its memory on the device is free then."""
+        """Waits for a result and gives it, on the host. Its memory on the device is free when the ticket is gone."""
 
     def drain(self) -> None:
         """Waits for everything and gives unused memory back, after memory ran out."""
@@ -117,8 +124,11 @@ class _Run:
             except Exception as error:
                 rows = self._smaller(error, stop - self._next)
                 continue
+            self._engine.fetch(ticket, partial(self._gather.place, self._next, stop))
             self._waiting.append(Piece(self._next, stop, ticket))
             self._next = stop
+            # When memory is short, what is waited for must be gone after that.
+            del ticket
         while self._waiting:
             self._take_back()
 
@@ -134,9 +144,7 @@ class _Run:
         while True:
             rows = self._array[:first]
             try:
-                result, taken = self._engine.measure(
-                    lambda: self._engine.finish(self._engine.submit(rows, self._function))
-                )
+                result, taken = self._engine.measure(lambda: self._alone(rows))
                 break
             except Exception as error:
                 first = self._smaller(error, first)
@@ -145,6 +153,11 @@ class _Run:
         # Beside the piece that is computed, another comes and one leaves.
         beside = row + _bytes_of(result) // first
         return max(usable // (max(taken // first, row) + beside), 1)
+
+    def _alone(self, rows: Any) -> Any:
+        ticket = self._engine.submit(rows, self._function)
+        self._engine.fetch(ticket, lambda shape, make: make(shape))
+        return self._engine.finish(ticket)
 
     def _take_back(self) -> None:
         piece = self._waiting[0]
@@ -161,6 +174,8 @@ class _Run:
                 "one row does not fit on the device with what the function takes for it\n\n"
                 "hint: cut the data along another axis, or do less at once in the function"
             ) from error
+        # The piece that failed is held by the error.
+        clear_frames(error.__traceback__)
         while self._waiting:
             self._take_back()
         self._engine.drain()
@@ -174,21 +189,45 @@ class _Gather:
         self._total, self._out, self._reduce = total, out, reduce
         self._combined: Any = None
         self._has_one = False
+        # By their first row, the places that results are on their way to.
+        self._placed: dict[int, Any] = {}
+
+    def place(self, start: int, stop: int, shape: tuple[int, ...], make: Make) -> Any:
+        """Where a result goes: where it stays, if its bytes can lie there as they are."""
+        if self._reduce is not None:
+            return make(shape)
+        self._check(shape, stop - start)
+        if self._out is None:
+            self._out = make((self._total, *shape[1:]))
+            use_large_pages(self._out)
+        place = self._out[start:stop]
+        # Of what is neither an array nor a tensor, such as a data set in a file, a part is a copy.
+        example = make((0,))
+        if not isinstance(self._out, type(example)) or not _is_alike(place, shape, example):
+            return make(shape)
+        self._placed[start] = place
+        return place
 
     def put(self, start: int, stop: int, result: Any) -> None:
         if self._reduce is not None:
-            self._combined = self._reduce(self._combined, result) if self._has_one else _copied(result)
+            self._combined = self._reduce(self._combined, result) if self._has_one else result
             self._has_one = True
             return
+        if self._placed.pop(start, None) is result:
+            return
         shape = tuple(getattr(result, "shape", ()))
-        if not shape or shape[0] != stop - start:
-            raise UsageError(
-                f"the function gave a result of shape {shape} for {stop - start} rows\n\n"
-                "hint: a result has a row for each row, unless they are combined: chunks(…, reduce=lambda a, b: a + b)"
-            )
+        self._check(shape, stop - start)
         if self._out is None:
             self._out = _empty_like(result, (self._total, *shape[1:]))
+            use_large_pages(self._out)
         self._out[start:stop] = result
+
+    def _check(self, shape: tuple[int, ...], rows: int) -> None:
+        if not shape or shape[0] != rows:
+            raise UsageError(
+                f"the function gave a result of shape {shape} for {rows} rows\n\n"
+                "hint: a result has a row for each row, unless they are combined: chunks(…, reduce=lambda a, b: a + b)"
+            )
 
     def result(self, array: Any) -> Any:
         if self._reduce is not None:
@@ -207,9 +246,9 @@ def _bytes_of(array: Any) -> int:
     return int(array.nbytes)
 
 
-def _copied(result: Any) -> Any:
-    """A result of its own: what a backend gives may be a buffer that it uses again."""
-    return result.clone() if hasattr(result, "clone") else result.copy()
+def _is_alike(place: Any, shape: tuple[int, ...], example: Any) -> bool:
+    """Whether bytes of results such as an example can lie in a place."""
+    return place.dtype == example.dtype and tuple(place.shape) == shape and address_of(place) is not None
 
 
 def _empty_like(result: Any, shape: tuple[int, ...]) -> Any:
@@ -234,15 +273,15 @@ def _backend(name: str | None, array: Any, device: int) -> Backend:
     if name == "torch":
         from ._chunks_torch import TorchBackend
 
-        return TorchBackend(device)
+        return TorchBackend(device, _bytes_of(array))
     if is_tensor:
         raise UsageError(f"a tensor is for backend='torch', not {name!r}\n\nhint: tensor.numpy()")
     if name == "cupy":
         from ._chunks_cupy import CupyBackend
 
-        return CupyBackend(device)
+        return CupyBackend(device, _bytes_of(array))
     if name == "driver":
         from ._chunks_driver import DriverBackend
 
-        return DriverBackend(device)
+        return DriverBackend(device, _bytes_of(array))
     raise UsageError(f"there is no backend {name!r}\n\nhint: 'torch', 'cupy' or 'driver'")

@@ -2,56 +2,86 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
+from ._chunks_copy import Copier, Place, Ticket
 from ._native import UsageError
 
+_TO_DEVICE, _TO_HOST = 1, 2
 
-class Ticket(NamedTuple):
-    """A result on its way back. What it is computed from is kept: CuPy's pool reuses memory in the order of one stream."""
 
-    result: Any
-    is_back: Any
-    kept: tuple[Any, ...]
+class CupyWire:
+    """Copies between pinned memory and arrays of CuPy."""
+
+    def __init__(self, cupy: Any, device: Any) -> None:
+        self._cupy, self._device = cupy, device
+        self.up, self.down = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+
+    def enter(self) -> None:
+        self._device.use()
+
+    def pinned(self, bytes: int) -> tuple[Any, int]:
+        buffer = self._cupy.cuda.alloc_pinned_memory(bytes)
+        return buffer, buffer.ptr
+
+    def computed(self) -> Any:
+        return self._cupy.cuda.get_current_stream().record()
+
+    def follow(self, computed: Any) -> None:
+        self.down.wait_event(computed)
+
+    def send(self, buffer: Any, device: Any, offset: int, bytes: int) -> Any:
+        self._cupy.cuda.runtime.memcpyAsync(device.data.ptr + offset, buffer.ptr, bytes, _TO_DEVICE, self.up.ptr)
+        return self.up.record()
+
+    def fetch(self, buffer: Any, device: Any, offset: int, bytes: int) -> Any:
+        self._cupy.cuda.runtime.memcpyAsync(buffer.ptr, device.data.ptr + offset, bytes, _TO_HOST, self.down.ptr)
+        return self.down.record()
+
+    def wait(self, event: Any) -> None:
+        event.synchronize()
 
 
 class CupyBackend:
-    def __init__(self, device: int) -> None:
+    def __init__(self, device: int, total: int) -> None:
         import cupy
-        import cupyx
 
-        self._cupy, self._cupyx = cupy, cupyx
+        self._cupy = cupy
         try:
             self._device = cupy.cuda.Device(device)
             self._device.use()
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise UsageError(f"CuPy finds no device {device}: {error}\n\nhint: makeroom doctor") from error
-        self._up, self._down = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+        self._wire = CupyWire(cupy, self._device)
+        self._copier = Copier(self._wire, total)
 
     def room(self) -> int:
         return self._device.mem_info[0] + self._cupy.get_default_memory_pool().free_bytes()
 
     def submit(self, rows: Any, function: Callable[[Any], Any]) -> Ticket:
+        import numpy
+
         cupy = self._cupy
-        staged = self._cupyx.empty_pinned(rows.shape, rows.dtype)
-        staged[...] = rows
+        rows = numpy.ascontiguousarray(rows)
         compute = cupy.cuda.get_current_stream()
-        with self._up:
+        with self._wire.up:
             piece = cupy.empty(rows.shape, rows.dtype)
-            piece.set(staged, stream=self._up)
-        compute.wait_event(self._up.record())
+        self._copier.send(rows.ctypes.data, piece, rows.nbytes)
+        compute.wait_event(self._wire.up.record())
         result = function(piece)
         if not isinstance(result, cupy.ndarray):
             raise UsageError(f"the function gave a {type(result).__name__}, not an array of CuPy")
-        result = cupy.ascontiguousarray(result)
-        back = self._cupyx.empty_pinned(result.shape, result.dtype)
-        self._down.wait_event(compute.record())
-        result.get(stream=self._down, out=back, blocking=False)
-        return Ticket(back, self._down.record(), (staged, piece, result))
+        return Ticket(piece, cupy.ascontiguousarray(result).reshape(result.shape))
+
+    def fetch(self, ticket: Ticket, place: Place) -> None:
+        import numpy
+
+        result = ticket.result
+        ticket.place = place(tuple(result.shape), lambda shape: numpy.empty(shape, result.dtype))
+        self._copier.fetch(ticket, result, result.nbytes)
 
     def finish(self, ticket: Ticket) -> Any:
-        ticket.is_back.synchronize()
-        return ticket.result
+        return ticket.wait()
 
     def drain(self) -> None:
         self._device.synchronize()
@@ -70,4 +100,5 @@ class CupyBackend:
 
     def close(self) -> None:
         # Nothing must be under way when a failure is reported: the data may be gone then.
+        self._copier.close()
         self._device.synchronize()

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
+from ._chunks_copy import Copier, Place, Ticket
 from ._library import OutOfMemoryError, PoolError
 from ._native import UsageError
 from ._pool import Pool
@@ -28,7 +29,7 @@ class DeviceArray:
     @property
     def stream(self) -> int:
         """The stream that work on it belongs on."""
-        return self._backend.compute
+        return self._backend.wire.compute
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -57,26 +58,14 @@ class DeviceArray:
                 pass
 
 
-class Ticket(NamedTuple):
-    """A result on its way back. The arrays are kept until it is there."""
-
-    result: Any
-    is_back: int
-    kept: tuple[Any, ...]
-
-
 class Pinned:
     """Host memory that copies need not be staged for."""
 
-    def __init__(self, driver: Driver, shape: tuple[int, ...], dtype: Any, bytes: int) -> None:
-        import numpy
-
+    def __init__(self, driver: Driver, bytes: int) -> None:
         self._driver = driver
         place = ctypes.c_void_p()
         driver.call("cuMemHostAlloc", ctypes.byref(place), ctypes.c_size_t(max(bytes, 1)), 0)
         self.address = place.value or 0
-        memory: Any = (ctypes.c_char * max(bytes, 1)).from_address(self.address)
-        self.array = numpy.frombuffer(memory, dtype=dtype, count=bytes // numpy.dtype(dtype).itemsize).reshape(shape)
 
     def __del__(self) -> None:
         if getattr(self, "address", 0):
@@ -105,13 +94,69 @@ class Driver:
         return handle.value or 0
 
 
+class DriverWire:
+    """Streams, and copies on them."""
+
+    def __init__(self, driver: Driver, pool: Pool, device: int) -> None:
+        self._driver, self._pool, self._device = driver, pool, device
+        self.up, self.compute, self._down = (driver.make("cuStreamCreate", _NON_BLOCKING) for _ in range(3))
+
+    def enter(self) -> None:
+        self._pool.make_current(self._device)
+
+    def pinned(self, bytes: int) -> tuple[Pinned, int]:
+        buffer = Pinned(self._driver, bytes)
+        return buffer, buffer.address
+
+    def computed(self) -> int:
+        return self._event(self.compute)
+
+    def follow(self, computed: int) -> None:
+        self._after(self._down, computed)
+
+    def send(self, buffer: Pinned, device: DeviceArray, offset: int, bytes: int) -> int:
+        return self._copy("cuMemcpyHtoDAsync_v2", device.address + offset, buffer.address, bytes, self.up)
+
+    def fetch(self, buffer: Pinned, device: DeviceArray, offset: int, bytes: int) -> int:
+        return self._copy("cuMemcpyDtoHAsync_v2", buffer.address, device.address + offset, bytes, self._down)
+
+    def wait(self, event: int) -> None:
+        self._driver.call("cuEventSynchronize", ctypes.c_void_p(event))
+        self._driver.call("cuEventDestroy_v2", ctypes.c_void_p(event))
+
+    def compute_what_is_sent(self) -> None:
+        """What is computed from now on waits for what was sent."""
+        self._after(self.compute, self._event(self.up))
+
+    def close(self) -> None:
+        for stream in (self.up, self.compute, self._down):
+            self._driver.call("cuStreamDestroy_v2", ctypes.c_void_p(stream))
+
+    def _copy(self, name: str, to: int, source: int, bytes: int, stream: int) -> int:
+        addresses = ctypes.c_uint64(to), ctypes.c_uint64(source)
+        self._driver.call(name, *addresses, ctypes.c_size_t(bytes), ctypes.c_void_p(stream))
+        return self._event(stream)
+
+    def _event(self, stream: int) -> int:
+        event = self._driver.make("cuEventCreate", _NO_TIMING)
+        self._driver.call("cuEventRecord", ctypes.c_void_p(event), ctypes.c_void_p(stream))
+        return event
+
+    def _after(self, stream: int, event: int) -> None:
+        """What is submitted to a stream from now on waits for an event."""
+        self._driver.call("cuStreamWaitEvent", ctypes.c_void_p(stream), ctypes.c_void_p(event), ctypes.c_uint(0))
+        # The driver keeps what waits for it.
+        self._driver.call("cuEventDestroy_v2", ctypes.c_void_p(event))
+
+
 class DriverBackend:
-    def __init__(self, device: int) -> None:
+    def __init__(self, device: int, total: int) -> None:
         self.device = device
         self.driver = Driver()
         self.pool = Pool()
         self.pool.make_current(device)
-        self._up, self.compute, self._down = (self.driver.make("cuStreamCreate", _NON_BLOCKING) for _ in range(3))
+        self.wire = DriverWire(self.driver, self.pool, device)
+        self._copier = Copier(self.wire, total)
 
     def room(self) -> int:
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
@@ -122,25 +167,24 @@ class DriverBackend:
         import numpy
 
         rows = numpy.ascontiguousarray(rows)
-        staged = Pinned(self.driver, rows.shape, rows.dtype, rows.nbytes)
-        staged.array[...] = rows
         # In the order of the stream that fills it: it must not wait for what is computed meanwhile.
-        piece = DeviceArray(self, rows.shape, rows.dtype, self._up)
-        self._copy("cuMemcpyHtoDAsync_v2", piece.address, staged.address, rows.nbytes, self._up)
-        self._after(self.compute, self._up)
+        piece = DeviceArray(self, rows.shape, rows.dtype, self.wire.up)
+        self._copier.send(rows.ctypes.data, piece, rows.nbytes)
+        self.wire.compute_what_is_sent()
         result = function(piece)
         if not isinstance(result, DeviceArray):
             raise UsageError(f"the function gave a {type(result).__name__}\n\nhint: its argument's empty() makes an array for it")
-        back = Pinned(self.driver, result.shape, result.dtype, result.nbytes)
-        self._after(self._down, self.compute)
-        self._copy("cuMemcpyDtoHAsync_v2", back.address, result.address, result.nbytes, self._down)
-        return Ticket(back, self._event(self._down), (staged, piece, result))
+        return Ticket(piece, result)
+
+    def fetch(self, ticket: Ticket, place: Place) -> None:
+        import numpy
+
+        result = ticket.result
+        ticket.place = place(result.shape, lambda shape: numpy.empty(shape, result.dtype))
+        self._copier.fetch(ticket, result, result.nbytes)
 
     def finish(self, ticket: Ticket) -> Any:
-        event = ctypes.c_void_p(ticket.is_back)
-        self.driver.call("cuEventSynchronize", event)
-        self.driver.call("cuEventDestroy_v2", event)
-        return ticket.result.array.copy()
+        return ticket.wait()
 
     def drain(self) -> None:
         self.driver.call("cuCtxSynchronize")
@@ -156,24 +200,7 @@ class DriverBackend:
         return isinstance(error, MemoryError)
 
     def close(self) -> None:
+        self._copier.close()
         self.driver.call("cuCtxSynchronize")
         self.pool.destroy()
-        for stream in (self._up, self.compute, self._down):
-            self.driver.call("cuStreamDestroy_v2", ctypes.c_void_p(stream))
-
-    def _copy(self, name: str, to: int, source: int, bytes: int, stream: int) -> None:
-        if bytes:
-            addresses = ctypes.c_uint64(to), ctypes.c_uint64(source)
-            self.driver.call(name, *addresses, ctypes.c_size_t(bytes), ctypes.c_void_p(stream))
-
-    def _event(self, stream: int) -> int:
-        event = self.driver.make("cuEventCreate", _NO_TIMING)
-        self.driver.call("cuEventRecord", ctypes.c_void_p(event), ctypes.c_void_p(stream))
-        return event
-
-    def _after(self, later: int, earlier: int) -> None:
-        """What is submitted to one stream from now on waits for what another has."""
-        event = self._event(earlier)
-        self.driver.call("cuStreamWaitEvent", ctypes.c_void_p(later), ctypes.c_void_p(event), ctypes.c_uint(0))
-        # The driver keeps what waits for it.
-        self.driver.call("cuEventDestroy_v2", ctypes.c_void_p(event))
+        self.wire.close()
