@@ -72,7 +72,7 @@ pub(crate) unsafe extern "C" fn makeroom_pool_create(
         // SAFETY: passed on to the caller.
         let entry = Entry::new(device, unsafe { options::read(wishes) }?)?;
         // SAFETY: passed on to the caller.
-        unsafe { put(pool, registry::insert(entry), "pool") }
+        unsafe { put(pool, registry::insert(entry)?, "pool") }
     })
 }
 
@@ -82,7 +82,7 @@ pub(crate) extern "C" fn makeroom_pool_destroy(pool: PoolHandle) -> Status {
     if pool == 0 {
         return OK;
     }
-    answer(|| registry::remove(pool).map(drop))
+    answer(|| registry::remove(pool))
 }
 
 /// Makes the pool's context current on this thread.

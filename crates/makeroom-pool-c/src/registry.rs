@@ -1,25 +1,33 @@
 //! Pools by number.
 //!
-//! A number is a place in a table and how often the place was used before, so the number of a destroyed pool is not
-//! that of a later one. Whoever uses a pool holds it, so one thread may destroy a pool under another's call.
+//! A number is a place in a table and how many pools there were before, so the number of a destroyed pool is not that
+//! of a later one. Whoever uses a pool holds it, so one thread may destroy a pool under another's call. Looking a pool up
+//! writes to nothing that threads share: it is done for every allocation.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Once, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
+use arc_swap::{ArcSwapOption, Guard};
 use makeroom_pool::PoolError;
 
 use crate::abi::{self, PoolHandle};
 use crate::entry::Entry;
 use crate::failure::{Failure, Result};
 
-/// A place in the table.
-#[derive(Debug, Default)]
-struct Place {
-    used_before: u32,
-    pool: Option<Arc<Entry>>,
+/// So many pools there can be at once.
+const MOST: usize = 1024;
+
+/// A pool and its number.
+#[derive(Debug)]
+struct Numbered {
+    number: PoolHandle,
+    pool: Entry,
 }
 
-static PLACES: RwLock<Vec<Place>> = RwLock::new(Vec::new());
+static PLACES: [ArcSwapOption<Numbered>; MOST] = [const { ArcSwapOption::const_empty() }; MOST];
+/// How many pools were made; held while a place changes.
+static MADE: Mutex<u32> = Mutex::new(0);
 
 static IS_FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -42,42 +50,64 @@ pub(crate) fn watch_forks() {
     });
 }
 
-/// Gives a pool a number.
-pub(crate) fn insert(pool: Entry) -> PoolHandle {
-    let mut places = PLACES.write().unwrap_or_else(PoisonError::into_inner);
-    let index = places.iter().position(|place| place.pool.is_none()).unwrap_or(places.len());
-    if index == places.len() {
-        places.push(Place::default());
+/// A pool that somebody uses.
+pub(crate) struct InUse {
+    /// Never `None`: whoever made this has looked.
+    place: Guard<Option<Arc<Numbered>>>,
+}
+
+impl Deref for InUse {
+    type Target = Entry;
+
+    #[inline]
+    fn deref(&self) -> &Entry {
+        match &*self.place {
+            Some(numbered) => &numbered.pool,
+            None => unreachable!("`get` found a pool here"),
+        }
     }
-    let place = &mut places[index];
-    place.pool = Some(Arc::new(pool));
-    u64::from(place.used_before) << 32 | (index as u64 + 1)
+}
+
+/// Gives a pool a number.
+pub(crate) fn insert(pool: Entry) -> Result<PoolHandle> {
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_free = |place: &ArcSwapOption<Numbered>| place.load().is_none();
+    let index = PLACES
+        .iter()
+        .position(is_free)
+        .ok_or_else(|| Failure::argument(format!("there are {MOST} pools already")))?;
+    *made = made.wrapping_add(1);
+    let number = u64::from(*made) << 32 | (index as u64 + 1);
+    PLACES[index].store(Some(Arc::new(Numbered { number, pool })));
+    Ok(number)
 }
 
 /// The pool of a number.
 #[inline]
-pub(crate) fn get(handle: PoolHandle) -> Result<Arc<Entry>> {
+pub(crate) fn get(handle: PoolHandle) -> Result<InUse> {
     in_parent()?;
-    let places = PLACES.read().unwrap_or_else(PoisonError::into_inner);
-    let place = index_of(handle).and_then(|index| places.get(index));
-    let place = place.filter(|place| u64::from(place.used_before) == handle >> 32);
-    place.and_then(|place| place.pool.clone()).ok_or_else(|| unknown(handle))
+    let place = place_of(handle).map(ArcSwapOption::load);
+    let place = place.filter(|place| is_of(place.as_ref(), handle));
+    place.map(|place| InUse { place }).ok_or_else(|| unknown(handle))
 }
 
-/// Takes a pool out of the table.
-pub(crate) fn remove(handle: PoolHandle) -> Result<Arc<Entry>> {
+/// Takes a pool out of the table. It ends with its last use.
+pub(crate) fn remove(handle: PoolHandle) -> Result<()> {
     in_parent()?;
-    let mut places = PLACES.write().unwrap_or_else(PoisonError::into_inner);
-    let place = index_of(handle).and_then(|index| places.get_mut(index));
-    let place = place.filter(|place| u64::from(place.used_before) == handle >> 32);
-    let place = place.ok_or_else(|| unknown(handle))?;
-    let pool = place.pool.take().ok_or_else(|| unknown(handle))?;
-    place.used_before = place.used_before.wrapping_add(1);
-    Ok(pool)
+    let changing = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = place_of(handle).filter(|place| is_of(place.load().as_ref(), handle));
+    let removed = place.and_then(|place| place.swap(None));
+    drop(changing);
+    removed.map(drop).ok_or_else(|| unknown(handle))
 }
 
-fn index_of(handle: PoolHandle) -> Option<usize> {
-    ((handle & u64::from(u32::MAX)) as usize).checked_sub(1)
+fn place_of(handle: PoolHandle) -> Option<&'static ArcSwapOption<Numbered>> {
+    PLACES.get(((handle & u64::from(u32::MAX)) as usize).checked_sub(1)?)
+}
+
+#[inline]
+fn is_of(place: Option<&Arc<Numbered>>, handle: PoolHandle) -> bool {
+    place.is_some_and(|numbered| numbered.number == handle)
 }
 
 #[cold]

@@ -61,7 +61,9 @@ pub(crate) struct MappedMemory {
     readers: Vec<(Location, Access)>,
     handles: Vec<Option<PhysicalMemory>>,
     vacant: Vec<u64>,
-    ranges: Vec<AddressRange>,
+    ranges: Vec<Arc<AddressRange>>,
+    /// Where it does not ask the driver for addresses: what it has of somebody else's, until it is handed out.
+    part: Option<Option<(Address, u64)>>,
     marks: Marks,
     refusal: Option<Error>,
     spent: Duration,
@@ -87,11 +89,40 @@ impl MappedMemory {
             handles: Vec::new(),
             vacant: Vec::new(),
             ranges: Vec::new(),
+            part: None,
             marks: Marks::new(driver),
             refusal: None,
             spent: Duration::ZERO,
             longest_wait,
             watcher,
+        }
+    }
+
+    /// Addresses for memory beside this one.
+    pub(crate) fn reserve_beside(&self, bytes: Bytes) -> Option<Arc<AddressRange>> {
+        let range = AddressRange::reserve(self.driver, bytes, Bytes::new(0)).ok()?;
+        if let Some(watcher) = &self.watcher {
+            watcher.reserved(range.address(), bytes.get());
+        }
+        Some(Arc::new(range))
+    }
+
+    /// Memory of the same kind, at a part of such addresses.
+    pub(crate) fn beside(&self, range: Arc<AddressRange>, part: (Address, u64)) -> Self {
+        Self {
+            driver: self.driver,
+            context: self.context.clone(),
+            place: self.place,
+            readers: self.readers.clone(),
+            handles: Vec::new(),
+            vacant: Vec::new(),
+            ranges: vec![range],
+            part: Some(Some(part)),
+            marks: Marks::new(self.driver),
+            refusal: None,
+            spent: Duration::ZERO,
+            longest_wait: self.longest_wait,
+            watcher: self.watcher.clone(),
         }
     }
 
@@ -157,7 +188,7 @@ impl MappedMemory {
         let holds = |range: &&AddressRange| {
             address.0 >= range.address().0 && address.0 - range.address().0 < range.bytes().get()
         };
-        self.ranges.iter().find(holds)
+        self.ranges.iter().map(AsRef::as_ref).find(holds)
     }
 
     fn memory(&self, handle: Handle) -> Option<&PhysicalMemory> {
@@ -199,10 +230,14 @@ impl MappedMemory {
 
 impl Backing for MappedMemory {
     fn reserve(&mut self, size: u64) -> Result<Address, Refused> {
+        if let Some(part) = &mut self.part {
+            let (address, _) = part.take_if(|(_, length)| size <= *length).ok_or(Refused)?;
+            return Ok(address);
+        }
         self.ask(|this| {
             let range = AddressRange::reserve(this.driver, Bytes::new(size), Bytes::new(0))?;
             let address = range.address();
-            this.ranges.push(range);
+            this.ranges.push(Arc::new(range));
             if let Some(watcher) = &this.watcher {
                 watcher.reserved(address, size);
             }

@@ -3,8 +3,6 @@
 //! A block that is freed below may be handed out to another thread at once. So a layer forgets a block before it
 //! passes the free on, and remembers it again where that failed: then no address is ever known twice.
 
-use std::collections::hash_map::Entry;
-
 use makeroom_core::{Address, FastMap};
 
 use crate::error::Result;
@@ -22,15 +20,6 @@ struct Shard<V>(Lock<FastMap<u64, V>>);
 #[derive(Debug)]
 pub(crate) struct Blocks<V> {
     shards: Box<[Shard<V>]>,
-}
-
-/// What became of something that was known.
-#[derive(Debug)]
-pub(crate) enum Removal<V> {
-    /// It is forgotten.
-    Done(V),
-    /// It has to stay.
-    Refused,
 }
 
 impl<V> Blocks<V> {
@@ -53,39 +42,8 @@ impl<V> Blocks<V> {
         Ok(self.shard(address).lock()?.remove(&address.0))
     }
 
-    /// Forgets a block unless it has to stay known: `None` where nothing is known of it.
-    pub(crate) fn remove_unless(
-        &self,
-        address: Address,
-        stays: impl FnOnce(&V) -> bool,
-    ) -> Result<Option<Removal<V>>> {
-        Ok(match self.shard(address).lock()?.entry(address.0) {
-            Entry::Vacant(_) => None,
-            Entry::Occupied(known) if stays(known.get()) => Some(Removal::Refused),
-            Entry::Occupied(known) => Some(Removal::Done(known.remove())),
-        })
-    }
-
     /// Looks at what is known of a block, if anything is, and perhaps changes it.
     pub(crate) fn look<R>(&self, address: Address, look: impl FnOnce(Option<&mut V>) -> R) -> Result<R> {
         Ok(look(self.shard(address).lock()?.get_mut(&address.0)))
-    }
-
-    /// Looks at all blocks, one after the other.
-    pub(crate) fn look_at_all(&self, mut look: impl FnMut(Address, &mut V)) -> Result<()> {
-        for shard in &self.shards {
-            for (&address, value) in shard.0.lock()?.iter_mut() {
-                look(Address(address), value);
-            }
-        }
-        Ok(())
-    }
-
-    /// Forgets all blocks.
-    pub(crate) fn clear(&self) -> Result<()> {
-        for shard in &self.shards {
-            shard.0.lock()?.clear();
-        }
-        Ok(())
     }
 }

@@ -25,15 +25,15 @@
 //! fork.rs       forked children keep away           site.rs  drop_site.rs  error.rs   who asked, and why not
 //! host/         host memory that the device reaches  torch_snapshot/   a pool as PyTorch's memory snapshot
 //! with_cudarc.rs   cudarc's streams and views on the pool's memory (feature `cudarc`)
-//! blocks.rs  caches.rs  meetings.rs   many threads   chunked/   data larger than the device, in pieces
+//! sides.rs  meetings.rs  blocks.rs     many threads   chunked/   data larger than the device, in pieces
 //! ```
 
 mod allocator;
 mod backing;
 mod blocks;
 mod buffer;
-mod caches;
 mod chunked;
+mod core;
 mod drop_site;
 mod error;
 mod fork;
@@ -43,6 +43,7 @@ pub mod layers;
 mod marks;
 mod meetings;
 mod pool;
+mod sides;
 mod site;
 mod slice;
 mod stream;

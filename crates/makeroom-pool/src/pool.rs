@@ -2,20 +2,20 @@
 //!
 //! One lock holds policy and memory together. It is held while the driver is called and, when memory is short, while
 //! the GPU is waited for: that is when nobody else could be served either. Threads that would wait for each other
-//! otherwise keep blocks of their own for a while (`caches.rs`).
+//! otherwise have small blocks in pools of their own beside it (`sides.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use makeroom_core::{Address, Bytes, StreamId};
 use makeroom_cuda::{Attribute, CaptureModeGuard, Context, Driver, Location, Stream};
-use makeroom_place::pool::{FreeError, Patience, Policy, Settings, Snapshot, Stats};
+use makeroom_place::pool::{Patience, Settings, Snapshot, Stats};
 
 use crate::allocator::Allocator;
 use crate::backing::{MappedMemory, Watcher};
-use crate::caches::{Caches, Forgotten, Keeping};
+use crate::core::Core;
 use crate::error::Result;
-use crate::inner::{Core, Inner, wrong_address};
+use crate::inner::Inner;
 use crate::site::{Site, Sites};
 use crate::stream::PoolStream;
 
@@ -76,9 +76,7 @@ impl Pool {
         let Options { watcher, longest_wait, .. } = options;
         let memory = MappedMemory::new(driver, context.clone(), place, readers, longest_wait, watcher);
         let settings = Settings { limit: options.limit.map(Bytes::get) };
-        let policy = Policy::new(settings);
-        let sites = options.keeps_sites.then(Sites::default);
-        let core = Core { settings, policy, memory, sites };
+        let core = Core::new(settings, memory, options.keeps_sites.then(Sites::default));
         Ok(Self { inner: Arc::new(Inner::new(driver, device, context, core)) })
     }
 
@@ -129,23 +127,29 @@ impl Pool {
         let limit = limit.map(Bytes::get);
         let mut core = self.inner.lock()?;
         core.settings.limit = limit;
-        core.policy.set_limit(limit);
+        let beside = core.beside.reserved;
+        core.set_reserved_beside(beside);
         Ok(())
     }
 
     /// Takes back what waits for streams and whose streams the GPU has passed.
     pub fn collect(&self) {
-        if let Ok(mut core) = self.inner.settled() {
-            let Core { policy, memory, .. } = &mut *core;
+        // In a forked child there is nothing to take back.
+        let _ = self.inner.with_all(|Core { policy, memory, .. }| {
             policy.collect(memory, Patience::DoNotWait);
-        }
+        });
     }
 
     /// Lets another device use the pool's memory, what is there and what comes.
     pub fn grant(&self, device: i32) -> Result<()> {
-        let mut core = self.inner.settled()?;
-        let segments = core.policy.snapshot().segments;
-        Ok(core.memory.grant(device, self.inner.device, &segments)?)
+        let mut granted = Ok(());
+        self.inner.with_all(|core| {
+            if granted.is_ok() {
+                let segments = core.policy.snapshot().segments;
+                granted = core.memory.grant(device, self.inner.device, &segments);
+            }
+        })?;
+        Ok(granted?)
     }
 
     /// Whether a stream's work is being recorded into a graph instead of done. A stream that cannot be asked is not.
@@ -165,106 +169,79 @@ impl Pool {
     pub unsafe fn abandon(&self) -> Result<()> {
         let mut core = self.inner.lock()?;
         core.abandon();
-        self.inner.caches.as_ref().map_or(Ok(()), Caches::clear)
+        self.inner.sides.as_ref().map_or(Ok(()), |sides| sides.abandon(&mut core))
     }
 
     /// How many bytes were asked for at an address in use.
     pub fn requested_at(&self, address: Address) -> Option<u64> {
-        let core = self.inner.settled().ok()?;
-        core.policy.block_at(address).map(|(_, requested)| requested)
+        let found = self.inner.with(address, Site::here(), |core| Ok(core.policy.block_at(address)));
+        found.ok()?.map(|(_, requested)| requested)
     }
 
     /// A picture of the pool's memory.
     pub fn snapshot(&self) -> Snapshot {
-        self.inner.settled().map(|core| core.policy.snapshot()).unwrap_or_default()
+        let mut all = Snapshot::default();
+        // A forked child has none.
+        let _ = self.inner.with_all(|core| {
+            let Snapshot { segments, unmapped } = core.policy.snapshot();
+            all.segments.extend(segments);
+            all.unmapped.extend(unmapped);
+        });
+        all.segments.sort_by_key(|segment| segment.address);
+        all
     }
 
     /// The time that driver calls for memory have taken so far, waiting included.
     pub fn driver_time(&self) -> Duration {
-        self.inner.lock().map(|core| core.memory.spent()).unwrap_or_default()
+        let mut spent = Duration::ZERO;
+        let _ = self.inner.with_all(|core| spent += core.memory.spent());
+        spent
     }
 
     /// Begins the peaks anew from what is there now.
     pub fn reset_peaks(&self) {
-        if let Ok(mut core) = self.inner.settled() {
+        let _ = self.inner.with_all(|core| {
             core.policy.reset_peaks();
-        }
+            (core.beside.peak_live, core.beside.peak_reserved) = (0, 0);
+        });
     }
 }
 
 impl Allocator for Pool {
     fn allocate(&self, bytes: u64, stream: StreamId, site: Site) -> Result<Address> {
-        let Some(caches) = &self.inner.caches else {
-            return self.inner.allocate(self.inner.lock()?, bytes, stream, site);
-        };
-        if let Some(core) = self.inner.enter()? {
-            return self.inner.allocate(core, bytes, stream, site);
-        }
-        match caches.take(bytes, stream)? {
-            Some(address) => Ok(address),
-            None => self.inner.allocate_known(caches, bytes, stream, site),
-        }
+        self.inner.allocate(bytes, stream, site)
     }
 
     unsafe fn free(&self, address: Address, stream: StreamId, site: Site) -> Result<()> {
-        let Some(caches) = &self.inner.caches else {
-            return self.inner.lock()?.free(address, stream, site);
-        };
-        let not_in_use = || Err(wrong_address(FreeError::NotInUse(address), site, None));
-        let mut core = match self.inner.enter()? {
-            Some(core) => core,
-            None => match caches.keep(address, stream)? {
-                Keeping::Kept => return Ok(()),
-                Keeping::Full => {
-                    // Whoever retires a stream has the lock and must find all that was freed on it.
-                    let mut core = self.inner.lock()?;
-                    let leaving = caches.half()?;
-                    return core.take_back(caches, &leaving).map(drop);
-                }
-                Keeping::NotInUse => return not_in_use(),
-                Keeping::Unknown => self.inner.lock()?,
-            },
-        };
-        if caches.are_used() && caches.forget(address)? == Forgotten::NotInUse {
-            return not_in_use();
-        }
-        core.free(address, stream, site)
+        self.inner.with(address, site, |core| core.free(address, stream, site))
     }
 
     fn record_stream(&self, address: Address, stream: StreamId) -> Result<()> {
         let site = Site::here();
-        let mut core = self.inner.lock()?;
-        if let Some(caches) = self.inner.caches.as_ref().filter(|caches| caches.are_used()) {
-            // Its free has to wait for that stream, which only the policy knows how to do.
-            match caches.forget(address)? {
-                Forgotten::Unknown => {}
-                Forgotten::InUse { requested } => core.policy.relabel(address, requested),
-                Forgotten::NotInUse => return Err(wrong_address(FreeError::NotInUse(address), site, None)),
-            }
-        }
-        let recorded = core.policy.record_stream(address, stream);
-        recorded.map_err(|reason| wrong_address(reason, site, core.sites.as_ref()))
+        self.inner.with(address, site, |core| core.record_stream(address, stream, site))
     }
 
     fn retire_stream(&self, stream: StreamId) {
-        if let Ok(mut core) = self.inner.settled() {
-            let Core { policy, memory, .. } = &mut *core;
-            policy.retire_stream(memory, stream);
-        }
+        // A forked child has no streams.
+        let _ = self.inner.with_all(|Core { policy, memory, .. }| policy.retire_stream(memory, stream));
     }
 
     fn trim(&self, keep: u64) -> u64 {
-        let Ok(mut core) = self.inner.settled() else { return 0 };
+        let Ok(mut core) = self.inner.lock() else { return 0 };
+        let sides = self.inner.sides.as_ref();
+        let beside = sides.map_or(Ok(0), |sides| sides.trim(&mut core, 0, Patience::Wait)).unwrap_or(0);
+        let keep = keep.saturating_sub(core.beside.reserved);
         let Core { policy, memory, .. } = &mut *core;
-        policy.trim(memory, keep, Patience::Wait)
+        beside + policy.trim(memory, keep, Patience::Wait)
     }
 
     fn reaches(&self, address: Address) -> bool {
-        self.inner.lock().is_ok_and(|core| core.memory.reaches(address))
+        let site = Site::here();
+        self.inner.with(address, site, |core| Ok(core.memory.reaches(address))).unwrap_or(false)
     }
 
     fn stats(&self) -> Stats {
-        self.inner.settled().map(|core| core.policy.stats()).unwrap_or_default()
+        self.inner.lock().and_then(|mut core| self.inner.stats(&mut core)).unwrap_or_default()
     }
 
     fn driver(&self) -> &'static Driver {

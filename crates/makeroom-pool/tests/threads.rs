@@ -87,7 +87,7 @@ fn hammer(pool: &Pool, allocator: &Arc<dyn Allocator>) {
     }
 }
 
-/// With sites, as in debug builds, and without, where threads keep blocks for themselves.
+/// With sites, as in debug builds, and without, where threads turn aside.
 #[test]
 fn threads_never_share_memory() {
     let gpu = common::gpu("threads");
@@ -105,7 +105,7 @@ fn threads_never_share_memory() {
 
 /// The books are exact at every moment at which nobody is in the middle of a call.
 #[test]
-fn figures_are_exact_whatever_threads_keep() {
+fn figures_are_exact_wherever_blocks_lie() {
     const EACH: u64 = 24;
     let gpu = common::gpu("threads");
     let pool = Pool::new(gpu.driver, 0, Options { keeps_sites: false, ..Options::default() }).unwrap();
@@ -152,14 +152,32 @@ fn figures_are_exact_whatever_threads_keep() {
     assert_eq!(pool.stats().live, 0);
 }
 
-/// Holds the pool's lock where it is told to, for as long as others need to find it taken.
+/// Holds the pool's lock where it is told to, for as long as others need to find it taken, and hears of addresses.
 #[derive(Debug)]
 struct Gate {
     is_closed: AtomicBool,
     is_met: Barrier,
+    ranges: Mutex<Vec<(Address, u64)>>,
+}
+
+impl Gate {
+    fn new() -> Arc<Self> {
+        let (is_closed, ranges) = (AtomicBool::new(false), Mutex::default());
+        Arc::new(Self { is_closed, is_met: Barrier::new(2), ranges })
+    }
+
+    /// Which of the ranges that the pool took an address lies in.
+    fn range_of(&self, address: Address) -> Option<usize> {
+        let holds = |&(first, bytes): &(Address, u64)| (first.0..first.0 + bytes).contains(&address.0);
+        self.ranges.lock().unwrap().iter().position(holds)
+    }
 }
 
 impl Watcher for Gate {
+    fn reserved(&self, address: Address, bytes: u64) {
+        self.ranges.lock().unwrap().push((address, bytes));
+    }
+
     fn may_take(&self, _bytes: u64) -> bool {
         if self.is_closed.swap(false, Ordering::Relaxed) {
             self.is_met.wait();
@@ -169,52 +187,109 @@ impl Watcher for Gate {
     }
 }
 
-/// A block that this thread got while it found the pool's lock taken: its size is rounded for the thread's cache.
-fn known_block(pool: &Pool, gate: &Gate, stream: &PoolStream) -> Address {
-    const BYTES: u64 = 33_000;
+/// A block of this thread's own side: it finds the pool's lock taken until it turns aside.
+fn block_of_a_side(pool: &Pool, gate: &Gate, stream: &PoolStream, bytes: u64) -> Address {
     let here = Site::here();
+    let allocate = || pool.allocate(bytes, stream.id(), here).unwrap();
+    let range_of_core = gate.range_of(allocate());
     for _ in 0..50 {
         gate.is_closed.store(true, Ordering::Relaxed);
-        let address = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             // More than is there, so that the pool asks whether it may take it.
-            scope.spawn(|| pool.allocate(pool.stats().cached + (8 << 20), stream.id(), here).unwrap());
+            let more = pool.stats().cached + (8 << 20);
+            scope.spawn(move || pool.allocate(more, stream.id(), here).unwrap());
             gate.is_met.wait();
-            // Found taken, and had when the other thread is done; another one, when the first was too late for that.
-            pool.allocate(BYTES, stream.id(), here).unwrap()
+            allocate();
         });
-        let blocks = pool.snapshot().segments.into_iter().flat_map(|segment| segment.blocks);
-        if blocks.into_iter().any(|block| block.address == address && block.size > BYTES + 512) {
+        let address = allocate();
+        if gate.range_of(address) != range_of_core {
             return address;
         }
     }
-    panic!("the two threads never met");
+    panic!("the thread never turned aside");
 }
 
 #[test]
-fn a_block_of_a_cache_can_be_used_by_another_stream_and_freed_once() {
+fn a_block_of_a_side_can_be_used_by_another_stream_and_freed_once() {
+    const BYTES: u64 = 33_000;
     let gpu = common::gpu("threads");
-    let gate = Arc::new(Gate { is_closed: AtomicBool::new(false), is_met: Barrier::new(2) });
+    let gate = Gate::new();
     let options = Options { keeps_sites: false, watcher: Some(gate.clone()), ..Options::default() };
     let pool = Pool::new(gpu.driver, 0, options).unwrap();
     let (own, other, here) = (pool.stream().unwrap(), pool.stream().unwrap(), Site::here());
-    let shared = known_block(&pool, &gate, &own);
+    let shared = block_of_a_side(&pool, &gate, &own, BYTES);
+    assert!(pool.reaches(shared));
+    assert_eq!(pool.requested_at(shared), Some(BYTES));
     let live = pool.stats().live;
     pool.record_stream(shared, other.id()).unwrap();
-    assert_eq!(pool.stats().live, live, "what was asked for, not what the block holds");
     gpu.keep_busy(other.id().0, 1000);
     // SAFETY: the stream that uses it was named.
     unsafe { pool.free(shared, own.id(), here) }.unwrap();
-    assert_eq!(pool.stats().pending, 33_000, "it waits for the other stream");
-    let kept = pool.allocate(33_000, own.id(), here).unwrap();
-    assert_ne!(kept, shared);
+    assert_eq!((pool.stats().live, pool.stats().pending), (live, BYTES), "it waits for the other stream");
+    let second = pool.allocate(BYTES, own.id(), here).unwrap();
+    assert_ne!(second, shared);
     // SAFETY: nothing uses it.
-    unsafe { pool.free(kept, own.id(), here) }.unwrap();
-    assert!(pool.record_stream(kept, other.id()).is_err(), "it is free");
-    for address in [shared, kept] {
+    unsafe { pool.free(second, own.id(), here) }.unwrap();
+    assert!(pool.record_stream(second, other.id()).is_err(), "it is free");
+    for address in [shared, second] {
         // SAFETY: it is refused.
         assert!(unsafe { pool.free(address, own.id(), here) }.is_err(), "a second free");
     }
+    // SAFETY: it is refused.
+    assert!(unsafe { pool.free(Address(second.0 + (8 << 30)), own.id(), here) }.is_err(), "an empty side");
     gpu.advance(2000);
+    pool.collect();
+    assert_eq!(pool.stats().pending, 0);
+    check_account(&pool);
+}
+
+/// What lies unused in a side neither makes a request fail nor counts twice against the limit.
+#[test]
+fn a_side_keeps_to_the_limit_and_gives_way() {
+    const MIB: u64 = 1 << 20;
+    const LIMIT: u64 = 900 * MIB;
+    let gpu = common::gpu("threads");
+    let before = gpu.driver.memory().unwrap().free;
+    let gate = Gate::new();
+    let options = Options {
+        keeps_sites: false,
+        watcher: Some(gate.clone()),
+        limit: Some(Bytes::new(LIMIT)),
+        ..Options::default()
+    };
+    let pool = Pool::new(gpu.driver, 0, options).unwrap();
+    let (own, here) = (pool.stream().unwrap(), Site::here());
+    let first = block_of_a_side(&pool, &gate, &own, 4096);
+    let taken = before.get() - gpu.driver.memory().unwrap().free.get();
+    assert_eq!(pool.stats().reserved, taken, "sides are counted");
+    let mut small = vec![first];
+    let full = loop {
+        match pool.allocate(MIB, own.id(), here) {
+            Ok(address) => small.push(address),
+            Err(error) => break error,
+        }
+    };
+    assert!(full.is_out_of_memory());
+    let stats = pool.stats();
+    assert!(stats.reserved <= LIMIT && stats.reserved > LIMIT - 8 * MIB, "{stats:?}");
+    assert_eq!(stats.done.refusals, 1);
+    check_account(&pool);
+    for address in small {
+        // SAFETY: nothing uses it.
+        unsafe { pool.free(address, own.id(), here) }.unwrap();
+    }
+    let large = pool.stats().cached - 16 * MIB;
+    let address = pool.allocate(large, own.id(), here).expect("the side gives way");
+    assert!(pool.stats().reserved <= LIMIT);
+    assert!(pool.stats().peak_reserved <= LIMIT);
+    check_account(&pool);
+    // SAFETY: nothing uses it.
+    unsafe { pool.free(address, own.id(), here) }.unwrap();
+    // SAFETY: nothing of it is used again.
+    unsafe { pool.abandon() }.unwrap();
+    assert_eq!(gpu.driver.memory().unwrap().free, before);
+    assert_eq!(pool.stats().reserved, 0);
+    assert!(pool.allocate(4096, own.id(), here).is_ok(), "it begins anew");
     check_account(&pool);
 }
 

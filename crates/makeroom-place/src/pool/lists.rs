@@ -4,7 +4,7 @@
 use super::streams::StreamIndex;
 
 /// Blocks of up to this size are small.
-pub(crate) const SMALL: u64 = 1 << 20;
+pub const SMALL: u64 = 1 << 20;
 
 /// Small blocks have addresses of their own: thousands of them come and go at their own pace, and one that lies
 /// between large ones would keep their pages from moving.

@@ -8,6 +8,7 @@
 //! tiles.rs     all addresses, cut into tiles         bins.rs      free tiles by size
 //! handles.rs   physical memory, and where it is      lists.rs     which bins a tile is in
 //! report.rs    figures, pictures, errors             donors.rs    handles that move, and new ones
+//! resting.rs   the block that was freed last
 //! ```
 //!
 //! The rules, in the order in which a request tries them:
@@ -32,6 +33,7 @@ mod lists;
 mod pending;
 mod policy;
 mod report;
+mod resting;
 mod room;
 mod snapshot;
 mod streams;
@@ -40,7 +42,8 @@ mod trim;
 mod window;
 
 pub use backing::{Backing, Handle, Mark, PAGE, Patience, Piece, Refused};
-pub use policy::{Policy, Settings};
+pub use lists::SMALL;
+pub use policy::{Means, Policy, Settings};
 pub use report::{
     Allocated, BlockId, BlockState, BlockView, Cause, Counters, FreeError, Freed, SegmentView, Shortage,
     Snapshot, Stats,

@@ -56,6 +56,7 @@ impl Policy {
     /// Another stream uses a block as well: after its free it waits until the GPU has passed what that stream was
     /// given before the free.
     pub fn record_stream(&mut self, address: Address, stream: StreamId) -> Result<(), FreeError> {
+        self.end_rest();
         let id = *self.blocks.get(&address.0).ok_or_else(|| self.wrong_address(address))?;
         let stream = self.stream(stream);
         let uses = self.pending.uses.entry(id).or_default();
@@ -88,6 +89,7 @@ impl Policy {
 
     /// Takes blocks back that wait for streams, those of which the GPU has passed; how many bytes came back.
     pub fn collect(&mut self, backing: &mut impl Backing, patience: Patience) -> u64 {
+        self.end_rest();
         let mut collected = 0;
         let mut still = Vec::new();
         for mut waiting in std::mem::take(&mut self.pending.waiting) {

@@ -25,6 +25,17 @@ pub struct Settings {
     pub limit: Option<u64>,
 }
 
+/// How far a request may go where no memory lies free for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// To new memory, and pages that the GPU is done with. Nothing is waited for.
+    New,
+    /// To pages for which the GPU is waited for briefly, and new memory.
+    Brief,
+    /// Where new memory is refused it waits for streams.
+    All,
+}
+
 /// A pool of device memory on one device.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -39,6 +50,8 @@ pub struct Policy {
     pub(super) pending: Pending,
     /// The tile that was searched for last.
     pub(super) cursor: TileId,
+    /// The block that was freed last, as long as it rests (`resting.rs`).
+    pub(super) resting: TileId,
     /// When so many streams are gone their places are looked through.
     pub(super) retired_at_most: usize,
     /// What moving handles has cost of late.
@@ -62,6 +75,7 @@ impl Policy {
             blocks: FastMap::default(),
             pending: Pending::default(),
             cursor: NONE,
+            resting: NONE,
             retired_at_most: RETIRED,
             effort: 0,
             live: 0,
@@ -83,19 +97,32 @@ impl Policy {
         size: u64,
         stream: StreamId,
     ) -> Result<Allocated, Box<Shortage>> {
+        self.allocate_by(Means::All, backing, size, stream).inspect_err(|_| self.done.refusals += 1)
+    }
+
+    /// [`Policy::allocate`] by certain means. A request that finds nothing by less than all of them is not counted as
+    /// refused: whoever made it has another way.
+    pub fn allocate_by(
+        &mut self,
+        means: Means,
+        backing: &mut impl Backing,
+        size: u64,
+        stream: StreamId,
+    ) -> Result<Allocated, Box<Shortage>> {
         let stream = self.stream(stream);
         if size > LARGEST_BLOCK {
-            self.done.refusals += 1;
             return Err(self.shortage(size, stream, Cause::TooLarge));
         }
         let rounded = size.max(1).next_multiple_of(GRAIN);
         let zone = Zone::of(rounded);
+        if let Some(id) = self.reuse(rounded, zone, stream, size) {
+            return Ok(self.allocated(id));
+        }
         let found = match self.find(rounded, zone, stream) {
             Some(id) => id,
-            None => self.make_room(backing, rounded, zone, stream).map_err(|cause| {
-                self.done.refusals += 1;
-                self.shortage(size, stream, cause)
-            })?,
+            None => self
+                .make_room(means, backing, rounded, zone, stream)
+                .map_err(|cause| self.shortage(size, stream, cause))?,
         };
         Ok(self.hand_out(found, rounded, zone, stream, size))
     }
@@ -114,6 +141,9 @@ impl Policy {
         let stream = self.stream(stream);
         let rounded = size.max(1).next_multiple_of(GRAIN);
         let zone = Zone::of(rounded);
+        if let Some(id) = self.reuse(rounded, zone, stream, size) {
+            return Some(self.allocated(id));
+        }
         let found = self.find(rounded, zone, stream).or_else(|| self.lent(backing, rounded, zone, stream))?;
         Some(self.hand_out(found, rounded, zone, stream, size))
     }
@@ -127,7 +157,12 @@ impl Policy {
         requested: u64,
     ) -> Allocated {
         let id = self.take(found, rounded, zone.free(stream), requested);
-        Allocated { address: Address(self.tiles[id].address), block: BlockId(id), size: rounded }
+        self.allocated(id)
+    }
+
+    fn allocated(&self, id: TileId) -> Allocated {
+        let tile = &self.tiles[id];
+        Allocated { address: Address(tile.address), block: BlockId(id), size: tile.size }
     }
 
     /// Takes memory back. It is usable at once by what is submitted to `stream` from now on.
@@ -137,9 +172,16 @@ impl Policy {
         address: Address,
         stream: StreamId,
     ) -> Result<Freed, FreeError> {
-        let id = self.blocks.remove(&address.0).ok_or_else(|| self.wrong_address(address))?;
+        self.end_rest();
+        let id = *self.blocks.get(&address.0).ok_or_else(|| self.wrong_address(address))?;
         let stream = self.stream(stream);
         let requested = self.tiles[id].figure;
+        if Zone::of_list(self.tiles[id].list) == Zone::Small && !self.tiles[id].is_shared {
+            self.count_out(id, stream);
+            self.rest(id);
+            return Ok(Freed { block: BlockId(id), requested });
+        }
+        self.blocks.remove(&address.0);
         if self.tiles[id].is_shared {
             self.pend(backing, id, stream);
         } else {
@@ -150,6 +192,7 @@ impl Policy {
 
     /// Takes memory back that the GPU is done with on every stream, as the caller knows: usable at once by all.
     pub fn free_idle(&mut self, address: Address) -> Result<Freed, FreeError> {
+        self.end_rest();
         let id = self.blocks.remove(&address.0).ok_or_else(|| self.wrong_address(address))?;
         let requested = self.tiles[id].figure;
         self.pending.forget_uses(id);
@@ -157,19 +200,10 @@ impl Policy {
         Ok(Freed { block: BlockId(id), requested })
     }
 
-    /// Corrects what was asked for of a block in use, at most what it holds.
-    pub fn relabel(&mut self, address: Address, requested: u64) {
-        let Some(&id) = self.blocks.get(&address.0) else { return };
-        let tile = &mut self.tiles[id];
-        let requested = requested.min(tile.size);
-        self.live = self.live - tile.figure + requested;
-        tile.figure = requested;
-        self.peak_live = self.peak_live.max(self.live);
-    }
-
     /// The block that begins at an address and is in use, with what was asked for.
     pub fn block_at(&self, address: Address) -> Option<(BlockId, u64)> {
-        self.blocks.get(&address.0).map(|&id| (BlockId(id), self.tiles[id].figure))
+        let id = self.blocks.get(&address.0).copied().filter(|&id| id != self.resting)?;
+        Some((BlockId(id), self.tiles[id].figure))
     }
 
     /// The pool in figures.
@@ -183,7 +217,7 @@ impl Policy {
             cached: reserved - self.used,
             peak_live: self.peak_live,
             peak_reserved: self.handles.peak,
-            blocks: (self.blocks.len() + self.pending.len()) as u64,
+            blocks: (self.blocks.len() - usize::from(self.resting != NONE) + self.pending.len()) as u64,
             handles: self.handles.count(),
             done: Counters { marks: self.streams.marks, waits: self.streams.waits, ..self.done },
         }
@@ -238,12 +272,17 @@ impl Policy {
         tile.list = list;
         tile.figure = requested;
         self.blocks.insert(tile.address, id);
+        self.count_in(size, requested);
+        id
+    }
+
+    /// A block of this size was handed out.
+    pub(super) fn count_in(&mut self, size: u64, requested: u64) {
         self.live += requested;
         self.used += size;
         self.peak_live = self.peak_live.max(self.live);
         self.done.allocations += 1;
         self.effort = self.effort.saturating_sub(1);
-        id
     }
 
     /// Whether a block should lie at the end of a free tile: where that leaves more whole pages, which can move.
@@ -258,15 +297,19 @@ impl Policy {
 
     /// Makes a block free memory of a stream, one with its free neighbours.
     pub(super) fn release(&mut self, id: TileId, stream: StreamIndex) {
+        self.count_out(id, stream);
+        self.settle(id);
+    }
+
+    /// A block is free on a stream from now on, and hangs nowhere yet.
+    fn count_out(&mut self, id: TileId, stream: StreamIndex) {
         let tile = &mut self.tiles[id];
-        let list = Zone::of_list(tile.list).free(stream);
         self.live -= tile.figure;
         self.used -= tile.size;
         tile.state = State::Free;
         tile.is_shared = false;
-        tile.list = list;
+        tile.list = Zone::of_list(tile.list).free(stream);
         tile.figure = self.streams.last(stream).0;
-        self.settle(id);
     }
 
     /// Merges a free or unmapped tile that hangs nowhere with its neighbours of the same kind, and hangs it in.

@@ -29,6 +29,33 @@ pub struct Stats {
     pub done: Counters,
 }
 
+impl Stats {
+    /// This pool's figures with those of another one beside it. The peaks of two pools have no sum: they stay this one's.
+    #[must_use]
+    pub fn beside(self, other: &Self) -> Self {
+        Self {
+            live: self.live + other.live,
+            pending: self.pending + other.pending,
+            rounding: self.rounding + other.rounding,
+            reserved: self.reserved + other.reserved,
+            cached: self.cached + other.cached,
+            blocks: self.blocks + other.blocks,
+            handles: self.handles + other.handles,
+            done: Counters {
+                allocations: self.done.allocations + other.done.allocations,
+                refusals: self.done.refusals + other.done.refusals,
+                created: self.done.created + other.done.created,
+                released: self.done.released + other.done.released,
+                mapped: self.done.mapped + other.done.mapped,
+                unmapped: self.done.unmapped + other.done.unmapped,
+                marks: self.done.marks + other.done.marks,
+                waits: self.done.waits + other.done.waits,
+            },
+            ..self
+        }
+    }
+}
+
 /// How often the pool turned to its backing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {

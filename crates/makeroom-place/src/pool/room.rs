@@ -12,7 +12,7 @@ use super::backing::{Backing, PAGE, Patience, Piece};
 use super::donors::{Filling, Moving, choose, pieces};
 use super::handles::HandleId;
 use super::lists::Zone;
-use super::policy::Policy;
+use super::policy::{Means, Policy};
 use super::report::Cause;
 use super::streams::{EVERYBODY, StreamIndex};
 use super::tiles::{NONE, State, TileId};
@@ -29,6 +29,7 @@ impl Policy {
     /// A free tile that begins where the block is to begin and is large enough for it.
     pub(super) fn make_room(
         &mut self,
+        means: Means,
         backing: &mut impl Backing,
         size: u64,
         zone: Zone,
@@ -50,6 +51,7 @@ impl Policy {
         let (reserved, peak) = (self.handles.reserved(), self.handles.peak);
         // Small blocks take few pages and keep them: moving these once costs little, new ones would stay.
         if zone == Zone::Large
+            && means != Means::New
             && self.allowance() > 0
             && let Ok(found) = self.assemble(backing, size, zone, stream, Moving::Sparing)
         {
@@ -57,7 +59,8 @@ impl Policy {
         }
         let mut cause = Cause::Device;
         // A page that cannot move now, because its stream is late or captured or a graph uses it, is no reason to fail.
-        for moving in [Moving::Allowed, Moving::Idle, Moving::Refused] {
+        let with_less = [Moving::Allowed, Moving::Idle, Moving::Refused];
+        for moving in with_less.into_iter().skip(usize::from(means == Means::New)) {
             match self.assemble(backing, size, zone, stream, moving) {
                 Ok(found) => return Ok(found),
                 Err(Cause::Device) => {}
@@ -68,6 +71,9 @@ impl Policy {
             }
         }
         self.give_up(backing, reserved, peak);
+        if means != Means::All {
+            return Err(cause);
+        }
         self.wait_for_room(backing, size, zone, stream, cause)
             .inspect_err(|_| self.give_up(backing, reserved, peak))
     }

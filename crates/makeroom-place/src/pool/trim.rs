@@ -18,6 +18,7 @@ impl Policy {
     /// Handles go back whole, so what shares one with a block stays.
     pub fn trim(&mut self, backing: &mut impl Backing, keep: u64, patience: Patience) -> u64 {
         let before = self.handles.reserved();
+        // What rests becomes free memory as well.
         self.collect(backing, patience);
         // A handle under the free memory of several streams can move only once it is everybody's.
         for stream in EVERYBODY + 1..self.streams.count() {
@@ -51,6 +52,7 @@ impl Policy {
     /// A stream is about to be destroyed: the GPU is waited for briefly, and what was freed on the stream is for
     /// everybody as soon as it is done.
     pub fn retire_stream(&mut self, backing: &mut impl Backing, stream: StreamId) {
+        self.end_rest();
         let Some(stream) = self.streams.find(stream) else { return };
         if stream == EVERYBODY {
             return;

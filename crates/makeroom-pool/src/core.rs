@@ -1,0 +1,128 @@
+//! A policy on its memory: what a lock of the pool guards.
+
+use std::sync::Arc;
+
+use makeroom_core::{Address, StreamId};
+use makeroom_cuda::AddressRange;
+use makeroom_place::pool::{Backing as _, FreeError, Means, Policy, Settings, Stats};
+
+use crate::allocator::EVERY_STREAM;
+use crate::backing::MappedMemory;
+use crate::error::{PoolError, Result, WrongAddress};
+use crate::site::{Site, Sites};
+
+/// A policy and its memory.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) settings: Settings,
+    pub(crate) policy: Policy,
+    pub(crate) memory: MappedMemory,
+    pub(crate) sites: Option<Sites>,
+    pub(crate) beside: Beside,
+}
+
+/// What the pool's own core knows of its sides.
+///
+/// `policy.limit = settings.limit − reserved`
+#[derive(Debug, Default)]
+pub(crate) struct Beside {
+    /// The addresses of all sides, from the first one on.
+    pub(crate) addresses: Option<Arc<AddressRange>>,
+    /// What all sides have taken from the device.
+    pub(crate) reserved: u64,
+    /// The most that was live, and reserved, in the core and all sides together.
+    pub(crate) peak_live: u64,
+    pub(crate) peak_reserved: u64,
+}
+
+impl Core {
+    pub(crate) fn new(settings: Settings, memory: MappedMemory, sites: Option<Sites>) -> Self {
+        Self { settings, policy: Policy::new(settings), memory, sites, beside: Beside::default() }
+    }
+
+    /// A block where memory lies free for it.
+    #[inline]
+    pub(crate) fn allocate_at_once(&mut self, bytes: u64, stream: StreamId) -> Option<Address> {
+        let Self { policy, memory, .. } = self;
+        Some(policy.allocate_at_once(memory, bytes, stream)?.address)
+    }
+
+    /// A block, with new memory if need be; `None` where there is none to be had.
+    pub(crate) fn allocate_new(&mut self, bytes: u64, stream: StreamId) -> Option<Address> {
+        let Self { policy, memory, .. } = self;
+        Some(policy.allocate_by(Means::New, memory, bytes, stream).ok()?.address)
+    }
+
+    pub(crate) fn free(&mut self, address: Address, stream: StreamId, site: Site) -> Result<()> {
+        let Self { policy, memory, sites, .. } = self;
+        let freed = if stream == EVERY_STREAM {
+            policy.free_idle(address)
+        } else {
+            policy.free(memory, address, stream)
+        };
+        let freed = freed.map_err(|reason| wrong_address(reason, site, sites.as_ref()))?;
+        if let Some(sites) = sites {
+            sites.freed(freed.block, address, site);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn record_stream(&mut self, address: Address, stream: StreamId, site: Site) -> Result<()> {
+        let recorded = self.policy.record_stream(address, stream);
+        recorded.map_err(|reason| wrong_address(reason, site, self.sites.as_ref()))
+    }
+
+    /// Sides have taken more or less from the device.
+    pub(crate) fn set_reserved_beside(&mut self, reserved: u64) {
+        self.beside.reserved = reserved;
+        self.policy.set_limit(self.settings.limit.map(|limit| limit.saturating_sub(reserved)));
+    }
+
+    /// The figures of all of the pool, of which these are its sides', with the peaks of all of it.
+    pub(crate) fn with_sides(&mut self, sides: &Stats) -> Stats {
+        let own = self.policy.stats();
+        let mut all = own.beside(sides);
+        // A side that has nothing for a request is no refusal.
+        all.done.refusals = own.done.refusals;
+        let peaks = &mut self.beside;
+        peaks.peak_live = peaks.peak_live.max(own.peak_live).max(all.live);
+        peaks.peak_reserved = peaks.peak_reserved.max(own.peak_reserved).max(all.reserved);
+        Stats { peak_live: peaks.peak_live, peak_reserved: peaks.peak_reserved, ..all }
+    }
+
+    /// Gives everything back, blocks in use as well.
+    pub(crate) fn abandon(&mut self) {
+        // Freed memory may still be in use on the GPU, and unmapping does not wait for it.
+        if !self.memory.come_to_rest() {
+            return;
+        }
+        for segment in self.policy.snapshot().segments {
+            let mut address = segment.address;
+            for piece in segment.pieces {
+                // What the driver will not unmap stays until the process ends: nobody is left to be told.
+                let _ = self.memory.unmap(address, piece).or_else(|_| self.memory.unmap(address, piece));
+                let _ = self.memory.release(piece);
+                address = Address(address.0 + piece.size);
+            }
+        }
+        for piece in self.policy.snapshot().unmapped {
+            let _ = self.memory.release(piece);
+        }
+        self.memory.forget_time();
+        self.policy = Policy::new(self.settings);
+        self.sites = self.sites.take().map(|_| Sites::default());
+    }
+}
+
+/// An address that is not in use, with what is known of who used it before.
+pub(crate) fn wrong_address(reason: FreeError, site: Site, sites: Option<&Sites>) -> PoolError {
+    let (FreeError::Foreign(address) | FreeError::NotInUse(address)) = reason;
+    let before = sites.and_then(|sites| sites.before(address));
+    PoolError::WrongAddress(Box::new(WrongAddress { reason, site, before }))
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}

@@ -1,0 +1,207 @@
+//! Pools beside the pool, for threads that would wait for each other.
+//!
+//! A pool has one lock. Threads that often find it taken turn aside for a while (`meetings.rs`): each has a *side*, a
+//! policy with memory of its own behind a lock of its own, and takes its small blocks there. Wherever a block lies, its
+//! address says so, and it is freed where it lies.
+//!
+//! ```text
+//! allocate ─ turned aside, and small? ─ no ── core
+//!                                     └ yes ─ own side ─ nothing there: new memory ─ refused: core
+//! free ───── address in a side's part? ─ no ── core
+//!                                      └ yes ─ that side
+//! ```
+//!
+//! Invariants:
+//! - The core is locked before any side, and one side at a time; whoever has a side alone asks for no other lock.
+//! - Sides take memory from the device and give it back only while the core is locked, so what all of the pool has
+//!   taken is known there, and watchers hear of one thing at a time.
+//! - Large blocks are the core's alone, so all pages that are worth moving are in one place.
+//! - What lies unused in sides never makes a request fail: the core gets it first. Beyond a small part of the pool
+//!   ([`slack`]) it does not make the pool grow either.
+//!
+//! A thread that never meets another often never has a side, so a program of one thread gets exactly what the policy
+//! decides.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard};
+
+use makeroom_core::{Address, Bytes, StreamId};
+use makeroom_cuda::AddressRange;
+use makeroom_place::pool::{FreeError, Patience, SMALL, Settings, Stats};
+
+use crate::allocator::EVERY_STREAM;
+use crate::core::{Core, wrong_address};
+use crate::error::Result;
+use crate::fork::Lock;
+use crate::site::Site;
+
+/// How many sides there are; threads share them when they are more.
+pub(crate) const SIDES: usize = 64;
+/// How many addresses each has: no program has so much in small blocks of one thread, and the core has the rest.
+const PART: u64 = 8 << 30;
+/// What may lie unused in sides when the core grows: this much, or this part of what the core has.
+const LEAST_SLACK: u64 = 32 << 20;
+const SLACK_SHARE: u64 = 64;
+
+/// On cache lines of its own, so that threads with different sides do not meet.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Side(Lock<Option<Core>>);
+
+/// The sides of a pool. Those that nobody used are empty.
+#[derive(Debug)]
+pub(crate) struct Sides {
+    /// Where their addresses begin; 0 before there are any.
+    base: AtomicU64,
+    sides: Box<[Side]>,
+}
+
+/// Whether a block may lie in a side.
+#[inline]
+pub(crate) fn takes(bytes: u64, stream: StreamId) -> bool {
+    bytes <= SMALL && stream != EVERY_STREAM
+}
+
+/// What may lie unused in sides beside a core that has taken so much.
+fn slack(reserved: u64) -> u64 {
+    LEAST_SLACK.max(reserved / SLACK_SHARE)
+}
+
+impl Sides {
+    pub(crate) fn new() -> Self {
+        Self { base: AtomicU64::new(0), sides: (0..SIDES).map(|_| Side(Lock::new(None))).collect() }
+    }
+
+    /// The side in whose part an address lies.
+    #[inline]
+    fn of(&self, address: Address) -> Option<&Side> {
+        let base = self.base.load(Ordering::Relaxed);
+        let offset = address.0.checked_sub(base).filter(|_| base != 0)?;
+        self.sides.get((offset / PART) as usize)
+    }
+
+    fn number(&self, number: usize) -> &Side {
+        &self.sides[number % SIDES]
+    }
+
+    /// A block of a side, where memory lies free for it.
+    #[inline]
+    pub(crate) fn allocate_at_once(
+        &self,
+        number: usize,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Result<Option<Address>> {
+        let mut side = self.number(number).0.lock()?;
+        Ok(side.as_mut().and_then(|core| core.allocate_at_once(bytes, stream)))
+    }
+
+    /// A block of a side with new memory, as far as the pool's limit and the device allow.
+    #[cold]
+    pub(crate) fn allocate_new(
+        &self,
+        core: &mut Core,
+        number: usize,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Result<Option<Address>> {
+        let mut side = self.number(number).0.lock()?;
+        if side.is_none() {
+            *side = self.make(core, number % SIDES);
+        }
+        let Some(own) = &mut *side else { return Ok(None) };
+        let before = own.policy.stats().reserved;
+        let others = core.policy.stats().reserved + core.beside.reserved - before;
+        own.policy.set_limit(core.settings.limit.map(|limit| limit.saturating_sub(others)));
+        let found = own.allocate_new(bytes, stream);
+        core.set_reserved_beside(core.beside.reserved - before + own.policy.stats().reserved);
+        drop(side);
+        self.stats(core)?;
+        Ok(found)
+    }
+
+    /// Makes a side; `None` where the driver has no addresses for it.
+    fn make(&self, core: &mut Core, number: usize) -> Option<Core> {
+        if core.beside.addresses.is_none() {
+            let range = core.memory.reserve_beside(Bytes::new(PART * SIDES as u64))?;
+            self.base.store(range.address().0, Ordering::Relaxed);
+            core.beside.addresses = Some(range);
+        }
+        let range: &Arc<AddressRange> = core.beside.addresses.as_ref()?;
+        let first = Address(range.address().0 + number as u64 * PART);
+        let memory = core.memory.beside(Arc::clone(range), (first, PART));
+        Some(Core::new(Settings::default(), memory, None))
+    }
+
+    /// Does something with the core of the side in whose part an address lies; `None` where it lies in none.
+    #[inline]
+    pub(crate) fn with<T>(
+        &self,
+        address: Address,
+        site: Site,
+        work: impl FnOnce(&mut Core) -> Result<T>,
+    ) -> Option<Result<T>> {
+        let side = self.of(address)?;
+        Some(side.0.lock().and_then(|mut side| match &mut *side {
+            Some(core) => work(core),
+            None => Err(wrong_address(FreeError::Foreign(address), site, None)),
+        }))
+    }
+
+    /// All sides that are in use, one after the other. The core is locked, so nobody else makes one.
+    pub(crate) fn each<'a>(&'a self, core: &Core, mut work: impl FnMut(&mut Core) + 'a) -> Result<()> {
+        // Before there are addresses there are no sides.
+        let used: &[Side] = if core.beside.addresses.is_some() { &self.sides } else { &[] };
+        for side in used {
+            let mut side: MutexGuard<'_, Option<Core>> = side.0.lock()?;
+            if let Some(own) = &mut *side {
+                work(own);
+            }
+        }
+        Ok(())
+    }
+
+    /// The figures of all of the pool.
+    pub(crate) fn stats(&self, core: &mut Core) -> Result<Stats> {
+        let mut sum = Stats::default();
+        self.each(core, |side| sum = sum.beside(&side.policy.stats()))?;
+        Ok(core.with_sides(&sum))
+    }
+
+    /// Gives what lies unused in sides back to the device until at most `keep` bytes of it are left; how much went back.
+    #[cold]
+    pub(crate) fn trim(&self, core: &mut Core, keep: u64, patience: Patience) -> Result<u64> {
+        let mut unused = 0;
+        self.each(core, |side| unused += side.policy.stats().cached)?;
+        let (mut reserved, before) = (0, core.beside.reserved);
+        self.each(core, |side| {
+            if unused > keep {
+                let Core { policy, memory, .. } = side;
+                unused -= policy.trim(memory, 0, patience).min(unused);
+            }
+            reserved += side.policy.stats().reserved;
+        })?;
+        core.set_reserved_beside(reserved);
+        Ok(before.saturating_sub(reserved))
+    }
+
+    /// Before the core grows: it does so beside little that lies unused.
+    #[inline]
+    pub(crate) fn make_way(&self, core: &mut Core) -> Result<()> {
+        let most = slack(core.policy.stats().reserved);
+        if core.beside.reserved > most {
+            self.trim(core, most, Patience::DoNotWait)?;
+        }
+        Ok(())
+    }
+
+    /// Gives everything back, blocks in use as well, as the core does.
+    pub(crate) fn abandon(&self, core: &mut Core) -> Result<()> {
+        for side in &self.sides {
+            // Its end gives everything back.
+            *side.0.lock()? = None;
+        }
+        core.set_reserved_beside(0);
+        Ok(())
+    }
+}
