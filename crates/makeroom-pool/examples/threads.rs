@@ -1,7 +1,7 @@
 //! How many allocations and frees a second one thread does, and how many 64 do at once. Run by `bench/threads`.
 //!
-//! Every thread has a stream of its own and replaces its blocks one by one. What is measured is the pool: the blocks
-//! were all there before, so no driver call is made.
+//! Every thread has a stream of its own and replaces its blocks one by one. What is measured is the pool: memory is taken
+//! from the driver before, until no more is needed; how much that was in all is shown over what the threads ask for.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program that prints a table")]
 
 use std::hint::black_box;
@@ -17,6 +17,9 @@ const THREADS: usize = 64;
 /// Each figure is the median of so many rounds, in turns, of this length: other programs come and go.
 const ROUNDS: usize = 5;
 const TIME: Duration = Duration::from_millis(150);
+/// Threads work until they have needed no new memory for this long, or for as long as that.
+const QUIET: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(3);
 
 /// What a thread does.
 #[derive(Clone, Copy)]
@@ -80,32 +83,60 @@ fn processor_seconds() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// Pairs a second, and nanoseconds of processor time for each.
-fn rate(driver: &'static Driver, pattern: Pattern, threads: usize) -> (f64, f64) {
+/// What one round showed.
+#[derive(Clone, Copy)]
+struct Round {
+    /// Pairs a second, and nanoseconds of processor time for each.
+    rate: f64,
+    each: f64,
+    /// Handles made and given back meanwhile.
+    calls: f64,
+    /// What was reserved over what was live, at the end.
+    reserved: f64,
+}
+
+fn round(driver: &'static Driver, pattern: Pattern, threads: usize) -> Round {
     let pool = Pool::new(driver, 0, Options::default()).unwrap();
     let (start, is_over) = (Barrier::new(threads + 1), AtomicBool::new(false));
     let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
+    let calls = || {
+        let done = pool.stats().done;
+        done.created + done.released
+    };
     let look = || {
         let pairs: u64 = done.iter().map(|done| done.0.load(Ordering::Relaxed)).sum();
         (pairs as f64, Instant::now(), processor_seconds())
     };
-    let (before, after) = std::thread::scope(|scope| {
+    let (before, after, calls, stats) = std::thread::scope(|scope| {
         for (thread, done) in done.iter().enumerate() {
             let (pool, start, is_over) = (&pool, &start, &is_over);
             scope.spawn(move || work(pool, pattern, thread, start, is_over, done));
         }
         start.wait();
+        let (begin, mut seen) = (Instant::now(), u64::MAX);
+        while seen != calls() && begin.elapsed() < LONGEST {
+            seen = calls();
+            std::thread::sleep(QUIET);
+        }
+        seen = calls();
         let before = look();
         std::thread::sleep(TIME);
         let after = look();
+        let (calls, stats) = (calls() - seen, pool.stats());
         is_over.store(true, Ordering::Relaxed);
-        (before, after)
+        (before, after, calls, stats)
     });
     let pairs = after.0 - before.0;
-    (pairs / (after.1 - before.1).as_secs_f64(), (after.2 - before.2) * 1e9 / pairs)
+    Round {
+        rate: pairs / (after.1 - before.1).as_secs_f64(),
+        each: (after.2 - before.2) * 1e9 / pairs,
+        calls: calls as f64,
+        reserved: stats.reserved as f64 / stats.live as f64,
+    }
 }
 
-fn median(mut figures: [f64; ROUNDS]) -> f64 {
+fn median(rounds: [Round; ROUNDS], figure: impl Fn(&Round) -> f64) -> f64 {
+    let mut figures = rounds.map(|round| figure(&round));
     figures.sort_by(f64::total_cmp);
     figures[ROUNDS / 2]
 }
@@ -113,18 +144,24 @@ fn median(mut figures: [f64; ROUNDS]) -> f64 {
 fn main() {
     let driver = Driver::load().unwrap();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    println!("{cores} cores; share: rate of {THREADS} threads over that of one times the cores, goal 0.5");
     println!(
-        "{cores} cores; share: rate of 64 threads over that of one times the cores, goal 0.5; ns: processor time"
+        "ns: processor time of a pair; calls: for memory, to the driver; reserved: over what is live, of the threads"
     );
     println!(
-        "{:<18} {:>12} {:>6} {:>13} {:>6} {:>6}",
-        "pairs a second", "1 thread", "ns", "64 threads", "ns", "share"
+        "{:<18} {:>12} {:>6} {:>13} {:>6} {:>6} {:>9} {:>6}",
+        "pairs a second", "1 thread", "ns", "64 threads", "ns", "calls", "reserved", "share"
     );
     for pattern in PATTERNS {
-        let rounds = [(); ROUNDS].map(|()| (rate(driver, pattern, 1), rate(driver, pattern, THREADS)));
-        let (one, single) = (median(rounds.map(|round| round.0.0)), median(rounds.map(|round| round.0.1)));
-        let (many, each) = (median(rounds.map(|round| round.1.0)), median(rounds.map(|round| round.1.1)));
-        let share = many / one / cores as f64;
-        println!("{:<18} {one:>12.0} {single:>6.0} {many:>13.0} {each:>6.0} {share:>6.2}", pattern.name);
+        let rounds = [(); ROUNDS].map(|()| (round(driver, pattern, 1), round(driver, pattern, THREADS)));
+        let (one, many) = (rounds.map(|round| round.0), rounds.map(|round| round.1));
+        let (single, rate) = (median(one, |round| round.rate), median(many, |round| round.rate));
+        let (each, of_many) = (median(one, |round| round.each), median(many, |round| round.each));
+        let (calls, reserved) = (median(many, |round| round.calls), median(many, |round| round.reserved));
+        let share = rate / single / cores as f64;
+        println!(
+            "{:<18} {single:>12.0} {each:>6.0} {rate:>13.0} {of_many:>6.0} {calls:>6.0} {reserved:>9.2} {share:>6.2}",
+            pattern.name
+        );
     }
 }

@@ -59,7 +59,9 @@ pub(crate) struct MappedMemory {
     context: Arc<Context>,
     place: Location,
     readers: Vec<(Location, Access)>,
+    /// By the lower half of their names; the upper half is this one's own.
     handles: Vec<Option<PhysicalMemory>>,
+    names: u64,
     vacant: Vec<u64>,
     ranges: Vec<Arc<AddressRange>>,
     /// Where it does not ask the driver for addresses: what it has of somebody else's, until it is handed out.
@@ -87,6 +89,7 @@ impl MappedMemory {
             place,
             readers: readers.iter().map(|&reader| (reader, Access::ReadWrite)).collect(),
             handles: Vec::new(),
+            names: 0,
             vacant: Vec::new(),
             ranges: Vec::new(),
             part: None,
@@ -107,14 +110,15 @@ impl MappedMemory {
         Some(Arc::new(range))
     }
 
-    /// Memory of the same kind, at a part of such addresses.
-    pub(crate) fn beside(&self, range: Arc<AddressRange>, part: (Address, u64)) -> Self {
+    /// Memory of the same kind, at a part of such addresses. Its number, not 0, tells its handles from others'.
+    pub(crate) fn beside(&self, number: u64, range: Arc<AddressRange>, part: (Address, u64)) -> Self {
         Self {
             driver: self.driver,
             context: self.context.clone(),
             place: self.place,
             readers: self.readers.clone(),
             handles: Vec::new(),
+            names: number << 32,
             vacant: Vec::new(),
             ranges: vec![range],
             part: Some(Some(part)),
@@ -192,7 +196,7 @@ impl MappedMemory {
     }
 
     fn memory(&self, handle: Handle) -> Option<&PhysicalMemory> {
-        self.handles.get(handle.0 as usize)?.as_ref()
+        self.handles.get(place_of(handle))?.as_ref()
     }
 
     /// Does something with the driver: its time is added up, and a refusal is kept for the error that follows.
@@ -228,6 +232,11 @@ impl MappedMemory {
     }
 }
 
+/// Where a handle is kept.
+fn place_of(handle: Handle) -> usize {
+    handle.0 as u32 as usize
+}
+
 impl Backing for MappedMemory {
     fn reserve(&mut self, size: u64) -> Result<Address, Refused> {
         if let Some(part) = &mut self.part {
@@ -258,7 +267,7 @@ impl Backing for MappedMemory {
             } else if let Some(place) = this.handles.get_mut(index as usize) {
                 *place = Some(memory);
             }
-            Ok(Handle(index))
+            Ok(Handle(this.names | index))
         });
         if let Some(watcher) = watcher {
             match created {
@@ -271,12 +280,12 @@ impl Backing for MappedMemory {
 
     fn release(&mut self, piece: Piece) -> Result<(), Refused> {
         self.ask(|this| {
-            let Some(memory) = this.handles.get_mut(piece.handle.0 as usize).and_then(Option::take) else {
+            let Some(memory) = this.handles.get_mut(place_of(piece.handle)).and_then(Option::take) else {
                 return Ok(());
             };
             // What the driver will not take back is nobody's any more: neither it nor its number is used again.
             match memory.release() {
-                Ok(()) => this.vacant.push(piece.handle.0),
+                Ok(()) => this.vacant.push(place_of(piece.handle) as u64),
                 Err(error) => this.refusal = Some(error),
             }
             if let Some(watcher) = &this.watcher {

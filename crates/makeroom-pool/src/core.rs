@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use makeroom_core::{Address, StreamId};
 use makeroom_cuda::AddressRange;
-use makeroom_place::pool::{Backing as _, FreeError, Means, Policy, Settings, Stats};
+use makeroom_place::pool::{Backing as _, FreeError, Means, PAGE, Patience, Policy, Settings, Stats};
 
 use crate::allocator::EVERY_STREAM;
 use crate::backing::MappedMemory;
@@ -76,6 +76,15 @@ impl Core {
     pub(crate) fn set_reserved_beside(&mut self, reserved: u64) {
         self.beside.reserved = reserved;
         self.policy.set_limit(self.settings.limit.map(|limit| limit.saturating_sub(reserved)));
+    }
+
+    /// Before a side grows: gives a little back to the device where more than this lies unused.
+    pub(crate) fn give_way(&mut self, most: u64) {
+        let Self { policy, memory, .. } = self;
+        let stats = policy.stats();
+        if stats.cached > most {
+            policy.trim(memory, stats.reserved - 2 * PAGE, Patience::DoNotWait);
+        }
     }
 
     /// The figures of all of the pool, of which these are its sides', with the peaks of all of it.

@@ -17,7 +17,7 @@
 //!   taken is known there, and watchers hear of one thing at a time.
 //! - Large blocks are the core's alone, so all pages that are worth moving are in one place.
 //! - What lies unused in sides never makes a request fail: the core gets it first. Beyond a small part of the pool
-//!   ([`slack`]) it does not make the pool grow either.
+//!   ([`slack`]) it does not make the core grow either, nor does what lies unused in the core make a side grow.
 //!
 //! A thread that never meets another often never has a side, so a program of one thread gets exactly what the policy
 //! decides.
@@ -110,6 +110,7 @@ impl Sides {
             *side = self.make(core, number % SIDES);
         }
         let Some(own) = &mut *side else { return Ok(None) };
+        core.give_way(slack(core.policy.stats().reserved));
         let before = own.policy.stats().reserved;
         let others = core.policy.stats().reserved + core.beside.reserved - before;
         own.policy.set_limit(core.settings.limit.map(|limit| limit.saturating_sub(others)));
@@ -129,7 +130,7 @@ impl Sides {
         }
         let range: &Arc<AddressRange> = core.beside.addresses.as_ref()?;
         let first = Address(range.address().0 + number as u64 * PART);
-        let memory = core.memory.beside(Arc::clone(range), (first, PART));
+        let memory = core.memory.beside(number as u64 + 1, Arc::clone(range), (first, PART));
         Some(Core::new(Settings::default(), memory, None))
     }
 

@@ -54,7 +54,7 @@ pub struct Policy {
     pub(super) resting: TileId,
     /// When so many streams are gone their places are looked through.
     pub(super) retired_at_most: usize,
-    /// What moving handles has cost of late.
+    /// What moving handles has cost of late, since the program last held more than ever before.
     pub(super) effort: u64,
     pub(super) live: u64,
     pub(super) used: u64,
@@ -280,7 +280,11 @@ impl Policy {
     pub(super) fn count_in(&mut self, size: u64, requested: u64) {
         self.live += requested;
         self.used += size;
-        self.peak_live = self.peak_live.max(self.live);
+        if self.live > self.peak_live {
+            self.peak_live = self.live;
+            // A program that still grows has to move.
+            self.effort = 0;
+        }
         self.done.allocations += 1;
         self.effort = self.effort.saturating_sub(1);
     }

@@ -22,8 +22,10 @@ use super::window::Gap;
 const RANGE: u64 = 1 << 40;
 /// Moving a handle is forgotten after so many allocations.
 const EFFORT_OF_A_MOVE: u64 = 400;
-/// So many moves count for nothing: a program that still grows has to move.
+/// So many moves count for nothing: a program that has just stopped growing has to move.
 const FREE_MOVES: u64 = 200;
+/// After so many more a program may have as much again as it ever used; after a third of them a twenty-seventh.
+const MOVES_FOR_DOUBLE: f64 = 12_000.0;
 
 impl Policy {
     /// A free tile that begins where the block is to begin and is large enough for it.
@@ -232,7 +234,7 @@ impl Policy {
         if moves == 0.0 {
             return 0;
         }
-        let slack = moves / 40_000.0 + (moves / 4_500.0).powi(2);
+        let slack = (moves / MOVES_FOR_DOUBLE).powi(3);
         ((self.peak_live as f64 * (1.0 + slack)) as u64).saturating_sub(self.handles.reserved())
     }
 

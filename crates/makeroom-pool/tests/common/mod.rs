@@ -162,6 +162,10 @@ pub(crate) fn check_account(pool: &Pool) {
     assert_eq!(stats.reserved, stats.live + stats.rounding + stats.cached, "{stats:?}");
     assert!(stats.pending <= stats.live, "{stats:?}");
     let (mut end, mut live) = (0, 0);
+    let pieces = picture.segments.iter().flat_map(|segment| &segment.pieces).chain(&picture.unmapped);
+    let mut handles: Vec<u64> = pieces.map(|piece| piece.handle.0).collect();
+    handles.sort_unstable();
+    assert!(handles.windows(2).all(|two| two[0] != two[1]), "a handle lies in two places: {picture:?}");
     for segment in &picture.segments {
         assert!(segment.address.0 >= end, "segments overlap: {picture:?}");
         end = segment.address.0 + segment.size;
