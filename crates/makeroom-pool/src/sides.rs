@@ -16,8 +16,8 @@
 //! - Sides take memory from the device and give it back only while the core is locked, so what all of the pool has
 //!   taken is known there, and watchers hear of one thing at a time.
 //! - Large blocks are the core's alone, so all pages that are worth moving are in one place.
-//! - What lies unused in sides never makes a request fail: the core gets it first. Beyond a small part of the pool
-//!   ([`slack`]) it does not make the core grow either, nor does what lies unused in the core make a side grow.
+//! - What lies unused in sides never makes a request fail: the core gets it first. Beyond [`SLACK`] for each of them it
+//!   does not make the core grow either, nor does what lies unused in the core, beyond a part of it, make a side grow.
 //!
 //! A thread that never meets another often never has a side, so a program of one thread gets exactly what the policy
 //! decides.
@@ -39,9 +39,11 @@ use crate::site::Site;
 pub(crate) const SIDES: usize = 64;
 /// How many addresses each has: no program has so much in small blocks of one thread, and the core has the rest.
 const PART: u64 = 8 << 30;
-/// What may lie unused in sides when the core grows: this much, or this part of what the core has.
-const LEAST_SLACK: u64 = 32 << 20;
-const SLACK_SHARE: u64 = 64;
+/// What may lie unused in each side when the core grows. Less would go to and fro between them.
+const SLACK: u64 = 8 << 20;
+/// What may lie unused in the core when a side grows: this much, or this part of what the core has.
+const LEAST_SLACK_OF_CORE: u64 = 32 << 20;
+const SLACK_OF_CORE: u64 = 8;
 
 /// On cache lines of its own, so that threads with different sides do not meet.
 #[derive(Debug)]
@@ -60,11 +62,6 @@ pub(crate) struct Sides {
 #[inline]
 pub(crate) fn takes(bytes: u64, stream: StreamId) -> bool {
     bytes <= SMALL && stream != EVERY_STREAM
-}
-
-/// What may lie unused in sides beside a core that has taken so much.
-fn slack(reserved: u64) -> u64 {
-    LEAST_SLACK.max(reserved / SLACK_SHARE)
 }
 
 impl Sides {
@@ -110,7 +107,7 @@ impl Sides {
             *side = self.make(core, number % SIDES);
         }
         let Some(own) = &mut *side else { return Ok(None) };
-        core.give_way(slack(core.policy.stats().reserved));
+        core.give_way(LEAST_SLACK_OF_CORE.max(core.policy.stats().reserved / SLACK_OF_CORE));
         let before = own.policy.stats().reserved;
         let others = core.policy.stats().reserved + core.beside.reserved - before;
         own.policy.set_limit(core.settings.limit.map(|limit| limit.saturating_sub(others)));
@@ -189,11 +186,12 @@ impl Sides {
     /// Before the core grows: it does so beside little that lies unused.
     #[inline]
     pub(crate) fn make_way(&self, core: &mut Core) -> Result<()> {
-        let most = slack(core.policy.stats().reserved);
-        if core.beside.reserved > most {
-            self.trim(core, most, Patience::DoNotWait)?;
+        if core.beside.reserved <= SLACK {
+            return Ok(());
         }
-        Ok(())
+        let mut most = 0;
+        self.each(core, |_| most += SLACK)?;
+        self.trim(core, most, Patience::DoNotWait).map(drop)
     }
 
     /// Gives everything back, blocks in use as well, as the core does.
