@@ -30,7 +30,7 @@ python_check() {
 }
 
 python_check use_pool "$WORK"
-python_check watch_cost "${QUICK:+5}"
+python_check watch_cost
 python_check watch_lines
 python_check excepthook
 python_check chunks

@@ -52,6 +52,15 @@ pub trait Watcher: Send + Sync + fmt::Debug {
     fn unmapped(&self, _address: Address, _piece: Piece) {}
 }
 
+/// Where addresses come from.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// The driver.
+    Driver,
+    /// A part of somebody else's: its first address and its length, 0 when it was handed out.
+    Part(Address, u64),
+}
+
 /// Memory of one place, mapped for a device and, where it is the host's, for the host.
 #[derive(Debug)]
 pub(crate) struct MappedMemory {
@@ -64,8 +73,7 @@ pub(crate) struct MappedMemory {
     names: u64,
     vacant: Vec<u64>,
     ranges: Vec<Arc<AddressRange>>,
-    /// Where it does not ask the driver for addresses: what it has of somebody else's, until it is handed out.
-    part: Option<Option<(Address, u64)>>,
+    source: Source,
     marks: Marks,
     refusal: Option<Error>,
     spent: Duration,
@@ -92,7 +100,7 @@ impl MappedMemory {
             names: 0,
             vacant: Vec::new(),
             ranges: Vec::new(),
-            part: None,
+            source: Source::Driver,
             marks: Marks::new(driver),
             refusal: None,
             spent: Duration::ZERO,
@@ -121,7 +129,7 @@ impl MappedMemory {
             names: number << 32,
             vacant: Vec::new(),
             ranges: vec![range],
-            part: Some(Some(part)),
+            source: Source::Part(part.0, part.1),
             marks: Marks::new(self.driver),
             refusal: None,
             spent: Duration::ZERO,
@@ -239,9 +247,13 @@ fn place_of(handle: Handle) -> usize {
 
 impl Backing for MappedMemory {
     fn reserve(&mut self, size: u64) -> Result<Address, Refused> {
-        if let Some(part) = &mut self.part {
-            let (address, _) = part.take_if(|(_, length)| size <= *length).ok_or(Refused)?;
-            return Ok(address);
+        match self.source {
+            Source::Driver => {}
+            Source::Part(first, length) if size <= length => {
+                self.source = Source::Part(first, 0);
+                return Ok(first);
+            }
+            Source::Part(..) => return Err(Refused),
         }
         self.ask(|this| {
             let range = AddressRange::reserve(this.driver, Bytes::new(size), Bytes::new(0))?;

@@ -70,7 +70,9 @@ pub(crate) fn met_another() {
             let stay = if is_again { (own.stay.get() * 2).min(MOST_STAY) } else { LEAST_STAY };
             own.stay.set(stay);
             own.aside.set(stay);
-            (own.back.set(0), own.last.set(0), own.met.set(0));
+            for counted in [&own.back, &own.last, &own.met] {
+                counted.set(0);
+            }
         }
     });
 }

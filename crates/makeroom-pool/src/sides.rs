@@ -139,8 +139,8 @@ impl Sides {
         site: Site,
         work: impl FnOnce(&mut Core) -> Result<T>,
     ) -> Option<Result<T>> {
-        let side = self.of(address)?;
-        Some(side.0.lock().and_then(|mut side| match &mut *side {
+        let found = self.of(address)?;
+        Some(found.0.lock().and_then(|mut core| match &mut *core {
             Some(core) => work(core),
             None => Err(wrong_address(FreeError::Foreign(address), site, None)),
         }))

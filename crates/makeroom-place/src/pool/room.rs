@@ -24,8 +24,8 @@ const RANGE: u64 = 1 << 40;
 const EFFORT_OF_A_MOVE: u64 = 400;
 /// So many moves count for nothing: a program that has just stopped growing has to move.
 const FREE_MOVES: u64 = 200;
-/// After so many more a program may have as much again as it ever used; after half of them a sixteenth of that.
-const MOVES_FOR_DOUBLE: f64 = 7_000.0;
+/// With so many more a program gets a little, which saves most of them; beyond, it gets more with every move.
+const PATIENCE: f64 = 2_500.0;
 
 impl Policy {
     /// A free tile that begins where the block is to begin and is large enough for it.
@@ -234,7 +234,7 @@ impl Policy {
         if moves == 0.0 {
             return 0;
         }
-        let slack = (moves / MOVES_FOR_DOUBLE).powi(4);
+        let slack = moves / 4_000_000.0 + ((moves - PATIENCE).max(0.0) / 4_500.0).powi(2);
         ((self.peak_live as f64 * (1.0 + slack)) as u64).saturating_sub(self.handles.reserved())
     }
 

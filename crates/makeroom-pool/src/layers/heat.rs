@@ -69,7 +69,7 @@ impl Heat {
     }
 
     /// Whether the room that a block would take is better kept for hotter ones, where so much is live already.
-    /// How much that is, is asked for only where it matters: the answer empties the caches of all threads.
+    /// How much that is, is asked for only where it matters: the answer takes the locks of all threads.
     pub(super) fn prefers_host(&self, kind: Kind, bytes: u64, live: impl FnOnce() -> u64) -> bool {
         let lives_long = self.lives.get(&kind.0).is_some_and(|lives| lives.long > lives.brief);
         lives_long && self.headroom > 0 && live() + bytes + self.headroom > self.ceiling
