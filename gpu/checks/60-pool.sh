@@ -46,6 +46,12 @@ if holds "sorted(at(run, 'end', 'median_step') for run in [$(seq -s, -f 'pool%g'
 else
     report FAILED steps "$text" pool="$(spread pool)" native="$(spread native)"
 fi
+# The time in the pool, its driver calls included, between the first and the last step that is timed.
+MAKEROOM_MEASURE=on recorded pool_inside --pool --no-stacks -- "$PYTHON" "$PROGRAMS/torch_cost.py" gpt2 "$STEPS"
+inside=("run=$WORK/pool_inside.run.json")
+text="$(ask "'%.2f %% of %.1f s: %d calls of %.0f ns' % (100 * at(run, 'end', 'pool', 'inside_ns') / 1e9 / sum(at(run, 'end', 'seconds')), sum(at(run, 'end', 'seconds')), at(run, 'end', 'pool', 'calls'), at(run, 'end', 'pool', 'inside_ns') / at(run, 'end', 'pool', 'calls'))" "${inside[@]}") in the pool"
+if holds "at(run, 'end', 'pool', 'inside_ns') / 1e9 <= 0.01 * sum(at(run, 'end', 'seconds'))" "${inside[@]}"; then status=ok; else status=FAILED; fi
+report $status inside "$text $(tail -1 "$WORK/pool_inside.run.err")" figures="$(ask "at(run, 'end', 'pool')" "${inside[@]}")"
 if grep -qi 'the pool' "$WORK/pool_pool_1.run.err"; then
     report ok summary "$(grep -i 'the pool' "$WORK/pool_pool_1.run.err" | head -1 | sed 's/^ *//')"
 else

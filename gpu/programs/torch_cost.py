@@ -18,14 +18,24 @@ from gpt import Training
 WARM_UP = 8
 
 
-def recorder_cost():
-    """Nanoseconds inside the recorder, its calls, its events up to now; None without a recorder that measures."""
-    figures = (ctypes.c_uint64 * 3)()
+# What each function says of the time up to now; both are there only under a recorder that measures.
+COSTS = {"makeroom_recorder_cost": ("inside_ns", "calls", "events"), "makeroom_pool_cost": ("inside_ns", "calls")}
+
+
+def cost(function):
+    """What a function of the recorder's says; None without one that measures."""
+    figures = (ctypes.c_uint64 * len(COSTS[function]))()
     try:
-        answer = ctypes.CDLL(None).makeroom_recorder_cost(figures)
+        answer = getattr(ctypes.CDLL(None), function)(figures)
     except AttributeError:
         return None
     return list(figures) if answer == 0 else None
+
+
+def difference(function, before):
+    """What was added since."""
+    after = cost(function)
+    return before and after and dict(zip(COSTS[function], (b - a for a, b in zip(before, after))))
 
 
 def timed(training, steps):
@@ -42,16 +52,18 @@ def timed(training, steps):
 def main(size, steps, with_history):
     training = Training(size)
     timed(training, WARM_UP)
-    before, cost_before = figures.torch_counts()["allocation.all.allocated"], recorder_cost()
+    before = figures.torch_counts().get("allocation.all.allocated", 0)
+    recorder_before, pool_before = cost("makeroom_recorder_cost"), cost("makeroom_pool_cost")
     plain = timed(training, steps)
-    allocations, cost = figures.torch_counts()["allocation.all.allocated"] - before, recorder_cost()
-    recorder = cost and cost_before and dict(zip(("inside_ns", "calls", "events"), (b - a for a, b in zip(cost_before, cost))))
+    recorder = difference("makeroom_recorder_cost", recorder_before)
+    pool = difference("makeroom_pool_cost", pool_before)
+    allocations = figures.torch_counts().get("allocation.all.allocated", 0) - before
     history = None
     if with_history:
         torch.cuda.memory._record_memory_history(stacks="python", context="all")
         timed(training, 2)
         history = timed(training, steps)
-    figures.note("end", seconds=plain, history_seconds=history, allocations=allocations, recorder=recorder)
+    figures.note("end", seconds=plain, history_seconds=history, allocations=allocations, recorder=recorder, pool=pool)
 
 
 main(sys.argv[1], int(sys.argv[2]), "history" in sys.argv[3:])

@@ -37,7 +37,7 @@
 //! | `MAKEROOM_RUN_ID` | 32 hexadecimal digits, the same in all files of one run | zeros |
 //! | `MAKEROOM_STACKS` | `full` (native and Python), `native`, `none` | `full` |
 //! | `MAKEROOM_LIMIT` | bytes of each device's memory that this process may see and take | the card's |
-//! | `MAKEROOM_MEASURE` | `on` adds up the time that hooks spend beside the calls they are for; the recording ends with a note of it, and `makeroom_recorder_cost` answers the program | |
+//! | `MAKEROOM_MEASURE` | `on` adds up the time that hooks spend beside the calls they are for; the recording ends with a note of it, and `makeroom_recorder_cost` and `makeroom_pool_cost` answer the program | |
 //! | `MAKEROOM_POOL` | `on`: makeroom's own pool serves the program's device memory | off |
 //! | `MAKEROOM_SPILL` | bytes of host memory that may stand in for device memory, with the pool | none |
 //! | `MAKEROOM_STATUS` | `on` sends the socket `status PID DEVICE PINNED TENSORS ALLOCATIONS FILE` whenever these figures have changed, ten times a second at most | |

@@ -22,6 +22,23 @@ fn every_kind_of_call_is_answered_and_every_byte_is_its_own() {
     assert_eq!(refused, 1);
 }
 
+/// A program that asks before and after a part of its run hears of what the pool took of that part.
+#[test]
+fn a_program_hears_what_the_pool_cost() {
+    let figures = |program: &Program| -> Vec<u64> {
+        let output = program.recorded();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).split_whitespace().map(|word| word.parse().unwrap()).collect()
+    };
+    let program = pooled("measured_pool.c");
+    assert_eq!(figures(&program), [], "nothing is measured");
+    let program = program.variable("MAKEROOM_MEASURE", "on");
+    let [inside, calls, whole] = figures(&program)[..] else { panic!("no answer") };
+    assert_eq!(calls, 200);
+    assert!(0 < inside && inside < whole, "{inside} of {whole} ns");
+    assert_eq!(figures(&program.variable("MAKEROOM_POOL", "off")), [], "there is no pool");
+}
+
 #[test]
 fn a_capture_goes_to_the_driver() {
     pooled("capture.c").check_one().assert_complete();

@@ -33,7 +33,7 @@ pub(crate) use watch::holds;
 use crate::config::config;
 use crate::driver::types::{CuResult, SUCCESS};
 use crate::notices::{Notice, raise_loudly};
-use crate::{errno, state};
+use crate::{cost, errno, state};
 
 /// After a bug: nothing new is served, and what comes back is kept.
 static IS_BROKEN: AtomicBool = AtomicBool::new(false);
@@ -65,7 +65,7 @@ pub(crate) fn serve(call: impl FnOnce() -> Option<CuResult>) -> Option<CuResult>
 
 fn serve_on(call: impl FnOnce() -> Option<CuResult>) -> Option<CuResult> {
     let _errno = errno::Kept::new();
-    unless_broken(call).flatten()
+    cost::of_pool(|| unless_broken(call).flatten())
 }
 
 /// What a call answers; after a bug nothing new is served any more.
