@@ -22,36 +22,51 @@ pub fn largest(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> 
 
 /// How far below an answer is looked, as a part of it.
 const BELOW: u64 = 12;
-/// So many of the [`STEPS`] batches looked at there may be refused: the pieces fell badly for them.
-const ODD_ONES: usize = 3;
+/// One that goes through says more than one that does not: it had to get over every request, the other failed at a single one.
+const GOES_THROUGH: usize = 2;
 
-/// [`largest`] where nearly all that is a little less fits as well.
+/// The edge between what fits and what does not, where it is ragged; the result fits.
 ///
-/// Where memory falls into pieces that change with every batch, one that fits may stand alone, by chance, and real runs are
-/// not so exact.
-pub(crate) fn steadily(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
-    let mut answer = largest(hint, most, &fits)?;
+/// Where memory falls into pieces that change with every batch, one that fits may stand alone, by chance, and one that does
+/// not may lie among many that do; real runs are not so exact. So the edge is where the fewest of the batches around it are
+/// on the wrong side of it.
+pub(crate) fn edge(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+    let mut top = largest(hint, most, &fits)?;
     loop {
-        let step = (answer / BELOW / STEPS).max(1);
-        let below = (1..=STEPS).map(|number| answer.saturating_sub(number * step));
+        let step = (top / BELOW / STEPS).max(1);
+        let below = (0..=STEPS).map(|number| top.saturating_sub(number * step));
         let looked_at: Vec<(u64, bool)> =
             below.take_while(|&batch| batch > 0).map(|batch| (batch, fits(batch))).collect();
-        let refused = looked_at.iter().filter(|(_, is_fitting)| !is_fitting).count();
-        if refused <= ODD_ONES {
-            return Some(answer);
+        if let Some(position) = best_cut(&looked_at) {
+            let above = position.checked_sub(1).map_or(top + 1, |above| looked_at[above].0);
+            return Some(halve(looked_at[position].0, above, &fits));
         }
-        let highest = looked_at.iter().position(|(_, is_fitting)| !is_fitting)?;
-        let next = looked_at[highest..].iter().position(|(_, is_fitting)| *is_fitting);
-        answer = if let Some(behind) = next {
-            halve(looked_at[highest + behind].0, looked_at[highest + behind - 1].0, &fits)
-        } else {
-            let lowest = looked_at.last()?.0;
-            upward(lowest / 2, lowest, &fits)
-        };
-        if answer == 0 {
+        let lowest = looked_at.last().map_or(0, |&(batch, _)| batch);
+        top = upward(lowest / 2, lowest.saturating_sub(1), &fits);
+        if top == 0 {
             return None;
         }
     }
+}
+
+/// Of descending batches, the place of the one that fits with the fewest that do above it and that do not below it; the
+/// lower of equals. `None` if to take none of them is better still.
+fn best_cut(looked_at: &[(u64, bool)]) -> Option<usize> {
+    let refused_in_all = looked_at.iter().filter(|(_, is_fitting)| !is_fitting).count();
+    let (mut fitting_above, mut refused_below) = (0, refused_in_all);
+    let mut best: Option<(usize, usize)> = None;
+    for (position, &(_, is_fitting)) in looked_at.iter().enumerate() {
+        if !is_fitting {
+            refused_below -= 1;
+            continue;
+        }
+        let wrong = GOES_THROUGH * fitting_above + refused_below;
+        if best.is_none_or(|(least, _)| wrong <= least) {
+            best = Some((wrong, position));
+        }
+        fitting_above += 1;
+    }
+    best.filter(|&(wrong, _)| wrong < GOES_THROUGH * fitting_above).map(|(_, position)| position)
 }
 
 /// A batch that fits while the next larger one does not, found from a hint; 0 if there is none below it.
@@ -114,13 +129,18 @@ mod tests {
     #[test]
     fn what_fits_by_chance_above_what_does_not_is_not_relied_on() {
         let fits = |batch| batch <= 1000 || (1030..=1041).contains(&batch);
-        assert_eq!(steadily(1035, 1 << 20, fits), Some(1000));
+        assert_eq!(edge(1035, 1 << 20, fits), Some(1000));
         // And what is refused by chance does not end it.
-        assert_eq!(steadily(8, 1 << 20, |batch| batch <= 1041 && batch % 100 != 0), Some(1041));
-        assert_eq!(steadily(8, 1 << 20, |batch| batch <= 56), Some(56));
-        assert_eq!(steadily(8, 1 << 20, |batch| batch <= 3), Some(3));
-        assert_eq!(steadily(8, 1 << 20, |_| false), None);
-        assert_eq!(steadily(8, 100, |_| true), Some(100));
+        assert_eq!(edge(8, 1 << 20, |batch| batch <= 1041 && batch % 100 != 0), Some(1041));
+        // Nor does it if many are, among more that are not.
+        let ragged = |batch| batch <= 1600 || batch <= 1680 && batch % 40 >= 10;
+        assert!((1660..=1680).contains(&edge(8, 1 << 20, ragged).unwrap()));
+        // One that stands far above all others is left alone.
+        assert_eq!(edge(2000, 1 << 20, |batch| batch <= 1000 || batch == 2000), Some(1000));
+        assert_eq!(edge(8, 1 << 20, |batch| batch <= 56), Some(56));
+        assert_eq!(edge(8, 1 << 20, |batch| batch <= 3), Some(3));
+        assert_eq!(edge(8, 1 << 20, |_| false), None);
+        assert_eq!(edge(8, 100, |_| true), Some(100));
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub(crate) struct Fit {
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) margin: Option<f64>,
 
-    /// How many runs there may be; two more if one of them is refused memory
+    /// How many runs there may be; two more if the first of them are refused memory
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = runs)]
     pub(crate) runs: usize,
 

@@ -5,6 +5,7 @@ use makeroom_core::{Bytes, DeviceTrace, ProcessRecord, StackId, Start, Trace};
 use super::Places;
 use super::overhead::Measured;
 use super::taken::Taken;
+use crate::text::CONTEXT_TYPICAL;
 
 /// A call of the driver takes no longer, unless the machine is busy with something else.
 const LONGEST_CALL_US: u64 = 1000;
@@ -17,7 +18,7 @@ pub struct Beside {
     /// The most of it that was held beside what the process asked for.
     pub held: Bytes,
     /// Whether only the process's own counts, its contexts and their code: it ran under a limit. On a card with others
-    /// that is told from theirs by its size, and may come out too large.
+    /// that is told from theirs by its size.
     pub is_own: bool,
 }
 
@@ -57,7 +58,11 @@ pub fn held_beside(trace: &Trace, device: &DeviceTrace) -> Option<Beside> {
 fn own_overhead(process: &ProcessRecord, device: &DeviceTrace, start: &Start) -> Option<Bytes> {
     let last_us = device.events.iter().next_back()?.time_us;
     let overhead = Measured::new(process, device, start).at(last_us, &[], true)?;
-    Some(overhead.contexts + overhead.code + overhead.heap + overhead.pools + overhead.unmapped)
+    // Others that come to the card while a context is made, or were there and hold no more than one can, are measured with
+    // it: on a shared card only what contexts usually take is this process's for sure.
+    let usual = CONTEXT_TYPICAL.get().saturating_mul(overhead.context_count.max(1) as u64);
+    let contexts = overhead.contexts.min(Bytes::new(usual));
+    Some(contexts + overhead.code + overhead.heap + overhead.pools + overhead.unmapped)
 }
 
 /// The place in the program that a stack names.
@@ -137,6 +142,9 @@ mod tests {
         // Alone, and with somebody who comes and takes three gibibytes.
         assert_eq!(held_under(limit, &[(50_000, 400), (500_000, 1424)], &block), Some(Bytes::mib(400)));
         assert_eq!(held_under(limit, &[(50_000, 400), (500_000, 4496)], &block), Some(Bytes::mib(400)));
+        // With somebody whose own context is there from the beginning: together they could be one large context.
+        assert_eq!(held_under(limit, &[(50_000, 1330), (500_000, 2354)], &block), Some(CONTEXT_TYPICAL));
+        assert_eq!(held(&[(50_000, 1330), (500_000, 2354)], &block), Some(Bytes::mib(1330)));
         assert_eq!(held(&[(50_000, 400), (500_000, 4496)], &block), Some(Bytes::mib(3472)));
     }
 }

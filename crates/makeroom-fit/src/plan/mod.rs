@@ -37,8 +37,10 @@ const NEAR_ENOUGH_PERCENT: u64 = 80;
 const CLOSE: u64 = 100;
 /// And where no run is left, below one in so many what ran is told, and not what nobody has tried.
 const CLOSE_AT_END: u64 = 20;
-/// Runs beyond the allowed ones, as long as nothing is found that fits.
+/// Runs beyond the allowed ones, as long as too few went through to tell anything by.
 const EXTRA_RUNS: usize = 2;
+/// So many tell enough: if what they speak for is refused, what is left of it is told without a run.
+const ENOUGH_PROBES: usize = 3;
 /// Peaks that differ by no more than one part in so many are the same.
 const SAME: u64 = 100;
 
@@ -132,9 +134,10 @@ impl Plan {
         if predicted - known <= predicted / CLOSE {
             return Next::Stop(Stop::Found(known));
         }
-        let allowed = self.bounds.runs + if self.refused.is_some() { EXTRA_RUNS } else { 0 };
-        if self.runs >= allowed {
-            let is_close = self.probes.len() > 2 && predicted - known <= predicted / CLOSE_AT_END;
+        let is_lost = self.refused.is_some() && self.probes.len() < ENOUGH_PROBES;
+        if self.runs >= self.bounds.runs + if is_lost { EXTRA_RUNS } else { 0 } {
+            let is_close =
+                self.probes.len() >= ENOUGH_PROBES && predicted - known <= predicted / CLOSE_AT_END;
             return Next::Stop(if is_close {
                 Stop::Found(known)
             } else {

@@ -4,14 +4,19 @@ use makeroom_sim::AllocatorSpec;
 
 use super::{Plan, Prediction, percent};
 use crate::budget::{Budget, Margin};
-use crate::replaying::{most_refused, refused_last};
+use crate::replaying::{fits, most_refused, refused_last};
 use crate::scaled::Scaled;
-use crate::search::{largest, steadily};
+use crate::search::{edge, largest};
 
 /// Laws that hold for this much of the peak count as exact.
 const EXACT_SHARE: f64 = 0.98;
 /// After a refusal of what was predicted, this much of it is tried: within what an answer may be off.
 const AFTER_REFUSAL_PERCENT: u64 = 98;
+/// Where a program gets through only because it does without something, what it does then is not known to the byte: this
+/// much of the edge is aimed at.
+const RAGGED_PERCENT: u64 = 99;
+/// Further down than this nothing is looked for.
+const LEAST_AIM_PERCENT: u64 = 97;
 /// A refusal below this much of what is predicted says that the prediction is worth nothing.
 const FAR_OFF_PERCENT: u64 = 75;
 
@@ -23,7 +28,7 @@ impl Plan {
             Some(share) => self.budget(Margin::asked(share))?,
             None => self.budget(self.margin(&scaled)?)?,
         };
-        let batch = self.steadily_under(&scaled, &budget);
+        let batch = self.aim_under(&scaled, &budget);
         Some(Prediction { batch: batch.map(|batch| self.below_refused(batch)), scaled, budget })
     }
 
@@ -45,15 +50,18 @@ impl Plan {
         largest(hint / unit, self.bounds.most / unit, |units| fits(units * unit)).map(|units| units * unit)
     }
 
-    /// The same under the program's own allocator, where all that is a little less has to fit as well.
-    fn steadily_under(&self, scaled: &Scaled, budget: &Budget) -> Option<u64> {
+    /// What to aim at under the program's own allocator: the edge of what fits, or a little less where it is ragged.
+    fn aim_under(&self, scaled: &Scaled, budget: &Budget) -> Option<u64> {
         let unit = self.bounds.multiple;
-        let fits = |units: u64| {
-            let batch = units * unit;
-            scaled.fits(&self.allocator, batch, budget.allocator(batch))
-        };
-        let found = steadily(scaled.reference().batch / unit, self.bounds.most / unit, fits);
-        found.map(|units| units * unit)
+        let is_fitting =
+            |units: u64| scaled.fits(&self.allocator, units * unit, budget.allocator(units * unit));
+        let edge = edge(scaled.reference().batch / unit, self.bounds.most / unit, is_fitting)?;
+        let batch = edge * unit;
+        if fits(&self.allocator, &scaled.at(batch), budget.allocator(batch)) {
+            return Some(batch);
+        }
+        let (aim, least) = (percent(edge, RAGGED_PERCENT), percent(edge, LEAST_AIM_PERCENT));
+        (least..=aim).rev().find(|&units| is_fitting(units)).or(Some(edge)).map(|units| units * unit)
     }
 
     /// What there is for the allocator, by what was measured and by what was refused: a run that a replay with its own
@@ -82,7 +90,7 @@ impl Plan {
         };
         let (real, told) = (scaled.needed(last.batch), before.needed(last.batch));
         let error = real.abs_diff(told) as f64 / real.max(1) as f64;
-        let target = self.steadily_under(scaled, &self.budget(Margin::EXACT)?).unwrap_or(last.batch);
+        let target = self.aim_under(scaled, &self.budget(Margin::EXACT)?).unwrap_or(last.batch);
         let told_over = (last.batch - before.reference().batch).max(1) as f64;
         let share = error * target.saturating_sub(last.batch) as f64 / told_over;
         Some(Margin::EXACT.wider(share))

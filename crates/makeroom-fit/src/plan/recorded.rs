@@ -191,3 +191,42 @@ fn what_a_refused_run_asked_for_bounds_the_room() {
     let batch = plan.predict().unwrap().batch.unwrap();
     assert!((58..=60).contains(&batch), "{batch}");
 }
+
+#[test]
+fn when_the_last_run_is_refused_less_is_told_without_another() {
+    let script = Script::new("gpt", &[4, 27, 54], Some(61));
+    let bounds =
+        Bounds { first: 4, most: 1 << 20, multiple: 1, runs: 4, card: Some(CARD), margin: Some(0.0) };
+    let runs = |bounds| {
+        let mut plan = Plan::new(bounds, script.allocator.clone());
+        for batch in [4, 27, 54, 61] {
+            plan.ran(batch, script.run(batch));
+        }
+        plan.next()
+    };
+    let Next::Stop(Stop::OutOfRuns { ran: 54, predicted }) = runs(bounds) else {
+        panic!("{:?}", runs(bounds))
+    };
+    assert!((58..=60).contains(&predicted), "{predicted}");
+    assert_eq!(runs(Bounds { runs: 5, ..bounds }), Next::Confirm(predicted));
+}
+
+/// Whatever is near enough to be run last but one, what is aimed at is the same: within 2 % of what trains, and no more.
+#[test]
+fn the_aim_does_not_hang_on_which_batches_were_run_before() {
+    let aim = |script: &Script, batches: [u64; 3]| {
+        let bounds = Bounds { first: 4, most: 1 << 20, multiple: 1, runs: 4, card: Some(CARD), margin: None };
+        let mut plan = Plan::new(bounds, script.allocator.clone());
+        for batch in batches {
+            plan.ran(batch, script.run(batch));
+        }
+        plan.predict().unwrap().batch.unwrap()
+    };
+    let gpt = Script::new("gpt", &[4, 27, 54, 60], Some(61));
+    let varied = Script::new("varied", &[4, 27, 47], Some(57));
+    for (second, third) in [(26, 44), (27, 46), (28, 49), (29, 52)] {
+        let (one, other) = (aim(&gpt, [4, second, third]), aim(&varied, [4, second, third]));
+        assert!((59..=60).contains(&one), "gpt {second} {third}: {one}");
+        assert!((55..=56).contains(&other), "varied {second} {third}: {other}");
+    }
+}
