@@ -22,8 +22,10 @@ pub fn largest(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> 
 
 /// How far below an answer is looked, as a part of it.
 const BELOW: u64 = 12;
-/// One that goes through says more than one that does not: it had to get over every request, the other failed at a single one.
-const GOES_THROUGH: usize = 2;
+/// What one that goes through says of where the edge is, and what one that does not says. The first had to get over every
+/// request, the other failed at a single one.
+const GOES_THROUGH: usize = 3;
+const IS_REFUSED: usize = 2;
 
 /// The edge between what fits and what does not, where it is ragged; the result fits.
 ///
@@ -60,7 +62,7 @@ fn best_cut(looked_at: &[(u64, bool)]) -> Option<usize> {
             refused_below -= 1;
             continue;
         }
-        let wrong = GOES_THROUGH * fitting_above + refused_below;
+        let wrong = GOES_THROUGH * fitting_above + IS_REFUSED * refused_below;
         if best.is_none_or(|(least, _)| wrong <= least) {
             best = Some((wrong, position));
         }
