@@ -366,6 +366,44 @@ fn a_loop_reaches_a_state_without_calls() {
     }
 }
 
+/// A small block that was freed last rests: it comes back to a request of its size and stream, and is free for all else.
+#[test]
+fn what_was_freed_last_is_free_whoever_asks() {
+    const BYTES: u64 = 40_000;
+    let (first, second) = (StreamId(1), StreamId(2));
+    let mut card = Card::new(None);
+    let mut pool = Policy::new(Settings::default());
+    let kept = pool.allocate(&mut card, BYTES, first).expect("memory");
+    let block = pool.allocate(&mut card, BYTES, first).expect("memory");
+    let free = |pool: &mut Policy, card: &mut Card| pool.free(card, block.address, first);
+    free(&mut pool, &mut card).expect("in use");
+    assert_eq!((pool.stats().blocks, pool.stats().live), (1, BYTES));
+    assert_eq!(pool.block_at(block.address), None);
+    assert_eq!(free(&mut pool, &mut card), Err(FreeError::NotInUse(block.address)), "a second free");
+    let again = pool.allocate(&mut card, BYTES, first).expect("memory");
+    assert_eq!(again.address, block.address);
+
+    free(&mut pool, &mut card).expect("in use");
+    let segments = pool.snapshot().segments;
+    let states = segments.iter().flat_map(|segment| &segment.blocks).map(|block| block.state);
+    assert_eq!(states.filter(|state| matches!(state, BlockState::Live { .. })).count(), 1);
+    let recorded = pool.record_stream(block.address, second);
+    assert_eq!(recorded, Err(FreeError::NotInUse(block.address)), "it is free");
+    let again = pool.allocate(&mut card, BYTES, first).expect("memory");
+    assert_eq!(again.address, block.address, "still the best place");
+
+    card.submit(first);
+    free(&mut pool, &mut card).expect("in use");
+    let other = pool.allocate(&mut card, BYTES, second).expect("memory");
+    assert_ne!(other.address, block.address, "the GPU may still use it on its stream");
+    free(&mut pool, &mut card).expect_err("freed before");
+    pool.free(&mut card, kept.address, first).expect("in use");
+    pool.free(&mut card, other.address, second).expect("in use");
+    card.finish();
+    pool.trim(&mut card, 0, Patience::Wait);
+    assert_eq!(pool.stats().reserved, 0, "what rests keeps no page");
+}
+
 #[test]
 fn pages_move_instead_of_growing() {
     let mut program = Program::new(Card::new(None), Settings::default());
@@ -407,7 +445,7 @@ fn a_retired_stream_leaves_its_memory_to_all() {
     let block = pool.allocate(&mut card, 8 * MIB, StreamId(5)).expect("memory");
     card.submit(StreamId(5));
     pool.free(&mut card, block.address, StreamId(5)).expect("a block in use");
-    pool.retire_stream(&mut card, StreamId(5));
+    pool.retire_stream(&mut card, StreamId(5), Patience::WaitBriefly);
     let marks = pool.stats().done.marks;
     // A new stream of the same name is not the old one.
     pool.allocate(&mut card, 8 * MIB, StreamId(5)).expect("the same memory");
@@ -492,7 +530,7 @@ fn the_marks_of_a_stream_that_is_gone_say_nothing_of_another_with_its_handle() {
         card.handed_out(other.address, other.size, StreamId(2));
         card.given_back(other.address, &[StreamId(2)]);
         pool.free(&mut card, other.address, StreamId(2)).expect("a block in use");
-        pool.retire_stream(&mut card, StreamId(5));
+        pool.retire_stream(&mut card, StreamId(5), Patience::WaitBriefly);
     }
 }
 
@@ -503,7 +541,7 @@ fn a_block_that_a_gone_stream_used_comes_back() {
     let block = pool.allocate(&mut card, 8 * MIB, StreamId(1)).expect("memory");
     pool.record_stream(block.address, StreamId(7)).expect("a block in use");
     card.submit(StreamId(7));
-    pool.retire_stream(&mut card, StreamId(7));
+    pool.retire_stream(&mut card, StreamId(7), Patience::WaitBriefly);
     pool.free(&mut card, block.address, StreamId(1)).expect("a block in use");
     pool.collect(&mut card, Patience::Wait);
     assert_eq!((pool.stats().live, pool.stats().pending), (0, 0));
@@ -584,7 +622,7 @@ fn the_places_of_streams_that_are_gone_are_used_again() {
             let block = pool.allocate(&mut card, 4096, stream).expect("memory");
             kept.push((block.address, stream));
         }
-        pool.retire_stream(&mut card, stream);
+        pool.retire_stream(&mut card, stream, Patience::WaitBriefly);
     }
     assert!(pool.streams() < 100, "{} places", pool.streams());
     assert_eq!(pool.stats().reserved, 10 * MIB);

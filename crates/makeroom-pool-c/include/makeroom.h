@@ -95,7 +95,8 @@ const char *makeroom_last_error(void);
 /* Its figures, if memory ran out; MAKEROOM_INVALID_ARGUMENT if the last failure was another. */
 makeroom_status makeroom_last_shortage(makeroom_shortage *shortage);
 
-/* Makes a pool on a device, in its primary context, which the CUDA runtime uses too. options may be NULL. */
+/* Makes a pool on a device, in its primary context, which the CUDA runtime uses too. options may be NULL.
+ * There may be 1024 pools at once. */
 makeroom_status makeroom_pool_create(int device, const makeroom_options *options, makeroom_pool *pool);
 
 /* Waits for the GPU and gives everything back to the device, blocks in use as well: none may be used afterwards.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use makeroom_core::{Address, StreamId};
 use makeroom_cuda::AddressRange;
-use makeroom_place::pool::{Backing as _, FreeError, Means, PAGE, Patience, Policy, Settings, Stats};
+use makeroom_place::pool::{Backing as _, FreeError, Means, Patience, Policy, Settings, Stats};
 
 use crate::allocator::EVERY_STREAM;
 use crate::backing::MappedMemory;
@@ -28,6 +28,8 @@ pub(crate) struct Core {
 pub(crate) struct Beside {
     /// The addresses of all sides, from the first one on.
     pub(crate) addresses: Option<Arc<AddressRange>>,
+    /// The driver has no addresses for sides.
+    pub(crate) is_without: bool,
     /// What all sides have taken from the device.
     pub(crate) reserved: u64,
     /// The most that was live, and reserved, in the core and all sides together.
@@ -78,12 +80,12 @@ impl Core {
         self.policy.set_limit(self.settings.limit.map(|limit| limit.saturating_sub(reserved)));
     }
 
-    /// Before a side grows: gives a little back to the device where more than this lies unused.
-    pub(crate) fn give_way(&mut self, most: u64) {
+    /// A side has taken so much: gives as much back to the device where more than `most` lies unused.
+    pub(crate) fn give_way(&mut self, taken: u64, most: u64) {
         let Self { policy, memory, .. } = self;
         let stats = policy.stats();
-        if stats.cached > most {
-            policy.trim(memory, stats.reserved - 2 * PAGE, Patience::DoNotWait);
+        if taken > 0 && stats.cached > most {
+            policy.trim(memory, stats.reserved.saturating_sub(taken), Patience::DoNotWait);
         }
     }
 
@@ -99,11 +101,11 @@ impl Core {
         Stats { peak_live: peaks.peak_live, peak_reserved: peaks.peak_reserved, ..all }
     }
 
-    /// Gives everything back, blocks in use as well.
-    pub(crate) fn abandon(&mut self) {
+    /// Gives everything back, blocks in use as well; whether that could be done.
+    pub(crate) fn abandon(&mut self) -> bool {
         // Freed memory may still be in use on the GPU, and unmapping does not wait for it.
         if !self.memory.come_to_rest() {
-            return;
+            return false;
         }
         for segment in self.policy.snapshot().segments {
             let mut address = segment.address;
@@ -120,6 +122,7 @@ impl Core {
         self.memory.forget_time();
         self.policy = Policy::new(self.settings);
         self.sites = self.sites.take().map(|_| Sites::default());
+        true
     }
 }
 

@@ -104,18 +104,10 @@ impl Inner {
         site: Site,
     ) -> Result<Address> {
         let sides = self.sides.as_ref().filter(|_| core.beside.reserved > 0);
-        if let Some(sides) = sides {
-            if let Some(address) = core.allocate_at_once(bytes, stream) {
-                return Ok(address);
-            }
-            sides.make_way(&mut core)?;
-            let Core { policy, memory, .. } = &mut *core;
-            if let Ok(allocated) = policy.allocate_by(Means::Brief, memory, bytes, stream) {
-                sides.stats(&mut core)?;
-                return Ok(allocated.address);
-            }
-            // Before streams are waited for, or the request fails.
-            sides.trim(&mut core, 0, Patience::Wait)?;
+        if let Some(sides) = sides
+            && let Some(address) = Self::allocate_beside(sides, &mut core, bytes, stream)?
+        {
+            return Ok(address);
         }
         let Core { policy, memory, sites, .. } = &mut *core;
         match policy.allocate(memory, bytes, stream) {
@@ -123,10 +115,40 @@ impl Inner {
                 if let Some(sites) = sites {
                     sites.allocated(allocated.block, allocated.address, site);
                 }
+                if let Some(sides) = sides {
+                    sides.stats(&mut core)?;
+                }
                 Ok(allocated.address)
             }
             Err(shortage) => Err(self.out_of_memory(&mut core, *shortage)),
         }
+    }
+
+    /// A block of the core beside sides: they give way before it would wait for streams or fail. What waits for streams in
+    /// them is waited for briefly, since each of them would wait by itself.
+    #[cold]
+    fn allocate_beside(
+        sides: &Sides,
+        core: &mut Core,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Result<Option<Address>> {
+        if let Some(address) = core.allocate_at_once(bytes, stream) {
+            return Ok(Some(address));
+        }
+        sides.make_way(core)?;
+        for patience in [Patience::DoNotWait, Patience::WaitBriefly] {
+            let Core { policy, memory, .. } = core;
+            if let Ok(allocated) = policy.allocate_by(Means::Brief, memory, bytes, stream) {
+                sides.stats(core)?;
+                return Ok(Some(allocated.address));
+            }
+            sides.trim(core, 0, patience)?;
+            if let Some(address) = sides.allocate_anywhere(core, bytes, stream)? {
+                return Ok(Some(address));
+            }
+        }
+        Ok(None)
     }
 
     #[cold]

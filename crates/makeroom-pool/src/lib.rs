@@ -19,7 +19,7 @@
 //! ```
 //!
 //! ```text
-//! pool.rs inner.rs  the policy on real memory       allocator.rs  what a pool and every layer can do
+//! pool.rs inner.rs core.rs  the policy on memory   allocator.rs  what a pool and every layer can do
 //! backing.rs    its wishes as driver calls          layers/       limit, track, spill, check, failure callback
 //! marks.rs      how far the GPU has come            stream.rs  buffer.rs  slice.rs   memory with types and owners
 //! fork.rs       forked children keep away           site.rs  drop_site.rs  error.rs   who asked, and why not
@@ -65,4 +65,4 @@ pub use torch_snapshot::{SnapshotOf, write_torch_snapshot};
 #[cfg(feature = "cudarc")]
 pub use with_cudarc::{CudarcBuffer, CudarcStream};
 
-pub use makeroom_place::pool::{BlockState, Counters, Piece, Snapshot, Stats};
+pub use makeroom_place::pool::{BlockState, Counters, Handle, Piece, Snapshot, Stats};

@@ -1,8 +1,8 @@
 //! Whether a thread has met others often of late, and so should turn aside from locks that they use.
 //!
 //! Two threads that meet now and then wait for each other: that costs less than memory in two places. A thread that
-//! meets others again and again turns aside for a while. It is counted in the thread's own calls: a clock would cost as
-//! much as an allocation. A thread that has to turn aside again soon after it is back does so for longer, up to a bound,
+//! meets others again and again turns aside for a while. It is counted in the thread's own small allocations: a clock would
+//! cost as much as one. A thread that has to turn aside again soon after it is back does so for longer, up to a bound,
 //! so that one that others have left alone comes back. Of which pool the lock was does not matter: the thread is one of
 //! several.
 
@@ -62,10 +62,14 @@ pub(crate) fn side() -> Option<usize> {
 #[cold]
 pub(crate) fn met_another() {
     MEETINGS.with(|own| {
+        // Whoever is aside comes here for large blocks, or for new memory: that says nothing of the small ones.
+        if own.aside.get() > 0 {
+            return;
+        }
         let is_close = own.back.get() - own.last.get() <= CLOSE;
         own.last.set(own.back.get());
         own.met.set(if is_close { own.met.get() + 1 } else { 1 });
-        if own.aside.get() == 0 && own.met.get() >= OFTEN {
+        if own.met.get() >= OFTEN {
             let is_again = own.back.get() < own.stay.get();
             let stay = if is_again { (own.stay.get() * 2).min(MOST_STAY) } else { LEAST_STAY };
             own.stay.set(stay);

@@ -168,7 +168,9 @@ impl Pool {
     /// No address that this pool handed out is used or freed afterwards.
     pub unsafe fn abandon(&self) -> Result<()> {
         let mut core = self.inner.lock()?;
-        core.abandon();
+        if !core.abandon() {
+            return Ok(());
+        }
         self.inner.sides.as_ref().map_or(Ok(()), |sides| sides.abandon(&mut core))
     }
 
@@ -222,17 +224,28 @@ impl Allocator for Pool {
     }
 
     fn retire_stream(&self, stream: StreamId) {
+        // One wait is for all: the stream is the same.
+        let mut patience = Patience::WaitBriefly;
         // A forked child has no streams.
-        let _ = self.inner.with_all(|Core { policy, memory, .. }| policy.retire_stream(memory, stream));
+        let _ = self.inner.with_all(|Core { policy, memory, .. }| {
+            if policy.retire_stream(memory, stream, patience) {
+                patience = Patience::DoNotWait;
+            }
+        });
     }
 
     fn trim(&self, keep: u64) -> u64 {
         let Ok(mut core) = self.inner.lock() else { return 0 };
-        let sides = self.inner.sides.as_ref();
-        let beside = sides.map_or(Ok(0), |sides| sides.trim(&mut core, 0, Patience::Wait)).unwrap_or(0);
-        let keep = keep.saturating_sub(core.beside.reserved);
+        let own = core.policy.stats().reserved;
+        let above = (own + core.beside.reserved).saturating_sub(keep);
+        if above == 0 {
+            return 0;
+        }
+        let beside =
+            self.inner.sides.as_ref().map_or(Ok(0), |sides| sides.trim(&mut core, 0, Patience::WaitBriefly));
+        let beside = beside.unwrap_or(0);
         let Core { policy, memory, .. } = &mut *core;
-        beside + policy.trim(memory, keep, Patience::Wait)
+        beside + policy.trim(memory, own.saturating_sub(above.saturating_sub(beside)), Patience::Wait)
     }
 
     fn reaches(&self, address: Address) -> bool {

@@ -16,8 +16,9 @@
 //! - Sides take memory from the device and give it back only while the core is locked, so what all of the pool has
 //!   taken is known there, and watchers hear of one thing at a time.
 //! - Large blocks are the core's alone, so all pages that are worth moving are in one place.
-//! - What lies unused in sides never makes a request fail: the core gets it first. Beyond [`SLACK`] for each of them it
-//!   does not make the core grow either, nor does what lies unused in the core, beyond a part of it, make a side grow.
+//! - What lies unused in sides never makes a request fail: whole pages go back to the device first, and a small block may
+//!   lie in any of them. Beyond [`SLACK`] for each of them it does not make the pool grow either, nor does what lies unused
+//!   in the core, beyond a part of it, beside a side that has grown.
 //!
 //! A thread that never meets another often never has a side, so a program of one thread gets exactly what the policy
 //! decides.
@@ -39,9 +40,9 @@ use crate::site::Site;
 pub(crate) const SIDES: usize = 64;
 /// How many addresses each has: no program has so much in small blocks of one thread, and the core has the rest.
 const PART: u64 = 8 << 30;
-/// What may lie unused in each side when the core grows. Less would go to and fro between them.
+/// What may lie unused in each side when the pool grows. Less would go to and fro between them.
 const SLACK: u64 = 8 << 20;
-/// What may lie unused in the core when a side grows: this much, or this part of what the core has.
+/// What may lie unused in the core when a side has grown: this much, or this part of what the core has.
 const LEAST_SLACK_OF_CORE: u64 = 32 << 20;
 const SLACK_OF_CORE: u64 = 8;
 
@@ -102,26 +103,33 @@ impl Sides {
         bytes: u64,
         stream: StreamId,
     ) -> Result<Option<Address>> {
+        if core.beside.is_without {
+            return Ok(None);
+        }
+        self.make_way(core)?;
         let mut side = self.number(number).0.lock()?;
         if side.is_none() {
             *side = self.make(core, number % SIDES);
         }
         let Some(own) = &mut *side else { return Ok(None) };
-        core.give_way(LEAST_SLACK_OF_CORE.max(core.policy.stats().reserved / SLACK_OF_CORE));
         let before = own.policy.stats().reserved;
         let others = core.policy.stats().reserved + core.beside.reserved - before;
         own.policy.set_limit(core.settings.limit.map(|limit| limit.saturating_sub(others)));
         let found = own.allocate_new(bytes, stream);
-        core.set_reserved_beside(core.beside.reserved - before + own.policy.stats().reserved);
+        let taken = own.policy.stats().reserved - before;
+        core.set_reserved_beside(core.beside.reserved + taken);
         drop(side);
         self.stats(core)?;
+        core.give_way(taken, LEAST_SLACK_OF_CORE.max(core.policy.stats().reserved / SLACK_OF_CORE));
         Ok(found)
     }
 
     /// Makes a side; `None` where the driver has no addresses for it.
     fn make(&self, core: &mut Core, number: usize) -> Option<Core> {
         if core.beside.addresses.is_none() {
-            let range = core.memory.reserve_beside(Bytes::new(PART * SIDES as u64))?;
+            let range = core.memory.reserve_beside(Bytes::new(PART * SIDES as u64));
+            core.beside.is_without = range.is_none();
+            let range = range?;
             self.base.store(range.address().0, Ordering::Relaxed);
             core.beside.addresses = Some(range);
         }
@@ -166,16 +174,38 @@ impl Sides {
         Ok(core.with_sides(&sum))
     }
 
-    /// Gives what lies unused in sides back to the device until at most `keep` bytes of it are left; how much went back.
+    /// A small block of any side, where memory lies free for it: what shares a page with a block cannot be given back.
+    #[cold]
+    pub(crate) fn allocate_anywhere(
+        &self,
+        core: &Core,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Result<Option<Address>> {
+        let mut found = None;
+        if takes(bytes, stream) {
+            self.each(core, |side| {
+                if found.is_none() {
+                    found = side.allocate_at_once(bytes, stream);
+                }
+            })?;
+        }
+        Ok(found)
+    }
+
+    /// Gives what lies unused in sides back to the device until at most `keep` bytes of it are left, with what waits for
+    /// streams as far as these have come; how much went back.
     #[cold]
     pub(crate) fn trim(&self, core: &mut Core, keep: u64, patience: Patience) -> Result<u64> {
         let mut unused = 0;
         self.each(core, |side| unused += side.policy.stats().cached)?;
         let (mut reserved, before) = (0, core.beside.reserved);
         self.each(core, |side| {
-            if unused > keep {
+            if unused > keep || keep == 0 {
                 let Core { policy, memory, .. } = side;
-                unused -= policy.trim(memory, 0, patience).min(unused);
+                let cached = policy.stats().cached;
+                policy.trim(memory, 0, patience);
+                unused -= cached.saturating_sub(policy.stats().cached);
             }
             reserved += side.policy.stats().reserved;
         })?;
@@ -183,7 +213,7 @@ impl Sides {
         Ok(before.saturating_sub(reserved))
     }
 
-    /// Before the core grows: it does so beside little that lies unused.
+    /// Before the core or a side grows: it does so beside little that lies unused in sides.
     #[inline]
     pub(crate) fn make_way(&self, core: &mut Core) -> Result<()> {
         if core.beside.reserved <= SLACK {
@@ -201,6 +231,7 @@ impl Sides {
             *side.0.lock()? = None;
         }
         core.set_reserved_beside(0);
+        (core.beside.peak_live, core.beside.peak_reserved) = (0, 0);
         Ok(())
     }
 }

@@ -6,9 +6,9 @@ mod common;
 
 use std::sync::Arc;
 
+use common::aside::{Gate, block_of_a_side};
 use common::{Gpu, check_account};
 use makeroom_core::Bytes;
-use makeroom_cuda::Driver;
 use makeroom_cuda::raw::NAMES;
 use makeroom_pool::layers::{Checked, Limit, Spill, SpillOptions, Track};
 use makeroom_pool::{Allocator, DeviceBuffer, Options, Pool, PoolStream, Result};
@@ -45,9 +45,10 @@ impl Written {
 }
 
 /// Uses everything there is, and goes on after each error.
-fn use_everything(gpu: &Gpu, driver: &'static Driver, errors: &mut Vec<String>) -> Result<()> {
+fn use_everything(gpu: &Gpu, keeps_sites: bool, errors: &mut Vec<String>) -> Result<()> {
     let mut note = |result: Result<()>| errors.extend(result.err().map(|error| error.to_string()));
-    let pool = Pool::new(driver, 0, Options { limit: Some(Bytes::mib(32)), ..Options::default() })?;
+    let options = Options { limit: Some(Bytes::mib(32)), keeps_sites, ..Options::default() };
+    let pool = Pool::new(gpu.driver, 0, options)?;
     pool.make_current()?;
     let spill = Spill::new(pool.clone(), 0, SpillOptions::with_quota(Bytes::mib(24)))?;
     let checked = Checked::new(spill, Bytes::kib(600), |violation| panic!("{violation}"));
@@ -92,13 +93,13 @@ fn use_everything(gpu: &Gpu, driver: &'static Driver, errors: &mut Vec<String>) 
     Ok(())
 }
 
-fn fail_in_turn(gpu: &Gpu, function: &str, error: u32) -> u64 {
+fn fail_in_turn(gpu: &Gpu, keeps_sites: bool, function: &str, error: u32) -> u64 {
     let device = || gpu.driver.memory().unwrap().free;
     for number in 1.. {
         let before = device();
         gpu.fail_nth(function, number, error);
         let mut errors = Vec::new();
-        let answer = use_everything(gpu, gpu.driver, &mut errors);
+        let answer = use_everything(gpu, keeps_sites, &mut errors);
         let was_hit = gpu.forget_faults() == 0;
         gpu.make_current();
         gpu.driver.synchronize().unwrap();
@@ -116,11 +117,11 @@ fn fail_in_turn(gpu: &Gpu, function: &str, error: u32) -> u64 {
 fn every_driver_call_may_fail() {
     let gpu = common::gpu("faults");
     let mut errors = Vec::new();
-    use_everything(&gpu, gpu.driver, &mut errors).unwrap();
+    use_everything(&gpu, true, &mut errors).unwrap();
     assert!(errors.is_empty(), "{errors:?}");
     let mut called = Vec::new();
     for function in NAMES {
-        let calls = fail_in_turn(&gpu, function, 2);
+        let calls = fail_in_turn(&gpu, true, function, 2);
         if calls > 0 {
             called.push((*function, calls));
         }
@@ -133,7 +134,33 @@ fn every_driver_call_may_fail() {
     }
     // An error that the GPU never recovers from, and one that says nothing.
     for function in ["cuMemCreate", "cuEventRecord", "cuMemUnmap", "cuCtxSynchronize"] {
-        fail_in_turn(&gpu, function, 700);
-        fail_in_turn(&gpu, function, 999);
+        fail_in_turn(&gpu, true, function, 700);
+        fail_in_turn(&gpu, true, function, 999);
+    }
+}
+
+/// The same with small blocks in a side: the thread has met others often.
+#[test]
+fn every_driver_call_may_fail_beside_the_pool() {
+    let gpu = common::gpu("faults");
+    let aside = |function: &str| {
+        gpu.make_current();
+        let gate = Gate::new();
+        let options = Options { keeps_sites: false, watcher: Some(gate.clone()), ..Options::default() };
+        let pool = Pool::new(gpu.driver, 0, options).unwrap();
+        let stream = pool.stream().unwrap();
+        block_of_a_side(&pool, &gate, &stream, 4096);
+        drop((stream, pool));
+        let mut errors = Vec::new();
+        use_everything(&gpu, false, &mut errors).unwrap();
+        assert!(errors.is_empty(), "{errors:?}");
+        fail_in_turn(&gpu, false, function, 2)
+    };
+    let functions =
+        ["cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease"];
+    for function in functions {
+        // A thread of its own each time: how often it has met others is the thread's.
+        let called = std::thread::scope(|scope| scope.spawn(|| aside(function)).join().unwrap());
+        assert!(called > 0, "{function} was not called");
     }
 }

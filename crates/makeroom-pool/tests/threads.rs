@@ -3,14 +3,13 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
-use std::time::Duration;
 
+use common::aside::{Gate, block_of_a_side};
 use common::check_account;
 use makeroom_core::{Address, Bytes};
 use makeroom_pool::layers::{Checked, Limit, Spill, SpillOptions, Track};
-use makeroom_pool::{Allocator, DeviceBuffer, Options, Pool, PoolStream, Site, Watcher};
+use makeroom_pool::{Allocator, DeviceBuffer, Options, Pool, PoolStream, Site};
 
 const THREADS: u64 = 64;
 const ROUNDS: usize = 60;
@@ -152,63 +151,6 @@ fn figures_are_exact_wherever_blocks_lie() {
     assert_eq!(pool.stats().live, 0);
 }
 
-/// Holds the pool's lock where it is told to, for as long as others need to find it taken, and hears of addresses.
-#[derive(Debug)]
-struct Gate {
-    is_closed: AtomicBool,
-    is_met: Barrier,
-    ranges: Mutex<Vec<(Address, u64)>>,
-}
-
-impl Gate {
-    fn new() -> Arc<Self> {
-        let (is_closed, ranges) = (AtomicBool::new(false), Mutex::default());
-        Arc::new(Self { is_closed, is_met: Barrier::new(2), ranges })
-    }
-
-    /// Which of the ranges that the pool took an address lies in.
-    fn range_of(&self, address: Address) -> Option<usize> {
-        let holds = |&(first, bytes): &(Address, u64)| (first.0..first.0 + bytes).contains(&address.0);
-        self.ranges.lock().unwrap().iter().position(holds)
-    }
-}
-
-impl Watcher for Gate {
-    fn reserved(&self, address: Address, bytes: u64) {
-        self.ranges.lock().unwrap().push((address, bytes));
-    }
-
-    fn may_take(&self, _bytes: u64) -> bool {
-        if self.is_closed.swap(false, Ordering::Relaxed) {
-            self.is_met.wait();
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        true
-    }
-}
-
-/// A block of this thread's own side: it finds the pool's lock taken until it turns aside.
-fn block_of_a_side(pool: &Pool, gate: &Gate, stream: &PoolStream, bytes: u64) -> Address {
-    let here = Site::here();
-    let allocate = || pool.allocate(bytes, stream.id(), here).unwrap();
-    let range_of_core = gate.range_of(allocate());
-    for _ in 0..50 {
-        gate.is_closed.store(true, Ordering::Relaxed);
-        std::thread::scope(|scope| {
-            // More than is there, so that the pool asks whether it may take it.
-            let more = pool.stats().cached + (8 << 20);
-            scope.spawn(move || pool.allocate(more, stream.id(), here).unwrap());
-            gate.is_met.wait();
-            allocate();
-        });
-        let address = allocate();
-        if gate.range_of(address) != range_of_core {
-            return address;
-        }
-    }
-    panic!("the thread never turned aside");
-}
-
 #[test]
 fn a_block_of_a_side_can_be_used_by_another_stream_and_freed_once() {
     const BYTES: u64 = 33_000;
@@ -240,6 +182,32 @@ fn a_block_of_a_side_can_be_used_by_another_stream_and_freed_once() {
     gpu.advance(2000);
     pool.collect();
     assert_eq!(pool.stats().pending, 0);
+    check_account(&pool);
+}
+
+/// What shares a page with a block of a side cannot be given back, and is handed out where nothing else is left.
+#[test]
+fn small_blocks_lie_in_any_side_before_they_are_refused() {
+    const MIB: u64 = 1 << 20;
+    let gpu = common::gpu("threads");
+    let gate = Gate::new();
+    let limit = Some(Bytes::mib(600));
+    let options = Options { keeps_sites: false, watcher: Some(gate.clone()), limit, ..Options::default() };
+    let pool = Pool::new(gpu.driver, 0, options).unwrap();
+    let (own, here) = (pool.stream().unwrap(), Site::here());
+    let in_side = block_of_a_side(&pool, &gate, &own, 4096);
+    // Everything else that there is, by a thread that is not aside.
+    let found = std::thread::scope(|scope| {
+        let small = || {
+            for bytes in [64 * MIB, 2 * MIB, MIB + 512] {
+                while pool.allocate(bytes, own.id(), here).is_ok() {}
+            }
+            (0..).map_while(|_| pool.allocate(MIB / 2, own.id(), here).ok()).last()
+        };
+        scope.spawn(small).join().unwrap()
+    });
+    let found = found.expect("the page of the side's block has room");
+    assert_eq!(gate.range_of(found), gate.range_of(in_side));
     check_account(&pool);
 }
 

@@ -18,6 +18,9 @@ use super::trim::RETIRED;
 /// No device has a tenth of this. Sums of addresses and sizes cannot overflow below it.
 const LARGEST_BLOCK: u64 = 1 << 42;
 
+/// A program that holds more than ever before by this part grows.
+const GROWTH: u64 = 1000;
+
 /// How a pool is set up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -59,6 +62,8 @@ pub struct Policy {
     pub(super) live: u64,
     pub(super) used: u64,
     pub(super) peak_live: u64,
+    /// The most that was ever live, whoever began the peak anew; growth by less than [`GROWTH`] of it is not noticed.
+    pub(super) highest_live: u64,
     pub(super) done: Counters,
 }
 
@@ -81,6 +86,7 @@ impl Policy {
             live: 0,
             used: 0,
             peak_live: 0,
+            highest_live: 0,
             done: Counters::default(),
         }
     }
@@ -280,8 +286,9 @@ impl Policy {
     pub(super) fn count_in(&mut self, size: u64, requested: u64) {
         self.live += requested;
         self.used += size;
-        if self.live > self.peak_live {
-            self.peak_live = self.live;
+        self.peak_live = self.peak_live.max(self.live);
+        if self.live - self.live / GROWTH > self.highest_live {
+            self.highest_live = self.live;
             // A program that still grows has to move.
             self.effort = 0;
         }

@@ -235,7 +235,7 @@ impl Policy {
             return 0;
         }
         let slack = moves / 4_000_000.0 + ((moves - PATIENCE).max(0.0) / 4_500.0).powi(2);
-        ((self.peak_live as f64 * (1.0 + slack)) as u64).saturating_sub(self.handles.reserved())
+        ((self.highest_live as f64 * (1.0 + slack)) as u64).saturating_sub(self.handles.reserved())
     }
 
     fn reserve(&mut self, backing: &mut impl Backing, size: u64, zone: Zone) -> Result<(), Cause> {

@@ -49,19 +49,24 @@ impl Policy {
         before - self.handles.reserved()
     }
 
-    /// A stream is about to be destroyed: the GPU is waited for briefly, and what was freed on the stream is for
-    /// everybody as soon as it is done.
-    pub fn retire_stream(&mut self, backing: &mut impl Backing, stream: StreamId) {
+    /// A stream is about to be destroyed: what was freed on it is for everybody as soon as the GPU is done with it, for
+    /// which it may be waited. Whether the pool knew the stream.
+    pub fn retire_stream(
+        &mut self,
+        backing: &mut impl Backing,
+        stream: StreamId,
+        patience: Patience,
+    ) -> bool {
         self.end_rest();
-        let Some(stream) = self.streams.find(stream) else { return };
-        if stream == EVERYBODY {
-            return;
-        }
+        let Some(stream) = self.streams.find(stream).filter(|&stream| stream != EVERYBODY) else {
+            return false;
+        };
         self.streams.retire(backing, stream);
-        self.bequeath(backing, stream, Patience::WaitBriefly);
+        self.bequeath(backing, stream, patience);
         if self.streams.retired() >= self.retired_at_most {
             self.forget_retired(backing);
         }
+        true
     }
 
     /// Makes a stream's free memory everybody's, as far as the GPU is done with it.

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and a test may panic")]
 
+pub(crate) mod aside;
+
 use std::ffi::{CStr, CString, c_void};
 use std::path::Path;
 use std::ptr::NonNull;

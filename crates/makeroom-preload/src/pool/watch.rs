@@ -61,8 +61,9 @@ impl Watch {
     }
 
     fn handle(&self, piece: Piece) -> u64 {
-        let place = (self.device as u64) << 33 | u64::from(self.is_host) << 32;
-        OWN_HANDLES | place | piece.handle.0 & 0xffff_ffff
+        // The pool's names have 39 bits: which of its sides, and which of the side's handles.
+        let place = (self.device as u64) << 41 | u64::from(self.is_host) << 40;
+        OWN_HANDLES | place | piece.handle.0 & ((1 << 40) - 1)
     }
 }
 
@@ -112,5 +113,25 @@ impl Watcher for Watch {
 
     fn unmapped(&self, address: Address, piece: Piece) {
         self.note(RawEvent::new(EventKind::Unmap).at(address.0).size(piece.size));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_pool::Handle;
+
+    use super::*;
+
+    #[test]
+    fn no_two_handles_have_one_name() {
+        let mut names = std::collections::HashSet::new();
+        for (device, is_host) in [(0, false), (0, true), (1, false), (63, true)] {
+            for handle in [0, 1, 1 << 32, 64 << 32, 64 << 32 | 1, 64 << 32 | 0xffff_ffff] {
+                let piece = Piece { handle: Handle(handle), size: 1 };
+                let name = Watch::new(device, is_host).handle(piece);
+                assert_eq!(name >> 48, OWN_HANDLES >> 48, "{name:#x}");
+                assert!(names.insert(name), "{device} {is_host} {handle:#x}");
+            }
+        }
     }
 }
