@@ -115,19 +115,19 @@ impl<'trace> Places<'trace> {
     }
 
     /// The places that convolve, by the names of functions; a backward pass has none, so in a program that convolves it
-    /// may.
+    /// may. `convert` is no such name.
     fn convolutions(&self) -> HashSet<u64, FastHasher> {
-        let names = |stack: StackId, part: &str| {
+        let names = |stack: StackId, is_one: fn(&str) -> bool| {
             let stacks = &self.trace.stacks;
             let mut frames = stacks.frames_of(stack).iter().map(|&frame| stacks.frame_at(frame));
-            frames.any(|frame| stacks.name_text(frame.function).contains(part))
+            frames.any(|frame| is_one(stacks.name_text(frame.function)))
         };
-        let with = |part: &'static str| {
-            self.keys.iter().filter(move |(stack, _)| names(**stack, part)).map(|(_, &key)| key)
+        let with = |is_one: fn(&str) -> bool| {
+            self.keys.iter().filter(move |(stack, _)| names(**stack, is_one)).map(|(_, &key)| key)
         };
-        let mut found: HashSet<u64, FastHasher> = with("conv").collect();
+        let mut found: HashSet<u64, FastHasher> = with(convolves).collect();
         if !found.is_empty() {
-            found.extend(with("pt_autograd"));
+            found.extend(with(|function| function.contains("pt_autograd")));
         }
         found
     }
@@ -142,5 +142,38 @@ impl<'trace> Places<'trace> {
                 file.contains("optim") && function.contains("step") || function == "apply_updates"
             })
         })
+    }
+}
+
+/// Whether a function is a convolution by its name: PyTorch's `conv2d` and `Conv2d`, `_conv_forward`, `ConvTranspose`,
+/// others' `convolution`.
+fn convolves(function: &str) -> bool {
+    let function = function.to_ascii_lowercase();
+    let follows = |rest: &str| {
+        let is_dimension =
+            rest.starts_with(|letter: char| ('1'..='3').contains(&letter)) && rest[1..].starts_with('d');
+        is_dimension || ["_", "transpose", "olution"].iter().any(|end| rest.starts_with(end))
+    };
+    function.match_indices("conv").any(|(at, found)| follows(&function[at + found.len()..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_that_convert_do_not_convolve() {
+        for name in [
+            "Conv2d._conv_forward",
+            "conv1d",
+            "conv_transpose2d",
+            "ConvTranspose3d.forward",
+            "convolution_backward",
+        ] {
+            assert!(convolves(name), "{name}");
+        }
+        for name in ["Module.to.<locals>.convert", "convert_element_type", "convoy", "conv", "conv4d", ""] {
+            assert!(!convolves(name), "{name}");
+        }
     }
 }

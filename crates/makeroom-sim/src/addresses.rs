@@ -53,7 +53,10 @@ impl Addresses {
     pub(crate) fn give_back(&mut self, start: u64, size: u64) {
         let Some((&region, &region_end)) = self.regions.range(..=start).next_back() else { return };
         let (mut low, mut high) = (start, start.saturating_add(size).min(region_end));
-        if let Some(end) = self.holes.remove(&high) {
+        // What begins at the region's end is another region's.
+        if high < region_end
+            && let Some(end) = self.holes.remove(&high)
+        {
             high = end;
         }
         if let Some((&before, &end)) = self.holes.range(region..low).next_back()
@@ -103,6 +106,18 @@ mod tests {
         // What is left at the end of a region serves what is small enough.
         assert_eq!(addresses.take(30 * MIB), region - 64 * MIB + 33 * MIB);
         assert_eq!(addresses.take(12 * MIB), region + 1076 * MIB);
+    }
+
+    /// A block that fills its region touches what lies behind it, which is another region's.
+    #[test]
+    fn a_region_does_not_grow_into_the_next() {
+        let mut addresses = Addresses::default();
+        let first = addresses.take(2 * MIB);
+        let region = addresses.take(512 * MIB);
+        assert_eq!(region, ARENA_START - 512 * MIB);
+        addresses.give_back(first, 2 * MIB);
+        addresses.give_back(region, 512 * MIB);
+        assert_eq!(addresses.take(2 * MIB), ARENA_START, "the empty region is gone");
     }
 
     #[test]

@@ -89,11 +89,10 @@ pub(crate) fn admit(before: Before, handle: u64) -> Result<(), u64> {
 }
 
 /// How large a context is by what was in use before and after it was made, less what is counted already. A figure of
-/// this process is taken only if it can be one: with a context it holds something, and before its first it held
-/// nothing. Otherwise somebody of another PID namespace has its number.
+/// this process is taken only if it can be one: with a context it holds something, before its first it held nothing. Otherwise somebody of another PID namespace has its number.
 fn size(before: Used, after: Used, counted: u64, is_first: bool) -> Option<u64> {
     let own =
-        before.by_own.filter(|&bytes| !is_first || bytes == 0).zip(after.by_own.filter(|&bytes| bytes > 0));
+        before.by_own.filter(|&bytes| (bytes == 0) == is_first).zip(after.by_own.filter(|&bytes| bytes > 0));
     let difference = |(before, after): (u64, u64)| after.saturating_sub(before).saturating_sub(counted);
     own.map(difference).or_else(|| Some(difference(before.by_all.zip(after.by_all)?).min(LARGEST)))
 }
