@@ -54,11 +54,13 @@ pub struct Budget {
 impl Budget {
     /// The budget on a card of this size, after runs on some card; in any order.
     pub fn new(card: Bytes, probes: &[Probe], margin: Margin) -> Self {
-        let mut seen: Vec<(u64, u64)> =
-            probes.iter().filter_map(|probe| Some((probe.batch, probe.beside?.held.get()))).collect();
+        let held = |probe: &Probe| Some(probe.beside?.held.get());
+        let with_libraries = |probe: &Probe| Some((probe.batch, held(probe)? + probe.libraries.get()));
+        let mut seen: Vec<(u64, u64)> = probes.iter().filter_map(with_libraries).collect();
         seen.sort_unstable();
         seen.dedup_by_key(|point| point.0);
-        let smallest = seen.iter().map(|point| point.1).min();
+        let contexts = probes.iter().filter_map(held).min().unwrap_or(0);
+        let libraries = probes.iter().map(|probe| probe.libraries.get()).max().unwrap_or(0);
         // What libraries load on first use grows in the first runs; it may fall only because others gave memory back.
         let mut highest = 0;
         for point in &mut seen {
@@ -67,8 +69,8 @@ impl Budget {
         }
         let is_own = probes.iter().all(|probe| probe.beside.is_none_or(|beside| beside.is_own));
         let law = match (seen.first(), seen.last()) {
-            // What a process itself holds does not follow the batch; what others hold can only have been added.
-            _ if is_own => SizeLaw::Fixed(smallest.unwrap_or(0)),
+            // What a process's contexts hold does not follow the batch; what others hold can only have been added to it.
+            _ if is_own => SizeLaw::Fixed(contexts + libraries),
             (Some(&first), Some(&last)) if first.0 != last.0 => SizeLaw::Line([first, last]),
             (_, Some(&last)) => SizeLaw::Fixed(last.1),
             _ => SizeLaw::Fixed(0),
@@ -136,6 +138,9 @@ mod tests {
         };
         let budget = Budget::new(Bytes::gib(8), &[own(4, 1400), own(8, 620), own(16, 800)], Margin::EXACT);
         assert_eq!(budget.beside(32), Bytes::mib(620));
+        let mut with_libraries = [own(4, 1400), own(8, 620), own(16, 800)];
+        with_libraries[2].libraries = Bytes::mib(64);
+        assert_eq!(Budget::new(Bytes::gib(8), &with_libraries, Margin::EXACT).beside(32), Bytes::mib(684));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct Probe {
     pub cycles: Cycles,
     /// What the device held beside what the program asked for, where that was measured.
     pub beside: Option<Beside>,
+    /// What libraries took of the driver by themselves, beside that too.
+    pub libraries: Bytes,
     /// Whether an optimizer was seen at work: until then what it keeps is not there.
     pub is_optimized: bool,
     /// How many requests were refused although the run went on: a library took another way, or somebody tried again.
@@ -42,14 +44,15 @@ impl Probe {
     pub fn new(batch: u64, trace: &Trace, device: &DeviceTrace) -> Self {
         let beside = held_beside(trace, device);
         let inside = Inside::new(device);
-        let outside = Bytes::new(inside.as_ref().map_or(0, |inside| inside.outside));
+        let libraries = Bytes::new(inside.as_ref().map_or(0, |inside| inside.outside));
         let device = inside.as_ref().map_or(device, |inside| &inside.device);
         let program = Program::new(device, &trace.stacks, &Start::new(device));
         let sees_tensors = trace.process.as_ref().is_some_and(|process| process.sees_tensors);
         let mut places = Places::new(trace);
         let keys = program.allocations.iter().map(|allocation| places.key(allocation.stack)).collect();
         Self {
-            beside: beside.map(|beside| Beside { held: beside.held + outside, ..beside }),
+            beside,
+            libraries,
             sizes: if sees_tensors { Sizes::Blocks } else { Sizes::Requested },
             is_optimized: places.names_optimizer(),
             convolutions: if sees_tensors { places.convolutions() } else { HashSet::default() },
@@ -70,6 +73,7 @@ impl Probe {
             program,
             cycles,
             beside: None,
+            libraries: Bytes::ZERO,
             is_optimized: false,
             sizes: Sizes::Requested,
             keys,
