@@ -6,7 +6,11 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { basename, join } from "node:path";
 import { FOLDER, MAKEROOM, ROOT, SCREENSHOTS, type Input } from "./makeroom";
 
-const within = (folder: string) => readdirSync(folder).map((name) => join(folder, name));
+/** The files of a folder, not of those inside of it. */
+const within = (folder: string) =>
+  readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(folder, entry.name));
 
 /** Inputs by names of their own. What has the bytes of another is opened once. */
 function named(paths: string[]): Input[] {
