@@ -51,7 +51,10 @@ for (const width of [1000, 2500])
 test("the address brings back what was shown", async ({ page, context }) => {
   await withInput("served", [TRACE], page, async (url) => {
     await openPage(page, url);
+    // The key for sites does nothing before these are there.
+    await expect(page.locator(".legend [aria-pressed]").first()).toBeVisible();
     for (const key of ["+", "+", "b", "p", "d", "s", "s", "7"]) await page.keyboard.press(key);
+    await expect(page.locator(".legend [aria-pressed=true]")).toHaveCount(1);
     await page.locator("#filter-0").fill("train");
     await expect.poll(() => page.evaluate(() => location.hash)).toContain("filter=train");
     const other = await context.newPage();
