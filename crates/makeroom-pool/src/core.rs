@@ -84,7 +84,7 @@ impl Core {
     pub(crate) fn give_way(&mut self, taken: u64, most: u64) {
         let Self { policy, memory, .. } = self;
         let stats = policy.stats();
-        if taken > 0 && stats.cached > most {
+        if stats.cached > most {
             policy.trim(memory, stats.reserved.saturating_sub(taken), Patience::DoNotWait);
         }
     }

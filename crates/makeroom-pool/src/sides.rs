@@ -23,8 +23,8 @@
 //! A thread that never meets another often never has a side, so a program of one thread gets exactly what the policy
 //! decides.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 
 use makeroom_core::{Address, Bytes, StreamId};
 use makeroom_cuda::AddressRange;
@@ -119,6 +119,9 @@ impl Sides {
         let taken = own.policy.stats().reserved - before;
         core.set_reserved_beside(core.beside.reserved + taken);
         drop(side);
+        if taken == 0 {
+            return Ok(found);
+        }
         self.stats(core)?;
         core.give_way(taken, LEAST_SLACK_OF_CORE.max(core.policy.stats().reserved / SLACK_OF_CORE));
         Ok(found)
@@ -155,12 +158,11 @@ impl Sides {
     }
 
     /// All sides that are in use, one after the other. The core is locked, so nobody else makes one.
-    pub(crate) fn each<'a>(&'a self, core: &Core, mut work: impl FnMut(&mut Core) + 'a) -> Result<()> {
+    pub(crate) fn each(&self, core: &Core, mut work: impl FnMut(&mut Core)) -> Result<()> {
         // Before there are addresses there are no sides.
         let used: &[Side] = if core.beside.addresses.is_some() { &self.sides } else { &[] };
         for side in used {
-            let mut side: MutexGuard<'_, Option<Core>> = side.0.lock()?;
-            if let Some(own) = &mut *side {
+            if let Some(own) = &mut *side.0.lock()? {
                 work(own);
             }
         }
@@ -193,21 +195,16 @@ impl Sides {
         Ok(found)
     }
 
-    /// Gives what lies unused in sides back to the device until at most `keep` bytes of it are left, with what waits for
-    /// streams as far as these have come; how much went back.
+    /// Gives what lies unused in sides with more than `keep` of it back to the device; with none to keep, also what waits
+    /// for streams, as far as these have come. How much went back.
     #[cold]
     pub(crate) fn trim(&self, core: &mut Core, keep: u64, patience: Patience) -> Result<u64> {
-        let mut unused = 0;
-        self.each(core, |side| unused += side.policy.stats().cached)?;
         let (mut reserved, before) = (0, core.beside.reserved);
-        self.each(core, |side| {
-            if unused > keep || keep == 0 {
-                let Core { policy, memory, .. } = side;
-                let cached = policy.stats().cached;
+        self.each(core, |Core { policy, memory, .. }| {
+            if keep == 0 || policy.stats().cached > keep {
                 policy.trim(memory, 0, patience);
-                unused -= cached.saturating_sub(policy.stats().cached);
             }
-            reserved += side.policy.stats().reserved;
+            reserved += policy.stats().reserved;
         })?;
         core.set_reserved_beside(reserved);
         Ok(before.saturating_sub(reserved))
@@ -219,9 +216,7 @@ impl Sides {
         if core.beside.reserved <= SLACK {
             return Ok(());
         }
-        let mut most = 0;
-        self.each(core, |_| most += SLACK)?;
-        self.trim(core, most, Patience::DoNotWait).map(drop)
+        self.trim(core, SLACK, Patience::DoNotWait).map(drop)
     }
 
     /// Gives everything back, blocks in use as well, as the core does.
