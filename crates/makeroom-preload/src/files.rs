@@ -116,7 +116,7 @@ pub(crate) fn send(path: &[u8], message: &[u8]) {
         return;
     }
     for (place, &byte) in address.sun_path.iter_mut().zip(path) {
-        *place = byte.cast_signed();
+        *place = libc::c_char::from_ne_bytes([byte]);
     }
     // SAFETY: making a socket has no conditions.
     let socket = unsafe {

@@ -48,11 +48,11 @@
 //!
 //! # Platforms
 //!
-//! Linux with glibc. `dlsym` depends on its caller's address (`RTLD_NEXT`), so `lookup` jumps into the real one with
-//! the caller's return address in place; that shim and those of `exits` are written for x86-64. On other processors
-//! `dlsym` is left alone and only programs that are linked with `-lcuda` are seen.
+//! Linux with glibc, x86-64 and aarch64. `dlsym` depends on its caller's address (`RTLD_NEXT`), so `lookup` jumps into the
+//! real one with the caller's return address in place; that shim and those of `exits` are instructions of each processor. On
+//! others `dlsym` is left alone and only programs that are linked with `-lcuda` are seen.
 #![cfg_attr(
-    any(test, not(target_arch = "x86_64")),
+    any(test, not(any(target_arch = "x86_64", target_arch = "aarch64"))),
     allow(dead_code, unused_imports, reason = "what uses them is exported, which a test must not do")
 )]
 

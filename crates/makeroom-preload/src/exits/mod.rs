@@ -15,7 +15,7 @@
 //! What is expected may not come: `exec` fails, a handler jumps out of `abort`. Then the recording goes on, and what
 //! follows in the file revokes the end.
 
-#[cfg(all(target_arch = "x86_64", not(test)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(test)))]
 mod shims;
 
 use std::ffi::c_void;
@@ -40,7 +40,7 @@ pub(crate) fn register() {
 pub(crate) fn prepare() {
     // SAFETY: the handler is a function that stays loaded.
     unsafe { __cxa_at_quick_exit(finish_quickly, std::ptr::null_mut()) };
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     shims::find_all();
 }
 

@@ -4,12 +4,76 @@
 //! arguments, bring the file up to date, and jump to the real function with the caller's return address and stack in
 //! place: the real one sees the call as it was made.
 
-use std::arch::naked_asm;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{Departure, before};
 use crate::lookup;
+
+/// The instructions: `leave(shim, first, second)` answers where to jump.
+#[cfg(target_arch = "x86_64")]
+macro_rules! shim {
+    ($shim:expr) => {
+        naked_asm!(
+            "endbr64",
+            // Six arguments, and how many vector registers a call with any number of them uses. Seven words and the
+            // return address keep the stack aligned to sixteen.
+            "push rax",
+            "push rdi",
+            "push rsi",
+            "push rdx",
+            "push rcx",
+            "push r8",
+            "push r9",
+            "mov edx, esi",
+            "mov esi, edi",
+            "mov edi, {shim}",
+            "call {leave}",
+            "mov r11, rax",
+            "pop r9",
+            "pop r8",
+            "pop rcx",
+            "pop rdx",
+            "pop rsi",
+            "pop rdi",
+            "pop rax",
+            "jmp r11",
+            shim = const $shim,
+            leave = sym leave,
+        )
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! shim {
+    ($shim:expr) => {
+        naked_asm!(
+            // `bti c`, by the name that older assemblers know.
+            "hint #34",
+            // Eight arguments; of those in vector registers none of these functions has any.
+            "stp x29, x30, [sp, #-80]!",
+            "mov x29, sp",
+            "stp x0, x1, [sp, #16]",
+            "stp x2, x3, [sp, #32]",
+            "stp x4, x5, [sp, #48]",
+            "stp x6, x7, [sp, #64]",
+            "mov w2, w1",
+            "mov w1, w0",
+            "mov x0, #{shim}",
+            "bl {leave}",
+            // By way of this register a jump may arrive where a call may.
+            "mov x16, x0",
+            "ldp x6, x7, [sp, #64]",
+            "ldp x4, x5, [sp, #48]",
+            "ldp x2, x3, [sp, #32]",
+            "ldp x0, x1, [sp, #16]",
+            "ldp x29, x30, [sp], #80",
+            "br x16",
+            shim = const $shim,
+            leave = sym leave,
+        )
+    };
+}
 
 macro_rules! shims {
     ($($name:ident $departure:ident;)*) => {
@@ -33,39 +97,14 @@ macro_rules! shims {
         const DEPARTURES: [Departure; COUNT] = [$(Departure::$departure),*];
 
         mod exported {
-            use super::{naked_asm, leave, Shim};
+            use super::{Shim, leave};
+            use std::arch::naked_asm;
 
             $(
                 #[unsafe(no_mangle)]
                 #[unsafe(naked)]
                 unsafe extern "C" fn $name() {
-                    naked_asm!(
-                        "endbr64",
-                        // Six arguments, and how many vector registers a call with any number of them uses. Seven
-                        // words and the return address keep the stack aligned to sixteen.
-                        "push rax",
-                        "push rdi",
-                        "push rsi",
-                        "push rdx",
-                        "push rcx",
-                        "push r8",
-                        "push r9",
-                        "mov edx, esi",
-                        "mov esi, edi",
-                        "mov edi, {shim}",
-                        "call {leave}",
-                        "mov r11, rax",
-                        "pop r9",
-                        "pop r8",
-                        "pop rcx",
-                        "pop rdx",
-                        "pop rsi",
-                        "pop rdi",
-                        "pop rax",
-                        "jmp r11",
-                        shim = const Shim::$name as usize,
-                        leave = sym leave,
-                    )
+                    shim!(Shim::$name as usize)
                 }
             )*
         }

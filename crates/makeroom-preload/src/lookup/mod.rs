@@ -11,6 +11,8 @@
 //! library's version, and would be led past this library, whose exports have no version: then it is given this one.
 
 mod objects;
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(test)))]
+mod shims;
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -120,7 +122,7 @@ fn answer(function: Function, found: *mut c_void, library: *mut c_void) -> usize
 }
 
 /// What the exported `dlvsym` does: another library's hook that stands before this one gets this one's `dlsym`.
-#[cfg(all(target_arch = "x86_64", not(test)))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(test)))]
 extern "C" fn choose_version(
     handle: *mut c_void,
     name: *const c_char,
@@ -148,52 +150,4 @@ extern "C" fn look_at_dlopen(_path: *const c_char, flags: i32) -> usize {
         REAL_DLOPEN.store(real(libc::RTLD_NEXT, c"dlopen"), Ordering::Release);
     }
     if REAL_DLOPEN.load(Ordering::Acquire).is_null() { ANSWER_NULL } else { GO_ON }
-}
-
-/// The shims. Each keeps its arguments, asks a function above, and jumps, or answers.
-#[cfg(all(target_arch = "x86_64", not(test)))]
-mod shims {
-    use std::arch::naked_asm;
-    use std::ffi::c_void;
-
-    macro_rules! shim {
-        ($name:ident is $own:ident asks $ask:path, jumps $real:path) => {
-            #[unsafe(no_mangle)]
-            #[unsafe(naked)]
-            unsafe extern "C" fn $name() {
-                naked_asm!("endbr64", "jmp {own}", own = sym $own)
-            }
-
-            /// The same under a name that no other library can take.
-            #[unsafe(naked)]
-            pub(super) unsafe extern "C" fn $own() -> *mut c_void {
-                naked_asm!(
-                    "endbr64",
-                    // Three arguments and the return address keep the stack aligned to sixteen.
-                    "push rdi",
-                    "push rsi",
-                    "push rdx",
-                    // Who calls is the fourth argument.
-                    "mov rcx, qword ptr [rsp + 24]",
-                    "call {ask}",
-                    "pop rdx",
-                    "pop rsi",
-                    "pop rdi",
-                    "cmp rax, 1",
-                    "ja 3f",
-                    "je 2f",
-                    "mov rax, qword ptr [rip + {real}]",
-                    "jmp rax",
-                    "2: xor eax, eax",
-                    "3: ret",
-                    ask = sym $ask,
-                    real = sym $real,
-                )
-            }
-        };
-    }
-
-    shim!(dlsym is own_dlsym asks super::choose, jumps super::REAL_DLSYM);
-    shim!(dlvsym is own_dlvsym asks super::choose_version, jumps super::REAL_DLVSYM);
-    shim!(dlopen is own_dlopen asks super::look_at_dlopen, jumps super::REAL_DLOPEN);
 }

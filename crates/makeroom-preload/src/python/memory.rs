@@ -13,8 +13,8 @@ pub(crate) enum Access {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader(pub(crate) Access);
 
-/// User space ends below.
-const HIGHEST: usize = 1 << 47;
+/// User space ends below. On aarch64 the kernel gives out more only to whoever asks for it.
+const HIGHEST: usize = 1 << if cfg!(target_arch = "aarch64") { 48 } else { 47 };
 /// Nothing is mapped below.
 const LOWEST: usize = 1 << 16;
 

@@ -211,7 +211,8 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 }
 
 /// The library under test. Cargo does not build a `cdylib` for its own tests, so it is asked to, once per test file,
-/// in a folder of its own: the outer build may hold the lock of the usual one.
+/// in a folder of its own: the outer build may hold the lock of the usual one. Where `CARGO_BUILD_TARGET` says that the
+/// tests are another processor's, so is the library.
 pub(crate) fn library() -> PathBuf {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
@@ -226,7 +227,8 @@ pub(crate) fn library() -> PathBuf {
             .output()
             .unwrap();
         assert!(result.status.success(), "{}", text(&result.stderr));
-        folder.join("release/libmakeroom_preload.so")
+        let target = env::var("CARGO_BUILD_TARGET").unwrap_or_default();
+        folder.join(target).join("release/libmakeroom_preload.so")
     };
     LIBRARY.get_or_init(make).clone()
 }
