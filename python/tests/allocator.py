@@ -84,9 +84,9 @@ class Cuda(types.ModuleType):
     def device_count(self):
         return 1
 
-    def memory_stats(self, device):
+    def memory_stats_as_nested_dict(self, device):
         names = ("current", "peak", "allocated", "freed")
-        return {f"{key}.all.{name}": value for key, counts in self._counts.items() for name, value in zip(names, counts)}
+        return {key: {"all": dict(zip(names, counts))} for key, counts in self._counts.items()}
 
     def reset_peak_memory_stats(self, device):
         for counts in self._counts.values():

@@ -129,8 +129,8 @@ class Cuda(types.ModuleType):
     def device_count(self):
         return 1
 
-    def memory_stats(self, device):
-        return {"requested_bytes.all.current": self.live, "requested_bytes.all.peak": self.most}
+    def memory_stats_as_nested_dict(self, device):
+        return {"requested_bytes": {"all": {"current": self.live, "peak": self.most}}}
 
     def reset_peak_memory_stats(self, device):
         self.most = self.live

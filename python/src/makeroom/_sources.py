@@ -267,23 +267,34 @@ def _torch_counters(torch: Any) -> list[Counter]:
 
 def _torch_counter(cuda: Any, device: int) -> Counter:
     # Requested bytes where this version counts them (2.0 and later), and not what blocks were rounded up to.
-    key = "requested_bytes" if "requested_bytes.all.current" in cuda.memory_stats(device) else "allocated_bytes"
+    key = "requested_bytes" if "requested_bytes" in _statistics(cuda, device) else "allocated_bytes"
 
     def read() -> tuple[int, int]:
-        stats = cuda.memory_stats(device)
+        stats = _statistics(cuda, device)
+        counted = _all(stats, key)
         # What was freed and waits for another stream is in the way still, but the program has let go of it.
-        waits = stats.get("active_bytes.all.current", 0) - stats.get("allocated_bytes.all.current", 0)
-        live = stats.get(f"{key}.all.current", 0) - (waits if key == "requested_bytes" else 0)
-        return max(int(live), 0), int(stats.get(f"{key}.all.peak", 0))
+        waits = _all(stats, "active_bytes").get("current", 0) - _all(stats, "allocated_bytes").get("current", 0)
+        live = counted.get("current", 0) - (waits if key == "requested_bytes" else 0)
+        return max(int(live), 0), int(counted.get("peak", 0))
 
     return Counter(device, read, lambda: cuda.reset_peak_memory_stats(device))
 
 
 def _changes(cuda: Any, device: int) -> int | None:
     """How many allocations and completed frees there were: events of the history."""
-    stats = cuda.memory_stats(device)
-    counts = [stats.get(f"active.all.{name}") for name in ("allocated", "freed")]
+    active = _all(_statistics(cuda, device), "active")
+    counts = [active.get(name) for name in ("allocated", "freed")]
     return None if None in counts else sum(counts)
+
+
+def _statistics(cuda: Any, device: int) -> dict[str, Any]:
+    # As they are: `memory_stats` names each of some two hundred figures anew, which takes longer than watching may.
+    return cuda.memory_stats_as_nested_dict(device)
+
+
+def _all(stats: dict[str, Any], name: str) -> dict[str, int]:
+    """One statistic over blocks of all sizes."""
+    return stats.get(name, {}).get("all", {})
 
 
 def _say_how_much(watched: dict[str, Any], counted: dict[str, Any]) -> None:
