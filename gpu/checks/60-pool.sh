@@ -12,6 +12,7 @@ mode() {
     case $1 in
         native) PYTORCH_CUDA_ALLOC_CONF=backend:native plain "$name" "${train[@]}" ;;
         expandable) PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True plain "$name" "${train[@]}" ;;
+        streamed) PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True plain "$name" "${train[@]}" stream ;;
         async) PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync plain "$name" "${train[@]}" ;;
         pool) recorded "$name" --pool --no-stacks -- "${train[@]}" ;;
     esac
@@ -20,11 +21,10 @@ mode() {
 for run in $(seq "$RUNS"); do
     for each in native pool; do mode $each "$run"; done
 done
-mode expandable 1
-mode async 1
+for each in expandable streamed async; do mode $each 1; done
 
 figures=() ; for run in $(seq "$RUNS"); do figures+=("native$run=$WORK/pool_native_$run.plain.json" "pool$run=$WORK/pool_pool_$run.run.json"); done
-figures+=("expandable=$WORK/pool_expandable_1.plain.json" "async_=$WORK/pool_async_1.plain.json")
+figures+=("expandable=$WORK/pool_expandable_1.plain.json" "streamed=$WORK/pool_streamed_1.plain.json" "async_=$WORK/pool_async_1.plain.json")
 peak() { ask "at($1, 'end', 'peak_reserved')" "${figures[@]}"; }
 spread() { ask "sorted(at(run, 'end', 'median_step') * 1000 for run in [$(seq -s, -f "$1%g" "$RUNS")])" "${figures[@]}"; }
 
@@ -35,23 +35,27 @@ else
 fi
 peaks=$(for each in pool1 native1 expandable async_; do printf '%s %.3f GB  ' "${each%[1_]}" "$(ask "at($each, 'end', 'peak_reserved') / 1e9" "${figures[@]}")"; done)
 # By the driver's count of the whole process: PyTorch's counts leave out what libraries take beside it, and the pool's do not.
+# The stream-ordered backend makes PyTorch's pool of streams, some 70 MiB, as every program does that asks PyTorch for a stream:
+# such a program is what the pool is held against.
 whole() { ask "max(at($1, 'end', 'nvml', 'processes').values())" "${figures[@]}"; }
-peaks+="whole process: pool $(ask "$(whole pool1) / 1e9") GB expandable $(ask "$(whole expandable) / 1e9") GB"
-if [ "$(whole pool1)" -lt "$(whole expandable)" ]; then status=ok; else status=FAILED; fi
-report $status peak "$peaks" whole_pool="$(whole pool1)" whole_expandable="$(whole expandable)" pool="$(peak pool1)" native="$(peak native1)" expandable="$(peak expandable)" async="$(peak async_)" \
-    allocated="$(ask "at(pool1, 'end', 'peak_allocated')" "${figures[@]}")"
+peaks+="whole process: pool $(ask "$(whole pool1) / 1e9") GB, expandable with a stream $(ask "$(whole streamed) / 1e9") GB, without $(ask "$(whole expandable) / 1e9") GB"
+if [ "$(whole pool1)" -lt "$(whole streamed)" ]; then status=ok; else status=FAILED; fi
+report $status peak "$peaks" whole_pool="$(whole pool1)" whole_streamed="$(whole streamed)" whole_expandable="$(whole expandable)" pool="$(peak pool1)" native="$(peak native1)" \
+    expandable="$(peak expandable)" async="$(peak async_)" allocated="$(ask "at(pool1, 'end', 'peak_allocated')" "${figures[@]}")"
 text="median step in ms, by run: pool $(spread pool), native $(spread native)"
 if holds "sorted(at(run, 'end', 'median_step') for run in [$(seq -s, -f 'pool%g' "$RUNS")])[$((RUNS / 2))] <= max(at(run, 'end', 'median_step') for run in [$(seq -s, -f 'native%g' "$RUNS")])" "${figures[@]}"; then
     report ok steps "$text" pool="$(spread pool)" native="$(spread native)"
 else
     report FAILED steps "$text" pool="$(spread pool)" native="$(spread native)"
 fi
-# The time in the pool, its driver calls included, between the first and the last step that is timed.
-MAKEROOM_MEASURE=on recorded pool_inside --pool --no-stacks -- "$PYTHON" "$PROGRAMS/torch_cost.py" gpt2 "$STEPS"
+# The time in the pool, its driver calls included, between the first and the last step that is timed. The model's largest step
+# comes early in its timed part, so this run is longer than the others.
+MAKEROOM_MEASURE=on recorded pool_inside --pool --no-stacks -- "$PYTHON" "$PROGRAMS/pool_train.py" gpt2 $((3 * STEPS))
 inside=("run=$WORK/pool_inside.run.json")
-text="$(ask "'%.2f %% of %.1f s: %d calls of %.0f ns' % (100 * at(run, 'end', 'pool', 'inside_ns') / 1e9 / sum(at(run, 'end', 'seconds')), sum(at(run, 'end', 'seconds')), at(run, 'end', 'pool', 'calls'), at(run, 'end', 'pool', 'inside_ns') / at(run, 'end', 'pool', 'calls'))" "${inside[@]}") in the pool"
-if holds "at(run, 'end', 'pool', 'inside_ns') / 1e9 <= 0.01 * sum(at(run, 'end', 'seconds'))" "${inside[@]}"; then status=ok; else status=FAILED; fi
-report $status inside "$text $(tail -1 "$WORK/pool_inside.run.err")" figures="$(ask "at(run, 'end', 'pool')" "${inside[@]}")"
+inside_ns="at(run, 'end', 'pool', 'inside_ns')" calls="at(run, 'end', 'pool', 'calls')" timed="at(run, 'end', 'timed_seconds')"
+text="$(ask "'%.2f %% of %.1f s: %d calls of %.0f ns' % ($inside_ns / 1e7 / $timed, $timed, $calls, $inside_ns / $calls)" "${inside[@]}") in the pool"
+if holds "$inside_ns / 1e9 <= 0.01 * $timed" "${inside[@]}"; then status=ok; else status=FAILED; fi
+report $status inside "$text" figures="$(ask "at(run, 'end', 'pool')" "${inside[@]}")"
 if grep -qi 'the pool' "$WORK/pool_pool_1.run.err"; then
     report ok summary "$(grep -i 'the pool' "$WORK/pool_pool_1.run.err" | head -1 | sed 's/^ *//')"
 else

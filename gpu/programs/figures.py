@@ -68,3 +68,23 @@ def note(moment, **figures):
     _moments[moment] = figures
     with open(path, "w") as file:
         json.dump(_moments, file, indent=1)
+
+
+# What each function says of the time up to now; both are there only under a recorder that measures.
+COSTS = {"makeroom_recorder_cost": ("inside_ns", "calls", "events"), "makeroom_pool_cost": ("inside_ns", "calls")}
+
+
+def cost(function):
+    """What a function of the recorder's says; None without one that measures."""
+    figures = (ctypes.c_uint64 * len(COSTS[function]))()
+    try:
+        answer = getattr(ctypes.CDLL(None), function)(figures)
+    except AttributeError:
+        return None
+    return list(figures) if answer == 0 else None
+
+
+def difference(function, before):
+    """What was added since."""
+    after = cost(function)
+    return before and after and dict(zip(COSTS[function], (b - a for a, b in zip(before, after))))

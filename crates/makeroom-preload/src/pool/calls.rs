@@ -15,7 +15,7 @@ use makeroom_cuda::Stream;
 use makeroom_pool::{EVERY_STREAM, PoolError, Site};
 
 use super::devices::{self, DevicePool};
-use super::{foreign, holds, pools, watch};
+use super::{foreign, pools, watch};
 use crate::driver::place;
 use crate::driver::types::{CuResult, DevicePointer, Handle, OUT_OF_MEMORY, SUCCESS};
 use crate::hooks::capture;
@@ -116,12 +116,13 @@ fn code(error: &PoolError) -> CuResult {
     error.code().map_or(INVALID_VALUE, |code| code.0.cast_signed())
 }
 
-/// The pool that an address came from.
+/// The pool that an address came from, found without its lock: the free that follows takes that.
 fn owner(address: u64) -> Option<&'static DevicePool> {
-    if !holds(address) && !watch::is_overfull() {
-        return None;
+    match watch::device_of(address) {
+        Some(device) => devices::known(device),
+        None if watch::is_overfull() => devices::all().find(|pool| pool.allocator.reaches(Address(address))),
+        None => None,
     }
-    devices::all().find(|pool| pool.allocator.reaches(Address(address)))
 }
 
 fn give(pool: &DevicePool, address: u64, stream: StreamId) -> CuResult {

@@ -1,7 +1,7 @@
 //! What the pool itself takes from the device: it counts against the limit, is recorded, and its addresses are known
 //! without a lock.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use makeroom_core::Address;
@@ -17,17 +17,32 @@ use crate::record::event::RawEvent;
 /// More ranges than pools of one process ever reserve.
 const MOST_RANGES: usize = 1024;
 
-static RANGES: [(AtomicU64, AtomicU64); MOST_RANGES] =
-    [const { (AtomicU64::new(0), AtomicU64::new(0)) }; MOST_RANGES];
+/// Addresses that a pool reserved, and the device that it is for.
+struct Range {
+    start: AtomicU64,
+    bytes: AtomicU64,
+    device: AtomicU8,
+}
+
+static RANGES: [Range; MOST_RANGES] =
+    [const { Range { start: AtomicU64::new(0), bytes: AtomicU64::new(0), device: AtomicU8::new(0) } };
+        MOST_RANGES];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether an address is one of the pool's. Ranges are kept for good, so the answer stays true.
+/// The device whose pool an address is of. Ranges are kept for good, so the answer stays true.
+#[inline]
+pub(super) fn device_of(address: u64) -> Option<u8> {
+    let count = COUNT.load(Ordering::Relaxed).min(MOST_RANGES);
+    let lies_in = |range: &&Range| {
+        address.wrapping_sub(range.start.load(Ordering::Acquire)) < range.bytes.load(Ordering::Acquire)
+    };
+    Some(RANGES.iter().take(count).find(lies_in)?.device.load(Ordering::Relaxed))
+}
+
+/// Whether an address is one of the pool's.
 #[inline]
 pub(crate) fn holds(address: u64) -> bool {
-    let count = COUNT.load(Ordering::Relaxed).min(MOST_RANGES);
-    RANGES.iter().take(count).any(|(start, bytes)| {
-        address.wrapping_sub(start.load(Ordering::Acquire)) < bytes.load(Ordering::Acquire)
-    })
+    device_of(address).is_some()
 }
 
 /// Whether some of the pool's ranges found no place in the table, so that [`holds`] may miss an address.
@@ -71,9 +86,10 @@ impl Watcher for Watch {
     fn reserved(&self, address: Address, bytes: u64) {
         // An entry that another thread sees too early is empty, and nothing of the range is handed out yet.
         let index = COUNT.fetch_add(1, Ordering::Relaxed);
-        if let Some((start, size)) = RANGES.get(index) {
-            start.store(address.0, Ordering::Release);
-            size.store(bytes, Ordering::Release);
+        if let Some(range) = RANGES.get(index) {
+            range.device.store(u8::try_from(self.device).unwrap_or(u8::MAX), Ordering::Relaxed);
+            range.start.store(address.0, Ordering::Release);
+            range.bytes.store(bytes, Ordering::Release);
         }
     }
 
