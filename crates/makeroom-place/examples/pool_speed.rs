@@ -35,13 +35,13 @@ const PATTERNS: [Pattern; 5] = [
 
 fn main() {
     println!(
-        "{:<24}{:>10}{:>16}{:>10}{:>14}",
-        "pattern", "ns a pair", "PyTorch (H200)", "ratio", "calls a pair"
+        "{:<24}{:>10}{:>16}{:>10}{:>14}{:>17}",
+        "pattern", "ns a pair", "PyTorch (H200)", "ratio", "calls a pair", "reserved ÷ live"
     );
     for pattern in &PATTERNS {
-        let (nanoseconds, calls) = measure(pattern);
+        let (nanoseconds, calls, reserved) = measure(pattern);
         println!(
-            "{:<24}{nanoseconds:>10.0}{:>16.0}{:>10.2}{calls:>14.5}",
+            "{:<24}{nanoseconds:>10.0}{:>16.0}{:>10.2}{calls:>14.5}{reserved:>17.4}",
             pattern.name,
             pattern.pytorch,
             nanoseconds / pattern.pytorch
@@ -49,8 +49,9 @@ fn main() {
     }
 }
 
-/// The least nanoseconds of a pair in any round, and how many calls the backing got per pair in the last.
-fn measure(pattern: &Pattern) -> (f64, f64) {
+/// The least nanoseconds of a pair in any round, how many calls the backing got per pair in the last, and the peak of reserved
+/// memory over that of live memory.
+fn measure(pattern: &Pattern) -> (f64, f64, f64) {
     let mut pool = Policy::new(Settings::default());
     let mut backing = Granting::default();
     let stream = StreamId(0);
@@ -77,7 +78,8 @@ fn measure(pattern: &Pattern) -> (f64, f64) {
         best = best.min(start.elapsed().as_nanos() as f64 / PAIRS as f64);
         calls = backing.calls - calls;
     }
-    (best, calls as f64 / PAIRS as f64)
+    let stats = pool.stats();
+    (best, calls as f64 / PAIRS as f64, stats.peak_reserved as f64 / stats.peak_live as f64)
 }
 
 /// A linear congruence: the same numbers for everybody.

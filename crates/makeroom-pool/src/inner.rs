@@ -143,7 +143,7 @@ impl Inner {
                 sides.stats(core)?;
                 return Ok(Some(allocated.address));
             }
-            sides.trim(core, 0, patience)?;
+            sides.trim(core, patience)?;
             if let Some(address) = sides.allocate_anywhere(core, bytes, stream)? {
                 return Ok(Some(address));
             }

@@ -39,6 +39,7 @@ mod error;
 mod fork;
 mod host;
 mod inner;
+mod lately;
 pub mod layers;
 mod marks;
 mod meetings;

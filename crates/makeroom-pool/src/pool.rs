@@ -242,7 +242,7 @@ impl Allocator for Pool {
             return 0;
         }
         let beside =
-            self.inner.sides.as_ref().map_or(Ok(0), |sides| sides.trim(&mut core, 0, Patience::WaitBriefly));
+            self.inner.sides.as_ref().map_or(Ok(0), |sides| sides.trim(&mut core, Patience::WaitBriefly));
         let beside = beside.unwrap_or(0);
         let Core { policy, memory, .. } = &mut *core;
         beside + policy.trim(memory, own.saturating_sub(above.saturating_sub(beside)), Patience::Wait)

@@ -17,14 +17,17 @@
 //!   taken is known there, and watchers hear of one thing at a time.
 //! - Large blocks are the core's alone, so all pages that are worth moving are in one place.
 //! - What lies unused in sides never makes a request fail: whole pages go back to the device first, and a small block may
-//!   lie in any of them. Beyond [`SLACK`] for each of them it does not make the pool grow either, nor does what lies unused
-//!   in the core, beyond a part of it, beside a side that has grown.
+//!   lie in any of them.
+//! - It does not make the pool grow for long either: what a side has not used of late ([`Lately`]) goes back when the core
+//!   or another side needs new memory, and so does what lies unused in the core, beyond a part of it, beside a side that
+//!   has grown. What it does use from time to time stays: pages that go to and fro cost more than they save.
 //!
 //! A thread that never meets another often never has a side, so a program of one thread gets exactly what the policy
 //! decides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use makeroom_core::{Address, Bytes, StreamId};
 use makeroom_cuda::AddressRange;
@@ -34,29 +37,35 @@ use crate::allocator::EVERY_STREAM;
 use crate::core::{Core, wrong_address};
 use crate::error::Result;
 use crate::fork::Lock;
+use crate::lately::Lately;
 use crate::site::Site;
 
 /// How many sides there are; threads share them when they are more.
 pub(crate) const SIDES: usize = 64;
 /// How many addresses each has: no program has so much in small blocks of one thread, and the core has the rest.
 const PART: u64 = 8 << 30;
-/// What may lie unused in each side when the pool grows. Less would go to and fro between them.
-const SLACK: u64 = 8 << 20;
 /// What may lie unused in the core when a side has grown: this much, or this part of what the core has.
 const LEAST_SLACK_OF_CORE: u64 = 32 << 20;
 const SLACK_OF_CORE: u64 = 8;
 
+/// A policy with memory of its own, and how much of that it needs.
+#[derive(Debug)]
+struct Side {
+    core: Core,
+    lately: Lately,
+}
+
 /// On cache lines of its own, so that threads with different sides do not meet.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Side(Lock<Option<Core>>);
+struct Place(Lock<Option<Side>>);
 
 /// The sides of a pool. Those that nobody used are empty.
 #[derive(Debug)]
 pub(crate) struct Sides {
     /// Where their addresses begin; 0 before there are any.
     base: AtomicU64,
-    sides: Box<[Side]>,
+    places: Box<[Place]>,
 }
 
 /// Whether a block may lie in a side.
@@ -67,19 +76,19 @@ pub(crate) fn takes(bytes: u64, stream: StreamId) -> bool {
 
 impl Sides {
     pub(crate) fn new() -> Self {
-        Self { base: AtomicU64::new(0), sides: (0..SIDES).map(|_| Side(Lock::new(None))).collect() }
+        Self { base: AtomicU64::new(0), places: (0..SIDES).map(|_| Place(Lock::new(None))).collect() }
     }
 
-    /// The side in whose part an address lies.
+    /// The place in whose part an address lies.
     #[inline]
-    fn of(&self, address: Address) -> Option<&Side> {
+    fn of(&self, address: Address) -> Option<&Place> {
         let base = self.base.load(Ordering::Relaxed);
         let offset = address.0.checked_sub(base).filter(|_| base != 0)?;
-        self.sides.get((offset / PART) as usize)
+        self.places.get((offset / PART) as usize)
     }
 
-    fn number(&self, number: usize) -> &Side {
-        &self.sides[number % SIDES]
+    fn number(&self, number: usize) -> &Place {
+        &self.places[number % SIDES]
     }
 
     /// A block of a side, where memory lies free for it.
@@ -91,7 +100,7 @@ impl Sides {
         stream: StreamId,
     ) -> Result<Option<Address>> {
         let mut side = self.number(number).0.lock()?;
-        Ok(side.as_mut().and_then(|core| core.allocate_at_once(bytes, stream)))
+        Ok(side.as_mut().and_then(|side| side.core.allocate_at_once(bytes, stream)))
     }
 
     /// A block of a side with new memory, as far as the pool's limit and the device allow.
@@ -111,7 +120,7 @@ impl Sides {
         if side.is_none() {
             *side = self.make(core, number % SIDES);
         }
-        let Some(own) = &mut *side else { return Ok(None) };
+        let Some(Side { core: own, .. }) = &mut *side else { return Ok(None) };
         let before = own.policy.stats().reserved;
         let others = core.policy.stats().reserved + core.beside.reserved - before;
         own.policy.set_limit(core.settings.limit.map(|limit| limit.saturating_sub(others)));
@@ -128,7 +137,7 @@ impl Sides {
     }
 
     /// Makes a side; `None` where the driver has no addresses for it.
-    fn make(&self, core: &mut Core, number: usize) -> Option<Core> {
+    fn make(&self, core: &mut Core, number: usize) -> Option<Side> {
         if core.beside.addresses.is_none() {
             let range = core.memory.reserve_beside(Bytes::new(PART * SIDES as u64));
             core.beside.is_without = range.is_none();
@@ -139,7 +148,7 @@ impl Sides {
         let range: &Arc<AddressRange> = core.beside.addresses.as_ref()?;
         let first = Address(range.address().0 + number as u64 * PART);
         let memory = core.memory.beside(number as u64 + 1, Arc::clone(range), (first, PART));
-        Some(Core::new(Settings::default(), memory, None))
+        Some(Side { core: Core::new(Settings::default(), memory, None), lately: Lately::new(Instant::now()) })
     }
 
     /// Does something with the core of the side in whose part an address lies; `None` where it lies in none.
@@ -151,19 +160,23 @@ impl Sides {
         work: impl FnOnce(&mut Core) -> Result<T>,
     ) -> Option<Result<T>> {
         let found = self.of(address)?;
-        Some(found.0.lock().and_then(|mut core| match &mut *core {
-            Some(core) => work(core),
+        Some(found.0.lock().and_then(|mut place| match &mut *place {
+            Some(own) => work(&mut own.core),
             None => Err(wrong_address(FreeError::Foreign(address), site, None)),
         }))
     }
 
     /// All sides that are in use, one after the other. The core is locked, so nobody else makes one.
     pub(crate) fn each(&self, core: &Core, mut work: impl FnMut(&mut Core)) -> Result<()> {
+        self.each_side(core, |side| work(&mut side.core))
+    }
+
+    fn each_side(&self, core: &Core, mut work: impl FnMut(&mut Side)) -> Result<()> {
         // Before there are addresses there are no sides.
-        let used: &[Side] = if core.beside.addresses.is_some() { &self.sides } else { &[] };
-        for side in used {
-            if let Some(own) = &mut *side.0.lock()? {
-                work(own);
+        let used: &[Place] = if core.beside.addresses.is_some() { &self.places } else { &[] };
+        for place in used {
+            if let Some(side) = &mut *place.0.lock()? {
+                work(side);
             }
         }
         Ok(())
@@ -195,14 +208,33 @@ impl Sides {
         Ok(found)
     }
 
-    /// Gives what lies unused in sides with more than `keep` of it back to the device; with none to keep, also what waits
-    /// for streams, as far as these have come. How much went back.
+    /// Gives what lies unused in sides back to the device, and what waits for streams, as far as these have come; how much
+    /// went back.
     #[cold]
-    pub(crate) fn trim(&self, core: &mut Core, keep: u64, patience: Patience) -> Result<u64> {
+    pub(crate) fn trim(&self, core: &mut Core, patience: Patience) -> Result<u64> {
+        self.trim_to(core, patience, |_| 0)
+    }
+
+    /// Before the core or a side grows: it does so beside little that sides have not used of late.
+    #[cold]
+    pub(crate) fn make_way(&self, core: &mut Core) -> Result<()> {
+        let now = Instant::now();
+        self.trim_to(core, Patience::DoNotWait, |Side { core, lately }| lately.keeps(&mut core.policy, now))
+            .map(drop)
+    }
+
+    fn trim_to(
+        &self,
+        core: &mut Core,
+        patience: Patience,
+        mut keeps: impl FnMut(&mut Side) -> u64,
+    ) -> Result<u64> {
         let (mut reserved, before) = (0, core.beside.reserved);
-        self.each(core, |Core { policy, memory, .. }| {
-            if keep == 0 || policy.stats().cached > keep {
-                policy.trim(memory, 0, patience);
+        self.each_side(core, |side| {
+            let keep = keeps(side);
+            let Core { policy, memory, .. } = &mut side.core;
+            if policy.stats().reserved > keep {
+                policy.trim(memory, keep, patience);
             }
             reserved += policy.stats().reserved;
         })?;
@@ -210,20 +242,11 @@ impl Sides {
         Ok(before.saturating_sub(reserved))
     }
 
-    /// Before the core or a side grows: it does so beside little that lies unused in sides.
-    #[inline]
-    pub(crate) fn make_way(&self, core: &mut Core) -> Result<()> {
-        if core.beside.reserved <= SLACK {
-            return Ok(());
-        }
-        self.trim(core, SLACK, Patience::DoNotWait).map(drop)
-    }
-
     /// Gives everything back, blocks in use as well, as the core does.
     pub(crate) fn abandon(&self, core: &mut Core) -> Result<()> {
-        for side in &self.sides {
+        for place in &self.places {
             // Its end gives everything back.
-            *side.0.lock()? = None;
+            *place.0.lock()? = None;
         }
         core.set_reserved_beside(0);
         (core.beside.peak_live, core.beside.peak_reserved) = (0, 0);

@@ -261,6 +261,44 @@ fn a_side_keeps_to_the_limit_and_gives_way() {
     check_account(&pool);
 }
 
+/// Memory that goes to and fro between sides costs more than it saves; memory that stays for good costs others theirs.
+#[test]
+fn a_side_keeps_what_it_used_of_late_and_no_more() {
+    const MIB: u64 = 1 << 20;
+    let gpu = common::gpu("threads");
+    let gate = Gate::new();
+    let options = Options { keeps_sites: false, watcher: Some(gate.clone()), ..Options::default() };
+    let pool = Pool::new(gpu.driver, 0, options).unwrap();
+    let (own, here) = (pool.stream().unwrap(), Site::here());
+    let free = |address| {
+        // SAFETY: nothing uses it.
+        unsafe { pool.free(address, own.id(), here) }.unwrap();
+    };
+    // More than lies unused anywhere, so that the pool has to grow.
+    let grow = || pool.allocate(pool.stats().cached + 8 * MIB, own.id(), here).unwrap();
+    block_of_a_side(&pool, &gate, &own, 4096);
+    // A step of the thread, and whether it needed new memory.
+    let step = || {
+        let before = pool.stats().done.created;
+        let blocks: Vec<Address> = (0..40).map(|_| pool.allocate(MIB, own.id(), here).unwrap()).collect();
+        blocks.into_iter().for_each(free);
+        pool.stats().done.created > before
+    };
+    assert!(step());
+    for _ in 0..5 {
+        grow();
+        assert!(!step(), "what it uses in every step stays");
+    }
+    let released = pool.stats().done.released;
+    for _ in 0..3 {
+        std::thread::sleep(std::time::Duration::from_millis(110));
+        grow();
+    }
+    assert!(pool.stats().done.released >= released + 12, "what it has not used for a while goes back");
+    assert!(step(), "and is taken again");
+    check_account(&pool);
+}
+
 #[test]
 fn threads_never_share_memory_when_it_is_short_and_spilled_and_checked() {
     let gpu = common::gpu("threads");

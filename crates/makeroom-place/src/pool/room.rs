@@ -21,7 +21,7 @@ use super::window::Gap;
 /// How many addresses are reserved at once, where the backing has them.
 const RANGE: u64 = 1 << 40;
 /// Moving a handle is forgotten after so many allocations.
-const EFFORT_OF_A_MOVE: u64 = 400;
+const EFFORT_OF_A_MOVE: u64 = 6400;
 /// So many moves count for nothing: a program that has just stopped growing has to move.
 const FREE_MOVES: u64 = 200;
 /// With so many more a program gets a little, which saves most of them; beyond, it gets more with every move.
@@ -42,7 +42,11 @@ impl Policy {
         {
             return Ok(found);
         }
-        if let Some(found) = self.lent(backing, size, zone, stream) {
+        // Memory for every stream is no stream's next block, so nobody waits behind it on the GPU: what would be idle in a
+        // moment is worth that moment.
+        let waits = stream == EVERYBODY && means != Means::New;
+        let patience = if waits { Patience::WaitBriefly } else { Patience::DoNotWait };
+        if let Some(found) = self.lent(backing, size, zone, stream, patience) {
             return Ok(found);
         }
         if self.adopt(backing, zone, stream, Patience::DoNotWait)
@@ -118,19 +122,20 @@ impl Policy {
         self.handles.peak = peak.max(self.handles.reserved());
     }
 
-    /// Another stream's free memory that the GPU is done with and that is large enough. What the block leaves of it stays
-    /// that stream's: streams that took everything from each other would never come to rest.
+    /// Another stream's free memory that the GPU is done with, now or in a moment, and that is large enough. What the block
+    /// leaves of it stays that stream's: streams that took everything from each other would never come to rest.
     pub(super) fn lent(
         &mut self,
         backing: &mut impl Backing,
         size: u64,
         zone: Zone,
         stream: StreamIndex,
+        patience: Patience,
     ) -> Option<TileId> {
         (EVERYBODY + 1..self.streams.count()).filter(|&other| other != stream).find_map(|other| {
             let found = self.bins[zone.free(other) as usize].find(&self.tiles, size)?;
             let (_, after) = self.freed_after(found);
-            self.streams.is_done(backing, other, after).then_some(found)
+            self.streams.wait(backing, other, after, patience).is_ok().then_some(found)
         })
     }
 

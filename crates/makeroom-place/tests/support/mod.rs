@@ -3,6 +3,7 @@
 //! The card refuses what a driver refuses, and panics at what a pool must never do: map a handle twice or over another
 //! one, unmap memory that a block or the GPU still uses, give back what is mapped. The GPU lags behind by as much as a
 //! test lets it; memory that was freed stays in use until it has come to that point on its stream.
+#![allow(dead_code, reason = "each test uses its part")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
