@@ -121,6 +121,16 @@ fn a_clean_program_is_called_clean() {
 }
 
 #[test]
+fn a_program_that_asks_for_no_memory_is_clean_too() {
+    let stage = Stage::new("nothing");
+    stage.said(&[], "nothing");
+    let summary = stage.summary();
+    assert_eq!(cause(&summary), "none");
+    assert_eq!(summary["verdict"]["summary"], "The run allocated no GPU memory, and nothing was refused.");
+    assert!(stage.why().contains("NOTHING FAILED"));
+}
+
+#[test]
 fn a_program_without_recorded_stacks_is_not_spoken_of_as_pythons() {
     let stage = Stage::named("no_stacks", "full");
     stage.said(&["--no-stacks"], "full");

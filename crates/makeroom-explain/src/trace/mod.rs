@@ -249,11 +249,14 @@ impl<'trace> Subject<'trace> {
     }
 
     fn explain_peak(&self, explanation: &mut Explanation, room: Room, state: &State, pieces: &Pieces) {
-        if self.device.events.is_empty() {
+        let is_empty = self.device.events.is_empty();
+        // A recording of a run has all of its history, though nothing happened in it.
+        if is_empty && self.trace.kind != TraceKind::Room {
             return self.explain_final_state(explanation, room, pieces);
         }
         let live = self.history.peak_live;
         let summary = match self.history.peak_reserved {
+            _ if is_empty => "The run allocated no GPU memory, and nothing was refused.".to_owned(),
             // What other libraries hold beside PyTorch's segments is live too.
             Some(reserved) => format!(
                 "No allocation was refused. At its peak the run had {live} live in {} reserved, {:.0} % of it unused; the most it reserved was {}{}.",
