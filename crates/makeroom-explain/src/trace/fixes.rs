@@ -191,7 +191,11 @@ fn leak(trace: &Trace, refusal: &Refusal<'_>) -> Vec<Fix> {
         if !growth.is_in_steps {
             return fixes;
         }
-        fixes.extend(growth.leaking.first().map(|site| {
+        let has_stacks = trace.stacks.frame_count() > 0;
+        if !has_stacks && trace.kind == TraceKind::Room {
+            fixes.push(advice::record_with_stacks());
+        }
+        fixes.extend(growth.leaking.first().filter(|_| has_stacks).map(|site| {
             let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(" for {caller}"));
             Fix::new(format!("find who keeps what {} makes{caller} in every step", site.place))
                 .frees(site.bytes)
