@@ -65,10 +65,14 @@ fn real_dlsym() -> Option<Dlsym> {
     Some(unsafe { std::mem::transmute::<*mut c_void, Dlsym>(address) })
 }
 
-/// What the real `dlsym` answers this library.
+/// What the real `dlsym` answers this library. Before glibc 2.34 it lies in a library that many programs do not load, a
+/// shell for one: these still need the functions that this library stands before, and nothing else is asked for there.
 pub(crate) fn real(handle: *mut c_void, name: &CStr) -> *mut c_void {
-    // SAFETY: the name ends in a zero byte; the handle is the program's, or one of the special ones.
-    real_dlsym().map_or(std::ptr::null_mut(), |dlsym| unsafe { dlsym(handle, name.as_ptr()) })
+    match real_dlsym() {
+        // SAFETY: the name ends in a zero byte; the handle is the program's, or one of the special ones.
+        Some(dlsym) => unsafe { dlsym(handle, name.as_ptr()) },
+        None => objects::of_others(name).unwrap_or(std::ptr::null_mut()),
+    }
 }
 
 /// A library that is loaded already, held from now on so that its functions stay where they are.

@@ -20,14 +20,24 @@ const SYMBOL_SIZE: usize = 24;
 
 /// An exported function of the C library.
 pub(super) fn of_c_library(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the tables are those of a loaded object.
+    search(name, |_, tables| unsafe { C_LIBRARIES.contains(&tables.own_name()) })
+}
+
+/// The first function of a name that any other object than this library exports.
+pub(super) fn of_others(name: &CStr) -> Option<*mut c_void> {
+    search(name, |object, _| !holds(object, of_others as *const () as usize))
+}
+
+/// The first function of a name in those objects.
+fn search(name: &CStr, is_searched: impl Fn(&libc::dl_phdr_info, &Tables) -> bool) -> Option<*mut c_void> {
     let mut found = None;
     each(|object| {
         if found.is_none()
             && let Some(tables) = Tables::of(object)
-            // SAFETY: the tables are those of a loaded object.
-            && unsafe { C_LIBRARIES.contains(&tables.own_name()) }
+            && is_searched(object, &tables)
         {
-            // SAFETY: as above.
+            // SAFETY: the tables are those of a loaded object.
             found = unsafe { tables.find(name) };
         }
     });
@@ -172,9 +182,13 @@ mod tests {
 
     #[test]
     fn the_c_library_tells_where_its_functions_are() {
-        // SAFETY: the name ends in a zero byte.
-        let expected = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dlvsym".as_ptr()) };
-        assert_eq!(of_c_library(c"dlvsym"), Some(expected));
+        for name in [c"dlvsym", c"execve", c"execl", c"abort", c"kill", c"quick_exit"] {
+            // SAFETY: the name ends in a zero byte.
+            let expected = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+            assert_eq!(of_c_library(name), Some(expected), "{name:?}");
+            assert_eq!(of_others(name), Some(expected), "{name:?}");
+        }
+        assert_eq!(of_others(c"no_such_function"), None);
         assert_eq!(of_c_library(c"no_such_function"), None);
     }
 
