@@ -12,7 +12,8 @@ pub(crate) fn here() -> &'static Path {
 }
 
 /// The library under test, by its file's name. Cargo does not build a `cdylib` for its own tests, so it is asked to,
-/// once per test file, in a folder of its own: the outer build may hold the lock of the usual one.
+/// once per test file, in a folder of its own: the outer build may hold the lock of the usual one. Where
+/// `CARGO_BUILD_TARGET` says that the tests are another processor's, so is the library.
 pub(crate) fn library(name: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
@@ -23,7 +24,7 @@ pub(crate) fn library(name: &str) -> PathBuf {
         command.arg("--manifest-path").arg(here().join("Cargo.toml"));
         let result = command.arg("--target-dir").arg(&folder).output().unwrap();
         assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
-        folder.join("release")
+        folder.join(env::var("CARGO_BUILD_TARGET").unwrap_or_default()).join("release")
     };
     FOLDER.get_or_init(make).join(name)
 }
@@ -39,7 +40,8 @@ pub(crate) fn folder(test: &str) -> PathBuf {
 /// Compiles sources in C or C++, with all warnings as errors.
 pub(crate) fn compile(sources: &[&Path], output: &Path, options: &[&str]) {
     let is_cpp = sources.iter().any(|source| source.extension().is_some_and(|extension| extension == "cpp"));
-    let mut command = Command::new(if is_cpp { "c++" } else { "cc" });
+    let (variable, usual) = if is_cpp { ("CXX", "c++") } else { ("CC", "cc") };
+    let mut command = Command::new(env::var(variable).unwrap_or_else(|_| usual.to_owned()));
     command.args(["-Wall", "-Wextra", "-Werror", "-g"]).args(sources).arg("-o").arg(output);
     command.arg("-I").arg(here().join("include")).args(options);
     let result = command.output().unwrap();
