@@ -101,9 +101,12 @@ fn memory_for_every_stream_is_worth_a_moment() {
     let mut card = Card::new(None);
     let mut pool = Policy::new(Settings::default());
     let block = pool.allocate(&mut card, 60 * MIB, StreamId(1)).expect("memory");
+    card.handed_out(block.address, block.size, StreamId(1));
     card.submit(StreamId(1));
+    card.given_back(block.address, &[StreamId(1)]);
     pool.free(&mut card, block.address, StreamId(1)).expect("a block in use");
     let found = pool.allocate(&mut card, 30 * MIB, EVERY_STREAM).expect("the stream's memory");
+    card.handed_out(found.address, found.size, EVERY_STREAM);
     assert_eq!(card.waited, [(StreamId(1), Patience::WaitBriefly)]);
     assert_eq!((found.address, pool.stats().reserved), (block.address, 60 * MIB));
     // The next one is not worth another, where that one was in vain.
@@ -117,6 +120,22 @@ fn memory_for_every_stream_is_worth_a_moment() {
         pool.allocate(&mut card, 20 * MIB, EVERY_STREAM).expect("new memory");
         assert_eq!((card.waited.len(), pool.stats().reserved), (2, reserved));
     }
+}
+
+#[test]
+fn nobody_is_waited_for_where_another_stream_is_idle() {
+    let mut card = Card::new(None);
+    let mut pool = Policy::new(Settings::default());
+    let blocks = [1, 2].map(|stream| pool.allocate(&mut card, 60 * MIB, StreamId(stream)).expect("memory"));
+    for (stream, block) in [1, 2].into_iter().zip(blocks) {
+        card.submit(StreamId(stream));
+        pool.free(&mut card, block.address, StreamId(stream)).expect("a block in use");
+    }
+    card.stuck.insert(StreamId(1));
+    card.advance(StreamId(2), 1);
+    let found = pool.allocate(&mut card, 30 * MIB, EVERY_STREAM).expect("the idle stream's memory");
+    assert_eq!((found.address, pool.stats().reserved), (blocks[1].address, 120 * MIB));
+    assert_eq!(card.waited, []);
 }
 
 #[test]

@@ -99,7 +99,8 @@ makeroom_status makeroom_last_shortage(makeroom_shortage *shortage);
  * There may be 1024 pools at once. */
 makeroom_status makeroom_pool_create(int device, const makeroom_options *options, makeroom_pool *pool);
 
-/* Waits for the GPU and gives everything back to the device, blocks in use as well: none may be used afterwards.
+/* Waits for the GPU and for other threads' calls on the pool, and gives everything back to the device, blocks in use as well:
+ * none may be used afterwards.
  * 0 is no pool and nothing happens. */
 makeroom_status makeroom_pool_destroy(makeroom_pool pool);
 

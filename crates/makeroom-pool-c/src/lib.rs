@@ -23,4 +23,5 @@ mod failure;
 mod options;
 mod pool;
 mod registry;
+mod table;
 mod torch;

@@ -1,33 +1,16 @@
-//! Pools by number.
-//!
-//! A number is a place in a table and how many pools there were before, so the number of a destroyed pool is not that
-//! of a later one. Whoever uses a pool holds it, so one thread may destroy a pool under another's call. Looking a pool up
-//! writes to nothing that threads share: it is done for every allocation.
+//! Pools by number. One thread may destroy a pool under another's call: it ends when that is over.
 
-use std::ops::Deref;
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Once, PoisonError};
 
-use arc_swap::{ArcSwapOption, Guard};
 use makeroom_pool::PoolError;
 
 use crate::abi::{self, PoolHandle};
 use crate::entry::Entry;
 use crate::failure::{Failure, Result};
+use crate::table::{InUse, MOST, Table};
 
-/// So many pools there can be at once.
-const MOST: usize = 1024;
-
-/// A pool and its number.
-#[derive(Debug)]
-struct Numbered {
-    number: PoolHandle,
-    pool: Entry,
-}
-
-static PLACES: [ArcSwapOption<Numbered>; MOST] = [const { ArcSwapOption::const_empty() }; MOST];
-/// How many pools were made; held while a place changes.
-static MADE: Mutex<u32> = Mutex::new(0);
+static POOLS: Table<Entry> = Table::new();
 
 static IS_FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -50,64 +33,22 @@ pub(crate) fn watch_forks() {
     });
 }
 
-/// A pool that somebody uses.
-pub(crate) struct InUse {
-    /// Never `None`: whoever made this has looked.
-    place: Guard<Option<Arc<Numbered>>>,
-}
-
-impl Deref for InUse {
-    type Target = Entry;
-
-    #[inline]
-    fn deref(&self) -> &Entry {
-        match &*self.place {
-            Some(numbered) => &numbered.pool,
-            None => unreachable!("`get` found a pool here"),
-        }
-    }
-}
-
 /// Gives a pool a number.
 pub(crate) fn insert(pool: Entry) -> Result<PoolHandle> {
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_free = |place: &ArcSwapOption<Numbered>| place.load().is_none();
-    let index = PLACES
-        .iter()
-        .position(is_free)
-        .ok_or_else(|| Failure::argument(format!("there are {MOST} pools already")))?;
-    *made = made.wrapping_add(1);
-    let number = u64::from(*made) << 32 | (index as u64 + 1);
-    PLACES[index].store(Some(Arc::new(Numbered { number, pool })));
-    Ok(number)
+    POOLS.insert(pool).map_err(|_| Failure::argument(format!("there are {MOST} pools already")))
 }
 
 /// The pool of a number.
 #[inline]
-pub(crate) fn get(handle: PoolHandle) -> Result<InUse> {
+pub(crate) fn get(handle: PoolHandle) -> Result<InUse<Entry>> {
     in_parent()?;
-    let place = place_of(handle).map(ArcSwapOption::load);
-    let place = place.filter(|place| is_of(place.as_ref(), handle));
-    place.map(|place| InUse { place }).ok_or_else(|| unknown(handle))
+    POOLS.get(handle).ok_or_else(|| unknown(handle))
 }
 
-/// Takes a pool out of the table. It ends with its last use.
+/// Takes a pool out of the table, and ends it once nobody uses it.
 pub(crate) fn remove(handle: PoolHandle) -> Result<()> {
     in_parent()?;
-    let changing = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = place_of(handle).filter(|place| is_of(place.load().as_ref(), handle));
-    let removed = place.and_then(|place| place.swap(None));
-    drop(changing);
-    removed.map(drop).ok_or_else(|| unknown(handle))
-}
-
-fn place_of(handle: PoolHandle) -> Option<&'static ArcSwapOption<Numbered>> {
-    PLACES.get(((handle & u64::from(u32::MAX)) as usize).checked_sub(1)?)
-}
-
-#[inline]
-fn is_of(place: Option<&Arc<Numbered>>, handle: PoolHandle) -> bool {
-    place.is_some_and(|numbered| numbered.number == handle)
+    if POOLS.remove(handle) { Ok(()) } else { Err(unknown(handle)) }
 }
 
 #[cold]

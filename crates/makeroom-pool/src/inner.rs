@@ -124,8 +124,8 @@ impl Inner {
         }
     }
 
-    /// A block of the core beside sides: they give way before it would wait for streams or fail. What waits for streams in
-    /// them is waited for briefly, since each of them would wait by itself.
+    /// A block of the core beside sides: they give way before it would wait for streams for long or fail. What waits for
+    /// streams in them is waited for briefly, since each of them would wait by itself.
     #[cold]
     fn allocate_beside(
         sides: &Sides,

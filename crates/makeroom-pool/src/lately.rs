@@ -13,25 +13,25 @@ const SLACK: u64 = 2;
 /// How long a while is at least. It ends when the pool grows next.
 const WHILE: Duration = Duration::from_millis(100);
 
-/// The most that a side had live, in the while that ended last; that of the present one is the policy's own peak.
+/// The most that the blocks of a side held, in this while and in the one before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lately {
     since: Instant,
+    now: u64,
     before: u64,
 }
 
 impl Lately {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { since: now, before: 0 }
+        Self { since: now, now: 0, before: 0 }
     }
 
     /// How much the side may keep.
-    pub(crate) fn keeps(&mut self, policy: &mut Policy, now: Instant) -> u64 {
-        let peak = policy.stats().peak_live;
-        let most = peak.max(self.before);
-        if now.duration_since(self.since) >= WHILE {
-            *self = Self { since: now, before: peak };
-            policy.reset_peaks();
+    pub(crate) fn keeps(&mut self, policy: &mut Policy, time: Instant) -> u64 {
+        self.now = self.now.max(policy.take_most_used());
+        let most = self.now.max(self.before);
+        if time.duration_since(self.since) >= WHILE {
+            *self = Self { since: time, now: 0, before: self.now };
         }
         most + LEAST_SLACK.max(most / SLACK)
     }

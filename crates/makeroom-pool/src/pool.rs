@@ -1,8 +1,8 @@
 //! The pool: the policy on real memory, for all threads of a process.
 //!
-//! One lock holds policy and memory together. It is held while the driver is called and, when memory is short, while
-//! the GPU is waited for: that is when nobody else could be served either. Threads that would wait for each other
-//! otherwise have small blocks in pools of their own beside it (`sides.rs`).
+//! One lock holds policy and memory together. It is held while the driver is called and while the GPU is waited for: briefly,
+//! where that saves new memory, and longer where there is none. Threads that would wait for each other otherwise have
+//! small blocks in pools of their own beside it (`sides.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -126,7 +126,10 @@ fn a_program_that_asks_for_no_memory_is_clean_too() {
     stage.said(&[], "nothing");
     let summary = stage.summary();
     assert_eq!(cause(&summary), "none");
-    assert_eq!(summary["verdict"]["summary"], "The run allocated no GPU memory, and nothing was refused.");
+    assert_eq!(
+        summary["verdict"]["summary"],
+        "The process asked for no memory of GPU 0, and nothing was refused."
+    );
     assert!(stage.why().contains("NOTHING FAILED"));
 }
 

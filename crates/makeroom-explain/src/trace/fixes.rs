@@ -192,8 +192,10 @@ fn leak(trace: &Trace, refusal: &Refusal<'_>) -> Vec<Fix> {
             return fixes;
         }
         let has_stacks = trace.stacks.frame_count() > 0;
-        if !has_stacks && trace.kind == TraceKind::Room {
-            fixes.push(advice::record_with_stacks());
+        match trace.kind {
+            TraceKind::Room if !has_stacks => fixes.push(advice::record_with_stacks()),
+            TraceKind::TorchSnapshot if !has_stacks => fixes.push(advice::record_snapshot()),
+            _ => {}
         }
         fixes.extend(growth.leaking.first().filter(|_| has_stacks).map(|site| {
             let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(" for {caller}"));

@@ -256,7 +256,12 @@ impl<'trace> Subject<'trace> {
         }
         let live = self.history.peak_live;
         let summary = match self.history.peak_reserved {
-            _ if is_empty => "The run allocated no GPU memory, and nothing was refused.".to_owned(),
+            _ if is_empty => {
+                format!(
+                    "The process asked for no memory of GPU {}, and nothing was refused.",
+                    self.device.device
+                )
+            }
             // What other libraries hold beside PyTorch's segments is live too.
             Some(reserved) => format!(
                 "No allocation was refused. At its peak the run had {live} live in {} reserved, {:.0} % of it unused; the most it reserved was {}{}.",

@@ -5,7 +5,7 @@
 
 use makeroom_core::{Address, FastMap, StreamId};
 
-use super::backing::{Backing, Mark, PAGE, Patience};
+use super::backing::{Backing, Mark, PAGE};
 use super::bins::{Bins, GRAIN};
 use super::handles::Handles;
 use super::lists::{Zone, stream_of};
@@ -64,6 +64,8 @@ pub struct Policy {
     pub(super) peak_live: u64,
     /// The most that was ever live, whoever began the peak anew; growth by less than [`GROWTH`] of it is not noticed.
     pub(super) highest_live: u64,
+    /// The most that was used, since somebody asked for it.
+    most_used: u64,
     pub(super) done: Counters,
 }
 
@@ -87,6 +89,7 @@ impl Policy {
             used: 0,
             peak_live: 0,
             highest_live: 0,
+            most_used: 0,
             done: Counters::default(),
         }
     }
@@ -150,9 +153,7 @@ impl Policy {
         if let Some(id) = self.reuse(rounded, zone, stream, size) {
             return Some(self.allocated(id));
         }
-        let found = self
-            .find(rounded, zone, stream)
-            .or_else(|| self.lent(backing, rounded, zone, stream, Patience::DoNotWait))?;
+        let found = self.find(rounded, zone, stream).or_else(|| self.lent(backing, rounded, zone, stream))?;
         Some(self.hand_out(found, rounded, zone, stream, size))
     }
 
@@ -236,6 +237,11 @@ impl Policy {
         self.streams.count() as usize - 1
     }
 
+    /// The most that blocks held at once, rounding included, since this was asked last.
+    pub fn take_most_used(&mut self) -> u64 {
+        std::mem::replace(&mut self.most_used, self.used)
+    }
+
     /// Begins the peaks anew from what is there now.
     pub fn reset_peaks(&mut self) {
         self.peak_live = self.live;
@@ -289,6 +295,7 @@ impl Policy {
         self.live += requested;
         self.used += size;
         self.peak_live = self.peak_live.max(self.live);
+        self.most_used = self.most_used.max(self.used);
         if self.live - self.live / GROWTH > self.highest_live {
             self.highest_live = self.live;
             // A program that still grows has to move.

@@ -26,6 +26,8 @@ const EFFORT_OF_A_MOVE: u64 = 6400;
 const FREE_MOVES: u64 = 200;
 /// With so many more a program gets a little, which saves most of them; beyond, it gets more with every move.
 const PATIENCE: f64 = 2_500.0;
+/// No program gets more than this part beyond what it ever used.
+const MOST_SLACK: f64 = 0.25;
 
 impl Policy {
     /// A free tile that begins where the block is to begin and is large enough for it.
@@ -42,15 +44,19 @@ impl Policy {
         {
             return Ok(found);
         }
-        // Memory for every stream is no stream's next block, so nobody waits behind it on the GPU: what would be idle in a
-        // moment is worth that moment.
-        let waits = stream == EVERYBODY && means != Means::New;
-        let patience = if waits { Patience::WaitBriefly } else { Patience::DoNotWait };
-        if let Some(found) = self.lent(backing, size, zone, stream, patience) {
+        if let Some(found) = self.lent(backing, size, zone, stream) {
             return Ok(found);
         }
         if self.adopt(backing, zone, stream, Patience::DoNotWait)
             && let Some(found) = self.find(size, zone, stream)
+        {
+            return Ok(found);
+        }
+        // No stream's work waits for memory for every stream, and few ask for it: what would be idle in a moment is worth that.
+        if stream == EVERYBODY
+            && zone == Zone::Large
+            && means != Means::New
+            && let Some(found) = self.lent_soon(backing, size, zone)
         {
             return Ok(found);
         }
@@ -122,21 +128,29 @@ impl Policy {
         self.handles.peak = peak.max(self.handles.reserved());
     }
 
-    /// Another stream's free memory that the GPU is done with, now or in a moment, and that is large enough. What the block
-    /// leaves of it stays that stream's: streams that took everything from each other would never come to rest.
+    /// Another stream's free memory that the GPU is done with and that is large enough. What the block leaves of it stays
+    /// that stream's: streams that took everything from each other would never come to rest.
     pub(super) fn lent(
         &mut self,
         backing: &mut impl Backing,
         size: u64,
         zone: Zone,
         stream: StreamIndex,
-        patience: Patience,
     ) -> Option<TileId> {
         (EVERYBODY + 1..self.streams.count()).filter(|&other| other != stream).find_map(|other| {
             let found = self.bins[zone.free(other) as usize].find(&self.tiles, size)?;
             let (_, after) = self.freed_after(found);
-            self.streams.wait(backing, other, after, patience).is_ok().then_some(found)
+            self.streams.is_done(backing, other, after).then_some(found)
         })
+    }
+
+    /// The free memory of the first stream that has enough, waited for briefly.
+    fn lent_soon(&mut self, backing: &mut impl Backing, size: u64, zone: Zone) -> Option<TileId> {
+        let (stream, found) = (EVERYBODY + 1..self.streams.count()).find_map(|stream| {
+            Some(stream).zip(self.bins[zone.free(stream) as usize].find(&self.tiles, size))
+        })?;
+        let (_, after) = self.freed_after(found);
+        self.streams.wait(backing, stream, after, Patience::WaitBriefly).is_ok().then_some(found)
     }
 
     /// Makes other streams' free memory this stream's, as far as the GPU is done with it; whether anything came.
@@ -240,6 +254,7 @@ impl Policy {
             return 0;
         }
         let slack = moves / 4_000_000.0 + ((moves - PATIENCE).max(0.0) / 4_500.0).powi(2);
+        let slack = slack.min(MOST_SLACK);
         ((self.highest_live as f64 * (1.0 + slack)) as u64).saturating_sub(self.handles.reserved())
     }
 
@@ -271,7 +286,10 @@ impl Policy {
         patience: Patience,
     ) -> Result<(), Cause> {
         for &handle in handles {
-            self.detach(backing, handle, patience)?;
+            if self.handles.get(handle).address != 0 {
+                self.detach(backing, handle, patience)?;
+                self.effort += EFFORT_OF_A_MOVE;
+            }
         }
         let pieces: Vec<Piece> = handles.iter().map(|&handle| self.handles.get(handle).piece).collect();
         backing.map(Address(gap.start), &pieces).map_err(|_| Cause::Device)?;
@@ -303,7 +321,6 @@ impl Policy {
         self.streams.wait(backing, stream, after, patience).map_err(|_| Cause::Device)?;
         backing.unmap(Address(held.address), held.piece).map_err(|_| Cause::Device)?;
         self.done.unmapped += 1;
-        self.effort += EFFORT_OF_A_MOVE;
         self.handles.unmap(handle);
         self.handles.spare.push(handle);
         self.convert(held.address, held.address + held.piece.size, State::Unmapped, zone.unmapped());

@@ -34,7 +34,9 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 pub(super) fn device_of(address: u64) -> Option<u8> {
     let count = COUNT.load(Ordering::Relaxed).min(MOST_RANGES);
     let lies_in = |range: &&Range| {
-        address.wrapping_sub(range.start.load(Ordering::Acquire)) < range.bytes.load(Ordering::Acquire)
+        // Their number is written last: where it is seen, so is the start.
+        let bytes = range.bytes.load(Ordering::Acquire);
+        address.wrapping_sub(range.start.load(Ordering::Relaxed)) < bytes
     };
     Some(RANGES.iter().take(count).find(lies_in)?.device.load(Ordering::Relaxed))
 }
@@ -88,7 +90,7 @@ impl Watcher for Watch {
         let index = COUNT.fetch_add(1, Ordering::Relaxed);
         if let Some(range) = RANGES.get(index) {
             range.device.store(u8::try_from(self.device).unwrap_or(u8::MAX), Ordering::Relaxed);
-            range.start.store(address.0, Ordering::Release);
+            range.start.store(address.0, Ordering::Relaxed);
             range.bytes.store(bytes, Ordering::Release);
         }
     }
