@@ -7,7 +7,7 @@
 use makeroom_core::{Bytes, DeviceIndex};
 
 use super::log::Passage;
-use crate::{Cause, Certainty};
+use crate::{Cause, Certainty, Fix};
 
 /// The kind of memory a text is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,12 +57,20 @@ pub(crate) struct Statement {
     pub(crate) summary: String,
     /// The bytes the cause stands for, where the text says.
     pub(crate) bytes: Option<Bytes>,
+    /// What helps with the writer's own options, the best first; empty where the cause alone decides what helps.
+    pub(crate) fixes: Vec<Fix>,
 }
 
 impl Statement {
     /// A conclusion that the format itself carries.
     pub(crate) fn new(cause: Cause, certainty: Certainty, summary: impl Into<String>) -> Self {
-        Self { cause, certainty, summary: summary.into(), bytes: None }
+        Self { cause, certainty, summary: summary.into(), bytes: None, fixes: Vec::new() }
+    }
+
+    /// What helps with the writer's own options, instead of what helps in general.
+    pub(crate) fn mended_by(mut self, fixes: Vec<Fix>) -> Self {
+        self.fixes = fixes;
+        self
     }
 }
 

@@ -11,10 +11,10 @@ use super::judge::{Account, CONTEXT_TYPICAL};
 use crate::advice::{self, Maker};
 use crate::{Cause, Finding, Fix};
 
-/// Fills in the fixes of each finding.
+/// Fills in the fixes of each finding; a format that knows its writer's options has named them already.
 pub(crate) fn attach(findings: &mut [Finding], facts: &Facts, context: &Context) {
     let account = Account::new(facts);
-    for finding in findings {
+    for finding in findings.iter_mut().filter(|finding| finding.fixes.is_empty()) {
         finding.fixes = for_cause(finding.cause, &account, context);
         finding.fixes.sort_by_key(|fix| std::cmp::Reverse(fix.frees));
     }
@@ -214,9 +214,6 @@ fn limit(account: &Account<'_>) -> Vec<Fix> {
                 Fix::new("raise per_process_gpu_memory_fraction, or the memory_limit of the logical device")
             }
             "cupy" => Fix::new("raise or remove the pool's limit").command("unset CUPY_GPU_MEMORY_LIMIT"),
-            "vllm" => {
-                Fix::new("give vLLM a larger share of the card").command("--gpu-memory-utilization 0.95")
-            }
             _ => Fix::new("raise the limit that the program was given"),
         });
     }

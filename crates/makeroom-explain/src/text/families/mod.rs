@@ -46,5 +46,6 @@ pub(super) mod thrust;
 pub(super) mod triton;
 pub(super) mod vgpu;
 pub(super) mod vllm;
+mod vllm_fixes;
 pub(super) mod xgboost;
 pub(super) mod xla;

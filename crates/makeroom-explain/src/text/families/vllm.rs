@@ -17,6 +17,7 @@ use std::sync::LazyLock;
 use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
+use super::vllm_fixes::{self, Share};
 use crate::text::CONTEXT_CEILING;
 use crate::text::facts::{Facts, Resource, Statement};
 use crate::text::family::Family;
@@ -56,6 +57,9 @@ static KV_TOKENS: LazyLock<Regex> = LazyLock::new(|| {
         r"max seq len \((\d+)\) is larger than the maximum number of tokens that can be stored in KV cache \((\d+)\)",
     )
 });
+static LENGTH: LazyLock<Regex> = LazyLock::new(|| pattern(r"max seq len \((\d+)\)"));
+static ESTIMATED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"estimated maximum model length is (?:about )?(\d+)"));
 static BUDGET: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"total_gpu_memory \(([\d.]+) ?(GiB)\) x gpu_memory_utilization \([\d.]+\) = ([\d.]+) ?(GiB)")
 });
@@ -114,9 +118,9 @@ fn read_startup(mut facts: Facts, text: &str) -> Option<Facts> {
     let summary = format!(
         "vLLM was told to take {desired} and found {free} free: {used} of {total} was in use before it started, {who}."
     );
-    facts
-        .statements
-        .push(Statement { bytes: Some(used), ..Statement::new(cause, Certainty::Likely, summary) });
+    let fixes = vllm_fixes::at_start(free, total, facts.device);
+    let stated = Statement::new(cause, Certainty::Likely, summary).mended_by(fixes);
+    facts.statements.push(Statement { bytes: Some(used), ..stated });
     Some(facts)
 }
 
@@ -145,6 +149,10 @@ impl Budget {
         budget
     }
 
+    fn share(&self) -> Share {
+        Share { total: self.total, limit: self.limit }
+    }
+
     /// What the card has beyond what vLLM may use.
     fn beyond(&self) -> Option<Bytes> {
         Some(self.total? - self.limit?)
@@ -155,10 +163,14 @@ impl Budget {
 fn read_cache_blocks(mut facts: Facts, budget: &Budget) -> Facts {
     facts.total = budget.total;
     let (Some(total), Some(limit), Some(fixed)) = (budget.total, budget.limit, budget.fixed) else {
-        facts.state(
-            Cause::ArtificialLimit,
-            Certainty::Possible,
-            "Weights and activations took all that gpu_memory_utilization allows, and nothing was left for the cache. Whether the card has more is not said.",
+        let larger = vllm_fixes::larger_share(budget.share(), None).into_iter();
+        facts.statements.push(
+            Statement::new(
+                Cause::ArtificialLimit,
+                Certainty::Possible,
+                "Weights and activations took all that gpu_memory_utilization allows, and nothing was left for the cache. Whether the card has more is not said.",
+            )
+            .mended_by(larger.chain(vllm_fixes::smaller_model()).collect()),
         );
         return facts;
     };
@@ -167,7 +179,9 @@ fn read_cache_blocks(mut facts: Facts, budget: &Budget) -> Facts {
     );
     // A share of nine tenths is vLLM's own default: below that the card has room that was not asked for.
     let cause = if fixed.share_of(total) < 0.9 { Cause::ArtificialLimit } else { Cause::LiveDataFillsDevice };
-    facts.state(cause, Certainty::Likely, summary);
+    let larger = vllm_fixes::larger_share(budget.share(), None).into_iter();
+    let options = larger.chain(vllm_fixes::smaller_model()).collect();
+    facts.statements.push(Statement::new(cause, Certainty::Likely, summary).mended_by(options));
     facts
 }
 
@@ -178,7 +192,10 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
             "A sequence of {} tokens needs more cache than the {} tokens for which memory was left.",
             &found[1], &found[2]
         );
-        facts.state(Cause::LiveDataFillsDevice, Certainty::Likely, summary);
+        let fixes = vllm_fixes::shorter_requests(captured_number(&found, 2), budget.share(), None);
+        facts
+            .statements
+            .push(Statement::new(Cause::LiveDataFillsDevice, Certainty::Likely, summary).mended_by(fixes));
         return Some(facts);
     }
     let found = KV_NEEDED.captures(text)?;
@@ -196,7 +213,15 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
     };
     let summary =
         format!("One request of full length needs {needed} of cache and {available} was left{rest}.");
-    facts.state(cause, Certainty::Likely, summary);
+    let number = |figure: &Regex| captured_number(&figure.captures(text)?, 1);
+    let estimated: Option<u64> = number(&ESTIMATED);
+    let longest = estimated.or_else(|| vllm_fixes::longest_request(number(&LENGTH)?, needed, available));
+    let mut fixes = vllm_fixes::shorter_requests(longest, budget.share(), Some(needed - available));
+    if cause == Cause::ArtificialLimit {
+        // A larger share costs nothing; shorter requests do.
+        fixes.sort_by_key(|fix| std::cmp::Reverse(fix.frees));
+    }
+    facts.statements.push(Statement::new(cause, Certainty::Likely, summary).mended_by(fixes));
     Some(facts)
 }
 
@@ -207,7 +232,10 @@ fn read_sampler(mut facts: Facts, text: &str) -> Option<Facts> {
         "vLLM had filled its share; what it left did not suffice for the logits of {} requests at once.",
         &found[1]
     );
-    facts.state(Cause::LiveDataFillsDevice, Certainty::Possible, summary);
+    let fixes = vllm_fixes::fewer_requests(facts.batch);
+    facts
+        .statements
+        .push(Statement::new(Cause::LiveDataFillsDevice, Certainty::Possible, summary).mended_by(fixes));
     Some(facts)
 }
 

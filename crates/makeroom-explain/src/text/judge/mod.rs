@@ -25,7 +25,7 @@ pub(crate) fn judge(facts: &Facts, context: &Context) -> Vec<Finding> {
                 bytes: statement.bytes,
                 summary: statement.summary.clone(),
                 evidence: Vec::new(),
-                fixes: Vec::new(),
+                fixes: statement.fixes.clone(),
             },
         )
     };
@@ -34,6 +34,9 @@ pub(crate) fn judge(facts: &Facts, context: &Context) -> Vec<Finding> {
         findings.extend(rules::integer_or_shape_bug(&account));
         findings.extend(leak(context));
         findings.extend(by_arithmetic(&account));
+        if findings.is_empty() {
+            findings.extend(rules::full_for_unknown_reason(&account));
+        }
     }
     // What is merely consistent with a text does not decide it.
     if findings.is_empty() {
@@ -91,9 +94,6 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     findings.extend(overhead);
     findings.extend(rules::live_data_fills_device(account));
     findings.extend(rules::first_request_too_large(account));
-    if findings.is_empty() {
-        findings.extend(rules::full_for_unknown_reason(account));
-    }
     findings
 }
 
