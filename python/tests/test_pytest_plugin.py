@@ -45,6 +45,10 @@ def test_nonsense():
 
 def test_unmarked():
     kept.append(driver.take(500 * MIB))
+
+@pytest.mark.gpu_memory(limit="100MiB", leaks=0)
+def test_after_one_that_leaks():
+    driver.give(driver.take(99 * MIB))
 """
 
 
@@ -58,7 +62,7 @@ def run(software_gpu, tmp_path: Path, *before: str, options: tuple[str, ...] = (
 
 def test_limits_and_leaks_fail_tests(software_gpu, command, tmp_path):
     done = run(software_gpu, tmp_path, command, "run", "-o", str(tmp_path / "run.room"), "--no-status", "--")
-    assert "5 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    assert "5 failed, 3 passed" in done.stdout, done.stdout + done.stderr
     assert "the test took 101.00 MiB of GPU memory; its limit is 100.00 MiB" in done.stdout
     assert "the test left 2.00 MiB of GPU memory behind; it may leave 1.00 MiB" in done.stdout
     # The line that holds it is named.

@@ -60,6 +60,8 @@ notices! {
     NoPeer = 10 Warning "another device was refused access to the pool's memory";
     /// Memory of the pool has no handle for other processes.
     PoolCannotExport = 11 Error "the program shares device memory with another process, which memory of a pool cannot be: run it without --pool";
+    /// The pool is in the context that CUDA's runtime uses.
+    PoolOtherContext = 12 Warning "memory in a context that the program made itself is the driver's: the pool serves the device's primary context, which CUDA's runtime uses";
 }
 
 static RAISED: AtomicU32 = AtomicU32::new(0);

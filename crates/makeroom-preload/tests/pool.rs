@@ -10,6 +10,10 @@ fn pooled(name: &str) -> Program {
     Program::with_missing(name).on_software_gpu().variable("MAKEROOM_POOL", "on")
 }
 
+/// What is said where the program has a context of its own.
+const OTHER_CONTEXT: &str = "memory in a context that the program made itself is the driver's: the pool serves the device's \
+                             primary context, which CUDA's runtime uses";
+
 #[test]
 fn every_kind_of_call_is_answered_and_every_byte_is_its_own() {
     let recording = pooled("pool.c").check_one();
@@ -41,7 +45,7 @@ fn a_program_hears_what_the_pool_cost() {
 
 #[test]
 fn a_capture_goes_to_the_driver() {
-    pooled("capture.c").check_one().assert_complete();
+    pooled("capture.c").check_one().assert_complete_with(&[OTHER_CONTEXT]);
 }
 
 #[test]
@@ -55,6 +59,7 @@ fn threads_and_forks_are_as_without_the_pool() {
 fn a_context_of_the_programs_own_is_served_by_the_driver() {
     let recording = pooled("plain.c").check_one();
     assert_eq!(recording.count(EventKind::PhysicalCreate), 0);
+    assert_eq!(recording.texts(), [OTHER_CONTEXT]);
 }
 
 #[test]

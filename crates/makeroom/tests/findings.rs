@@ -248,6 +248,14 @@ fn the_pool_hides_no_leak() {
     assert!(said.contains("1 × take in leak, called by load in leak"), "{said}");
 }
 
+/// A pool that was asked for and serves nothing is told of.
+#[test]
+fn memory_that_the_pool_cannot_serve_is_told() {
+    let stage = Stage::named("pooled-contexts", "contexts");
+    let said = stage.said(&["--pool"], "contexts");
+    assert!(said.contains("memory in a context that the program made itself is the driver's"), "{said}");
+}
+
 /// Compiled programs ask through a function of their own, which says nothing; who called it does.
 #[test]
 fn who_called_the_function_that_asks_is_told() {

@@ -93,6 +93,11 @@ class Watch:
         return max((device.peak_bytes for device in self.devices), default=0)
 
     @property
+    def taken_bytes(self) -> int:
+        """The most that was live at once beyond what was there before, on the device where that was most."""
+        return max((device.peak_bytes - device.before_bytes for device in self.devices), default=0)
+
+    @property
     def left_bytes(self) -> int:
         """What was taken in the block and is still there after it, on all devices."""
         return sum(device.left_bytes for device in self.devices)

@@ -16,7 +16,7 @@ use crate::config::config;
 use crate::driver::place::{self, Place};
 use crate::driver::real;
 use crate::driver::types::{CuResult, SUCCESS};
-use crate::notices::{Notice, raise_loudly};
+use crate::notices::{Notice, raise, raise_loudly};
 use crate::{errno, lookup};
 
 /// As many as a mask has bits.
@@ -54,7 +54,11 @@ pub(super) fn current() -> Option<&'static DevicePool> {
 /// The pool that serves a context.
 pub(super) fn serving(place: Place) -> Option<&'static DevicePool> {
     let pool = known(place.device).or_else(|| make(place))?;
-    (pool.context == place.context && !super::is_broken()).then_some(pool)
+    if pool.context != place.context {
+        raise(Notice::PoolOtherContext);
+        return None;
+    }
+    (!super::is_broken()).then_some(pool)
 }
 
 /// What the pool of a device holds and nobody uses.
@@ -99,6 +103,7 @@ fn make(place: Place) -> Option<&'static DevicePool> {
     }
     let mut other = OTHER.lock().unwrap_or_else(PoisonError::into_inner);
     if *other == Some(place) || !is_primary(place) {
+        raise(Notice::PoolOtherContext);
         *other = Some(place);
         return None;
     }

@@ -126,7 +126,12 @@ impl Recording {
 
     /// Nothing is missing: no drops, no notes, an end.
     pub(crate) fn assert_complete(&self) {
-        assert_eq!(self.texts(), Vec::<String>::new());
+        self.assert_complete_with(&[]);
+    }
+
+    /// Nothing is missing, and there are these notes.
+    pub(crate) fn assert_complete_with(&self, notes: &[&str]) {
+        assert_eq!(self.texts(), notes);
         assert_eq!(self.dropped, []);
         assert!(self.end.is_some(), "no end");
     }

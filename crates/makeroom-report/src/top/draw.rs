@@ -149,7 +149,8 @@ impl Screen {
             }
             lines.push(Line::styled(format!("{:<columns$}", clip(&row_text(row), columns)), style));
         }
-        if rows.is_empty() {
+        // A driver that does not answer has said nothing about holders.
+        if rows.is_empty() && self.account.as_ref().is_some_and(|account| account.driver.is_ok()) {
             let text =
                 if self.filter.is_empty() { "nobody holds memory" } else { "nobody matches the filter" };
             lines.push(Line::raw(format!("     {text}")));
