@@ -283,8 +283,8 @@ def _torch_counter(cuda: Any, device: int) -> Counter:
 def _changes(cuda: Any, device: int) -> int | None:
     """How many allocations and completed frees there were: events of the history."""
     active = _all(_statistics(cuda, device), "active")
-    counts = [active.get(name) for name in ("allocated", "freed")]
-    return None if None in counts else sum(counts)
+    allocated, freed = active.get("allocated"), active.get("freed")
+    return None if allocated is None or freed is None else allocated + freed
 
 
 def _statistics(cuda: Any, device: int) -> dict[str, Any]:
