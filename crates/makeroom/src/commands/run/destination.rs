@@ -36,7 +36,8 @@ impl Destination {
     /// Takes the name, and makes room for the file.
     pub(crate) fn take(asked: &Path) -> Result<Self, Failure> {
         let path = std::path::absolute(asked)?;
-        let failure = |error| Failure::Write { name: path.display().to_string(), error };
+        let failure =
+            |error| Failure::Write { name: path.display().to_string().replace(PROCESS, "PID"), error };
         let folder = path.parent().unwrap_or(Path::new("/"));
         // The dot makes it fail where the folder is a file.
         access(folder.join("."), Access::WRITE_OK | Access::EXEC_OK)
@@ -174,6 +175,8 @@ mod tests {
             assert!(destination.taken.is_none() && fs::read_dir(&folder).unwrap().count() == 0);
         }
         fs::remove_dir(&folder).unwrap();
+        let refused = Destination::take(&folder.join("%p.room")).err().unwrap().to_string();
+        assert!(refused.contains("PID.room"), "{refused}");
         assert_eq!(with_process(Path::new("/a.b/run")), Path::new("/a.b/run.%p"));
     }
 
