@@ -44,7 +44,7 @@ impl Maker {
     /// The maker behind a framework's name.
     pub(crate) fn of(framework: &str) -> Self {
         match framework {
-            name if name.ends_with("-rocm") => Self::Amd,
+            name if name.ends_with("-rocm") || name == "hip" => Self::Amd,
             name if name.ends_with("-xpu") => Self::Intel,
             name if name.ends_with("-mps") => Self::Apple,
             _ => Self::Nvidia,
@@ -143,6 +143,14 @@ pub(crate) fn wait_for_streams() -> Fix {
 pub(crate) fn record_with_stacks() -> Fix {
     Fix::new("run it again with stacks, to learn who takes it: this recording has none")
         .command("makeroom run -- …")
+}
+
+/// Record everything, whatever framework it is: the recording knows who took what.
+pub(crate) fn record_run() -> Fix {
+    Fix::new(
+        "run the program again and record it: the recording has who took what, by line, and explains the refusal",
+    )
+    .command("makeroom run -- PROGRAM …")
 }
 
 /// Record a run so that the next failure can be explained by line.

@@ -70,11 +70,21 @@ pub(crate) fn is_own_source(file: &str) -> bool {
     is_native(file) && !is_installed
 }
 
+/// Whether a file that an error text names is native source of the program, not of a framework that was built elsewhere.
+pub(crate) fn is_program_source(file: &str) -> bool {
+    const BUILT_ELSEWHERE: [&str; 5] = ["aten/", "c10/", "/torch/", "/tensorflow/", "external/"];
+    is_own_source(file)
+        && !PACKAGES.iter().any(|package| file.starts_with(package))
+        && !BUILT_ELSEWHERE.iter().any(|folder| file.contains(folder))
+}
+
 /// Whether a file is native source or an object: frames of the interpreter and of C++ libraries.
 fn is_native(file: &str) -> bool {
     let extension = file.rsplit('.').next().unwrap_or("");
-    matches!(extension, "cpp" | "cc" | "c" | "h" | "hpp" | "cu" | "cuh" | "rs" | "pyx" | "pxi" | "so" | "S")
-        || file.contains(".so.")
+    matches!(
+        extension,
+        "cpp" | "cc" | "cxx" | "c" | "h" | "hpp" | "cu" | "cuh" | "hip" | "rs" | "pyx" | "pxi" | "so" | "S"
+    ) || file.contains(".so.")
 }
 
 /// A file's name as people say it: what follows the installation folder, or the last two parts of a path.

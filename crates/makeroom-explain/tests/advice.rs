@@ -2,7 +2,8 @@
 //! what would decide where the text does not.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
-use makeroom_explain::{Cause, Explanation, explain_text};
+use makeroom_core::Bytes;
+use makeroom_explain::{Cause, Certainty, Explanation, explain_text};
 
 /// Every command that is advised for any cause, in order.
 fn commands(explanation: &Explanation) -> Vec<&str> {
@@ -59,4 +60,119 @@ fn vllm_that_cannot_start_takes_less_or_looks_for_the_holder() {
     assert!(commands.contains(&"--gpu-memory-utilization 0.37"), "{commands:?}");
     assert!(commands.contains(&"makeroom ps"), "{commands:?}");
     assert!(!speaks_of_batches(&explanation));
+}
+
+/// The commands that would tell more, in order.
+fn next(explanation: &Explanation) -> Vec<&str> {
+    explanation.next.iter().filter_map(|fix| fix.command.as_deref()).collect()
+}
+
+#[test]
+fn a_programs_own_check_is_read_with_its_figures_and_its_line() {
+    for (text, bytes, site) in [
+        ("cudaMalloc failed: out of memory (6442450944 bytes)", Some(6 << 30), None),
+        (
+            "wave: cudaMallocAsync(&field, 6442450944, stream) failed at src/wave.cu:77: out of memory",
+            Some(6 << 30),
+            Some("src/wave.cu:77"),
+        ),
+        (
+            "CUDA error at wave.cu:77 code=2(cudaErrorMemoryAllocation) \"cudaMalloc((void **)&d_field, n)\"",
+            None,
+            Some("wave.cu:77"),
+        ),
+        ("GPUassert: out of memory wave.cu 77", None, Some("wave.cu:77")),
+        ("Error: src/wave.cu:77, code: 2, reason: out of memory", None, Some("src/wave.cu:77")),
+        ("Cuda error in file 'src/wave.cu' in line 77 : out of memory.", None, Some("src/wave.cu:77")),
+        ("CUDA Runtime Error at: wave.cu:77\nout of memory cudaMalloc(&field, n)", None, Some("wave.cu:77")),
+        ("CUDA error: out of memory\n  at src/wave.cpp:77", None, Some("src/wave.cpp:77")),
+    ] {
+        let explanation = explain_text(text);
+        assert_eq!(explanation.verdict.cause, Cause::Undetermined, "{text}");
+        let request = explanation.request.as_ref().unwrap();
+        assert_eq!((request.bytes.map(Bytes::get), request.site.as_deref()), (bytes, site), "{text}");
+        let says_size = explanation.verdict.summary.contains("6.00 GiB");
+        assert_eq!(says_size, bytes.is_some(), "{text}: {}", explanation.verdict.summary);
+        assert_eq!(next(&explanation), ["makeroom run -- PROGRAM …", "makeroom ps"], "{text}");
+    }
+}
+
+#[test]
+fn what_was_free_is_in_the_account() {
+    let text =
+        "wave: cudaMalloc(&field, 6442450944) failed at src/wave.cu:77: out of memory (free 2 GiB of 16 GiB)";
+    let explanation = explain_text(text);
+    assert_eq!(explanation.verdict.certainty, Certainty::Possible);
+    assert_eq!(explanation.ledger.as_ref().unwrap().total(), Some(Bytes::gib(16)));
+    for figure in ["6.00 GiB", "2.00 GiB", "16.00 GiB"] {
+        assert!(explanation.verdict.summary.contains(figure), "{}", explanation.verdict.summary);
+    }
+    assert!(!speaks_of_batches(&explanation));
+    assert_eq!(next(&explanation)[0], "makeroom run -- PROGRAM …");
+}
+
+#[test]
+fn figures_that_are_not_understood_are_not_denied() {
+    let text = "worker: out of memory, watermark 12 GiB, 300 MiB";
+    let summary = explain_text(text).verdict.summary;
+    assert!(summary.contains("12 GiB") && summary.contains("300 MiB"), "{summary}");
+}
+
+#[test]
+fn what_is_undetermined_says_what_would_decide_it() {
+    let run = "makeroom run -- PROGRAM …";
+    for (text, expected) in [
+        ("RuntimeError: CUDA error: out of memory", vec![run, "makeroom why run.pickle", "makeroom ps"]),
+        (
+            "torch.AcceleratorError: CUDA error: out of memory",
+            vec![run, "makeroom why run.pickle", "makeroom ps"],
+        ),
+        (
+            "terminate called after throwing an instance of 'thrust::system::system_error'\n  what():  parallel_for failed: cudaErrorMemoryAllocation: out of memory",
+            vec![run, "makeroom ps"],
+        ),
+        (
+            "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.",
+            vec![run, "makeroom ps"],
+        ),
+        (
+            "OOM when allocating tensor with shape[64,128,56,56] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
+            vec![run, "makeroom ps"],
+        ),
+        (
+            "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory",
+            vec![run, "makeroom ps"],
+        ),
+        ("hipMalloc failed: out of memory", vec!["rocm-smi --showpids"]),
+        ("nothing went wrong here", vec![run, "makeroom ps"]),
+    ] {
+        let explanation = explain_text(text);
+        assert_eq!(explanation.verdict.cause, Cause::Undetermined, "{text}");
+        assert_eq!(next(&explanation), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_tensorflow_asked_for_is_in_the_summary() {
+    for text in [
+        "OOM when allocating tensor with shape[64,256,256,128] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
+        "OOM when allocating tensor with shape[64,256,256,128] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu",
+        "OOM when allocating tensor with shape[64,256,256,128]",
+        "I tensorflow/core/common_runtime/bfc_allocator.cc:1010] Stats: \nLimit:                 8589934592\nInUse:                 8489934592\nMaxInUse:              8489934592\n\nW tensorflow/core/framework/op_kernel.cc:1753] OP_REQUIRES failed at transpose_op.cc:198 : Resource exhausted: OOM when allocating tensor with shape[64,256,256,128] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
+    ] {
+        let summary = explain_text(text).verdict.summary;
+        assert!(summary.contains("2.00 GiB"), "{text}: {summary}");
+    }
+}
+
+#[test]
+fn the_plan_of_a_compiled_program_is_told() {
+    let text = "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.\nBufferAssignment OOM Debugging.\nBufferAssignment stats:\n             parameter allocation:    3.00GiB\n              constant allocation:         0B\n        maybe_live_out allocation:    1.00GiB\n     preallocated temp allocation:    8.00GiB\n                 total allocation:   12.00GiB\n";
+    let explanation = explain_text(text);
+    assert_eq!(explanation.verdict.certainty, Certainty::Undetermined);
+    for figure in ["12.00 GiB", "3.00 GiB of parameters", "1.00 GiB of results", "8.00 GiB of temporary"] {
+        assert!(explanation.verdict.summary.contains(figure), "{}", explanation.verdict.summary);
+        assert!(explanation.causes[0].evidence.iter().any(|line| line.contains(figure)), "{figure}");
+    }
+    assert!(commands(&explanation).contains(&"jax.jit(step, donate_argnums=(0,))"));
 }

@@ -35,6 +35,7 @@ pub fn explain_text(text: &str) -> Explanation {
     let context = Context::read(&log, found.index);
     let mut causes = judge(&facts, &context);
     for finding in &mut causes {
+        finding.evidence.extend(facts.evidence.iter().cloned());
         finding.evidence.push(format!("line {}: {}", facts.line, shortened(&facts.quote)));
     }
     fixes::attach(&mut causes, &facts, &context);
@@ -62,7 +63,7 @@ pub fn explain_text(text: &str) -> Explanation {
         verdict: Verdict { cause, certainty: causes[0].certainty, summary: causes[0].summary.clone() },
         ledger: ledger(&facts, cause),
         futile: fixes::futile(cause, &facts, &context),
-        next: fixes::next(cause, &facts),
+        next: fixes::next(&causes[0], &facts),
         sites: Vec::new(),
         other_sites: Bytes::ZERO,
         growth: None,
@@ -157,7 +158,10 @@ fn nothing_found(log: &Log) -> Explanation {
         run: None,
         alternatives: Vec::new(),
         futile: Vec::new(),
-        next: vec![crate::advice::list_holders(crate::advice::Maker::Nvidia)],
+        next: vec![
+            crate::advice::record_run(),
+            crate::advice::list_holders(crate::advice::Maker::Nvidia),
+        ],
         notes: vec!["pass the lines around the error, or the whole output of the program: PROGRAM 2>&1 | makeroom why -".to_owned()],
     }
 }

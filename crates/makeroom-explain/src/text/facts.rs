@@ -135,6 +135,8 @@ pub(crate) struct Facts {
     pub(crate) batch: Option<u64>,
     /// What the format itself decides.
     pub(crate) statements: Vec<Statement>,
+    /// Figures that stand beside the failure and decide nothing alone, a sentence each.
+    pub(crate) evidence: Vec<String>,
     /// What the text says the largest free piece is.
     pub(crate) largest_free: Option<Bytes>,
 }

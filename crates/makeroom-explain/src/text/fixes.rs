@@ -6,10 +6,10 @@
 use makeroom_core::Bytes;
 
 use super::context::Context;
-use super::facts::{Allocator, Facts};
+use super::facts::{Allocator, Facts, Resource, Severity};
 use super::judge::{Account, CONTEXT_TYPICAL};
 use crate::advice::{self, Maker};
-use crate::{Cause, Finding, Fix};
+use crate::{Cause, Certainty, Finding, Fix};
 
 /// Fills in the fixes of each finding; a format that knows its writer's options has named them already.
 pub(crate) fn attach(findings: &mut [Finding], facts: &Facts, context: &Context) {
@@ -122,7 +122,11 @@ fn live_data(account: &Account<'_>, context: &Context) -> Vec<Fix> {
 fn smaller_batch(account: &Account<'_>, context: &Context) -> Fix {
     let facts = account.facts;
     let (Some(live), Some(request), Some(short)) = (facts.live, facts.request, account.short_of()) else {
-        return Fix::new("a smaller batch, shorter sequences or smaller images");
+        return Fix::new(if matches!(facts.framework, "cuda" | "hip" | "thrust") {
+            "take less at once: a smaller problem or the data in pieces; and free first what is no longer used"
+        } else {
+            "a smaller batch, shorter sequences or smaller images"
+        });
     };
     let needed = live + request;
     let factor = (needed - short).share_of(needed);
@@ -332,10 +336,12 @@ pub(crate) fn futile(cause: Cause, facts: &Facts, context: &Context) -> Vec<Stri
 }
 
 /// What would tell more than the text does.
-pub(crate) fn next(cause: Cause, facts: &Facts) -> Vec<Fix> {
+pub(crate) fn next(deciding: &Finding, facts: &Facts) -> Vec<Fix> {
     let mut next = Vec::new();
-    if matches!(cause, Cause::Undetermined) {
-        next.push(advice::list_holders(Maker::of(facts.framework)));
+    let (cause, maker) = (deciding.cause, Maker::of(facts.framework));
+    let is_open = deciding.certainty <= Certainty::Possible;
+    if is_open && is_recordable(facts) {
+        next.push(advice::record_run());
     }
     let is_about_own_memory = matches!(
         cause,
@@ -345,8 +351,26 @@ pub(crate) fn next(cause: Cause, facts: &Facts) -> Vec<Fix> {
             | Cause::ArtificialLimit
             | Cause::Undetermined
     );
-    if facts.framework == "pytorch" && is_about_own_memory {
+    if is_from_pytorch(facts) && is_about_own_memory {
         next.push(advice::record_snapshot());
     }
+    if is_open {
+        next.push(advice::list_holders(maker));
+    }
     next
+}
+
+/// Whether `makeroom run` can record a program that writes this: one that failed for memory of an NVIDIA GPU.
+fn is_recordable(facts: &Facts) -> bool {
+    facts.severity != Severity::Observation
+        && matches!(facts.resource, Resource::Device | Resource::Unknown)
+        && Maker::of(facts.framework) == Maker::Nvidia
+        && facts.framework != "pytorch-xla"
+}
+
+/// Whether PyTorch on an NVIDIA GPU wrote a text, which it also does without its allocator.
+fn is_from_pytorch(facts: &Facts) -> bool {
+    let words = ["RuntimeError: CUDA error", "RuntimeError: CUDA driver error", "torch."];
+    facts.framework == "pytorch"
+        || (facts.framework == "cuda" && words.iter().any(|words| facts.quote.contains(words)))
 }

@@ -4,11 +4,13 @@
 //! log.rs       clean lines, told apart by writer
 //! family.rs    the list of formats; families/ has one file each
 //! find.rs      the first failure, the rest counted
+//! call.rs      a program's own check of a CUDA call; site.rs has the line it names
 //! context.rs   what else the log says: tables, device sizes, memory that grows
 //! judge/       arithmetic: facts in, findings out
 //! ```
 
 mod answer;
+mod call;
 mod context;
 mod facts;
 mod families;
@@ -18,6 +20,7 @@ mod find;
 mod fixes;
 mod judge;
 mod log;
+mod site;
 mod smi_table;
 
 pub use answer::explain_text;

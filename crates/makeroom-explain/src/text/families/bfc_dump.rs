@@ -91,11 +91,13 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let attempts = Attempts::read(passage);
     // Others who held the card from the start explain a small pool better than a limit does.
     start.state(&mut facts);
-    Dump::below(passage).state(attempts.is_some(), &mut facts);
+    let dump = Dump::below(passage);
+    dump.state(attempts.is_some(), &mut facts);
     if let Some(attempts) = attempts.filter(|_| facts.statements.is_empty()) {
         attempts.state(start, &mut facts);
     }
     xla::state_budget(passage, &mut facts);
+    xla::state_plan(passage, dump.limit, &mut facts);
     (complaint.is_some() || facts.live.is_some()).then_some(facts)
 }
 

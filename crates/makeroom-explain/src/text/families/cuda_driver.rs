@@ -1,5 +1,6 @@
 //! The driver's bare "out of memory", as every program that calls it prints it. Without figures it says only that
-//! a call was refused; it is returned for pinned host memory too, and some texts show that this was asked for.
+//! a call was refused; it is returned for pinned host memory too, and some texts show that this was asked for. What
+//! the program adds (the call, sizes, its own line) is read by `call.rs` and `site.rs`.
 //!
 //! | wording | who |
 //! |---|---|
@@ -7,6 +8,7 @@
 //! | `CUDA_ERROR_OUT_OF_MEMORY`, `cudaErrorMemoryAllocation`, `hipErrorOutOfMemory` | wrappers in all languages |
 //! | `CUDA runtime error: out of memory (2)`, `cuda runtime error (2) : out of memory` | Torch 7, PyTorch before 1.0 |
 //! | `(-217:Gpu API call) out of memory in function …` | OpenCV |
+//! | `cudaMalloc(&p, 4294967296) failed: out of memory`, `GPUassert: out of memory solver.cu 214`, `solver.cu:214, code: 2, reason: out of memory` | a program's own check |
 //! | `cudaMallocHost`, `cudaHostAlloc`, `cudaHostRegister`, `pin_memory` in the failing line | pinned host memory |
 //! | `cuCtxCreate`, `cuDevicePrimaryCtxRetain` in the failing line | not even a context fitted |
 
@@ -14,10 +16,12 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::text::call::Call;
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::pattern;
 use crate::text::log::Passage;
+use crate::text::site::source_line;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
@@ -34,9 +38,13 @@ pub(crate) const FAMILY: Family = Family {
         "cuda error: out of memory",
         "returned (2): Out of memory",
         "cudaMallocHost",
+        "out of memory",
     ],
     read,
 };
+
+/// The anchors that are CUDA's in any line; the last of the family's anchors is anybody's.
+const OWN_ANCHORS: &[&str] = FAMILY.anchors.split_at(FAMILY.anchors.len() - 1).0;
 
 /// A call that asks the machine for memory and nobody else.
 static PINNED_CALL: LazyLock<Regex> =
@@ -49,6 +57,18 @@ static PINNED_SOURCE: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// Words that make pinned memory thinkable.
 static PINNED_HINT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)pin[_ ]memory|pinned|non[_ ]?blocking"));
+/// What makes a line that only says "out of memory" CUDA's.
+static CUDA_WORDS: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"\b(?:cuda|hip)[A-Z]\w+|\bcu(?:Mem|Ctx|Module|Launch)\w+|\.(?:cuh?|hip)\b|\bGPUassert\b|\bcode: ?2, reason\b",
+    )
+});
+static HIP_WORDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"\bhip[A-Z]\w+|\.hip\b"));
+/// A line above the error that announces it.
+static PLACE_ABOVE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\b(?:error|failure|failed|fatal)\b"));
+/// A line below the error that names where it was.
+static PLACE_BELOW: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^\s*(?:at|in|from|file|File|line|@|-->)\b?"));
 static CONTEXT_CALL: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"\b(?:cuCtxCreate|cuDevicePrimaryCtxRetain|CuDevicePrimaryCtxRetain)\b"));
 /// Lines under a line of source that point at its parts.
@@ -60,10 +80,19 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let is_refusal = ["out of memory", "out_of_memory", "memoryallocation", "outofmemory"]
         .iter()
         .any(|words| lower.contains(words));
-    if !is_refusal {
+    let is_cuda = OWN_ANCHORS.iter().any(|anchor| lower.contains(&anchor.to_ascii_lowercase()));
+    if !is_refusal || !(is_cuda || CUDA_WORDS.is_match(line)) {
         return None;
     }
-    let mut facts = Facts::new("cuda", Resource::Device, passage);
+    let framework = if HIP_WORDS.is_match(line) { "hip" } else { "cuda" };
+    let mut facts = Facts::new(framework, Resource::Device, passage);
+    let call = Call::read(line);
+    (facts.request, facts.free, facts.total) = (call.request, call.free, call.total);
+    facts.site = source_line(line).or_else(|| {
+        let below = passage.onward().nth(1).filter(|below| PLACE_BELOW.is_match(below));
+        let above = passage.before().next().filter(|above| PLACE_ABOVE.is_match(above));
+        below.and_then(source_line).or_else(|| above.and_then(source_line))
+    });
     // The innermost line of the program stands right above the error.
     let source = passage.before().find(|line| !MARKS.is_match(line)).unwrap_or("");
     if PINNED_CALL.is_match(line) || PINNED_CALL.is_match(source) {

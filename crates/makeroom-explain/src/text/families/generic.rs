@@ -7,10 +7,12 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::text::call::Call;
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{find_size, pattern};
 use crate::text::log::Passage;
+use crate::text::site::source_line;
 
 pub(crate) const FAMILY: Family = Family {
     anchors: &[
@@ -66,16 +68,21 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if NO_FAILURE.is_match(text) {
         return None;
     }
+    let call = Call::read(text);
     Some(Facts {
         line: passage.line_number,
         quote: text.to_owned(),
         resource: Resource::Unknown,
-        request: find_size(&REQUEST, text),
-        free: find_size(&FREE, text).or_else(|| find_size(&FREE_AFTER, text)),
-        total: TOTAL.captures(text).and_then(|found| {
-            crate::text::figures::captured_size(&found, 1)
-                .or_else(|| crate::text::figures::captured_size(&found, 3))
-        }),
+        request: find_size(&REQUEST, text).or(call.request),
+        free: find_size(&FREE, text).or_else(|| find_size(&FREE_AFTER, text)).or(call.free),
+        site: source_line(text),
+        total: TOTAL
+            .captures(text)
+            .and_then(|found| {
+                crate::text::figures::captured_size(&found, 1)
+                    .or_else(|| crate::text::figures::captured_size(&found, 3))
+            })
+            .or(call.total),
         ..Facts::default()
     })
 }

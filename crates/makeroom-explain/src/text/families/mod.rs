@@ -49,3 +49,4 @@ pub(super) mod vllm;
 mod vllm_fixes;
 pub(super) mod xgboost;
 pub(super) mod xla;
+mod xla_plan;

@@ -57,6 +57,13 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         total: start.total,
         ..Facts::new("tensorflow", Resource::Unknown, passage)
     };
+    if facts.request.is_none()
+        && let Some(bytes) = tensor_bytes(shape, "float")
+    {
+        facts
+            .evidence
+            .push(format!("The tensor has the shape [{shape}]: {bytes} if each element takes 4 bytes"));
+    }
     if shape.contains('-') {
         facts.state(
             Cause::IntegerOrShapeBug,

@@ -53,8 +53,14 @@ static TACTIC: LazyLock<Regex> =
 static CACHE_ROOM: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"paged kv cache: total: ([\d.]+) ?(GiB), available: ([\d.]+) ?(GiB)"));
 
+/// The same words in other letters are those of checks in CUDA's samples, with the program's own file.
+static SAMPLES: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(?:Cuda|CUDA|cuda) error in "));
+
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.line();
+    if SAMPLES.is_match(line) {
+        return None;
+    }
     let is_llm = line.contains("TensorRT-LLM") || line.contains("PagedKvCache");
     let mut facts = Facts::new(if is_llm { "tensorrt-llm" } else { "tensorrt" }, Resource::Device, passage);
     if let Some(found) = SCRATCH.captures(line) {

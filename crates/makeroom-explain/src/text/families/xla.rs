@@ -20,6 +20,7 @@ use std::sync::LazyLock;
 use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
+use super::xla_plan::Plan;
 use crate::text::facts::{Allocator, Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, captured_size, find_size, pattern};
@@ -103,7 +104,15 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.severity = Severity::Warning;
     }
     state_budget(passage, &mut facts);
+    state_plan(passage, None, &mut facts);
     Some(facts)
+}
+
+/// Puts XLA's plan of the program, where it stands below, against what there is: what the compiler may use, or the pool.
+pub(super) fn state_plan(passage: &Passage<'_>, pool: Option<Bytes>, facts: &mut Facts) {
+    if let Some(plan) = Plan::read(passage) {
+        plan.state(budget(passage).or(pool), facts);
+    }
 }
 
 fn framework(passage: &Passage<'_>) -> &'static str {
@@ -126,14 +135,18 @@ fn site(passage: &Passage<'_>) -> Option<String> {
     Some(format!("{}:{}", &found[1], &found[2]))
 }
 
-/// States that a program is too large, where the compiler said what it may use.
-pub(super) fn state_budget(passage: &Passage<'_>, facts: &mut Facts) {
-    let budget = passage.all().find_map(|line| {
+/// What the compiler may use on the device, where it said so.
+fn budget(passage: &Passage<'_>) -> Option<Bytes> {
+    passage.all().find_map(|line| {
         let found = REMATERIALIZED.captures(line);
         let reduced = found.and_then(|found| captured_size(&found, 1));
         reduced.or_else(|| captured_number(&BASE_LIMIT.captures(line)?, 1).map(Bytes::new))
-    });
-    let (Some(budget), Some(request)) = (budget, facts.request) else { return };
+    })
+}
+
+/// States that a program is too large, where the compiler said what it may use.
+pub(super) fn state_budget(passage: &Passage<'_>, facts: &mut Facts) {
+    let (Some(budget), Some(request)) = (budget(passage), facts.request) else { return };
     if request <= budget {
         return;
     }

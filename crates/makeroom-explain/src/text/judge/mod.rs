@@ -9,8 +9,13 @@ mod rules;
 
 pub(crate) use account::{Account, CONTEXT_CEILING, CONTEXT_TYPICAL};
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::context::Context;
 use super::facts::{Facts, Resource, Severity};
+use super::figures::pattern;
 use crate::{Cause, Certainty, Finding};
 
 /// All causes that apply, the most convincing first. Never empty.
@@ -23,7 +28,7 @@ pub(crate) fn judge(facts: &Facts, context: &Context) -> Vec<Finding> {
                 cause: statement.cause,
                 certainty: statement.certainty,
                 bytes: statement.bytes,
-                summary: statement.summary.clone(),
+                summary: with_request(&statement.summary, facts),
                 evidence: Vec::new(),
                 fixes: statement.fixes.clone(),
             },
@@ -116,6 +121,38 @@ fn leak(context: &Context) -> Option<Finding> {
     })
 }
 
+/// What a format states, with what was asked for where the statement leaves it out.
+fn with_request(summary: &str, facts: &Facts) -> String {
+    match facts.request.map(|request| request.to_string()) {
+        Some(request) if facts.severity == Severity::Failure && !summary.contains(&request) => {
+            format!("{summary} {request} was asked for.")
+        }
+        _ => summary.to_owned(),
+    }
+}
+
+/// Memory ran out and the text does not say how much was asked for; what figures it has are named.
+fn without_request(facts: &Facts, resource: Resource) -> String {
+    static SIZE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b\d[\d.,]* ?(?:[KMGT]i?B|bytes)\b"));
+    let what = if resource == Resource::Device { "Device memory" } else { "Memory" };
+    let of_total = facts.total.map_or(String::new(), |total| format!(" of {total}"));
+    if let Some(free) = facts.free {
+        return format!(
+            "{what} ran out with {free}{of_total} free; the text does not say how much was asked for."
+        );
+    }
+    let mut sizes: Vec<&str> = SIZE.find_iter(&facts.quote).map(|size| size.as_str()).collect();
+    sizes.truncate(4);
+    match (sizes.is_empty(), resource) {
+        (false, _) => format!(
+            "{what} ran out; the text has figures ({}) and does not say what was asked for and what was free.",
+            sizes.join(", ")
+        ),
+        (true, Resource::Device) => format!("{what} ran out; the text gives no sizes."),
+        (true, _) => format!("{what} ran out; the text gives no sizes and does not say whose memory it was."),
+    }
+}
+
 fn undetermined(facts: &Facts) -> Finding {
     let summary = match (facts.severity, facts.request, facts.resource) {
         (Severity::Observation, ..) => {
@@ -123,11 +160,16 @@ fn undetermined(facts: &Facts) -> Finding {
                 .to_owned()
         }
         (_, Some(request), _) => {
-            format!("{request} was refused; the text does not say what held the rest of the memory.")
+            let with = match (facts.free, facts.total) {
+                (Some(free), _) => format!(" with {free} free"),
+                (None, Some(total)) => format!(" on a device of {total}"),
+                (None, None) => String::new(),
+            };
+            format!("{request} was refused{with}; the text does not say what held the rest of the memory.")
         }
-        (_, None, Resource::Device) => "Device memory ran out; the text gives no figures.".to_owned(),
-        (_, None, _) => "Memory ran out; the text gives no figures and does not say whose.".to_owned(),
+        (_, None, resource) => without_request(facts, resource),
     };
+    let summary = facts.evidence.iter().fold(summary, |summary, figures| format!("{summary} {figures}."));
     Finding {
         cause: Cause::Undetermined,
         certainty: Certainty::Undetermined,
