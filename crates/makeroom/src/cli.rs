@@ -2,6 +2,7 @@
 
 mod devices;
 mod seeing;
+mod sizes;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use makeroom_sim::AllocatorSpec;
 
 pub(crate) use devices::{Collector, Doctor, Looking, Ps, Serve, Top};
 pub(crate) use seeing::{Export, ExportForm, ExportTable, View};
+use sizes::card_size;
 
 /// Says why CUDA ran out of memory, and makes room.
 #[derive(Debug, Parser)]
@@ -83,7 +85,7 @@ pub(crate) struct Run {
     pub(crate) summary: Option<PathBuf>,
 
     /// Let the program see a smaller card; what goes beyond is refused
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) limit: Option<Bytes>,
 
     /// Serve the program's device memory from a pool that does not fragment
@@ -125,7 +127,7 @@ Examples:
   makeroom fit --allocator pytorch:expandable_segments:True -- python train.py --batch {}")]
 pub(crate) struct Fit {
     /// The memory of the card that it is for; without it the card here
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) memory: Option<Bytes>,
 
     /// The largest batch that makes sense
@@ -252,11 +254,11 @@ pub(crate) struct Recording {
     pub(crate) input: PathBuf,
 
     /// What the allocator may take, nothing deducted
-    #[arg(long, value_name = "SIZE", conflicts_with = "card")]
+    #[arg(long, value_name = "SIZE", value_parser = card_size, conflicts_with = "card")]
     pub(crate) memory: Option<Bytes>,
 
     /// The size of a card; what driver and context take is deducted
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) card: Option<Bytes>,
 
     /// The device; without it the one that failed, or the one with most to tell

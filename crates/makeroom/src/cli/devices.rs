@@ -8,6 +8,8 @@ use std::str::FromStr;
 use clap::Args;
 use makeroom_core::Bytes;
 
+use super::sizes::card_size;
+
 /// How to look at the machine.
 #[derive(Debug, Args)]
 pub(crate) struct Looking {
@@ -36,7 +38,7 @@ Examples:
 Exit status: 0 told (with --require: and it can be had), 1 the driver could not be asked, or it cannot be had.")]
 pub(crate) struct Ps {
     /// Fail unless this much is free on one device, and say who would have to go
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) require: Option<Bytes>,
 
     /// With --require: on this device only

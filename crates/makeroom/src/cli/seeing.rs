@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use makeroom_core::Bytes;
 
+use super::sizes::card_size;
+
 /// Show a recording in the browser, or as one file that can be mailed
 ///
 /// Serves one page on this machine alone: the verdict and the account, live memory over time by site, the address space
@@ -39,11 +41,11 @@ pub(crate) struct View {
     pub(crate) no_browser: bool,
 
     /// What the allocator may take, nothing deducted
-    #[arg(long, value_name = "SIZE", conflicts_with = "card")]
+    #[arg(long, value_name = "SIZE", value_parser = card_size, conflicts_with = "card")]
     pub(crate) memory: Option<Bytes>,
 
     /// The size of a card; what driver and context take is deducted
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) card: Option<Bytes>,
 }
 
