@@ -178,8 +178,10 @@ pub struct Site {
 /// How live memory develops from step to step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growth {
-    /// How many steps were seen.
+    /// How many steps were compared.
     pub steps: usize,
+    /// Into how many equal parts the recording was cut, where it shows no steps: then each of `steps` is such a part.
+    pub parts: Option<usize>,
     /// What tells the steps apart ("Optimizer.step", "time").
     pub measured_by: String,
     /// Live bytes at the quietest moment of the first and of the last step compared.
@@ -188,11 +190,31 @@ pub struct Growth {
     pub last: Bytes,
     /// How much the floor rises from one step to the next, on average.
     pub per_step: Bytes,
+    /// Whether enough was seen to speak of a leak. A few rounds may as well be data that is taken piece by piece.
+    pub is_enough: bool,
     /// Whether there are steps at all: the program marked them, or memory comes back meanwhile. A program that only takes
     /// may fill the device on purpose.
     pub is_in_steps: bool,
     /// The places whose live bytes rise with the steps, fastest first.
     pub leaking: Vec<Site>,
+}
+
+impl Growth {
+    /// How long it was seen to grow, and by how much a time, for a sentence.
+    pub fn pace(&self) -> String {
+        match self.parts {
+            Some(parts) => format!(
+                "over {} of {parts} equal parts of the recording, {} a part",
+                self.steps, self.per_step
+            ),
+            None => format!("over {} steps, {} a step", self.steps, self.per_step),
+        }
+    }
+
+    /// When what is compared is live.
+    pub fn moment(&self) -> &'static str {
+        if self.parts.is_some() { "What stays live" } else { "What stays live after each step" }
+    }
 }
 
 /// What a recorded run needs under a setting, found by running it again.

@@ -6,7 +6,8 @@ use makeroom_core::{
     PinnedBlock, ProcessEnd, ProcessRecord, StackId, Stacks, StreamId, Trace, TraceKind,
 };
 use makeroom_explain::{
-    Cause, Explanation, LedgerLine, LeftKind, LibraryHold, RunSummary, TraceQuestion, explain_trace,
+    Cause, Certainty, Explanation, LedgerLine, LeftKind, LibraryHold, Room, RunSummary, TraceQuestion,
+    explain_trace,
 };
 
 const CARD: Bytes = Bytes::gib(140);
@@ -77,6 +78,36 @@ fn a_refusal_that_the_device_did_not_make_is_the_limits_of_the_run() {
     let listed = |what: &str| ledger.lines().iter().find(|line| line.what() == what).map(LedgerLine::bytes);
     assert_eq!(listed("contexts"), Some(Bytes::gib(1)));
     assert_eq!(listed("counted beside it"), Some(Bytes::gib(1) + Bytes::new(1)));
+}
+
+/// A program without PyTorch held 7 GiB when 1 GiB more was refused, whatever its user believes.
+#[test]
+fn a_limit_below_what_the_run_held_is_not_used() {
+    let mut device = DeviceTrace::default();
+    for number in 0..7 {
+        device.events.push(event(30 + number, Action::Alloc, (1 + number) << 40, Bytes::gib(1)));
+    }
+    device.events.push(event(60, Action::OutOfMemory, 0, Bytes::gib(1)));
+    let process = ProcessRecord { sees_tensors: false, ..process(&[]) };
+    let trace = Trace { process: Some(process), devices: vec![device], ..Trace::new(TraceKind::Room) };
+    let asked = |room| explain_trace(&trace, &TraceQuestion { room, device: None });
+    let wants_size = |explanation: &Explanation| {
+        explanation.next.iter().any(|fix| fix.command.as_deref().unwrap_or("").contains("--card SIZE"))
+    };
+    assert!(wants_size(&asked(Room::Unknown)));
+    for room in [Room::Limit(Bytes::gib(2)), Room::Card(Bytes::gib(3))] {
+        let explanation = asked(room);
+        assert!(
+            explanation.notes[0].starts_with("the run held up to 7.00 GiB, so "),
+            "{:?}",
+            explanation.notes
+        );
+        assert!(!wants_size(&explanation), "{:?}", explanation.next);
+        let ledger = explanation.ledger.unwrap();
+        assert_eq!((ledger.total(), ledger.unaccounted()), (None, 0));
+    }
+    let enough = asked(Room::Limit(Bytes::gib(7)));
+    assert_eq!(enough.ledger.unwrap().total(), Some(Bytes::gib(7)));
 }
 
 /// What the limit counted for the context is a little more than was measured later: the limit is simply full.
@@ -165,4 +196,69 @@ fn without_stacks_nobody_is_told_to_free_what_an_unknown_place_takes() {
     let leak = explanation.causes.iter().find(|cause| cause.cause == Cause::Leak).unwrap();
     assert_eq!(leak.fixes.len(), 1);
     assert!(leak.fixes[0].action.starts_with("run it again with stacks"), "{:?}", leak.fixes);
+}
+
+/// A program without PyTorch that takes and gives back `passing` blocks in each round, and keeps what `kept` says of them,
+/// until it is refused memory.
+fn looping(rounds: u64, passing: u64, kept: impl Fn(u64) -> Option<Bytes>) -> Explanation {
+    let mut events = Vec::new();
+    for round in 0..rounds {
+        for number in 0..passing {
+            let address = (1 << 40) + (number << 30);
+            let size = Bytes::mib(64 + number);
+            events.push(event(10 * round, Action::Alloc, address, size));
+            events.push(event(10 * round + 1, Action::FreeRequested, address, size));
+            events.push(event(10 * round + 2, Action::FreeCompleted, address, size));
+        }
+        if let Some(size) = kept(round) {
+            events.push(event(10 * round + 3, Action::Alloc, (2 << 40) + (round << 30), size));
+        }
+    }
+    events.push(event(10 * rounds, Action::OutOfMemory, 0, Bytes::mib(128)));
+    explain(ProcessRecord { sees_tensors: false, ..process(&[]) }, &events)
+}
+
+#[test]
+fn rounds_are_told_by_what_is_kept_of_each() {
+    let explanation = looping(40, 1, |_| Some(Bytes::mib(32)));
+    let growth = explanation.growth.unwrap();
+    assert_eq!(
+        (growth.parts, growth.per_step, growth.measured_by.as_str()),
+        (None, Bytes::mib(32), "each request of 32.00 MiB")
+    );
+    assert_eq!((explanation.verdict.cause, explanation.verdict.certainty), (Cause::Leak, Certainty::Likely));
+    assert!(
+        explanation.verdict.summary.contains("32.00 MiB a step, until"),
+        "{}",
+        explanation.verdict.summary
+    );
+    // Kept before the work begins: weights.
+    let explanation = looping(80, 1, |round| (round < 20).then_some(Bytes::mib(32)));
+    assert_eq!(explanation.growth, None);
+}
+
+/// Sizes that differ tell no rounds: then it is the recording that is divided, and nobody calls its parts steps.
+#[test]
+fn parts_of_a_recording_are_not_called_steps() {
+    let explanation = looping(200, 1, |round| Some(Bytes::mib(16 + round % 5)));
+    let growth = explanation.growth.as_ref().unwrap();
+    assert_eq!((growth.parts, growth.steps), (Some(24), 17));
+    let summary = &explanation.verdict.summary;
+    assert_eq!(explanation.verdict.cause, Cause::Leak);
+    assert!(summary.contains("over 17 of 24 equal parts of the recording"), "{summary}");
+    assert!(
+        summary.contains(" a part, until 128.00 MiB was refused") && !summary.contains("step"),
+        "{summary}"
+    );
+}
+
+/// A few long rounds decide as much as many short ones.
+#[test]
+fn a_few_rounds_decide_only_where_much_comes_and_goes() {
+    for (passing, certainty) in [(1, Certainty::Possible), (8, Certainty::Likely)] {
+        let explanation = looping(12, passing, |_| Some(Bytes::mib(32)));
+        let leak = explanation.causes.iter().find(|finding| finding.cause == Cause::Leak).unwrap();
+        assert_eq!(leak.certainty, certainty, "{}", leak.summary);
+        assert_eq!(explanation.causes[0].cause == Cause::Leak, certainty == Certainty::Likely);
+    }
 }

@@ -157,8 +157,9 @@ fn steps(out: &mut String, growth: &Growth, columns: usize) {
     }
     let _ = writeln!(
         out,
-        "\n{MARGIN}{TITLE}What grows{TITLE:#}, {} a step over {} steps (by {})",
-        growth.per_step, growth.steps, growth.measured_by
+        "\n{MARGIN}{TITLE}What grows{TITLE:#}, {}{}",
+        growth.pace(),
+        if growth.parts.is_some() { String::new() } else { format!(" (by {})", growth.measured_by) }
     );
     tree(out, &growth.leaking, columns, MOST_LEAKS);
 }

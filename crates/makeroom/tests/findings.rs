@@ -339,3 +339,65 @@ fn filling_the_card_is_not_called_a_leak() {
     assert_eq!(leak["certainty"], "possible");
     assert!(!said.contains("LEAK"), "{said}");
 }
+
+/// A loop that keeps 32 MiB of every round, on a card on which it is refused after so many.
+fn leak_of_rounds(rounds: u64) -> (Stage, String) {
+    let mut stage = Stage::named(&format!("rounds-{rounds}"), "rounds");
+    let memory = 500 + 256 + 32 * rounds - 16;
+    stage.card = Box::leak(format!("memory={memory}MiB,context=500MiB,reserve=0").into_boxed_str());
+    let said = stage.said(&["--no-status"], "rounds");
+    (stage, said)
+}
+
+/// The rounds of a loop that marks nothing are told by what it keeps of each of them: by 32 MiB, and not by a part of the
+/// recording.
+#[test]
+fn a_leak_is_told_by_its_rounds() {
+    for rounds in [20, 40, 233] {
+        let (stage, said) = leak_of_rounds(rounds);
+        let summary = stage.summary();
+        assert_eq!((cause(&summary), &summary["verdict"]["certainty"]), ("leak", &"likely".into()), "{said}");
+        assert_eq!(summary["growth"]["per_step_bytes"], 32 << 20, "{said}");
+        let steps = summary["growth"]["steps"].as_u64().unwrap();
+        assert!(steps > rounds * 3 / 5 && steps < rounds, "{steps}");
+        assert!(said.contains(&format!("over {steps} steps, 32.00 MiB a step")), "{said}");
+        assert!(summary["growth"]["leaking"][0].to_string().contains("keep"), "{summary}");
+    }
+}
+
+/// A few rounds may be data that is taken piece by piece: then a leak is considered, and no more.
+#[test]
+fn a_leak_of_a_few_rounds_is_considered() {
+    let (stage, _) = leak_of_rounds(12);
+    let summary = stage.summary();
+    assert_eq!(cause(&summary), "live_data_fills_device");
+    let causes = summary["causes"].as_array().unwrap();
+    let leak = causes.iter().find(|cause| cause["cause"] == "leak").unwrap();
+    assert_eq!(leak["certainty"], "possible");
+    insta::assert_snapshot!(stage.why());
+}
+
+/// Weights are many blocks of one size as well; they are all there before the work begins.
+#[test]
+fn weights_are_no_leak() {
+    let stage = Stage::named("weights", "rounds");
+    stage.compile_with("rounds", &["-DWEIGHTS=40"]);
+    let said = stage.said(&["--no-status"], "rounds");
+    let summary = stage.summary();
+    assert_eq!(cause(&summary), "live_data_fills_device", "{said}");
+    let causes = summary["causes"].as_array().unwrap();
+    assert!(causes.iter().all(|cause| cause["cause"] != "leak"), "{summary}");
+}
+
+/// What is asked for can be less than the limit and yet more than its context leaves.
+#[test]
+fn a_limit_is_told_with_what_the_context_leaves() {
+    let stage = Stage::named("limit-of-context", "rounds");
+    let said = stage.said(&["--no-status", "--limit", "700MiB"], "rounds");
+    assert!(said.contains("REQUEST EXCEEDS THE DEVICE, certain"), "{said}");
+    let summary = stage.summary();
+    assert_eq!(
+        summary["verdict"]["summary"],
+        "256.00 MiB was asked for in one piece; `makeroom run --limit` allows 700.00 MiB in all, of which a context leaves 200.00 MiB."
+    );
+}

@@ -199,8 +199,8 @@ fn leak(trace: &Trace, refusal: &Refusal<'_>) -> Vec<Fix> {
         }
         fixes.extend(growth.leaking.first().filter(|_| has_stacks).map(|site| {
             let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(" for {caller}"));
-            Fix::new(format!("find who keeps what {} makes{caller} in every step", site.place))
-                .frees(site.bytes)
+            let when = if growth.parts.is_some() { "again and again" } else { "in every step" };
+            Fix::new(format!("find who keeps what {} makes{caller} {when}", site.place)).frees(site.bytes)
         }));
     }
     fixes.extend(leak_in_general(trace));

@@ -7,7 +7,7 @@
 //! lifetimes.rs birth and end of every allocation: who is live when
 //! pieces.rs    reserved memory cut into live, rounding and unused pieces
 //! sites.rs     live memory by place in the program
-//! steps.rs     steps, and what grows from one to the next
+//! steps.rs     steps, and what grows from one to the next;  rounds.rs  those of a loop that marks none
 //! taken.rs     what a process took from the driver;  overhead.rs  what the device holds beside it
 //! choice.rs    which device is explained
 //! beside.rs    what a whole process adds to the account
@@ -29,6 +29,7 @@ mod outside;
 mod overhead;
 mod pieces;
 mod room;
+mod rounds;
 mod segments;
 mod sites;
 mod state;
@@ -60,7 +61,7 @@ use self::pieces::Pieces;
 use self::steps::Steps;
 use self::verdict::Refusal;
 use crate::run;
-use crate::{Cause, Certainty, Explanation, Finding, Fix, InputSummary, Ledger, Request, Verdict};
+use crate::{Cause, Certainty, Explanation, Finding, InputSummary, Ledger, Request, Verdict};
 
 /// What to explain of a recording.
 #[derive(Clone, Copy, Debug, Default)]
@@ -164,40 +165,25 @@ impl<'trace> Subject<'trace> {
             next: Vec::new(),
             notes: self.notes(),
         };
+        let is_said = room != Room::Unknown;
         let room = match (room, self.pool_limit()) {
             (Room::Unknown, Some(limit)) => Room::Limit(limit),
             _ => room,
         };
         let room = self.possible_room(room, &mut explanation);
-        match failure.and_then(|index| Some((index, self.device.events.get(index)?))) {
+        let is_closed = match failure.and_then(|index| Some((index, self.device.events.get(index)?))) {
             Some((index, event)) => {
-                self.explain_failure(&mut explanation, room, (index, event), &state, &pieces);
+                self.explain_failure(&mut explanation, room, (index, event), &state, &pieces)
             }
             None => self.explain_peak(&mut explanation, room, &state, &pieces),
+        };
+        if !is_closed && !is_said {
+            explanation.next.push(fixes::say_the_room(self.trace.kind));
         }
         explanation
     }
 
-    /// The room that was named, unless the run is known to have held more than that.
-    fn possible_room(&self, room: Room, explanation: &mut Explanation) -> Room {
-        match (room.limit(), self.history.peak_reserved) {
-            (Some(limit), Some(reserved)) if reserved > limit => {
-                explanation.notes.insert(
-                    0,
-                    format!(
-                        "the run held up to {reserved}, so {limit} was not its limit and is not used here"
-                    ),
-                );
-                explanation.next.push(
-                    Fix::new("to see whether it would have fit")
-                        .command(format!("makeroom replay --memory {}MiB …", limit.get() >> 20)),
-                );
-                Room::Unknown
-            }
-            _ => room,
-        }
-    }
-
+    /// Explains the first refusal; says whether the account could be closed.
     fn explain_failure(
         &self,
         explanation: &mut Explanation,
@@ -205,7 +191,7 @@ impl<'trace> Subject<'trace> {
         (index, event): (usize, makeroom_core::Event),
         state: &State,
         pieces: &Pieces,
-    ) {
+    ) -> bool {
         let overhead = self.overhead(event.time_us, state, true);
         let libraries = self.libraries(state);
         let mut refusal = Refusal {
@@ -237,22 +223,28 @@ impl<'trace> Subject<'trace> {
             device: Some(self.device.device),
             site: self.places.of(event.stack),
         });
-        if room == Room::Unknown && overhead.is_none() {
-            explanation.next.push(fixes::say_the_room(self.trace.kind));
-        }
         let later = self.history.failures.len() - 1;
         if later > 0 {
             explanation.notes.push(format!("{later} more refusals follow; the first one decides"));
         }
         explanation.alternatives = alternatives;
         explanation.causes = causes;
+        room != Room::Unknown || overhead.is_some()
     }
 
-    fn explain_peak(&self, explanation: &mut Explanation, room: Room, state: &State, pieces: &Pieces) {
+    /// Explains a run that was refused nothing; says whether there is nothing to ask about the room it had.
+    fn explain_peak(
+        &self,
+        explanation: &mut Explanation,
+        room: Room,
+        state: &State,
+        pieces: &Pieces,
+    ) -> bool {
         let is_empty = self.device.events.is_empty();
         // A recording of a run has all of its history, though nothing happened in it.
         if is_empty && self.trace.kind != TraceKind::Room {
-            return self.explain_final_state(explanation, room, pieces);
+            self.explain_final_state(explanation, room, pieces);
+            return true;
         }
         let live = self.history.peak_live;
         let summary = match self.history.peak_reserved {
@@ -288,8 +280,11 @@ impl<'trace> Subject<'trace> {
                 certainty: Certainty::Possible,
                 bytes: Some(growth.last - growth.first),
                 summary: format!(
-                    "What stays live after each step grew from {} to {} over {} steps.",
-                    growth.first, growth.last, growth.steps
+                    "{} grew from {} to {} {}.",
+                    growth.moment(),
+                    growth.first,
+                    growth.last,
+                    growth.pace()
                 ),
                 evidence: Vec::new(),
                 fixes: fixes::leak_in_general(self.trace),
@@ -298,9 +293,7 @@ impl<'trace> Subject<'trace> {
         let peak = self.history.peak.and_then(|index| self.device.events.get(index));
         let overhead = peak.and_then(|event| self.overhead(event.time_us, state, false));
         explanation.ledger = Some(self.ledger(room, pieces, None, &self.libraries(state), overhead));
-        if room == Room::Unknown && self.has_segments() && self.trace.kind != TraceKind::Room {
-            explanation.next.push(fixes::say_the_room(self.trace.kind));
-        }
+        room != Room::Unknown || !self.has_segments() || self.trace.kind == TraceKind::Room
     }
 
     /// A snapshot without history says what was there when it was taken, and nothing of what failed.

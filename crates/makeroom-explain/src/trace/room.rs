@@ -2,6 +2,9 @@
 
 use makeroom_core::Bytes;
 
+use super::{Subject, peak_taken};
+use crate::{Explanation, Fix};
+
 /// What the user says about the memory there was. A recording itself does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Room {
@@ -34,6 +37,31 @@ impl Room {
             Self::Unknown => None,
             Self::Limit(limit) => Some(limit),
             Self::Card(card) => Some(card - card.scaled(DRIVER_SHARE) - CONTEXT),
+        }
+    }
+}
+
+impl Subject<'_> {
+    /// The room that was named, unless the run is known to have held more than that.
+    pub(super) fn possible_room(&self, room: Room, explanation: &mut Explanation) -> Room {
+        let taken = match self.trace.process {
+            Some(_) => peak_taken(self.device, &self.history.start),
+            None => self.history.peak_live,
+        };
+        let held = taken.max(self.history.peak_reserved.unwrap_or(Bytes::ZERO));
+        match room.limit() {
+            Some(limit) if held > limit => {
+                explanation.notes.insert(
+                    0,
+                    format!("the run held up to {held}, so {limit} was not its limit and is not used here"),
+                );
+                explanation.next.push(
+                    Fix::new("to see whether it would have fit")
+                        .command(format!("makeroom replay --memory {}MiB …", limit.get() >> 20)),
+                );
+                Room::Unknown
+            }
+            _ => room,
         }
     }
 }

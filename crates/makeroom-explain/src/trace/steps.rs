@@ -1,14 +1,20 @@
-//! Where the steps of a training or serving loop begin, and what grows from one to the next.
+//! Where the steps of a training or serving loop begin, and what grows from one to the next. A loop that is not marked is
+//! recognised by `rounds`; what has no steps is cut into equal parts, and they are not called steps.
 
 use makeroom_core::{Action, AnnotationStage, Bytes, DeviceTrace, FastMap, Trace};
 
 use super::history::{Floor, History};
+use super::rounds::Rounds;
 use super::sites::{self, Held, HeldByStack, Places};
 use super::state::{State, states_at};
 use crate::Growth;
 
-/// A recording without marks is cut into this many parts of equal length.
+/// A recording without steps is cut into this many parts of equal length.
 const PARTS: usize = 24;
+/// And not at all, where a part would have fewer events than this.
+const LEAST_EVENTS: usize = 8;
+/// So many steps decide about a leak where the program does not mark them.
+const ENOUGH_STEPS: usize = 14;
 /// Fewer steps than this say nothing about growth.
 const LEAST_STEPS: usize = 6;
 /// Growth below this share of the floor is noise.
@@ -23,14 +29,17 @@ pub(crate) struct Steps {
     pub(crate) measured_by: String,
     /// Whether the program itself marked them.
     pub(crate) are_marked: bool,
+    /// How many there are, where they are no steps but equal parts of the recording.
+    parts: Option<usize>,
 }
 
 impl Steps {
-    /// Finds the steps: by the mark that the program repeats, or else by cutting the recording into equal parts.
+    /// Finds the steps: by the mark that the program repeats, by what it keeps from each round, or else by cutting the
+    /// recording into equal parts.
     pub(crate) fn find(trace: &Trace, device: &DeviceTrace) -> Self {
-        Self::marked(trace, device).unwrap_or_else(|| {
+        Self::marked(trace, device).or_else(|| Self::recognised(trace, device)).unwrap_or_else(|| {
             let length = device.events.len();
-            let starts = if length < PARTS * 8 {
+            let starts = if length < PARTS * LEAST_EVENTS {
                 Vec::new()
             } else {
                 (0..PARTS).map(|part| part * length / PARTS).collect()
@@ -39,8 +48,19 @@ impl Steps {
                 starts,
                 measured_by: format!("cutting the recording into {PARTS} parts"),
                 are_marked: false,
+                parts: Some(PARTS),
             }
         })
+    }
+
+    fn recognised(trace: &Trace, device: &DeviceTrace) -> Option<Self> {
+        let rounds = Rounds::find(trace, device)?;
+        let place = Places::new(trace).of(rounds.stack);
+        let measured_by = match place {
+            Some(place) => format!("each {} that {place} asks for", rounds.size),
+            None => format!("each request of {}", rounds.size),
+        };
+        Some(Self { starts: rounds.starts, measured_by, are_marked: false, parts: None })
     }
 
     fn marked(trace: &Trace, device: &DeviceTrace) -> Option<Self> {
@@ -64,7 +84,7 @@ impl Steps {
             .max_by(|one, two| (rank(one.0), two.1.len(), two.0).cmp(&(rank(two.0), one.1.len(), one.0)))?;
         starts.sort_unstable();
         let name = name.split('#').next().unwrap_or(name).to_owned();
-        Some(Self { starts: positions(device, &starts), measured_by: name, are_marked: true })
+        Some(Self { starts: positions(device, &starts), measured_by: name, are_marked: true, parts: None })
     }
 
     /// The event at which the step of an event began.
@@ -119,10 +139,12 @@ pub(crate) fn growth(
     let count = settled.len() - 1;
     Some(Growth {
         steps: count,
+        parts: steps.parts,
         measured_by: steps.measured_by.clone(),
         first: first.live,
         last: last.live,
         per_step: Bytes::new((last.live - first.live).get() / count as u64),
+        is_enough: steps.are_marked || count >= ENOUGH_STEPS || device.events.len() >= PARTS * LEAST_EVENTS,
         is_in_steps: steps.are_marked || gives_back(device, first.index..last.index),
         leaking,
     })

@@ -210,7 +210,13 @@ impl Refusal<'_> {
         let request = self.event.size;
         let (reachable, summary) = match (self.room.limit(), self.event.device_free()) {
             (Some(limit), _) if let Some(whole) = self.limit_of_run() => {
-                (limit + self.further_contexts(), format!("`makeroom run --limit` allows {whole} in all"))
+                let reachable = limit + self.further_contexts();
+                let left = if reachable < whole {
+                    format!(", of which a context leaves {reachable}")
+                } else {
+                    String::new()
+                };
+                (reachable, format!("`makeroom run --limit` allows {whole} in all{left}"))
             }
             (Some(limit), _) if self.pool_limit.is_some() => {
                 (limit, format!("the pool's own limit allows {limit} in all"))
@@ -245,11 +251,20 @@ impl Refusal<'_> {
             );
             return Some(self.finding(Cause::Leak, Certainty::Possible, leaked, summary));
         }
+        let (certainty, doubt) = if growth.is_enough {
+            (Certainty::Likely, "")
+        } else {
+            (Certainty::Possible, ": a leak, or data that is taken piece by piece and still needed")
+        };
         let summary = format!(
-            "What stays live after each step grew from {} to {} over {} steps, {} a step, until {} was refused.",
-            growth.first, growth.last, growth.steps, growth.per_step, self.event.size
+            "{} grew from {} to {} {}, until {} was refused{doubt}.",
+            growth.moment(),
+            growth.first,
+            growth.last,
+            growth.pace(),
+            self.event.size
         );
-        Some(self.finding(Cause::Leak, Certainty::Likely, leaked, summary))
+        Some(self.finding(Cause::Leak, certainty, leaked, summary))
     }
 
     /// An unused piece was large enough: PyTorch does not search again after it waited for frees.
