@@ -15,6 +15,7 @@ use makeroom_core::Bytes;
 use regex::{Captures, Regex};
 
 use super::figures::{captured_number, captured_size, pattern, size};
+use super::log::clipped;
 
 /// What one line says about the call that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,13 +74,14 @@ static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
 impl Call {
     /// What a line says.
     pub(crate) fn read(line: &str) -> Self {
+        let line = clipped(line, LONGEST_LINE);
         let mut call = Self::default();
         let mut rest = line.to_owned();
         if let Some(found) = NAME.captures(line) {
             call.name = found.get(1).map(|name| name.as_str().to_owned());
             if let Some(open) = found.get(2) {
                 let (arguments, end) = arguments(&line[open.end()..]);
-                call.request = requested(&found[1], &arguments);
+                call.request = requested(&found[1], &arguments, line);
                 rest.replace_range(open.start()..open.end() + end, " ");
             }
         }
@@ -96,7 +98,11 @@ impl Call {
             call.free = take(&FREE, &mut rest).and_then(|found| either(&found));
             call.total = take(&TOTAL, &mut rest).and_then(|found| either(&found));
         }
-        while take(&USED, &mut rest).is_some() {}
+        for _ in 0..MOST_USES {
+            if take(&USED, &mut rest).is_none() {
+                break;
+            }
+        }
         call.request = call.request.or_else(|| stated_request(&rest, call.name.is_some()));
         call
     }
@@ -117,6 +123,12 @@ fn stated_request(rest: &str, is_call_named: bool) -> Option<Bytes> {
     found.or_else(|| alone().filter(|_| is_call_named))
 }
 
+/// Nobody reads a longer line; what follows in one is not looked at.
+const LONGEST_LINE: usize = 16 << 10;
+/// Figures of what is in use that are told apart in one line.
+const MOST_USES: usize = 8;
+/// A product of more factors is no size.
+const MOST_FACTORS: usize = 8;
 /// A number without a unit is a size from here on; a smaller one may be a line, a code or a count.
 const LEAST_BARE: Bytes = Bytes::new(4096);
 
@@ -142,9 +154,14 @@ fn arguments(text: &str) -> (Vec<String>, usize) {
     (arguments, text.len())
 }
 
-/// What a call asks for by its arguments, where they are numbers.
-fn requested(name: &str, arguments: &[String]) -> Option<Bytes> {
-    let value = |index: usize| arguments.get(index).and_then(|argument| product(argument));
+/// What a call asks for by its arguments, where they are numbers or the line says what they stand for.
+fn requested(name: &str, arguments: &[String], line: &str) -> Option<Bytes> {
+    let value = |index: usize| arguments.get(index).and_then(|argument| product(argument, line));
+    if let [only] = arguments
+        && let Some(found) = PLAIN.captures(only)
+    {
+        return captured_size(&found, 1);
+    }
     let bytes = if name.ends_with("Pitch") {
         value(2)?.checked_mul(value(3)?)?
     } else {
@@ -155,19 +172,25 @@ fn requested(name: &str, arguments: &[String]) -> Option<Bytes> {
 }
 
 /// The value of a product of numbers, shifts and sizes of types, as programs write sizes.
-fn product(source: &str) -> Option<u64> {
+fn product(source: &str, line: &str) -> Option<u64> {
     static CAST: LazyLock<Regex> =
         LazyLock::new(|| pattern(r"\((?:size_t|std::size_t|u?int64_t|unsigned long(?: long)?)\)"));
     static SIZE_OF: LazyLock<Regex> = LazyLock::new(|| pattern(r"^sizeof ?\(? ?([\w:]+) ?\)?$"));
     static SHIFT: LazyLock<Regex> =
         LazyLock::new(|| pattern(r"^\(? ?(\d+)[uUlLzZ]* ?<< ?(\d+)[uUlLzZ]* ?\)?$"));
     static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\(? ?(\d+)[uUlLzZ]* ?\)?$"));
+    static VARIABLE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[A-Za-z_]\w*$"));
+    if source.matches('*').count() >= MOST_FACTORS {
+        return None;
+    }
     let source = CAST.replace_all(source, "");
     source.split('*').map(str::trim).try_fold(1_u64, |product, factor| {
         let value = if let Some(found) = NUMBER.captures(factor) {
             captured_number(&found, 1)?
         } else if let Some(found) = SHIFT.captures(factor) {
             captured_number::<u64>(&found, 1)?.checked_mul(1_u64.checked_shl(captured_number(&found, 2)?)?)?
+        } else if VARIABLE.is_match(factor) {
+            value_of(factor, line)?
         } else {
             match &SIZE_OF.captures(factor)?[1] {
                 "char" | "uint8_t" | "int8_t" | "bool" => 1,
@@ -179,6 +202,22 @@ fn product(source: &str) -> Option<u64> {
             }
         };
         product.checked_mul(value)
+    })
+}
+
+/// What a line says that a variable is, as `n = 4096` or `n: 4096`.
+fn value_of(variable: &str, line: &str) -> Option<u64> {
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    line.match_indices(variable).find_map(|(start, _)| {
+        let rest = &line[start + variable.len()..];
+        let is_whole = !line[..start].ends_with(is_word) && !rest.starts_with(is_word);
+        let value = rest.trim_start().strip_prefix(['=', ':'])?.trim_start();
+        let end = value.find(|character: char| !character.is_ascii_digit()).unwrap_or(value.len());
+        // A fraction or a number with a unit is no count.
+        let is_count = !value[end..].starts_with(|next: char| {
+            is_word(next) || next == '.' && value[end + 1..].starts_with(|digit: char| digit.is_ascii_digit())
+        });
+        (is_whole && is_count).then(|| value[..end].parse().ok())?
     })
 }
 
@@ -236,6 +275,9 @@ mod tests {
             "cudaMalloc(&p, 1ULL << 33): out of memory",
             "cudaMalloc failed: out of memory (requested 8.00 GiB)",
             "hipMalloc failed, size=8589934592: out of memory",
+            "cudaMalloc(&d, N*sizeof(double)) at bench.cu:33: out of memory. N=1073741824",
+            "cudaMalloc(&d, rows * cols * 4): out of memory (rows: 65536, cols: 32768)",
+            "cudaMalloc(8388608 KiB) returned cudaErrorMemoryAllocation",
             "cudaMalloc(&p, bytes) failed for 8 GiB: out of memory",
         ] {
             assert_eq!(figures(line), (Some(8 << 30), None, None), "{line}");
@@ -264,6 +306,7 @@ mod tests {
             "solver.cu:214, code: 2, reason: out of memory",
             "CUDA error at main.cu:57 code=2(cudaErrorMemoryAllocation) \"cudaMalloc((void **)&d, n * sizeof(float))\"",
             "cudaMalloc(&p, count) failed: out of memory",
+            "cudaMalloc(&p, count * 4) failed: out of memory, recount=12, count=1.5",
             "cudaMalloc(&p, 18446744073709551615 * 8 failed: out of memory",
         ] {
             assert_eq!(figures(line), (None, None, None), "{line}");

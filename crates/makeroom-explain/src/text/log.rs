@@ -202,7 +202,7 @@ fn is_free_block(line: &str) -> bool {
 }
 
 /// The front of a text, at most this many bytes of it.
-fn clipped(text: &str, longest: usize) -> &str {
+pub(crate) fn clipped(text: &str, longest: usize) -> &str {
     let mut end = text.len().min(longest);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -211,8 +211,8 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
         ),
         _ => (Cause::LiveDataFillsDevice, " beside the weights".to_owned()),
     };
-    let summary =
-        format!("One request of full length needs {needed} of cache and {available} was left{rest}.");
+    let left = if available.is_zero() { "nothing".to_owned() } else { available.to_string() };
+    let summary = format!("One request of full length needs {needed} of cache and {left} was left{rest}.");
     let number = |figure: &Regex| captured_number(&figure.captures(text)?, 1);
     let estimated: Option<u64> = number(&ESTIMATED);
     let longest = estimated.or_else(|| vllm_fixes::longest_request(number(&LENGTH)?, needed, available));

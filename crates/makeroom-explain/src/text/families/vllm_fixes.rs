@@ -12,6 +12,9 @@ const BLOCK_TOKENS: u64 = 16;
 /// The largest share that leaves room for the context and for libraries.
 const LARGEST_SHARE: f64 = 0.95;
 
+/// A share of fewer hundredths than this holds no model.
+const LEAST_SHARE: f64 = 5.0;
+
 /// What vLLM was told to take of the card, as far as its log says.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
@@ -28,7 +31,7 @@ pub(super) fn at_start(free: Bytes, total: Bytes, device: Option<DeviceIndex>) -
     let holders = advice::list_holders(Maker::Nvidia);
     fixes.push(if used.is_zero() { holders } else { holders.frees(used) });
     let hundredths = (free.share_of(total) * 100.0).floor();
-    if hundredths >= 1.0 {
+    if hundredths >= LEAST_SHARE {
         fixes.push(
             Fix::new(format!("or let vLLM take only what is free, {free}, if the model fits into that"))
                 .command(format!("--gpu-memory-utilization {:.2}", hundredths / 100.0)),

@@ -69,6 +69,9 @@ static REMATERIALIZED: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 static BASE_LIMIT: LazyLock<Regex> = LazyLock::new(|| pattern(r"exceeds the base limit \((\d+)\)"));
+/// What the runtime took when it started.
+static POOL: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"XLA backend allocating (\d+) bytes on device \d+ for BFCAllocator"));
 static SITE: LazyLock<Regex> = LazyLock::new(|| pattern(r#"source_file="([^"]+)" source_line=(\d+)"#));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
@@ -111,7 +114,9 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 /// Puts XLA's plan of the program, where it stands below, against what there is: what the compiler may use, or the pool.
 pub(super) fn state_plan(passage: &Passage<'_>, pool: Option<Bytes>, facts: &mut Facts) {
     if let Some(plan) = Plan::read(passage) {
-        plan.state(budget(passage).or(pool), facts);
+        let started =
+            || captured_number(&passage.all().find_map(|line| POOL.captures(line))?, 1).map(Bytes::new);
+        plan.state(budget(passage).or(pool).or_else(started), facts);
     }
 }
 

@@ -143,6 +143,20 @@ mod tests {
     }
 
     #[test]
+    fn the_pool_that_the_runtime_took_is_what_there_is() {
+        let text = |pool: u64| {
+            format!(
+                "I external/xla/xla/pjrt/gpu/gpu_helpers.cc:129] XLA backend allocating {} bytes on device 0 for BFCAllocator.\nRESOURCE_EXHAUSTED: Out of memory while trying to allocate 10737418240 bytes.\n{STATS}",
+                pool << 30
+            )
+        };
+        let stated = |pool: u64| facts_in(&text(pool)).unwrap().statements;
+        assert_eq!(stated(17)[0].certainty, Certainty::Likely);
+        assert!(stated(17)[0].summary.contains("17.00 GiB"));
+        assert!(stated(19).is_empty());
+    }
+
+    #[test]
     fn a_plan_beyond_what_there_is_decides() {
         let text = format!(
             "Can't reduce memory use below 12.00GiB (12884901888 bytes) by rematerialization; only reduced to 18.00GiB (19327352832 bytes)\nRESOURCE_EXHAUSTED: Out of memory while trying to allocate 10737418240 bytes.\n{STATS}"
