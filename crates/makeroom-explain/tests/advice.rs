@@ -116,6 +116,9 @@ fn figures_that_are_not_understood_are_not_denied() {
     let text = "worker: out of memory, watermark 12 GiB, 300 MiB";
     let summary = explain_text(text).verdict.summary;
     assert!(summary.contains("12 GiB") && summary.contains("300 MiB"), "{summary}");
+    let text = "llama_kv_cache_init:      CUDA0 KV buffer size =  2048.00 MiB\nllama_new_context_with_model:      CUDA0 compute buffer size =   512.00 MiB\nCUDA error: out of memory\n  current device: 0, in function ggml_cuda_pool_malloc at ggml-cuda.cu:55";
+    let summary = explain_text(text).verdict.summary;
+    assert!(summary.contains("2.50 GiB"), "{summary}");
 }
 
 #[test]

@@ -141,6 +141,11 @@ fn without_request(facts: &Facts, resource: Resource) -> String {
             "{what} ran out with {free}{of_total} free; the text does not say how much was asked for."
         );
     }
+    if let Some(live) = facts.live.filter(|live| !live.is_zero()) {
+        return format!(
+            "{what} ran out with {live}{of_total} in use by the program; the text does not say how much was asked for."
+        );
+    }
     let mut sizes: Vec<&str> = SIZE.find_iter(&facts.quote).map(|size| size.as_str()).collect();
     sizes.truncate(4);
     match (sizes.is_empty(), resource) {
@@ -148,8 +153,10 @@ fn without_request(facts: &Facts, resource: Resource) -> String {
             "{what} ran out; the text has figures ({}) and does not say what was asked for and what was free.",
             sizes.join(", ")
         ),
-        (true, Resource::Device) => format!("{what} ran out; the text gives no sizes."),
-        (true, _) => format!("{what} ran out; the text gives no sizes and does not say whose memory it was."),
+        (true, Resource::Device) => format!("{what} ran out; the error gives no sizes."),
+        (true, _) => {
+            format!("{what} ran out; the error gives no sizes and does not say whose memory it was.")
+        }
     }
 }
 
