@@ -226,12 +226,15 @@ fn rounds_are_told_by_what_is_kept_of_each() {
         (growth.parts, growth.per_step, growth.measured_by.as_str()),
         (None, Bytes::mib(32), "each request of 32.00 MiB")
     );
-    assert_eq!((explanation.verdict.cause, explanation.verdict.certainty), (Cause::Leak, Certainty::Likely));
-    assert!(
-        explanation.verdict.summary.contains("32.00 MiB a step, until"),
-        "{}",
-        explanation.verdict.summary
+    let leak = explanation.causes.iter().find(|finding| finding.cause == Cause::Leak).unwrap();
+    assert!(leak.summary.contains("32.00 MiB a step, until"), "{}", leak.summary);
+    assert_eq!(
+        (leak.certainty, explanation.verdict.cause),
+        (Certainty::Possible, Cause::LiveDataFillsDevice)
     );
+    // More than a model has layers.
+    let explanation = looping(140, 1, |_| Some(Bytes::mib(32)));
+    assert_eq!((explanation.verdict.cause, explanation.verdict.certainty), (Cause::Leak, Certainty::Likely));
     // Kept before the work begins: weights.
     let explanation = looping(80, 1, |round| (round < 20).then_some(Bytes::mib(32)));
     assert_eq!(explanation.growth, None);

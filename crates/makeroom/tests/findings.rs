@@ -353,28 +353,31 @@ fn leak_of_rounds(rounds: u64) -> (Stage, String) {
 /// recording.
 #[test]
 fn a_leak_is_told_by_its_rounds() {
-    for rounds in [20, 40, 233] {
-        let (stage, said) = leak_of_rounds(rounds);
-        let summary = stage.summary();
-        assert_eq!((cause(&summary), &summary["verdict"]["certainty"]), ("leak", &"likely".into()), "{said}");
-        assert_eq!(summary["growth"]["per_step_bytes"], 32 << 20, "{said}");
-        let steps = summary["growth"]["steps"].as_u64().unwrap();
-        assert!(steps > rounds * 3 / 5 && steps < rounds, "{steps}");
-        assert!(said.contains(&format!("over {steps} steps, 32.00 MiB a step")), "{said}");
-        assert!(summary["growth"]["leaking"][0].to_string().contains("keep"), "{summary}");
-    }
+    let (stage, said) = leak_of_rounds(233);
+    let summary = stage.summary();
+    assert_eq!((cause(&summary), &summary["verdict"]["certainty"]), ("leak", &"likely".into()), "{said}");
+    assert_eq!(summary["growth"]["per_step_bytes"], 32 << 20, "{said}");
+    let steps = summary["growth"]["steps"].as_u64().unwrap();
+    assert!(steps > 233 * 3 / 5 && steps < 233, "{steps}");
+    assert!(said.contains(&format!("over {steps} steps, 32.00 MiB a step")), "{said}");
+    assert!(summary["growth"]["leaking"][0].to_string().contains("keep"), "{summary}");
 }
 
 /// A few rounds may be data that is taken piece by piece: then a leak is considered, and no more.
 #[test]
 fn a_leak_of_a_few_rounds_is_considered() {
-    let (stage, _) = leak_of_rounds(12);
-    let summary = stage.summary();
-    assert_eq!(cause(&summary), "live_data_fills_device");
-    let causes = summary["causes"].as_array().unwrap();
-    let leak = causes.iter().find(|cause| cause["cause"] == "leak").unwrap();
-    assert_eq!(leak["certainty"], "possible");
-    insta::assert_snapshot!(stage.why());
+    for rounds in [40, 20, 12] {
+        let (stage, _) = leak_of_rounds(rounds);
+        let summary = stage.summary();
+        assert_eq!(cause(&summary), "live_data_fills_device");
+        let causes = summary["causes"].as_array().unwrap();
+        let leak = causes.iter().find(|cause| cause["cause"] == "leak").unwrap();
+        assert_eq!(leak["certainty"], "possible");
+        assert!(summary["growth"]["leaking"][0].to_string().contains("keep"), "{summary}");
+        if rounds == 12 {
+            insta::assert_snapshot!(stage.why());
+        }
+    }
 }
 
 /// Weights are many blocks of one size as well; they are all there before the work begins.

@@ -13,8 +13,9 @@ use crate::Growth;
 const PARTS: usize = 24;
 /// And not at all, where a part would have fewer events than this.
 const LEAST_EVENTS: usize = 8;
-/// So many steps decide about a leak where the program does not mark them.
-const ENOUGH_STEPS: usize = 14;
+/// So many steps decide about a leak where the program does not mark them: more than a model has layers, which a program that
+/// loads one takes piece by piece and keeps just so.
+const ENOUGH_STEPS: usize = 100;
 /// Fewer steps than this say nothing about growth.
 const LEAST_STEPS: usize = 6;
 /// Growth below this share of the floor is noise.
