@@ -6,10 +6,9 @@
 //! does where it answers for the driver is added up apart, the driver calls that it makes included.
 //!
 //! A program that wants the cost of a part of its run asks before and after it (`makeroom_recorder_cost`,
-//! `makeroom_pool_cost`). Sums of two
-//! runs must not be compared: what happens once in a process (pages of a large library that come from the disk for its
-//! first stacks) takes now 1 and now 100 ms. The events that were handed on are counted as well, so that whoever reads
-//! a recording can tell that it is the one that was measured.
+//! `makeroom_pool_cost`). Sums of two runs must not be compared: what happens once in a process (pages of a large library
+//! that come from the disk for its first stacks) takes now 1 and now 100 ms. The events that were handed on are counted as
+//! well, so that whoever reads a recording can tell that it is the one that was measured.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -69,7 +69,10 @@ static PRINTED: AtomicU32 = AtomicU32::new(0);
 
 /// Says something, once.
 pub(crate) fn raise(notice: Notice) {
-    RAISED.fetch_or(notice as u32, Ordering::Relaxed);
+    // Some are raised by every call of a program: once it is said, that writes to nothing.
+    if RAISED.load(Ordering::Relaxed) & notice as u32 == 0 {
+        RAISED.fetch_or(notice as u32, Ordering::Relaxed);
+    }
 }
 
 /// Says something, once, to the user at the terminal too.

@@ -34,7 +34,7 @@ fn a_program_hears_what_the_pool_cost() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout).split_whitespace().map(|word| word.parse().unwrap()).collect()
     };
-    let program = pooled("measured_pool.c");
+    let program = pooled("measured.c").argument("pool");
     assert_eq!(figures(&program), [], "nothing is measured");
     let program = program.variable("MAKEROOM_MEASURE", "on");
     let [inside, calls, whole] = figures(&program)[..] else { panic!("no answer") };

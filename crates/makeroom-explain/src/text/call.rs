@@ -36,39 +36,41 @@ static NAME: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 /// A size with its unit.
-const SIZE: &str = r"(\d[\d.,]*) ?([KMGT]i?B?|bytes|B)\b";
-static PLAIN: LazyLock<Regex> = LazyLock::new(|| pattern(&format!("(?i){SIZE}")));
+const SIZE: &str = r"(\d[\d.,]*) ?([KMGT]i?B?|bytes|B)";
+/// The same where nobody asks for its parts.
+const UNNAMED: &str = r"\d[\d.,]* ?(?:[KMGT]i?B?|bytes|B)";
+static PLAIN: LazyLock<Regex> = LazyLock::new(|| pattern(&format!(r"(?i){SIZE}\b")));
 /// What is free and what there is, in one phrase; the unit may stand once, at the end.
 static FREE_OF_TOTAL: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(?:free|available)(?: memory| mem)?(?: is|:|=)? ?(\d[\d.,]*) ?([KMGT]i?B?|bytes|B)? ?(?:out of|of|/) ?(?:total )?(\d[\d.,]*) ?([KMGT]i?B?|bytes|B)\b",
-    )
+    pattern(&format!(
+        r"(?i)\b(?:free|available)(?: memory| mem)?(?: is|:|=)? ?{SIZE}? ?(?:out of|of|/) ?(?:total )?{SIZE}\b",
+    ))
 });
 static OF_TOTAL_FREE: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?i)(\d[\d.,]*) ?([KMGT]i?B?|bytes|B)? ?(?:(?:is |are )?(?:free|available) ?)?(?:out of|of|/) ?(\d[\d.,]*) ?([KMGT]i?B?|bytes|B)(?: total| in total)?(?: memory)?(?: is| are)?(?: free| available)?\b",
-    )
+    pattern(&format!(
+        r"(?i){SIZE}? ?(?:(?:is |are )?(?:free|available) ?)?(?:out of|of|/) ?{SIZE}(?: total| in total)?(?: memory)?(?: is| are)?(?: free| available)?\b",
+    ))
 });
 static FREE: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(?:free|available|avail)(?:[ _]?(?:memory|mem|bytes|device|gpu))*(?: is only| is| was|:|=)* ?(\d[\d.,]*) ?([KMGT]i?B?|bytes|B)?\b|(\d[\d.,]*) ?([KMGT]i?B?|bytes|B) (?:is |are |was |were )?(?:free|available|left)\b",
-    )
+    pattern(&format!(
+        r"(?i)\b(?:free|available|avail)(?:[ _]?(?:memory|mem|bytes|device|gpu))*(?: is only| is| was|:|=)* ?{SIZE}?\b|{SIZE} (?:is |are |was |were )?(?:free|available|left)\b",
+    ))
 });
 static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\btotal(?:[ _]?(?:memory|mem|bytes|device|gpu))*(?: is| of|:|=)* ?(\d[\d.,]*) ?([KMGT]i?B?|bytes|B)?\b|(\d[\d.,]*) ?([KMGT]i?B?|bytes|B) (?:in )?total\b",
-    )
+    pattern(&format!(
+        r"(?i)\btotal(?:[ _]?(?:memory|mem|bytes|device|gpu))*(?: is| of|:|=)* ?{SIZE}?\b|{SIZE} (?:in )?total\b",
+    ))
 });
 /// What is in use is neither asked for nor free.
 static USED: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(?:used|in use|allocated so far|already allocated)(?:[ _]?(?:memory|mem|bytes))?(?: is|:|=)* ?\d[\d.,]* ?(?:[KMGT]i?B?|bytes|B)?\b|\d[\d.,]* ?(?:[KMGT]i?B?|bytes|B) (?:is |are |was |were )?(?:already )?(?:used|in use|allocated)\b",
-    )
+    pattern(&format!(
+        r"(?i)\b(?:used|in use|allocated so far|already allocated)(?:[ _]?(?:memory|mem|bytes))?(?: is|:|=)* ?{UNNAMED}?\b|{UNNAMED} (?:is |are |was |were )?(?:already )?(?:used|in use|allocated)\b",
+    ))
 });
 static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(?:request(?:ed|ing)?|asked for|need(?:s|ed)?|want(?:s|ed)?|alloc(?:ate|ating|ation)?|size|n?bytes|len(?:gth)?)(?: (?:of|for|a|size|memory|bytes|buffer|device|gpu))*(?: is| was|:|=)* ?(\d[\d.,]*) ?([KMGT]i?B?|bytes|B)?(?:$|[^\w.])",
-    )
+    pattern(&format!(
+        r"(?i)\b(?:request(?:ed|ing)?|asked for|need(?:s|ed)?|want(?:s|ed)?|alloc(?:ate|ating|ation)?|size|n?bytes|len(?:gth)?)(?: (?:of|for|a|size|memory|bytes|buffer|device|gpu))*(?: is| was|:|=)* ?{SIZE}?(?:$|[^\w.])",
+    ))
 });
 
 impl Call {

@@ -304,7 +304,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Unmaps a handle once the GPU is done with what was there; it becomes a spare one.
+    /// Unmaps a handle that is mapped, once the GPU is done with what was there; it becomes a spare one.
     pub(super) fn detach(
         &mut self,
         backing: &mut impl Backing,
@@ -312,9 +312,6 @@ impl Policy {
         patience: Patience,
     ) -> Result<(), Cause> {
         let held = self.handles.get(handle);
-        if held.address == 0 {
-            return Ok(());
-        }
         let id = self.tile_at(held.address);
         let zone = Zone::of_list(self.tiles[id].list);
         let (stream, after) = self.freed_after(id);
