@@ -118,8 +118,32 @@ pub struct Finding {
     pub summary: String,
     /// The figures, one sentence each.
     pub evidence: Vec<String>,
-    /// What to do, the most room first.
+    /// What decides whether this is the cause, where that is open.
+    pub check: Option<Fix>,
+    /// What to do, the most effective first.
     pub fixes: Vec<Fix>,
+}
+
+impl Finding {
+    /// A cause without evidence or fixes yet.
+    pub fn new(cause: Cause, certainty: Certainty, summary: impl Into<String>) -> Self {
+        Self {
+            cause,
+            certainty,
+            bytes: None,
+            summary: summary.into(),
+            evidence: Vec::new(),
+            check: None,
+            fixes: Vec::new(),
+        }
+    }
+
+    /// How many bytes the cause stands for.
+    #[must_use]
+    pub fn bytes(mut self, bytes: Bytes) -> Self {
+        self.bytes = Some(bytes);
+        self
+    }
 }
 
 /// Something to do.

@@ -10,6 +10,7 @@ mod library;
 mod native;
 mod run;
 mod text;
+mod thresholds;
 mod trace;
 mod watch;
 

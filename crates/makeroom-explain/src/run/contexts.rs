@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use makeroom_core::{Bytes, ProcessRecord, Trace};
 
 use super::{LeftContext, RefusedContexts};
-use crate::text::CONTEXT_TYPICAL;
+use crate::thresholds::CONTEXT_TYPICAL;
 use crate::trace::{History, Measured, Places, taken_at};
 use crate::{Cause, Certainty, Finding, advice};
 
@@ -80,5 +80,5 @@ pub(super) fn judge(refused: &RefusedContexts, limit: Option<Bytes>) -> Finding 
     );
     let evidence = refused.free.map(|free| format!("{free} free by the driver's count"));
     let evidence = evidence.into_iter().collect();
-    Finding { cause, certainty, bytes: Some(bytes), summary, evidence, fixes }
+    Finding { evidence, fixes, ..Finding::new(cause, certainty, summary).bytes(bytes) }
 }

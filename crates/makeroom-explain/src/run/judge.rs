@@ -76,7 +76,7 @@ fn finding(
     summary: String,
     fixes: Vec<Fix>,
 ) -> Finding {
-    Finding { cause, certainty, bytes, summary, evidence: Vec::new(), fixes }
+    Finding { bytes, fixes, ..Finding::new(cause, certainty, summary) }
 }
 
 fn pinned_refused(summary: &RunSummary) -> Option<Finding> {

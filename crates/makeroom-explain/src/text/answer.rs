@@ -4,12 +4,19 @@ use makeroom_core::Bytes;
 
 use super::context::Context;
 use super::facts::{Facts, Resource, Severity};
-use super::find;
+use super::find::{self, Found};
 use super::fixes;
-use super::judge::{Account, CONTEXT_CEILING, judge};
+use super::hypotheses;
+use super::job;
+use super::judge::{Account, judge};
 use super::log::Log;
+use super::other_failure::{self, OtherFailure};
+use super::situation::Situation;
+use super::undetermined;
+use crate::thresholds::CONTEXT_CEILING;
 use crate::{
-    Cause, Certainty, Explanation, Finding, InputKind, InputSummary, Ledger, LedgerLine, Request, Verdict,
+    Cause, Certainty, Explanation, Finding, Fix, InputKind, InputSummary, Ledger, LedgerLine, Request,
+    Verdict,
 };
 
 /// A text that was pasted or wrapped by a terminal is no longer than this; a log file is not wrapped.
@@ -17,12 +24,16 @@ const LONGEST_UNWRAPPED: usize = 4 << 20;
 
 /// Explains an error text: a message, or a whole log with one in it.
 pub fn explain_text(text: &str) -> Explanation {
-    let mut log = Log::new(text);
+    explain_log(Log::new(text))
+}
+
+/// Explains a log that is cleaned already.
+pub(crate) fn explain_log(mut log: Log) -> Explanation {
     let mut found = find::failures(&log);
     // A terminal may have cut the deciding words in two. Joining lines is a guess, so it replaces the plain
     // reading only where it reads more.
-    let weight = |found: &Option<find::Found>| found.as_ref().map_or(0, |found| 1 + found.first.weight());
-    if text.len() <= LONGEST_UNWRAPPED
+    let weight = |found: &Option<Found>| found.as_ref().map_or(0, |found| 1 + found.first.weight());
+    if log.text().len() <= LONGEST_UNWRAPPED
         && let Some(unwrapped) = log.unwrapped()
     {
         let joined = find::failures(&unwrapped);
@@ -30,47 +41,61 @@ pub fn explain_text(text: &str) -> Explanation {
             (log, found) = (unwrapped, joined);
         }
     }
-    let Some(found) = found else { return nothing_found(&log) };
-    let facts = found.first;
-    let context = Context::read(&log, found.index);
-    let mut causes = judge(&facts, &context);
+    let other = other_failure::find(&log);
+    match found {
+        Some(found) if found.first.is_failure() && !is_outranked(&found, other.as_ref()) => explain(&log, found),
+        found => nothing_failed(&log, found, other),
+    }
+}
+
+/// A definite other failure outranks talk about memory, but not an error about memory.
+fn is_outranked(found: &Found, other: Option<&OtherFailure>) -> bool {
+    found.is_prose && other.is_some()
+}
+
+fn explain(log: &Log, found: Found) -> Explanation {
+    let facts = found.first.without_wrapped_figures();
+    let context = Context::read(log, found.index);
+    let situation = Situation::new(log.text(), &facts, &context);
+    let mut causes = judge(&facts, &situation.account, &context);
+    let is_led = facts.statements.iter().any(|statement| statement.leads);
+    if causes.iter().all(|finding| finding.certainty < Certainty::Likely)
+        && !causes.first().is_some_and(|finding| finding.cause == Cause::Undetermined)
+        && !is_led
+    {
+        causes.insert(0, undetermined::finding(&facts, &situation));
+    }
     for finding in &mut causes {
         finding.evidence.extend(facts.evidence.iter().cloned());
         finding.evidence.push(format!("line {}: {}", facts.line, shortened(&facts.quote)));
     }
-    fixes::attach(&mut causes, &facts, &context);
-    let cause = causes[0].cause;
-    let mut notes = Vec::new();
-    if found.later > 0 {
-        let plural = if found.later == 1 { "" } else { "s" };
-        notes.push(format!(
-            "{} more failure{plural} follow{} in this text; the first one, in line {}, decides",
-            found.later,
-            if found.later == 1 { "s" } else { "" },
-            facts.line
-        ));
+    fixes::attach(&mut causes, &situation);
+    if causes.first().is_some_and(|finding| finding.certainty <= Certainty::Possible) {
+        hypotheses::add(&mut causes, &situation);
     }
+    let deciding = causes[0].clone();
+    let mut notes: Vec<String> = job::note(log, &found.failures).into_iter().collect();
+    if notes.is_empty() && found.later > 0 {
+        let plural = if found.later == 1 { "" } else { "s" };
+        notes.push(format!("{} more failure{plural} below line {}, the first one", found.later, facts.line));
+    }
+    notes.extend(found.survived.map(|line| {
+        format!("an earlier out-of-memory error in line {line} was caught: the program continued after it")
+    }));
+    let framework = Some(facts.framework).filter(|framework| !framework.is_empty());
+    let request = Request {
+        bytes: facts.request,
+        device: facts.device,
+        site: facts.site.clone().or_else(|| context.site.clone()),
+    };
     Explanation {
-        input: InputSummary {
-            kind: InputKind::ErrorText,
-            framework: Some(facts.framework).filter(|framework| !framework.is_empty()),
-        },
-        request: (facts.severity != Severity::Observation).then(|| Request {
-            bytes: facts.request,
-            device: facts.device,
-            site: facts.site.clone().or_else(|| context.site.clone()),
-        }),
-        verdict: Verdict { cause, certainty: causes[0].certainty, summary: causes[0].summary.clone() },
-        ledger: ledger(&facts, cause),
-        futile: fixes::futile(cause, &facts, &context),
-        next: fixes::next(&causes[0], &facts),
-        sites: Vec::new(),
-        other_sites: Bytes::ZERO,
-        growth: None,
-        run: None,
-        alternatives: Vec::new(),
+        request: Some(request),
+        ledger: ledger(&facts, deciding.cause),
+        futile: fixes::wont_help(deciding.cause, &situation),
+        next: fixes::next(&deciding, &situation),
         causes,
         notes,
+        ..empty(framework, deciding.cause, deciding.certainty, deciding.summary)
     }
 }
 
@@ -96,22 +121,23 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
     }
     if let Some(cached) = account.cached {
         let mut line = LedgerLine::new(
-            if cause == Cause::Fragmentation { "unused, in pieces" } else { "unused, cached" },
+            if cause == Cause::Fragmentation { "cached, in pieces" } else { "cached" },
             cached,
         );
         if let (Cause::Fragmentation, Some(request)) = (cause, facts.request) {
-            line = line.note(format!("the request needed {request} in one piece"));
+            line = line.note(format!("the request needs {request} in one piece"));
         }
         lines.push(line);
     }
     if let Some(overhead) = account.overhead() {
-        lines.push(LedgerLine::new("context and code", overhead));
+        let is_large = overhead > CONTEXT_CEILING;
+        lines.push(LedgerLine::new(if is_large { "outside the framework" } else { "context and code" }, overhead));
     }
     let unclear = account.is_own_process_unclear;
     for process in &account.others {
         let mut line = LedgerLine::new(format!("process {}", process.pid), process.bytes);
         if unclear {
-            line = line.note("this process or another: in a container the number does not tell");
+            line = line.note("this process or another: a container hides the number");
         } else if let Some(name) = &process.name {
             line = line.note(name.clone());
         }
@@ -119,38 +145,96 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
     }
     let rest = account.unlisted().filter(|_| account.own.is_none() && !unclear);
     if let Some(rest) = rest.filter(|rest| !rest.is_zero() && facts.live.is_some()) {
-        let note = if rest > CONTEXT_CEILING { "more than a context takes" } else { "what a context takes" };
+        let note = if rest > CONTEXT_CEILING { "more than a context takes" } else { "a context's usual size" };
         lines.push(LedgerLine::new("context and others", rest).note(note));
     }
     if let Some(free) = facts.free {
         lines.push(LedgerLine::new("free", free));
     }
+    // A card of which nothing is known to be used has no account.
+    if lines.is_empty() {
+        return None;
+    }
     let name = facts.device.map_or_else(|| "GPU".to_owned(), |device| format!("GPU {device}"));
     Some(Ledger::new(name, facts.device, facts.total, lines))
 }
 
-fn nothing_found(log: &Log) -> Explanation {
-    let summary = format!(
-        "No out-of-memory error was recognised in this text of {} line{}.",
-        log.len(),
-        if log.len() == 1 { "" } else { "s" }
-    );
+/// Nothing in the text ran out of memory: another failure, a handled one, a table, or no failure at all.
+fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>) -> Explanation {
+    let plural = if log.len() == 1 { "" } else { "s" };
+    if let Some(other) = other {
+        let summary = format!("This is not an out-of-memory error: {} in line {}.", other.what, other.line);
+        let mut explanation = none(None, summary);
+        explanation.causes[0].fixes = other.fixes;
+        explanation.causes[0].evidence.push(format!("line {}: {}", other.line, shortened(&other.quote)));
+        return explanation;
+    }
+    let Some(found) = found else {
+        let mut explanation = none(
+            None,
+            format!("No out-of-memory error in this text of {} line{plural}.", log.len()),
+        );
+        explanation.notes.push(
+            "pass the lines around the error, or the whole output of the program: PROGRAM 2>&1 | makeroom why"
+                .to_owned(),
+        );
+        explanation.next.push(crate::advice::record_run());
+        return explanation;
+    };
+    let facts = found.first;
+    let framework = Some(facts.framework).filter(|framework| !framework.is_empty());
+    let summary = match facts.severity {
+        Severity::Warning => {
+            let request = facts.request.map_or(String::new(), |request| format!(" of {request}"));
+            format!("An allocation{request} failed in line {} and the program handled it; nothing else failed.", facts.line)
+        }
+        Severity::Observation => facts.statements.first().map_or_else(
+            || "This text shows who holds GPU memory; nothing in it failed.".to_owned(),
+            |statement| format!("{} Nothing in this text failed.", statement.summary),
+        ),
+        Severity::Failure => {
+            "The text talks about running out of memory, but has no error message of a program.".to_owned()
+        }
+    };
+    let mut explanation = none(framework, summary);
+    explanation.causes[0].evidence.push(format!("line {}: {}", facts.line, shortened(&facts.quote)));
+    explanation.ledger = ledger(&facts, Cause::None);
+    let context = Context::read(log, found.index);
+    let situation = Situation::new(log.text(), &facts, &context);
+    if facts.severity == Severity::Observation {
+        // Who holds the memory is the question behind a pasted table.
+        let shown: Vec<Finding> = facts
+            .statements
+            .iter()
+            .filter(|statement| !matches!(statement.cause, Cause::None | Cause::Undetermined))
+            .map(|statement| Finding {
+                bytes: statement.bytes,
+                fixes: fixes::for_cause(statement.cause, &situation),
+                ..Finding::new(statement.cause, Certainty::Possible, statement.summary.clone())
+            })
+            .collect();
+        explanation.causes.extend(shown);
+    } else if facts.severity == Severity::Failure {
+        explanation.notes.push("pass the program's own output: PROGRAM 2>&1 | makeroom why".to_owned());
+    }
+    explanation
+}
+
+/// An answer that says that nothing failed.
+fn none(framework: Option<&'static str>, summary: String) -> Explanation {
     Explanation {
-        input: InputSummary { kind: InputKind::ErrorText, framework: None },
+        causes: vec![Finding::new(Cause::None, Certainty::Certain, summary.clone())],
+        ..empty(framework, Cause::None, Certainty::Certain, summary)
+    }
+}
+
+/// An answer with a verdict and nothing else.
+fn empty(framework: Option<&'static str>, cause: Cause, certainty: Certainty, summary: String) -> Explanation {
+    Explanation {
+        input: InputSummary { kind: InputKind::ErrorText, framework },
         request: None,
-        verdict: Verdict {
-            cause: Cause::Undetermined,
-            certainty: Certainty::Undetermined,
-            summary: summary.clone(),
-        },
-        causes: vec![Finding {
-            cause: Cause::Undetermined,
-            certainty: Certainty::Undetermined,
-            bytes: None,
-            summary,
-            evidence: Vec::new(),
-            fixes: Vec::new(),
-        }],
+        verdict: Verdict { cause, certainty, summary },
+        causes: Vec::new(),
         ledger: None,
         sites: Vec::new(),
         other_sites: Bytes::ZERO,
@@ -158,11 +242,8 @@ fn nothing_found(log: &Log) -> Explanation {
         run: None,
         alternatives: Vec::new(),
         futile: Vec::new(),
-        next: vec![
-            crate::advice::record_run(),
-            crate::advice::list_holders(crate::advice::Maker::Nvidia),
-        ],
-        notes: vec!["pass the lines around the error, or the whole output of the program: PROGRAM 2>&1 | makeroom why -".to_owned()],
+        next: Vec::<Fix>::new(),
+        notes: Vec::new(),
     }
 }
 

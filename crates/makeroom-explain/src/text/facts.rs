@@ -7,6 +7,7 @@
 use makeroom_core::{Bytes, DeviceIndex};
 
 use super::log::Passage;
+use crate::thresholds::ABSURD;
 use crate::{Cause, Certainty, Fix};
 
 /// The kind of memory a text is about.
@@ -59,12 +60,19 @@ pub(crate) struct Statement {
     pub(crate) bytes: Option<Bytes>,
     /// What helps with the writer's own options, the best first; empty where the cause alone decides what helps.
     pub(crate) fixes: Vec<Fix>,
+    /// A possible cause that these words nearly always mean: it is named as the verdict, as *possible*.
+    pub(crate) leads: bool,
 }
 
 impl Statement {
     /// A conclusion that the format itself carries.
     pub(crate) fn new(cause: Cause, certainty: Certainty, summary: impl Into<String>) -> Self {
-        Self { cause, certainty, summary: summary.into(), bytes: None, fixes: Vec::new() }
+        Self { cause, certainty, summary: summary.into(), bytes: None, fixes: Vec::new(), leads: false }
+    }
+
+    /// The cause that these words nearly always mean, though they do not prove it.
+    pub(crate) fn leading(cause: Cause, summary: impl Into<String>) -> Self {
+        Self { leads: true, ..Self::new(cause, Certainty::Possible, summary) }
     }
 
     /// What helps with the writer's own options, instead of what helps in general.
@@ -159,6 +167,16 @@ impl Facts {
         self.statements.push(Statement::new(cause, certainty, summary));
     }
 
+    /// Adds the cause that these words nearly always mean, though they do not prove it.
+    pub(crate) fn lead(&mut self, cause: Cause, summary: impl Into<String>) {
+        self.statements.push(Statement::leading(cause, summary));
+    }
+
+    /// Whether something failed.
+    pub(crate) fn is_failure(&self) -> bool {
+        self.severity == Severity::Failure
+    }
+
     /// How much the text says: between two readings of one failure, the one that knows more is kept.
     pub(crate) fn weight(&self) -> usize {
         let figures = [
@@ -178,6 +196,17 @@ impl Facts {
             .map(|stated| if stated.certainty >= Certainty::Likely { 4 } else { 1 })
             .sum();
         figures.iter().flatten().count() + self.processes.len() + statements
+    }
+
+    /// The same without a free counter that wrapped below zero: drivers of integrated GPUs and of ROCm report
+    /// 2⁶⁴ bytes less a little where more is in use than there is.
+    pub(crate) fn without_wrapped_figures(mut self) -> Self {
+        let is_wrapped = self.free.is_some_and(|free| free >= ABSURD);
+        if is_wrapped {
+            self.free = Some(Bytes::ZERO);
+            self.evidence.push("The text's figure for free memory wrapped below zero, so nothing was free".to_owned());
+        }
+        self
     }
 
     /// What the framework took from the driver, computed where it is not printed.

@@ -9,6 +9,8 @@ use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::facts::{Facts, Severity};
 use super::family::FAMILIES;
+use super::job::FailureAt;
+use super::lines::{LineKind, is_handled, kind, progress_between};
 use super::log::Log;
 
 /// A log can hold millions of failures (a retry loop); this many are read, the others are only counted.
@@ -30,6 +32,12 @@ pub(crate) struct Found {
     pub(crate) index: usize,
     /// How many further failures follow.
     pub(crate) later: usize,
+    /// The failure is only mentioned in a sentence, not printed by a program.
+    pub(crate) is_prose: bool,
+    /// The line in the input of an earlier failure that the program survived.
+    pub(crate) survived: Option<usize>,
+    /// Where all failures stand, the deciding one included.
+    pub(crate) failures: Vec<FailureAt>,
 }
 
 struct Anchors {
@@ -53,23 +61,75 @@ static ANCHORS: LazyLock<Anchors> = LazyLock::new(|| {
 /// A reading: the line, the family, what it read.
 type Reading = (usize, usize, Facts);
 
-/// The first failure in a log, and how many follow.
+/// Steps of a run behind a failure that show that the program survived it.
+const STEPS_SURVIVED: usize = 3;
+
+/// The failure that decides, and how many follow: the first that a program printed and did not survive.
 pub(crate) fn failures(log: &Log) -> Option<Found> {
-    let (readings, unread) = readings(log);
-    let deciding = [Severity::Failure, Severity::Warning, Severity::Observation]
-        .into_iter()
-        .find_map(|severity| readings.iter().position(|(_, _, facts)| facts.severity == severity))?;
+    let (mut readings, unread) = readings(log);
+    for (line, _, facts) in &mut readings {
+        if facts.is_failure() && is_handled(log, *line) {
+            facts.severity = Severity::Warning;
+        }
+    }
+    let survived = survived(log, &readings);
+    let is_prose = |(line, _, _): &Reading| kind(log.line(*line)) == LineKind::Prose;
+    let by_program = |severity: Severity, wants_prose: bool| {
+        readings.iter().enumerate().position(|(index, reading)| {
+            reading.2.severity == severity
+                && is_prose(reading) == wants_prose
+                && survived.is_none_or(|last| index > last)
+        })
+    };
+    let deciding = [
+        (Severity::Failure, false),
+        (Severity::Warning, false),
+        (Severity::Failure, true),
+        (Severity::Observation, false),
+        (Severity::Observation, true),
+        (Severity::Warning, true),
+    ]
+    .into_iter()
+    .find_map(|(severity, is_prose)| by_program(severity, is_prose))?;
+    let is_deciding_prose = is_prose(&readings[deciding]);
     let (first_line, _, first) = &readings[deciding];
     // Only a reading of the same failure may replace the first: one that is more specific and knows more.
     let best = readings
         .iter()
         .enumerate()
-        .filter(|(_, (line, _, facts))| is_near(*line, *first_line) && facts.severity == first.severity)
+        .filter(|(_, reading)| is_near(reading.0, *first_line) && reading.2.severity == first.severity)
+        .filter(|(index, reading)| {
+            is_prose(reading) == is_deciding_prose && survived.is_none_or(|last| *index > last)
+        })
         .filter(|(_, (_, _, facts))| !contradicts(first, facts))
         .max_by_key(|(index, (_, family, facts))| (facts.weight(), usize::MAX - family, usize::MAX - index))
         .map_or(deciding, |(index, _)| index);
     let later = later_failures(&readings, best) + unread;
-    Some(Found { first: readings[best].2.clone(), index: readings[best].0, later })
+    let failures = readings.iter().filter(|reading| reading.2.is_failure() && !is_prose(reading));
+    Some(Found {
+        first: readings[best].2.clone(),
+        index: readings[best].0,
+        later,
+        is_prose: is_deciding_prose,
+        survived: survived.map(|index| readings[index].2.line),
+        failures: failures.map(|&(line, _, _)| FailureAt { line }).collect(),
+    })
+}
+
+/// The last failure after which the run went on to another failure, as an index into the readings.
+fn survived(log: &Log, readings: &[Reading]) -> Option<usize> {
+    let failures: Vec<(usize, usize)> = readings
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, _, facts))| facts.is_failure())
+        .map(|(index, (line, _, _))| (index, *line))
+        .collect();
+    let last = failures.windows(2).rev().find(|pair| {
+        let (from, to) = (pair[0].1 + 1, pair[1].1);
+        to - pair[0].1 > SAME_FAILURE_LINES
+            && progress_between(log, from, to, STEPS_SURVIVED) >= STEPS_SURVIVED
+    })?;
+    Some(last[0].0)
 }
 
 /// Everything the formats read in a log, in order, and how many failures were left unread.

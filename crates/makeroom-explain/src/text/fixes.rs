@@ -1,51 +1,92 @@
-//! What to do about a finding in an error text, and what not to bother with.
+//! The steps for each finding, and the attempts that cannot help.
 //!
-//! Advice is given only where it can help in this case: the settings that exist in the version that wrote the
-//! text, the process that holds the memory, the batch where the text names one.
+//! A program's own options come first ([`super::programs`]); here are the steps that hold for any program. A step
+//! is given only where it can help: with settings that exist on the platform and in the version that wrote the
+//! text, and that are not set already.
 
 use makeroom_core::Bytes;
 
-use super::context::Context;
-use super::facts::{Allocator, Facts, Resource, Severity};
-use super::judge::{Account, CONTEXT_TYPICAL};
+use super::environment::System;
+use super::facts::{Allocator, Facts, Resource};
+use super::judge::Account;
+use super::programs::Work;
+use super::situation::Situation;
 use crate::advice::{self, Maker};
+use crate::thresholds::CONTEXT_TYPICAL;
 use crate::{Cause, Certainty, Finding, Fix};
 
-/// Fills in the fixes of each finding; a format that knows its writer's options has named them already.
-pub(crate) fn attach(findings: &mut [Finding], facts: &Facts, context: &Context) {
-    let account = Account::new(facts);
-    for finding in findings.iter_mut().filter(|finding| finding.fixes.is_empty()) {
-        finding.fixes = for_cause(finding.cause, &account, context);
-        finding.fixes.sort_by_key(|fix| std::cmp::Reverse(fix.frees));
+/// More steps than this are not read.
+const MOST_FIXES: usize = 5;
+/// A step that frees less than this is not worth a figure.
+const LEAST_FREED: Bytes = Bytes::mib(64);
+
+/// Fills in the steps of each finding.
+pub(crate) fn attach(findings: &mut [Finding], situation: &Situation<'_>) {
+    for finding in findings.iter_mut() {
+        if finding.fixes.is_empty() {
+            finding.fixes = for_cause(finding.cause, situation);
+        }
+        tidy(&mut finding.fixes);
     }
 }
 
-fn for_cause(cause: Cause, account: &Account<'_>, context: &Context) -> Vec<Fix> {
-    let facts = account.facts;
+/// The steps for a cause: the program's own and the general ones, in the order in which they help.
+pub(crate) fn for_cause(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
+    let own = (situation.program.advise)(situation, cause);
     match cause {
-        Cause::Fragmentation => fragmentation(account, context),
-        Cause::LiveDataFillsDevice => live_data(account, context),
-        Cause::OtherProcesses | Cause::HiddenHolder => others(cause, account, context),
-        Cause::RequestExceedsDevice => vec![request_too_large(account)],
-        Cause::ArtificialLimit => limit(account),
-        Cause::Preallocation => preallocation(facts),
-        Cause::NonFrameworkOverhead => overhead(account),
-        Cause::HostMemory => host(facts),
-        Cause::SharedMemoryOrKernelResource => kernel(facts),
-        Cause::Leak => advice::leak(),
-        Cause::IntegerOrShapeBug => {
-            vec![Fix::new(
-                "print the shape and the data type at the failing line: an index or a product overflowed",
-            )]
+        // The memory is somewhere else; a program's own options only ask for less of the rest.
+        Cause::OtherProcesses | Cause::HiddenHolder => {
+            general(cause, situation).into_iter().chain(own).collect()
         }
+        _ if own.is_empty() => general(cause, situation),
+        Cause::Fragmentation => general(cause, situation).into_iter().chain(own).collect(),
+        _ => own,
+    }
+}
+
+/// Most effective first where that is known; no figure that means nothing; no step twice.
+fn tidy(fixes: &mut Vec<Fix>) {
+    for fix in fixes.iter_mut() {
+        fix.frees = fix.frees.filter(|&bytes| bytes >= LEAST_FREED);
+    }
+    fixes.sort_by_key(|fix| std::cmp::Reverse(fix.frees));
+    let mut seen: Vec<Fix> = Vec::new();
+    fixes.retain(|fix| {
+        let is_new = seen.iter().all(|known| {
+            known.action != fix.action && (fix.command.is_none() || known.command != fix.command)
+        });
+        seen.push(fix.clone());
+        is_new
+    });
+    fixes.truncate(MOST_FIXES);
+}
+
+fn general(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
+    match cause {
+        Cause::Fragmentation => fragmentation(situation),
+        Cause::LiveDataFillsDevice => live_data(situation),
+        Cause::OtherProcesses | Cause::HiddenHolder => others(cause, situation),
+        Cause::RequestExceedsDevice => request_too_large(situation),
+        Cause::ArtificialLimit => limit(situation),
+        Cause::Preallocation => preallocation(situation),
+        Cause::NonFrameworkOverhead => overhead(situation),
+        Cause::HostMemory => super::host_fixes::steps(situation),
+        Cause::SharedMemoryOrKernelResource => kernel(situation.facts),
+        Cause::Leak => advice::leak(),
+        Cause::IntegerOrShapeBug => vec![
+            Fix::new("print the shape and data type just before the failing line: an index or a product of sizes overflowed"),
+            Fix::new("run it once without asynchronous launches, so that the traceback names the failing call")
+                .command(situation.environment.export("CUDA_LAUNCH_BLOCKING=1")),
+        ],
         Cause::CacheHeldByFramework => vec![advice::empty_other_cache()],
         Cause::Undetermined | Cause::None => Vec::new(),
     }
 }
 
 fn kernel(facts: &Facts) -> Vec<Fix> {
-    let tiles = Fix::new("use smaller tiles (Triton: a smaller BLOCK size, or num_stages=1)");
-    let registers = Fix::new("launch with fewer threads per block, or let the compiler use fewer registers")
+    let tiles = Fix::new("use smaller tiles: a smaller BLOCK size, or fewer pipeline stages")
+        .command("triton.Config({'BLOCK_M': 64, 'BLOCK_N': 32}, num_stages=1)");
+    let registers = Fix::new("launch fewer threads per block, or let the compiler use fewer registers")
         .command("nvcc -maxrregcount=64 …");
     if facts.quote.contains("shared") || facts.framework == "triton" {
         vec![tiles]
@@ -54,99 +95,168 @@ fn kernel(facts: &Facts) -> Vec<Fix> {
     }
 }
 
-fn fragmentation(account: &Account<'_>, context: &Context) -> Vec<Fix> {
-    let cached = account.cached.unwrap_or(Bytes::ZERO);
+fn fragmentation(situation: &Situation<'_>) -> Vec<Fix> {
+    let cached = situation.account.cached.unwrap_or(Bytes::ZERO);
     let mut fixes = Vec::new();
-    match account.facts.allocator {
-        Allocator::Torch if !context.is_expandable_on => {
-            fixes.push(advice::expandable_segments().frees(cached));
-        }
-        Allocator::TorchWithoutExpandable => {
-            let text = account.facts.quote.as_str();
-            fixes.push(
-                Fix::new(
-                    "update PyTorch to 2.1 or later, which can grow segments instead of cutting them up",
-                )
-                .command(
-                    "pip install --upgrade torch && export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-                )
-                .frees(cached),
-            );
-            if text.contains("max_split_size_mb") {
-                fixes.push(
-                    Fix::new("without an update: keep large segments from being cut up")
-                        .command("export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512"),
-                );
-            }
-        }
+    match situation.facts.allocator {
+        Allocator::Torch | Allocator::TorchWithoutExpandable => fixes.extend(torch_fragmentation(situation, cached)),
         Allocator::Bfc => fixes.push(
-            Fix::new("let the driver place the memory")
-                .command("export TF_GPU_ALLOCATOR=cuda_malloc_async")
+            Fix::new("use CUDA's stream-ordered allocator instead of the framework's arena")
+                .command(situation.environment.export("TF_GPU_ALLOCATOR=cuda_malloc_async"))
                 .frees(cached),
         ),
         _ => {}
     }
-    fixes.push(Fix::new("ask for fewer different sizes: pad batches to a few fixed lengths or image sizes"));
+    fixes.push(if situation.is_inference() {
+        Fix::new("release the cache between requests, and keep input sizes to a few fixed shapes")
+            .command("torch.cuda.empty_cache()")
+    } else {
+        Fix::new("pad batches to a few fixed lengths or image sizes, so that freed blocks fit again")
+    });
     fixes
 }
 
-fn live_data(account: &Account<'_>, context: &Context) -> Vec<Fix> {
-    let facts = account.facts;
-    let mut fixes = vec![smaller_batch(account, context)];
+/// PyTorch's remedies for a fragmented cache, as far as the platform and the version have them.
+fn torch_fragmentation(situation: &Situation<'_>, cached: Bytes) -> Vec<Fix> {
+    let environment = situation.environment;
+    let variable = environment.allocator_variable();
+    let is_old = situation.facts.allocator == Allocator::TorchWithoutExpandable
+        && environment.torch.is_none_or(|version| version < (2, 1));
+    if !environment.has_expandable_segments() && !is_old || environment.system == System::Windows {
+        let split = Fix::new("keep PyTorch from splitting large blocks (expandable segments do not exist on this platform)")
+            .command(environment.export(&format!("{variable}=max_split_size_mb:512,garbage_collection_threshold:0.8")))
+            .frees(cached);
+        return if situation.settings.mentions("max_split_size_mb:512") { Vec::new() } else { vec![split] };
+    }
+    if situation.context.is_expandable_on {
+        return Vec::new();
+    }
+    if !is_old {
+        let command = environment.export(&format!("{variable}=expandable_segments:True"));
+        return vec![Fix { command: Some(command), ..advice::expandable_segments() }.frees(cached)];
+    }
+    vec![
+        Fix::new("update PyTorch to 2.1 or later and turn on expandable segments")
+            .command(format!(
+                "pip install --upgrade torch && {}",
+                environment.export(&format!("{variable}=expandable_segments:True"))
+            ))
+            .frees(cached),
+        Fix::new("without an update: keep PyTorch from splitting large blocks")
+            .command(environment.export(&format!("{variable}=max_split_size_mb:512"))),
+    ]
+}
+
+fn live_data(situation: &Situation<'_>) -> Vec<Fix> {
+    let facts = situation.facts;
+    let mut fixes = Vec::new();
     if facts.framework == "pytorch-mps" {
-        fixes.push(
-            Fix::new("or let PyTorch take more than its share; the machine may then swap or stop")
-                .command("export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0"),
-        );
+        fixes.push(watermark());
     }
-    if facts.allocator == Allocator::Torch
-        && !context.is_expandable_on
-        && let Some((cached, free)) = account.cached.zip(facts.free)
-        && account.would_fit_in_one_piece() == Some(true)
-    {
-        let mut expandable = advice::expandable_segments();
-        expandable.action = format!(
-            "{}: it may be just enough, as {cached} is unused in pieces beside the {free} that are free",
-            expandable.action
-        );
-        fixes.push(expandable);
+    let can_be_in_pieces = situation
+        .account
+        .shortage()
+        .is_some_and(|shortage| shortage.cached >= shortage.missing() && facts.allocator == Allocator::Torch);
+    if can_be_in_pieces {
+        fixes.extend(torch_fragmentation(situation, Bytes::ZERO).into_iter().take(1).map(|mut fix| {
+            fix.action = format!("{}: worth trying first, it costs nothing", fix.action);
+            fix
+        }));
     }
-    if facts.framework.starts_with("pytorch") {
-        fixes.push(advice::checkpointing());
-        fixes.push(advice::half_precision(Maker::of(facts.framework)));
+    let is_torch = facts.framework.starts_with("pytorch");
+    let own = smaller_batch(situation);
+    if situation.is_inference() {
+        fixes.push(own);
+        if is_torch {
+            fixes.push(
+                Fix::new("load the weights in 16 bits, or in 4 bits")
+                    .command("from_pretrained(…, torch_dtype=torch.bfloat16)   (or load_in_4bit=True)"),
+            );
+            fixes.push(
+                Fix::new("run under inference mode, so that no activations are kept for gradients")
+                    .command("with torch.inference_mode(): …"),
+            );
+        }
+        return fixes;
+    }
+    fixes.push(own);
+    if is_torch {
+        fixes.extend(training_steps(situation));
     }
     fixes
 }
 
-/// What must go, and how much smaller the batch would have to be.
-fn smaller_batch(account: &Account<'_>, context: &Context) -> Fix {
-    let facts = account.facts;
-    let (Some(live), Some(request), Some(short)) = (facts.live, facts.request, account.short_of()) else {
-        return Fix::new(if matches!(facts.framework, "cuda" | "hip" | "thrust") {
-            "take less at once: a smaller problem or the data in pieces; and free first what is no longer used"
-        } else {
-            "a smaller batch, shorter sequences or smaller images"
-        });
-    };
-    let needed = live + request;
-    let factor = (needed - short).share_of(needed);
-    let share = 100.0 * short.share_of(needed);
-    let share = if share < 1.0 { "less than 1 %".to_owned() } else { format!("{share:.0} %") };
-    let action = match facts.batch.or(context.batch) {
-        Some(batch) if batch > 1 => format!(
-            "a smaller batch: at most {} instead of {batch} if everything grew with it, less if the model takes its part",
-            ((batch as f64 * factor).floor() as u64).clamp(1, batch - 1)
-        ),
-        Some(_) => "shorter sequences or smaller images: the batch is already 1".to_owned(),
-        None => format!(
-            "a smaller batch or shorter inputs: {short} must go, {share} of what is live and asked for"
-        ),
-    };
-    Fix::new(action).frees(short)
+/// What usually helps a training run, less what is on already.
+pub(crate) fn training_steps(situation: &Situation<'_>) -> Vec<Fix> {
+    let settings = situation.settings;
+    let mut fixes = Vec::new();
+    if !settings.is_on(&["--gradient_checkpointing", "gradient_checkpointing", "use_checkpoint", "--use_checkpoint"]) {
+        fixes.push(advice::checkpointing());
+    }
+    let is_half = settings.is_on(&["--fp16", "--bf16", "fp16", "bf16", "--amp", "--use_amp"])
+        || ["mixed_precision=fp16", "mixed_precision=bf16", "mixed_precision fp16", "mixed_precision=\"fp16", "mixed_precision=\"bf16", "precision=16", "autocast"]
+            .iter()
+            .any(|words| settings.mentions(words));
+    if !is_half {
+        fixes.push(advice::half_precision(situation.environment.maker));
+    }
+    if !["8bit", "8-bit", "adafactor", "paged_adam", "bnb"].iter().any(|words| settings.mentions(words))
+        && situation.environment.maker == Maker::Nvidia
+    {
+        fixes.push(
+            Fix::new("keep the optimizer state in 8 bits, a quarter of AdamW's size")
+                .command("optimizer = bitsandbytes.optim.AdamW8bit(model.parameters(), lr=…)"),
+        );
+    }
+    fixes
 }
 
-fn others(cause: Cause, account: &Account<'_>, context: &Context) -> Vec<Fix> {
-    let maker = Maker::of(account.facts.framework);
+fn watermark() -> Fix {
+    Fix::new("release PyTorch's cache between runs, then lift its limit (the machine may swap)")
+        .command("torch.mps.empty_cache()   (and: export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0)")
+}
+
+/// The batch that fits, or the memory that must go.
+pub(crate) fn smaller_batch(situation: &Situation<'_>) -> Fix {
+    let facts = situation.facts;
+    if matches!(facts.framework, "cuda" | "hip" | "thrust") {
+        return Fix::new("process the data in at least 2 chunks, and free buffers before allocating the next ones");
+    }
+    let is_training = situation.is_training();
+    match situation.batch() {
+        Some(batch) if batch > 1 => {
+            let smaller = situation.smaller(batch);
+            let accumulate = if is_training {
+                format!(", and accumulate gradients over {} steps to keep the effective batch", batch.div_ceil(smaller))
+            } else {
+                String::new()
+            };
+            Fix::new(format!("reduce the batch size from {batch} to {smaller}{accumulate}"))
+                .command(format!("batch_size={smaller}"))
+        }
+        Some(_) => Fix::new("the batch size is already 1: halve the sequence length or the image size instead"),
+        None => {
+            let aim = situation
+                .to_free()
+                .map_or(String::new(), |bytes| format!(", which should free at least {bytes}"));
+            let action = if is_training {
+                format!("halve the batch size and accumulate gradients over 2 steps{aim}")
+            } else {
+                format!("halve the batch size, the sequence length or the image size{aim}")
+            };
+            let fix = Fix::new(action);
+            if is_training { fix.command("batch_size //= 2; accumulate_grad_batches = 2") } else { fix }
+        }
+    }
+}
+
+fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
+    let (account, maker) = (&situation.account, situation.environment.maker);
+    let siblings = account.sibling_contexts();
+    if !siblings.is_empty() && siblings.len() == account.others.len() {
+        let held: Bytes = siblings.iter().map(|process| process.bytes).sum();
+        return sibling_ranks(held);
+    }
     let mut fixes: Vec<Fix> = account
         .others
         .iter()
@@ -161,19 +271,44 @@ fn others(cause: Cause, account: &Account<'_>, context: &Context) -> Vec<Fix> {
         let mut see = if cause == Cause::HiddenHolder {
             advice::find_hidden_holders()
         } else {
-            advice::list_holders(maker)
+            list_holders(situation)
         };
         see.frees = unlisted.filter(|bytes| !bytes.is_zero());
         fixes.push(see);
     }
-    fixes.extend(advice::another_device(maker, account.facts.device));
+    fixes.extend(advice::another_device(maker, situation.facts.device));
     if can_make_room_itself(account) {
-        fixes.push(Fix { frees: None, ..smaller_batch(account, context) });
+        fixes.push(Fix { frees: None, ..smaller_batch(situation) });
     }
     fixes
 }
 
-/// Whether this process holds, or asks for, enough that less of it would do.
+/// One device per rank.
+pub(crate) fn sibling_ranks(held: Bytes) -> Vec<Fix> {
+    vec![
+        Fix::new("pin each rank to its own GPU before it touches CUDA")
+            .command("torch.cuda.set_device(int(os.environ['LOCAL_RANK']))")
+            .frees(held),
+        Fix::new("load checkpoints to the CPU: a checkpoint saved from GPU 0 reopens GPU 0 in every rank")
+            .command("torch.load(path, map_location='cpu')"),
+        Fix::new("or show each process only its own GPU").command("CUDA_VISIBLE_DEVICES=$LOCAL_RANK python …"),
+    ]
+}
+
+/// The command that lists the holders of device memory on this system.
+pub(crate) fn list_holders(situation: &Situation<'_>) -> Fix {
+    let environment = situation.environment;
+    match (environment.system, environment.maker) {
+        (System::Windows | System::Wsl, Maker::Nvidia) => {
+            Fix::new("list the processes on the GPU and close the ones you do not need (browser, games, other Python)")
+                .command("nvidia-smi")
+        }
+        (System::Jetson, _) => Fix::new("list the processes that share the board's memory").command("sudo tegrastats"),
+        _ => advice::list_holders(environment.maker),
+    }
+}
+
+/// Whether this process holds, or requests, enough that less of it would do.
 fn can_make_room_itself(account: &Account<'_>) -> bool {
     let held = account.reserved.or(account.facts.live).unwrap_or(Bytes::ZERO);
     let free = account.facts.free.unwrap_or(Bytes::ZERO);
@@ -181,87 +316,71 @@ fn can_make_room_itself(account: &Account<'_>) -> bool {
     account.missing().is_some_and(|missing| held >= missing) || free.share_of(request) >= 0.1
 }
 
-fn request_too_large(account: &Account<'_>) -> Fix {
+fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
+    let account = &situation.account;
     let request = account.facts.request.unwrap_or(Bytes::ZERO);
     let room = account.facts.total.map(|total| total - CONTEXT_TYPICAL);
-    match room.filter(|room| !room.is_zero() && *room < request) {
+    let pieces = match room.filter(|room| !room.is_zero() && *room < request) {
         Some(room) => Fix::new(format!(
-            "do the work in at least {} pieces, or spread it over that many devices",
+            "split the work into at least {} chunks, or spread it over that many GPUs",
             (request.get()).div_ceil(room.get())
         )),
-        None => Fix::new("ask for less in one piece: a smaller batch, or the work in several pieces"),
-    }
+        None => Fix::new("request less at once: halve the batch, or split the work into at least 2 chunks"),
+    };
+    vec![
+        pieces,
+        Fix::new("print the shape of the tensor at the failing line: a request this large is often a shape that was not meant"),
+    ]
 }
 
-fn limit(account: &Account<'_>) -> Vec<Fix> {
-    let facts = account.facts;
+fn limit(situation: &Situation<'_>) -> Vec<Fix> {
+    let (account, facts) = (&situation.account, situation.facts);
+    if !facts.framework.starts_with("pytorch") {
+        let value = facts.limit.map_or(String::new(), |limit| format!(" above {limit}"));
+        return vec![Fix::new(format!("raise the limit that the program was given{value}"))];
+    }
     let held = account.reserved.or(facts.live).unwrap_or(Bytes::ZERO);
     let needed = facts.request.map(|request| held + request);
-    let mut fixes = Vec::new();
-    if facts.framework.starts_with("pytorch") {
-        let fraction = match (needed, facts.total) {
-            (Some(needed), Some(total)) => (needed.share_of(total) * 1.05).clamp(0.01, 1.0),
-            _ => 1.0,
-        };
-        let mut fix = Fix::new("raise the limit, or remove the call that sets it")
-            .command(format!("torch.cuda.set_per_process_memory_fraction({fraction:.2})"));
-        fix.frees = match (facts.total, facts.limit) {
-            (Some(total), Some(limit)) => Some((total - limit).min(facts.free.unwrap_or(Bytes::MAX))),
-            _ => None,
-        };
-        fixes.push(fix);
-    } else {
-        fixes.push(match facts.framework {
-            "onnxruntime" => Fix::new("raise the arena's limit")
-                .command("providers=[('CUDAExecutionProvider', {'gpu_mem_limit': N})]"),
-            "tensorflow" => {
-                Fix::new("raise per_process_gpu_memory_fraction, or the memory_limit of the logical device")
-            }
-            "cupy" => Fix::new("raise or remove the pool's limit").command("unset CUPY_GPU_MEMORY_LIMIT"),
-            _ => Fix::new("raise the limit that the program was given"),
-        });
-    }
-    fixes
+    let fraction = match (needed, facts.total) {
+        (Some(needed), Some(total)) => (needed.share_of(total) * 1.05).clamp(0.01, 1.0),
+        _ => 1.0,
+    };
+    let mut fix = Fix::new("raise the limit, or remove the call that sets it")
+        .command(format!("torch.cuda.set_per_process_memory_fraction({fraction:.2})"));
+    fix.frees = match (facts.total, facts.limit) {
+        (Some(total), Some(limit)) => Some((total - limit).min(facts.free.unwrap_or(Bytes::MAX))),
+        _ => None,
+    };
+    vec![fix]
 }
 
-fn preallocation(facts: &Facts) -> Vec<Fix> {
-    match facts.framework {
+fn preallocation(situation: &Situation<'_>) -> Vec<Fix> {
+    let environment = situation.environment;
+    match situation.facts.framework {
         "jax" => vec![
-            Fix::new("let JAX take memory as it needs it")
-                .command("export XLA_PYTHON_CLIENT_PREALLOCATE=false"),
-            Fix::new("or give it a smaller share").command("export XLA_PYTHON_CLIENT_MEM_FRACTION=.50"),
-        ],
-        "catboost" => {
-            vec![Fix::new("let CatBoost take a smaller share of the card").command("gpu_ram_part=0.5")]
-        }
-        "paddlepaddle" => vec![
-            Fix::new("let Paddle take memory as it needs it")
-                .command("export FLAGS_allocator_strategy=auto_growth"),
+            Fix::new("let JAX allocate memory as it needs it")
+                .command(environment.export("XLA_PYTHON_CLIENT_PREALLOCATE=false")),
+            Fix::new("or give it a smaller share").command(environment.export("XLA_PYTHON_CLIENT_MEM_FRACTION=.50")),
         ],
         _ => vec![
-            Fix::new("let TensorFlow take memory as it needs it")
-                .command("export TF_FORCE_GPU_ALLOW_GROWTH=true"),
+            Fix::new("let TensorFlow allocate memory as it needs it")
+                .command(environment.export("TF_FORCE_GPU_ALLOW_GROWTH=true")),
         ],
     }
 }
 
-fn overhead(account: &Account<'_>) -> Vec<Fix> {
-    let facts = account.facts;
+fn overhead(situation: &Situation<'_>) -> Vec<Fix> {
+    let (account, facts) = (&situation.account, situation.facts);
     let mut fixes = Vec::new();
+    if facts.framework == "pytorch-mps" {
+        return vec![watermark(), smaller_batch(situation)];
+    }
     if let Some(pools) =
         facts.private_pools.filter(|pools| pools.share_of(facts.live.unwrap_or(Bytes::MAX)) >= 0.5)
     {
         fixes.push(
-            Fix::new("capture fewer CUDA graphs, or let them share one pool: torch.cuda.graph(g, pool=…)")
-                .frees(pools),
+            Fix::new("capture fewer CUDA graphs, or let them share one pool").command("torch.cuda.graph(g, pool=shared_pool)").frees(pools),
         );
-    }
-    if facts.framework == "vllm" {
-        fixes.push(
-            Fix::new("leave more of the card to graphs, NCCL and the context")
-                .command("--gpu-memory-utilization 0.85"),
-        );
-        fixes.push(Fix::new("do without CUDA graphs").command("--enforce-eager"));
     }
     if let Some(overhead) = account.overhead().filter(|&overhead| overhead > CONTEXT_TYPICAL) {
         fixes.push(
@@ -271,101 +390,85 @@ fn overhead(account: &Account<'_>) -> Vec<Fix> {
     }
     if fixes.is_empty() {
         fixes.push(
-            Fix::new("load kernels only when they are used").command("export CUDA_MODULE_LOADING=LAZY"),
+            Fix::new("leave libraries some memory: cap PyTorch's allocator below the whole GPU")
+                .command("torch.cuda.set_per_process_memory_fraction(0.9)"),
         );
-        fixes.push(Fix::new("start fewer processes on this card: each keeps a context of its own"));
+        fixes.push(Fix::new("run fewer processes on this GPU: each keeps a context of 300 to 600 MiB"));
+        if facts.framework == "nccl" || situation.settings.mentions("nccl") {
+            fixes.push(
+                Fix::new("shrink NCCL's buffers: half of the default 4 MiB per channel")
+                    .command(situation.environment.export("NCCL_BUFFSIZE=2097152")),
+            );
+        }
     }
     fixes
 }
 
-fn host(facts: &Facts) -> Vec<Fix> {
-    if facts.quote.contains("shared memory") || facts.quote.contains("shm") {
-        return vec![
-            Fix::new("give the container more shared memory").command("docker run --shm-size=8g …"),
-            Fix::new("or use fewer data-loader workers").command("DataLoader(num_workers=0)"),
-        ];
-    }
-    if facts.quote.contains("os error 1455") {
-        return vec![Fix::new(
-            "enlarge the paging file in Windows' advanced system settings, or load with fewer workers",
-        )];
-    }
-    vec![
-        Fix::new("see what the machine has and who uses it").command("free -g && ps aux --sort=-rss | head"),
-        Fix::new("load less at once: a memory-mapped data set, smaller pieces, less pinned memory"),
-    ]
-}
-
-/// Things people try that cannot help here.
-pub(crate) fn futile(cause: Cause, facts: &Facts, context: &Context) -> Vec<String> {
-    let mut futile = Vec::new();
+/// Attempts that cannot help here.
+pub(crate) fn wont_help(cause: Cause, situation: &Situation<'_>) -> Vec<String> {
+    let (facts, account) = (situation.facts, &situation.account);
+    let mut attempts = Vec::new();
     if !facts.framework.starts_with("pytorch") {
-        return futile;
+        return attempts;
     }
     match cause {
         Cause::Fragmentation => {
-            futile.push("empty_cache(): live tensors sit between the pieces, and PyTorch already gave back every whole segment".to_owned());
-            if context.is_expandable_on {
-                futile.push("expandable_segments: the log shows that it is on".to_owned());
+            attempts.push("empty_cache(), because live tensors sit between the free blocks and PyTorch already returned every whole segment".to_owned());
+            if situation.context.is_expandable_on {
+                attempts.push("expandable_segments, because the log shows that it is on".to_owned());
             }
         }
-        Cause::LiveDataFillsDevice => {
-            let account = Account::new(facts);
-            let is_little = account.slack().is_some_and(|slack| slack < 0.05)
-                && Maker::of(facts.framework) != Maker::Apple;
-            if is_little {
-                let cached = account.cached.unwrap_or(Bytes::ZERO);
-                futile.push(if account.would_fit_in_one_piece() == Some(false) {
-                    format!("empty_cache() or expandable_segments: only {cached} is unused")
-                } else {
-                    format!("empty_cache(): only {cached} is unused, between live tensors")
-                });
+        Cause::LiveDataFillsDevice if situation.environment.maker != Maker::Apple => {
+            if let Some(cached) = account.cached.filter(|&cached| {
+                !account.shortage().is_some_and(|shortage| shortage.is_fragmented())
+                    && facts.request.is_some_and(|request| cached < request)
+            }) {
+                attempts.push(format!("empty_cache() or expandable_segments, because only {cached} is cached"));
             }
         }
-        Cause::OtherProcesses | Cause::HiddenHolder if !can_make_room_itself(&Account::new(facts)) => {
-            futile.push(
-                "a smaller batch or empty_cache(): this process holds too little to make room".to_owned(),
+        Cause::OtherProcesses | Cause::HiddenHolder if !can_make_room_itself(account) => {
+            attempts.push(
+                "a smaller batch or empty_cache(), because this process holds too little to make room".to_owned(),
             );
         }
         Cause::ArtificialLimit => {
-            futile.push("stopping other processes: the device has room, the limit does not".to_owned());
+            attempts.push("stopping other processes, because the GPU has room and the limit does not".to_owned());
         }
         _ => {}
     }
-    futile
+    attempts
 }
 
-/// What would tell more than the text does.
-pub(crate) fn next(deciding: &Finding, facts: &Facts) -> Vec<Fix> {
+/// What would show more than the text does.
+pub(crate) fn next(deciding: &Finding, situation: &Situation<'_>) -> Vec<Fix> {
+    let facts = situation.facts;
     let mut next = Vec::new();
-    let (cause, maker) = (deciding.cause, Maker::of(facts.framework));
     let is_open = deciding.certainty <= Certainty::Possible;
-    if is_open && is_recordable(facts) {
+    if is_open && is_recordable(situation) {
         next.push(advice::record_run());
     }
     let is_about_own_memory = matches!(
-        cause,
+        deciding.cause,
         Cause::LiveDataFillsDevice
             | Cause::Fragmentation
             | Cause::Leak
             | Cause::ArtificialLimit
             | Cause::Undetermined
     );
-    if is_from_pytorch(facts) && is_about_own_memory {
+    if is_from_pytorch(facts) && is_about_own_memory && situation.program.work != Work::Inference {
         next.push(advice::record_snapshot());
-    }
-    if is_open {
-        next.push(advice::list_holders(maker));
     }
     next
 }
 
-/// Whether `makeroom run` can record a program that writes this: one that failed for memory of an NVIDIA GPU.
-fn is_recordable(facts: &Facts) -> bool {
-    facts.severity != Severity::Observation
+/// Whether `makeroom run` can record a program that writes this: one that failed for memory of an NVIDIA GPU, on Linux.
+fn is_recordable(situation: &Situation<'_>) -> bool {
+    let facts = situation.facts;
+    facts.is_failure()
         && matches!(facts.resource, Resource::Device | Resource::Unknown)
-        && Maker::of(facts.framework) == Maker::Nvidia
-        && facts.framework != "pytorch-xla"
+        && situation.environment.maker == Maker::Nvidia
+        && matches!(situation.environment.system, System::Linux | System::Wsl)
+        && !matches!(facts.framework, "pytorch-xla" | "host")
 }
 
 /// Whether PyTorch on an NVIDIA GPU wrote a text, which it also does without its allocator.

@@ -126,6 +126,11 @@ impl Log {
         self.lines.get(index).map_or("", |line| &self.text[line.start..line.end])
     }
 
+    /// The number of a line in the input, counted from 1.
+    pub(crate) fn number(&self, index: usize) -> usize {
+        self.lines.get(index).map_or(0, |line| line.number)
+    }
+
     /// The line that holds an offset of [`Log::text`].
     pub(crate) fn line_at(&self, offset: usize) -> usize {
         self.lines.partition_point(|line| line.start <= offset).saturating_sub(1)

@@ -12,17 +12,26 @@
 mod answer;
 mod call;
 mod context;
+mod environment;
 mod facts;
 mod families;
 mod family;
 mod figures;
 mod find;
 mod fixes;
+mod host_fixes;
+mod hypotheses;
+mod job;
 mod judge;
+mod lines;
 mod log;
+mod other_failure;
+mod programs;
+mod settings;
 mod site;
+mod situation;
 mod smi_table;
+mod undetermined;
 
 pub use answer::explain_text;
 pub(crate) use figures::pattern;
-pub(crate) use judge::{CONTEXT_CEILING, CONTEXT_TYPICAL};

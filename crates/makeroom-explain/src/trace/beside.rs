@@ -10,7 +10,7 @@ use super::state::State;
 use super::taken::outside;
 use super::verdict::{Beside, Refusal};
 use super::{Room, Subject};
-use crate::text::CONTEXT_CEILING;
+use crate::thresholds::CONTEXT_CEILING;
 
 /// A driver that has this much more free than it is asked for does not refuse.
 const ROOM_TO_SPARE: f64 = 1.05;
@@ -55,6 +55,7 @@ impl Subject<'_> {
         let frees = process.stream_frees.iter().find(|frees| frees.device == self.device.device);
         let asker = self.places.library(event.stack);
         let is_other = |(name, _): &&(&'static str, Bytes)| KEEPERS.contains(name) && Some(*name) != asker;
+        let total = overhead.map(|&(_, total)| total);
         let overhead = overhead.map(|(overhead, _)| *overhead).unwrap_or_default();
         Some(Beside {
             limit_of_run: None,
@@ -65,6 +66,7 @@ impl Subject<'_> {
             others: overhead.others,
             pending: frees.and_then(|frees| frees.at_refusal).unwrap_or_default(),
             other_framework: libraries.iter().find(is_other).copied(),
+            total,
         })
     }
 

@@ -267,27 +267,15 @@ impl<'trace> Subject<'trace> {
         explanation.verdict =
             Verdict { cause: Cause::None, certainty: Certainty::Certain, summary: summary.clone() };
         explanation.causes.push(Finding {
-            cause: Cause::None,
-            certainty: Certainty::Certain,
-            bytes: Some(live),
-            summary,
-            evidence: vec![format!("{} events, none of them a refusal", self.device.events.len())],
-            fixes: Vec::new(),
+            evidence: vec![format!("{} events, none of them a failed allocation", self.device.events.len())],
+            ..Finding::new(Cause::None, Certainty::Certain, summary).bytes(live)
         });
         if let Some(growth) = explanation.growth.as_ref().filter(|growth| growth.is_in_steps) {
+            let summary =
+                format!("{} grew from {} to {} {}.", growth.moment(), growth.first, growth.last, growth.pace());
             explanation.causes.push(Finding {
-                cause: Cause::Leak,
-                certainty: Certainty::Possible,
-                bytes: Some(growth.last - growth.first),
-                summary: format!(
-                    "{} grew from {} to {} {}.",
-                    growth.moment(),
-                    growth.first,
-                    growth.last,
-                    growth.pace()
-                ),
-                evidence: Vec::new(),
                 fixes: fixes::leak_in_general(self.trace),
+                ..Finding::new(Cause::Leak, Certainty::Possible, summary).bytes(growth.last - growth.first)
             });
         }
         let peak = self.history.peak.and_then(|index| self.device.events.get(index));
@@ -307,14 +295,9 @@ impl<'trace> Subject<'trace> {
             certainty: Certainty::Undetermined,
             summary: summary.clone(),
         };
-        explanation.causes.push(Finding {
-            cause: Cause::Undetermined,
-            certainty: Certainty::Undetermined,
-            bytes: Some(pieces.live),
-            summary,
-            evidence: Vec::new(),
-            fixes: Vec::new(),
-        });
+        explanation
+            .causes
+            .push(Finding::new(Cause::Undetermined, Certainty::Undetermined, summary).bytes(pieces.live));
         explanation.ledger = Some(self.ledger(room, pieces, None, &[], None));
         explanation.next.push(crate::advice::record_snapshot());
     }

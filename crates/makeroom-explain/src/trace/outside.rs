@@ -5,7 +5,7 @@ use makeroom_core::{Bytes, DeviceTrace, ProcessRecord, StackId, Start, Trace};
 use super::Places;
 use super::overhead::Measured;
 use super::taken::Taken;
-use crate::text::CONTEXT_TYPICAL;
+use crate::thresholds::CONTEXT_TYPICAL;
 
 /// A call of the driver takes no longer, unless the machine is busy with something else.
 const LONGEST_CALL_US: u64 = 1000;

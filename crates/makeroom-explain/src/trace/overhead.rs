@@ -14,7 +14,7 @@
 use makeroom_core::{Bytes, ContextRecord, DeviceSample, DeviceTrace, ProcessRecord, Start};
 
 use super::taken::Taken;
-use crate::text::{CONTEXT_CEILING, CONTEXT_TYPICAL};
+use crate::thresholds::{CONTEXT_CEILING, CONTEXT_TYPICAL};
 
 /// What the driver sets aside for kernels that call malloc unless it is told otherwise.
 pub(crate) const DEFAULT_HEAP: Bytes = Bytes::mib(8);

@@ -5,14 +5,8 @@ use makeroom_sim::Settings;
 
 use super::pieces::Pieces;
 use super::room::Room;
+use crate::thresholds::{Shortage, leak_decides, private_pools_decide};
 use crate::{Cause, Certainty, Finding, Growth};
-
-/// From this share of unused memory on, pieces are the reason and not the end of the memory.
-const FRAGMENTATION_SLACK: f64 = 0.05;
-/// A request beyond this is no request for memory: no machine has a pebibyte.
-const ABSURD: Bytes = Bytes::gib(1 << 20);
-/// A leak decides when at least this share of what is live has leaked.
-const LEAK_SHARE: f64 = 0.25;
 
 /// A refused request and what was there when it was refused.
 pub(crate) struct Refusal<'trace> {
@@ -54,6 +48,8 @@ pub(crate) struct Beside {
     pub(crate) pending: PendingFrees,
     /// The other framework of the process that holds most.
     pub(crate) other_framework: Option<(&'static str, Bytes)>,
+    /// The device's memory, where it was measured.
+    pub(crate) total: Option<Bytes>,
 }
 
 impl Refusal<'_> {
@@ -195,14 +191,36 @@ impl Refusal<'_> {
             (None, Some(limit)) => Some(format!("{limit} was all that the allocator could take")),
             (None, None) => None,
         });
-        Finding { cause, certainty, bytes: Some(bytes), summary, evidence, fixes: Vec::new() }
+        Finding { evidence, ..Finding::new(cause, certainty, summary).bytes(bytes) }
+    }
+
+    /// The figures that decide, in the form that texts have them in too.
+    fn shortage(&self) -> Shortage {
+        Shortage {
+            request: self.event.size,
+            total: self.room.limit(),
+            free: self.untaken(),
+            live: Some(self.live()),
+            cached: Some(self.pieces.cached()),
+            context: Bytes::ZERO,
+        }
+    }
+
+    /// The device's memory without the contexts: as measured, or the sum of everything that is known to be on it.
+    fn usable_device(&self, free: Bytes) -> Bytes {
+        let other_framework =
+            self.beside.and_then(|beside| beside.other_framework).map_or(Bytes::ZERO, |(_, bytes)| bytes);
+        let known = free + self.held() + self.others() + self.could_be_back() + other_framework;
+        let measured = self.beside.and_then(|beside| beside.total).map(|total| total - self.contexts());
+        known.max(measured.unwrap_or(Bytes::ZERO))
     }
 
     fn integer_or_shape_bug(&self) -> Option<Finding> {
         let request = self.event.size;
         let summary =
             format!("{request} was asked for. No GPU has that: a size wrapped around or a shape is wrong.");
-        (request >= ABSURD)
+        self.shortage()
+            .is_absurd()
             .then(|| self.finding(Cause::IntegerOrShapeBug, Certainty::Certain, request, summary))
     }
 
@@ -223,17 +241,18 @@ impl Refusal<'_> {
             }
             (Some(limit), _) => (limit, format!("all that the allocator could take is {limit}")),
             (None, Some(free)) if !self.others().is_zero() => {
-                let reachable = free + self.held() + self.others() + self.could_be_back();
+                let reachable = self.usable_device(free);
                 (reachable, format!("even without other processes the device has {reachable} for it"))
             }
             (None, Some(free)) => {
-                let reachable = free + self.held() + self.could_be_back();
-                (reachable, format!("free memory and all that {} holds come to {reachable}", self.holder))
+                let reachable = self.usable_device(free);
+                (reachable, format!("the device has {reachable} for all of this process together"))
             }
             (None, None) => return None,
         };
         let summary = format!("{request} was asked for in one piece; {summary}.");
-        (request > reachable && request < ABSURD).then(|| {
+        let shortage = Shortage { total: Some(reachable), ..self.shortage() };
+        (shortage.exceeds_device() && !self.shortage().is_absurd()).then(|| {
             self.finding(Cause::RequestExceedsDevice, Certainty::Certain, request - reachable, summary)
         })
     }
@@ -241,7 +260,7 @@ impl Refusal<'_> {
     fn leak(&self) -> Option<Finding> {
         let growth = self.growth?;
         let leaked = growth.last - growth.first;
-        if leaked.share_of(self.live()) < LEAK_SHARE {
+        if !leak_decides(leaked, self.live()) {
             return None;
         }
         if !growth.is_in_steps {
@@ -283,7 +302,7 @@ impl Refusal<'_> {
 
     fn private_pools(&self) -> Option<Finding> {
         let pools = self.pieces.private_reserved;
-        if pools.share_of(self.pieces.reserved) < 0.5 || pools < self.event.size {
+        if !private_pools_decide(pools, self.pieces.reserved, self.event.size) {
             return None;
         }
         let summary = format!(
@@ -310,7 +329,7 @@ impl Refusal<'_> {
             return (left >= request)
                 .then(|| self.finding(Cause::Fragmentation, Certainty::Likely, left, summary));
         }
-        if untaken + cached < request || self.pieces.slack() < FRAGMENTATION_SLACK {
+        if !self.shortage().is_fragmented() {
             return None;
         }
         let largest = self.largest_usable(self.event.stream);
@@ -339,7 +358,7 @@ impl Refusal<'_> {
                 "{live} is live; with the {request} asked for it does not fit {}.",
                 self.name_of(limit)
             );
-            if live + request > limit {
+            if self.shortage().live_exceeds_device() {
                 return Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Certain, live, summary));
             }
         }

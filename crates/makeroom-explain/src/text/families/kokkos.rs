@@ -14,6 +14,7 @@ use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{find_size, pattern};
 use crate::text::log::Passage;
+use crate::thresholds::ABSURD;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family =
@@ -39,8 +40,8 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if is_host {
         let asked = facts.request.map_or("Memory".to_owned(), |bytes| bytes.to_string());
         let summary = format!("{asked} was refused in a memory space of the host; the GPU was not asked.");
-        // No machine has a pebibyte: a size below zero was read as one above.
-        let is_absurd = facts.request.is_some_and(|bytes| bytes >= makeroom_core::Bytes::gib(1 << 20));
+        // A size below zero was read as one above.
+        let is_absurd = facts.request.is_some_and(|bytes| bytes >= ABSURD);
         if is_absurd {
             facts.state(
                 Cause::IntegerOrShapeBug,

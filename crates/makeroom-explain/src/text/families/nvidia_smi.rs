@@ -10,7 +10,7 @@
 
 use makeroom_core::{Bytes, DeviceIndex};
 
-use crate::text::CONTEXT_CEILING;
+use crate::thresholds::CONTEXT_CEILING;
 use crate::text::facts::{Facts, ListedProcess, Resource, Severity, Statement};
 use crate::text::family::Family;
 use crate::text::log::Passage;

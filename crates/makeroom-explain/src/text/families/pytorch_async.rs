@@ -2,13 +2,14 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::{Bytes, DeviceIndex};
+use makeroom_core::DeviceIndex;
 use regex::Regex;
 
 use crate::text::facts::{Allocator, Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, find_size, pattern};
 use crate::text::log::Passage;
+use crate::thresholds::ABSURD;
 
 pub(crate) const FAMILY: Family = Family { anchors: &["would exceed allowed memory"], read };
 
@@ -28,7 +29,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let text = passage.flat.as_str();
     let total = find_size(&TOTAL, text);
     // Without a limit the backend prints the largest number there is.
-    let limit = find_size(&LIMIT, text).filter(|&limit| limit < total.unwrap_or(Bytes::gib(1 << 20)));
+    let limit = find_size(&LIMIT, text).filter(|&limit| limit < total.unwrap_or(ABSURD));
     Some(Facts {
         framework: "pytorch",
         allocator: Allocator::TorchAsync,

@@ -14,13 +14,13 @@
 
 use std::sync::LazyLock;
 
-use makeroom_core::Bytes;
 use regex::Regex;
 
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{captured_size, find_size, pattern};
 use crate::text::log::Passage;
+use crate::thresholds::ABSURD;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
@@ -68,7 +68,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     let words = text.to_ascii_lowercase();
     if let Some(found) = SIZES.captures(text) {
-        let limit = captured_size(&found, 3).filter(|&limit| limit < Bytes::gib(1 << 20));
+        let limit = captured_size(&found, 3).filter(|&limit| limit < ABSURD);
         (facts.reserved, facts.limit) = (captured_size(&found, 1), limit);
         facts.request = facts.request.or_else(|| captured_size(&found, 5));
         if let (Some(limit), Some(current)) = (limit, facts.reserved) {

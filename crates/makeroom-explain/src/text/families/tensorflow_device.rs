@@ -21,6 +21,7 @@ use crate::text::facts::{Allocator, Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, pattern};
 use crate::text::log::Passage;
+use crate::thresholds::ABSURD;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
@@ -69,7 +70,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 fn read_context(passage: &Passage<'_>, total: Option<u64>) -> Facts {
     let mut facts = Facts {
         // Where the driver could not tell, TensorFlow prints a negative number as an unsigned one.
-        total: total.map(Bytes::new).filter(|&total| total < Bytes::gib(1 << 20)),
+        total: total.map(Bytes::new).filter(|&total| total < ABSURD),
         ..Facts::new(framework(passage), Resource::Device, passage)
     };
     facts.state(

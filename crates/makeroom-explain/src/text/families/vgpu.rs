@@ -15,14 +15,13 @@ use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, pattern};
 use crate::text::log::Passage;
+use crate::thresholds::ABSURD;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family =
     Family { anchors: &["HAMI-core ERROR", "vGPU ERROR", "cuMemoryAllocate failed res=2"], read };
 
 static SHARE: LazyLock<Regex> = LazyLock::new(|| pattern(r"Device (\d+) OOM (\d+) / (\d+)"));
-/// Beyond this a counter went below zero: no machine has a pebibyte.
-const ABSURD: Bytes = Bytes::gib(1 << 20);
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let mut facts = Facts::new("hami", Resource::Device, passage);

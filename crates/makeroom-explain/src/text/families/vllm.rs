@@ -18,7 +18,7 @@ use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
 use super::vllm_fixes::{self, Share};
-use crate::text::CONTEXT_CEILING;
+use crate::thresholds::CONTEXT_CEILING;
 use crate::text::facts::{Facts, Resource, Statement};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, captured_size, find_size, pattern};

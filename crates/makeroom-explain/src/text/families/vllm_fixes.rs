@@ -5,7 +5,7 @@ use makeroom_core::{Bytes, DeviceIndex};
 
 use crate::Fix;
 use crate::advice::{self, Maker};
-use crate::text::CONTEXT_TYPICAL;
+use crate::thresholds::CONTEXT_TYPICAL;
 
 /// vLLM hands out its cache in blocks of this many tokens.
 const BLOCK_TOKENS: u64 = 16;

@@ -3,13 +3,12 @@
 use makeroom_core::Bytes;
 
 use crate::text::facts::{Facts, ListedProcess};
+use crate::thresholds::{CONTEXT_CEILING, Shortage};
 
-/// What a PyTorch process takes beside its tensors: the driver's context, code, cuBLAS and cuDNN handles.
-pub(crate) const CONTEXT_TYPICAL: Bytes = Bytes::mib(600);
-/// With NCCL, workspaces and a desktop it can come to this much; more than that belongs to somebody else.
-pub(crate) const CONTEXT_CEILING: Bytes = Bytes::mib(1434);
-/// From this share of unused memory on, pieces are the reason and not the end of the memory.
-pub(crate) const FRAGMENTATION_SLACK: f64 = 0.05;
+/// Sibling ranks that only hold a context on this device have the same size, up to this factor.
+const SIBLING_SPREAD: f64 = 1.1;
+/// Fewer equal processes may be equal by chance.
+const LEAST_SIBLINGS: usize = 2;
 
 /// Who has how much. `total = free + own + Σ others + unlisted`, where all are known.
 #[derive(Debug)]
@@ -61,24 +60,41 @@ impl<'facts> Account<'facts> {
         Some(self.own? - self.reserved?)
     }
 
-    /// How much more memory the request needs than is free or unused, however the unused part lies.
+    /// The figures that decide, in the form that recordings have them in too.
+    pub(crate) fn shortage(&self) -> Option<Shortage> {
+        let context = self.overhead().or_else(|| self.unlisted()).unwrap_or(Bytes::ZERO);
+        Some(Shortage {
+            request: self.facts.request?,
+            total: self.facts.total,
+            free: self.facts.free,
+            live: self.facts.live,
+            cached: self.cached,
+            context: if context > CONTEXT_CEILING { Bytes::ZERO } else { context },
+        })
+    }
+
+    /// The memory that live data must give up for the request to fit. Cached memory counts as room only where it
+    /// is not fragmented: the part that lies in pieces cannot serve the request.
     pub(crate) fn short_of(&self) -> Option<Bytes> {
-        let request = self.facts.request?;
-        let short = request - self.facts.free? - self.cached.unwrap_or(Bytes::ZERO);
-        Some(if short.is_zero() { self.missing()? } else { short })
+        self.missing()
     }
 
-    /// Whether the request would fit if all that is free or unused were one piece; `None` where the text does not say.
-    pub(crate) fn would_fit_in_one_piece(&self) -> Option<bool> {
-        Some(self.facts.free? + self.cached? >= self.facts.request?)
-    }
-
-    /// How much more would have had to be free. A card that is all but full fails requests that seem to fit,
-    /// because the driver rounds and keeps pages of its own.
+    /// Bytes that had to be free in addition.
     pub(crate) fn missing(&self) -> Option<Bytes> {
-        let request = self.facts.request?;
-        let free = self.facts.free?;
-        Some(if free < request { request - free } else { request })
+        self.shortage()?.missing()
+    }
+
+    /// Processes that hold a context and little else, of nearly equal size: ranks of the same job that opened this
+    /// device beside their own.
+    pub(crate) fn sibling_contexts(&self) -> Vec<&'facts ListedProcess> {
+        let small = |process: &&&ListedProcess| (Bytes::mib(200)..=CONTEXT_CEILING).contains(&process.bytes);
+        let contexts: Vec<&ListedProcess> = self.others.iter().filter(small).copied().collect();
+        let (least, most) = (
+            contexts.iter().map(|process| process.bytes).min().unwrap_or(Bytes::ZERO),
+            contexts.iter().map(|process| process.bytes).max().unwrap_or(Bytes::ZERO),
+        );
+        let are_equal = contexts.len() >= LEAST_SIBLINGS && most <= least.scaled(SIBLING_SPREAD);
+        if are_equal { contexts } else { Vec::new() }
     }
 
     /// The driver had room, by a wide margin, and refused all the same: the figures do not explain the failure.

@@ -1,53 +1,39 @@
 //! From facts to findings.
 //!
-//! Each rule is a definition in figures (see `rules`). Their order is the order of what overrides what: a wrong
-//! size explains everything after it, a limit explains a full program on an empty card, and only when nobody
-//! else holds the memory is the program's own data the reason.
+//! Each rule words a definition of [`crate::thresholds`] (see `rules`). Their order is what overrides what: a
+//! wrong size explains everything after it, a limit explains a full program on an empty device, and only when no
+//! other holder has the memory is the program's own data the reason.
 
 mod account;
 mod rules;
 
-pub(crate) use account::{Account, CONTEXT_CEILING, CONTEXT_TYPICAL};
-
-use std::sync::LazyLock;
-
-use regex::Regex;
+pub(crate) use account::Account;
 
 use super::context::Context;
-use super::facts::{Facts, Resource, Severity};
-use super::figures::pattern;
+use super::facts::{Facts, Resource, Statement};
+use crate::thresholds::CONTEXT_CEILING;
 use crate::{Cause, Certainty, Finding};
 
-/// All causes that apply, the most convincing first. Never empty.
-pub(crate) fn judge(facts: &Facts, context: &Context) -> Vec<Finding> {
-    let account = Account::new(facts);
-    let mut findings: Vec<Finding> = Vec::new();
-    let stated = |least: Certainty, most: Certainty| {
-        facts.statements.iter().filter(move |statement| (least..=most).contains(&statement.certainty)).map(
-            |statement| Finding {
-                cause: statement.cause,
-                certainty: statement.certainty,
-                bytes: statement.bytes,
-                summary: with_request(&statement.summary, facts),
-                evidence: Vec::new(),
-                fixes: statement.fixes.clone(),
-            },
-        )
+/// All causes that apply, the most convincing first; empty where the text does not decide. The causes that are
+/// merely possible come last, and only a format that leads with one makes it the verdict.
+pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> Vec<Finding> {
+    let stated = |is_wanted: fn(&Statement) -> bool| {
+        facts.statements.iter().filter(move |statement| is_wanted(statement)).map(|statement| Finding {
+            bytes: statement.bytes,
+            fixes: statement.fixes.clone(),
+            ..Finding::new(statement.cause, statement.certainty, with_request(&statement.summary, facts))
+        })
     };
-    findings.extend(stated(Certainty::Likely, Certainty::Certain));
+    let mut findings: Vec<Finding> = stated(|statement| statement.certainty >= Certainty::Likely).collect();
     if matches!(facts.resource, Resource::Device | Resource::Unknown) {
-        findings.extend(rules::integer_or_shape_bug(&account));
+        findings.extend(rules::integer_or_shape_bug(account));
         findings.extend(leak(context));
-        findings.extend(by_arithmetic(&account));
-        if findings.is_empty() {
-            findings.extend(rules::full_for_unknown_reason(&account));
+        findings.extend(by_arithmetic(account));
+        if findings.is_empty() && !facts.statements.iter().any(|statement| statement.leads) {
+            findings.extend(rules::full_for_unknown_reason(account));
         }
     }
-    // What is merely consistent with a text does not decide it.
-    if findings.is_empty() {
-        findings.push(undetermined(facts));
-    }
-    findings.extend(stated(Certainty::Undetermined, Certainty::Possible));
+    findings.extend(stated(|statement| statement.certainty < Certainty::Likely));
     let mut unique: Vec<Finding> = Vec::new();
     for finding in findings {
         if unique.iter().all(|known| known.cause != finding.cause) {
@@ -67,15 +53,16 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
         );
         return findings;
     }
-    if account.facts.total.is_some_and(|total| account.facts.request.is_some_and(|request| request > total)) {
-        return rules::request_exceeds_device(account).into_iter().collect();
+    let exceeds = rules::request_exceeds_device(account);
+    if !exceeds.is_empty() {
+        return exceeds;
     }
     if let Some(contradiction) = rules::contradiction(account) {
         return vec![contradiction];
     }
     let others = rules::other_processes(account);
     let pieces = rules::fragmentation(account);
-    // Both can be true; the larger share of the card decides.
+    // Both can be true; the larger share of the device decides.
     let others_first = match (&others, &pieces) {
         (Some(others), Some(pieces)) => others.bytes.map(|bytes| bytes - CONTEXT_CEILING) > pieces.bytes,
         _ => others.is_some(),
@@ -93,96 +80,32 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     if others_first {
         findings.extend(others.clone());
     }
-    findings.extend(rules::request_exceeds_device(account));
     findings.extend(pieces);
     findings.extend(others);
     findings.extend(overhead);
     findings.extend(rules::live_data_fills_device(account));
-    findings.extend(rules::first_request_too_large(account));
     findings
 }
 
 /// Memory that grows line by line in the log before the failure.
 fn leak(context: &Context) -> Option<Finding> {
     let growth = context.growth.as_ref()?;
+    let summary = format!(
+        "The log shows memory growing from {} to {} over {} steps, {} a step: something from every step stays alive.",
+        growth.first, growth.last, growth.steps, growth.per_step
+    );
     Some(Finding {
-        cause: Cause::Leak,
-        certainty: Certainty::Likely,
-        bytes: Some(growth.last - growth.first),
-        summary: format!(
-            "The log shows memory growing from {} to {} over {} steps, {} a step, without a pause: something is kept from every step.",
-            growth.first, growth.last, growth.steps, growth.per_step
-        ),
-        evidence: vec![format!(
-            "{} memory figures before the failure, hardly one smaller than the one before it",
-            growth.steps + 1
-        )],
-        fixes: Vec::new(),
+        evidence: vec![format!("{} memory figures before the failure, nearly all increasing", growth.steps + 1)],
+        ..Finding::new(Cause::Leak, Certainty::Likely, summary).bytes(growth.last - growth.first)
     })
 }
 
-/// What a format states, with what was asked for where the statement leaves it out.
+/// A statement, with the request where it leaves it out.
 fn with_request(summary: &str, facts: &Facts) -> String {
     match facts.request.map(|request| request.to_string()) {
-        Some(request) if facts.severity == Severity::Failure && !summary.contains(&request) => {
-            format!("{summary} {request} was asked for.")
+        Some(request) if facts.is_failure() && !summary.contains(&request) => {
+            format!("{summary} The request was {request}.")
         }
         _ => summary.to_owned(),
-    }
-}
-
-/// Memory ran out and the text does not say how much was asked for; what figures it has are named.
-fn without_request(facts: &Facts, resource: Resource) -> String {
-    static SIZE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b\d[\d.,]* ?(?:[KMGT]i?B|bytes)\b"));
-    let what = if resource == Resource::Device { "Device memory" } else { "Memory" };
-    let of_total = facts.total.map_or(String::new(), |total| format!(" of {total}"));
-    if let Some(free) = facts.free {
-        return format!(
-            "{what} ran out with {free}{of_total} free; the text does not say how much was asked for."
-        );
-    }
-    if let Some(live) = facts.live.filter(|live| !live.is_zero()) {
-        return format!(
-            "{what} ran out with {live}{of_total} in use by the program; the text does not say how much was asked for."
-        );
-    }
-    let mut sizes: Vec<&str> = SIZE.find_iter(&facts.quote).map(|size| size.as_str()).collect();
-    sizes.truncate(4);
-    match (sizes.is_empty(), resource) {
-        (false, _) => format!(
-            "{what} ran out; the text has figures ({}) and does not say what was asked for and what was free.",
-            sizes.join(", ")
-        ),
-        (true, Resource::Device) => format!("{what} ran out; the error gives no sizes."),
-        (true, _) => {
-            format!("{what} ran out; the error gives no sizes and does not say whose memory it was.")
-        }
-    }
-}
-
-fn undetermined(facts: &Facts) -> Finding {
-    let summary = match (facts.severity, facts.request, facts.resource) {
-        (Severity::Observation, ..) => {
-            "This shows who holds memory; nothing in it failed, and it does not say what was asked for."
-                .to_owned()
-        }
-        (_, Some(request), _) => {
-            let with = match (facts.free, facts.total) {
-                (Some(free), _) => format!(" with {free} free"),
-                (None, Some(total)) => format!(" on a device of {total}"),
-                (None, None) => String::new(),
-            };
-            format!("{request} was refused{with}; the text does not say what held the rest of the memory.")
-        }
-        (_, None, resource) => without_request(facts, resource),
-    };
-    let summary = facts.evidence.iter().fold(summary, |summary, figures| format!("{summary} {figures}."));
-    Finding {
-        cause: Cause::Undetermined,
-        certainty: Certainty::Undetermined,
-        bytes: None,
-        summary,
-        evidence: Vec::new(),
-        fixes: Vec::new(),
     }
 }

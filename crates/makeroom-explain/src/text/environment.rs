@@ -1,0 +1,144 @@
+//! The machine behind a text: its operating system, its GPU's maker, PyTorch's version. Advice differs by all of
+//! them, and a setting that the platform does not have is worse than none.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::figures::{captured_number, pattern};
+use super::log::clipped;
+use super::settings::contains_ignoring_case;
+use crate::advice::Maker;
+
+/// The operating system that a text shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum System {
+    /// Linux, or nothing says otherwise.
+    #[default]
+    Linux,
+    Windows,
+    /// Linux inside Windows.
+    Wsl,
+    MacOs,
+    /// A board with memory that CPU and GPU share.
+    Jetson,
+}
+
+/// The machine behind a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Environment {
+    pub(crate) system: System,
+    pub(crate) maker: Maker,
+    /// PyTorch's version, major and minor.
+    pub(crate) torch: Option<(u32, u32)>,
+    /// The text itself uses the allocator variable's new name.
+    names_new_variable: bool,
+    is_container: bool,
+}
+
+/// The environment is looked for in this much of a text.
+const LONGEST_SEARCHED: usize = 8 << 20;
+
+static WINDOWS: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)\b[A-Z]:\\{1,2}[\w. ()+-]+\\|\bWinError\b|\bWindows-1[01]|\bMicrosoft Windows\b|\bwin32\b|\.exe\b|\.dll\b|\bWindows (?:1[01]|Server)\b")
+});
+static WSL: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\bwsl2?\b|microsoft-standard|/mnt/[c-f]/"));
+static MAC: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\bMPS backend|\bmacOS\b|\bDarwin\b|/Users/\w|/opt/homebrew/|Apple M\d"));
+static JETSON: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\bjetson\b|\btegra\b|\bjetpack\b|\bL4T\b|\bNvMap|\bOrin\b"));
+static TORCH: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)\b(?:py)?torch(?: version)?[\x22']?(?:==| ?[:=]? ?v?|-)(\d)\.(\d{1,2})(?:\.\d|\b|\+)")
+});
+
+impl Environment {
+    /// Reads it from a whole text. `framework` is the one that failed.
+    pub(crate) fn read(text: &str, framework: &str) -> Self {
+        let text = clipped(text, LONGEST_SEARCHED);
+        let maker = match Maker::of(framework) {
+            Maker::Nvidia if contains_ignoring_case(text, "HIP out of memory") => Maker::Amd,
+            Maker::Nvidia if ["hipErrorOutOfMemory", "rocm-smi", "/opt/rocm", "gfx1", "gfx9"].iter().any(|mark| text.contains(mark)) => Maker::Amd,
+            maker => maker,
+        };
+        let system = if maker == Maker::Apple || MAC.is_match(text) {
+            System::MacOs
+        } else if JETSON.is_match(text) {
+            System::Jetson
+        } else if WSL.is_match(text) {
+            System::Wsl
+        } else if WINDOWS.is_match(text) {
+            System::Windows
+        } else {
+            System::Linux
+        };
+        Self {
+            system,
+            maker,
+            torch: TORCH
+                .captures(text)
+                .and_then(|found| Some((captured_number(&found, 1)?, captured_number(&found, 2)?))),
+            names_new_variable: text.contains("PYTORCH_ALLOC_CONF"),
+            is_container: text.contains("/dev/shm") || contains_ignoring_case(text, "docker"),
+        }
+    }
+
+    /// The variable that configures PyTorch's allocator: from 2.9 on `PYTORCH_ALLOC_CONF`, before that one per maker.
+    pub(crate) fn allocator_variable(&self) -> &'static str {
+        let is_new = self.torch.map_or(self.names_new_variable, |version| version >= (2, 9));
+        match self.maker {
+            _ if is_new => "PYTORCH_ALLOC_CONF",
+            Maker::Amd => "PYTORCH_HIP_ALLOC_CONF",
+            _ => "PYTORCH_CUDA_ALLOC_CONF",
+        }
+    }
+
+    /// Whether PyTorch has expandable segments here: not on Windows, WSL2 and Jetson, and not before 2.1.
+    pub(crate) fn has_expandable_segments(&self) -> bool {
+        matches!(self.system, System::Linux)
+            && matches!(self.maker, Maker::Nvidia | Maker::Amd)
+            && self.torch.is_none_or(|version| version >= (2, 1))
+    }
+
+    /// The shell's way to set a variable.
+    pub(crate) fn export(&self, assignment: &str) -> String {
+        match self.system {
+            System::Windows => format!("set {assignment}"),
+            _ => format!("export {assignment}"),
+        }
+    }
+
+    /// Whether the program runs in a container, as far as the text shows.
+    pub(crate) fn is_container(&self) -> bool {
+        self.is_container
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn systems_are_told_apart() {
+        for (text, system) in [
+            (r#"File "D:\ComfyUI\execution.py", line 3"#, System::Windows),
+            ("OSError: [WinError 1455] The paging file is too small", System::Windows),
+            ("Linux 5.15.90.1-microsoft-standard-WSL2", System::Wsl),
+            ("MPS backend out of memory", System::MacOs),
+            ("NvMapMemAllocInternalTagged: 1075072515 error 12", System::Jetson),
+            (r#"File "/home/user/train.py", line 3"#, System::Linux),
+        ] {
+            assert_eq!(Environment::read(text, "pytorch").system, system, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_variable_follows_maker_and_version() {
+        let variable = |text: &str| Environment::read(text, "pytorch").allocator_variable();
+        assert_eq!(variable("torch 2.5.1"), "PYTORCH_CUDA_ALLOC_CONF");
+        assert_eq!(variable("PyTorch version: 2.9.0"), "PYTORCH_ALLOC_CONF");
+        assert_eq!(variable("torch==2.10.0"), "PYTORCH_ALLOC_CONF");
+        assert_eq!(variable("try setting PYTORCH_ALLOC_CONF=expandable_segments:True"), "PYTORCH_ALLOC_CONF");
+        assert_eq!(variable("HIP out of memory"), "PYTORCH_HIP_ALLOC_CONF");
+        assert!(!Environment::read(r"C:\Users\x\main.py", "pytorch").has_expandable_segments());
+    }
+}

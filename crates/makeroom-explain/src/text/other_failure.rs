@@ -1,0 +1,213 @@
+//! Definite failures that are not about running out of memory: an illegal access, a failed assertion, a build for
+//! another GPU. Where one stands in a text, talk about memory around it is a guess, and the answer names the
+//! failure instead.
+
+use std::sync::LazyLock;
+
+use regex::{Regex, RegexSet};
+
+use super::figures::pattern;
+use super::lines::{LineKind, kind};
+use super::log::{Log, clipped, split_prefix};
+use crate::Fix;
+
+/// Another failure in a text.
+#[derive(Clone, Debug)]
+pub(crate) struct OtherFailure {
+    /// What failed, for a sentence.
+    pub(crate) what: String,
+    /// Its line in the input, counted from 1.
+    pub(crate) line: usize,
+    /// The line.
+    pub(crate) quote: String,
+    /// What to do about it.
+    pub(crate) fixes: Vec<Fix>,
+}
+
+/// A failure and its remedy.
+struct Known {
+    words: &'static str,
+    what: &'static str,
+    action: &'static str,
+    command: Option<&'static str>,
+}
+
+const KNOWN: &[Known] = &[
+    Known {
+        words: r"illegal memory access|IllegalAddress|ILLEGAL_ADDRESS|\bmisaligned address|MISALIGNED_ADDRESS",
+        what: "a kernel accessed memory that it does not own (illegal memory access)",
+        action: "find the kernel that reads or writes out of bounds",
+        command: Some("compute-sanitizer python …   (first: export CUDA_LAUNCH_BLOCKING=1)"),
+    },
+    Known {
+        words: r"device-side assert|cudaErrorAssert|: block: \[\d+,\d+,\d+\], thread: \[\d+",
+        what: "an assertion failed inside a kernel, usually an index out of range",
+        action: "run without asynchronous launches and check labels and token ids against the sizes of the tables they index",
+        command: Some("export CUDA_LAUNCH_BLOCKING=1"),
+    },
+    Known {
+        words: r"no kernel image is available|NO_BINARY_FOR_GPU|invalid device function|NoKernelImage|not compatible with the current PyTorch installation",
+        what: "the program was not built for this GPU's architecture",
+        action: "install a build that contains this GPU's compute capability",
+        command: Some("python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'"),
+    },
+    Known {
+        words: r"invalid device ordinal|INVALID_DEVICE\b|InvalidDevice\b",
+        what: "the program asked for a GPU number that does not exist here",
+        action: "use a number below the count of visible GPUs",
+        command: Some("nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES"),
+    },
+    Known {
+        words: r"(?:unspecified|kernel) launch (?:failure|timed out)|LaunchFailure|LAUNCH_FAILED|LAUNCH_TIMEOUT|illegal instruction",
+        what: "a kernel crashed",
+        action: "run the failing kernel under the sanitizer",
+        command: Some("compute-sanitizer PROGRAM …"),
+    },
+    Known {
+        words: r"Duplicate GPU detected",
+        what: "two ranks use the same GPU, which NCCL does not allow",
+        action: "give each rank its own GPU before the first collective",
+        command: Some("torch.cuda.set_device(int(os.environ['LOCAL_RANK']))"),
+    },
+    Known {
+        words: r"driver version is insufficient|forward compatibility was attempted|Found no NVIDIA driver|no CUDA-capable device|Driver/library version mismatch|CUDA driver initialization failed|No CUDA GPUs are available",
+        what: "the NVIDIA driver is missing, too old or not visible",
+        action: "check the driver against the CUDA version of the program",
+        command: Some("nvidia-smi; python -c 'import torch; print(torch.version.cuda)'"),
+    },
+    Known {
+        words: r"uncorrectable ECC|fallen off the bus|NVRM: Xid|Xid \(PCI|hardware stack error|NVLink error",
+        what: "the GPU reported a hardware or driver fault",
+        action: "look at the kernel log and reset or replace the GPU",
+        command: Some("sudo dmesg | grep -i xid"),
+    },
+    Known {
+        words: r"Watchdog caught collective operation timeout|NCCL .{0,80}timed? ?out|collective operation timeout|Heartbeat monitor timed out|Socket Timeout|Timed out waiting .{0,40}clients",
+        what: "a collective operation timed out: one rank stopped or fell behind",
+        action: "find the rank that failed first: its own log has the reason",
+        command: Some("export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 NCCL_DEBUG=WARN"),
+    },
+    Known {
+        words: r"Cuda failure (?:\d+ )?'(?:invalid|unknown|peer|unspecified|system|driver|not)|unhandled system error|ncclInvalidUsage|ncclInternalError|ncclRemoteError|ncclSystemError",
+        what: "NCCL failed for a reason other than memory",
+        action: "print NCCL's own diagnosis",
+        command: Some("export NCCL_DEBUG=INFO"),
+    },
+    Known {
+        words: r"INTERNAL ASSERT FAILED",
+        what: "PyTorch failed one of its own assertions",
+        action: "update PyTorch, and report the assertion if it persists",
+        command: Some("pip install --upgrade torch"),
+    },
+    Known {
+        words: r"CUBLAS_STATUS_(?:EXECUTION_FAILED|INVALID_VALUE|NOT_SUPPORTED|ARCH_MISMATCH|INTERNAL_ERROR|MAPPING_ERROR)|cublasLt?\w* .{0,20}INVALID_VALUE",
+        what: "a cuBLAS call failed for a reason other than memory",
+        action: "check shapes and data types at the failing line without asynchronous launches",
+        command: Some("export CUDA_LAUNCH_BLOCKING=1"),
+    },
+    Known {
+        words: r"CUDNN_STATUS_(?:EXECUTION_FAILED|BAD_PARAM|MAPPING_ERROR|ARCH_MISMATCH|VERSION_MISMATCH|SUBLIBRARY\w*|LICENSE\w*)|Loaded runtime CuDNN library",
+        what: "a cuDNN call failed for a reason other than memory",
+        action: "check that cuDNN's version is the one the framework was built with",
+        command: Some("python -c 'import torch; print(torch.backends.cudnn.version())'"),
+    },
+    Known {
+        words: r"CUDA(?: driver)? error(?: \d+)?: (?:invalid|unknown error|initialization error|operation not|named symbol|peer|device kernel image|an? (?:unsupported|exception)|unspecified|system)|cudaErrorInvalid\w+|CUDA_ERROR_(?:INVALID|UNKNOWN|NOT_|SYSTEM|UNSUPPORTED)\w*|cudaErrorUnknown|cudaErrorInitializationError|cudaErrorNotSupported|hipErrorInvalid\w+|hipErrorNoBinaryForGpu",
+        what: "a CUDA call failed for a reason other than memory",
+        action: "run without asynchronous launches, so that the traceback names the failing call",
+        command: Some("export CUDA_LAUNCH_BLOCKING=1"),
+    },
+    Known {
+        words: r"(?i)segmentation fault|\bSIGSEGV\b|access violation|\(core dumped\)|signal 11\b|exitcode ?: ?-11|exit code 139",
+        what: "the program crashed (segmentation fault)",
+        action: "get the native stack of the crash",
+        command: Some("gdb --args PROGRAM …   (then: run, bt)"),
+    },
+];
+
+static WORDS: LazyLock<Option<RegexSet>> =
+    LazyLock::new(|| RegexSet::new(KNOWN.iter().map(|known| known.words)).ok());
+/// Any other exception that ends a traceback.
+static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"^(?:[A-Za-z_][\w.]*\.)?((?:[A-Z]\w*)(?:Error|Exception|Failure))\b(?:: (.{0,160}))?\s*$",
+    )
+});
+/// Exceptions whose text is about memory, or that only pass another failure on.
+static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)memory|alloc|oom|ChildFailedError|CalledProcessError|ActorDied|WorkerCrashed|EngineDead|DistBackend|EngineCore|exit|killed|RemoteProtocol|Broken")
+});
+
+/// The first definite other failure of a log.
+pub(crate) fn find(log: &Log) -> Option<OtherFailure> {
+    let words = WORDS.as_ref()?;
+    let mut exception = None;
+    let mut best: Option<(usize, usize)> = None;
+    for index in 0..log.len().min(LINES_SEARCHED) {
+        let line = clipped(log.line(index), LONGEST_LINE);
+        if let Some(row) = words.matches(line).iter().next()
+            && best.is_none_or(|(known, _)| row < known)
+            && (kind(line) == LineKind::Error || is_quoted(line))
+        {
+            best = Some((row, index));
+        }
+        let (_, body) = split_prefix(line);
+        if exception.is_none()
+            && let Some(found) = EXCEPTION.captures(body.trim())
+            && !MEMORY.is_match(body)
+        {
+            exception = Some((index, found[1].to_owned()));
+        }
+    }
+    if let Some((row, index)) = best {
+        let known = &KNOWN[row];
+        let mut fix = Fix::new(known.action);
+        fix.command = known.command.map(str::to_owned);
+        return Some(OtherFailure {
+            what: known.what.to_owned(),
+            line: log.number(index),
+            quote: log.line(index).to_owned(),
+            fixes: vec![fix],
+        });
+    }
+    let (index, name) = exception?;
+    Some(OtherFailure {
+        what: format!("the program stopped with {name}"),
+        line: log.number(index),
+        quote: log.line(index).to_owned(),
+        fixes: Vec::new(),
+    })
+}
+
+/// An error that a person quotes in a sentence.
+fn is_quoted(line: &str) -> bool {
+    line.contains(['`', '"', '\'', ':'])
+}
+
+/// Lines of a log that are searched: the first failure decides, and logs of millions of lines are searched for
+/// memory first.
+const LINES_SEARCHED: usize = 200_000;
+const LONGEST_LINE: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definite_failures_are_named() {
+        for (text, words) in [
+            ("RuntimeError: CUDA error: an illegal memory access was encountered", "illegal"),
+            ("RuntimeError: CUDA error: device-side assert triggered", "assertion"),
+            ("CUDA error: no kernel image is available for execution on the device", "architecture"),
+            ("RuntimeError: !block INTERNAL ASSERT FAILED at \"x.cpp\":12", "assertions"),
+            ("Cuda failure 1 'invalid argument'", "NCCL"),
+            ("ModuleNotFoundError: No module named 'flash_attn'", "ModuleNotFoundError"),
+            ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000", "same GPU"),
+        ] {
+            let other = find(&Log::new(text)).unwrap_or_else(|| panic!("{text}"));
+            assert!(other.what.contains(words), "{text}: {}", other.what);
+        }
+        assert!(find(&Log::new("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB")).is_none());
+        assert!(find(&Log::new("torch.OutOfMemoryError: CUDA out of memory.")).is_none());
+    }
+}

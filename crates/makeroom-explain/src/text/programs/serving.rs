@@ -1,0 +1,5 @@
+//! LLM servers: vLLM, SGLang, TGI, LMDeploy, TensorRT-LLM.
+
+use super::Program;
+
+pub(super) const PROGRAMS: &[&Program] = &[];

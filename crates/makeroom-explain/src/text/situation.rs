@@ -1,0 +1,92 @@
+//! Everything that advice depends on: the failure, its account, the program, the machine, what is already set.
+
+use makeroom_core::Bytes;
+
+use super::context::Context;
+use super::environment::Environment;
+use super::facts::Facts;
+use super::judge::Account;
+use super::programs::{self, Program, Work};
+use super::settings::Settings;
+
+/// A failure with all that surrounds it.
+pub(crate) struct Situation<'log> {
+    pub(crate) facts: &'log Facts,
+    pub(crate) account: Account<'log>,
+    pub(crate) context: &'log Context,
+    pub(crate) environment: Environment,
+    pub(crate) settings: Settings<'log>,
+    pub(crate) program: &'static Program,
+}
+
+impl<'log> Situation<'log> {
+    /// Looks at the whole text around a failure.
+    pub(crate) fn new(text: &'log str, facts: &'log Facts, context: &'log Context) -> Self {
+        Self {
+            facts,
+            account: Account::new(facts),
+            context,
+            environment: Environment::read(text, facts.framework),
+            settings: Settings::new(text),
+            program: programs::of(text, facts),
+        }
+    }
+
+    /// Whether the program serves or generates, so that batches and gradients are not its levers.
+    pub(crate) fn is_inference(&self) -> bool {
+        match self.program.work {
+            Work::Training => false,
+            Work::Inference => true,
+            Work::Other => {
+                !self.is_training()
+                    && INFERENCE_WORDS.iter().any(|words| self.settings.mentions(words))
+            }
+        }
+    }
+
+    /// Whether the program trains.
+    pub(crate) fn is_training(&self) -> bool {
+        match self.program.work {
+            Work::Training => true,
+            Work::Inference => false,
+            Work::Other => TRAINING_WORDS.iter().any(|words| self.settings.mentions(words)),
+        }
+    }
+
+    /// The batch size, if the text names it.
+    pub(crate) fn batch(&self) -> Option<u64> {
+        self.facts.batch.or(self.context.batch)
+    }
+
+    /// The factor to shrink the program's own memory by so that the request fits with a margin: live memory plus
+    /// the request must come down to the room there is. `None` where the figures do not say.
+    pub(crate) fn shrink_factor(&self) -> Option<f64> {
+        let (live, request) = (self.facts.live?, self.facts.request?);
+        let short = self.account.short_of()?;
+        let needed = live + request;
+        let margin = needed.scaled(MARGIN);
+        Some(((needed - short) - margin).share_of(needed)).filter(|&factor| factor > 0.0 && factor < 1.0)
+    }
+
+    /// A count scaled down so that memory that grows with it fits; half where the figures do not say.
+    pub(crate) fn smaller(&self, count: u64) -> u64 {
+        let factor = self.shrink_factor().unwrap_or(0.5);
+        ((count as f64 * factor).floor() as u64).clamp(1, count.saturating_sub(1).max(1))
+    }
+
+    /// Memory that must be freed for the request to fit, with a margin of a twentieth of the card for what comes next.
+    pub(crate) fn to_free(&self) -> Option<Bytes> {
+        let short = self.account.short_of()?;
+        Some(short.max(self.facts.total?.scaled(MARGIN)))
+    }
+}
+
+/// Words of a training loop.
+const TRAINING_WORDS: [&str; 8] =
+    ["backward(", "optimizer", "trainer", "train.py", "training", "train_", "finetune", "epoch"];
+/// Words of a program that only runs a model.
+const INFERENCE_WORDS: [&str; 9] =
+    ["inference", "generate(", "predict", "demo.py", "pipeline(", "infer.py", "no_grad", "sampling", "decode"];
+
+/// The allocation after the failed one needs memory too: aim for this share more than is missing.
+const MARGIN: f64 = 0.05;

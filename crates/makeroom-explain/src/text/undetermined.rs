@@ -1,0 +1,54 @@
+//! The verdict where the text does not decide: what is known, in one sentence.
+
+use super::facts::{Facts, Resource};
+use super::situation::Situation;
+use crate::advice::Maker;
+use crate::{Cause, Certainty, Finding};
+
+/// The open verdict of a failure.
+pub(crate) fn finding(facts: &Facts, situation: &Situation<'_>) -> Finding {
+    let summary = match facts.request {
+        Some(request) => {
+            let with = match (facts.free, facts.total) {
+                (Some(free), Some(total)) => format!(" with {free} of {total} free"),
+                (Some(free), None) => format!(" with {free} free"),
+                (None, Some(total)) => format!(" on a GPU of {total}"),
+                (None, None) => String::new(),
+            };
+            format!("An allocation of {request} failed{with}; the text does not show what holds the memory.")
+        }
+        None => without_request(facts, situation),
+    };
+    let summary = facts.evidence.iter().fold(summary, |summary, figures| format!("{summary} {figures}."));
+    Finding::new(Cause::Undetermined, Certainty::Undetermined, summary)
+}
+
+/// Memory ran out and the text does not give the request.
+fn without_request(facts: &Facts, situation: &Situation<'_>) -> String {
+    let what = match (facts.resource, situation.environment.maker) {
+        (Resource::Host, _) => "Host memory",
+        (Resource::Device, Maker::Apple) => "Memory for the GPU",
+        (Resource::Device | Resource::Unknown, _) if is_device(facts) => "GPU memory",
+        (Resource::Device, _) => "GPU memory",
+        _ => "Memory",
+    };
+    let of_total = facts.total.map_or(String::new(), |total| format!(" of {total}"));
+    if let Some(free) = facts.free {
+        return format!("{what} ran out with {free}{of_total} free; the text does not give the size of the request.");
+    }
+    if let Some(live) = facts.live.filter(|live| !live.is_zero()) {
+        return format!(
+            "{what} ran out with {live}{of_total} in use by the program; the text does not give the size of the request."
+        );
+    }
+    if facts.resource == Resource::Unknown && !is_device(facts) {
+        return format!("{what} ran out; the error gives no sizes and does not say whether it was the GPU's or the machine's.");
+    }
+    format!("{what} ran out; the error gives no sizes.")
+}
+
+/// Words of a GPU in the error itself.
+fn is_device(facts: &Facts) -> bool {
+    let lower = facts.quote.to_ascii_lowercase();
+    ["cuda", "gpu", "hip", "device memory", "vram", "video memory", "显存", "vulkan", "opencl"].iter().any(|word| lower.contains(word))
+}
