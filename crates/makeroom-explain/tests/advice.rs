@@ -93,7 +93,7 @@ fn a_programs_own_check_is_read_with_its_figures_and_its_line() {
         assert_eq!((request.bytes.map(Bytes::get), request.site.as_deref()), (bytes, site), "{text}");
         let says_size = explanation.verdict.summary.contains("6.00 GiB");
         assert_eq!(says_size, bytes.is_some(), "{text}: {}", explanation.verdict.summary);
-        assert_eq!(next(&explanation), ["makeroom run -- PROGRAM …", "makeroom ps"], "{text}");
+        assert_eq!(next(&explanation), ["makeroom run -- PROGRAM …"], "{text}");
     }
 }
 
@@ -102,7 +102,7 @@ fn what_was_free_is_in_the_account() {
     let text =
         "wave: cudaMalloc(&field, 6442450944) failed at src/wave.cu:77: out of memory (free 2 GiB of 16 GiB)";
     let explanation = explain_text(text);
-    assert_eq!(explanation.verdict.certainty, Certainty::Possible);
+    assert_eq!(explanation.verdict.certainty, Certainty::Undetermined);
     assert_eq!(explanation.ledger.as_ref().unwrap().total(), Some(Bytes::gib(16)));
     for figure in ["6.00 GiB", "2.00 GiB", "16.00 GiB"] {
         assert!(explanation.verdict.summary.contains(figure), "{}", explanation.verdict.summary);
@@ -122,36 +122,43 @@ fn figures_that_are_not_understood_are_not_denied() {
 }
 
 #[test]
-fn what_is_undetermined_says_what_would_decide_it() {
-    let run = "makeroom run -- PROGRAM …";
-    for (text, expected) in [
-        ("RuntimeError: CUDA error: out of memory", vec![run, "makeroom why run.pickle", "makeroom ps"]),
-        (
-            "torch.AcceleratorError: CUDA error: out of memory",
-            vec![run, "makeroom why run.pickle", "makeroom ps"],
-        ),
+fn what_is_undetermined_has_hypotheses_with_checks_and_fixes() {
+    for (text, first, check) in [
+        ("RuntimeError: CUDA error: out of memory", Cause::LiveDataFillsDevice, "nvidia-smi"),
         (
             "terminate called after throwing an instance of 'thrust::system::system_error'\n  what():  parallel_for failed: cudaErrorMemoryAllocation: out of memory",
-            vec![run, "makeroom ps"],
+            Cause::LiveDataFillsDevice,
+            "nvidia-smi",
         ),
         (
             "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.",
-            vec![run, "makeroom ps"],
+            Cause::LiveDataFillsDevice,
+            "nvidia-smi",
         ),
-        (
-            "OOM when allocating tensor with shape[64,128,56,56] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
-            vec![run, "makeroom ps"],
-        ),
-        (
-            "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory",
-            vec![run, "makeroom ps"],
-        ),
-        ("hipMalloc failed: out of memory", vec!["rocm-smi --showpids"]),
-        ("nothing went wrong here", vec![run, "makeroom ps"]),
+        ("hipMalloc failed: out of memory", Cause::LiveDataFillsDevice, "rocm-smi"),
+        ("cudaMalloc of 96 GiB failed: out of memory", Cause::RequestExceedsDevice, "nvidia-smi"),
     ] {
         let explanation = explain_text(text);
         assert_eq!(explanation.verdict.cause, Cause::Undetermined, "{text}");
-        assert_eq!(next(&explanation), expected, "{text}");
+        let hypothesis = &explanation.causes[1];
+        assert_eq!((hypothesis.cause, hypothesis.certainty), (first, Certainty::Possible), "{text}");
+        let decides = hypothesis.check.as_ref().and_then(|check| check.command.as_deref()).unwrap_or("");
+        assert!(decides.contains(check), "{text}: {decides}");
+        for finding in &explanation.causes[1..] {
+            assert!(!finding.fixes.is_empty() && finding.check.is_some(), "{text}: {}", finding.cause);
+        }
+    }
+}
+
+#[test]
+fn a_text_without_a_failure_is_told_from_an_open_one() {
+    for text in [
+        "nothing went wrong here",
+        "Warning: Ran out of memory when decoding, retrying with tiled decoding.",
+        "RuntimeError: CUDA error: an illegal memory access was encountered\nmaybe I ran out of memory?",
+        "## Out of memory\n\nThis section explains how to avoid running out of memory.",
+    ] {
+        assert_eq!(explain_text(text).verdict.cause, Cause::None, "{text}");
     }
 }
 

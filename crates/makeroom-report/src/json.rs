@@ -52,6 +52,7 @@ fn finding(finding: &Finding) -> Value {
         "bytes": bytes(finding.bytes),
         "summary": finding.summary,
         "evidence": finding.evidence,
+        "check": finding.check.as_ref().map(fix),
         "fixes": finding.fixes.iter().map(fix).collect::<Vec<_>>(),
     })
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use makeroom_core::Bytes;
-use makeroom_explain::{Cause, Explanation, Fix, Growth, Ledger, LedgerLine};
+use makeroom_explain::{Cause, Explanation, Finding, Fix, Growth, InputKind, Ledger, LedgerLine};
 
 use crate::bars::bar;
 use crate::run::section;
@@ -21,6 +21,8 @@ const MOST_SITES: usize = 12;
 const LEAST_SITES: usize = 5;
 /// Lines that everything but the tree takes, about.
 const OTHER_LINES: usize = 28;
+/// Fixes shown for the likeliest hypothesis; each further one gets one less.
+const MOST_HYPOTHESIS_FIXES: usize = 3;
 /// Lines of the tree of what grows.
 const MOST_LEAKS: usize = 4;
 /// The narrowest layout.
@@ -62,10 +64,15 @@ fn verdict(out: &mut String, explanation: &Explanation, columns: usize) {
     };
     let style = colour.on_default().bold();
     let certainty = verdict.told_certainty().map_or(String::new(), |certainty| format!(", {certainty}"));
-    let _ = writeln!(out, "\n{MARGIN}{style}{}{style:#}{certainty}", verdict.cause.title());
+    // A text without an out-of-memory error may well show another failure.
+    let title = match (verdict.cause, explanation.input.kind) {
+        (Cause::None, InputKind::ErrorText) => "NO OUT-OF-MEMORY ERROR",
+        (cause, _) => cause.title(),
+    };
+    let _ = writeln!(out, "\n{MARGIN}{style}{title}{style:#}{certainty}");
     paragraph(out, &verdict.summary, columns, Style::new());
     if let Some(site) = explanation.request.as_ref().and_then(|request| request.site.as_ref()) {
-        let _ = writeln!(out, "{MARGIN}asked for at {TITLE}{}{TITLE:#}", clip(site, columns - 16));
+        let _ = writeln!(out, "{MARGIN}allocated at {TITLE}{}{TITLE:#}", clip(site, columns - 16));
     }
 }
 
@@ -186,26 +193,33 @@ fn what_fits(out: &mut String, explanation: &Explanation) {
 }
 
 fn advice(out: &mut String, explanation: &Explanation, columns: usize) {
-    // Where nothing is decided, what helps in the likeliest case is better than silence, and is called so.
-    let decided = explanation.causes.first().filter(|finding| finding.cause != Cause::Undetermined);
-    let considered = explanation.causes.iter().find(|finding| finding.cause != Cause::Undetermined);
-    let fixes = decided.or(considered).map_or(&[][..], |finding| finding.fixes.as_slice());
+    let first = explanation.causes.first();
+    let is_open = first.is_some_and(|finding| finding.cause == Cause::Undetermined);
+    // Without a failure, what else was found is about memory in general: who holds it, what grew.
+    let is_none = first.is_some_and(|finding| finding.cause == Cause::None);
+    let fixes = first.map_or(&[][..], |finding| finding.fixes.as_slice());
     if !fixes.is_empty() {
-        let heading = match (decided, considered) {
-            (None, Some(finding)) => format!("If it is {}", finding.cause.name()),
-            _ => "What to do, most room first".to_owned(),
-        };
+        let heading = if is_none { "What to do" } else { "Fixes, most effective first" };
         let _ = writeln!(out, "\n{MARGIN}{TITLE}{heading}{TITLE:#}");
         for (index, fix) in fixes.iter().enumerate() {
             numbered(out, index + 1, fix, columns);
         }
     }
-    for line in &explanation.futile {
-        paragraph(out, &format!("It will not help: {line}"), columns, Style::new());
+    if is_open {
+        hypotheses(out, &explanation.causes[1..], columns);
     }
-    let possible: Vec<&str> = explanation.causes.iter().skip(1).map(|finding| finding.cause.name()).collect();
-    if !possible.is_empty() {
-        let _ = writeln!(out, "\n{MARGIN}{DIM}also considered: {}{DIM:#}", possible.join(", "));
+    for line in &explanation.futile {
+        paragraph(out, &format!("Won't help: {line}"), columns, Style::new());
+    }
+    let others: Vec<String> = explanation
+        .causes
+        .iter()
+        .skip(1)
+        .filter(|finding| finding.cause != Cause::None)
+        .map(|finding| finding.cause.title().to_lowercase())
+        .collect();
+    if !is_open && !others.is_empty() {
+        paragraph(out, &format!("\nalso possible: {}", others.join(", ")), columns, DIM);
     }
     if !explanation.next.is_empty() {
         let _ = writeln!(out, "\n{MARGIN}{TITLE}To know more{TITLE:#}");
@@ -218,15 +232,56 @@ fn advice(out: &mut String, explanation: &Explanation, columns: usize) {
     }
 }
 
+/// The possible causes of an open case, each with the check that decides it and the first fixes.
+fn hypotheses(out: &mut String, findings: &[Finding], columns: usize) {
+    if findings.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\n{MARGIN}{TITLE}Possible causes, most likely first{TITLE:#}");
+    for (index, finding) in findings.iter().enumerate() {
+        let title = sentence_case(finding.cause.title());
+        labeled(out, &format!("{}.", index + 1), &format!("{title}: {}", finding.summary), columns);
+        if let Some(check) = &finding.check {
+            labeled(out, "check", &check.action, columns);
+            command(out, check.command.as_deref());
+        }
+        // The likeliest cause gets most of the screen.
+        for fix in finding.fixes.iter().take(MOST_HYPOTHESIS_FIXES.saturating_sub(index).max(1)) {
+            labeled(out, "fix", &fix.action, columns);
+            command(out, fix.command.as_deref());
+        }
+    }
+}
+
+/// A title as the start of a sentence.
+fn sentence_case(title: &str) -> String {
+    let mut letters = title.chars();
+    letters.next().map_or(String::new(), |first| first.to_string() + &letters.as_str().to_lowercase())
+}
+
+/// A paragraph behind a label of up to five letters.
+fn labeled(out: &mut String, label: &str, text: &str, columns: usize) {
+    for (index, line) in wrap(text, columns.saturating_sub(11)).iter().enumerate() {
+        let label = if index == 0 { label } else { "" };
+        let _ = writeln!(out, "{MARGIN}{label:>7} {line}");
+    }
+}
+
+fn command(out: &mut String, command: Option<&str>) {
+    for line in command.into_iter().flat_map(str::lines) {
+        let _ = writeln!(out, "{MARGIN}        {COMMAND}{line}{COMMAND:#}");
+    }
+}
+
 fn numbered(out: &mut String, number: usize, fix: &Fix, columns: usize) {
     let frees =
-        fix.frees.filter(|bytes| !bytes.is_zero()).map_or(String::new(), |bytes| format!(" — up to {bytes}"));
+        fix.frees.filter(|bytes| !bytes.is_zero()).map_or(String::new(), |bytes| format!(" (frees up to {bytes})"));
     let lines = wrap(&format!("{}{frees}", fix.action), columns - 7);
     for (index, line) in lines.iter().enumerate() {
         let label = if index == 0 { format!("{number}.") } else { String::new() };
         let _ = writeln!(out, "{MARGIN}{label:>4} {line}");
     }
-    if let Some(command) = &fix.command {
-        let _ = writeln!(out, "{MARGIN}     {COMMAND}{command}{COMMAND:#}");
+    for line in fix.command.iter().flat_map(|command| command.lines()) {
+        let _ = writeln!(out, "{MARGIN}     {COMMAND}{line}{COMMAND:#}");
     }
 }

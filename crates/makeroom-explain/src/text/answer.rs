@@ -9,6 +9,7 @@ use super::fixes;
 use super::hypotheses;
 use super::job;
 use super::judge::{Account, judge};
+use super::lines::is_report;
 use super::log::Log;
 use super::other_failure::{self, OtherFailure};
 use super::situation::Situation;
@@ -43,14 +44,15 @@ pub(crate) fn explain_log(mut log: Log) -> Explanation {
     }
     let other = other_failure::find(&log);
     match found {
-        Some(found) if found.first.is_failure() && !is_outranked(&found, other.as_ref()) => explain(&log, found),
+        Some(found) if found.first.is_failure() && counts(&log, &found, other.as_ref()) => explain(&log, found),
         found => nothing_failed(&log, found, other),
     }
 }
 
-/// A definite other failure outranks talk about memory, but not an error about memory.
-fn is_outranked(found: &Found, other: Option<&OtherFailure>) -> bool {
-    found.is_prose && other.is_some()
+/// Whether a failure counts. An error of a program always does; a person's report of one does where no definite
+/// other failure stands in the text, and other talk about memory never does.
+fn counts(log: &Log, found: &Found, other: Option<&OtherFailure>) -> bool {
+    !found.is_prose || (other.is_none() && is_report(log.line(found.index)))
 }
 
 fn explain(log: &Log, found: Found) -> Explanation {
@@ -164,7 +166,7 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>) 
     let plural = if log.len() == 1 { "" } else { "s" };
     if let Some(other) = other {
         let summary = format!("This is not an out-of-memory error: {} in line {}.", other.what, other.line);
-        let mut explanation = none(None, summary);
+        let mut explanation = none(None, Certainty::Certain, summary);
         explanation.causes[0].fixes = other.fixes;
         explanation.causes[0].evidence.push(format!("line {}: {}", other.line, shortened(&other.quote)));
         return explanation;
@@ -172,6 +174,7 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>) 
     let Some(found) = found else {
         let mut explanation = none(
             None,
+            Certainty::Likely,
             format!("No out-of-memory error in this text of {} line{plural}.", log.len()),
         );
         explanation.notes.push(
@@ -196,7 +199,8 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>) 
             "The text talks about running out of memory, but has no error message of a program.".to_owned()
         }
     };
-    let mut explanation = none(framework, summary);
+    let certainty = if found.is_prose { Certainty::Likely } else { Certainty::Certain };
+    let mut explanation = none(framework, certainty, summary);
     explanation.causes[0].evidence.push(format!("line {}: {}", facts.line, shortened(&facts.quote)));
     explanation.ledger = ledger(&facts, Cause::None);
     let context = Context::read(log, found.index);
@@ -221,10 +225,10 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>) 
 }
 
 /// An answer that says that nothing failed.
-fn none(framework: Option<&'static str>, summary: String) -> Explanation {
+fn none(framework: Option<&'static str>, certainty: Certainty, summary: String) -> Explanation {
     Explanation {
-        causes: vec![Finding::new(Cause::None, Certainty::Certain, summary.clone())],
-        ..empty(framework, Cause::None, Certainty::Certain, summary)
+        causes: vec![Finding::new(Cause::None, certainty, summary.clone())],
+        ..empty(framework, Cause::None, certainty, summary)
     }
 }
 

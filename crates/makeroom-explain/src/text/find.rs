@@ -10,8 +10,9 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use super::facts::{Facts, Severity};
 use super::family::FAMILIES;
 use super::job::FailureAt;
-use super::lines::{LineKind, is_handled, kind, progress_between};
+use super::lines::{LineKind, ends_in_error, is_handled, kind, progress_between};
 use super::log::Log;
+use super::other_failure;
 
 /// A log can hold millions of failures (a retry loop); this many are read, the others are only counted.
 const MOST_READ: usize = 400;
@@ -67,11 +68,7 @@ const STEPS_SURVIVED: usize = 3;
 /// The failure that decides, and how many follow: the first that a program printed and did not survive.
 pub(crate) fn failures(log: &Log) -> Option<Found> {
     let (mut readings, unread) = readings(log);
-    for (line, _, facts) in &mut readings {
-        if facts.is_failure() && is_handled(log, *line) {
-            facts.severity = Severity::Warning;
-        }
-    }
+    weigh(log, &mut readings);
     let survived = survived(log, &readings);
     let is_prose = |(line, _, _): &Reading| kind(log.line(*line)) == LineKind::Prose;
     let by_program = |severity: Severity, wants_prose: bool| {
@@ -116,6 +113,35 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
     })
 }
 
+/// Demotes failures that the program handled. A handled failure counts after all where the program then ended in an
+/// error that the log does not name.
+fn weigh(log: &Log, readings: &mut [Reading]) {
+    let letters = |line: usize| log.line(line).chars().filter(|letter| letter.is_alphabetic()).collect::<String>();
+    let mut handled: Option<usize> = None;
+    let last = log.len().saturating_sub(1);
+    for (line, _, facts) in readings.iter_mut() {
+        // A cut-off last line lacks the words that made the same line above it a warning.
+        let is_cut_off =
+            || *line == last && handled.is_some_and(|above| letters(above).starts_with(&letters(*line)));
+        if facts.is_failure() && (is_handled(log, *line) || is_cut_off()) {
+            facts.severity = Severity::Warning;
+        }
+        if facts.severity == Severity::Warning {
+            handled = Some(*line);
+        }
+    }
+    let has_failure = readings.iter().any(|(_, _, facts)| facts.is_failure());
+    if !has_failure
+        && let Some((line, _, facts)) =
+            readings.iter_mut().rev().find(|(_, _, facts)| facts.severity == Severity::Warning)
+        && is_handled(log, *line)
+        && ends_in_error(log, *line)
+        && other_failure::find(log).is_none()
+    {
+        facts.severity = Severity::Failure;
+    }
+}
+
 /// The last failure after which the run went on to another failure, as an index into the readings.
 fn survived(log: &Log, readings: &[Reading]) -> Option<usize> {
     let failures: Vec<(usize, usize)> = readings
@@ -150,6 +176,10 @@ fn readings(log: &Log) -> (Vec<Reading>, usize) {
             |&family: &usize| observations[family] < MOST_OBSERVATIONS && fruitless[family] < MOST_FRUITLESS;
         let families: Vec<usize> = families.into_iter().filter(asked).collect();
         if families.is_empty() {
+            continue;
+        }
+        // An allocation that failed for another definite reason did not run out of memory.
+        if other_failure::is_definite(log.line(line)) {
             continue;
         }
         let passage = log.passage(line);

@@ -40,32 +40,48 @@ static PERSON: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// A heading or an item of a list in a document.
-static HEADING: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*(?:#{1,6}\s|\d{1,2}[.)]\s|[-*+]\s|//|--\s|\|)"));
+/// An item of a list, a heading below the title, a row of a table: parts of a document.
+static DOCUMENT: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^\s*(?:#{2,6}\s|\d{1,2}[.)]\s|[-*+]\s|//|--\s|\|)"));
 
 /// A line of source code or of a patch that mentions the error.
 static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r#"(?x) ^\s*(?:[+-]\s*)?(?: except\b | catch\b | raise\s+\w | throw\s | assert\b | def\s | elif\b | if\b.{0,120}[:{)]\s*$ | //\s | /\*|\*\s | return\s | import\s | from\s+\w+\s+import | class\s+\w+.*:\s*$ | print\(|log(?:ger|ging)?\.\w+\( | case\s )
+        r#"(?x) ^\s*(?:[+-]\s*)?(?: except\b | catch\b | raise\s+\w | throw\s | assert\b | def\s | elif\b | if\b.{0,120}[:{)]\s*$ | //\s | /\*|\*\s | return\s | import\s | from\s+\w+\s+import | class\s+\w+.*:\s*$ | print\(|log(?:ger|ging)?\.\w+\( | case\s | (?:pub|fn|let|const|static|Err|Ok)\b.*[{;(]\s*$ )
+      | => \s* \{ \s* $ | ^\s*\+\s.*\bmemory\b
       | \btest_\w+ .* \b(?:PASSED|ok)\b
         "#,
     )
 });
 
-/// Denials and conditions: nothing ran out.
+/// Words for running out of memory.
+const MEMORY_WORDS: &str =
+    r"(?:out[ -]of[ -](?:\w+ )?(?:memory|vram|ram)|\boom\b|memory (?:error|overflow|allocation)|爆显存|显存不足|内存不足)";
+
+/// Denials, conditions, fixes: nothing ran out.
 static DENIAL: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?i)\b(?:no|not|without|never|avoids?|avoiding|prevents?|preventing|to fix|fix(?:es|ed)?|in case of|if (?:you|it|there|the|we)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|likely to|risk of|potential(?:ly)?|handle|catch(?:es)?)\b[^.;:]{0,40}(?:out[ -]of[ -](?:\w+ )?memory|\boom\b|memory error)",
-    )
+    pattern(&format!(
+        r"(?i)\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|likely to|risk of|potential(?:ly)?|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.;:]{{0,48}}{MEMORY_WORDS}"
+    ))
 });
 
-/// The program went on: it retried, fell back, skipped.
+/// A person reports that memory ran out.
+static REPORT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(&format!(
+        r"(?i)\b(?:get|got|gets|getting|receiv\w+|encounter\w*|hit|hits|hitting|fac(?:e|es|ed|ing)|have|having|had|throws?|raises?|report\w*|fail\w*|crash\w*|die[sd]?|keeps?|kept|goes|going|went|still|always|then|finally|immediately|error|killed|报|出现|提示|runs?|ran|running)\b.{{0,80}}{MEMORY_WORDS}|{MEMORY_WORDS}.{{0,40}}\b(?:error|occur\w*|happen\w*|when|while|during|after|on|at|with|exception|killed)\b|(?:报|出现|提示|导致).{{0,40}}{MEMORY_WORDS}"
+    ))
+});
+
+/// The program went on: it retried, fell back, skipped. Advice ("reducing block sizes may help") and attempts that
+/// failed in turn ("retry failed") are not meant.
 static HANDLED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)
-        \bretry(?:ing)?\b (?: \s (?:with|in|using|batch|on) | \.\.\. | …)? | \bretried\b | \bfall(?:ing|s)?[\s-]?back\b | \bfell \s back | \bskipp(?:ing|ed)\b | \btrying \s (?:again|with|to \s recover|smaller|a \s smaller|next|lower) | \bwill \s (?:retry|try \s again|continue|skip|fall)
-      | \breduc(?:ing|ed) \s (?:the \s)?(?:\w+\s)?(?:batch|chunk|tile|resolution|size) | \blower(?:ing|ed) \s (?:the \s)?batch | \battempting \s to \s recover | \brecover(?:ed|ing)\b | \bswitching \s to \s (?:tiled|cpu|slow|low|smaller)
-      | not \s (?:a|an) \s (?:failure|error) | \bnot \s fatal | \bignor(?:ing|ed)\b | \bcontinuing \s (?:without|with|on) | \busing \s (?:cpu|host|system|managed|pageable) \s memory \s instead | \binstead \s using | \bevict(?:ing|ed)\b | \bsplitting \s (?:the\s)?batch | \boffload(?:ing|ed) \s to \s (?:cpu|system|shared) | \bswap(?:ping|ped) \s to
+        \bretrying\b | \bretried\b | \bwill \s (?:retry|try \s again|continue|skip|fall \s back) | \bfalling \s back\b | \bfell \s back\b | \bfallback \s to\b | \bas \s (?:a \s)? fallback\b
+      | \bskipp(?:ing|ed) \s (?:this |the |that |current |over |tactic|batch|sample|image|step|file|frame|it\b) | \bskipping \s batch
+      | \btrying \s (?:again|with \s (?:a \s)?(?:smaller|lower|less|reduced)|to \s recover|smaller|a \s smaller|lower) | \battempting \s to \s recover | \brecovered \s from\b
+      | \breduc(?:ing|ed) \s (?:the \s)? (?:\w+ \s)? (?:batch|chunk|tile|resolution) (?:[\s_] size)? \s (?:to|from|by)\b | \bswitching \s to \s (?:tiled|cpu|slow|low|smaller)
+      | not \s an? \s (?:failure|error)\b | \bnot \s fatal | \bcontinuing \s (?:without|with|on)\b | \busing \s (?:cpu|host|system|managed|pageable) \s memory \s instead | \bsplitting \s (?:the\s)?batch | \boffload(?:ing|ed) \s to \s (?:cpu|system|shared)
         ",
     )
 });
@@ -89,18 +105,21 @@ pub(crate) enum LineKind {
 /// What kind a line is.
 pub(crate) fn kind(line: &str) -> LineKind {
     let (writer, body) = split_prefix(line);
-    if SOURCE.is_match(body) {
-        return LineKind::Prose;
-    }
-    if writer.is_some() || ERROR.is_match(line) {
+    let is_person = || PERSON.is_match(body);
+    let is_prose = if SOURCE.is_match(body) {
+        true
+    } else if writer.is_some() || ERROR.is_match(line) {
         // Even a program's token may stand in a denial: "no CUDA out of memory anymore".
-        let is_denied = DENIAL.is_match(body) && PERSON.is_match(body);
-        return if is_denied { LineKind::Prose } else { LineKind::Error };
-    }
-    if HEADING.is_match(line) || PERSON.is_match(body) || DENIAL.is_match(body) {
-        return LineKind::Prose;
-    }
-    LineKind::Error
+        DENIAL.is_match(body) && is_person()
+    } else {
+        DOCUMENT.is_match(line) || is_person() || DENIAL.is_match(body)
+    };
+    if is_prose { LineKind::Prose } else { LineKind::Error }
+}
+
+/// Whether a person reports in this line that memory ran out, rather than fears, fixes or discusses it.
+pub(crate) fn is_report(line: &str) -> bool {
+    !SOURCE.is_match(line) && !DENIAL.is_match(line) && REPORT.is_match(line)
 }
 
 /// Whether the words around an error say that the program went on without the memory.
@@ -110,9 +129,20 @@ pub(crate) fn is_handled(log: &Log, index: usize) -> bool {
         return true;
     }
     // The sentence that says so may stand below the error, before any traceback.
-    (index + 1..(index + 3).min(log.len())).any(|next| {
+    (index + 1..(index + 3).min(log.len())).take_while(|&next| !log.line(next).contains("Traceback")).any(|next| {
         let line = log.line(next);
-        !line.contains("Traceback") && kind(line) == LineKind::Error && HANDLED.is_match(line)
+        kind(line) == LineKind::Error && HANDLED.is_match(line)
+    })
+}
+
+/// Whether the program ended in an error below a line, with nothing that says what that error was: a traceback, or
+/// a launcher's report.
+pub(crate) fn ends_in_error(log: &Log, index: usize) -> bool {
+    /// An error that a later one follows from stands this near.
+    const LINES_SEARCHED: usize = 200;
+    (index + 1..(index + LINES_SEARCHED).min(log.len())).any(|next| {
+        let line = log.line(next);
+        line.contains("Traceback (most recent call last)") || line.contains("ChildFailedError")
     })
 }
 
@@ -146,6 +176,8 @@ mod tests {
         for line in [
             "I think you are running out of memory here.",
             "2. Out of GPU memory",
+            "I hope that I don't run out of memory",
+            "Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {",
             "This change avoids out-of-memory on small cards",
             "    except torch.cuda.OutOfMemoryError:",
             "+ raise RuntimeError('out of memory')",
@@ -156,12 +188,38 @@ mod tests {
     }
 
     #[test]
+    fn a_report_is_told_from_a_fear() {
+        for line in [
+            "I get a CUDA out of memory error after two epochs",
+            "With model parallel it still goes OOM",
+            "训练时报 CUDA out of memory",
+            "then the GPU runs out of memory",
+        ] {
+            assert!(is_report(line), "{line}");
+        }
+        for line in [
+            "How can I avoid out of memory?",
+            "There I guess and hope that I don't run out of memory",
+            "This could lead to out of memory on small cards",
+            "Fix out of memory when loading checkpoints",
+        ] {
+            assert!(!is_report(line), "{line}");
+        }
+    }
+
+    #[test]
     fn a_retry_is_a_handled_error() {
         let log = Log::new("Warning: Ran out of memory when decoding, retrying with tiled decoding.");
         assert!(is_handled(&log, 0));
         let log = Log::new("CUDA out of memory. Tried to allocate 1.00 GiB\nFalling back to CPU\nepoch 2");
         assert!(is_handled(&log, 0));
-        let log = Log::new("CUDA out of memory. Tried to allocate 1.00 GiB\nTraceback (most recent call last):");
-        assert!(!is_handled(&log, 0));
+        for line in [
+            "CUDA out of memory. Tried to allocate 1.00 GiB\nTraceback (most recent call last):",
+            "cudaMalloc retry failed: out of memory",
+            "out of resource: shared memory, Required: 9, Hardware limit: 6. Reducing block sizes may help.",
+            "SplitAndRetryOOM: GPU OutOfMemory: could not split inputs and retry",
+        ] {
+            assert!(!is_handled(&Log::new(line), 0), "{line}");
+        }
     }
 }

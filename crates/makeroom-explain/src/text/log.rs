@@ -106,7 +106,7 @@ impl Log {
 
     fn push(&mut self, line: &str, number: usize) {
         let start = self.text.len();
-        self.text.push_str(unboxed(clipped(line, LONGEST_LINE)).trim_end());
+        self.text.push_str(unquoted(unboxed(clipped(line, LONGEST_LINE))).trim_end());
         self.lines.push(Line { start, end: self.text.len(), number });
         self.text.push('\n');
     }
@@ -223,6 +223,27 @@ fn unboxed(line: &str) -> &str {
     }
 }
 
+/// A line without Markdown around it: quote marks, fences, emphasis, code marks, the backslash of a shell.
+fn unquoted(line: &str) -> &str {
+    let mut line = line;
+    while let Some(rest) = line.trim_start().strip_prefix("> ").or_else(|| line.trim_start().strip_prefix(">>")) {
+        line = rest;
+    }
+    let trimmed = line.trim();
+    // Only marks that enclose the whole line are Markdown's; inside they belong to the message.
+    for mark in ["**", "__", "```", "`"] {
+        if let Some(inside) = trimmed.strip_prefix(mark) {
+            return inside.strip_suffix(mark).unwrap_or(inside);
+        }
+        if let Some(inside) = trimmed.strip_suffix(mark)
+            && !inside.contains(mark)
+        {
+            return inside;
+        }
+    }
+    line
+}
+
 /// Joins lines into running text. Lines that were cut at a column are put together without a space between.
 fn flatten(lines: &[&str]) -> String {
     let mut flat = String::new();
@@ -313,6 +334,20 @@ mod tests {
             (0..log.len()).map(|index| log.line(index)).collect::<Vec<_>>(),
             ["CUDA out of memory", " 3%|▎  | 1/30", "next"]
         );
+    }
+
+    #[test]
+    fn markdown_around_a_line_is_removed() {
+        for (line, clean) in [
+            ("> > RuntimeError: x", "RuntimeError: x"),
+            ("**Killed**", "Killed"),
+            ("`RuntimeError: x`", "RuntimeError: x"),
+            ("`RuntimeError: x", "RuntimeError: x"),
+            ("RuntimeError: `x` failed", "RuntimeError: `x` failed"),
+            ("    loss = f(**kwargs)", "    loss = f(**kwargs)"),
+        ] {
+            assert_eq!(Log::new(line).line(0), clean, "{line}");
+        }
     }
 
     #[test]

@@ -135,7 +135,26 @@ static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// Exceptions whose text is about memory, or that only pass another failure on.
 static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)memory|alloc|oom|ChildFailedError|CalledProcessError|ActorDied|WorkerCrashed|EngineDead|DistBackend|EngineCore|exit|killed|RemoteProtocol|Broken")
+    pattern(r"(?i)memory|alloc|oom|buffer size|NOT_INITIALIZED|resource|ChildFailedError|CalledProcessError|ActorDied|WorkerCrashed|EngineDead|DistBackend|EngineCore|exit|killed|RemoteProtocol|Broken")
+});
+
+/// Whether a line itself names a definite failure that is not about memory, and no out-of-memory error with it.
+pub(crate) fn is_definite(line: &str) -> bool {
+    /// Failures that follow from others, or that programs print together with the real one.
+    const FOLLOWING: [&str; 3] = ["NCCL", "segmentation", "cuDNN"];
+    let line = clipped(line, LONGEST_LINE);
+    let Some(words) = WORDS.as_ref() else { return false };
+    let is_memory = MEMORY_ERROR.is_match(line);
+    !is_memory
+        && words
+            .matches(line)
+            .iter()
+            .any(|row| !FOLLOWING.iter().any(|following| KNOWN[row].what.contains(following)))
+}
+
+/// An error about memory in the same line, which then decides.
+static MEMORY_ERROR: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)error:? (?:\d+:? )?out of memory|OUT_OF_MEMORY|MemoryAllocation|Tried to allocate|CUDA out of memory|ALLOC_FAILED|Cuda failure (?:\d+ )?'out of memory")
 });
 
 /// The first definite other failure of a log.
@@ -151,12 +170,17 @@ pub(crate) fn find(log: &Log) -> Option<OtherFailure> {
         {
             best = Some((row, index));
         }
+        if exception.is_some() || !["Error", "Exception", "Failure"].iter().any(|word| line.contains(word)) {
+            continue;
+        }
         let (_, body) = split_prefix(line);
-        if exception.is_none()
-            && let Some(found) = EXCEPTION.captures(body.trim())
+        if let Some(found) = EXCEPTION.captures(body.trim())
             && !MEMORY.is_match(body)
         {
-            exception = Some((index, found[1].to_owned()));
+            let message = found.get(2).map_or("", |message| message.as_str()).trim();
+            let message: String = message.chars().take(80).collect();
+            let stop = if message.is_empty() { String::new() } else { format!(": {message}") };
+            exception = Some((index, format!("{}{stop}", &found[1])));
         }
     }
     if let Some((row, index)) = best {

@@ -1,9 +1,16 @@
 //! The verdict where the text does not decide: what is known, in one sentence.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::facts::{Facts, Resource};
+use super::figures::pattern;
 use super::situation::Situation;
 use crate::advice::Maker;
 use crate::{Cause, Certainty, Finding};
+
+static SIZE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b\d[\d.,]* ?(?:[KMGT]i?B|bytes)\b"));
 
 /// The open verdict of a failure.
 pub(crate) fn finding(facts: &Facts, situation: &Situation<'_>) -> Finding {
@@ -39,6 +46,14 @@ fn without_request(facts: &Facts, situation: &Situation<'_>) -> String {
     if let Some(live) = facts.live.filter(|live| !live.is_zero()) {
         return format!(
             "{what} ran out with {live}{of_total} in use by the program; the text does not give the size of the request."
+        );
+    }
+    let mut sizes: Vec<&str> = SIZE.find_iter(&facts.quote).map(|size| size.as_str()).collect();
+    sizes.truncate(4);
+    if !sizes.is_empty() {
+        return format!(
+            "{what} ran out; the text has figures ({}) but does not say which one is the request.",
+            sizes.join(", ")
         );
     }
     if facts.resource == Resource::Unknown && !is_device(facts) {

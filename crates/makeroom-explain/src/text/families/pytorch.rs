@@ -141,7 +141,10 @@ fn read_mps(passage: &Passage<'_>, text: &str, found: &regex::Captures<'_>) -> F
         request: REQUEST.captures(text).and_then(|asked| binary_size(&asked[1], &asked[2])),
         total: allowed,
         live,
+        reserved: live,
         cached: Some(Bytes::ZERO),
+        // "Other allocations" are this process's too: Metal's own, graphs and buffers outside of PyTorch.
+        this_process: live.map(|live| live + other),
         free: match (allowed, live) {
             (Some(allowed), Some(live)) => Some(allowed - live - other),
             _ => None,
