@@ -58,7 +58,7 @@ fn counts(log: &Log, found: &Found, other: Option<&OtherFailure>) -> bool {
 fn explain(log: &Log, found: Found) -> Explanation {
     let facts = found.first.without_wrapped_figures();
     let context = Context::read(log, found.index);
-    let situation = Situation::new(log.text(), &facts, &context);
+    let situation = Situation::new(log, found.index, &facts, &context);
     let mut causes = judge(&facts, &situation.account, &context);
     let is_led = facts.statements.iter().any(|statement| statement.leads);
     if causes.iter().all(|finding| finding.certainty < Certainty::Likely)
@@ -204,7 +204,7 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>) 
     explanation.causes[0].evidence.push(format!("line {}: {}", facts.line, shortened(&facts.quote)));
     explanation.ledger = ledger(&facts, Cause::None);
     let context = Context::read(log, found.index);
-    let situation = Situation::new(log.text(), &facts, &context);
+    let situation = Situation::new(log, found.index, &facts, &context);
     if facts.severity == Severity::Observation {
         // Who holds the memory is the question behind a pasted table.
         let shown: Vec<Finding> = facts

@@ -6,8 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::figures::{captured_number, pattern};
-use super::log::clipped;
-use super::settings::contains_ignoring_case;
+use super::searched::Searched;
 use crate::advice::Maker;
 
 /// The operating system that a text shows.
@@ -33,11 +32,7 @@ pub(crate) struct Environment {
     pub(crate) torch: Option<(u32, u32)>,
     /// The text itself uses the allocator variable's new name.
     names_new_variable: bool,
-    is_container: bool,
 }
-
-/// The environment is looked for in this much of a text.
-const LONGEST_SEARCHED: usize = 8 << 20;
 
 static WINDOWS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)\b[A-Z]:\\{1,2}[\w. ()+-]+\\|\bWinError\b|\bWindows-1[01]|\bMicrosoft Windows\b|\bwin32\b|\.exe\b|\.dll\b|\bWindows (?:1[01]|Server)\b")
@@ -52,33 +47,34 @@ static TORCH: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 impl Environment {
-    /// Reads it from a whole text. `framework` is the one that failed.
-    pub(crate) fn read(text: &str, framework: &str) -> Self {
-        let text = clipped(text, LONGEST_SEARCHED);
+    /// Reads it from a text. `framework` is the one that failed.
+    pub(crate) fn read(text: Searched<'_>, framework: &str) -> Self {
+        const AMD: [&str; 6] =
+            ["HIP out of memory", "hipErrorOutOfMemory", "rocm-smi", "/opt/rocm", "gfx1", "gfx90"];
         let maker = match Maker::of(framework) {
-            Maker::Nvidia if contains_ignoring_case(text, "HIP out of memory") => Maker::Amd,
-            Maker::Nvidia if ["hipErrorOutOfMemory", "rocm-smi", "/opt/rocm", "gfx1", "gfx9"].iter().any(|mark| text.contains(mark)) => Maker::Amd,
+            Maker::Nvidia if AMD.iter().any(|mark| text.contains(mark)) => Maker::Amd,
             maker => maker,
         };
-        let system = if maker == Maker::Apple || MAC.is_match(text) {
+        let matches = |words: &Regex| text.any(|part| words.is_match(part));
+        let system = if maker == Maker::Apple || matches(&MAC) {
             System::MacOs
-        } else if JETSON.is_match(text) {
+        } else if matches(&JETSON) {
             System::Jetson
-        } else if WSL.is_match(text) {
+        } else if matches(&WSL) {
             System::Wsl
-        } else if WINDOWS.is_match(text) {
+        } else if matches(&WINDOWS) {
             System::Windows
         } else {
             System::Linux
         };
+        let version = |found: regex::Captures<'_>| {
+            Some((captured_number(&found, 1)?, captured_number(&found, 2)?))
+        };
         Self {
             system,
             maker,
-            torch: TORCH
-                .captures(text)
-                .and_then(|found| Some((captured_number(&found, 1)?, captured_number(&found, 2)?))),
+            torch: text.parts().iter().find_map(|part| TORCH.captures(part).and_then(version)),
             names_new_variable: text.contains("PYTORCH_ALLOC_CONF"),
-            is_container: text.contains("/dev/shm") || contains_ignoring_case(text, "docker"),
         }
     }
 
@@ -106,11 +102,6 @@ impl Environment {
             _ => format!("export {assignment}"),
         }
     }
-
-    /// Whether the program runs in a container, as far as the text shows.
-    pub(crate) fn is_container(&self) -> bool {
-        self.is_container
-    }
 }
 
 #[cfg(test)]
@@ -127,18 +118,18 @@ mod tests {
             ("NvMapMemAllocInternalTagged: 1075072515 error 12", System::Jetson),
             (r#"File "/home/user/train.py", line 3"#, System::Linux),
         ] {
-            assert_eq!(Environment::read(text, "pytorch").system, system, "{text}");
+            assert_eq!(Environment::read(Searched::whole(text), "pytorch").system, system, "{text}");
         }
     }
 
     #[test]
     fn the_variable_follows_maker_and_version() {
-        let variable = |text: &str| Environment::read(text, "pytorch").allocator_variable();
+        let variable = |text: &str| Environment::read(Searched::whole(text), "pytorch").allocator_variable();
         assert_eq!(variable("torch 2.5.1"), "PYTORCH_CUDA_ALLOC_CONF");
         assert_eq!(variable("PyTorch version: 2.9.0"), "PYTORCH_ALLOC_CONF");
         assert_eq!(variable("torch==2.10.0"), "PYTORCH_ALLOC_CONF");
         assert_eq!(variable("try setting PYTORCH_ALLOC_CONF=expandable_segments:True"), "PYTORCH_ALLOC_CONF");
         assert_eq!(variable("HIP out of memory"), "PYTORCH_HIP_ALLOC_CONF");
-        assert!(!Environment::read(r"C:\Users\x\main.py", "pytorch").has_expandable_segments());
+        assert!(!Environment::read(Searched::whole(r"C:\Users\x\main.py"), "pytorch").has_expandable_segments());
     }
 }

@@ -126,6 +126,11 @@ impl Log {
         self.lines.get(index).map_or("", |line| &self.text[line.start..line.end])
     }
 
+    /// Where a line begins in [`Log::text`].
+    pub(crate) fn offset(&self, index: usize) -> usize {
+        self.lines.get(index).map_or(self.text.len(), |line| line.start)
+    }
+
     /// The number of a line in the input, counted from 1.
     pub(crate) fn number(&self, index: usize) -> usize {
         self.lines.get(index).map_or(0, |line| line.number)

@@ -27,6 +27,7 @@ mod lines;
 mod log;
 mod other_failure;
 mod programs;
+mod searched;
 mod settings;
 mod site;
 mod situation;

@@ -9,14 +9,12 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::figures::pattern;
-
-/// Settings are looked for in this much of a text.
-const LONGEST_SEARCHED: usize = 8 << 20;
+use super::searched::{Searched, occurrences};
 
 /// The options that a text shows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings<'log> {
-    text: &'log str,
+    text: Searched<'log>,
 }
 
 /// Words that make an option a suggestion, at the end of what stands before it.
@@ -25,80 +23,104 @@ static SUGGESTION: LazyLock<Regex> = LazyLock::new(|| {
         r#"(?i)(?:\btry(?:ing)?(?: to)?(?: (?:set|setting|use|using|increas\w+|decreas\w+|reduc\w+|lower\w*|rais\w+|add\w*|pass\w*|with))?|\b(?:consider|recommend|suggest)\w*(?: \w+){0,3}|\be\.g\.,?|\bfor example|\blike|\bset(?:ting)?|\buse|\byou can|\bshould|\bplease \w+|\bor|\bincreas(?:e|ing)|\bdecreas(?:e|ing)|\breduc(?:e|ing)|\blower(?:ing)?)(?: the)? *[`'"(*-]*$"#,
     )
 });
+/// Before an option this much is looked at for such words.
+const LONGEST_SUGGESTION: usize = 48;
 
 impl<'log> Settings<'log> {
     /// The settings of a text.
-    pub(crate) fn new(text: &'log str) -> Self {
-        Self { text: super::log::clipped(text, LONGEST_SEARCHED) }
+    pub(crate) fn new(text: Searched<'log>) -> Self {
+        Self { text }
     }
 
     /// The value of an option under any of its names; `-` and `_` are the same, case is ignored. Write a short
     /// option with its dash (`-ngl`), so that it is not found inside words.
     pub(crate) fn value(&self, names: &[&str]) -> Option<&'log str> {
-        names.iter().find_map(|name| self.find(name, r#"["'`]?\]?(?: *[=:] *|\s+|\s*\(\s*)["'`]?(?P<value>-?[\w.+/]+)"#))
+        names.iter().find_map(|name| self.uses(name).find_map(value_after))
     }
 
     /// A numeric option.
     pub(crate) fn number(&self, names: &[&str]) -> Option<f64> {
-        let pattern = r#"["'`]?\]?(?: *[=:] *|\s+|\s*\(\s*)["'`]?(?P<value>-?\d+(?:\.\d+)?)\b"#;
-        names.iter().find_map(|name| self.find(name, pattern)?.parse().ok())
+        names.iter().find_map(|name| self.uses(name).find_map(|rest| value_after(rest)?.parse().ok()))
     }
 
     /// Whether a switch is on: a flag on a command line, or an option set to a value that means yes.
     pub(crate) fn is_on(&self, names: &[&str]) -> bool {
+        const YES: [&str; 5] = ["true", "1", "yes", "on", "enabled"];
         names.iter().any(|name| {
-            let flag = name.starts_with('-') && self.find(name, r"(?P<value>)(?:\s|$|[`'\x22,\]])").is_some();
-            let yes = self.find(name, r#"["'`]?\]?(?: *[=:] *|\s+)["'`]?(?P<value>\w+)"#);
-            flag || yes.is_some_and(|value| {
-                matches!(value.to_ascii_lowercase().as_str(), "true" | "1" | "yes" | "on" | "enabled")
+            self.uses(name).any(|rest| {
+                let is_flag = name.starts_with('-')
+                    && rest.chars().next().is_none_or(|next| next.is_whitespace() || "`'\",]".contains(next));
+                let is_yes = || {
+                    value_after(rest).is_some_and(|value| YES.iter().any(|yes| value.eq_ignore_ascii_case(yes)))
+                };
+                is_flag || is_yes()
             })
         })
     }
 
     /// Whether the text contains words, in any case.
     pub(crate) fn mentions(&self, words: &str) -> bool {
-        contains_ignoring_case(self.text, words)
+        self.text.contains(words)
     }
 
-    /// What `rest` captures behind an option's name, first where it is not a suggestion.
-    fn find(&self, name: &str, rest: &str) -> Option<&'log str> {
-        let escaped = regex::escape(name.trim_start_matches('-')).replace(['_'], "[-_]").replace(r"\-", "[-_]");
-        let dashes = if name.starts_with('-') { "--?" } else { r"(?:--)?" };
-        let option = pattern(&format!(r"(?i)(?:^|[^\w-]){dashes}{escaped}{rest}"));
-        option.captures_iter(self.text).find_map(|found| {
-            let start = found.get(0)?.start();
-            let mut from = start.saturating_sub(48);
-            while !self.text.is_char_boundary(from) {
-                from += 1;
-            }
-            // What stands before the name; the character that the pattern took may be a space or a quote.
-            let mut end = start + 1;
-            while !self.text.is_char_boundary(end) {
-                end += 1;
-            }
-            let before = self.text[from..end.min(self.text.len())].trim_end_matches(|c: char| "`'\"(-".contains(c));
-            let line = before.rsplit('\n').next().unwrap_or("");
-            let value = found.name("value")?.as_str();
-            (!SUGGESTION.is_match(line)).then_some(value.trim_end_matches('.'))
+    /// The text behind each use of an option that is not a suggestion.
+    fn uses(&self, name: &str) -> impl Iterator<Item = &'log str> {
+        let is_short = name.starts_with('-') && !name.starts_with("--");
+        let word = name.trim_start_matches('-').to_owned();
+        self.text.parts().into_iter().flat_map(move |part| {
+            let found: Vec<&str> = occurrences(part, &word)
+                .filter(|&start| is_option(&part[..start], is_short) && !is_suggested(&part[..start]))
+                .map(|start| &part[start + word.len()..])
+                .filter(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || "_-".contains(next)))
+                .collect();
+            found
         })
     }
 }
 
-/// Whether `text` contains `words`, in any case.
-pub(crate) fn contains_ignoring_case(text: &str, words: &str) -> bool {
-    let (text, words) = (text.as_bytes(), words.as_bytes());
-    let Some(&first) = words.first() else { return true };
-    let last = text.len().saturating_sub(words.len());
-    text.len() >= words.len()
-        && (0..=last).any(|start| {
-            text[start].eq_ignore_ascii_case(&first)
-                && text[start..start + words.len()].eq_ignore_ascii_case(words)
-        })
+/// Whether the text before a name lets it be an option: nothing of a word, or the dashes of a command line.
+fn is_option(before: &str, is_short: bool) -> bool {
+    let without_dashes = before.trim_end_matches('-');
+    let dashes = before.len() - without_dashes.len();
+    let stands_alone = !without_dashes.ends_with(|last: char| last.is_alphanumeric() || last == '_');
+    stands_alone && dashes <= 2 && (!is_short || dashes >= 1)
+}
+
+/// Whether the words before an option only suggest it.
+fn is_suggested(before: &str) -> bool {
+    let mut from = before.len().saturating_sub(LONGEST_SUGGESTION);
+    while !before.is_char_boundary(from) {
+        from += 1;
+    }
+    let words = before[from..].trim_end_matches(['`', '\'', '"', '(', '-']);
+    SUGGESTION.is_match(words.rsplit('\n').next().unwrap_or(""))
+}
+
+/// The value behind an option's name: after `=`, `:`, white space or an opening parenthesis.
+fn value_after(rest: &str) -> Option<&str> {
+    const QUOTES: [char; 4] = ['"', '\'', '`', ']'];
+    let unquoted = rest.trim_start_matches(QUOTES);
+    let trimmed = unquoted.trim_start();
+    let has_space = trimmed.len() < unquoted.len();
+    let value = match trimmed.strip_prefix(['=', ':', '(']) {
+        Some(value) => value.trim_start(),
+        None if has_space => trimmed,
+        None => return None,
+    };
+    let value = value.trim_start_matches(QUOTES);
+    let end = value
+        .find(|next: char| !(next.is_ascii_alphanumeric() || "_.+/-".contains(next)))
+        .unwrap_or(value.len());
+    Some(value[..end].trim_end_matches('.')).filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn settings(text: &str) -> Settings<'_> {
+        Settings::new(Searched::whole(text))
+    }
 
     #[test]
     fn values_are_read_wherever_they_are_set() {
@@ -110,9 +132,9 @@ mod tests {
             "total_gpu_memory (8.00GiB) x gpu_memory_utilization (0.85) = 6.80GiB",
             "gpu_memory_utilization: 0.85",
         ] {
-            assert_eq!(Settings::new(text).number(&["gpu_memory_utilization"]), Some(0.85), "{text}");
+            assert_eq!(settings(text).number(&["gpu_memory_utilization"]), Some(0.85), "{text}");
         }
-        assert_eq!(Settings::new("llama-server -m m.gguf -ngl 99 -c 32768").number(&["-ngl", "--n-gpu-layers"]), Some(99.0));
+        assert_eq!(settings("llama-server -m m.gguf -ngl 99 -c 32768").number(&["-ngl", "--n-gpu-layers"]), Some(99.0));
     }
 
     #[test]
@@ -123,16 +145,16 @@ mod tests {
             "Use gpu_memory_utilization=0.5 to leave room",
             "you can lower --gpu-memory-utilization 0.8",
         ] {
-            assert_eq!(Settings::new(text).number(&["gpu_memory_utilization"]), None, "{text}");
+            assert_eq!(settings(text).number(&["gpu_memory_utilization"]), None, "{text}");
         }
     }
 
     #[test]
     fn switches() {
-        assert!(Settings::new("accelerate launch t.py --gradient_checkpointing --fp16").is_on(&["--gradient_checkpointing"]));
-        assert!(Settings::new("gradient_checkpointing: true").is_on(&["gradient_checkpointing"]));
-        assert!(!Settings::new("gradient_checkpointing=False").is_on(&["gradient_checkpointing"]));
-        assert!(Settings::new("python main.py --lowvram").is_on(&["--lowvram"]));
-        assert!(!Settings::new("python main.py --lowvram-mode").is_on(&["--lowvram"]));
+        assert!(settings("accelerate launch t.py --gradient_checkpointing --fp16").is_on(&["--gradient_checkpointing"]));
+        assert!(settings("gradient_checkpointing: true").is_on(&["gradient_checkpointing"]));
+        assert!(!settings("gradient_checkpointing=False").is_on(&["gradient_checkpointing"]));
+        assert!(settings("python main.py --lowvram").is_on(&["--lowvram"]));
+        assert!(!settings("python main.py --lowvram-mode").is_on(&["--lowvram"]));
     }
 }

@@ -6,7 +6,9 @@ use super::context::Context;
 use super::environment::Environment;
 use super::facts::Facts;
 use super::judge::Account;
+use super::log::Log;
 use super::programs::{self, Program, Work};
+use super::searched::Searched;
 use super::settings::Settings;
 
 /// A failure with all that surrounds it.
@@ -20,8 +22,9 @@ pub(crate) struct Situation<'log> {
 }
 
 impl<'log> Situation<'log> {
-    /// Looks at the whole text around a failure.
-    pub(crate) fn new(text: &'log str, facts: &'log Facts, context: &'log Context) -> Self {
+    /// Looks at the text around the failure in this line of a log.
+    pub(crate) fn new(log: &'log Log, failure: usize, facts: &'log Facts, context: &'log Context) -> Self {
+        let text = Searched::around(log.text(), log.offset(failure));
         Self {
             facts,
             account: Account::new(facts),

@@ -23,8 +23,12 @@ mod science;
 mod serving;
 mod training;
 
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+
 use super::facts::Facts;
-use super::settings::contains_ignoring_case;
+use super::searched::Searched;
 use super::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -68,11 +72,37 @@ const GROUPS: &[&[&Program]] = &[
     frameworks::PROGRAMS,
 ];
 
+/// All programs with the words that give them away.
+struct Marks {
+    programs: Vec<&'static Program>,
+    automaton: Option<AhoCorasick>,
+    /// The program of each word, as an index into `programs`.
+    owners: Vec<usize>,
+}
+
+static MARKS: LazyLock<Marks> = LazyLock::new(|| {
+    let programs: Vec<&Program> = GROUPS.iter().flat_map(|group| group.iter().copied()).collect();
+    let (owners, words): (Vec<usize>, Vec<&str>) = programs
+        .iter()
+        .enumerate()
+        .flat_map(|(owner, program)| program.marks.iter().map(move |mark| (owner, *mark)))
+        .unzip();
+    let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(words).ok();
+    Marks { programs, automaton, owners }
+});
+
 /// The program that wrote a text.
-pub(crate) fn of(text: &str, facts: &Facts) -> &'static Program {
-    let programs = || GROUPS.iter().flat_map(|group| group.iter().copied());
-    let by_mark =
-        |program: &&'static Program| program.marks.iter().any(|mark| contains_ignoring_case(text, mark));
-    let by_format = |program: &&'static Program| program.frameworks.contains(&facts.framework);
-    programs().find(by_format).or_else(|| programs().find(by_mark)).unwrap_or(&plain::PLAIN)
+pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
+    let by_format = MARKS.programs.iter().find(|program| program.frameworks.contains(&facts.framework));
+    let by_mark = || {
+        let automaton = MARKS.automaton.as_ref()?;
+        let owner = text
+            .parts()
+            .into_iter()
+            .flat_map(|part| automaton.find_overlapping_iter(part))
+            .map(|found| MARKS.owners[found.pattern().as_usize()])
+            .min()?;
+        MARKS.programs.get(owner)
+    };
+    by_format.or_else(by_mark).copied().unwrap_or(&plain::PLAIN)
 }

@@ -1,0 +1,93 @@
+//! The part of a text that settings, the program and the machine are looked for in: all of a short text; of a long
+//! log its beginning, where programs print their configuration, and the lines around the failure.
+
+use memchr::memchr2_iter;
+
+/// A text up to this long is searched whole.
+const LONGEST_WHOLE: usize = 2 << 20;
+/// Of a longer one, this much of its beginning …
+const HEAD: usize = 1 << 20;
+/// … and this much before and behind the failure.
+const BEFORE: usize = 768 << 10;
+const BEHIND: usize = 256 << 10;
+
+/// The searched parts of a text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Searched<'log> {
+    head: &'log str,
+    around: &'log str,
+}
+
+impl<'log> Searched<'log> {
+    /// All of a text.
+    #[cfg(test)]
+    pub(crate) fn whole(text: &'log str) -> Self {
+        Self { head: text, around: "" }
+    }
+
+    /// The parts of a text with a failure at this offset.
+    pub(crate) fn around(text: &'log str, failure: usize) -> Self {
+        if text.len() <= LONGEST_WHOLE {
+            return Self { head: text, around: "" };
+        }
+        let boundary = |mut offset: usize| {
+            while !text.is_char_boundary(offset) {
+                offset -= 1;
+            }
+            offset
+        };
+        let from = boundary(failure.saturating_sub(BEFORE).max(HEAD));
+        let to = boundary((failure + BEHIND).clamp(from, text.len()));
+        Self { head: &text[..boundary(HEAD)], around: &text[from..to] }
+    }
+
+    /// The parts, in order.
+    pub(crate) fn parts(&self) -> [&'log str; 2] {
+        [self.head, self.around]
+    }
+
+    /// Whether any part satisfies a condition.
+    pub(crate) fn any(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
+        self.parts().into_iter().any(is_wanted)
+    }
+
+    /// Whether the text contains words, in any case; `-` and `_` are the same.
+    pub(crate) fn contains(&self, words: &str) -> bool {
+        self.any(|part| occurrences(part, words).next().is_some())
+    }
+}
+
+/// Where `words` occur in a text, in any case; `-` and `_` are the same.
+pub(crate) fn occurrences(text: &str, words: &str) -> impl Iterator<Item = usize> {
+    let words = words.as_bytes();
+    let first = words.first().copied().unwrap_or(b' ');
+    let (one, other) = match first {
+        b'-' | b'_' => (b'-', b'_'),
+        letter => (letter.to_ascii_lowercase(), letter.to_ascii_uppercase()),
+    };
+    let bytes = text.as_bytes();
+    let is_same = |a: &u8, b: &u8| {
+        a.eq_ignore_ascii_case(b) || (matches!(a, b'-' | b'_') && matches!(b, b'-' | b'_'))
+    };
+    memchr2_iter(one, other, bytes).filter(move |&start| {
+        bytes.get(start..start + words.len()).is_some_and(|found| found.iter().zip(words).all(|(a, b)| is_same(a, b)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beginning_and_the_failure_of_a_long_log_are_searched() {
+        let mut text = String::from("--gpu-memory-utilization 0.9\n");
+        text.push_str(&"step\n".repeat(1 << 20));
+        let failure = text.len();
+        text.push_str("CUDA out of memory\n");
+        text.push_str(&"é\n".repeat(1 << 20));
+        let searched = Searched::around(&text, failure);
+        assert!(searched.contains("GPU_memory_utilization") && searched.contains("cuda OUT of"));
+        assert!(searched.parts().iter().map(|part| part.len()).sum::<usize>() < 3 << 20);
+        assert!(!searched.contains("missing"));
+    }
+}
