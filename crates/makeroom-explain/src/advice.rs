@@ -7,14 +7,14 @@ use crate::Fix;
 /// PyTorch's setting against fragmentation. The older variable name is understood by every version; where both
 /// are set it wins.
 pub(crate) fn expandable_segments() -> Fix {
-    Fix::new("let PyTorch grow segments instead of cutting them up")
+    Fix::new("turn on expandable segments, so that PyTorch grows a segment instead of splitting it")
         .command("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
 }
 
 /// Trade time for memory.
 pub(crate) fn checkpointing() -> Fix {
     Fix::new(
-        "recompute activations instead of keeping them: torch.utils.checkpoint, or the model's own switch",
+        "recompute activations in the backward pass instead of storing them (gradient checkpointing)",
     )
     .command("model.gradient_checkpointing_enable()")
 }
@@ -26,7 +26,7 @@ pub(crate) fn half_precision(maker: Maker) -> Fix {
         Maker::Apple => "mps",
         Maker::Nvidia | Maker::Amd => "cuda",
     };
-    Fix::new("keep activations in 16 bits")
+    Fix::new("run the forward pass in 16 bits, which halves activations")
         .command(format!("with torch.autocast('{device}', dtype=torch.bfloat16): …"))
 }
 
@@ -55,18 +55,18 @@ impl Maker {
 /// Look who holds the card.
 pub(crate) fn list_holders(maker: Maker) -> Fix {
     match maker {
-        Maker::Nvidia => Fix::new("see who holds the card").command("makeroom ps"),
-        Maker::Amd => Fix::new("see who holds the card").command("rocm-smi --showpids"),
-        Maker::Intel => Fix::new("see who holds the card").command("xpu-smi ps"),
+        Maker::Nvidia => Fix::new("list the processes that hold the GPU, and stop those that are yours").command("makeroom ps"),
+        Maker::Amd => Fix::new("list the processes that hold the GPU, and stop those that are yours").command("rocm-smi --showpids"),
+        Maker::Intel => Fix::new("list the processes that hold the GPU, and stop those that are yours").command("xpu-smi ps"),
         Maker::Apple => {
-            Fix::new("see in Activity Monitor who uses the memory: the GPU shares it with everything else")
+            Fix::new("close the programs that use most memory (Activity Monitor, Memory tab): the GPU shares it with them")
         }
     }
 }
 
 /// Look for holders that `nvidia-smi` does not list.
 pub(crate) fn find_hidden_holders() -> Fix {
-    Fix::new("find processes that have the device open, also those that nvidia-smi does not show")
+    Fix::new("list the processes that have the device open, including those that nvidia-smi does not show")
         .command("sudo fuser -v /dev/nvidia*")
 }
 
@@ -79,18 +79,18 @@ pub(crate) fn another_device(maker: Maker, full: Option<DeviceIndex>) -> Option<
         Maker::Apple => return None,
     };
     let other = u32::from(full.is_none_or(|full| full.0 == 0));
-    Some(Fix::new("or use another GPU, if the machine has one").command(format!("export {variable}={other}")))
+    Some(Fix::new("or use another GPU").command(format!("export {variable}={other}")))
 }
 
 /// Give another framework's cache back.
 pub(crate) fn empty_other_cache() -> Fix {
-    Fix::new("give the other framework's cache back before this one asks")
+    Fix::new("release the other framework's cache before this one allocates")
         .command("torch.cuda.empty_cache(); cupy.get_default_memory_pool().free_all_blocks()")
 }
 
 /// Give PyTorch's cache back before others ask.
 pub(crate) fn empty_own_cache() -> Fix {
-    Fix::new("let PyTorch give back what it does not use before others ask the driver")
+    Fix::new("release PyTorch's cache before other libraries allocate")
         .command("torch.cuda.empty_cache()")
 }
 
@@ -105,14 +105,14 @@ pub(crate) fn fewer_contexts() -> Fix {
 /// Give back what each step took, in a program without PyTorch.
 pub(crate) fn leak_without_tensors() -> Fix {
     Fix::new(
-        "give back on every path what a step takes: in C++ and Rust to an owner that frees when it goes out of scope, in Python by keeping nothing from one step to the next",
+        "free every allocation of a step on every path: use an owning type (RAII) in C++ and Rust, and keep no references across steps in Python",
     )
 }
 
 /// Stop keeping what each step made.
 pub(crate) fn leak() -> Vec<Fix> {
     vec![
-        Fix::new("keep numbers, not tensors, from step to step: a kept loss keeps its whole graph")
+        Fix::new("accumulate numbers, not tensors: a stored loss keeps its whole graph alive")
             .command("total += loss.item()"),
         Fix::new(
             "look for lists, hooks and caches that hold tensors of past steps, and for retain_graph=True",
@@ -122,33 +122,33 @@ pub(crate) fn leak() -> Vec<Fix> {
 
 /// Make room for kernels that call malloc.
 pub(crate) fn raise_kernel_heap() -> Fix {
-    Fix::new("give kernels a larger heap before the first one starts, or allocate outside of them")
+    Fix::new("raise the in-kernel heap before the first launch, or allocate outside kernels")
         .command("cudaDeviceSetLimit(cudaLimitMallocHeapSize, BYTES);")
 }
 
 /// Pinned memory is the machine's, and it has a limit.
 pub(crate) fn host_memory_in_pieces() -> Fix {
     Fix::new(
-        "pin one buffer of a few megabytes and copy through it, instead of pinning all the data; free pinned buffers with cudaFreeHost",
+        "copy through one pinned buffer of a few megabytes instead of pinning all the data, and free pinned buffers with cudaFreeHost",
     )
 }
 
 /// Wait for frees in stream order.
 pub(crate) fn wait_for_streams() -> Fix {
-    Fix::new("wait for the streams before asking outside of their pools, or ask with cudaMallocAsync too")
+    Fix::new("synchronize before allocating outside the stream-ordered pool, or allocate with cudaMallocAsync too")
         .command("cudaDeviceSynchronize();")
 }
 
 /// Who asked for memory is known only with stacks.
 pub(crate) fn record_with_stacks() -> Fix {
-    Fix::new("run it again with stacks, to learn who takes it: this recording has none")
+    Fix::new("record again with stacks, which this recording lacks, to see which lines allocate")
         .command("makeroom run -- …")
 }
 
 /// Record everything, whatever framework it is: the recording knows who took what.
 pub(crate) fn record_run() -> Fix {
     Fix::new(
-        "run the program again and record it: the recording has who took what, by line, and explains the refusal",
+        "record the program: the recording shows which line allocated what, and explains the failure",
     )
     .command("makeroom run -- PROGRAM …")
 }
@@ -156,8 +156,8 @@ pub(crate) fn record_run() -> Fix {
 /// Record a run so that the next failure can be explained by line.
 pub(crate) fn record_snapshot() -> Fix {
     Fix::new(
-        "which lines hold the memory: call torch.cuda.memory._record_memory_history() when the program starts and \
-         torch.cuda.memory._dump_snapshot('run.pickle') when it fails, then",
+        "or take a snapshot: call torch.cuda.memory._record_memory_history() at the start and \
+         torch.cuda.memory._dump_snapshot('run.pickle') in the exception handler, then",
     )
     .command("makeroom why run.pickle")
 }

@@ -239,8 +239,7 @@ fn hypotheses(out: &mut String, findings: &[Finding], columns: usize) {
     }
     let _ = writeln!(out, "\n{MARGIN}{TITLE}Possible causes, most likely first{TITLE:#}");
     for (index, finding) in findings.iter().enumerate() {
-        let title = sentence_case(finding.cause.title());
-        labeled(out, &format!("{}.", index + 1), &format!("{title}: {}", finding.summary), columns);
+        labeled(out, &format!("{}.", index + 1), &finding.summary, columns);
         if let Some(check) = &finding.check {
             labeled(out, "check", &check.action, columns);
             command(out, check.command.as_deref());
@@ -251,12 +250,6 @@ fn hypotheses(out: &mut String, findings: &[Finding], columns: usize) {
             command(out, fix.command.as_deref());
         }
     }
-}
-
-/// A title as the start of a sentence.
-fn sentence_case(title: &str) -> String {
-    let mut letters = title.chars();
-    letters.next().map_or(String::new(), |first| first.to_string() + &letters.as_str().to_lowercase())
 }
 
 /// A paragraph behind a label of up to five letters.

@@ -1,5 +1,5 @@
 //! What the rest of a log says about its failure: memory that grew before it, the batch size, the program's line
-//! in the traceback, the allocator's settings.
+//! in the traceback.
 
 use std::sync::LazyLock;
 
@@ -14,8 +14,6 @@ use super::log::{Log, split_prefix};
 pub(crate) struct Context {
     /// Memory figures before the failure that only grow.
     pub(crate) growth: Option<LoggedGrowth>,
-    /// The log shows that expandable segments were switched on.
-    pub(crate) is_expandable_on: bool,
     /// The batch size that the log mentions last before the failure.
     pub(crate) batch: Option<u64>,
     /// The program's own innermost line in the traceback, `file:line function`.
@@ -44,14 +42,6 @@ static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 static FRAME: LazyLock<Regex> = LazyLock::new(|| pattern(r#"^\s*File "([^"]+)", line (\d+)(?:, in (\S+))?"#));
-/// The setting as it is put into force: exported, written before a command, or shown as a value. Advice to set it,
-/// PyTorch's own above all, is no evidence.
-static EXPANDABLE: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r#"(?m)(?:^\s*(?:\$|\+|#)?\s*(?:export\s+|set\s+|env\s+)?|\bexport\s+|\benv\s+|["'{,]\s*)PYTORCH(?:_CUDA|_HIP)?_ALLOC_CONF["']?\]?\s*[=:]\s*["']?[\w:,.\[\]>]*expandable_segments:True"#,
-    )
-});
-
 impl Context {
     /// Reads what surrounds a failure in this line of a log.
     pub(crate) fn read(log: &Log, failure_line: usize) -> Self {
@@ -68,19 +58,8 @@ impl Context {
             context.batch = crate::batch::batch_in(line).or(context.batch);
         }
         context.growth = growth(&figures);
-        context.is_expandable_on =
-            (0..failure_line).any(|index| EXPANDABLE.is_match(log.line(index)) && !is_advice(log, index));
         context
     }
-}
-
-/// Whether a line that names a setting only advises it; a terminal may have wrapped the advice.
-fn is_advice(log: &Log, index: usize) -> bool {
-    let before = index.checked_sub(1).map_or("", |previous| log.line(previous)).trim_end();
-    log.line(index).contains("try setting")
-        || ["try setting", " set", " setting", " use", " using", " consider"]
-            .iter()
-            .any(|words| before.ends_with(words))
 }
 
 /// Whether figures only grow, and go on growing to the end. Memory that fills up during the first steps and then

@@ -23,7 +23,8 @@ const LEAST_FREED: Bytes = Bytes::mib(64);
 /// Fills in the steps of each finding.
 pub(crate) fn attach(findings: &mut [Finding], situation: &Situation<'_>) {
     for finding in findings.iter_mut() {
-        if finding.fixes.is_empty() {
+        let is_open = matches!(finding.cause, Cause::Undetermined | Cause::None);
+        if finding.fixes.is_empty() && !is_open {
             finding.fixes = for_cause(finding.cause, situation);
         }
         tidy(&mut finding.fixes);
@@ -128,7 +129,7 @@ fn torch_fragmentation(situation: &Situation<'_>, cached: Bytes) -> Vec<Fix> {
             .frees(cached);
         return if situation.settings.mentions("max_split_size_mb:512") { Vec::new() } else { vec![split] };
     }
-    if situation.context.is_expandable_on {
+    if situation.is_expandable_on() {
         return Vec::new();
     }
     if !is_old {
@@ -219,7 +220,7 @@ fn watermark() -> Fix {
 /// The batch that fits, or the memory that must go.
 pub(crate) fn smaller_batch(situation: &Situation<'_>) -> Fix {
     let facts = situation.facts;
-    if matches!(facts.framework, "cuda" | "hip" | "thrust") {
+    if matches!(facts.framework, "cuda" | "hip" | "thrust") && !is_from_pytorch(facts) {
         return Fix::new("process the data in at least 2 chunks, and free buffers before allocating the next ones");
     }
     let is_training = situation.is_training();
@@ -414,7 +415,7 @@ pub(crate) fn wont_help(cause: Cause, situation: &Situation<'_>) -> Vec<String> 
     match cause {
         Cause::Fragmentation => {
             attempts.push("empty_cache(), because live tensors sit between the free blocks and PyTorch already returned every whole segment".to_owned());
-            if situation.context.is_expandable_on {
+            if situation.is_expandable_on() {
                 attempts.push("expandable_segments, because the log shows that it is on".to_owned());
             }
         }

@@ -29,6 +29,11 @@ pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
     findings.retain(|finding| finding.cause == Cause::Undetermined || !finding.fixes.is_empty());
     for finding in findings.iter_mut().filter(|finding| finding.certainty <= Certainty::Possible) {
         finding.check = check(finding.cause, situation);
+        // A step that only repeats the check is not a fix.
+        let checked = finding.check.as_ref().and_then(|check| check.command.clone());
+        for fix in finding.fixes.iter_mut().filter(|fix| checked.is_some() && fix.command == checked) {
+            *fix = Fix::new("stop the processes that are yours").command("kill PID");
+        }
     }
 }
 

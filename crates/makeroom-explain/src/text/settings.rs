@@ -58,6 +58,23 @@ impl<'log> Settings<'log> {
         })
     }
 
+    /// Whether PyTorch's allocator was configured with a setting: exported, put before a command, or shown as a value.
+    /// Advice to set it, PyTorch's own above all, does not count.
+    pub(crate) fn configures_allocator(&self, setting: &str) -> bool {
+        self.text.any(|part| {
+            occurrences(part, setting).any(|start| {
+                let before = &part[..start];
+                let line = before.rsplit('\n').next().unwrap_or("");
+                let above = before.trim_end_matches(line).trim_end().rsplit('\n').next().unwrap_or("");
+                let Some(variable) = line.rfind("ALLOC_CONF") else { return false };
+                let variable = line[..variable].rfind("PYTORCH").unwrap_or(variable);
+                // A terminal may have wrapped the advice before the variable.
+                let words = if line[..variable].trim().is_empty() { above } else { &line[..variable] };
+                !is_suggested(words) && !line.contains("try setting")
+            })
+        })
+    }
+
     /// Whether the text contains words, in any case.
     pub(crate) fn mentions(&self, words: &str) -> bool {
         self.text.contains(words)

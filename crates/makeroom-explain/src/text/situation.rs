@@ -56,16 +56,31 @@ impl<'log> Situation<'log> {
         }
     }
 
-    /// The batch size, if the text names it.
+    /// The batch size, if the text names it: near the failure, or as an option anywhere.
     pub(crate) fn batch(&self) -> Option<u64> {
-        self.facts.batch.or(self.context.batch)
+        const OPTIONS: [&str; 7] = [
+            "per_device_train_batch_size",
+            "--train_batch_size",
+            "train_batch_size",
+            "--batch_size",
+            "batch_size",
+            "--batch",
+            "samples_per_gpu",
+        ];
+        let option = || self.settings.number(&OPTIONS).filter(|&batch| batch >= 1.0).map(|batch| batch as u64);
+        self.facts.batch.or(self.context.batch).or_else(option)
+    }
+
+    /// Whether PyTorch's expandable segments are on.
+    pub(crate) fn is_expandable_on(&self) -> bool {
+        self.settings.configures_allocator("expandable_segments:True")
     }
 
     /// The factor to shrink the program's own memory by so that the request fits with a margin: live memory plus
     /// the request must come down to the room there is. `None` where the figures do not say.
     pub(crate) fn shrink_factor(&self) -> Option<f64> {
         let (live, request) = (self.facts.live?, self.facts.request?);
-        let short = self.account.short_of()?;
+        let short = self.account.missing()?;
         let needed = live + request;
         let margin = needed.scaled(MARGIN);
         Some(((needed - short) - margin).share_of(needed)).filter(|&factor| factor > 0.0 && factor < 1.0)
@@ -79,7 +94,7 @@ impl<'log> Situation<'log> {
 
     /// Memory that must be freed for the request to fit, with a margin of a twentieth of the card for what comes next.
     pub(crate) fn to_free(&self) -> Option<Bytes> {
-        let short = self.account.short_of()?;
+        let short = self.account.missing()?;
         Some(short.max(self.facts.total?.scaled(MARGIN)))
     }
 }

@@ -5,6 +5,8 @@ use makeroom_core::Bytes;
 use crate::text::facts::{Facts, ListedProcess};
 use crate::thresholds::{CONTEXT_CEILING, Shortage};
 
+/// A context takes at most this share of a card that is made for computing.
+const CONTEXT_SHARE: f64 = 0.1;
 /// Sibling ranks that only hold a context on this device have the same size, up to this factor.
 const SIBLING_SPREAD: f64 = 1.1;
 /// Fewer equal processes may be equal by chance.
@@ -63,20 +65,17 @@ impl<'facts> Account<'facts> {
     /// The figures that decide, in the form that recordings have them in too.
     pub(crate) fn shortage(&self) -> Option<Shortage> {
         let context = self.overhead().or_else(|| self.unlisted()).unwrap_or(Bytes::ZERO);
+        // On a small card a desktop takes as much as a context, and could go.
+        let is_context = context <= CONTEXT_CEILING
+            && self.facts.total.is_some_and(|total| context.share_of(total) <= CONTEXT_SHARE);
         Some(Shortage {
             request: self.facts.request?,
             total: self.facts.total,
             free: self.facts.free,
             live: self.facts.live,
             cached: self.cached,
-            context: if context > CONTEXT_CEILING { Bytes::ZERO } else { context },
+            context: if is_context { context } else { Bytes::ZERO },
         })
-    }
-
-    /// The memory that live data must give up for the request to fit. Cached memory counts as room only where it
-    /// is not fragmented: the part that lies in pieces cannot serve the request.
-    pub(crate) fn short_of(&self) -> Option<Bytes> {
-        self.missing()
     }
 
     /// Bytes that had to be free in addition.
@@ -103,11 +102,6 @@ impl<'facts> Account<'facts> {
         let is_roomy = self.facts.total.is_none_or(|total| free.share_of(total) >= 0.02);
         let is_impossible = self.facts.total.is_some_and(|total| free > total.scaled(1.01));
         is_impossible || (free >= request && is_roomy && !request.is_zero())
-    }
-
-    /// The unused share of what the framework reserved.
-    pub(crate) fn slack(&self) -> Option<f64> {
-        Some(self.cached?.share_of(self.reserved?))
     }
 }
 
