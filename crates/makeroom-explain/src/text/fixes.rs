@@ -17,6 +17,8 @@ use crate::{Cause, Certainty, Finding, Fix};
 
 /// More steps than this are not read.
 const MOST_FIXES: usize = 5;
+/// Work that needs more chunks than this is a wrong shape rather than too large.
+const MOST_CHUNKS: u64 = 16;
 /// A step that frees less than this is not worth a figure.
 const LEAST_FREED: Bytes = Bytes::mib(64);
 
@@ -239,15 +241,25 @@ pub(crate) fn smaller_batch(situation: &Situation<'_>) -> Fix {
         None => {
             let aim = situation
                 .to_free()
-                .map_or(String::new(), |bytes| format!(", which should free at least {bytes}"));
+                .map_or(String::new(), |bytes| format!(": at least {} must go", roughly(bytes)));
             let action = if is_training {
                 format!("halve the batch size and accumulate gradients over 2 steps{aim}")
             } else {
                 format!("halve the batch size, the sequence length or the image size{aim}")
             };
-            let fix = Fix::new(action);
-            if is_training { fix.command("batch_size //= 2; accumulate_grad_batches = 2") } else { fix }
+            let command =
+                if is_training { "batch_size //= 2; gradient_accumulation_steps *= 2" } else { "batch_size //= 2" };
+            Fix::new(action).command(command)
         }
+    }
+}
+
+/// A size without more precision than a step needs: to a tenth of a gibibyte, or to 50 MiB, rounded up.
+pub(crate) fn roughly(bytes: Bytes) -> String {
+    if bytes >= Bytes::gib(1) {
+        format!("{:.1} GiB", (bytes.get() as f64 / f64::from(1 << 30) * 10.0).ceil() / 10.0)
+    } else {
+        format!("{} MiB", bytes.get().div_ceil(50 << 20) * 50)
     }
 }
 
@@ -321,17 +333,22 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
     let account = &situation.account;
     let request = account.facts.request.unwrap_or(Bytes::ZERO);
     let room = account.facts.total.map(|total| total - CONTEXT_TYPICAL);
-    let pieces = match room.filter(|room| !room.is_zero() && *room < request) {
-        Some(room) => Fix::new(format!(
-            "split the work into at least {} chunks, or spread it over that many GPUs",
-            (request.get()).div_ceil(room.get())
-        )),
-        None => Fix::new("request less at once: halve the batch, or split the work into at least 2 chunks"),
-    };
-    vec![
-        pieces,
-        Fix::new("print the shape of the tensor at the failing line: a request this large is often a shape that was not meant"),
-    ]
+    let shape = Fix::new(
+        "print the shape of the tensor at the failing line: a request this large often comes from a shape that was not meant",
+    );
+    let chunks = room.filter(|room| !room.is_zero()).map(|room| request.get().div_ceil(room.get()));
+    match chunks.filter(|&chunks| chunks > 1) {
+        // So many chunks are not a plan.
+        Some(chunks) if chunks > MOST_CHUNKS => vec![shape],
+        Some(chunks) => {
+            let split = format!("split the work into at least {chunks} chunks, or spread it over that many GPUs");
+            vec![Fix::new(split), shape]
+        }
+        None => vec![
+            shape,
+            Fix::new("request less at once: split the work into at least 2 chunks").command("batch_size //= 2"),
+        ],
+    }
 }
 
 fn limit(situation: &Situation<'_>) -> Vec<Fix> {

@@ -33,6 +33,10 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
             findings.extend(rules::full_for_unknown_reason(account));
         }
     }
+    // A size that wrapped around exceeds every device; that it does is no second cause.
+    if findings.iter().any(|finding| finding.cause == Cause::IntegerOrShapeBug && finding.certainty >= Certainty::Likely) {
+        findings.retain(|finding| finding.cause != Cause::RequestExceedsDevice);
+    }
     findings.extend(stated(|statement| statement.certainty < Certainty::Likely));
     let mut unique: Vec<Finding> = Vec::new();
     for finding in findings {
