@@ -25,16 +25,12 @@ const LONGEST_UNWRAPPED: usize = 4 << 20;
 
 /// Explains an error text: a message, or a whole log with one in it.
 pub fn explain_text(text: &str) -> Explanation {
-    explain_log(Log::new(text))
-}
-
-/// Explains a log that is cleaned already.
-pub(crate) fn explain_log(mut log: Log) -> Explanation {
+    let mut log = Log::new(text);
     let mut found = find::failures(&log);
     // A terminal may have cut the deciding words in two. Joining lines is a guess, so it replaces the plain
     // reading only where it reads more.
     let weight = |found: &Option<Found>| found.as_ref().map_or(0, |found| 1 + found.first.weight());
-    if log.text().len() <= LONGEST_UNWRAPPED
+    if text.len() <= LONGEST_UNWRAPPED
         && let Some(unwrapped) = log.unwrapped()
     {
         let joined = find::failures(&unwrapped);
@@ -42,10 +38,25 @@ pub(crate) fn explain_log(mut log: Log) -> Explanation {
             (log, found) = (unwrapped, joined);
         }
     }
-    let other = other_failure::find(&log);
+    let lines = log.len();
+    answer(&log, found, lines)
+}
+
+/// Explains a condensed log: `lines` is the length of the whole input, `left_out` the number of failures that the
+/// condensed log does not have.
+pub(super) fn explain_condensed(log: &Log, lines: usize, left_out: usize) -> Explanation {
+    let mut found = find::failures(log);
+    if let Some(found) = &mut found {
+        found.later += left_out;
+    }
+    answer(log, found, lines)
+}
+
+fn answer(log: &Log, found: Option<Found>, lines: usize) -> Explanation {
+    let other = other_failure::find(log);
     match found {
-        Some(found) if found.first.is_failure() && counts(&log, &found, other.as_ref()) => explain(&log, found),
-        found => nothing_failed(&log, found, other),
+        Some(found) if found.first.is_failure() && counts(log, &found, other.as_ref()) => explain(log, found),
+        found => nothing_failed(log, found, other, lines),
     }
 }
 
@@ -162,8 +173,8 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
 }
 
 /// Nothing in the text ran out of memory: another failure, a handled one, a table, or no failure at all.
-fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>) -> Explanation {
-    let plural = if log.len() == 1 { "" } else { "s" };
+fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, lines: usize) -> Explanation {
+    let plural = if lines == 1 { "" } else { "s" };
     if let Some(other) = other {
         let summary = format!("This is not an out-of-memory error: {} in line {}.", other.what, other.line);
         let mut explanation = none(None, Certainty::Certain, summary);
@@ -175,7 +186,7 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>) 
         let mut explanation = none(
             None,
             Certainty::Likely,
-            format!("No out-of-memory error in this text of {} line{plural}.", log.len()),
+            format!("No out-of-memory error in this text of {lines} line{plural}."),
         );
         explanation.notes.push(
             "pass the lines around the error, or the whole output of the program: PROGRAM 2>&1 | makeroom why"

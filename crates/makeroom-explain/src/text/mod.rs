@@ -1,12 +1,18 @@
 //! Error texts: find the failure in a log, read what it says, and judge it.
 //!
 //! ```text
-//! log.rs       clean lines, told apart by writer
-//! family.rs    the list of formats; families/ has one file each
-//! find.rs      the first failure, the rest counted
-//! call.rs      a program's own check of a CUDA call; site.rs has the line it names
-//! context.rs   what else the log says: tables, device sizes, memory that grows
-//! judge/       arithmetic: facts in, findings out
+//! log.rs            clean lines, told apart by writer; stream/ condenses logs that are larger than memory
+//! lines.rs          what kind of line: a program's error or a person's sentence, handled or not
+//! family.rs         the list of formats; families/ has one file each
+//! find.rs           the failure that decides, the rest counted; job.rs names the ranks
+//! other_failure.rs  definite failures that are not about memory
+//! call.rs           a program's own check of a CUDA call; site.rs has the line it names
+//! context.rs        what else the log says: memory that grows, the program's line
+//! judge/            facts in, findings out, by the definitions of crate::thresholds
+//! situation.rs      what advice depends on: settings.rs, environment.rs, programs/
+//! fixes.rs          steps for a cause; host_fixes.rs for host memory; programs/ in a program's own options
+//! hypotheses.rs     possible causes of an open case, each with a check
+//! answer.rs         all of it put together
 //! ```
 
 mod answer;
@@ -32,7 +38,9 @@ mod settings;
 mod site;
 mod situation;
 mod smi_table;
+mod stream;
 mod undetermined;
 
 pub use answer::explain_text;
 pub(crate) use figures::pattern;
+pub use stream::TextReader;
