@@ -10,11 +10,11 @@
 
 use makeroom_core::{Bytes, DeviceIndex};
 
-use crate::thresholds::CONTEXT_CEILING;
 use crate::text::facts::{Facts, ListedProcess, Resource, Severity, Statement};
 use crate::text::family::Family;
 use crate::text::log::Passage;
 use crate::text::smi_table::{DeviceUse, Place, Table, tables};
+use crate::thresholds::CONTEXT_CEILING;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {

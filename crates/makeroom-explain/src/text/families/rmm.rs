@@ -98,6 +98,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 mod tests {
     use super::*;
     use crate::text::find::facts_in;
+    use makeroom_core::Bytes;
 
     #[test]
     fn a_pool_with_a_maximum_has_a_limit() {

@@ -14,7 +14,7 @@ use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
 use super::bfc_dump::{Dump, is_host};
-use super::tensorflow_start::Start;
+use super::start::Start;
 use crate::text::facts::{Allocator, Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, pattern};

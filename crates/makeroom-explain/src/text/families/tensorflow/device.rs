@@ -16,7 +16,7 @@ use makeroom_core::Bytes;
 use regex::Regex;
 
 use super::bfc_dump::framework;
-use super::tensorflow_start::Start;
+use super::start::Start;
 use crate::text::facts::{Allocator, Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, pattern};

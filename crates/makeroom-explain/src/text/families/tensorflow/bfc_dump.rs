@@ -19,8 +19,8 @@ use std::sync::LazyLock;
 use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
-use super::tensorflow_device::Attempts;
-use super::tensorflow_start::Start;
+use super::device::Attempts;
+use super::start::Start;
 use super::xla;
 use crate::text::facts::{Allocator, Facts, Resource, Severity};
 use crate::text::family::Family;
