@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::phrases::is_in_patch;
 use crate::text::call::Call;
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
@@ -91,13 +92,12 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
       | \btest_\w*(?:memory|oom)\w*.*\b(?:PASSED|ok)\b
       | ^\s*(?:except|raise|catch|assert|def|//)\b?.*memory
       | ^\s*(?:[-*+•]\s+)?(?:\[\w+\]\s*)?(?:fix(?:es|ed)?|feat|add(?:s|ed)?|improves?|improved|reduces?|reduced|handles?|handled|supports?|removes?|removed|bump(?:s|ed)?)\b[\ (:].*\bmemory
+      | ^\s*\d{1,2}[.)]\s+[\w\s]*\b(?:memory|oom)\s*$ | =>\s*\{?\s*$
       | other\ than\ running\ out\ of | sample\ buffer
       | illegal\ memory\ access | illegal_?address | driver\ version\ is\ insufficient | invalid\ argument | not_?supported | \bCL_SUCCESS\b | unknown\ error | no\ pinned\ memory\ pool
         ",
     )
 });
-/// A line of a patch.
-static PATCH: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(?:```diff|diff --git|@@ -\d|\+\+\+ )"));
 /// The short word counts only as a word of its own, and beside a program's own output.
 static SHORT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\boom(?:s|ed|ing)?\b"));
 static OUTPUT: LazyLock<Regex> =
@@ -107,6 +107,9 @@ static LONG: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)memory|alloc|RESOURCE_?EXHAUSTED|VRAM|显存|内存|メモリ|메모리|memoria|mémoire|speicher|памят",
     )
 });
+static FOREIGN: LazyLock<Regex> = LazyLock::new(|| pattern(r"显存|内存|メモリ|메모리|памят"));
+static ERROR: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)error|exception|错误[:：]|out of memory|OOM|CUDA|failed|alloc"));
 /// Words that make it device memory.
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -122,7 +125,13 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if NO_FAILURE.is_match(text) || is_in_patch(passage) {
         return None;
     }
-    if !LONG.is_match(text) && !(SHORT.is_match(text) && passage.all().any(|line| OUTPUT.is_match(line))) {
+    if !LONG.is_match(text)
+        && !(SHORT.is_match(text) && passage.all().chain(passage.others()).any(|line| OUTPUT.is_match(line)))
+    {
+        return None;
+    }
+    // In these languages a sentence is not told from an error by its words.
+    if FOREIGN.is_match(text) && !ERROR.is_match(text) {
         return None;
     }
     let is_device = DEVICE.is_match(text) && !HOST.is_match(text);
@@ -143,11 +152,6 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             .or(call.total),
         ..Facts::default()
     })
-}
-
-/// Whether the line is one that a patch adds or removes.
-fn is_in_patch(passage: &Passage<'_>) -> bool {
-    passage.line().starts_with(['+', '-']) && passage.before().any(|line| PATCH.is_match(line))
 }
 
 #[cfg(test)]
@@ -180,6 +184,9 @@ mod tests {
             "Creation of a resource failed for a reason other than running out of memory.",
             "the bathroom and the classroom are oomph",
             "cause OOM sometimes",
+            "2. Out of GPU memory",
+            "显存不够用了，请问怎么解决",
+            "Err(DriverError(CUDA_ERROR_OUT_OF_MEMORY)) => {",
         ] {
             assert!(facts_in(text).is_none(), "{text}");
         }

@@ -40,7 +40,7 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .certain(HostMemory, COMMIT),
     // Schedulers and container runtimes name the limit.
-    Phrase::host("host", &["OOMKilled"], r"\bOOMKilled\b")
+    Phrase::host("host", &["OOMKilled"], r"\b(?-i:OOMKilled)\b")
         .unless(r"OOMKilled\W{1,4}false")
         .certain(HostMemory, "The container reached its memory limit and was killed (OOMKilled). The GPU is not involved."),
     Phrase::host(
@@ -303,6 +303,8 @@ mod tests {
         let (_, certainty, _) = stated("      Reason:       OOMKilled\n      Exit Code:    137");
         assert_eq!(certainty, Certainty::Certain);
         assert!(facts_in("exit code 1379").is_none());
+        assert!(facts_in("\"name\": \"oomkilled-85d9\",").is_none());
+        assert!(facts_in("```diff\n+    Killed\n+The kernel ends the process").is_none());
     }
 
     #[test]

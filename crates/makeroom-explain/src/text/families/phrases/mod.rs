@@ -13,7 +13,7 @@ pub(in crate::text) mod host;
 pub(in crate::text) mod libraries;
 pub(in crate::text) mod programs;
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use makeroom_core::{Bytes, DeviceIndex};
 use regex::{Captures, Regex};
@@ -270,6 +270,9 @@ pub(super) fn read(
     patterns: &'static [OnceLock<Patterns>],
     passage: &Passage<'_>,
 ) -> Option<Facts> {
+    if is_in_patch(passage) {
+        return None;
+    }
     let lower = passage.line().to_ascii_lowercase();
     let is_here =
         |row: &Phrase| row.anchors.iter().any(|anchor| lower.contains(&anchor.to_ascii_lowercase()));
@@ -277,6 +280,12 @@ pub(super) fn read(
         .zip(patterns)
         .filter(|(row, _)| is_here(row))
         .find_map(|(row, patterns)| row.read(patterns.get_or_init(|| Patterns::of(row)), passage))
+}
+
+/// Whether the line is one that a patch adds or removes.
+pub(super) fn is_in_patch(passage: &Passage<'_>) -> bool {
+    static PATCH: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(?:```diff|diff --git|@@ -\d|\+\+\+ )"));
+    passage.line().starts_with(['+', '-']) && passage.before().any(|line| PATCH.is_match(line))
 }
 
 /// How many anchors the rows of a table have.
