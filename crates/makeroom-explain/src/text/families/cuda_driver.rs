@@ -43,6 +43,10 @@ pub(crate) const FAMILY: Family = Family {
         "cuda failure 2",
         "cuda error code=2",
         "code=2(cuda",
+        "cuMemCreate",
+        "cudaMalloc",
+        "hipMalloc",
+        "cuMemAlloc",
         "cuda error: out of memory",
         "returned (2): Out of memory",
         "cudaMallocHost",
@@ -68,12 +72,14 @@ static PINNED_HINT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)pin[_ ]memo
 /// What makes a line that only says "out of memory" CUDA's.
 static CUDA_WORDS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"\b(?:cuda|hip)[A-Z]\w+|(?i:\bcuda (?:failed|failure|error|runtime|driver))|\bcu(?:Mem|Ctx|Module|Launch)\w+|\.(?:cuh?|hip)\b|\bGPUassert\b|\bcode: ?2, reason\b",
+        r"\b(?:cuda|hip)[A-Z]\w+|(?i:\bcuda (?:failed|failure|error|runtime|driver|context|malloc))|\bcu(?:Mem|Ctx|Module|Launch)\w+|\.(?:cuh?|hip)\b|\bGPUassert\b|\bcode: ?2, reason\b",
     )
 });
 /// The number of the error alone.
 static ERROR_TWO: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)\bcuda (?:failed with )?(?:error|failure):? #?(?:code ?=? ?)?2\b|\bcode=2\(cuda")
+    pattern(
+        r"(?i)\bcuda (?:failed with )?(?:error|failure):? #?(?:code ?=? ?)?2\b|\bcode=2\(cuda|\b(?:cuda|cu|hip)(?:Malloc|Mem(?:Alloc|Create))\w*(?:\([^)]*\))? (?:failed|returned|error)\W{0,3}(?:with )?(?:error )?(?:code )?2\b",
+    )
 });
 /// A line of source code that handles the error.
 static SOURCE: LazyLock<Regex> =
@@ -163,6 +169,12 @@ mod tests {
             "simulation.cu(81): cudaErrorMemoryAllocation: out of memory",
             "THCudaCheck FAIL file=torch/csrc/cuda/Module.cpp line=32 error=2 : cuda runtime error (2) : out of memory",
             "OpenCV(4.5.1) error: (-217:Gpu API call) out of memory in function 'allocate'",
+            "OpenCV Error: Gpu API call (out of memory) in allocate, file gpu_mat.cpp, line 12",
+            "RuntimeError: CUDA failed with error out of memory",
+            "transcribe: cuda failed with error 2",
+            "render: CUDA error 2",
+            "cuMemCreate failed: 2",
+            "CUDA error at wave.cu:31 code=2(cudaErrorMemoryAllocation) \"cudaMalloc(&p, n)\"",
         ] {
             let facts = facts_in(text).unwrap();
             assert_eq!((facts.framework, facts.resource), ("cuda", Resource::Device), "{text}");
@@ -190,6 +202,19 @@ mod tests {
         let text = "[h264_nvenc @ 0x55d0] dl_fn->cuda_dl->cuCtxCreate(&ctx->cu_context_internal, 0, cu_device) failed -> CUDA_ERROR_OUT_OF_MEMORY: out of memory";
         let stated = &facts_in(text).unwrap().statements[0];
         assert_eq!((stated.cause, stated.certainty), (Cause::OtherProcesses, Certainty::Possible));
+        assert!(stated.leads);
+    }
+
+    #[test]
+    fn source_and_other_errors_are_not_taken() {
+        for text in [
+            "    if (status == cudaErrorMemoryAllocation) {",
+            "Err(CUDA_ERROR_OUT_OF_MEMORY) => {",
+            "std::bad_alloc: CUDA error at: cuda_memory_resource.hpp:70: cudaErrorIllegalAddress an illegal memory access was encountered",
+            "CUDA error 209: no kernel image",
+        ] {
+            assert!(facts_in(text).is_none(), "{text}");
+        }
     }
 
     #[test]

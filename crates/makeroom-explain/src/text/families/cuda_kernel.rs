@@ -116,6 +116,7 @@ mod tests {
             "numba.cuda.cudadrv.driver.CudaAPIError: [701] Call to cuLaunchKernel results in CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
             "hipErrorLaunchOutOfResources: out of resources",
             "RuntimeError: CUDA error: too many blocks in cooperative launch",
+            "INTERNAL: Shared memory requested exceeds device resources.",
             "XlaRuntimeError: RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 262144, available: 232448",
         ] {
             let facts = facts_in(text).unwrap();

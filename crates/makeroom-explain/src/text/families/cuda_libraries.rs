@@ -132,6 +132,13 @@ mod tests {
     }
 
     #[test]
+    fn a_handle_that_could_not_be_created() {
+        let text = "  File \"cupy/cuda/cublas.pyx\", line 318, in cupy.cuda.cublas.create\ncupy.cuda.cublas.CUBLASError: CUBLAS_STATUS_NOT_INITIALIZED";
+        assert_eq!(facts_in(text).unwrap().framework, "cublas");
+        assert!(facts_in("CUBLASError: CUBLAS_STATUS_NOT_INITIALIZED").is_none());
+    }
+
+    #[test]
     fn other_states_are_not_taken() {
         assert!(facts_in("CUDNN_STATUS_BAD_PARAM").is_none());
         assert!(facts_in("NCCL WARN Cuda failure 'invalid argument'").is_none());

@@ -92,7 +92,10 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
       | \btest_\w*(?:memory|oom)\w*.*\b(?:PASSED|ok)\b
       | ^\s*(?:except|raise|catch|assert|def|//)\b?.*memory
       | ^\s*(?:[-*+•]\s+)?(?:\[\w+\]\s*)?(?:fix(?:es|ed)?|feat|add(?:s|ed)?|improves?|improved|reduces?|reduced|handles?|handled|supports?|removes?|removed|bump(?:s|ed)?)\b[\ (:].*\bmemory
-      | ^\s*\d{1,2}[.)]\s+[\w\s]*\b(?:memory|oom)\s*$ | =>\s*\{?\s*$
+      | ^\s*\d{1,2}[.)]\s+[\w\s]*\b(?:memory|oom)\s*$ | \{\s*$ | =>\s*$
+      | ^\s*\|[^:]*\|\s*$
+      | \b(?:returns?|raises?|throws?|gives?)\ (?:an?\ )?out[\ -]of[\ -](?:gpu\ )?memory\ (?:error\ )?(?:when|if)\b
+      | \b(?:may|might|could|can|would|will)\b[^.;:]{0,40}(?:out[\ -]of[\ -]memory|\boom\b)
       | other\ than\ running\ out\ of | sample\ buffer
       | illegal\ memory\ access | illegal_?address | driver\ version\ is\ insufficient | invalid\ argument | not_?supported | \bCL_SUCCESS\b | unknown\ error | no\ pinned\ memory\ pool
         ",
@@ -125,9 +128,9 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if NO_FAILURE.is_match(text) || is_in_patch(passage) {
         return None;
     }
-    if !LONG.is_match(text)
-        && !(SHORT.is_match(text) && passage.all().chain(passage.others()).any(|line| OUTPUT.is_match(line)))
-    {
+    let has_output = || passage.all().chain(passage.others()).any(|line| OUTPUT.is_match(line));
+    let is_about_memory = LONG.is_match(text) || (SHORT.is_match(text) && has_output());
+    if !is_about_memory {
         return None;
     }
     // In these languages a sentence is not told from an error by its words.
@@ -185,6 +188,8 @@ mod tests {
             "the bathroom and the classroom are oomph",
             "cause OOM sometimes",
             "2. Out of GPU memory",
+            "A long prompt may lead to out of memory on small cards.",
+            "Is there an option that returns out of GPU memory when the limit is reached?",
             "显存不够用了，请问怎么解决",
             "Err(DriverError(CUDA_ERROR_OUT_OF_MEMORY)) => {",
         ] {

@@ -26,6 +26,7 @@ static NEW: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"Device #(\d+): .*?(\d+)/(\d+) MB \((\d+) MB allocatable\)"));
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)Device #(\d+)"));
 
+#[expect(clippy::unnecessary_wraps, reason = "the signature of a family")]
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let mut facts = Facts::new("hashcat", Resource::Device, passage);
     let device: Option<u32> = DEVICE.captures(passage.line()).and_then(|found| captured_number(&found, 1));

@@ -44,7 +44,7 @@ static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 static FREE: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\d.]+ ?(?:GB|MB) total, ([\d.]+) ?(GB|MB) free"));
-/// OpenCL's statuses for memory: CL_MEM_OBJECT_ALLOCATION_FAILURE is −4, CL_INVALID_BUFFER_SIZE is −61.
+/// OpenCL's statuses for memory: `CL_MEM_OBJECT_ALLOCATION_FAILURE` is −4, `CL_INVALID_BUFFER_SIZE` is −61.
 static OPENCL: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"\bcl(?:Create|Enqueue)\w+\W{0,3}-4\b|CL_MEM_OBJECT_ALLOCATION_FAILURE"));
 static ONE_BUFFER: LazyLock<Regex> =

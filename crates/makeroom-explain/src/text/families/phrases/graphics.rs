@@ -13,8 +13,8 @@ pub(super) const ROWS: &[Phrase] = &[
     // OpenCL.
     Phrase::device(
         "opencl",
-        &["max alloc size supported by device"],
-        r"requested (?P<request>\d+) (?P<request_unit>bytes),? but max alloc size supported by device is (?P<limit>\d+) (?P<limit_unit>bytes)",
+        &["but max alloc size"],
+        r"requested (?P<request>\d+) (?P<request_unit>bytes),? but max alloc size (?:supported by device )?is (?P<limit>\d+) (?P<limit_unit>bytes)",
     )
     .certain(ArtificialLimit, "The driver allows {limit} in one allocation and {request} was requested; the size of the GPU's memory does not matter."),
     Phrase::device("opencl", &["CL_INVALID_BUFFER_SIZE", "clCreateBuffer"], r"CL_INVALID_BUFFER_SIZE|clCreateBuffer\W{0,3}-61\b")
@@ -26,10 +26,15 @@ pub(super) const ROWS: &[Phrase] = &[
     ),
     Phrase::either(
         "opencl",
-        &["CL_OUT_OF_RESOURCES", "clEnqueue", "clFinish", "(Out of resources)"],
-        r"CL_OUT_OF_RESOURCES|\bcl(?:Enqueue|Finish)\w*\W{0,3}-5\b|error(?: code)? -5 \(Out of resources\)",
+        &["OUT_OF_RESOURCES", "clEnqueue", "clFinish", "(Out of resources)"],
+        r"(?:CL|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_RESOURCES|\bcl[A-Z]\w+ failed: OUT_OF_RESOURCES|\bcl(?:Enqueue|Finish)\w*\W{0,3}-5\b|error(?: code)? -5 \(Out of resources\)",
     )
-    .possible(SharedMemoryOrKernelResource, "OpenCL returns CL_OUT_OF_RESOURCES when a kernel needs too many registers or too much local memory, when device memory is full, and after a crash of the kernel."),
+    .possible(SharedMemoryOrKernelResource, "The driver returns this status when a kernel needs too many registers or too much local memory, when device memory is full, and after a crash of the kernel."),
+    Phrase::device(
+        "sycl",
+        &["ERROR_OUT_OF_DEVICE_MEMORY"],
+        r"(?:PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_DEVICE_MEMORY",
+    ),
     // Vulkan and what is built on it.
     Phrase::device("vulkan", &["vkAllocateMemory"], r"vkAllocateMemory\s*faile?d?:? *-10\b|TOO_MANY_OBJECTS")
         .leads(ArtificialLimit, "The driver's maximum number of allocations is reached (VK_ERROR_TOO_MANY_OBJECTS); memory may be free."),

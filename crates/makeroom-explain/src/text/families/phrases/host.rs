@@ -39,14 +39,22 @@ pub(super) const ROWS: &[Phrase] = &[
         r"paging file is too small|(?:os|win)[ _]?error:? ?1455|页面文件太小|頁面檔太小|分页文件太小|Auslagerungsdatei (?:ist )?zu klein|archivo de paginaci|fichier de pagination est (?:trop|insuffisant)|arquivo de pagina|file di paging|Файл подкачки слишком мал|ページング ファイルが小さ|페이징 파일|plik stronicowania|wisselbestand is te klein",
     )
     .certain(HostMemory, COMMIT),
+    // A warning of programs that lock their weights into memory.
+    Phrase::host("host", &["failed to mlock"], r"failed to mlock")
+        .warning()
+        .certain(HostMemory, "The program could not lock its memory (ulimit -l) and continued without."),
+    Phrase::host("host", &["memory limit at some point"], r"memory limit at some point")
+        .warning()
+        .certain(HostMemory, "The Slurm job touched its host memory limit (--mem), page cache included."),
     // Schedulers and container runtimes name the limit.
     Phrase::host("host", &["OOMKilled"], r"\b(?-i:OOMKilled)\b")
         .unless(r"OOMKilled\W{1,4}false")
         .certain(HostMemory, "The container reached its memory limit and was killed (OOMKilled). The GPU is not involved."),
     Phrase::host(
         "host",
-        &["oom_kill event", "oom-kill event", "Exceeded job memory limit", "Exceeded step memory limit", ": Out Of Memory", "OUT_OF_ME"],
-        r"oom[-_]kill event|Exceeded (?:job|step) memory limit|srun: error: .*\btask [\d,-]+: Out Of Memory|State=OUT_OF_MEMORY|\bOUT_OF_ME\+",
+        &["oom_kill event", "oom-kill event", "Exceeded job memory limit", "Exceeded step memory limit",
+            "exceeded memory limit", ": Out Of Memory", "OUT_OF_ME"],
+        r"oom[-_]kill event|Exceeded (?:job|step) memory limit|exceeded memory limit .*being killed|srun: error: .*\btask [\d,-]+: Out Of Memory|State=OUT_OF_MEMORY|\bOUT_OF_ME\+",
     )
     .certain(HostMemory, "The Slurm job reached its host memory limit (--mem) and was killed. The GPU is not involved."),
     Phrase::host(
@@ -96,7 +104,21 @@ pub(super) const ROWS: &[Phrase] = &[
         r"(?:DataLoader )?worker.{0,30} (?:is|was|are) killed by signal:? ?(?:Killed|9\b|SIGKILL)",
     )
     .leads(HostMemory, WORKER),
+    Phrase::host("host", &["ObjectStoreFullError", "object store is full"], r"ObjectStoreFullError|local object store is full")
+        .certain(HostMemory, "Ray's object store, a share of the node's RAM, is full. The GPU is not involved."),
     // Language runtimes.
+    Phrase::host(
+        "host",
+        &["ArrowMemoryError", "malloc of size"],
+        r"\bmalloc of size (?P<request>\d+) failed|realloc of size (?P<grown>\d+) failed",
+    )
+    .certain(HostMemory, "Arrow could not allocate host memory. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["Out of Memory Error: failed to", "C error: out of memory", "vector memory exhausted", "vector memory limit of"],
+        r"Out of Memory Error: failed to (?:allocate|pin|offload)|Error tokenizing data\. C error: out of memory|vector memory (?:exhausted|limit of)",
+    )
+    .certain(HostMemory, "The program's data does not fit the machine's memory, or the limit set for it. The GPU is not involved."),
     Phrase::host(
         "host",
         &["Unable to allocate", "ArrayMemoryError"],
@@ -159,6 +181,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"RLIMIT_MEMLOCK|memlock.*(?:too (?:small|low)|limit)",
     )
     .unless(GPU_WORDS)
+    .not_near(r"failed to mlock")
     .likely(HostMemory, "The limit on locked memory (ulimit -l) is too small. The GPU is not involved."),
     Phrase::either("host", &["Cannot allocate memory"], r"Cannot allocate memory")
         .unless(r"CPUAllocator|cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba")
@@ -184,9 +207,9 @@ pub(super) const ROWS: &[Phrase] = &[
             "signal 9", "signal: 9", "SIGKILL", "code 137", "code: 137", "code:137", "code = 137", "code=137", "code:    137", "code is 137",
             "status 137", "status: 137", "code -9", "code: -9", "code : -9", "code  : -9", "code = -9", "code=-9", "status -9",
         ],
-        r"(?:exit(?:ed)?|return|error|status)\w* ?(?:with |code|status)* ?(?:code|status|is)? ?[:=]? *(?:137|-9)\b|\bsignal:? 9\b|SIGKILL",
+        r"(?:code|status)\W{0,6}(?:is |of )?(?:137|-9)\b|\bsignal:? 9\b|SIGKILL",
     )
-    .unless(r"(?i)\b(?:SIGTERM|send(?:ing)?|trap|handler)\b.*SIGKILL|cumem|kill -s|kill -9")
+    .unless(r"\b(?:SIGTERM|send|sending|trap|handler)\b.*SIGKILL|cumem|kill -s|kill -9|potential root causes")
     .not_near(r"Reason: +(?:Error|Completed|Evicted)\b")
     .leads(HostMemory, KILLED),
     // Drivers' own words for host memory, and runtimes that do not say whose memory it was.

@@ -55,6 +55,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"Failed to allocate CUDA memory with byte size (?P<request>\d+) on GPU (?P<device>\d+)",
     )
     .leads(ArtificialLimit, "Triton's pool of CUDA memory is full; its size is --cuda-memory-pool-byte-size, 64 MiB by default, not the GPU's memory."),
+    Phrase::device("ascend", &["rtMalloc", "drvMemAlloc", "EL0004"], r"rtMalloc\w*.{0,40}fail|drvMemAlloc\w*.{0,40}fail|EL0004: .*allocate"),
     Phrase::device("pytorch", &["more than 1EB memory"], r"Tried to allocate more than 1EB memory")
         .certain(IntegerOrShapeBug, "More than 2⁶⁰ bytes were requested. No GPU has that: a size wrapped around or a shape is wrong."),
     Phrase::device("pytorch", &["Invalid buffer size of"], r"Invalid buffer size of -\d+")

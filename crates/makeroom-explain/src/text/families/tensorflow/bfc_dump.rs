@@ -382,6 +382,40 @@ mod tests {
     }
 
     #[test]
+    fn a_warning_is_one_in_any_case_and_when_cut_off() {
+        for text in [
+            "Ran out of memory trying to allocate 791.02MiB. The caller indicates that this is not a failure, but may mean that there could be performance gains if more memory is available.",
+            "W bfc_allocator.cc:239] Allocator (GPU_0_bfc) ran out of memory trying to allocate 104.88MiB with freed_",
+            "it prints `ran out of memory trying to allocate 300.50MiB`\nthe script keeps running though",
+        ] {
+            assert_eq!(facts_in(text).unwrap().severity, Severity::Warning, "{text}");
+        }
+        let failed = "Ran out of memory trying to allocate 64.0KiB.  See logs for memory state.";
+        assert_eq!(facts_in(failed).unwrap().severity, Severity::Failure);
+    }
+
+    #[test]
+    fn a_dump_without_its_complaint() {
+        let text = "I bfc_allocator.cc:780] Bin for 256.00MiB was 256.00MiB, Chunk State: \nI bfc_allocator.cc:793] Next region of size 67108864\nI bfc_allocator.cc:800] Free  at 0x7f00 next 1 of size 67107584";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.request, facts.reserved), (Some(Bytes::mib(256)), Some(Bytes::mib(64))));
+        assert!(facts.statements[0].leads && facts.statements[0].cause == Cause::Preallocation);
+        let large = facts_in(&text.replace("67108864", "8589934592")).unwrap();
+        assert!(large.statements.is_empty());
+    }
+
+    #[test]
+    fn a_dump_of_the_host_pool() {
+        let text = format!(
+            "the pool of cuda_host_bfc is full\n{}",
+            dump(64 << 30, 64 << 30).split_once('\n').unwrap().1
+        );
+        let text = text.replace("Stats: ", "Sum Total of in-use chunks: 64.00GiB\nStats: ");
+        let (facts, cause, _) = first(&text);
+        assert_eq!((facts.resource, cause), (Resource::Host, Cause::HostMemory));
+    }
+
+    #[test]
     fn a_host_allocator_is_about_host_memory() {
         let (facts, cause, _) =
             first("Allocator (gpu_host_bfc) ran out of memory trying to allocate 2.20GiB");

@@ -218,6 +218,16 @@ mod tests {
     }
 
     #[test]
+    fn a_library_that_could_not_start_points_to_the_pool() {
+        let text = format!(
+            "E tensorflow/stream_executor/cuda/cuda_blas.cc:238] failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED\n{}",
+            refusal(40_000_000).replace(": I ", ": E ")
+        );
+        let stated = &facts_in(&text).unwrap().statements[0];
+        assert!(stated.leads && stated.cause == Cause::Preallocation);
+    }
+
+    #[test]
     fn no_context_means_another_process_has_the_card() {
         let text = "InternalError: failed initializing StreamExecutor for CUDA device ordinal 0: Internal: failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY: out of memory; total memory reported: 8000000000";
         let facts = facts_in(text).unwrap();

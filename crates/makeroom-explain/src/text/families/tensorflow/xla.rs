@@ -238,6 +238,12 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_larger_than_a_tpu() {
+        let facts = facts_in("XlaRuntimeError: RESOURCE_EXHAUSTED: Allocation (size=34359738368) would exceed memory (size=17179869184) :: #allocation7").unwrap();
+        assert_eq!((facts.request, facts.total), (Some(Bytes::gib(32)), Some(Bytes::gib(16))));
+    }
+
+    #[test]
     fn shared_memory_of_a_kernel_is_no_device_memory() {
         let facts = facts_in("XlaRuntimeError: RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 200000, available: 101376").unwrap();
         assert_eq!(
