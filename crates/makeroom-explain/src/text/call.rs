@@ -6,8 +6,8 @@
 //!         └ call ────┘       └ request ┘           └ site ────────┘                 └ free ┘  └ total ┘
 //! ```
 //!
-//! A figure whose meaning nothing tells is taken for the request only where the line names a call that allocates and
-//! has no other.
+//! A figure without a word for its meaning is the request only where the line names a call that allocates, has no
+//! other figure, and the figure stands in parentheses, after `of` or `for`, or right behind the call.
 
 use std::sync::LazyLock;
 
@@ -40,6 +40,12 @@ const SIZE: &str = r"(\d[\d.,]*) ?([KMGT]i?B?|bytes|B)";
 /// The same where nobody asks for its parts.
 const UNNAMED: &str = r"\d[\d.,]* ?(?:[KMGT]i?B?|bytes|B)";
 static PLAIN: LazyLock<Regex> = LazyLock::new(|| pattern(&format!(r"(?i){SIZE}\b")));
+/// A size whose place makes it the request: in parentheses, after a preposition, or right behind the call.
+static ALONE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(&format!(
+        r"(?i)(?:\(\s*|\b(?:of|for|allocating|requested|size)[ :=]+|\b(?:cuda|hip|cu)\w*(?:Malloc|Alloc)\w*[ :=]+){SIZE}\b"
+    ))
+});
 /// What is free and what there is, in one phrase; the unit may stand once, at the end.
 static FREE_OF_TOTAL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
@@ -118,9 +124,8 @@ fn stated_request(rest: &str, is_call_named: bool) -> Option<Bytes> {
             .filter(|&bytes| !unit.is_empty() || (is_call_named && bytes >= LEAST_BARE))
     });
     let alone = || {
-        let mut sizes = PLAIN.captures_iter(rest);
-        let first = sizes.next()?;
-        sizes.next().is_none().then(|| captured_size(&first, 1))?
+        let is_only_one = PLAIN.captures_iter(rest).count() == 1;
+        is_only_one.then(|| captured_size(&ALONE.captures(rest)?, 1))?
     };
     found.or_else(|| alone().filter(|_| is_call_named))
 }
@@ -308,6 +313,8 @@ mod tests {
             "solver.cu:214, code: 2, reason: out of memory",
             "CUDA error at main.cu:57 code=2(cudaErrorMemoryAllocation) \"cudaMalloc((void **)&d, n * sizeof(float))\"",
             "cudaMalloc(&p, count) failed: out of memory",
+            "a card with 2G prints cudaMalloc failed: out of memory",
+            "GTX 9, 显存是2G, cudaMalloc failed: out of memory",
             "cudaMalloc(&p, count * 4) failed: out of memory, recount=12, count=1.5",
             "cudaMalloc(&p, 18446744073709551615 * 8 failed: out of memory",
         ] {

@@ -1,8 +1,8 @@
 //! The list of known formats.
 //!
 //! A family is one file in `families/`: the literal strings that give it away, and a function that reads the
-//! passage around one of them. To add a format, write that file, add its line to [`FAMILIES`], and put its texts
-//! into `tests/`.
+//! passage around one of them. A format that is no more than its words is a row of a table in `families/phrases/`. To
+//! add a format, write the row or the file with its tests, and a file's line in [`FAMILIES`].
 
 use super::facts::Facts;
 use super::families;
@@ -29,30 +29,20 @@ pub(crate) const FAMILIES: &[&Family] = &[
     &families::onnxruntime::FAMILY,
     &families::ollama::FAMILY,
     &families::llama_cpp::FAMILY,
-    &families::bfc_dump::FAMILY,
-    &families::tensorflow::FAMILY,
-    &families::tensorflow_device::FAMILY,
-    &families::tensorflow_host::FAMILY,
-    &families::xla::FAMILY,
-    &families::cudnn_handle::FAMILY,
+    &families::tensorflow::bfc_dump::FAMILY,
+    &families::tensorflow::tensor::FAMILY,
+    &families::tensorflow::device::FAMILY,
+    &families::tensorflow::host::FAMILY,
+    &families::tensorflow::xla::FAMILY,
+    &families::tensorflow::handles::FAMILY,
     &families::cupy::FAMILY,
     &families::rmm::FAMILY,
     &families::spark_rapids::FAMILY,
-    &families::numba::FAMILY,
     &families::paddle::FAMILY,
-    &families::mxnet::FAMILY,
-    &families::theano::FAMILY,
     &families::catboost::FAMILY,
-    &families::xgboost::FAMILY,
-    &families::lightgbm::FAMILY,
     &families::faiss::FAMILY,
     &families::julia::FAMILY,
-    &families::dali::FAMILY,
-    &families::dask::FAMILY,
-    &families::caffe::FAMILY,
-    &families::dlib::FAMILY,
-    &families::deeplearning4j::FAMILY,
-    &families::thrust::FAMILY,
+    &families::phrases::libraries::FAMILY,
     &families::triton::FAMILY,
     &families::cuda_kernel::FAMILY,
     &families::cuda_libraries::FAMILY,
@@ -60,10 +50,11 @@ pub(crate) const FAMILIES: &[&Family] = &[
     &families::darknet::FAMILY,
     &families::mitsuba::FAMILY,
     &families::hashcat::FAMILY,
-    &families::media::FAMILY,
-    &families::kokkos::FAMILY,
+    &families::phrases::programs::FAMILY,
+    &families::phrases::graphics::FAMILY,
     &families::cuda_driver::FAMILY,
-    &families::host::FAMILY,
+    &families::oom_killer::FAMILY,
+    &families::phrases::host::FAMILY,
     &families::nvidia_smi::FAMILY,
     &families::generic::FAMILY,
 ];

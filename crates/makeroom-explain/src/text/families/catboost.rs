@@ -29,7 +29,7 @@ const POOL_SHARE: f64 = 0.85;
 const PLAUSIBLE_SHARE: f64 = 0.25;
 
 static FIGURES: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"Out of memory\. Requested ([\d.]+)(?: MB)?; Free ([\d.]+)"));
+    LazyLock::new(|| pattern(r"(?i)Out of memory\. Requested ([\d.]+)(?: Mi?B)?; Free ([\d.]+)"));
 static CARD: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d+MiB +/ +(\d+)MiB"));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
@@ -45,12 +45,12 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         Some(card) if request <= card => facts.state(
             Cause::Preallocation,
             Certainty::Likely,
-            format!("CatBoost asked for {request} of a card of {card}: that is its pool, which takes 95 % of a card up front."),
+            format!("CatBoost requested {request} of a GPU of {card}: that is its pool, 95 % of the GPU by default (gpu_ram_part)."),
         ),
         _ => facts.state(
             Cause::LiveDataFillsDevice,
             certainty_of_data(request, free),
-            format!("CatBoost's own pool has {free} left and {request} was asked of it: its data fills the pool."),
+            format!("CatBoost's pool has {free} left and {request} was requested: its data fills the pool."),
         ),
     }
     facts.cached = facts.cached.filter(|&cached| cached > Bytes::ZERO);

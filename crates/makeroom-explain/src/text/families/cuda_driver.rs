@@ -1,6 +1,6 @@
 //! The driver's bare "out of memory", as every program that calls it prints it. Without figures it says only that
-//! a call was refused; it is returned for pinned host memory too, and some texts show that this was asked for. What
-//! the program adds (the call, sizes, its own line) is read by `call.rs` and `site.rs`.
+//! a call failed; the driver returns it for pinned host memory too, and some texts show that call. What the program
+//! adds (the call, sizes, its own line) is read by `call.rs` and `site.rs`.
 //!
 //! | wording | who |
 //! |---|---|
@@ -35,6 +35,18 @@ pub(crate) const FAMILY: Family = Family {
         "runtime error: out of memory",
         "runtime error (2)",
         "Gpu API call) out of memory",
+        "Gpu API call (out of memory",
+        "CUDA_ERROR_OUT_OF_M",
+        "cuda failed with error 2",
+        "cuda failed with error out of memory",
+        "cuda error 2",
+        "cuda failure 2",
+        "cuda error code=2",
+        "code=2(cuda",
+        "cuMemCreate",
+        "cudaMalloc",
+        "hipMalloc",
+        "cuMemAlloc",
         "cuda error: out of memory",
         "returned (2): Out of memory",
         "cudaMallocHost",
@@ -46,7 +58,7 @@ pub(crate) const FAMILY: Family = Family {
 /// The anchors that are CUDA's in any line; the last of the family's anchors is anybody's.
 const OWN_ANCHORS: &[&str] = FAMILY.anchors.split_at(FAMILY.anchors.len() - 1).0;
 
-/// A call that asks the machine for memory and nobody else.
+/// A call that allocates pinned host memory.
 static PINNED_CALL: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"\b(?:cudaMallocHost|hipHostMalloc|cuMemAllocHost|cuMemHostAlloc)\b"));
 /// Words for pinned memory in a line of the program.
@@ -60,26 +72,45 @@ static PINNED_HINT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)pin[_ ]memo
 /// What makes a line that only says "out of memory" CUDA's.
 static CUDA_WORDS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"\b(?:cuda|hip)[A-Z]\w+|\bcu(?:Mem|Ctx|Module|Launch)\w+|\.(?:cuh?|hip)\b|\bGPUassert\b|\bcode: ?2, reason\b",
+        r"\b(?:cuda|hip)[A-Z]\w+|(?i:\bcuda (?:failed|failure|error|runtime|driver|context|malloc))|\bcu(?:Mem|Ctx|Module|Launch)\w+|\.(?:cuh?|hip)\b|\bGPUassert\b|\bcode: ?2, reason\b",
     )
 });
+/// The number of the error alone.
+static ERROR_TWO: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\bcuda (?:failed with )?(?:error|failure):? #?(?:code ?=? ?)?2\b|\bcode=2\(cuda|\b(?:cuda|cu|hip)(?:Malloc|Mem(?:Alloc|Create))\w*(?:\([^)]*\))? (?:failed|returned|error)\W{0,3}(?:with )?(?:error )?(?:code )?2\b",
+    )
+});
+/// A line of source code that handles the error.
+static SOURCE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"=>\s*\{?\s*$|\{\s*$|^\s*(?:if|case|catch|return)\b.*[:{;]\s*$"));
+/// Another error in the same line: then it is not about memory.
+static OTHER_ERROR: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)illegal_?address|illegal memory access"));
 static HIP_WORDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"\bhip[A-Z]\w+|\.hip\b"));
 /// A line above the error that announces it.
 static PLACE_ABOVE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\b(?:error|failure|failed|fatal)\b"));
 /// A line below the error that names where it was.
 static PLACE_BELOW: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^\s*(?:at|in|from|file|File|line|@|-->)\b?"));
-static CONTEXT_CALL: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"\b(?:cuCtxCreate|cuDevicePrimaryCtxRetain|CuDevicePrimaryCtxRetain)\b"));
+static CONTEXT_CALL: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:cuCtxCreate\w*|cuDevicePrimaryCtxRetain|hipCtxCreate)\b|\b(?:creat(?:e|ing)|initializing)\b.{0,20}\b(?:cuda|gpu|device) context",
+    )
+});
 /// Lines under a line of source that point at its parts.
 static MARKS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[\s~^]*$"));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.line();
     let lower = line.to_ascii_lowercase();
-    let is_refusal = ["out of memory", "out_of_memory", "memoryallocation", "outofmemory"]
+    if SOURCE.is_match(line) || OTHER_ERROR.is_match(line) {
+        return None;
+    }
+    let is_refusal = ["out of memory", "out_of_m", "memoryallocation", "outofmemory"]
         .iter()
-        .any(|words| lower.contains(words));
+        .any(|words| lower.contains(words))
+        || ERROR_TWO.is_match(line);
     let is_cuda = OWN_ANCHORS.iter().any(|anchor| lower.contains(&anchor.to_ascii_lowercase()));
     if !is_refusal || !(is_cuda || CUDA_WORDS.is_match(line)) {
         return None;
@@ -100,26 +131,25 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::HostMemory,
             Certainty::Certain,
-            "The call that failed asks the machine for pinned memory; the GPU's was not asked.",
+            "The call that failed allocates pinned host memory. The GPU's memory is not involved.",
         );
     } else if PINNED_SOURCE.is_match(line) || PINNED_SOURCE.is_match(source) {
         facts.resource = Resource::Host;
         facts.state(
             Cause::HostMemory,
             Certainty::Likely,
-            "The line that failed pins host memory, and the driver reports a refusal of that in the same words.",
+            "The line that failed pins host memory, and the driver returns the same error when that fails.",
         );
     } else if PINNED_HINT.is_match(line) || passage.before().take(12).any(|line| PINNED_HINT.is_match(line)) {
         facts.state(
             Cause::HostMemory,
             Certainty::Possible,
-            "The text speaks of pinned memory or asynchronous copies: the driver reports host memory that it cannot pin in the same words.",
+            "The text mentions pinned memory or asynchronous copies: the driver returns the same error when it cannot pin host memory.",
         );
     } else if CONTEXT_CALL.is_match(line) || CONTEXT_CALL.is_match(source) {
-        facts.state(
+        facts.lead(
             Cause::OtherProcesses,
-            Certainty::Possible,
-            "Not even a context could be made, before the program held anything: others may hold the card.",
+            "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU.",
         );
     }
     Some(facts)
@@ -139,6 +169,12 @@ mod tests {
             "simulation.cu(81): cudaErrorMemoryAllocation: out of memory",
             "THCudaCheck FAIL file=torch/csrc/cuda/Module.cpp line=32 error=2 : cuda runtime error (2) : out of memory",
             "OpenCV(4.5.1) error: (-217:Gpu API call) out of memory in function 'allocate'",
+            "OpenCV Error: Gpu API call (out of memory) in allocate, file gpu_mat.cpp, line 12",
+            "RuntimeError: CUDA failed with error out of memory",
+            "transcribe: cuda failed with error 2",
+            "render: CUDA error 2",
+            "cuMemCreate failed: 2",
+            "CUDA error at wave.cu:31 code=2(cudaErrorMemoryAllocation) \"cudaMalloc(&p, n)\"",
         ] {
             let facts = facts_in(text).unwrap();
             assert_eq!((facts.framework, facts.resource), ("cuda", Resource::Device), "{text}");
@@ -166,6 +202,19 @@ mod tests {
         let text = "[h264_nvenc @ 0x55d0] dl_fn->cuda_dl->cuCtxCreate(&ctx->cu_context_internal, 0, cu_device) failed -> CUDA_ERROR_OUT_OF_MEMORY: out of memory";
         let stated = &facts_in(text).unwrap().statements[0];
         assert_eq!((stated.cause, stated.certainty), (Cause::OtherProcesses, Certainty::Possible));
+        assert!(stated.leads);
+    }
+
+    #[test]
+    fn source_and_other_errors_are_not_taken() {
+        for text in [
+            "    if (status == cudaErrorMemoryAllocation) {",
+            "Err(CUDA_ERROR_OUT_OF_MEMORY) => {",
+            "std::bad_alloc: CUDA error at: cuda_memory_resource.hpp:70: cudaErrorIllegalAddress an illegal memory access was encountered",
+            "CUDA error 209: no kernel image",
+        ] {
+            assert!(facts_in(text).is_none(), "{text}");
+        }
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub(crate) const FAMILY: Family = Family {
         "local memory (",
         "Shared memory size limit exceeded",
         "shared memory exceeds",
+        "Shared memory requested exceeds",
         "requested shared memory size",
         "more dynamic shared memory than",
         "Threadgroup memory size",
@@ -84,7 +85,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             "A cooperative launch asks for more blocks than fit the device at once.".to_owned()
         }
         None => {
-            "A kernel was not launched: its block needs more registers or shared memory than a multiprocessor has. The GPU's memory is not the matter.".to_owned()
+            "A kernel could not be launched: its block needs more registers or shared memory than a multiprocessor has. The GPU's memory is not involved.".to_owned()
         }
     };
     facts.state(Cause::SharedMemoryOrKernelResource, Certainty::Certain, summary);
@@ -115,6 +116,7 @@ mod tests {
             "numba.cuda.cudadrv.driver.CudaAPIError: [701] Call to cuLaunchKernel results in CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
             "hipErrorLaunchOutOfResources: out of resources",
             "RuntimeError: CUDA error: too many blocks in cooperative launch",
+            "INTERNAL: Shared memory requested exceeds device resources.",
             "XlaRuntimeError: RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 262144, available: 232448",
         ] {
             let facts = facts_in(text).unwrap();

@@ -1,6 +1,6 @@
-//! CUDA's libraries when they find no memory: a status and rarely a figure. They take their memory from the
-//! driver, beside the framework's pool; whether the pool, another process or they themselves took the rest, they
-//! do not say. So nothing here is more than possible.
+//! CUDA's libraries when they find no memory: a status and rarely a figure. They allocate from the driver, outside
+//! the framework's pool; whether the pool, another process or the libraries hold the rest, the status does not show.
+//! So nothing here is more than possible.
 //!
 //! | library | wordings |
 //! |---|---|
@@ -36,6 +36,10 @@ pub(crate) const FAMILY: Family = Family {
     read,
 };
 
+/// The library was being set up.
+static CREATION: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)(?:cublas|cudnn|cusolverdn|cusparse)(?:create|\.create)|_get_handle|createhandle")
+});
 static NCCL_REQUEST: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"Failed to CUDA (?:calloc|malloc|host alloc)(?: async)? (\d+) (bytes)"));
 
@@ -49,16 +53,16 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         .iter()
         .any(|words| upper.contains(words));
     let at_creation = upper.contains("NOT_INITIALIZED")
-        && (upper.contains("CUBLASCREATE") || upper.contains("CUDNNCREATE"));
+        && std::iter::once(line).chain(passage.before().take(2)).any(|line| CREATION.is_match(line));
     let workspace = upper.contains("NOT_SUPPORTED") && upper.contains("WORKSPACE");
     if !(refused || at_creation || workspace) {
         return None;
     }
     let mut facts = Facts::new(library(&upper), Resource::Device, passage);
     let summary = if at_creation {
-        "The library could not be set up, most often for want of memory beside the framework's pool; the text does not say what holds the rest."
+        "The library could not be set up, usually because the framework's pool left it no memory; the text does not show what holds the rest."
     } else {
-        "A library found no memory for its handle or workspace, which it takes beside the framework's pool; the text does not say what holds the rest."
+        "The library found no memory for its handle or workspace, which it allocates outside the framework's pool; the text does not show what holds the rest."
     };
     facts.state(Cause::NonFrameworkOverhead, Certainty::Possible, summary);
     Some(facts)
@@ -87,10 +91,9 @@ fn read_nccl(passage: &Passage<'_>) -> Option<Facts> {
     }
     let mut facts = Facts::new("nccl", Resource::Device, passage);
     facts.request = passage.onward().take(4).find_map(|line| find_size(&NCCL_REQUEST, line));
-    facts.state(
+    facts.lead(
         Cause::NonFrameworkOverhead,
-        Certainty::Possible,
-        "NCCL found no memory for its buffers, which it takes beside the framework's pool; the text does not say what holds the rest.",
+        "NCCL found no memory for its buffers, which it allocates outside the framework's pool; the text does not show what holds the rest.",
     );
     Some(facts)
 }
@@ -126,6 +129,13 @@ mod tests {
     fn nccl_may_give_a_size() {
         let text = "ng1:25:48 [3] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'\n\nng1:25:48 [3] include/alloc.h:185 NCCL WARN Failed to CUDA calloc 6291456 bytes";
         assert_eq!(facts_in(text).unwrap().request, Some(Bytes::mib(6)));
+    }
+
+    #[test]
+    fn a_handle_that_could_not_be_created() {
+        let text = "  File \"cupy/cuda/cublas.pyx\", line 318, in cupy.cuda.cublas.create\ncupy.cuda.cublas.CUBLASError: CUBLAS_STATUS_NOT_INITIALIZED";
+        assert_eq!(facts_in(text).unwrap().framework, "cublas");
+        assert!(facts_in("CUBLASError: CUBLAS_STATUS_NOT_INITIALIZED").is_none());
     }
 
     #[test]

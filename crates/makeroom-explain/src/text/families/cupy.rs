@@ -1,4 +1,4 @@
-//! CuPy (and Chainer): its memory pool, and CUDA libraries that ask for memory beside it.
+//! CuPy (and Chainer): its memory pool, and CUDA libraries that allocate outside of it.
 //!
 //! | versions | wording |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | all | `CUDARuntimeError: cudaErrorMemoryAllocation: out of memory` |
 //!
 //! Before it fails, CuPy gives every unused whole block back to the driver, so what it had then is in use. The
-//! limit is checked before the driver is asked.
+//! limit is checked before the driver is called.
 
 use std::sync::LazyLock;
 
@@ -32,6 +32,9 @@ pub(crate) const FAMILY: Family = Family {
     ],
     read,
 };
+
+/// A pool below this does not fill any GPU.
+const LEAST_FILLING: Bytes = Bytes::gib(1);
 
 static POOL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -66,10 +69,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::CacheHeldByFramework,
             Certainty::Possible,
-            format!(
-                "{} asked the driver for memory beside CuPy's pool, which keeps what arrays no longer use.",
-                &found[1]
-            ),
+            format!("{} allocates outside CuPy's pool, which keeps the memory of deleted arrays.", &found[1]),
         );
     } else if RUNTIME.is_match(text) {
         if passage.before().take(12).any(|line| line.contains("pinned_memory")) {
@@ -77,7 +77,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             facts.state(
                 Cause::HostMemory,
                 Certainty::Likely,
-                "CuPy's pool for pinned host memory was refused.",
+                "CuPy could not allocate pinned host memory. The GPU's memory is not involved.",
             );
         }
     } else {
@@ -96,10 +96,24 @@ fn state_limit(facts: &mut Facts) {
         facts.state(
             Cause::ArtificialLimit,
             Certainty::Certain,
-            format!("CuPy's pool has a limit of {limit}, holds {live}, and refused {request} without asking the driver."),
+            format!("CuPy's pool has a limit of {limit} and holds {live}; {request} more failed without a call to the driver."),
         );
     } else {
         facts.limit = facts.limit.filter(|&limit| limit > Bytes::ZERO);
+        state_live(facts);
+    }
+}
+
+/// CuPy returns every unused block to the driver before it fails, so a large pool is live arrays.
+fn state_live(facts: &mut Facts) {
+    if let (Some(live), Some(request)) = (facts.live, facts.request)
+        && live >= LEAST_FILLING
+        && live >= request
+    {
+        let summary = format!(
+            "CuPy's arrays hold {live} and {request} more failed; the text does not give the GPU's size."
+        );
+        facts.lead(Cause::LiveDataFillsDevice, summary);
     }
 }
 
@@ -120,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_refuses_before_the_driver_is_asked() {
+    fn the_limit_fails_the_request_before_the_driver_does() {
         let facts = facts_in("Out of memory allocating 2,097,152 bytes (allocated so far: 7,340,032 bytes, limit set to: 8,388,608 bytes).").unwrap();
         assert_eq!(facts.limit, Some(Bytes::mib(8)));
         assert_eq!(
@@ -136,6 +150,13 @@ mod tests {
             (facts.statements[0].cause, facts.statements[0].certainty),
             (Cause::CacheHeldByFramework, Certainty::Possible)
         );
+    }
+
+    #[test]
+    fn a_large_pool_is_live_data() {
+        let facts = facts_in("OutOfMemoryError: Out of memory allocating 1,048,576 bytes (allocated so far: 4,294,967,296 bytes).").unwrap();
+        let stated = &facts.statements[0];
+        assert!(stated.leads && stated.cause == Cause::LiveDataFillsDevice);
     }
 
     #[test]

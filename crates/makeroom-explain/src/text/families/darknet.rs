@@ -41,7 +41,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             && request > free
         {
             let summary = format!(
-                "The network with its batch left {free}, and a convolution wanted {request} of workspace; then a layer's memory was refused."
+                "The network with its batch left {free} free, a convolution needs {request} of workspace, and then a layer's allocation failed."
             );
             facts.state(Cause::LiveDataFillsDevice, Certainty::Likely, summary);
         }
@@ -49,7 +49,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::LiveDataFillsDevice,
             Certainty::Possible,
-            "Darknet itself says to split the batch (subdivisions); it gives no figures.",
+            "Darknet recommends splitting the batch (subdivisions); it gives no figures.",
         );
     }
     Some(facts)

@@ -50,7 +50,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::HostMemory,
             Certainty::Certain,
-            "Faiss was refused pinned host memory; the GPU was not asked.",
+            "Faiss could not allocate pinned host memory. The GPU's memory is not involved.",
         );
     }
     Some(facts)

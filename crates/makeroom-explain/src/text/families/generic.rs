@@ -1,12 +1,13 @@
 //! The last resort: any line that says that memory ran out, with whatever figures stand near it.
 //!
-//! It claims nothing about the cause. It exists so that an unknown program's error is found, quoted and answered
-//! with what would decide it, instead of with silence.
+//! It claims nothing about the cause. It exists so that an unknown program's error is found, quoted, and explained as
+//! far as its figures go.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::phrases::is_in_patch;
 use crate::text::call::Call;
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
@@ -36,6 +37,32 @@ pub(crate) const FAMILY: Family = Family {
         "ResourceExhausted",
         "memory exhausted",
         "OOM when allocating",
+        "out of gpu memory",
+        "out of device memory",
+        "out of video memory",
+        "out of VRAM",
+        "not enough gpu",
+        "not enough VRAM",
+        "not enough video memory",
+        "insufficient gpu memory",
+        "insufficient VRAM",
+        "memory allocation failed",
+        "allocation failed",
+        "bytes of memory failed",
+        "显存不足",
+        "显存不够",
+        "显存溢出",
+        "爆显存",
+        "内存不足",
+        "内存溢出",
+        "メモリ不足",
+        "메모리 부족",
+        "memoria insuficiente",
+        "mémoire insuffisante",
+        "nicht genügend Speicher",
+        "недостаточно памяти",
+        "нехватка памяти",
+        " oom",
     ],
     read,
 };
@@ -56,23 +83,66 @@ static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Words about running out of memory that report no failure: tests, source, advice, denials.
+/// Words about running out of memory that report no failure: tests, source, advice, denials, change logs, and lines
+/// that name another error.
 static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\b(?:no|not|without|never|avoids?|avoiding|prevents?|to fix|in case of|if you (?:get|see|run|encounter))\b[^.;:]{0,24}(?:out[ -]of[ -]memory|oom\b)|\btest_\w*memory\w*.*\b(?:PASSED|ok)\b|^\s*(?:except|raise|catch|assert|def|#|//|\*)\b?.*memory",
+        r"(?ix)
+        \b(?:no|not|without|never|don['’]t|doesn['’]t|didn['’]t|won['’]t|avoids?|avoiding|prevents?|to\ fix|in\ case\ of|if\ you\ (?:get|see|run|encounter)) \b[^.;:]{0,24}(?:out[\ -]of[\ -]memory|oom\b)
+      | \btest_\w*(?:memory|oom)\w*.*\b(?:PASSED|ok)\b
+      | ^\s*(?:except|raise|catch|assert|def|//)\b?.*memory
+      | ^\s*(?:[-*+•]\s+)?(?:\[\w+\]\s*)?(?:fix(?:es|ed)?|feat|add(?:s|ed)?|improves?|improved|reduces?|reduced|handles?|handled|supports?|removes?|removed|bump(?:s|ed)?)\b[\ (:].*\bmemory
+      | ^\s*\d{1,2}[.)]\s+[\w\s]*\b(?:memory|oom)\s*$ | \{\s*$ | =>\s*$
+      | ^\s*\|[^:]*\|\s*$
+      | \b(?:returns?|raises?|throws?|gives?)\ (?:an?\ )?out[\ -]of[\ -](?:gpu\ )?memory\ (?:error\ )?(?:when|if)\b
+      | \b(?:may|might|could|can|would|will)\b[^.;:]{0,40}(?:out[\ -]of[\ -]memory|\boom\b)
+      | other\ than\ running\ out\ of | sample\ buffer
+      | illegal\ memory\ access | illegal_?address | driver\ version\ is\ insufficient | invalid\ argument | not_?supported | \bCL_SUCCESS\b | unknown\ error | no\ pinned\ memory\ pool
+        ",
     )
 });
+/// The short word counts only as a word of its own, and beside a program's own output.
+static SHORT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\boom(?:s|ed|ing)?\b"));
+static OUTPUT: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^\W*(?:\[\w+\]:)?\W*Traceback \(most|ChildFailedError"));
+static LONG: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)memory|alloc|RESOURCE_?EXHAUSTED|VRAM|显存|内存|メモリ|메모리|memoria|mémoire|speicher|памят",
+    )
+});
+static FOREIGN: LazyLock<Regex> = LazyLock::new(|| pattern(r"显存|内存|メモリ|메모리|памят"));
+static ERROR: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)error|exception|错误[:：]|out of memory|OOM|CUDA|failed|alloc"));
+/// Words that make it device memory.
+static DEVICE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\bcuda\b|cuda[._]|\bgpu|gpu memory|vram|video memory|device memory|显存|\bvulkan|\bopencl|\bhip\b",
+    )
+});
+/// Words that make it host memory, or leave it open.
+static HOST: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\bhost\b|pinned|\bRAM\b|\bcpu\b|system memory"));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let text = passage.line();
-    if NO_FAILURE.is_match(text) {
+    if NO_FAILURE.is_match(text) || is_in_patch(passage) {
         return None;
     }
+    let has_output = || passage.all().chain(passage.others()).any(|line| OUTPUT.is_match(line));
+    let is_about_memory = LONG.is_match(text) || (SHORT.is_match(text) && has_output());
+    if !is_about_memory {
+        return None;
+    }
+    // In these languages a sentence is not told from an error by its words.
+    if FOREIGN.is_match(text) && !ERROR.is_match(text) {
+        return None;
+    }
+    let is_device = DEVICE.is_match(text) && !HOST.is_match(text);
     let call = Call::read(text);
     Some(Facts {
         line: passage.line_number,
         quote: text.to_owned(),
-        resource: Resource::Unknown,
+        resource: if is_device { Resource::Device } else { Resource::Unknown },
         request: find_size(&REQUEST, text).or(call.request),
         free: find_size(&FREE, text).or_else(|| find_size(&FREE_AFTER, text)).or(call.free),
         site: source_line(text),
@@ -85,4 +155,45 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             .or(call.total),
         ..Facts::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::find::facts_in;
+
+    #[test]
+    fn any_program_that_runs_out_is_read() {
+        for text in [
+            "solver: not enough GPU memory for the mesh",
+            "Error: insufficient GPU memory to load the scene",
+            "RuntimeError: 显存不足",
+            "CUDA OOM in the second epoch\nTraceback (most recent call last):\n  File \"a.py\", line 3, in <module>",
+        ] {
+            let facts = facts_in(text).unwrap_or_else(|| panic!("not read: {text}"));
+            assert_eq!((facts.framework, facts.resource), ("", Resource::Device), "{text}");
+        }
+        assert_eq!(facts_in("renderer: out of memory").unwrap().resource, Resource::Unknown);
+    }
+
+    #[test]
+    fn documents_patches_and_other_errors_are_not() {
+        for text in [
+            "I hope that I don't run out of memory there.",
+            "- Fixed an out of memory error in the loader",
+            "```diff\n+the process prints CUDA out of memory and stops",
+            "failed to allocate pinned system memory: CUDA driver version is insufficient for CUDA runtime version",
+            "could not allocate oversize buffer on device 0: CL_SUCCESS",
+            "Creation of a resource failed for a reason other than running out of memory.",
+            "the bathroom and the classroom are oomph",
+            "cause OOM sometimes",
+            "2. Out of GPU memory",
+            "A long prompt may lead to out of memory on small cards.",
+            "Is there an option that returns out of GPU memory when the limit is reached?",
+            "显存不够用了，请问怎么解决",
+            "Err(DriverError(CUDA_ERROR_OUT_OF_MEMORY)) => {",
+        ] {
+            assert!(facts_in(text).is_none(), "{text}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Hashcat, whose devices state OpenCL's cap on a single allocation beside their memory.
+//! Hashcat, which prints OpenCL's cap on a single allocation next to each device's memory.
 //!
 //! | versions | wording |
 //! |---|---|
@@ -24,13 +24,14 @@ pub(crate) const FAMILY: Family =
 static OLD: LazyLock<Regex> = LazyLock::new(|| pattern(r"Device #(\d+): .*?(\d+)/(\d+) MB allocatable"));
 static NEW: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"Device #(\d+): .*?(\d+)/(\d+) MB \((\d+) MB allocatable\)"));
-static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"Device #(\d+)"));
+static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)Device #(\d+)"));
 
+#[expect(clippy::unnecessary_wraps, reason = "the signature of a family")]
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let mut facts = Facts::new("hashcat", Resource::Device, passage);
-    let device: u32 = captured_number(&DEVICE.captures(passage.line())?, 1)?;
+    let device: Option<u32> = DEVICE.captures(passage.line()).and_then(|found| captured_number(&found, 1));
     let mebibytes = |found: &regex::Captures<'_>, group: usize| captured_number(found, group).map(Bytes::mib);
-    let is_here = |found: &regex::Captures<'_>| captured_number(found, 1) == Some(device);
+    let is_here = |found: &regex::Captures<'_>| device.is_none() || captured_number(found, 1) == device;
     for line in passage.before() {
         if let Some(found) = NEW.captures(line).filter(is_here) {
             (facts.free, facts.total) = (mebibytes(&found, 2), mebibytes(&found, 3));
@@ -51,7 +52,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         _ => facts.state(
             Cause::ArtificialLimit,
             Certainty::Possible,
-            "What counts is OpenCL's cap on a single allocation, which is below the device's memory; the text does not show by how much.",
+            "OpenCL caps a single allocation below the device's memory, and the attack needs more than the cap; the text does not show how much.",
         ),
     }
     Some(facts)
@@ -88,6 +89,9 @@ mod tests {
     fn without_figures_it_is_possible() {
         let text = "* Device #5: Not enough allocatable device memory for this attack.";
         assert_eq!(facts_in(text).unwrap().statements[0].certainty, Certainty::Possible);
+        let without_device =
+            facts_in("hashcat: not enough allocatable device memory for this attack").unwrap();
+        assert_eq!((without_device.framework, without_device.limit), ("hashcat", None));
         assert_ne!(facts_in("LLVM ERROR: out of memory").unwrap().framework, "hashcat");
     }
 }

@@ -22,7 +22,7 @@ pub(crate) const FAMILY: Family =
     Family { anchors: &["Out of GPU memory", "ERROR_OUT_OF_MEMORY)", "OutOfGPUMemoryError"], read };
 
 static REQUEST: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"Out of GPU memory(?: trying to allocate ([\d.]+) ?([KMGT]?i?B|bytes))?"));
+    LazyLock::new(|| pattern(r"(?i)Out of GPU memory(?: trying to allocate ([\d.]+) ?([KMGT]?i?B|bytes))?"));
 static USAGE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"Effective GPU memory usage: [\d.]+ ?% \(([\d.]+) ?([KMGT]?i?B|bytes) ?/ ?([\d.]+) ?([KMGT]?i?B|bytes)\)",
@@ -38,6 +38,12 @@ static OLD_POOL: LazyLock<Regex> = LazyLock::new(|| {
 });
 static LIMIT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?:\(capped at |Memory limit: .*?hard = )([\d.]+) ?([KMGT]?i?B|bytes)"));
+/// Words of Julia around an error that others print too.
+static SPEAKER: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"CuArray|CUDA\.jl|CUDAnative|\.jl\b|\bJulia\b|LoadError|Effective GPU memory usage|OutOfGPUMemoryError|Memory pool usage:|CUDA allocator usage|Memory limit: soft",
+    )
+});
 static DRIVER: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"CUDA error: out of memory \(code #?2, ERROR_OUT_OF_MEMORY\)"));
 
@@ -48,6 +54,10 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         return Some(facts);
     }
     let request = REQUEST.captures(text)?;
+    let is_sized = captured_size(&request, 1).is_some();
+    if !is_sized && !passage.all().any(|line| SPEAKER.is_match(line)) {
+        return None;
+    }
     let usage = USAGE.captures(text);
     let total = usage.as_ref().and_then(|found| captured_size(found, 3));
     let used = usage.as_ref().and_then(|found| captured_size(found, 1));
@@ -98,6 +108,13 @@ mod tests {
     fn the_drivers_error_has_no_figures() {
         let facts = facts_in("ERROR: CUDA error: out of memory (code #2, ERROR_OUT_OF_MEMORY)").unwrap();
         assert_eq!((facts.framework, facts.request, facts.statements.len()), ("julia", None, 0));
+    }
+
+    #[test]
+    fn the_words_alone_are_not_julias() {
+        assert_ne!(facts_in("Error: Out of GPU memory").unwrap().framework, "julia");
+        let facts = facts_in("ERROR: LoadError: Out of GPU memory\nStacktrace:\n [1] CuArray").unwrap();
+        assert_eq!(facts.framework, "julia");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! | ethminer 0.15 – | `Using Pci Id : 01:00.0 NAME (Compute 7.5) Memory : 4.00 GB`, `Generating DAG + Light : 3.75 GB`, `CUDA error in func … out of memory` |
 //! | ethminer 0.15 | `has insufficient GPU memory. 2147483648 bytes of memory found < 3221225472 bytes of memory required` |
 //! | older | `Found suitable CUDA device [NAME] with 2147483648 bytes of GPU memory`, `CUDA error in func 'ethash_cuda_miner::init' at line 243 : out of memory.` |
+//! | OpenCL | `Creating DAG buffer, size 2390748544`, `clEnqueueNDRangeKernel -4`, `clCreateBuffer(-61). GPU can't allocate the DAG in a single chunk` |
 //! | PhoenixMiner | `Allocating DAG (3.50) GB`, `CUDA memory: 4.00 GB total, 3.25 GB free` |
 
 use std::sync::LazyLock;
@@ -19,13 +20,22 @@ use crate::text::log::Passage;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
-    anchors: &["CUDA error in ", "has insufficient GPU memory", "initMiner error: out of memory"],
+    anchors: &[
+        "CUDA error in ",
+        "has insufficient GPU memory",
+        "initMiner error: out of memory",
+        "clEnqueueNDRangeKernel",
+        "clEnqueueWriteBuffer",
+        "clCreateBuffer",
+        "CL_MEM_OBJECT_ALLOCATION_FAILURE",
+        "allocate the DAG",
+    ],
     read,
 };
 
 static TABLE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"Generating DAG \S Light ?: ([\d.]+) ?(GB|MB)|Allocating DAG \(?([\d.]+)\)? ?(GB|MB)|< (\d+) +(bytes) of memory required",
+        r"(?i)Generating DAG \S Light ?: ([\d.]+) ?(GB|MB)|DAG buffer,? size:? (\d+)( ?)|Allocating DAG \(?([\d.]+)\)? ?(GB|MB)|< (\d+) +(bytes) of memory required",
     )
 });
 static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
@@ -34,13 +44,22 @@ static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 static FREE: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\d.]+ ?(?:GB|MB) total, ([\d.]+) ?(GB|MB) free"));
+/// OpenCL's statuses for memory: `CL_MEM_OBJECT_ALLOCATION_FAILURE` is −4, `CL_INVALID_BUFFER_SIZE` is −61.
+static OPENCL: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\bcl(?:Create|Enqueue)\w+\W{0,3}-4\b|CL_MEM_OBJECT_ALLOCATION_FAILURE"));
+static ONE_BUFFER: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)clCreateBuffer\W{0,3}-61\b|can't allocate the DAG in a single chunk"));
 static SPEAKER: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)ethash|\bDAG\b|CUDAMiner|initMiner|insufficient GPU memory"));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let lower = passage.line().to_ascii_lowercase();
     let near: Vec<&str> = passage.onward().take(4).chain(passage.before().take(20)).collect();
-    let is_refusal = lower.contains("out of memory") || lower.contains("insufficient gpu memory");
+    let is_too_large = ONE_BUFFER.is_match(passage.line());
+    let is_refusal = lower.contains("out of memory")
+        || lower.contains("insufficient gpu memory")
+        || OPENCL.is_match(passage.line())
+        || is_too_large;
     if !is_refusal || !near.iter().any(|line| SPEAKER.is_match(line)) {
         return None;
     }
@@ -48,10 +67,14 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let mut facts = Facts::new("ethminer", Resource::Device, passage);
     (facts.request, facts.total, facts.free) = (figure(&TABLE), figure(&TOTAL), figure(&FREE));
     match (facts.request, facts.total) {
+        _ if is_too_large => facts.lead(
+            Cause::RequestExceedsDevice,
+            "The DAG is larger than the device allows in one buffer; it grows over time, and this GPU is too small for it.",
+        ),
         (Some(request), Some(total)) if request <= total => {
             let rest = facts.free.map_or(total - request, |free| total - free);
             let summary = format!(
-                "The table of {request} fits the card's {total}, but not beside what the driver, the context and a desktop take ({rest})."
+                "The DAG of {request} fits the GPU's {total}, but not together with the {rest} that the driver, the context and a desktop take."
             );
             let certainty =
                 if request.share_of(total) >= 0.75 { Certainty::Likely } else { Certainty::Possible };
@@ -59,7 +82,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         }
         (None, Some(total)) => {
             let summary = format!(
-                "The card has {total}; the table that the miner makes grows over the years, and its size is not in the text."
+                "The GPU has {total}; the DAG grows over time, and the text does not give its size."
             );
             facts.state(Cause::RequestExceedsDevice, Certainty::Possible, summary);
         }
@@ -99,6 +122,16 @@ mod tests {
         let facts = facts_in(text).unwrap();
         assert_eq!((facts.total, facts.request), (Some(Bytes::gib(2)), Some(Bytes::gib(3))));
         assert!(facts.statements.is_empty());
+    }
+
+    #[test]
+    fn opencls_statuses() {
+        let text = " cl  15:16:38|cl-0      Creating DAG buffer, size 3221225472\n  x  15:16:38|cl-0      OpenCL Error: clEnqueueNDRangeKernel -4";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.framework, facts.request), ("ethminer", Some(Bytes::gib(3))));
+        let text = "Creating one big buffer for the DAG\nfailed with: clCreateBuffer(-61). GPU can't allocate the DAG in a single chunk.";
+        let stated = &facts_in(text).unwrap().statements[0];
+        assert!(stated.leads && stated.cause == Cause::RequestExceedsDevice);
     }
 
     #[test]

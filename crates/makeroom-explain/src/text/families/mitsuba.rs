@@ -41,7 +41,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::HostMemory,
             Certainty::Likely,
-            "Pinned host memory was refused: the driver was asked for the machine's memory, not the GPU's.",
+            "Pinned host memory could not be allocated. The GPU's memory is not involved.",
         );
         return Some(facts);
     }
@@ -58,7 +58,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         let certainty =
             if share.is_some_and(|share| share >= 0.5) { Certainty::Likely } else { Certainty::Possible };
         if live > Bytes::mib(1) {
-            let summary = format!("The program itself held {live}{of}, which it freed when it went down.");
+            let summary = format!("The program itself held {live}{of}, which it freed at exit.");
             facts.state(Cause::LiveDataFillsDevice, certainty, summary);
         }
     }

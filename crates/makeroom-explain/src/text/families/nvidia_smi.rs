@@ -1,20 +1,20 @@
-//! A table of `nvidia-smi` or `gpustat` that somebody pasted to ask who holds the memory. Nothing failed in it; it
+//! A pasted table of `nvidia-smi` or `gpustat`, which shows who holds the memory. Nothing failed in it; it
 //! is an observation, and decides only when nothing else does. [`crate::text::smi_table`] has the layouts.
 //!
 //! | what it shows | conclusion |
 //! |---|---|
-//! | memory in use, nobody listed | a hidden holder |
+//! | memory in use, no process listed | a hidden holder |
 //! | an empty list in a container, a full one on the host | a hidden holder, and the host names it |
 //! | one large process, several small equal ones of the same program | idle contexts of its workers |
 //! | listed processes with most of what is used | other processes |
 
 use makeroom_core::{Bytes, DeviceIndex};
 
-use crate::thresholds::CONTEXT_CEILING;
 use crate::text::facts::{Facts, ListedProcess, Resource, Severity, Statement};
 use crate::text::family::Family;
 use crate::text::log::Passage;
 use crate::text::smi_table::{DeviceUse, Place, Table, tables};
+use crate::thresholds::CONTEXT_CEILING;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
@@ -86,7 +86,7 @@ fn seen_from_outside(tables: &[Table]) -> Option<(Statement, &Table, Option<Devi
 /// A conclusion from one device, or from a list without devices.
 type Rule = fn(&Table, Option<DeviceUse>) -> Option<Statement>;
 
-/// What one table shows, device by device; what nobody is listed for comes first.
+/// What one table shows, device by device; memory without a listed process comes first.
 fn conclusions(table: &Table) -> Vec<(Statement, &Table, Option<DeviceUse>)> {
     let mut devices: Vec<Option<DeviceUse>> = table.devices.iter().copied().map(Some).collect();
     devices.sort_by_key(|device| std::cmp::Reverse(device.map(|device| device.used)));
@@ -135,7 +135,7 @@ fn is_alive(process: &ListedProcess) -> bool {
         .is_some_and(|name| ["Unknown Error", "Not Found", "(null)"].iter().any(|gone| name.contains(gone)))
 }
 
-/// Small processes of equal size beside a large one of the same program: its workers, each with a context.
+/// Small processes of equal size next to a large one of the same program: its workers, each with a context.
 fn idle_workers(table: &Table, device: Option<DeviceUse>) -> Option<Statement> {
     let index =
         device.map_or_else(|| table.processes.first().and_then(|(on, _)| *on), |device| device.device);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_nobody_is_listed_for() {
+    fn memory_without_a_listed_process() {
         let held = Some(Bytes::mib(12600));
         let text = format!("{EMPTY}{NOBODY}|  No running processes found                 |");
         assert_eq!(statement(&text), (Cause::HiddenHolder, Certainty::Likely, held));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_beside_a_table_is_not_taken() {
+    fn a_failure_next_to_a_table_is_not_taken() {
         let facts = facts_in(&format!("{EMPTY}{NOBODY}RuntimeError: CUDA error: out of memory")).unwrap();
         assert_eq!(facts.severity, Severity::Failure);
         assert!(facts_in("| epoch | loss |\n| 1 | 12MiB / s |").is_none());

@@ -6,6 +6,7 @@
 //! | – 1.5 | `Cannot malloc 98.0 MB GPU memory. Please shrink FLAGS_fraction_of_gpu_memory_to_use …` |
 //! | 1.6 – 2.0 | `Out of memory error on GPU 0. Cannot allocate 64.00MB memory on GPU 0, available memory is only 32.00MB.` |
 //! | 2.1 – | `… Cannot allocate 64.00MB memory on GPU 0, 7.50GB memory has been allocated and available memory is only 32.00MB.` |
+//! | in Chinese | `无法在GPU 0上分配64.00MB内存，已分配7.50GB内存，可用内存仅为32.00MB。` |
 //! | with a limit | `… Currently FLAGS_gpu_memory_limit_mb is 4096, so the maximum GPU memory usage is limited to 4096 MB.` |
 //!
 //! Paddle writes `MB` and means 2²⁰ bytes. What "has been allocated" is the device's memory less what is
@@ -28,17 +29,23 @@ pub(crate) const FAMILY: Family = Family {
         "enforce allocating <= available",
         "Cannot malloc",
         "available memory is only",
+        "可用内存仅为",
+        "可用显存仅为",
     ],
     read,
 };
 
 static REQUEST: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"Cannot (?:allocate|malloc) ([\d.]+) ?([KMGT]?B)\b"));
-static ALLOCATED: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"([\d.]+) ?([KMGT]?B) memory has been allocated"));
-static AVAILABLE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"available memory is(?: only)? ([\d.]+) ?([KMGT]?B)\b"));
-static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"error on (?:GPU|XPU|NPU) (\d+)"));
+    LazyLock::new(|| pattern(r"(?i)(?:Cannot (?:allocate|malloc) |上分配 ?)([\d.]+) ?([KMGT]?B)"));
+static ALLOCATED: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)(?:已分配(?:了)? ?)?([\d.]+) ?([KMGT]?B) ?(?:memory has been allocated|(?:内存|显存)，可用)",
+    )
+});
+static AVAILABLE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)(?:available memory is(?: only)?|可用(?:内存|显存)仅为) ?([\d.]+) ?([KMGT]?B)")
+});
+static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)(?:error on|在) ?(?:GPU|XPU|NPU) (\d+)"));
 static LIMIT: LazyLock<Regex> = LazyLock::new(|| pattern(r"memory usage is limited to (\d+) (MB)"));
 static ENFORCED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"enforce allocating <= available failed, (\d+) > (\d+)"));
@@ -60,7 +67,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::HostMemory,
             Certainty::Certain,
-            "Paddle was refused host memory; the GPU was not asked.",
+            "Paddle could not allocate host memory. The GPU is not involved.",
         );
         return Some(facts);
     }
@@ -72,7 +79,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::ArtificialLimit,
             Certainty::Certain,
-            format!("FLAGS_gpu_memory_limit_mb limits Paddle to {limit}, and that is what refused."),
+            format!("The request exceeds FLAGS_gpu_memory_limit_mb, which limits Paddle to {limit}."),
         );
     } else if let (Some(allocated), Some(free)) = (figure(&ALLOCATED), facts.free) {
         facts.total = Some(allocated + free);
@@ -110,6 +117,14 @@ mod tests {
             let facts = facts_in(text).unwrap();
             assert_eq!((facts.request, facts.free), (Some(Bytes::gib(2)), Some(Bytes::mib(512))), "{text}");
         }
+    }
+
+    #[test]
+    fn the_chinese_wording_is_read() {
+        let facts = facts_in("GPU 3上出现内存不足错误。无法在GPU 3上分配512.000000MB内存，已分配15.500000GB内存，可用内存仅为256.000000MB。").unwrap();
+        assert_eq!((facts.framework, facts.device), ("paddlepaddle", Some(DeviceIndex(3))));
+        assert_eq!((facts.request, facts.free), (Some(Bytes::mib(512)), Some(Bytes::mib(256))));
+        assert_eq!(facts.total, Some(Bytes::mib(15_872 + 256)));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! PyTorch's errors about host memory: the CPU allocator in all its wordings, data-loader workers that die for
-//! want of shared memory, and storage sizes that overflow before any memory is asked for.
+//! want of shared memory, and storage sizes that overflow before anything is allocated.
 
 use std::sync::LazyLock;
 
@@ -44,7 +44,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.statements.push(Statement::new(
             Cause::IntegerOrShapeBug,
             Certainty::Certain,
-            "The size of the tensor does not fit into 64 bits: a shape is wrong, no memory was asked for.",
+            "The size of the tensor does not fit into 64 bits: a shape is wrong.",
         ));
         return Some(facts);
     }
@@ -52,7 +52,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.statements.push(Statement::new(
             Cause::HostMemory,
             Certainty::Likely,
-            "A data-loader worker died for want of the machine's shared memory (/dev/shm), not of GPU memory.",
+            "A data-loader worker died because shared memory (/dev/shm) is full. The GPU is not involved.",
         ));
         return Some(facts);
     }
@@ -64,13 +64,15 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         Statement::new(
             Cause::IntegerOrShapeBug,
             Certainty::Likely,
-            format!("{asked} was asked of host memory: no machine has that, a shape or an index is wrong."),
+            format!(
+                "{asked} of host memory was requested. No machine has that: a shape or an index is wrong."
+            ),
         )
     } else {
         Statement::new(
             Cause::HostMemory,
             Certainty::Certain,
-            format!("{asked} of host memory was refused: the tensor is on the CPU, the GPU was not asked."),
+            format!("{asked} of host memory failed: the tensor is on the CPU. The GPU is not involved."),
         )
     };
     facts.statements.push(statement);

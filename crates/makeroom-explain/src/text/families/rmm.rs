@@ -9,7 +9,7 @@
 //! | pool's log | `[A][Stream 0x1][Upstream 4096B][FAILURE maximum pool size exceeded: …]` |
 //! | limiting adaptor | `… Exceeded memory limit (failed to allocate 38.1 MiB)` |
 //!
-//! The pool says "maximum pool size exceeded" also where it has no maximum and the driver refused; only the
+//! The pool says "maximum pool size exceeded" also where it has no maximum and the driver failed; only the
 //! figures after it, or the adaptor, show a limit.
 
 use std::sync::LazyLock;
@@ -42,6 +42,12 @@ static OUR_WORDS: LazyLock<Regex> = LazyLock::new(|| {
 });
 static REQUEST: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)failed to allocate ([\d.]+) ?([KMGTP]?i?B|bytes)|\[Upstream (\d+)(B)\]"));
+/// Spark's check of the pool that it is about to create.
+static INITIAL: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)Initial RMM allocation ?\(([\d.]+) ?(MB|MiB)\) is larger than free memory ?\(([\d.]+) ?(MB|MiB)\)",
+    )
+});
 static SIZES: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"current/max/try size = ([\d.]+) ?([KMGTPE]?i?B), ([\d.]+) ?([KMGTPE]?i?B), ([\d.]+) ?([KMGTPE]?i?B)",
@@ -62,7 +68,22 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::HostMemory,
             Certainty::Certain,
-            "RMM's resource for pinned host memory was refused.",
+            "RMM could not allocate pinned host memory. The GPU's memory is not involved.",
+        );
+        return Some(facts);
+    }
+    if let Some(found) = passage.before().find_map(|line| INITIAL.captures(line))
+        && let (Some(pool), Some(free)) = (captured_size(&found, 1), captured_size(&found, 3))
+        && free < pool
+    {
+        (facts.request, facts.free) = (Some(pool), Some(free));
+        let summary = format!(
+            "RMM's pool of {pool} does not fit: only {free} was free when the process started, so another process holds the GPU."
+        );
+        facts.state(
+            Cause::OtherProcesses,
+            if free.share_of(pool) < 0.5 { Certainty::Likely } else { Certainty::Possible },
+            summary,
         );
         return Some(facts);
     }
@@ -82,13 +103,12 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::ArtificialLimit,
             Certainty::Certain,
-            "The limit given to RMM's limiting adaptor refused the request; the driver was not asked.",
+            "The request exceeds the limit of RMM's limiting adaptor; the driver was not called.",
         );
     } else if words.contains("maximum pool size exceeded") && !words.contains("cudaerrormemoryallocation") {
-        facts.state(
+        facts.lead(
             Cause::ArtificialLimit,
-            Certainty::Possible,
-            "RMM's pool could not grow: it reached its maximum, or the driver refused; RMM says the same for both.",
+            "RMM's pool could not grow: it reached its maximum size, or the GPU is full; RMM prints the same for both.",
         );
     }
     Some(facts)
@@ -100,6 +120,7 @@ mod tests {
 
     use super::*;
     use crate::text::find::facts_in;
+    use makeroom_core::Bytes;
 
     #[test]
     fn a_pool_with_a_maximum_has_a_limit() {
@@ -122,7 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_the_driver_states_nothing() {
+    fn a_pool_that_does_not_fit_next_to_another_process() {
+        let facts = facts_in("WARN GpuDeviceManager: Initial RMM allocation(12000.5 MB) is larger than free memory(90.5 MB)\nERROR GpuDeviceManager: Could not initialize RMM\nai.rapids.cudf.CudfException: RMM failure at: pool_memory_resource.hpp:100: Initial pool size exceeds the maximum pool size!").unwrap();
+        let stated = &facts.statements[0];
+        assert_eq!((stated.cause, stated.certainty), (Cause::OtherProcesses, Certainty::Likely));
+    }
+
+    #[test]
+    fn a_failure_of_the_driver_states_nothing() {
         for (text, request) in [
             (
                 "MemoryError: std::bad_alloc: CUDA error at: /opt/conda/include/rmm/mr/device/cuda_memory_resource.hpp:70: cudaErrorMemoryAllocation out of memory",

@@ -27,7 +27,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let mut statement = Statement::new(
         Cause::SharedMemoryOrKernelResource,
         Certainty::Certain,
-        "A kernel needs more of a multiprocessor than there is; the GPU's memory was not asked.",
+        "A kernel needs more shared memory or registers than a multiprocessor has. The GPU's memory is not involved.",
     );
     if let Some(found) = RESOURCE.captures(&passage.flat) {
         let what = &found[1];
@@ -36,7 +36,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         let amount = |count: u64| if is_bytes { Bytes::new(count).to_string() } else { count.to_string() };
         statement.bytes = is_bytes.then(|| Bytes::new(required));
         statement.summary = format!(
-            "A kernel needs {} of {what} and the hardware has {}; the GPU's memory was not asked.",
+            "A kernel needs {} of {what} and the hardware has {}. The GPU's memory is not involved.",
             amount(required),
             amount(limit)
         );

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `[HAMI-core ERROR (pid:30 … allocator.c:53)]: Device 0 OOM 3221225472 / 2147483648` | what the process would hold, and its share |
 //! | `[4pdvGPU ERROR …]: Device 0 OOM 123 / 120` | the same, older |
-//! | `[HAMI-core ERROR …]: cuMemoryAllocate failed res=2` | the real driver refused within the share |
+//! | `[HAMI-core ERROR …]: cuMemoryAllocate failed res=2` | the driver itself failed, within the share |
 
 use std::sync::LazyLock;
 
@@ -38,7 +38,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         )
     } else {
         format!(
-            "The process would hold {wanted} and its share of the card is {share}; the card itself was not asked."
+            "The process would hold {wanted}, and its share of the GPU is {share}; the GPU itself may have free memory."
         )
     };
     facts.state(Cause::ArtificialLimit, Certainty::Certain, summary);

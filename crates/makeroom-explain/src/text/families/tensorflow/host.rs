@@ -43,15 +43,13 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let (certainty, summary) = match code.as_deref() {
         Some("CUDA_ERROR_OUT_OF_MEMORY" | "HIP_ERROR_OutOfMemory" | "hipErrorOutOfMemory") => (
             Certainty::Certain,
-            format!("{asked} of pinned host memory was refused; the GPU's memory was not asked."),
+            format!("{asked} of pinned host memory failed. The GPU's memory is not involved."),
         ),
         Some(code) => (
             Certainty::Possible,
-            format!(
-                "{asked} of pinned host memory was refused with {code}, which need not be about memory at all."
-            ),
+            format!("{asked} of pinned host memory failed with {code}, which need not be about memory."),
         ),
-        None => (Certainty::Likely, format!("{asked} of pinned host memory was refused.")),
+        None => (Certainty::Likely, format!("{asked} of pinned host memory failed.")),
     };
     facts.state(Cause::HostMemory, certainty, summary);
     Some(facts)

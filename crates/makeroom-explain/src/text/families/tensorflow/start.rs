@@ -60,7 +60,7 @@ impl Start {
             facts.state(
                 Cause::OtherProcesses,
                 Certainty::Likely,
-                format!("Only {free} of the device's {total} was free when TensorFlow started: somebody else holds the rest."),
+                format!("Only {free} of the GPU's {total} was free when TensorFlow started: other processes hold the rest."),
             );
         }
         if let (Some(share), Some(free)) = (self.share, self.free)

@@ -16,7 +16,8 @@ use makeroom_core::Bytes;
 use regex::Regex;
 
 use super::bfc_dump::framework;
-use super::tensorflow_start::Start;
+use super::handles::is_handle_failure;
+use super::start::Start;
 use crate::text::facts::{Allocator, Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, pattern};
@@ -76,20 +77,22 @@ fn read_context(passage: &Passage<'_>, total: Option<u64>) -> Facts {
     facts.state(
         Cause::OtherProcesses,
         Certainty::Likely,
-        "The driver had no memory left for a context. This process holds nothing yet, so somebody else holds the device.",
+        "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU.",
     );
     facts
 }
 
 /// The refusals of the driver that a passage shows.
 pub(super) struct Attempts {
-    /// The first size asked for.
+    /// The first size requested.
     first: Bytes,
     /// One size is nine tenths of the one before.
     is_falling: bool,
-    /// Another process was refused at the same time, and another size: each takes what the others left. The
+    /// Another process failed at the same time, with another size: each takes what the others left. The
     /// same size in all ranks is a buffer of the program, on a card of each rank's own.
     is_several_processes: bool,
+    /// A CUDA library could not start next to the pool.
+    is_library_starved: bool,
 }
 
 impl Attempts {
@@ -102,6 +105,7 @@ impl Attempts {
             first,
             is_falling,
             is_several_processes: passage.others().filter_map(refused).any(|other| other != first),
+            is_library_starved: passage.all().any(is_handle_failure),
         })
     }
 
@@ -114,32 +118,36 @@ impl Attempts {
             (
                 Certainty::Likely,
                 format!(
-                    "The framework tried to take {first} up front, was refused, and tried for nine tenths again and again: it preallocates the card, and somebody already has a part of it."
+                    "The framework tried to preallocate {first}, failed, and retried with nine tenths of it: another process already holds part of the GPU."
                 ),
             )
         } else if self.is_several_processes {
             (
                 Certainty::Likely,
                 format!(
-                    "Several processes tried to take the card up front at the same time, this one {first}: each preallocates nearly all of it."
+                    "Several processes preallocate the GPU at the same time, this one {first}: each takes nearly all of it."
                 ),
             )
         } else if is_share(start.free, POOL_OF_FREE) || is_share(start.total, POOL_OF_TOTAL) {
             (
                 Certainty::Likely,
                 format!(
-                    "The framework tried to take {first} up front, nearly all that it saw free when it started, and no longer got it."
+                    "The framework tried to preallocate {first}, nearly all that was free when it started, and failed."
                 ),
             )
         } else {
             (
                 Certainty::Possible,
                 format!(
-                    "The driver refused the framework {first} for its pool; by default it takes nearly the whole card up front."
+                    "{first} for the framework's pool failed; by default it preallocates nearly the whole GPU."
                 ),
             )
         };
-        facts.state(Cause::Preallocation, certainty, summary);
+        if self.is_library_starved && certainty == Certainty::Possible {
+            facts.lead(Cause::Preallocation, summary);
+        } else {
+            facts.state(Cause::Preallocation, certainty, summary);
+        }
     }
 }
 
@@ -210,7 +218,17 @@ mod tests {
     }
 
     #[test]
-    fn no_context_means_somebody_else_has_the_card() {
+    fn a_library_that_could_not_start_points_to_the_pool() {
+        let text = format!(
+            "E tensorflow/stream_executor/cuda/cuda_blas.cc:238] failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED\n{}",
+            refusal(40_000_000).replace(": I ", ": E ")
+        );
+        let stated = &facts_in(&text).unwrap().statements[0];
+        assert!(stated.leads && stated.cause == Cause::Preallocation);
+    }
+
+    #[test]
+    fn no_context_means_another_process_has_the_card() {
         let text = "InternalError: failed initializing StreamExecutor for CUDA device ordinal 0: Internal: failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY: out of memory; total memory reported: 8000000000";
         let facts = facts_in(text).unwrap();
         assert_eq!(facts.total, Some(Bytes::new(8_000_000_000)));

@@ -5,6 +5,7 @@
 //! | complaint, TensorFlow 1 | `Ran out of memory trying to allocate 64.0KiB.  See logs for memory state.` |
 //! | complaint, later | `Allocator (GPU_0_bfc) ran out of memory trying to allocate 32.00MiB (rounded to 33554688) requested by op …` |
 //! | warning | `… with freed_by_count=0. The caller indicates that this is not a failure, …` |
+//! | request | `Bin for 381.47MiB was 256.00MiB, Chunk State:`, then `Next region of size 72080128` for each part of the pool |
 //! | blocks | `Free  at 0x7f… of size 917504 next 12`, in a line each |
 //! | pool | `total_region_allocated_bytes_: 7365066752 memory_limit_: 7365066752 available bytes: 0 …` |
 //! | sum | `Sum Total of in-use chunks: 6.66GiB` |
@@ -19,8 +20,8 @@ use std::sync::LazyLock;
 use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
-use super::tensorflow_device::Attempts;
-use super::tensorflow_start::Start;
+use super::device::Attempts;
+use super::start::Start;
 use super::xla;
 use crate::text::facts::{Allocator, Facts, Resource, Severity};
 use crate::text::family::Family;
@@ -33,6 +34,7 @@ pub(crate) const FAMILY: Family = Family {
         "ran out of memory trying to allocate",
         "Sum Total of in-use chunks",
         "total_region_allocated_bytes_",
+        "Bin for ",
     ],
     read,
 };
@@ -49,6 +51,15 @@ static COMPLAINT: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)(?:Allocator \((\w+)\) )?ran out of memory trying to allocate ([\d.]+) ?([KMGT]?i?B)(?: \(rounded to (\d+)\))?",
     )
 });
+/// The request, in a dump whose complaint is cut off.
+static BIN: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)Bin for ([\d.]+) ?([KMGT]?i?B) was "));
+static REGION: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)Next region of size (\d+)"));
+/// A complaint that TensorFlow itself calls no failure; the paste may end in the middle of it.
+static NOT_A_FAILURE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)with freed|this is not a failure|caller indicates"));
+/// Words of a user whose program continued.
+static RUNS: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\b(?:runs? fine|keeps running|still (?:runs|works|trains))\b"));
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)GPU_(\d+)"));
 static STATISTIC: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^[\s>]*(Limit|InUse|LargestFreeBlock):\s+(\d+)\s*$"));
@@ -64,7 +75,8 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let allocator = complaint.as_ref().and_then(|found| found.get(1)).map_or("", |name| name.as_str());
     let request = complaint
         .as_ref()
-        .and_then(|found| captured_number(found, 4).map(Bytes::new).or_else(|| captured_size(found, 2)));
+        .and_then(|found| captured_number(found, 4).map(Bytes::new).or_else(|| captured_size(found, 2)))
+        .or_else(|| find_size(&BIN, passage.line()));
     let mut facts = Facts {
         allocator: Allocator::Bfc,
         device: DEVICE.captures(allocator).and_then(|found| captured_number(&found, 1)).map(DeviceIndex),
@@ -76,14 +88,25 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::HostMemory,
             Certainty::Certain,
-            format!(
-                "The allocator that ran out, {allocator}, is the one for host memory; the GPU was not asked."
-            ),
+            format!("The allocator that ran out, {allocator}, is the one for pinned host memory. The GPU's memory is not involved."),
         );
         return Some(facts);
     }
-    if passage.flat.split("ran out of memory").nth(1).is_some_and(|own| own.contains("this is not a failure"))
-    {
+    // A dump does not name its allocator; where the text names only the one for host memory, it is that one's.
+    let names = |mark: &str| passage.all().any(|line| line.contains(mark));
+    if allocator.is_empty() && names("_host_bfc") && !names("GPU_") {
+        facts.resource = Resource::Host;
+        facts.state(
+            Cause::HostMemory,
+            Certainty::Likely,
+            "TensorFlow's pool of pinned host memory is full (TF_GPU_HOST_MEM_LIMIT_IN_MB, 64 GiB by default). The GPU's memory is not involved.",
+        );
+        return Some(facts);
+    }
+    let own = complaint.as_ref().and_then(|found| found.get(0)).map_or("", |own| &passage.flat[own.end()..]);
+    let own = own.split("bfc_allocator.cc").next().unwrap_or(own);
+    let is_alone = !passage.flat.contains("bfc_allocator") && !passage.flat.contains("See logs");
+    if NOT_A_FAILURE.is_match(own) || (is_alone && passage.all().any(|line| RUNS.is_match(line))) {
         facts.severity = Severity::Warning;
     }
     let start = Start::read(passage);
@@ -96,9 +119,27 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if let Some(attempts) = attempts.filter(|_| facts.statements.is_empty()) {
         attempts.state(start, &mut facts);
     }
+    if facts.statements.is_empty() && complaint.is_none() {
+        state_regions(passage, &mut facts);
+    }
     xla::state_budget(passage, &mut facts);
     xla::state_plan(passage, dump.limit, &mut facts);
-    (complaint.is_some() || facts.live.is_some()).then_some(facts)
+    (complaint.is_some() || facts.live.is_some() || facts.reserved.is_some()).then_some(facts)
+}
+
+/// A dump without its complaint: the regions are the pool, and one smaller than the request shows that the framework
+/// got little of the card.
+fn state_regions(passage: &Passage<'_>, facts: &mut Facts) {
+    let regions = passage.onward().filter_map(|line| captured_number(&REGION.captures(line)?, 1));
+    let pool: Bytes = regions.map(Bytes::new).sum();
+    let Some(request) = facts.request.filter(|_| !pool.is_zero()) else { return };
+    facts.reserved = Some(pool);
+    if pool < request && pool < SMALLEST_CARD {
+        facts.lead(
+            Cause::Preallocation,
+            format!("TensorFlow's whole pool is {pool}, less than the {request} requested: the card was already taken when it started, often by another TensorFlow process that preallocated it."),
+        );
+    }
 }
 
 /// Which framework a log of this allocator is from. TensorFlow keeps its copy of XLA under another name.
@@ -192,7 +233,7 @@ impl Dump {
                 Cause::ArtificialLimit,
                 Certainty::Likely,
                 format!(
-                    "The framework may use {limit} and has {in_use} of it in use: far less than a card has."
+                    "The framework may use {limit}, far less than a GPU has, and {in_use} of it is in use."
                 ),
             );
         } else if let Some(taken) = self.taken.filter(|&taken| taken + request <= limit && !request.is_zero())
@@ -200,21 +241,19 @@ impl Dump {
             facts.state(
                 Cause::OtherProcesses,
                 Certainty::Likely,
-                format!("The framework may use {limit} and has taken {taken}; the driver refused {request} more, so somebody else took the rest after it started."),
+                format!("The framework may use {limit} and holds {taken}; {request} more failed, so another process took the rest after it started."),
             );
         } else if request > limit {
             facts.state(
                 Cause::RequestExceedsDevice,
                 Certainty::Likely,
-                format!("{request} was asked for in one piece; the framework's whole pool has {limit}."),
+                format!("{request} was requested in one piece; the framework's whole pool has {limit}."),
             );
         } else if is_full {
             facts.state(
                 Cause::LiveDataFillsDevice,
                 Certainty::Likely,
-                format!(
-                    "{in_use} of the framework's pool of {limit} is in use: no room for what was asked for."
-                ),
+                format!("{in_use} of the framework's pool of {limit} is in use; the request does not fit."),
             );
         }
     }
@@ -231,7 +270,7 @@ fn state_empty(facts: &mut Facts) {
     facts.state(
         Cause::OtherProcesses,
         certainty,
-        format!("{asked} was refused while the framework's pool was empty: somebody else holds the device."),
+        format!("{asked} failed while the framework's pool was empty: other processes hold the GPU."),
     );
 }
 
@@ -248,7 +287,7 @@ fn state_map(map: &str, facts: &mut Facts) {
         facts.state(
             Cause::RequestExceedsDevice,
             Certainty::Likely,
-            format!("{request} was asked for in one piece; the allocator's map shows {longest_free} % of its pool free in one piece, and that was not enough."),
+            format!("{request} was requested in one piece; the allocator's map shows {longest_free} % of its pool free in one piece, which was not enough."),
         );
     }
 }
@@ -340,6 +379,40 @@ mod tests {
     fn a_warning_is_a_warning() {
         let text = "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.20GiB with freed_by_count=0. The caller indicates that this is not a failure, but may mean that there could be performance gains.";
         assert_eq!(facts_in(text).unwrap().severity, Severity::Warning);
+    }
+
+    #[test]
+    fn a_warning_is_one_in_any_case_and_when_cut_off() {
+        for text in [
+            "Ran out of memory trying to allocate 791.02MiB. The caller indicates that this is not a failure, but may mean that there could be performance gains if more memory is available.",
+            "W bfc_allocator.cc:239] Allocator (GPU_0_bfc) ran out of memory trying to allocate 104.88MiB with freed_",
+            "it prints `ran out of memory trying to allocate 300.50MiB`\nthe script keeps running though",
+        ] {
+            assert_eq!(facts_in(text).unwrap().severity, Severity::Warning, "{text}");
+        }
+        let failed = "Ran out of memory trying to allocate 64.0KiB.  See logs for memory state.";
+        assert_eq!(facts_in(failed).unwrap().severity, Severity::Failure);
+    }
+
+    #[test]
+    fn a_dump_without_its_complaint() {
+        let text = "I bfc_allocator.cc:780] Bin for 256.00MiB was 256.00MiB, Chunk State: \nI bfc_allocator.cc:793] Next region of size 67108864\nI bfc_allocator.cc:800] Free  at 0x7f00 next 1 of size 67107584";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.request, facts.reserved), (Some(Bytes::mib(256)), Some(Bytes::mib(64))));
+        assert!(facts.statements[0].leads && facts.statements[0].cause == Cause::Preallocation);
+        let large = facts_in(&text.replace("67108864", "8589934592")).unwrap();
+        assert!(large.statements.is_empty());
+    }
+
+    #[test]
+    fn a_dump_of_the_host_pool() {
+        let text = format!(
+            "the pool of cuda_host_bfc is full\n{}",
+            dump(64 << 30, 64 << 30).split_once('\n').unwrap().1
+        );
+        let text = text.replace("Stats: ", "Sum Total of in-use chunks: 64.00GiB\nStats: ");
+        let (facts, cause, _) = first(&text);
+        assert_eq!((facts.resource, cause), (Resource::Host, Cause::HostMemory));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! | jaxlib 0.3 – 0.6 | `RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.`, then `BufferAssignment OOM Debugging.` with the largest buffers |
 //! | newest | `Out of memory while trying to allocate 300.00GiB with allocator GPU_0_bfc on device 0.` |
 //! | TPU, running | `Attempting to reserve 10.51G at the bottom of memory. That was not possible. There are 8.97G free, …`, older with `HBM capacity 16.00G:` and what is allocated |
+//! | TPU, one buffer | `Allocation (size=107374182400) would exceed memory (size=17179869184) :: #allocation7 …` |
 //! | TPU, compiling | `Ran out of memory in memory space hbm. Used 21.95G of 15.48G hbm.` |
 //! | compiler | `Can't reduce memory use below 12.00GiB (…) by rematerialization; only reduced to 30.00GiB` |
 //! | compiler | `The byte size of input/output arguments (322122547201) exceeds the base limit (112583507968)` |
@@ -36,6 +37,7 @@ pub(crate) const FAMILY: Family = Family {
         "by rematerialization",
         "Shared memory size limit exceeded",
         "That was not possible",
+        "would exceed memory (size=",
     ],
     read,
 };
@@ -61,6 +63,8 @@ static TPU_LIVE: LazyLock<Regex> = LazyLock::new(|| pattern(r"Currently allocate
 static TPU_PROGRAM: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"Ran out of memory in memory space \w+\.? Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) \w+")
 });
+static TPU_ALLOCATION: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\)"));
 static SHARED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"Shared memory size limit exceeded: requested (\d+), available: (\d+)"));
 static REMATERIALIZED: LazyLock<Regex> = LazyLock::new(|| {
@@ -89,6 +93,11 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     if let Some(found) = TPU_PROGRAM.captures(text) {
         (facts.request, facts.total) = (captured_size(&found, 1), captured_size(&found, 3));
+        return Some(facts);
+    }
+    if let Some(found) = TPU_ALLOCATION.captures(text) {
+        facts.request = captured_number(&found, 1).map(Bytes::new);
+        facts.total = captured_number(&found, 2).map(Bytes::new);
         return Some(facts);
     }
     if let Some(found) = TPU_REQUEST.captures(text) {
@@ -160,7 +169,7 @@ pub(super) fn state_budget(passage: &Passage<'_>, facts: &mut Facts) {
     facts.state(
         Cause::RequestExceedsDevice,
         certainty,
-        format!("The compiled program needs {request} in one piece; XLA counted on {budget} for it on this device."),
+        format!("The compiled program needs {request} in one piece; XLA has {budget} for it on this device."),
     );
 }
 
@@ -226,6 +235,12 @@ mod tests {
         assert_eq!((older.total, older.live), (Some(Bytes::gib(8)), Some(Bytes::gib(6))));
         let compiling = facts_in("RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 20.00G of 16.00G hbm.").unwrap();
         assert_eq!((compiling.request, compiling.total), (Some(Bytes::gib(20)), Some(Bytes::gib(16))));
+    }
+
+    #[test]
+    fn a_buffer_larger_than_a_tpu() {
+        let facts = facts_in("XlaRuntimeError: RESOURCE_EXHAUSTED: Allocation (size=34359738368) would exceed memory (size=17179869184) :: #allocation7").unwrap();
+        assert_eq!((facts.request, facts.total), (Some(Bytes::gib(32)), Some(Bytes::gib(16))));
     }
 
     #[test]

@@ -56,21 +56,30 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let mut facts = Facts {
         free: figure(1),
         total: figure(2),
-        ..Facts::new(framework(passage), Resource::Unknown, passage)
+        ..Facts::new(framework(passage), Resource::Device, passage)
     };
     let (certainty, summary) = match (facts.free, facts.total) {
         (Some(free), Some(total)) if free.share_of(total) <= LEFT_BY_POOL => (
             Certainty::Likely,
-            format!("{free} of {total} was left when a CUDA library started: the framework took the rest up front."),
+            format!("{free} of {total} was free when a CUDA library started: the framework preallocated the rest."),
         ),
         (Some(free), Some(total)) if free.share_of(total) >= PLENTY => return Some(facts),
         _ => (
             Certainty::Possible,
-            "A CUDA library could not start. It takes its memory beside the framework's pool, which takes nearly the whole card up front.".to_owned(),
+            "A CUDA library could not start. It allocates outside the framework's pool, and the pool takes nearly the whole GPU at start.".to_owned(),
         ),
     };
-    facts.state(Cause::Preallocation, certainty, summary);
+    if certainty == Certainty::Possible {
+        facts.lead(Cause::Preallocation, summary);
+    } else {
+        facts.state(Cause::Preallocation, certainty, summary);
+    }
     Some(facts)
+}
+
+/// Whether a line reports that a CUDA library could not start.
+pub(super) fn is_handle_failure(line: &str) -> bool {
+    START.is_match(line)
 }
 
 #[cfg(test)]

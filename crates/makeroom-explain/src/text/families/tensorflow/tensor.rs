@@ -14,7 +14,7 @@ use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
 use super::bfc_dump::{Dump, is_host};
-use super::tensorflow_start::Start;
+use super::start::Start;
 use crate::text::facts::{Allocator, Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, pattern};
@@ -68,14 +68,14 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::IntegerOrShapeBug,
             Certainty::Certain,
-            format!("The shape [{shape}] has a negative dimension: a size wrapped around, no memory was asked for."),
+            format!("The shape [{shape}] has a negative dimension: a size wrapped around."),
         );
     } else if is_host(allocator) || place.contains("CPU:") {
         facts.resource = Resource::Host;
         facts.state(
             Cause::HostMemory,
             Certainty::Certain,
-            "The tensor was to be placed in host memory; the GPU was not asked.",
+            "The tensor is placed in host memory. The GPU is not involved.",
         );
     } else {
         facts.resource = if device.is_some() { Resource::Device } else { Resource::Unknown };
@@ -94,7 +94,7 @@ fn state_share(start: Start, facts: &mut Facts) {
         facts.state(
             Cause::RequestExceedsDevice,
             Certainty::Likely,
-            format!("The tensor alone needs {request}; TensorFlow has {share} of the device to give."),
+            format!("The tensor alone needs {request}; TensorFlow may use {share} of the GPU."),
         );
     }
 }

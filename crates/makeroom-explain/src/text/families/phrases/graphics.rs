@@ -1,0 +1,180 @@
+//! Graphics and OpenCL: Vulkan, Direct3D, Metal, `OpenGL`, renderers, encoders, game engines. Most give a status and no
+//! figures.
+
+use super::{Phrase, family};
+use crate::Cause::{
+    ArtificialLimit, HostMemory, OtherProcesses, RequestExceedsDevice, SharedMemoryOrKernelResource,
+};
+
+const ONE_BUFFER: &str = "The buffer is larger than the device allows in one allocation (CL_DEVICE_MAX_MEM_ALLOC_SIZE, often a quarter of its memory).";
+const SESSIONS: &str = "NVENC returns this status when the driver's limit on concurrent encode sessions is reached, and more rarely when memory is short.";
+
+pub(super) const ROWS: &[Phrase] = &[
+    // OpenCL.
+    Phrase::device(
+        "opencl",
+        &["but max alloc size"],
+        r"requested (?P<request>\d+) (?P<request_unit>bytes),? but max alloc size (?:supported by device )?is (?P<limit>\d+) (?P<limit_unit>bytes)",
+    )
+    .certain(ArtificialLimit, "The driver allows {limit} in one allocation and {request} was requested; the size of the GPU's memory does not matter."),
+    Phrase::device("opencl", &["CL_INVALID_BUFFER_SIZE", "clCreateBuffer"], r"CL_INVALID_BUFFER_SIZE|clCreateBuffer\W{0,3}-61\b")
+        .leads(RequestExceedsDevice, ONE_BUFFER),
+    Phrase::device(
+        "opencl",
+        &["CL_MEM_OBJECT_ALLOCATION_FAILURE", "clCreateBuffer", "clEnqueue", "clFinish"],
+        r"CL_MEM_OBJECT_ALLOCATION_FAILURE|\bcl(?:Create|Enqueue)\w+\W{0,3}-4\b|\bcl(?:Create|Enqueue|Finish)\w*.{0,40}\berror(?: code)?:? ?-4\b",
+    ),
+    Phrase::either(
+        "opencl",
+        &["OUT_OF_RESOURCES", "clEnqueue", "clFinish", "(Out of resources)"],
+        r"(?:CL|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_RESOURCES|\bcl[A-Z]\w+ failed: OUT_OF_RESOURCES|\bcl(?:Enqueue|Finish)\w*\W{0,3}-5\b|error(?: code)? -5 \(Out of resources\)",
+    )
+    .possible(SharedMemoryOrKernelResource, "The driver returns this status when a kernel needs too many registers or too much local memory, when device memory is full, and after a crash of the kernel."),
+    Phrase::device(
+        "sycl",
+        &["ERROR_OUT_OF_DEVICE_MEMORY"],
+        r"(?:PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_DEVICE_MEMORY",
+    ),
+    // Vulkan and what is built on it.
+    Phrase::device("vulkan", &["vkAllocateMemory"], r"vkAllocateMemory\s*faile?d?:? *-10\b|TOO_MANY_OBJECTS")
+        .leads(ArtificialLimit, "The driver's maximum number of allocations is reached (VK_ERROR_TOO_MANY_OBJECTS); memory may be free."),
+    Phrase::device(
+        "vulkan",
+        &["DxvkMemoryAllocator"],
+        r"DxvkMemoryAllocator: Memory allocation failed(?:.{0,40}?Size:\s*(?P<request>\d+))?",
+    )
+    .spanning_lines(),
+    Phrase::device(
+        "vulkan",
+        &["VK_ERROR_OUT_OF_DEVICE_MEMORY", "ErrorOutOfDeviceMemory", "OUT_OF_DEVICE_MEMORY", "vkAllocateMemory", "vkCreate"],
+        r"OUT_OF_DEVICE_MEMORY|OutOfDeviceMemory|vk(?:AllocateMemory|Create\w+)\s*faile?d?:? *-2\b|vkAllocateMemory\b.{0,30}\bfailed\b",
+    ),
+    Phrase::device("wgpu", &["Not enough memory left", "Out of Memory"], r"Not enough memory left\b|wgpu error: Out of Memory")
+        .near(r"wgpu|naga|webgpu|burn|bevy"),
+    // Direct3D and OpenGL.
+    Phrase::device("unreal", &["Out of video memory"], r"Out of video memory trying to allocate"),
+    Phrase::device("direct3d", &["E_OUTOFMEMORY", "0x8007000E"], r"E_OUTOFMEMORY|0x8007000E")
+        .near(r"D3D|Direct3D|DXGI|DirectML|\bGPU\b|video memory"),
+    Phrase::device(
+        "directml",
+        &["enough GPU video memory"],
+        r"(?:Could not allocate tensor with (?P<request>\d+) (?P<request_unit>bytes)\. )?There is not enough GPU video memory",
+    ),
+    Phrase::device("opengl", &["GL_OUT_OF_MEMORY"], r"GL_OUT_OF_MEMORY"),
+    // Metal.
+    Phrase::device(
+        "metal",
+        &["Invalid buffer size"],
+        r"Invalid buffer size: (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]?i?B)",
+    )
+    .leads(RequestExceedsDevice, "{request} in one buffer is more than Metal allows on this machine."),
+    Phrase::device("metal", &["CallbackErrorOutOfMemory", "MTLCommandBufferErrorOutOfMemory"], r"ErrorOutOfMemory"),
+    // Renderers.
+    Phrase::host("optix", &["OPTIX_ERROR_HOST_OUT_OF_MEMORY"], r"OPTIX_ERROR_HOST_OUT_OF_MEMORY")
+        .likely(HostMemory, "OptiX returned its status for host memory."),
+    Phrase::device("optix", &["OPTIX_ERROR_DEVICE_OUT_OF_MEMORY"], r"OPTIX_ERROR_DEVICE_OUT_OF_MEMORY"),
+    Phrase::either("blender", &["System is out of GPU"], r"System is out of GPU and shared host memory"),
+    Phrase::device("blender", &["out of memory in cuCtxCreate", "out of memory in hipCtxCreate"], r"Out of memory in (?:cu|hip)CtxCreate")
+        .leads(OtherProcesses, "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU."),
+    Phrase::device(
+        "blender",
+        &["System is out of GPU", "Out of memory in cu", "Out of memory in hip"],
+        r"System is out of GPU memory|Out of memory in (?:cu|hip)(?:Mem|Array|Tex|Launch|Module|Stream)\w*",
+    ),
+    // Encoders.
+    Phrase::device("nvenc", &["EncodeSessionEx"], r"EncodeSessionEx.*(?:memory|\(10\)|: ?10\b)").leads(ArtificialLimit, SESSIONS),
+    Phrase::device("nvenc", &["simultaneous encoding is limited"], r"simultaneous encoding is limited up to")
+        .likely(ArtificialLimit, "The driver limits the number of concurrent NVENC sessions on this GPU, and the limit is reached."),
+    Phrase::device("nvenc", &["Buffer failed: out of memory (10)"], r"Create\w*Buffer failed: out of memory \(10\)"),
+];
+
+family!();
+
+#[cfg(test)]
+mod tests {
+    use crate::text::facts::Resource;
+    use crate::text::find::facts_in;
+    use crate::{Cause, Certainty};
+    use makeroom_core::Bytes;
+
+    #[test]
+    fn an_encoder_that_gets_no_session() {
+        let text = "[h264_nvenc @ 0x55f4] OpenEncodeSessionEx failed: out of memory (10): (no details)\n[h264_nvenc @ 0x55f4] No capable devices found";
+        let facts = facts_in(text).unwrap();
+        assert_eq!(facts.framework, "nvenc");
+        let stated = &facts.statements[0];
+        assert!(stated.leads && stated.certainty == Certainty::Possible);
+        assert_eq!(stated.cause, Cause::ArtificialLimit);
+        assert!(facts_in("OpenEncodeSessionEx failed: unsupported device (2)").is_none());
+    }
+
+    #[test]
+    fn renderers() {
+        for (text, framework, resource) in [
+            ("System is out of GPU and shared host memory", "blender", Resource::Unknown),
+            ("System is out of GPU memory", "blender", Resource::Device),
+            (
+                "Out of memory in cuMemAlloc(&device_pointer, size) (cuda/device_impl.cpp:31)",
+                "blender",
+                Resource::Device,
+            ),
+            ("OPTIX_ERROR_DEVICE_OUT_OF_MEMORY: Device out of memory", "optix", Resource::Device),
+        ] {
+            let facts = facts_in(text).unwrap();
+            assert_eq!((facts.framework, facts.resource), (framework, resource));
+            assert!(facts.statements.is_empty());
+        }
+    }
+
+    #[test]
+    fn statuses_for_device_memory() {
+        for (text, framework) in [
+            (
+                "VK: VK_ERROR_OUT_OF_DEVICE_MEMORY - vkAllocateMemory( device, &info, NULL, &memory )",
+                "vulkan",
+            ),
+            ("vkAllocateMemory failed -2", "vulkan"),
+            ("terminate called: vk::Device::allocateMemory: ErrorOutOfDeviceMemory", "vulkan"),
+            ("Fatal error: Out of video memory trying to allocate a rendering resource", "unreal"),
+            ("D3D12 CreateCommittedResource failed with error E_OUTOFMEMORY", "direct3d"),
+            ("wgpu error: Validation Error\nCaused by:\n  Not enough memory left.", "wgpu"),
+            (
+                "Error CL_MEM_OBJECT_ALLOCATION_FAILURE when calling clEnqueueNDRangeKernel for kernel 0.",
+                "opencl",
+            ),
+            ("OpenCL Error: clEnqueueWriteBuffer -4", "opencl"),
+        ] {
+            let facts = facts_in(text).unwrap_or_else(|| panic!("not read: {text}"));
+            assert_eq!((facts.framework, facts.resource), (framework, Resource::Device), "{text}");
+            assert!(facts.statements.is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn caps_on_one_allocation() {
+        let facts = facts_in("clCreateBuffer(-61): no memory for the table").unwrap();
+        assert!(facts.statements[0].leads);
+        assert_eq!(facts.statements[0].cause, Cause::RequestExceedsDevice);
+        let facts = facts_in("[GPU] Exceeded max size of memory object allocation: requested 4294967296 bytes, but max alloc size supported by device is 1073741824 bytes.").unwrap();
+        assert_eq!(facts.request, Some(Bytes::gib(4)));
+        assert_eq!(
+            (facts.statements[0].cause, facts.statements[0].certainty),
+            (Cause::ArtificialLimit, Certainty::Certain)
+        );
+        let facts = facts_in("RuntimeError: Invalid buffer size: 24.00 GB").unwrap();
+        assert_eq!(
+            (facts.request, facts.statements[0].cause),
+            (Some(Bytes::gib(24)), Cause::RequestExceedsDevice)
+        );
+        let facts = facts_in("vkAllocateMemory failed -10").unwrap();
+        assert_eq!(facts.statements[0].cause, Cause::ArtificialLimit);
+    }
+
+    #[test]
+    fn ambiguous_and_other_statuses() {
+        let facts = facts_in("clFinish(-5): kernel gave up").unwrap();
+        assert_eq!((facts.resource, facts.statements[0].certainty), (Resource::Unknown, Certainty::Possible));
+        assert!(facts_in("DXGI_ERROR_DEVICE_REMOVED: the GPU device instance has been suspended").is_none());
+        assert!(facts_in("clEnqueueWriteBuffer(-38)").is_none());
+    }
+}

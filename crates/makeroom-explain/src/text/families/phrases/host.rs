@@ -1,0 +1,348 @@
+//! Host memory that ran out, in the words of operating systems, launchers, schedulers and language runtimes. The
+//! kernel's own log is read by [`oom_killer`](super::super::oom_killer).
+
+use super::{GPU_WORDS, Phrase, family};
+use crate::Cause::HostMemory;
+
+/// Windows could not commit the memory.
+const COMMIT: &str =
+    "Windows could not commit the memory: RAM and page file together are too small. The GPU is not involved.";
+/// The process was killed from outside.
+const KILLED: &str = "The process was killed from outside (SIGKILL), which the kernel does when the machine's memory runs out; the text does not show who did it.";
+const COMPILER: &str = "The compiler ran out of host memory; building needs RAM, not GPU memory.";
+const SHARED: &str = "Shared memory (/dev/shm) is full; it is part of the machine's memory.";
+const WORKER: &str =
+    "A data-loader worker was killed, which the kernel does when the machine's memory runs out.";
+const PYTHON: &str = "Python's MemoryError is about host memory unless an extension raised it.";
+
+pub(super) const ROWS: &[Phrase] = &[
+    Phrase::host(
+        "host",
+        &[
+            "paging file",
+            "error 1455",
+            "error: 1455",
+            "页面文件太小",
+            "頁面檔太小",
+            "分页文件太小",
+            "Auslagerungsdatei",
+            "archivo de pagin",
+            "fichier de pagination",
+            "arquivo de pagina",
+            "file di paging",
+            "Файл подкачки",
+            "ページング ファイル",
+            "페이징 파일",
+            "plik stronicowania",
+            "wisselbestand",
+        ],
+        r"paging file is too small|(?:os|win)[ _]?error:? ?1455|页面文件太小|頁面檔太小|分页文件太小|Auslagerungsdatei (?:ist )?zu klein|archivo de paginaci|fichier de pagination est (?:trop|insuffisant)|arquivo de pagina|file di paging|Файл подкачки слишком мал|ページング ファイルが小さ|페이징 파일|plik stronicowania|wisselbestand is te klein",
+    )
+    .certain(HostMemory, COMMIT),
+    // A warning of programs that lock their weights into memory.
+    Phrase::host("host", &["failed to mlock"], r"failed to mlock")
+        .warning()
+        .certain(HostMemory, "The program could not lock its memory (ulimit -l) and continued without."),
+    Phrase::host("host", &["memory limit at some point"], r"memory limit at some point")
+        .warning()
+        .certain(HostMemory, "The Slurm job touched its host memory limit (--mem), page cache included."),
+    // Schedulers and container runtimes name the limit.
+    Phrase::host("host", &["OOMKilled"], r"\b(?-i:OOMKilled)\b")
+        .unless(r"OOMKilled\W{1,4}false")
+        .certain(HostMemory, "The container reached its memory limit and was killed (OOMKilled). The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["oom_kill event", "oom-kill event", "Exceeded job memory limit", "Exceeded step memory limit",
+            "exceeded memory limit", ": Out Of Memory", "OUT_OF_ME"],
+        r"oom[-_]kill event|Exceeded (?:job|step) memory limit|exceeded memory limit .*being killed|srun: error: .*\btask [\d,-]+: Out Of Memory|State=OUT_OF_MEMORY|\bOUT_OF_ME\+",
+    )
+    .certain(HostMemory, "The Slurm job reached its host memory limit (--mem) and was killed. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["PBS: job killed"],
+        r"PBS: job killed: (?:v|p)?mem (?P<used>\d+)(?P<used_unit>[kmg]?b) exceeded limit (?P<limit>\d+)(?P<limit_unit>[kmg]?b)",
+    )
+    .certain(HostMemory, "The PBS job used {used} of host memory, above its limit of {limit}, and was killed. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["TERM_MEMLIMIT", "h_vmem", "request_memory", "over memory limit", "beyond physical memory limits", "beyond virtual memory limits", "exceeding memory limits", "exceeding physical memory limits"],
+        r"TERM_MEMLIMIT|h_vmem.*(?:exceed|kill)|exceed\w* .*h_vmem|exceeded request_memory|gone over memory limit|(?:running beyond|exceeding) (?:physical |virtual )?memory limits",
+    )
+    .certain(HostMemory, "The job reached the host memory limit of its scheduler and was killed. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["killed due to memory pressure", "running low on memory", "memory usage threshold", "addressing the out of memory issue", "address the out of memory issue"],
+        r"killed due to memory pressure|node running low on memory|exceeds the memory usage threshold|address\w* the out of memory issue: https://docs\.ray",
+    )
+    .certain(HostMemory, "Ray's memory monitor killed workers because the node's RAM is nearly full. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["due to memory pressure", "systemd-oomd killed", "earlyoom", "low memory! at or below", "killed by the OOM killer", "result 'oom-kill'", "run out of application memory", "oom-killed"],
+        r"Killed \S+ due to memory pressure|systemd-oomd killed|low memory! at or below|earlyoom.*(?:sending SIG|kill)|killed by the OOM killer|result 'oom-kill'|run out of application memory|\boom-killed\b",
+    )
+    .certain(HostMemory, "The machine's memory ran out and the process was killed. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["using all available RAM", "allocate more memory than is available", "Session Restarted (Out of Memory)", "killed out of memory"],
+        r"crashed after using all available RAM|tried to allocate more memory than is available\. It has restarted|Session Restarted \(Out of Memory\)|\bkilled,? out of memory",
+    )
+    .certain(HostMemory, "The session used all of the machine's memory and was restarted. The GPU is not involved."),
+    // Shared memory.
+    Phrase::host(
+        "host",
+        &["/dev/shm", "torch_shm", "</torch_", "/torch_"],
+        r"No space left on device.*/dev/shm|/dev/shm.*No space left|(?:extend|creating shared memory segment|allocat\w+) /dev/shm/|unable to (?:write to|open|resize) (?:file|shared memory object) </?torch_",
+    )
+    .unless(r"Too many open files|Permission denied")
+    .certain(HostMemory, SHARED),
+    Phrase::host("host", &["bus error"], r"\bbus error\b")
+        .near(r"DataLoader|/dev/shm|shared memory|num_workers|torch/utils/data")
+        .likely(HostMemory, "A bus error in a data-loader worker means that shared memory (/dev/shm) is full."),
+    Phrase::host(
+        "host",
+        &["killed by signal"],
+        r"(?:DataLoader )?worker.{0,30} (?:is|was|are) killed by signal:? ?(?:Killed|9\b|SIGKILL)",
+    )
+    .leads(HostMemory, WORKER),
+    Phrase::host("host", &["ObjectStoreFullError", "object store is full"], r"ObjectStoreFullError|local object store is full")
+        .certain(HostMemory, "Ray's object store, a share of the node's RAM, is full. The GPU is not involved."),
+    // Language runtimes.
+    Phrase::host(
+        "host",
+        &["ArrowMemoryError", "malloc of size"],
+        r"\bmalloc of size (?P<request>\d+) failed|realloc of size (?P<grown>\d+) failed",
+    )
+    .certain(HostMemory, "Arrow could not allocate host memory. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["Out of Memory Error: failed to", "C error: out of memory", "vector memory exhausted", "vector memory limit of"],
+        r"Out of Memory Error: failed to (?:allocate|pin|offload)|Error tokenizing data\. C error: out of memory|vector memory (?:exhausted|limit of)",
+    )
+    .certain(HostMemory, "The program's data does not fit the machine's memory, or the limit set for it. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["Unable to allocate", "ArrayMemoryError"],
+        r"Unable to allocate (?:(?P<request>[\d.]+) ?(?P<request_unit>[KMGTPE]?i?B|bytes) for an |an? )?array\b|ArrayMemoryError",
+    )
+    .certain(HostMemory, "NumPy requested an array that does not fit the machine's memory. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["java.lang.OutOfMemoryError", "heap out of memory", "GC overhead limit", "memory for the Java Runtime"],
+        r"java\.lang\.OutOfMemoryError|JavaScript heap out of memory|GC overhead limit exceeded|insufficient memory for the Java Runtime",
+    )
+    .certain(HostMemory, "The heap of the language runtime is full: host memory, often under a limit of its own (-Xmx, --max-old-space-size)."),
+    Phrase::host(
+        "host",
+        &["cannot allocate vector of size"],
+        r"cannot allocate vector of size (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]b)",
+    )
+    .certain(HostMemory, "R could not allocate a vector in the machine's memory. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["memory allocation of "],
+        r"memory allocation of (?P<request>\d+) (?P<request_unit>bytes) failed",
+    )
+    .certain(HostMemory, "A Rust program could not allocate host memory. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["in function 'OutOfMemoryError'", "Insufficient memory) Failed to allocate", "Insufficient memory (Failed to allocate"],
+        r"Failed to allocate (?P<request>\d+) (?P<request_unit>bytes)",
+    )
+    .certain(HostMemory, "OpenCV could not allocate host memory. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["you tried to allocate"],
+        r"Torch: not enough memory: you tried to allocate (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]?B)",
+    )
+    .certain(HostMemory, "Torch could not allocate host memory: the tensor is on the CPU. The GPU is not involved."),
+    // Compilers.
+    Phrase::host(
+        "host",
+        &["Killed signal terminated program", "internal compiler error: Killed", "terminated with signal 9", "died due to signal 9", "cc1plus: out of memory", "LLVM ERROR: out of memory"],
+        r"Killed signal terminated program|internal compiler error: Killed|terminated with signal 9|died due to signal 9|cc1plus: out of memory",
+    )
+    .likely(HostMemory, COMPILER),
+    Phrase::either("host", &["LLVM ERROR: out of memory"], r"LLVM ERROR: out of memory")
+        .leads(HostMemory, COMPILER),
+    // The operating system.
+    Phrase::host(
+        "host",
+        &["virtual memory exhausted", "Cannot allocate memory"],
+        r"virtual memory exhausted|\[Errno 12\] Cannot allocate memory|(?:fork|mmap|clone)\w*(?:\(\)|\([^)]*\))?(?: failed)?: .*Cannot allocate memory|mmap failed.*Cannot allocate memory|mmap \d+ bytes .*Cannot allocate memory",
+    )
+    .unless(r"CPUAllocator")
+    .certain(HostMemory, "The operating system could not provide host memory. The GPU is not involved."),
+    Phrase::host("host", &["mmap failed", "failed to mmap", "unable to mmap"], r"mmap failed|(?:failed|unable) to mmap\b")
+        .unless(r"CPUAllocator|No such file|Permission denied|Invalid argument")
+        .leads(HostMemory, "A mapping into host memory failed: RAM, address space (ulimit -v) or the container's limit is too small."),
+    Phrase::host(
+        "host",
+        &["RLIMIT_MEMLOCK", "memlock"],
+        r"RLIMIT_MEMLOCK|memlock.*(?:too (?:small|low)|limit)",
+    )
+    .unless(GPU_WORDS)
+    .not_near(r"failed to mlock")
+    .likely(HostMemory, "The limit on locked memory (ulimit -l) is too small. The GPU is not involved."),
+    Phrase::either("host", &["Cannot allocate memory"], r"Cannot allocate memory")
+        .unless(r"CPUAllocator|cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba")
+        .not_near(r"EncodeSessionEx|h264_nvenc|hevc_nvenc|av1_nvenc")
+        .leads(HostMemory, "The operating system reports host memory in these words; some drivers use them too."),
+    Phrase::host(
+        "host",
+        &["sufficient RAM", "not enough RAM", "out of RAM", "out of system memory", "out of system RAM", "out of CPU memory", "CPU RAM", "CPU OOM", "out of host memory"],
+        r"(?:in|un)sufficient (?:system )?RAM\b|not enough (?:system |free |CPU )?RAM\b|(?:run|runs|ran|running) out of (?:system |CPU |host )?(?:RAM|system memory|CPU memory|host memory)\b|OOM[^.]{0,24}\bCPU RAM|CPU OOM\b",
+    )
+    .leads(HostMemory, "The text names the machine's own memory (RAM), not the GPU's."),
+    // Killed from outside.
+    Phrase::either(
+        "host",
+        &["Killed"],
+        r"^\W*(?:\S+: line \d+:\W*)?(?:\[\d+\]\W*)?(?:\d+ +)?Killed(?:: 9)?(?: {3}|\W*$)|\bzsh: killed\b|^\s*\[\d+\]\W*\d+ +killed\b|\bKilled: 9\b|signal: killed\b",
+    )
+    .unless(r"cuda|\bgpu\b|cumem|device memory")
+    .leads(HostMemory, KILLED),
+    Phrase::either(
+        "host",
+        &[
+            "signal 9", "signal: 9", "SIGKILL", "code 137", "code: 137", "code:137", "code = 137", "code=137", "code:    137", "code is 137",
+            "status 137", "status: 137", "code -9", "code: -9", "code : -9", "code  : -9", "code = -9", "code=-9", "status -9",
+        ],
+        r"(?:code|status)\W{0,6}(?:is |of )?(?:137|-9)\b|\bsignal:? 9\b|SIGKILL",
+    )
+    .unless(r"\b(?:SIGTERM|send|sending|trap|handler)\b.*SIGKILL|cumem|kill -s|kill -9|potential root causes")
+    .not_near(r"Reason: +(?:Error|Completed|Evicted)\b")
+    .leads(HostMemory, KILLED),
+    // Drivers' own words for host memory, and runtimes that do not say whose memory it was.
+    Phrase::either(
+        "host",
+        &["OUT_OF_HOST_MEMORY", "OutOfHostMemory", "\"out of host memory\"", "vkAllocateMemory failed -1"],
+        r"(?:CL|VK_ERROR|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_HOST_MEMORY|OutOfHostMemory|.out of host memory|vkAllocateMemory failed -1\b",
+    )
+    .leads(HostMemory, "The driver returned its status for host memory, which OpenCL, Vulkan and SYCL drivers use for some other failures too."),
+    Phrase::either("host", &["MemoryError"], r"(?:^|[^\w.])(?:\w+\.)*\bMemoryError\b(?:\s*:?\s*$|: (?:Unable|Could not|Cannot|Failed|bad alloc|Out of memory|Allocation)\b)")
+        .unless(r"bad_alloc|cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba|pycuda")
+        .not_near(r"pycuda|cuMemAlloc|cupy/cuda|cupy\.cuda|numba/cuda|rmm/_lib")
+        .leads(HostMemory, PYTHON),
+    Phrase::either("host", &["bad_alloc", "bad allocation"], r#"(?:bad_alloc|bad allocation)['"]?\W*$"#)
+        .unless(GPU_WORDS)
+        .not_near(r"thrust::|rmm::|cudaErrorMemoryAllocation|rmm/|get_temporary_buffer")
+        .leads(HostMemory, "C++ reports host memory with std::bad_alloc; some GPU libraries throw it too."),
+];
+
+family!();
+
+#[cfg(test)]
+mod tests {
+    use crate::text::facts::{Facts, Resource};
+    use crate::text::find::facts_in;
+    use crate::{Cause, Certainty};
+    use makeroom_core::Bytes;
+
+    fn stated(text: &str) -> (Facts, Certainty, bool) {
+        let facts = facts_in(text).unwrap_or_else(|| panic!("not read: {text}"));
+        assert_eq!(facts.framework, "host", "{text}");
+        assert_eq!(facts.statements[0].cause, Cause::HostMemory, "{text}");
+        let (certainty, leads) = (facts.statements[0].certainty, facts.statements[0].leads);
+        (facts, certainty, leads)
+    }
+
+    #[test]
+    fn words_that_are_about_host_memory_alone() {
+        for text in [
+            "OSError: [WinError 1455] The paging file is too small for this operation to complete. Error loading \"c10.dll\"",
+            "OSError: [WinError 1455] 页面文件太小，无法完成操作。",
+            "safetensors_rust.SafetensorError: Die Auslagerungsdatei ist zu klein, um diesen Vorgang durchzuführen. (os error 1455)",
+            "OSError: [WinError 1455] El archivo de paginación es demasiado pequeño para completar la operación",
+            "OSError: [WinError 1455] Le fichier de pagination est insuffisant pour terminer cette opération",
+            "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=12.batch. Some of your processes may have been killed",
+            "slurmstepd: error: Detected 2 oom_kill events in StepId=77.0. Some of the step tasks have been OOM Killed.",
+            "srun: error: node7: task 3: Out Of Memory",
+            "=>> PBS: job killed: mem 6291456kb exceeded limit 4194304kb",
+            "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.",
+            "      Reason:       OOMKilled",
+            "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+            "(raylet) node_manager.cc:3064: 3 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons",
+            "systemd-oomd[812]: Killed /user.slice/user-1000.slice due to memory pressure for /user.slice being 71.00% > 50.00%",
+            "app.service: Failed with result 'oom-kill'.",
+            "OSError: [Errno 28] No space left on device: '/dev/shm/torch_99'",
+            "RuntimeError: unable to write to file </torch_1200_33>",
+            "box:1:2 [6] misc/shmutils.cc:71 NCCL WARN Error: failed to extend /dev/shm/nccl-fjwOOB to 5967876 bytes",
+            "java.lang.OutOfMemoryError: Java heap space",
+            "OSError: [Errno 12] Cannot allocate memory",
+            "fatal error: CALL_AND_RETRY_LAST Allocation failed - JavaScript heap out of memory",
+            "numpy.core._exceptions._ArrayMemoryError: Unable to allocate array with shape (90000, 90000) and data type float64",
+        ] {
+            assert_eq!(stated(text).1, Certainty::Certain, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read() {
+        for (text, bytes) in [
+            (
+                "numpy.core._exceptions.MemoryError: Unable to allocate 31.5 GiB for an array with shape (65536, 64512) and data type float64",
+                Bytes::mib(32256),
+            ),
+            ("Error: cannot allocate vector of size 2.0 Gb", Bytes::gib(2)),
+            ("memory allocation of 1073741824 bytes failed", Bytes::gib(1)),
+            (
+                "error: (-4:Insufficient memory) Failed to allocate 1048576 bytes in function 'OutOfMemoryError'",
+                Bytes::mib(1),
+            ),
+        ] {
+            let (facts, certainty, _) = stated(text);
+            assert_eq!((certainty, facts.request), (Certainty::Certain, Some(bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn vague_words_are_a_lead() {
+        for text in [
+            "terminate called after throwing an instance of 'std::bad_alloc'",
+            "MemoryError",
+            "LLVM ERROR: out of memory",
+            "clCreateContext(): CL_OUT_OF_HOST_MEMORY",
+            "train.sh: line 12:  4242 Killed                  python train.py",
+            "**Killed**",
+            "zsh: killed     python train.py",
+            "Killed: 9",
+            "worker exited with exit code 137",
+            "webui-1 exited with code 137",
+            "      Exit Code:    137",
+            "exitcode  : -9 (pid: 4100)",
+            "traceback : Signal 9 (SIGKILL) received by PID 4100",
+            "launch.py:315: process 4100 exits with return code = -9",
+            "RuntimeError: DataLoader worker (pid 4100) is killed by signal: Killed.",
+        ] {
+            let (facts, certainty, leads) = stated(text);
+            assert!(certainty == Certainty::Possible && leads, "{text}");
+            assert!(matches!(facts.resource, Resource::Unknown | Resource::Host), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_crash_with_137_is_not_about_memory() {
+        assert!(facts_in("      Reason:       Error\n      Exit Code:    137").is_none());
+        let (_, certainty, _) = stated("      Reason:       OOMKilled\n      Exit Code:    137");
+        assert_eq!(certainty, Certainty::Certain);
+        assert!(facts_in("exit code 1379").is_none());
+        assert!(facts_in("\"name\": \"oomkilled-85d9\",").is_none());
+        assert!(facts_in("```diff\n+    Killed\n+The kernel ends the process").is_none());
+    }
+
+    #[test]
+    fn words_of_a_gpus_library_are_not_taken() {
+        let text = "MemoryError: std::bad_alloc: cudaErrorMemoryAllocation: out of memory";
+        assert_ne!(facts_in(text).unwrap().framework, "host");
+        assert!(facts_in("Killed the old process before training").is_none());
+        let text = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 64 bytes. Error code 12 (Cannot allocate memory)";
+        assert_eq!(facts_in(text).unwrap().framework, "pytorch");
+    }
+
+    #[test]
+    fn a_scheduler_names_its_limit() {
+        let facts = facts_in("=>> PBS: job killed: mem 6291456kb exceeded limit 4194304kb").unwrap();
+        let summary = &facts.statements[0].summary;
+        assert!(summary.contains("6.00 GiB") && summary.contains("4.00 GiB"), "{summary}");
+    }
+}
