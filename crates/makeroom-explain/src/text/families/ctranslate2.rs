@@ -1,4 +1,4 @@
-//! CTranslate2, and faster-whisper on it: CUDA's error string and nothing else.
+//! `CTranslate2`, and faster-whisper on it: CUDA's error string and nothing else.
 //!
 //! | wording | meaning |
 //! |---|---|

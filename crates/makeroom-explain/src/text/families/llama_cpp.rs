@@ -38,6 +38,7 @@ pub(crate) const FAMILY: Family = Family {
         "unable to allocate",
         "failed to allocate",
         "failed to mlock",
+        "RLIMIT_MEMLOCK",
         "can't allocate",
         "ErrorOutOfDeviceMemory",
         "Device memory allocation of size",
@@ -112,7 +113,10 @@ fn read_line(passage: &Passage<'_>) -> Option<Facts> {
         return Some(facts);
     } else if let Some(found) = HOST.captures(line) {
         return Some(read_host(facts, line, decimal_size(&found[1], &found[2])));
-    } else if let Some(found) = MLOCK.captures(line) {
+    } else if let Some(found) = MLOCK.captures(line).or_else(|| {
+        // The advice below the warning belongs to it.
+        passage.before().take(2).find_map(|above| MLOCK.captures(above)).filter(|_| has("RLIMIT_MEMLOCK"))
+    }) {
         return Some(read_host(facts, line, captured_number(&found, 1).map(Bytes::new)));
     } else if let Some(found) = POOL.captures(line) {
         state_pool(&mut facts, captured_number(&found, 1)?, captured_number(&found, 2)?);
@@ -175,7 +179,7 @@ fn read_host(mut facts: Facts, line: &str, request: Option<Bytes>) -> Facts {
     let has = |words: &str| contains_ignoring_case(line, words);
     facts.resource = Resource::Host;
     facts.request = request;
-    let is_locked = has("mlock");
+    let is_locked = has("mlock") || has("MEMLOCK");
     let is_pinned = has("pinned") || line.contains("_Host");
     if is_pinned || is_locked {
         // ggml continues with ordinary memory.
@@ -310,7 +314,7 @@ mod tests {
         let facts = facts_in(text).unwrap();
         assert_eq!(facts.statements[0].cause, Cause::ArtificialLimit);
         assert!(facts.statements[0].summary.contains("2.00 MiB needed"), "{}", facts.statements[0].summary);
-        let text = "warning: failed to mlock 827228160-byte buffer (after previously locking 0 bytes): Cannot allocate memory\nload_tensors: offloaded 65/65 layers to GPU";
+        let text = "warning: failed to mlock 827228160-byte buffer (after previously locking 0 bytes): Cannot allocate memory\nTry increasing RLIMIT_MEMLOCK ('ulimit -l' as root).\nload_tensors: offloaded 65/65 layers to GPU";
         assert_eq!(facts_in(text).unwrap().severity, Severity::Warning);
     }
 }

@@ -99,13 +99,13 @@ pub(super) fn state_buffer(facts: &mut Facts, passage: &Passage<'_>) {
     let buffer =
         facts.request.map_or("The next buffer".to_owned(), |request| format!("A buffer of {request}"));
     if is_loaded {
-        let loaded = facts.live.map_or("The weights and the KV cache are".to_owned(), |live| {
+        let loaded = facts.live.map_or("Weights and KV cache are".to_owned(), |live| {
             format!("{live} of weights and KV cache is")
         });
         facts.state(
             Cause::LiveDataFillsDevice,
             Certainty::Likely,
-            format!("{loaded} loaded on this GPU. {buffer} does not fit next to it."),
+            format!("{loaded} loaded on this GPU. {buffer} does not fit in the rest."),
         );
     } else {
         facts.lead(

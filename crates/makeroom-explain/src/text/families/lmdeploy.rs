@@ -1,4 +1,4 @@
-//! LMDeploy: its PyTorch engine plans a KV cache, its TurboMind engine allocates one.
+//! `LMDeploy`: its PyTorch engine plans a KV cache, its `TurboMind` engine allocates one.
 //!
 //! | wording | meaning |
 //! |---|---|

@@ -53,6 +53,7 @@ pub(super) mod triton_server;
 pub(super) mod vgpu;
 pub(super) mod vllm;
 pub(super) mod vllm_budget;
+mod vllm_running;
 pub(super) mod xgboost;
 pub(super) mod xla;
 mod xla_plan;

@@ -1,4 +1,4 @@
-//! OpenVINO's GPU plugin: OpenCL's cap on a single buffer, and OpenCL's own errors.
+//! `OpenVINO`'s GPU plugin: OpenCL's cap on a single buffer, and OpenCL's own errors.
 //!
 //! | wording | meaning |
 //! |---|---|

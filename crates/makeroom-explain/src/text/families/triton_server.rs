@@ -32,6 +32,9 @@ static SIZE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)byte size (\d+)(?:
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.line();
     let has = |words: &str| contains_ignoring_case(line, words);
+    if !has("failed") && !has("unable") {
+        return None;
+    }
     let mut facts = Facts::new("triton-server", Resource::Device, passage);
     if let Some(found) = SIZE.captures(line) {
         facts.request = captured_number(&found, 1).map(Bytes::new);

@@ -22,13 +22,15 @@ use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
 use super::vllm_budget::Budget;
+use super::vllm_running::{read_filled_budget, read_profiling, read_sleep_mode, read_swap, read_warm_up};
+use crate::advice::{self, Maker};
 use crate::text::facts::{Facts, Resource, Severity, Statement};
 use crate::text::family::Family;
-use crate::text::figures::{captured_number, captured_size, find_size, pattern};
+use crate::text::figures::{captured_number, captured_size, pattern};
 use crate::text::log::Passage;
 use crate::text::settings::contains_ignoring_case;
-use crate::thresholds::CONTEXT_CEILING;
-use crate::{Cause, Certainty};
+use crate::thresholds::{CONTEXT_CEILING, CONTEXT_TYPICAL};
+use crate::{Cause, Certainty, Fix};
 
 pub(crate) const FAMILY: Family = Family {
     anchors: &[
@@ -57,6 +59,8 @@ pub(crate) const FAMILY: Family = Family {
 
 /// A smaller share of a small card may belong to a context, a desktop and libraries, whatever it is in bytes.
 const CONTEXT_SHARE: f64 = 0.1;
+/// A share below this holds no model.
+const LEAST_SHARE: f64 = 0.05;
 /// A share up to this leaves room on the GPU that was not asked for.
 const SMALL_SHARE: f64 = 0.85;
 
@@ -75,23 +79,6 @@ static KV_TOKENS: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)max seq len \((\d+)\) is larger than the maximum number of tokens that can be stored in KV cache \((\d+)\)",
     )
 });
-static SAMPLER: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)warming up (?:sampler|pooler)(?: with (\d+) dummy requests| \((\w+)\))?"));
-static SWAP: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)swap space\. ([\d.]+) ?(GiB) out of the ([\d.]+) ?(GiB)"));
-static PROFILING: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)Initial free memory ([\d.]+)(?: GiB)?, current free memory ([\d.]+)"));
-static REQUEST: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"Tried to allocate ([\d.]+) ?([KMGTP]?i?B|bytes)"));
-static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"GPU (\d+)"));
-static TOTAL: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"total capaci?ty of ([\d.]+) ?([KMGTP]?i?B|bytes)"));
-static FREE: LazyLock<Regex> = LazyLock::new(|| pattern(r"of which ([\d.]+) ?([KMGTP]?i?B|bytes) is free"));
-static LIVE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"([\d.]+) ?([KMGTP]?i?B|bytes) is allocated by PyTorch"));
-static CACHED: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"([\d.]+) ?([KMGTP]?i?B|bytes) is reserved by PyTorch but unallocated"));
-
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let (line, text) = (passage.line(), passage.flat.as_str());
     let has = |words: &str| contains_ignoring_case(line, words);
@@ -151,9 +138,24 @@ fn read_startup(mut facts: Facts, text: &str) -> Option<Facts> {
     let summary = format!(
         "vLLM wants {desired} and {free} is free: {used} of {total} was in use before it started, {who}."
     );
-    let stated = Statement::new(cause, Certainty::Likely, summary);
+    let stated =
+        Statement::new(cause, Certainty::Likely, summary).mended_by(at_start(free, total, facts.device));
     facts.statements.push(Statement { bytes: Some(used), ..stated });
     Some(facts)
+}
+
+/// The share that vLLM is to take is not free: free the rest, or take less.
+fn at_start(free: Bytes, total: Bytes, device: Option<DeviceIndex>) -> Vec<Fix> {
+    let mut fixes = vec![advice::list_holders(Maker::Nvidia).frees((total - free) - CONTEXT_TYPICAL)];
+    let share = (free.share_of(total) * 100.0).floor() / 100.0;
+    if share >= LEAST_SHARE {
+        fixes.push(
+            Fix::new(format!("or limit vLLM to the {free} that is free, if the model fits"))
+                .command(format!("--gpu-memory-utilization {share:.2}")),
+        );
+    }
+    fixes.extend(advice::another_device(Maker::Nvidia, device));
+    fixes
 }
 
 /// After weights and activations nothing is left of the share for the KV cache.
@@ -225,79 +227,6 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
     Some(facts)
 }
 
-fn read_warm_up(mut facts: Facts, text: &str) -> Option<Facts> {
-    let found = SAMPLER.captures(text)?;
-    facts.batch = captured_number(&found, 1);
-    let requests = facts.batch.map_or("a full batch".to_owned(), |count| format!("{count} requests"));
-    facts.state(
-        Cause::LiveDataFillsDevice,
-        Certainty::Possible,
-        format!("vLLM had filled its share of the GPU; the rest is too small for the logits of {requests}."),
-    );
-    Some(facts)
-}
-
-/// Sleep mode maps its memory again, and the trainer on the same GPU has taken it.
-fn read_sleep_mode(mut facts: Facts, passage: &Passage<'_>) -> Option<Facts> {
-    let mut onward = passage.onward().take(12);
-    let is_shortage = onward.any(|line| line.contains("CUDA Error: o"));
-    let is_waking = passage.all().any(|line| line.contains("wake_up"));
-    if is_waking {
-        facts.lead(
-            Cause::CacheHeldByFramework,
-            "vLLM woke up and could not map its memory again: the trainer on the same GPU holds it, live or cached.",
-        );
-    }
-    is_shortage.then_some(facts)
-}
-
-fn read_swap(mut facts: Facts, text: &str) -> Facts {
-    facts.resource = Resource::Host;
-    let summary = match SWAP.captures(text).map(|found| (captured_size(&found, 1), captured_size(&found, 3)))
-    {
-        Some((Some(space), Some(total))) => {
-            format!("The CPU swap space of {space} does not fit the machine's {total}.")
-        }
-        _ => "The CPU swap space for preempted requests is full.".to_owned(),
-    };
-    facts.state(Cause::HostMemory, Certainty::Likely, summary);
-    facts
-}
-
-/// Memory became free while vLLM measured.
-fn read_profiling(mut facts: Facts, text: &str) -> Option<Facts> {
-    let found = PROFILING.captures(text)?;
-    let summary = format!(
-        "Another process released memory while vLLM measured its own: {} GiB was free before, {} GiB after.",
-        &found[1], &found[2]
-    );
-    facts.state(Cause::OtherProcesses, Certainty::Likely, summary);
-    Some(facts)
-}
-
-/// vLLM reserved its KV cache, and then a small request of PyTorch's failed.
-fn read_filled_budget(mut facts: Facts, passage: &Passage<'_>) -> Option<Facts> {
-    let error: Vec<&str> =
-        passage.onward().skip_while(|line| !line.contains("Tried to allocate")).take(6).collect();
-    (*error.first()?).clone_into(&mut facts.quote);
-    let error = error.join(" ");
-    let budget = Budget::around(passage);
-    let (request, free) = (find_size(&REQUEST, &error)?, find_size(&FREE, &error)?);
-    let total = find_size(&TOTAL, &error).or(budget.total)?;
-    facts.device = DEVICE.captures(&error).and_then(|found| captured_number(&found, 1)).map(DeviceIndex);
-    (facts.request, facts.free, facts.total) = (Some(request), Some(free), Some(total));
-    (facts.live, facts.cached) = (find_size(&LIVE, &error), find_size(&CACHED, &error));
-    if request.share_of(total) > 0.02 || free > request {
-        return None;
-    }
-    let limit = budget.limit.map_or(String::new(), |limit| format!(", {limit} of {total}"));
-    let summary = format!(
-        "vLLM filled its share of the GPU{limit}. The rest is too small for CUDA graphs, NCCL and contexts: {request} failed with {free} free."
-    );
-    facts.state(Cause::NonFrameworkOverhead, Certainty::Likely, summary);
-    Some(facts)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,25 +292,6 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_leaves_nothing_for_the_rest() {
-        let text = "(RayWorkerWrapper pid=7, ip=node) INFO 03-27 10:29:01 [worker.py:267] the current vLLM instance can use total_gpu_memory (48.00GiB) x gpu_memory_utilization (0.98) = 47.04GiB [repeated 3x across cluster]\n(RayWorkerWrapper pid=8, ip=node) loading\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 6 has a total capacity of 48.00 GiB of which 1024.00 KiB is free.";
-        assert_eq!(conclusion(text), (Cause::NonFrameworkOverhead, Certainty::Likely));
-        let facts = facts_in(text).unwrap();
-        assert_eq!((facts.device, facts.request), (Some(DeviceIndex(6)), Some(Bytes::mib(2))));
-        let large = text.replace("2.00 MiB", "9.00 GiB");
-        assert_eq!(facts_in(&large).unwrap().framework, "pytorch");
-    }
-
-    #[test]
-    fn the_sampler_and_the_sleep_mode() {
-        let text = "(VllmWorker rank=0 pid=10) ERROR 03-16 06:12:38 [multiproc_executor.py:375] RuntimeError: CUDA out of memory occurred when warming up sampler with 256 dummy requests. Please try lowering `max_num_seqs` or `gpu_memory_utilization` when initializing the engine.";
-        assert_eq!(conclusion(text), (Cause::LiveDataFillsDevice, Certainty::Possible));
-        assert_eq!(facts_in(text).unwrap().batch, Some(256));
-        let text = "CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62";
-        assert_eq!(conclusion(text), (Cause::Undetermined, Certainty::Undetermined));
-    }
-
-    #[test]
     fn a_budget_below_zero_is_the_failure() {
         for text in [
             "worker.py:267] the current vLLM instance can use total_gpu_memory (12.00GiB) x gpu_memory_utilization (0.60) = 7.20GiB\nworker.py:267] model weights take 7.10GiB; non_torch_memory takes 0.05GiB; PyTorch activation peak memory takes 0.90GiB; the rest of the memory reserved for KV Cache is -0.85GiB.\nexecutor_base.py:111] # cuda blocks: 0, # CPU blocks: 4681",
@@ -404,21 +314,5 @@ mod tests {
     fn case_does_not_matter() {
         let text = startup(" cuda:0", "9.5/24.0").to_lowercase();
         assert_eq!(conclusion(&text), (Cause::OtherProcesses, Certainty::Likely));
-    }
-
-    #[test]
-    fn host_memory_profiling_and_preemption() {
-        let text = "RuntimeError: Too large swap space. 16.00 GiB out of the 15.40 GiB total CPU memory is allocated for the swap space.";
-        assert_eq!(conclusion(text), (Cause::HostMemory, Certainty::Likely));
-        let text = "AssertionError: Error in memory profiling. Initial free memory 20.10 GiB, current free memory 22.30 GiB. This happens when other processes sharing the same container release GPU memory while vLLM is profiling during initialization.";
-        assert_eq!(conclusion(text), (Cause::OtherProcesses, Certainty::Likely));
-        let text = "WARNING Sequence group 7 is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space.";
-        assert_eq!(facts_in(text).unwrap().severity, Severity::Warning);
-    }
-
-    #[test]
-    fn a_trainer_that_holds_the_memory_of_a_sleeping_engine() {
-        let text = "  File \"vllm/device_allocator/cumem.py\", line 207, in wake_up\n    create_and_map(handle)\nRuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62";
-        assert_eq!(conclusion(text), (Cause::CacheHeldByFramework, Certainty::Possible));
     }
 }

@@ -51,12 +51,9 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     match cause {
         Cause::LiveDataFillsDevice
         | Cause::RequestExceedsDevice
-        | Cause::Undetermined
         | Cause::NonFrameworkOverhead
         | Cause::Fragmentation => smaller(situation, dialect),
-        Cause::ArtificialLimit if situation.settings.mentions("context's memory pool") => {
-            pool(situation, dialect)
-        }
+        Cause::ArtificialLimit if situation.settings.mentions("context's memory pool") => pool(dialect),
         Cause::ArtificialLimit => limit(situation, dialect),
         Cause::OtherProcesses | Cause::HiddenHolder if dialect == Dialect::Ollama => vec![
             Fix::new("unload the models that Ollama keeps, and keep one at a time")
@@ -78,8 +75,7 @@ fn smaller(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
         return fixes;
     }
     let settings = situation.settings;
-    let kv =
-        layers::device_buffer(situation, "KV buffer size").or_else(|| layers::mib(situation, "KV self size"));
+    let kv = layers::device_buffer(situation, "KV buffer size");
     let mut fixes: Vec<Fix> = Vec::new();
     let is_compute = is_compute_buffer(situation);
     let mut batch: Option<Fix> = micro_batch(situation, dialect);
@@ -88,16 +84,24 @@ fn smaller(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
         if ["pipeline parallelism enabled", "n_copies=4"].iter().any(|words| settings.mentions(words))
             && dialect == Dialect::LlamaCpp
         {
-            fixes.push(
-                Fix::new("build without pipeline parallelism: compute buffers are a quarter of the size")
-                    .command("cmake -B build -DGGML_CUDA=ON -DGGML_SCHED_MAX_COPIES=1"),
-            );
+            let fix = Fix::new(
+                "build without pipeline parallelism: compute buffers are about a quarter of the size",
+            )
+            .command("cmake -B build -DGGML_CUDA=ON -DGGML_SCHED_MAX_COPIES=1");
+            fixes.push(match situation.facts.request {
+                Some(request) => fix.frees(request.scaled(0.7)),
+                None => fix,
+            });
         }
     }
-    fixes.extend(experts(situation, dialect));
-    fixes.extend(
-        dialect.layers(layers::fewer(situation)).map(|fix| Fix { frees: layers::to_free(situation), ..fix }),
-    );
+    let wired = wired_limit(situation);
+    let is_shared = wired.is_some();
+    fixes.extend(wired);
+    if !is_shared {
+        fixes.extend(experts(situation, dialect));
+        let layers = dialect.layers(layers::fewer(situation));
+        fixes.extend(layers.map(|fix| Fix { frees: layers::to_free(situation), ..fix }));
+    }
     fixes.extend(shorter_context(situation, dialect, kv));
     if settings.value(KV_TYPE).is_none_or(|value| value.contains("16"))
         && !settings.is_on(&["--no-kv-offload", "-nkvo"])
@@ -111,6 +115,12 @@ fn smaller(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
     fixes.extend(fewer_slots(situation, dialect, kv));
     fixes.extend(split(situation, dialect));
     fixes.extend(batch);
+    if is_weights(situation) {
+        // The context and the compute buffer come later.
+        let is_kept = |fix: &Fix| fix.command.as_deref().is_some_and(Dialect::is_about_weights);
+        fixes.retain(is_kept);
+        fixes.push(dialect.smaller_quantization());
+    }
     fixes
 }
 
@@ -119,6 +129,12 @@ fn is_compute_buffer(situation: &Situation<'_>) -> bool {
     ["failed to allocate compute", "gallocr_reserve", "graph_reserve", "sched_reserve"]
         .iter()
         .any(|words| situation.settings.mentions(words))
+}
+
+/// Whether the buffer that failed holds weights.
+fn is_weights(situation: &Situation<'_>) -> bool {
+    let words = ["alloc_tensor_range", "error loading model: unable to allocate"];
+    !is_compute_buffer(situation) && words.iter().any(|words| situation.settings.mentions(words))
 }
 
 fn micro_batch(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
@@ -240,7 +256,7 @@ fn limit(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
 }
 
 /// ggml's fixed pool: a program that computed it wrongly, or an option beyond what it was computed for.
-fn pool(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
+fn pool(dialect: Dialect) -> Vec<Fix> {
     let mut fixes = vec![match dialect {
         Dialect::Python => {
             Fix::new("update llama-cpp-python: current versions compute the pool's size from the model")
@@ -252,20 +268,35 @@ fn pool(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
         _ => Fix::new("update llama.cpp: current versions compute the pool's size from the model")
             .command("git pull && cmake --build build"),
     }];
-    fixes.extend(shorter_context(situation, dialect, None));
+    fixes.push(dialect.context(None, 2048));
     fixes
 }
 
+/// Metal shares RAM with everything else, under a limit of its own.
+fn wired_limit(situation: &Situation<'_>) -> Option<Fix> {
+    let settings = situation.settings;
+    let is_metal = ["ggml_metal", "kIOGPU"].iter().any(|words| settings.mentions(words));
+    if !is_metal || settings.mentions("iogpu.wired_limit_mb") {
+        return None;
+    }
+    let limit = settings.number(&["recommendedMaxWorkingSetSize"]).map_or(12_288, |now| (now * 1.15) as u64);
+    Some(
+        Fix::new("raise the share of RAM that Metal may wire, and leave 4 GB to macOS (resets at reboot)")
+            .command(format!("sudo sysctl iogpu.wired_limit_mb={limit}")),
+    )
+}
+
 fn host(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
+    // The kernel's OOM killer: the machine's or the container's limit comes first.
+    if situation.facts.framework == "host" {
+        return Vec::new();
+    }
     let settings = situation.settings;
     let mut fixes: Vec<Fix> = shorter_context(situation, dialect, None).into_iter().collect();
     fixes.extend(fewer_slots(situation, dialect, None));
     if dialect == Dialect::Ollama {
         fixes.extend(dialect.kv_8_bit(situation).filter(|_| settings.value(KV_TYPE).is_none()));
-        fixes.push(
-            Fix::new("run a smaller quantization of the model")
-                .command("ollama run MODEL:7b-instruct-q4_K_M"),
-        );
+        fixes.push(dialect.smaller_quantization());
     } else if settings.is_on(&["--no-mmap", "-nommap", "--nommap"]) {
         fixes.push(Fix::new("map the model file instead of reading it into RAM: drop --no-mmap"));
     } else if settings.is_on(&["--mlock"]) {

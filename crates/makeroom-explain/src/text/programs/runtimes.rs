@@ -1,4 +1,4 @@
-//! Inference runtimes: TensorRT, ONNX Runtime, OpenVINO, CTranslate2.
+//! Inference runtimes: TensorRT, ONNX Runtime, `OpenVINO`, `CTranslate2`.
 
 use makeroom_core::Bytes;
 
@@ -53,24 +53,22 @@ fn tensorrt(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 .map_or(WORKSPACE, |request| Bytes::new(request.get().next_power_of_two()));
             vec![Fix::new("raise the builder's workspace limit").command(workspace(situation, needed))]
         }
-        Cause::LiveDataFillsDevice
-        | Cause::RequestExceedsDevice
-        | Cause::Undetermined
-        | Cause::NonFrameworkOverhead => {
+        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::NonFrameworkOverhead => {
             let is_building =
                 ["Tactic", "builder", "trtexec", "buildSerializedNetwork", "buildEngine", "workspace"]
                     .iter()
                     .any(|word| settings.mentions(word));
             let mut fixes = Vec::new();
             if is_building {
-                // The tactic that failed wanted the request: allow half of it.
-                let half = situation.facts.request.map_or(WORKSPACE, |request| {
-                    Bytes::new((request.get() / 2).next_power_of_two() / 2).max(Bytes::mib(256))
-                });
-                fixes.push(
-                    Fix::new("limit the workspace, so that the builder picks tactics that fit")
-                        .command(workspace(situation, half.min(Bytes::gib(16)))),
-                );
+                // The tactic that failed wanted the request: allow half of it. A small request is not a workspace.
+                let request = situation.facts.request.unwrap_or(WORKSPACE.scaled(2.0));
+                if request >= Bytes::mib(512) {
+                    let half = Bytes::new((request.get() / 2).next_power_of_two() / 2).min(Bytes::gib(16));
+                    fixes.push(
+                        Fix::new("limit the workspace, so that the builder picks tactics that fit")
+                            .command(workspace(situation, half)),
+                    );
+                }
                 if !settings.is_on(&["--fp16", "fp16"]) {
                     fixes.push(
                         Fix::new("build in 16 bits, half the memory")
@@ -133,11 +131,7 @@ fn onnx_runtime(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                     .command(format!("providers=[('CUDAExecutionProvider', {{'gpu_mem_limit': {needed}}})]")),
             ]
         }
-        Cause::LiveDataFillsDevice
-        | Cause::RequestExceedsDevice
-        | Cause::Undetermined
-        | Cause::Fragmentation
-        | Cause::NonFrameworkOverhead => arena(situation),
+        Cause::LiveDataFillsDevice | Cause::Fragmentation | Cause::NonFrameworkOverhead => arena(situation),
         Cause::OtherProcesses | Cause::HiddenHolder => {
             let limit = situation.facts.free.map_or(4 << 30, |free| free.scaled(0.9).get());
             vec![
@@ -152,6 +146,12 @@ fn onnx_runtime(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 fn arena(situation: &Situation<'_>) -> Vec<Fix> {
     let settings = situation.settings;
     let mut fixes = Vec::new();
+    if ["tritonserver", "triton-inference-server", "onnx runtime error"]
+        .iter()
+        .any(|words| settings.mentions(words))
+    {
+        return arena_in_triton();
+    }
     // Face swappers run a session per thread.
     if [
         "execution_threads",
@@ -189,12 +189,6 @@ fn arena(situation: &Situation<'_>) -> Vec<Fix> {
                 .command("{'cudnn_conv_algo_search': 'HEURISTIC', 'cudnn_conv_use_max_workspace': '0'}"),
         );
     }
-    if settings.mentions("tritonserver") || settings.mentions("triton") {
-        fixes.push(
-            Fix::new("run one instance of the model per GPU (config.pbtxt)")
-                .command("instance_group [ { count: 1, kind: KIND_GPU } ]"),
-        );
-    }
     match situation.batch() {
         Some(batch) if batch > 1 => fixes.push(
             Fix::new(format!("halve the batch from {batch}")).command(format!("batch_size={}", batch / 2)),
@@ -210,6 +204,22 @@ fn arena(situation: &Situation<'_>) -> Vec<Fix> {
             ));
     }
     fixes
+}
+
+/// ONNX Runtime as Triton's backend: the same options in config.pbtxt.
+fn arena_in_triton() -> Vec<Fix> {
+    vec![
+        Fix::new("run one instance of the model per GPU (config.pbtxt)")
+            .command("instance_group [ { count: 1, kind: KIND_GPU } ]"),
+        Fix::new("grow the arena by what is requested instead of powers of two (config.pbtxt)")
+            .command(r#"parameters { key: "arena_extend_strategy" value { string_value: "1" } }"#),
+        Fix::new("cap the arena of each model, so that all fit (config.pbtxt)")
+            .command(r#"parameters { key: "gpu_mem_limit" value { string_value: "2147483648" } }"#),
+        Fix::new("lower the largest batch (config.pbtxt)").command("max_batch_size: 4"),
+        Fix::new("return unused arena memory after each run (config.pbtxt)").command(
+            r#"parameters { key: "memory.enable_memory_arena_shrinkage" value { string_value: "gpu:0" } }"#,
+        ),
+    ]
 }
 
 fn openvino(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
@@ -239,7 +249,7 @@ fn openvino(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                     .command("model.reshape({0: [1, 3, 512, 512]})"),
             );
         }
-        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::Undetermined => {
+        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice => {
             fixes.push(Fix::new("run one stream at a time").command(
                 "core.compile_model(model, 'GPU', {'NUM_STREAMS': '1', 'PERFORMANCE_HINT': 'LATENCY'})",
             ));
@@ -266,36 +276,47 @@ fn openvino(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 }
 
 fn ctranslate2(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
-    if !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::Undetermined) {
+    if !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice) {
         return Vec::new();
     }
     let settings = situation.settings;
+    // The standalone program has flags where the library has parameters.
+    let is_program = ["--model=", "--model ", "-bs=", "whisper-fast", "faster-whisper-xxl"]
+        .iter()
+        .any(|words| settings.mentions(words));
+    let option = |name: &str, value: &str| {
+        if is_program { format!("--{name} {}", value.trim_matches('"')) } else { format!("{name}={value}") }
+    };
     let mut fixes = Vec::new();
-    let is_int8 = settings.value(&["compute_type"]).is_some_and(|value| value.contains("int8"));
-    if !is_int8 {
+    if !settings.value(&["compute_type"]).is_some_and(|value| value.contains("int8")) {
         fixes.push(
-            Fix::new("load the weights in 8 bits, half their size").command("compute_type=\"int8_float16\""),
+            Fix::new("load the weights in 8 bits, half their size")
+                .command(option("compute_type", "\"int8_float16\"")),
         );
     }
     if settings.number(&["beam_size", "-bs"]) != Some(1.0) {
-        fixes.push(Fix::new("decode greedily: each beam has its own cache").command("beam_size=1"));
+        fixes
+            .push(Fix::new("decode greedily: each beam has its own cache").command(option("beam_size", "1")));
     }
-    match settings.number(&["batch_size"]).filter(|&batch| batch > 1.0) {
-        Some(batch) => fixes.push(
-            Fix::new(format!("halve the batch from {batch}"))
-                .command(format!("batch_size={}", (batch / 2.0) as u64)),
-        ),
-        None if settings.mentions("whisperx") || settings.mentions("Batched") => {
-            fixes.push(Fix::new("transcribe fewer segments at once").command("batch_size=4"))
-        }
-        None => {}
+    let batch = settings.number(&["batch_size"]).filter(|&batch| batch > 1.0);
+    if let Some(batch) = batch {
+        let half = ((batch / 2.0) as u64).to_string();
+        fixes.push(Fix::new(format!("halve the batch from {batch}")).command(option("batch_size", &half)));
+    } else if settings.mentions("whisperx") || settings.mentions("Batched") {
+        fixes.push(Fix::new("transcribe fewer segments at once").command(option("batch_size", "4")));
     }
     if settings.mentions("whisper") {
-        fixes.push(
-            Fix::new("use a smaller model").command("WhisperModel(\"distil-large-v3\")   (or \"medium\")"),
-        );
+        fixes.push(Fix::new("use a smaller model").command(if is_program {
+            "--model medium"
+        } else {
+            "WhisperModel(\"distil-large-v3\")"
+        }));
     }
-    fixes.push(Fix::new("or run on the CPU").command("device=\"cpu\", compute_type=\"int8\""));
+    fixes.push(Fix::new("or run on the CPU").command(format!(
+        "{} {}",
+        option("device", "\"cpu\""),
+        option("compute_type", "\"int8\"")
+    )));
     fixes
 }
 
@@ -317,7 +338,9 @@ mod tests {
     #[test]
     fn a_workspace_for_the_tactic() {
         let text = "[E] Error[1]: [defaultAllocator.cpp::allocate::31] Error Code 1: Cuda Runtime (out of memory)\n[W] [TRT] Requested amount of GPU memory (8589934592 bytes) could not be allocated. There may not be enough free memory for allocation to succeed.\n[E] Engine could not be created from network (trtexec)";
-        assert!(commands(text, Cause::Undetermined)[0].starts_with("trtexec --memPoolSize=workspace:2048"));
+        assert!(
+            commands(text, Cause::LiveDataFillsDevice)[0].starts_with("trtexec --memPoolSize=workspace:2048")
+        );
         let scratch = "[E] Internal error: plugin node Resize_1 requires 33554432 bytes of scratch space, but only 16777216 is available. Try increasing the workspace size with IBuilder::setMaxWorkspaceSize().";
         assert!(commands(scratch, Cause::ArtificialLimit)[0].starts_with("trtexec --workspace=32"));
     }

@@ -1,4 +1,4 @@
-//! LLM servers: vLLM, SGLang, TGI, LMDeploy, TensorRT-LLM, Triton. They reserve a share of the GPU at startup: weights
+//! LLM servers: vLLM, SGLang, TGI, `LMDeploy`, TensorRT-LLM, Triton. They reserve a share of the GPU at startup: weights
 //! and activations take their part, the KV cache takes the rest.
 
 mod lmdeploy;
@@ -49,9 +49,25 @@ fn count(situation: &Situation<'_>, names: &[&str]) -> Option<u64> {
     situation.settings.number(names).filter(|&value| value >= 1.0).map(|value| value as u64)
 }
 
+/// The GPUs that the model is split over: as the options say, or as many as there are ranks in the log.
+fn devices(situation: &Situation<'_>, names: &[&str]) -> u64 {
+    let has_rank = |rank: &u64| {
+        [
+            format!(" TP{rank}]"),
+            format!("Worker_TP{rank} "),
+            format!("rank={rank} pid"),
+            format!("[rank{rank}]"),
+        ]
+        .iter()
+        .any(|words| situation.settings.mentions(words))
+    };
+    let ranks = (1..16).rev().find(has_rank).map_or(1, |last| last + 1);
+    count(situation, names).unwrap_or(1).max(ranks)
+}
+
 /// Split the model over twice as many GPUs as now.
 fn more_devices(situation: &Situation<'_>, names: &[&str], option: &str) -> Fix {
-    let devices = count(situation, names).unwrap_or(1) * 2;
+    let devices = devices(situation, names) * 2;
     Fix::new(format!("split the model over {devices} GPUs, if the machine has them"))
         .command(format!("{option}{devices}"))
 }

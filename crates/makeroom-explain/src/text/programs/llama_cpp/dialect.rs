@@ -9,7 +9,7 @@ pub(super) enum Dialect {
     LlamaCpp,
     Ollama,
     Kobold,
-    /// llama-cpp-python and LangChain on it.
+    /// llama-cpp-python and `LangChain` on it.
     Python,
     LmStudio,
     /// text-generation-webui.
@@ -22,7 +22,9 @@ impl Dialect {
     /// The program that a text shows; llama.cpp's own tools where none other does.
     pub(super) fn of(situation: &Situation<'_>) -> Self {
         let mentions = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
-        if mentions(&["llama-server -", "llama-cli -"]) {
+        if situation.facts.framework == "ollama" {
+            Self::Ollama
+        } else if mentions(&["llama-server -", "llama-cli -"]) {
             Self::LlamaCpp
         } else if mentions(&["kobold"]) {
             Self::Kobold
@@ -30,7 +32,14 @@ impl Dialect {
             Self::LmStudio
         } else if mentions(&["text-generation-webui", "oobabooga"]) {
             Self::WebUi
-        } else if mentions(&["llama_cpp", "llama-cpp-python", "LlamaCpp("]) {
+        } else if mentions(&[
+            "llama_cpp",
+            "llama-cpp-python",
+            "LlamaCpp(",
+            "langchain",
+            "localGPT",
+            "privateGPT",
+        ]) {
             Self::Python
         } else if mentions(&["ollama"]) {
             Self::Ollama
@@ -158,6 +167,22 @@ impl Dialect {
             Self::Python => format!("tensor_split=[{parts}]"),
             _ => return None,
         }))
+    }
+
+    /// Whether a command is one of [`Self::layers`], [`Self::experts`] or [`Self::split`].
+    pub(super) fn is_about_weights(command: &str) -> bool {
+        ["-ngl", "layers", "num_gpu", "GPU Offload", "moe", "tensor"]
+            .iter()
+            .any(|words| command.contains(words))
+    }
+
+    /// A smaller file.
+    pub(super) fn smaller_quantization(self) -> Fix {
+        Fix::new("load a smaller quantization of the model").command(match self {
+            Self::Ollama => "ollama run MODEL:7b-instruct-q4_K_M",
+            Self::LlamaCpp => "-hf USER/MODEL-GGUF:Q4_K_M",
+            _ => "MODEL-Q4_K_M.gguf",
+        })
     }
 
     /// Programs that have no layers, context and KV cache to set.

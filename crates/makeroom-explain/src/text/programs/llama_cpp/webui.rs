@@ -1,4 +1,4 @@
-//! text-generation-webui with its PyTorch loaders: Transformers, ExLlama, GPTQ.
+//! text-generation-webui with its PyTorch loaders: Transformers, `ExLlama`, GPTQ.
 
 use crate::text::programs::{Program, Work};
 use crate::text::situation::Situation;
@@ -7,16 +7,13 @@ use crate::{Cause, Fix};
 pub(super) const WEBUI: Program = Program {
     name: "text-generation-webui",
     frameworks: &[],
-    marks: &["text-generation-webui", "oobabooga", "exllama"],
+    marks: &["text-generation-webui", "oobabooga", "exllama", "Starting the web UI", "Output generated in"],
     work: Work::Inference,
     advise,
 };
 
 fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
-    if !matches!(
-        cause,
-        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::Undetermined | Cause::Fragmentation
-    ) {
+    if !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::Fragmentation) {
         return Vec::new();
     }
     let settings = situation.settings;

@@ -1,4 +1,4 @@
-//! LMDeploy's options. `cache_max_entry_count` is the KV cache's share of the memory that the weights leave (before
+//! `LMDeploy`'s options. `cache_max_entry_count` is the KV cache's share of the memory that the weights leave (before
 //! 0.2.1: of the whole GPU).
 
 use super::super::{Program, Work};
@@ -18,7 +18,6 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     match cause {
         Cause::LiveDataFillsDevice
         | Cause::RequestExceedsDevice
-        | Cause::Undetermined
         | Cause::ArtificialLimit
         | Cause::NonFrameworkOverhead
         | Cause::Preallocation

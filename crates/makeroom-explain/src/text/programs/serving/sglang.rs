@@ -28,18 +28,19 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             fixes.extend(smaller_model(situation));
             fixes
         }
-        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::Undetermined
+        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice
             if situation.facts.framework == "sglang" && !is_pool_full(situation) =>
         {
             smaller_model(situation)
         }
         Cause::LiveDataFillsDevice
         | Cause::RequestExceedsDevice
-        | Cause::Undetermined
         | Cause::NonFrameworkOverhead
         | Cause::Preallocation
         | Cause::Fragmentation => fuller_gpu(situation),
-        Cause::OtherProcesses | Cause::HiddenHolder => vec![smaller_share(situation)],
+        Cause::OtherProcesses | Cause::HiddenHolder if situation.facts.framework != "sglang" => {
+            vec![smaller_share(situation)]
+        }
         _ => Vec::new(),
     }
 }

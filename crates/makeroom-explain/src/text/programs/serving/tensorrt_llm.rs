@@ -37,7 +37,6 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         }
         Cause::LiveDataFillsDevice
         | Cause::RequestExceedsDevice
-        | Cause::Undetermined
         | Cause::NonFrameworkOverhead
         | Cause::Preallocation
         | Cause::Fragmentation => {

@@ -27,9 +27,14 @@ const INPUT: &[&str] = &["max_input_tokens", "max_input_length"];
 
 fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     match cause {
+        Cause::ArtificialLimit
+            if situation.settings.number(&["cuda_memory_fraction"]).is_some_and(|share| share < 1.0) =>
+        {
+            vec![Fix::new("let TGI use the whole GPU").command("--cuda-memory-fraction 1.0")]
+        }
         Cause::LiveDataFillsDevice
         | Cause::RequestExceedsDevice
-        | Cause::Undetermined
+        | Cause::ArtificialLimit
         | Cause::Fragmentation
         | Cause::NonFrameworkOverhead
         | Cause::Preallocation => smaller(situation),
@@ -44,12 +49,6 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                     .command(format!("--cuda-memory-fraction {share:.2}")),
             ]
         }
-        Cause::ArtificialLimit
-            if situation.settings.number(&["cuda_memory_fraction"]).is_some_and(|share| share < 1.0) =>
-        {
-            vec![Fix::new("let TGI use the whole GPU").command("--cuda-memory-fraction 1.0")]
-        }
-        Cause::ArtificialLimit => smaller(situation),
         _ => Vec::new(),
     }
 }
@@ -83,9 +82,10 @@ fn smaller(situation: &Situation<'_>) -> Vec<Fix> {
         ),
     }
     if let Some(tokens) = half(situation, TOTAL, 4096, 512) {
+        let input = count(situation, INPUT).map_or(tokens / 2, |input| input.min(tokens / 2));
         fixes.push(
             Fix::new("limit prompt and answer of one request")
-                .command(format!("--max-total-tokens {tokens}")),
+                .command(format!("--max-total-tokens {tokens} --max-input-tokens {input}")),
         );
     }
     fixes.push(more_shards(situation));
@@ -126,7 +126,7 @@ mod tests {
             steps[..3],
             [
                 "--max-batch-prefill-tokens 4096 --max-input-tokens 1024",
-                "--max-total-tokens 1024",
+                "--max-total-tokens 1024 --max-input-tokens 512",
                 "--num-shard 4"
             ]
         );

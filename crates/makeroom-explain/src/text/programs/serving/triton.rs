@@ -2,6 +2,7 @@
 
 use super::super::{Program, Work};
 use super::half;
+use crate::text::host_fixes;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -29,21 +30,26 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                     .command(format!("--cuda-memory-pool-byte-size={device}:{needed}")),
             ]
         }
-        Cause::LiveDataFillsDevice
-        | Cause::RequestExceedsDevice
-        | Cause::Undetermined
-        | Cause::NonFrameworkOverhead => smaller(situation),
-        Cause::HostMemory => vec![
-            Fix::new("pin less host memory (256 MiB by default)")
-                .command("--pinned-memory-pool-byte-size=67108864"),
-            Fix::new("load fewer models at once").command("--model-control-mode=explicit --load-model=NAME"),
-        ],
+        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::NonFrameworkOverhead => {
+            smaller(situation)
+        }
+        Cause::HostMemory => {
+            // The machine's or the container's limit comes first.
+            let general = host_fixes::steps(situation).into_iter().take(1);
+            let own = [
+                Fix::new("pin less host memory (256 MiB by default)")
+                    .command("--pinned-memory-pool-byte-size=67108864"),
+                Fix::new("load fewer models at once")
+                    .command("--model-control-mode=explicit --load-model=NAME"),
+            ];
+            general.chain(own).collect()
+        }
         _ => Vec::new(),
     }
 }
 
 /// Steps in a model's `config.pbtxt`.
-pub(super) fn smaller(situation: &Situation<'_>) -> Vec<Fix> {
+fn smaller(situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = vec![
         Fix::new("run one instance of the model per GPU (config.pbtxt)")
             .command("instance_group [ { count: 1, kind: KIND_GPU } ]"),

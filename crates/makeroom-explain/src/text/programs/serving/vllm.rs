@@ -49,7 +49,7 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             fixes.push(more_devices(situation, DEVICES, "--tensor-parallel-size "));
             fixes
         }
-        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::Undetermined => {
+        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice => {
             if is_after_startup(situation) {
                 fuller_gpu(situation, &budget)
             } else {
@@ -86,8 +86,8 @@ fn is_after_startup(situation: &Situation<'_>) -> bool {
         "_dummy_run",
         "profile_run",
     ];
-    is_torch && marks.iter().any(|mark| situation.settings.mentions(mark))
-        || situation.settings.mentions("warming up sampler")
+    let is_serving = is_torch && marks.iter().any(|mark| situation.settings.mentions(mark));
+    is_serving || ["warming up sampler", "wake_up"].iter().any(|words| situation.settings.mentions(words))
 }
 
 /// A larger share: the smallest that holds everything where the log has the figures, else the largest.
@@ -129,7 +129,7 @@ fn smaller_share(situation: &Situation<'_>, budget: &Budget, unset: f64) -> Fix 
 fn share_of_free(situation: &Situation<'_>) -> Option<Fix> {
     let (free, total) = (situation.facts.free?, situation.facts.total?);
     let share = (free.share_of(total) * 100.0).floor() / 100.0;
-    (share >= LEAST_SHARE && share < 1.0).then(|| {
+    (LEAST_SHARE..1.0).contains(&share).then(|| {
         Fix::new(format!("or limit vLLM to the {free} that is free, if the model fits"))
             .command(format!("--gpu-memory-utilization {share:.2}"))
     })
@@ -151,7 +151,7 @@ fn shorter_requests(situation: &Situation<'_>) -> Option<Fix> {
         );
     }
     match length {
-        Some(length) if length <= 2048 => None,
+        Some(length) if length <= 4096 => None,
         Some(length) => Some(
             Fix::new(format!(
                 "halve the longest request from {length} tokens: one request needs half the KV cache"
@@ -189,7 +189,7 @@ fn less_outside_the_cache(situation: &Situation<'_>) -> Vec<Fix> {
     if let Some(tokens) = half(situation, TOKENS, 2048, 512) {
         fixes.push(
             Fix::new("process fewer tokens per step: activations shrink")
-                .command(format!("--max-num-batched-tokens {tokens}")),
+                .command(format!("--enable-chunked-prefill --max-num-batched-tokens {tokens}")),
         );
     }
     fixes
