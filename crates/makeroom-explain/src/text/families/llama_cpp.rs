@@ -1,27 +1,35 @@
-//! llama.cpp and everything on ggml (Ollama, LM Studio, whisper.cpp, stable-diffusion.cpp): CUDA, ROCm and Vulkan.
+//! llama.cpp and everything on ggml (Ollama, LM Studio, koboldcpp, whisper.cpp, stable-diffusion.cpp): CUDA, ROCm,
+//! Vulkan, SYCL and Metal.
 //!
 //! | wording | what it gives |
 //! |---|---|
 //! | `allocating 2048.00 MiB on device 0: cudaMalloc failed: out of memory` | the request |
 //! | `failed to allocate CUDA0 buffer of size 2147483648`, `unable to allocate CUDA0 buffer` | the request |
+//! | `failed to allocate compute buffers`, `… compute pp buffers`, `failed to allocate buffer for kv cache` | which buffer it is |
+//! | `compute buffer allocation failed, retrying without pipeline parallelism` | that it was handled |
 //! | `CUDA error 2 at ggml-cuda.cu:359: out of memory`, `CUDA error: out of memory` + `current device: 0, in function …` | nothing |
 //! | `ggml_vulkan: Device memory allocation of size 123 failed`, `ErrorOutOfDeviceMemory` | the request |
 //! | `Requested buffer size exceeds device memory allocation limit` | Vulkan's cap on one buffer |
+//! | `error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)`, `error: failed to allocate buffer, size = 1024.00 MiB` | Metal |
+//! | `can't allocate 123 Bytes of memory on device`, `PI_ERROR_OUT_OF_HOST_MEMORY` | SYCL |
 //! | `projected to use 30720 MiB of device memory vs. 23552 MiB of free device memory` | the need and what is free |
-//! | `failed to allocate 1024.00 MiB of pinned memory`, `unable to allocate CPU buffer` | host memory |
-//! | `Device 0: …, VRAM: 24576 MiB` | the device's memory |
-//! | `using device CUDA0 (…) - 23552 MiB free`, Ollama's `memory.available="[23.0 GiB]"` | what was free at the start |
-//! | `CUDA0 model buffer size = 20480.00 MiB`, `… KV buffer size`, `… compute buffer size` | what is live |
+//! | `not enough space in the context's memory pool (needed 17670662, available 10171055)` | ggml's own fixed pool |
+//! | `failed to allocate 1024.00 MiB of pinned memory`, `failed to mlock 123-byte buffer` | a warning: pageable memory serves too |
+//! | `unable to allocate CPU buffer` | host memory |
+//!
+//! The account of the device stands in the lines above ([`super::llama_cpp_account`]).
 
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
+use super::llama_cpp_account::{read_account, state_buffer};
 use crate::text::facts::{Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, captured_size, pattern};
 use crate::text::log::Passage;
+use crate::text::settings::contains_ignoring_case;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
@@ -29,6 +37,9 @@ pub(crate) const FAMILY: Family = Family {
         "Malloc failed: out of memory",
         "unable to allocate",
         "failed to allocate",
+        "failed to mlock",
+        "RLIMIT_MEMLOCK",
+        "can't allocate",
         "ErrorOutOfDeviceMemory",
         "Device memory allocation of size",
         "buffer size exceeds device",
@@ -36,128 +47,172 @@ pub(crate) const FAMILY: Family = Family {
         "CUDA error 2 at",
         "error: out of memory",
         "insufficient memory (attempted to allocate",
+        "kIOGPUCommandBufferCallbackErrorOutOfMemory",
+        "PI_ERROR_OUT_OF_",
+        "UR_RESULT_ERROR_OUT_OF_",
+        "not enough space in the context's memory pool",
+        "not enough space in the buffer",
     ],
     read,
 };
 
+/// The lines after a failure in which llama.cpp says that it retries.
+const LINES_TO_RETRY: usize = 8;
+
 static ALLOCATING: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"allocating ([\d.]+) ?(MiB) on device (\d+): \w+Malloc failed"));
+    LazyLock::new(|| pattern(r"(?i)allocating ([\d.,]+) ?(MiB) on device (\d+): \w+Malloc failed"));
 static BUFFER_REFUSED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?:failed|unable) to allocate (CUDA|ROCm|HIP|Vulkan|SYCL|MUSA|CANN|Metal|backend|CPU|\w+_Host)(\d*) buffer(?: of size (\d+))?|ggml\w*: failed to allocate buffer of size (\d+)",
+        r"(?i)(?:failed|unable) to allocate (CUDA|ROCm|HIP|Vulkan|SYCL|MUSA|CANN|Metal|backend|CPU|\w+_Host)(\d*) buffer(?: of size (\d+))?|ggml\w*: failed to allocate buffer of size (\d+)",
     )
 });
-static VULKAN: LazyLock<Regex> = LazyLock::new(|| pattern(r"Device memory allocation of size (\d+) failed"));
+static METAL: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)failed to allocate buffer, size = *([\d.,]+) ?(MiB|MB)"));
+static VULKAN: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)Device memory allocation of size (\d+) failed|can't allocate (\d+) Bytes of memory on device",
+    )
+});
 static PROJECTED: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"projected to use (\d+) (MiB) of device memory vs\. (\d+) (MiB) of free device memory")
+    pattern(r"(?i)projected to use (\d+) (MiB) of device memory vs\. (\d+) (MiB) of free device memory")
 });
 static HOST: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)(?:failed to allocate|attempted to allocate) +([\d.,]+) ?(MiB|MB)(?: of pinned memory|\))")
+});
+static MLOCK: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)failed to mlock (\d+)-byte buffer"));
+static POOL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?:failed to allocate|attempted to allocate) +([\d.]+)(?:,\d+)? ?(MiB|MB)(?: of pinned memory|\))",
+        r"(?i)not enough space in the (?:context's memory pool|buffer).*?\(needed (\d+), available (\d+)\)",
     )
 });
-static TOTAL: LazyLock<Regex> = LazyLock::new(|| pattern(r"Device (\d+): .*VRAM: ([\d.]+) ?(MiB)"));
-static FREE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"using device (?:CUDA|ROCm|Vulkan|SYCL)(\d+) .* - ([\d.]+) ?(MiB) free"));
-static OLLAMA_FREE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r#"memory\.available="\[?([\d.]+) ([KMGT]iB)"#));
-static BUFFER: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?:CUDA|ROCm|Vulkan|SYCL)(\d+)(?: [A-Za-z]+)? buffer size *= *([\d.]+) ?(MiB)")
-});
 static SPEAKER: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"\b(?:ggml|llama|llm_load|whisper|load_tensors)|ggml-"));
+    LazyLock::new(|| pattern(r"(?i)\b(?:ggml|llama|llm_load|whisper|load_tensors)|ggml-"));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let mut facts = read_line(passage)?;
+    let is_retried = passage
+        .onward()
+        .take(LINES_TO_RETRY)
+        .any(|line| contains_ignoring_case(line, "retrying without pipeline parallelism"));
+    if is_retried {
+        facts.severity = Severity::Warning;
+    }
+    Some(facts)
+}
+
+fn read_line(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.line();
+    let has = |words: &str| contains_ignoring_case(line, words);
     let mut facts = Facts::new("llama.cpp", Resource::Device, passage);
     if let Some(found) = ALLOCATING.captures(line) {
-        facts.request = captured_size(&found, 1);
+        facts.request = decimal_size(&found[1], &found[2]);
         facts.device = captured_number(&found, 3).map(DeviceIndex);
     } else if let Some(found) = PROJECTED.captures(line) {
         (facts.request, facts.free) = (captured_size(&found, 1), captured_size(&found, 3));
         facts.severity = Severity::Warning;
         return Some(facts);
     } else if let Some(found) = HOST.captures(line) {
-        return Some(read_host(facts, line, binary_size(&found[1], &found[2])));
+        return Some(read_host(facts, line, decimal_size(&found[1], &found[2])));
+    } else if let Some(found) = MLOCK.captures(line).or_else(|| {
+        // The advice below the warning belongs to it.
+        passage.before().take(2).find_map(|above| MLOCK.captures(above)).filter(|_| has("RLIMIT_MEMLOCK"))
+    }) {
+        return Some(read_host(facts, line, captured_number(&found, 1).map(Bytes::new)));
+    } else if let Some(found) = POOL.captures(line) {
+        state_pool(&mut facts, captured_number(&found, 1)?, captured_number(&found, 2)?);
+        return Some(facts);
     } else if let Some(found) = VULKAN.captures(line) {
-        facts.request = captured_number(&found, 1).map(Bytes::new);
-    } else if line.contains("buffer size exceeds device") {
+        facts.request = captured_number(&found, 1).or_else(|| captured_number(&found, 2)).map(Bytes::new);
+    } else if let Some(found) = METAL.captures(line) {
+        facts.request = decimal_size(&found[1], &found[2]);
+    } else if has("buffer size exceeds device") {
         facts.state(
             Cause::ArtificialLimit,
             Certainty::Certain,
-            "The buffer is larger than the driver's cap on a single buffer; the device's memory was not asked.",
+            "The buffer is larger than the driver's cap on a single buffer; the GPU's memory is not the limit.",
         );
         return Some(facts);
     } else if let Some(found) = BUFFER_REFUSED.captures(line) {
         let bytes = captured_number(&found, 3).or_else(|| captured_number(&found, 4)).map(Bytes::new);
         let backend = found.get(1).map_or("CPU", |backend| backend.as_str());
-        if backend == "CPU" || backend.ends_with("_Host") {
+        if backend.eq_ignore_ascii_case("CPU") || backend.ends_with("_Host") {
             return Some(read_host(facts, line, bytes));
         }
         facts.request = bytes;
         facts.device = captured_number(&found, 2).map(DeviceIndex);
-    } else if !is_spoken_here(passage) {
+    } else if !is_spoken_here(passage) || is_repeated(passage) {
         return None;
+    } else if has("OUT_OF_HOST_MEMORY") {
+        facts.lead(
+            Cause::HostMemory,
+            "The GPU's driver ran out of host memory; with integrated graphics that is the memory of both.",
+        );
+        return Some(facts);
+    } else if has("pinned memory") {
+        facts.severity = Severity::Warning;
+        return Some(facts);
     }
-    read_surroundings(&mut facts, passage);
+    read_account(&mut facts, passage);
+    state_buffer(&mut facts, passage);
     Some(facts)
 }
 
-/// A line that any CUDA program may print is this family's when its neighbours are.
+/// A line that any CUDA program may print is this family's when its neighbors are.
 fn is_spoken_here(passage: &Passage<'_>) -> bool {
     passage.onward().take(5).chain(passage.before().take(8)).any(|line| SPEAKER.is_match(line))
 }
 
+/// A line without a size that only says again what a line above it says.
+fn is_repeated(passage: &Passage<'_>) -> bool {
+    passage
+        .before()
+        .take(3)
+        .any(|line| ALLOCATING.is_match(line) || BUFFER_REFUSED.is_match(line) || VULKAN.is_match(line))
+}
+
+/// A size as C's `%.2f` prints it, with the locale's decimal comma.
+fn decimal_size(number: &str, unit: &str) -> Option<Bytes> {
+    binary_size(&number.replace(',', "."), unit)
+}
+
 fn read_host(mut facts: Facts, line: &str, request: Option<Bytes>) -> Facts {
+    let has = |words: &str| contains_ignoring_case(line, words);
     facts.resource = Resource::Host;
     facts.request = request;
-    let asked = request.map_or("Memory".to_owned(), |bytes| bytes.to_string());
-    let is_pinned = line.contains("pinned") || line.contains("_Host");
-    if is_pinned {
-        // ggml goes on with ordinary memory.
+    let is_locked = has("mlock") || has("MEMLOCK");
+    let is_pinned = has("pinned") || line.contains("_Host");
+    if is_pinned || is_locked {
+        // ggml continues with ordinary memory.
         facts.severity = Severity::Warning;
     }
-    let kind = if is_pinned { "pinned host memory" } else { "host memory" };
-    facts.state(
-        Cause::HostMemory,
-        Certainty::Certain,
-        format!("{asked} of {kind} was refused, not of the GPU's."),
-    );
+    if has("invalid argument") {
+        return facts;
+    }
+    let asked = request.map_or("An allocation".to_owned(), |bytes| bytes.to_string());
+    let kind = if is_locked {
+        "locked host memory"
+    } else if is_pinned {
+        "pinned host memory"
+    } else {
+        "host memory"
+    };
+    let summary = format!("{asked} of {kind} failed; the GPU's memory is not the limit.");
+    facts.state(Cause::HostMemory, Certainty::Certain, summary);
     facts
 }
 
-/// What the lines above say about the card: its size, what was free at the start, what has been loaded since.
-fn read_surroundings(facts: &mut Facts, passage: &Passage<'_>) {
-    let device = facts.device.map_or(0, |device| device.0);
-    let is_here = |number: Option<u32>| number == Some(device);
-    let sized = |figure: &Regex, line: &str| {
-        let found = figure.captures(line)?;
-        is_here(captured_number(&found, 1)).then(|| captured_size(&found, 2)).flatten()
-    };
-    facts.total = passage.before().find_map(|line| sized(&TOTAL, line));
-    let live: Bytes = passage.before().filter_map(|line| sized(&BUFFER, line)).sum();
-    let at_start = passage.before().find_map(|line| sized(&FREE, line)).or_else(|| {
-        let found = passage.before().find_map(|line| OLLAMA_FREE.captures(line))?;
-        captured_size(&found, 1).filter(|_| device == 0)
-    });
-    if !live.is_zero() {
-        facts.live = Some(live);
-        facts.cached = Some(Bytes::ZERO);
-    }
-    let Some(at_start) = at_start else { return };
-    // What was free at the start is the only such figure; the buffers were taken from it.
-    facts.free = Some(at_start - live);
-    let Some(request) = facts.request.filter(|&request| live + request > at_start) else { return };
-    if live.is_zero() {
-        let summary =
-            format!("{request} was asked for in one piece; {at_start} was free before anything was loaded.");
-        facts.state(Cause::RequestExceedsDevice, Certainty::Likely, summary);
-    } else {
-        let summary = format!(
-            "{live} was loaded; with the {request} asked for it exceeds the {at_start} that were free."
-        );
-        facts.state(Cause::LiveDataFillsDevice, Certainty::Likely, summary);
-    }
+/// ggml's pool for graph metadata has a size that the program computes in advance.
+fn state_pool(facts: &mut Facts, needed: u64, available: u64) {
+    facts.resource = Resource::Host;
+    facts.state(
+        Cause::ArtificialLimit,
+        Certainty::Likely,
+        format!(
+            "ggml's own fixed-size pool is full: {} needed, {} available. Neither RAM nor GPU memory ran out.",
+            Bytes::new(needed),
+            Bytes::new(available)
+        ),
+    );
 }
 
 #[cfg(test)]
@@ -221,6 +276,45 @@ mod tests {
         assert_eq!((facts.resource, facts.request), (Resource::Host, Some(Bytes::gib(1))));
         assert_eq!(facts.statements[0].certainty, Certainty::Certain);
         let text = "WARNING: failed to allocate 512.00 MB of pinned memory: out of memory";
+        assert_eq!(facts_in(text).unwrap().severity, Severity::Warning);
+    }
+
+    #[test]
+    fn decimal_commas_and_any_case() {
+        let text = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048,00 MiB on device 0: CUDAMALLOC FAILED: out of memory";
+        assert_eq!(facts_in(text).unwrap().request, Some(Bytes::gib(2)));
+        let text = "ggml_cuda_host_malloc: failed to allocate 1536,00 MiB of pinned memory: invalid argument";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.severity, facts.request), (Severity::Warning, Some(Bytes::mib(1536))));
+        assert!(facts.statements.is_empty());
+    }
+
+    #[test]
+    fn a_retry_without_pipeline_parallelism_is_a_warning() {
+        let failed = "E ggml_backend_cuda_buffer_type_alloc_buffer: allocating 30000.00 MiB on device 1: cudaMalloc failed: out of memory\nE ggml_gallocr_reserve_n_impl: failed to allocate CUDA1 buffer of size 31457280000\nE graph_reserve: failed to allocate compute buffers\n";
+        let retried = format!(
+            "{failed}W sched_reserve: compute buffer allocation failed, retrying without pipeline parallelism\n"
+        );
+        assert_eq!(
+            facts_in(&format!("{retried}I srv load_model: ready")).unwrap().severity,
+            Severity::Warning
+        );
+        assert_eq!(facts_in(&format!("{retried}{failed}")).unwrap().severity, Severity::Failure);
+    }
+
+    #[test]
+    fn metal_sycl_and_ggml_pools() {
+        let text = "ggml_metal_synchronize: error: command buffer 1 failed with status 5\nerror: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)";
+        assert_eq!(facts_in(text).unwrap().framework, "llama.cpp");
+        let text = "ggml_metal_buffer_init: error: failed to allocate buffer, size =  1024.00 MiB";
+        assert_eq!(facts_in(text).unwrap().request, Some(Bytes::gib(1)));
+        let text = "Native API returns: -6 (PI_ERROR_OUT_OF_HOST_MEMORY)\nException caught at file:ggml/src/ggml-sycl.cpp, line:5066";
+        assert_eq!(facts_in(text).unwrap().statements[0].cause, Cause::HostMemory);
+        let text = "ggml_new_object: not enough space in the context's memory pool (needed 2097152, available 1048576)";
+        let facts = facts_in(text).unwrap();
+        assert_eq!(facts.statements[0].cause, Cause::ArtificialLimit);
+        assert!(facts.statements[0].summary.contains("2.00 MiB needed"), "{}", facts.statements[0].summary);
+        let text = "warning: failed to mlock 827228160-byte buffer (after previously locking 0 bytes): Cannot allocate memory\nTry increasing RLIMIT_MEMLOCK ('ulimit -l' as root).\nload_tensors: offloaded 65/65 layers to GPU";
         assert_eq!(facts_in(text).unwrap().severity, Severity::Warning);
     }
 }

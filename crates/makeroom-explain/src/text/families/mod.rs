@@ -1,6 +1,7 @@
 //! One file per family of formats; families that differ only in their words are rows of [`phrases`].
 
 pub(super) mod catboost;
+pub(super) mod ctranslate2;
 pub(super) mod cuda_driver;
 pub(super) mod cuda_kernel;
 pub(super) mod cuda_libraries;
@@ -11,12 +12,15 @@ pub(super) mod generic;
 pub(super) mod hashcat;
 pub(super) mod julia;
 pub(super) mod llama_cpp;
+mod llama_cpp_account;
+pub(super) mod lmdeploy;
 pub(super) mod miners;
 pub(super) mod mitsuba;
 pub(super) mod nvidia_smi;
 pub(super) mod ollama;
 pub(super) mod onnxruntime;
 pub(super) mod oom_killer;
+pub(super) mod openvino;
 pub(super) mod paddle;
 pub(super) mod phrases;
 pub(super) mod pytorch;
@@ -27,7 +31,10 @@ pub(super) mod sglang;
 pub(super) mod spark_rapids;
 pub(super) mod tensorflow;
 pub(super) mod tensorrt;
+pub(super) mod tgi;
 pub(super) mod triton;
+pub(super) mod triton_server;
 pub(super) mod vgpu;
 pub(super) mod vllm;
-mod vllm_fixes;
+pub(super) mod vllm_budget;
+mod vllm_running;

@@ -1,11 +1,13 @@
-//! Ollama's own words above those of [`super::llama_cpp`]: its check of host memory, and the death of its runner.
+//! Ollama's own words above those of [`super::llama_cpp`]: its check of host memory, and the exit of its runner.
 //!
 //! | wording | what it gives |
 //! |---|---|
 //! | `model requires more system memory (18.0 GiB) than is available (11.5 GiB)` | host memory, both figures |
 //! | `msg="model request too large for system" requested="18.0 GiB" available="11.5 GiB"` | the same, in its log |
-//! | `llama runner process has terminated: cudaMalloc failed: out of memory` | that the device refused |
-//! | `memory.available="[23.0 GiB]" memory.required.full="…"` | what was free on the first device |
+//! | `llama runner process has terminated: cudaMalloc failed: out of memory` | that GPU memory ran out |
+//! | `… terminated: signal: killed`, `msg="llama runner terminated" error="signal: killed"` | the kernel's OOM killer, most likely |
+//! | `insufficient memory - required allocations: …`, `memory layout cannot be allocated`, `unable to load full model on GPU` | that the model does not fit |
+//! | `memory.available="[23.0 GiB]" memory.required.full="…"` | free memory on the first device |
 
 use std::sync::LazyLock;
 
@@ -15,27 +17,35 @@ use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{captured_size, find_size, pattern};
 use crate::text::log::Passage;
+use crate::text::settings::contains_ignoring_case;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
     anchors: &[
         "requires more system memory",
         "model request too large for system",
+        "too large for system memory",
         "llama runner process has terminated",
+        "llama runner process no longer running",
+        "llama runner terminated",
+        "memory layout cannot be allocated",
+        "insufficient memory - required allocations",
+        "unable to load full model on GPU",
     ],
     read,
 };
 
 static HOST: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r#"(?:requires more system memory \(|requested="?)([\d.]+) ?([KMGT]iB)(?:\) than is available \(|"? available="?)([\d.]+) ?([KMGT]iB|B)"#,
+        r#"(?i)(?:requires more system memory \(|requested="?)([\d.]+) ?([KMGT]iB)(?:\) than is available \(|"? available="?)([\d.]+) ?([KMGT]iB|B)"#,
     )
 });
 static AVAILABLE: LazyLock<Regex> = LazyLock::new(|| pattern(r#"memory\.available="\[?([\d.]+) ([KMGT]iB)"#));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let (line, text) = (passage.line(), passage.flat.as_str());
-    if line.contains("system") {
+    let has = |words: &str| contains_ignoring_case(line, words);
+    if has("requires more system memory") || has("too large for system") {
         let mut facts = Facts::new("ollama", Resource::Host, passage);
         let found = HOST.captures(text);
         facts.request = found.as_ref().and_then(|found| captured_size(found, 1));
@@ -43,21 +53,29 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         let summary = match (facts.request, available) {
             (Some(request), Some(available)) => {
                 format!(
-                    "The model needs {request} of the machine's memory and {available} is available; the GPU was not asked."
+                    "The model needs {request} of RAM and {available} is available; the GPU is not the limit."
                 )
             }
-            _ => "The model needs more of the machine's memory than is available; the GPU was not asked."
-                .to_owned(),
+            _ => "The model needs more RAM than is available; the GPU is not the limit.".to_owned(),
         };
         facts.state(Cause::HostMemory, Certainty::Certain, summary);
         return Some(facts);
     }
-    if !line.contains("out of memory") {
-        return None;
-    }
     let mut facts = Facts::new("ollama", Resource::Device, passage);
+    if has("signal: killed") {
+        facts.resource = Resource::Host;
+        facts.lead(
+            Cause::HostMemory,
+            "The runner was killed from outside, as the kernel's OOM killer does when RAM runs out.",
+        );
+        return Some(facts);
+    }
     facts.free = passage.before().find_map(|line| find_size(&AVAILABLE, line));
-    Some(facts)
+    if has("layout cannot be allocated") || has("required allocations") || has("unable to load full model") {
+        facts.lead(Cause::LiveDataFillsDevice, "The layers that were to go to the GPU do not fit it.");
+        return Some(facts);
+    }
+    has("out of memory").then_some(facts)
 }
 
 #[cfg(test)]
@@ -81,11 +99,15 @@ mod tests {
     }
 
     #[test]
-    fn a_runner_that_died() {
+    fn a_runner_that_exited() {
         let text = "level=INFO msg=offload memory.available=\"[22.5 GiB 22.5 GiB]\" memory.required.full=\"30 GiB\"\nError: llama runner process has terminated: cudaMalloc failed: out of memory";
         let facts = facts_in(text).unwrap();
         assert_eq!((facts.framework, facts.free), ("ollama", Some(Bytes::mib(23040))));
         assert!(facts.statements.is_empty());
         assert!(facts_in("Error: llama runner process has terminated: signal: aborted").is_none());
+        let killed = "time=2025-06-27T14:42:08.637Z level=ERROR source=server.go:415 msg=\"llama runner terminated\" error=\"signal: killed\"";
+        assert_eq!(facts_in(killed).unwrap().statements[0].cause, Cause::HostMemory);
+        let layout = "Error: 500 Internal Server Error: memory layout cannot be allocated with num_gpu = 65";
+        assert_eq!(facts_in(layout).unwrap().statements[0].cause, Cause::LiveDataFillsDevice);
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! | wording | what it means |
 //! |---|---|
-//! | `bfc_arena.cc:368 … Failed to allocate memory for requested buffer of size 123` | the device, or the host, refused to enlarge the arena |
+//! | `bfc_arena.cc:368 … Failed to allocate memory for requested buffer of size 123` | the arena could not grow, on the device or on the host |
 //! | `bfc_arena.cc:376 … Available memory of 512 is smaller than requested bytes of 4096` | the arena is at its own limit (`gpu_mem_limit`, `max_mem`) |
 //! | `Creating BFCArena for Cuda with following configs: … memory limit: 123` | that limit |
 //! | `CUDA failure 2: out of memory ; GPU=0 ; … ; expr=cudaMalloc(…)` | a call of its own failed |
-//! | `CUBLAS failure 3`, `CUDNN failure 4: CUDNN_STATUS_ALLOC_FAILED` | a library found no memory |
+//! | `CUBLAS failure 3`, `CUDNN failure 4: CUDNN_STATUS_ALLOC_FAILED` | a library got no memory |
 
 use std::sync::LazyLock;
 
@@ -31,12 +31,16 @@ pub(crate) const FAMILY: Family = Family {
 };
 
 static REQUEST: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?:requested buffer of size|smaller than requested bytes of) (\d+)"));
-static LEFT: LazyLock<Regex> = LazyLock::new(|| pattern(r"Available memory of (\d+) is smaller"));
+    LazyLock::new(|| pattern(r"(?i)(?:requested buffer of size|smaller than requested bytes of) (\d+)"));
+static LEFT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)Available memory of (\d+) is smaller"));
 static LIMIT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"Creating BFCArena for Cuda\b.*?memory limit: (\d+)"));
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"; ?GPU=(\d+)"));
 static PINNED: LazyLock<Regex> = LazyLock::new(|| pattern(r"expr=.*\bcuda(?:HostAlloc|MallocHost)\b"));
+/// Calls that need little memory.
+static SMALL: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"expr=.*\b(?:cudaStreamCreate|cudaEventCreate|cublasCreate|cudnnCreate|cublasLtCreate)")
+});
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let (line, text) = (passage.line(), passage.flat.as_str());
@@ -46,7 +50,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if let Some(found) = LEFT.captures(text) {
         let (left, request) = (size(&found[1], "B")?, facts.request?);
         let summary = format!(
-            "The arena has {left} left of the limit it was given, and {request} was asked for; the device was not asked."
+            "The arena has {left} left of its own limit and {request} was requested; the GPU's memory is not the limit."
         );
         facts.state(Cause::ArtificialLimit, Certainty::Certain, summary);
         return Some(facts);
@@ -68,12 +72,22 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         facts.state(
             Cause::HostMemory,
             Certainty::Likely,
-            "Pinned host memory was refused: the call that failed asks the machine for memory, not the GPU.",
+            "An allocation of pinned host memory failed; the GPU's memory is not the limit.",
         );
         return Some(facts);
     }
-    let is_about_memory = line.contains("out of mem") || line.contains("ALLOC_FAILED");
-    is_about_memory.then_some(facts)
+    let lower = line.to_ascii_lowercase();
+    if !lower.contains("out of mem") && !lower.contains("alloc_failed") {
+        return None;
+    }
+    if SMALL.is_match(line) {
+        facts.state(
+            Cause::LiveDataFillsDevice,
+            Certainty::Possible,
+            "The GPU is full: a handle or a stream takes little memory and failed.",
+        );
+    }
+    Some(facts)
 }
 
 #[cfg(test)]
@@ -113,6 +127,12 @@ mod tests {
         assert!(facts.statements.is_empty());
         let pinned = text.replace("cudaMalloc((void**)", "cudaMallocHost((void**)");
         assert_eq!(facts_in(&pinned).unwrap().statements[0].cause, Cause::HostMemory);
+        let stream = text.replace(
+            "cudaMalloc((void**)&p, size)",
+            "cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)",
+        );
+        let facts = facts_in(&stream).unwrap();
+        assert_eq!((facts.framework, facts.statements[0].cause), ("onnxruntime", Cause::LiveDataFillsDevice));
     }
 
     #[test]

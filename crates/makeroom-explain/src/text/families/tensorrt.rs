@@ -4,10 +4,13 @@
 //! |---|---|
 //! | `Cuda Error in allocate: 2 (out of memory)` | 5 – 7 |
 //! | `[defaultAllocator.cpp::allocate::19] Error Code 1: Cuda Runtime (out of memory)` | 8 – |
+//! | `Requested amount of memory (2147483648 bytes) could not be allocated` | 7 |
+//! | `OutOfMemory Error in allocate: 0`, `Out of memory error during getBestTactic: …` | 7 |
 //! | `Requested amount of GPU memory (2147483648 bytes) could not be allocated` | 8 – |
 //! | `Error Code 2: OutOfMemory (no further information)`, `OutOfMemory (Requested size was 123 bytes.)` | 8 – |
 //! | `User allocator error allocating 123-byte buffer` | 10 – |
-//! | `Skipping tactic 3 due to insufficient memory on requested size of 123 detected` (a warning) | 8 – |
+//! | `Skipping tactic 3 due to insufficient memory on requested size of 123 detected` (a warning, with the errors above it) | 8 – |
+//! | `Could not find any implementation for node …`, `Engine could not be created from network` below such lines | 7 – |
 //! | `Tactic Device request: 4096MB Available: 3072MB. Device memory is insufficient to use tactic.` (a warning) | 8.4 – |
 //! | `requires 123 bytes of scratch space, but only 45 is available. Try increasing the workspace size` | 7 – |
 //! | `[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, …): out of memory` | all |
@@ -23,6 +26,7 @@ use crate::text::facts::{Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, captured_size, find_size, pattern, size};
 use crate::text::log::Passage;
+use crate::text::settings::contains_ignoring_case;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
@@ -30,9 +34,15 @@ pub(crate) const FAMILY: Family = Family {
         "Cuda Error in ",
         "Cuda Runtime (out of memory)",
         "Requested amount of GPU memory",
+        "Requested amount of memory",
+        "OutOfMemory Error in",
+        "during getBestTactic",
+        "find any implementation for node",
+        "Engine could not be created",
         "Error Code 2: OutOfMemory",
         "User allocator error allocating",
         "due to insufficient memory on requested size",
+        "due to insuficient memory on requested size",
         "Device memory is insufficient to use tactic",
         "bytes of scratch space",
         "[TensorRT-LLM][ERROR]",
@@ -42,19 +52,32 @@ pub(crate) const FAMILY: Family = Family {
 };
 
 static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?:Requested amount of GPU memory \(|Requested size was |allocating )(\d+)[ -]?(bytes?\b)?")
+    pattern(
+        r"(?i)(?:Requested amount of (?:GPU )?memory \(|Requested size was |allocating )(\d+)[ -]?(bytes?\b)?",
+    )
 });
-static SKIPPED: LazyLock<Regex> = LazyLock::new(|| pattern(r"on requested size of (\d+)"));
+static SKIPPED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)on requested size of (\d+)"));
 static SCRATCH: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"requires (\d+) bytes of scratch space, but only (\d+) (?:bytes )?is available")
+    pattern(r"(?i)requires (\d+) bytes of scratch space, but only (\d+) (?:bytes )?is available")
 });
 static TACTIC: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"Tactic Device request: (\d+) ?(MB) Available: (\d+) ?(MB)"));
+    LazyLock::new(|| pattern(r"(?i)Tactic Device request: (\d+) ?(MB) Available: (\d+) ?(MB)"));
 static CACHE_ROOM: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"paged kv cache: total: ([\d.]+) ?(GiB), available: ([\d.]+) ?(GiB)"));
+    LazyLock::new(|| pattern(r"(?i)paged kv cache: total: ([\d.]+) ?(GiB), available: ([\d.]+) ?(GiB)"));
 
 /// The same words in other letters are those of checks in CUDA's samples, with the program's own file.
 static SAMPLES: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(?:Cuda|CUDA|cuda) error in "));
+
+/// The builder gave up.
+static GAVE_UP: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)find any implementation for node|Engine could not be created"));
+/// The builder continues with another tactic.
+static SKIPS: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)Skipping tactic|insuff?icient to use tactic"));
+
+/// The errors of one tactic stand this many lines above the line that skips it.
+const LINES_TO_SKIP: usize = 6;
+/// The builder gives up this many lines below the last tactic that failed.
+const LINES_TO_FAILURE: usize = 40;
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.line();
@@ -72,22 +95,31 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         (facts.request, facts.free) = (binary_size(&found[1], &found[2]), binary_size(&found[3], &found[4]));
         return Some(facts);
     }
-    if line.contains("PagedKvCache must be large enough") {
-        facts.state(
+    if GAVE_UP.is_match(line) {
+        let mut near =
+            passage.before().take(LINES_TO_FAILURE).filter(|line| is_about_memory(line)).peekable();
+        near.peek()?;
+        facts.request = near.find_map(|line| find_size(&REQUEST, line));
+        return Some(facts);
+    }
+    if contains_ignoring_case(line, "PagedKvCache must be large enough") {
+        facts.lead(
             Cause::ArtificialLimit,
-            Certainty::Possible,
-            "The cache that kv_cache_free_gpu_mem_fraction or max_tokens_in_paged_kv_cache allows does not hold one sequence of full length.",
+            "The KV cache that kv_cache_free_gpu_mem_fraction or max_tokens_in_paged_kv_cache allows does not hold one sequence of full length.",
         );
     } else if !is_about_memory(line) {
         return None;
     }
-    if line.contains("due to insufficient memory on requested size") {
+    if SKIPPED.is_match(line) {
         facts.severity = Severity::Warning;
         facts.request = SKIPPED.captures(line).and_then(|found| captured_number(&found, 1)).map(skipped_size);
         return Some(facts);
     }
-    // The allocator's error and the size that it could not get stand on neighbouring lines.
+    // The allocator's error and the size that it could not get stand on neighboring lines.
     let nearest = passage.onward().take(2).chain(passage.before().take(1));
+    if !is_llm && passage.onward().take(LINES_TO_SKIP).any(|line| SKIPS.is_match(line)) {
+        facts.severity = Severity::Warning;
+    }
     facts.request = nearest.filter(|line| is_about_memory(line)).find_map(|line| find_size(&REQUEST, line));
     if let Some(found) = passage.before().find_map(|line| CACHE_ROOM.captures(line)) {
         facts.total = captured_size(&found, 1);
@@ -97,9 +129,12 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 }
 
 fn is_about_memory(line: &str) -> bool {
-    ["out of memory", "OutOfMemory", "GPU memory", "insufficient memory", "allocator error"]
-        .iter()
-        .any(|words| line.contains(words))
+    static WORDS: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)out of memory|OutOfMemory|GPU memory|amount of memory|insuff?icient memory|allocator error",
+        )
+    });
+    WORDS.is_match(line)
 }
 
 /// From 8.4 on the builder counts in mebibytes here; no tactic asks for less than one.
@@ -109,8 +144,9 @@ fn skipped_size(count: u64) -> Bytes {
 
 fn state_workspace(facts: &mut Facts, request: Bytes, workspace: Bytes) {
     facts.request = Some(request);
-    let summary =
-        format!("A layer needs {request} of scratch space and the workspace is limited to {workspace}.");
+    let summary = format!(
+        "A layer needs {request} of workspace and the limit is {workspace}; the GPU's memory is not the limit."
+    );
     facts.state(Cause::ArtificialLimit, Certainty::Certain, summary);
 }
 
@@ -162,5 +198,29 @@ mod tests {
         assert_eq!((facts.total, facts.free), (Some(Bytes::gib(24)), Some(Bytes::mib(512))));
         assert!(facts.statements.is_empty());
         assert!(facts_in("[TensorRT-LLM][ERROR] Assertion failed: hidden size").is_none());
+    }
+
+    #[test]
+    fn the_errors_of_a_skipped_tactic_are_warnings_too() {
+        let skipped = "[TRT] [E] 2: [virtualMemoryBuffer.cpp::resizePhysical::145] Error Code 2: OutOfMemory (no further information)\n[TRT] [W] Requested amount of GPU memory (8589934592 bytes) could not be allocated. There may not be enough free memory for allocation to succeed.\n[TRT] [W] Skipping tactic 8 due to insufficient memory on requested size of 8589934592 detected for tactic 0x3c.\n";
+        assert_eq!(facts_in(skipped).unwrap().severity, Severity::Warning);
+        let failed = format!(
+            "{skipped}[E] Error[10]: IBuilder::buildSerializedNetwork: Error Code 10: Internal Error (Could not find any implementation for node {{ForeignNode[a...b]}}.)\n[E] Engine could not be created from network"
+        );
+        let facts = facts_in(&failed).unwrap();
+        assert_eq!((facts.severity, facts.request), (Severity::Failure, Some(Bytes::gib(8))));
+        assert!(
+            facts_in(
+                "[E] Error Code 10: Internal Error (Could not find any implementation for node Conv_3.)"
+            )
+            .is_none()
+        );
+    }
+
+    #[test]
+    fn the_words_of_version_7() {
+        let text = "[TensorRT] ERROR: Requested amount of memory (268435456 bytes) could not be allocated. There may not be enough free memory for allocation to succeed.\n[TensorRT] ERROR: ../rtSafe/WeightsPtr.cpp (92) - OutOfMemory Error in allocate: 0";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.framework, facts.request), ("tensorrt", Some(Bytes::mib(256))));
     }
 }

@@ -1,104 +1,115 @@
-//! vLLM: what it says when its share of the card is not free, when its share is too small, and when it filled its
-//! share and something beside it no longer fits.
+//! vLLM: its share of the GPU is not free, is too small, or leaves no room for the memory outside it.
 //!
 //! | versions | wording |
 //! |---|---|
-//! | 0.9 – | `Free memory on device (9.50/24.00 GiB) on startup is less than desired GPU memory utilization (0.9, 21.60 GiB)`; later with `cuda:1` |
+//! | 0.9 – | `Free memory on device (9.50/24.00 GiB) on startup is less than desired GPU memory utilization (0.9, 21.60 GiB)`; later with `cuda:1`; on CPUs `desired CPU memory utilization` |
 //! | all | `No available memory for the cache blocks. Try increasing gpu_memory_utilization` |
+//! | – 0.8 | `# GPU blocks: 0`, `# cuda blocks: 0`, `the rest of the memory reserved for KV Cache is -1.05GiB` |
+//! | 0.8 – | `Available KV cache memory: -1.2 GiB` |
 //! | – 0.8 | `The model's max seq len (8192) is larger than the maximum number of tokens that can be stored in KV cache (4096)` |
 //! | 0.8 – | `To serve at least one request with the models's max seq len (40960), (5.50 GiB KV cache is needed, which is larger than the available KV cache memory (4.50 GiB)` |
-//! | 0.6 – 0.8 | `the current vLLM instance can use total_gpu_memory (…) x gpu_memory_utilization (…) = …`, `model weights take …` |
-//! | 0.8 – | `Available KV cache memory: 12.50 GiB` |
-//! | 0.8 – | `CUDA out of memory occurred when warming up sampler with 1024 dummy requests` |
+//! | 0.8 – | `CUDA out of memory occurred when warming up sampler with 1024 dummy requests`, `… warming up pooler …` |
 //! | 0.7 – | `CUDA Error: out of memory at …/cumem_allocator.cpp:62` (sleep mode) |
+//! | – 0.8 | `Too large swap space. 8.00 GiB out of the 15.00 GiB total CPU memory`, `Aborted due to the lack of CPU swap space` |
+//! | all | `Error in memory profiling. Initial free memory 20.1 GiB, current free memory 22.3 GiB` |
+//! | all | `preempted … because there is not enough KV cache space` (a warning) |
+//!
+//! The budget lines are read by [`super::vllm_budget`]; the steps are in `programs/serving/vllm.rs`.
 
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, DeviceIndex};
 use regex::Regex;
 
-use super::vllm_fixes::{self, Share};
-use crate::thresholds::CONTEXT_CEILING;
-use crate::text::facts::{Facts, Resource, Statement};
+use super::vllm_budget::Budget;
+use super::vllm_running::{read_filled_budget, read_profiling, read_sleep_mode, read_swap, read_warm_up};
+use crate::advice::{self, Maker};
+use crate::text::facts::{Facts, Resource, Severity, Statement};
 use crate::text::family::Family;
-use crate::text::figures::{captured_number, captured_size, find_size, pattern};
+use crate::text::figures::{captured_number, captured_size, pattern};
 use crate::text::log::Passage;
-use crate::{Cause, Certainty};
+use crate::text::settings::contains_ignoring_case;
+use crate::thresholds::{CONTEXT_CEILING, CONTEXT_TYPICAL};
+use crate::{Cause, Certainty, Fix};
 
 pub(crate) const FAMILY: Family = Family {
     anchors: &[
-        "Free memory on device",
+        "memory on device",
+        "desired CPU memory utilization",
         "No available memory for the cache blocks",
         "max seq len",
         "vLLM instance can use total_gpu_memory",
         "reserved for KV Cache is",
         "Available KV cache memory:",
+        "kv_cache_size=-",
+        "# GPU blocks: 0",
+        "# cuda blocks: 0",
+        "# rocm blocks: 0",
         "warming up sampler",
+        "warming up pooler",
         "cumem_allocator",
+        "device_allocator/cumem.py",
+        "Too large swap space",
+        "lack of CPU swap space",
+        "Error in memory profiling",
+        "not enough KV cache space",
     ],
     read,
 };
 
-/// A smaller share of a small card may be a context's, a desktop's and libraries', whatever it is in bytes.
+/// A smaller share of a small card may belong to a context, a desktop and libraries, whatever it is in bytes.
 const CONTEXT_SHARE: f64 = 0.1;
+/// A share below this holds no model.
+const LEAST_SHARE: f64 = 0.05;
+/// A share up to this leaves room on the GPU that was not asked for.
+const SMALL_SHARE: f64 = 0.85;
 
 static STARTUP: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"Free memory on device(?: cuda:(\d+))? \(([\d.]+)/([\d.]+) ?GiB\) on startup is less than desired GPU memory utilization \(([\d.]+), ([\d.]+) ?GiB\)",
+        r"(?i)memory on (?:device(?: cuda:(\d+))?|node(?: \d+)?) \(([\d.]+)/([\d.]+) ?GiB\) on startup is less than desired [GC]PU memory utilization \(([\d.]+), ([\d.]+) ?GiB\)",
     )
 });
 static KV_NEEDED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"\(?([\d.]+) ?(GiB) KV cache is needed, which is larger than the available KV cache memory \((-?[\d.]+) ?(GiB)",
+        r"(?i)\(?([\d.]+) ?(GiB) KV cache is needed, which is larger than the available KV cache memory \((-?[\d.]+) ?(GiB)",
     )
 });
 static KV_TOKENS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"max seq len \((\d+)\) is larger than the maximum number of tokens that can be stored in KV cache \((\d+)\)",
+        r"(?i)max seq len \((\d+)\) is larger than the maximum number of tokens that can be stored in KV cache \((\d+)\)",
     )
 });
-static LENGTH: LazyLock<Regex> = LazyLock::new(|| pattern(r"max seq len \((\d+)\)"));
-static ESTIMATED: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"estimated maximum model length is (?:about )?(\d+)"));
-static BUDGET: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"total_gpu_memory \(([\d.]+) ?(GiB)\) x gpu_memory_utilization \([\d.]+\) = ([\d.]+) ?(GiB)")
-});
-static PARTS: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"model weights take ([\d.]+) ?(GiB); non_torch_memory takes ([\d.]+) ?(GiB); PyTorch activation peak memory takes ([\d.]+) ?(GiB)",
-    )
-});
-static SAMPLER: LazyLock<Regex> = LazyLock::new(|| pattern(r"warming up sampler with (\d+) dummy requests"));
-static REQUEST: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"Tried to allocate ([\d.]+) ?([KMGTP]?i?B|bytes)"));
-static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"GPU (\d+)"));
-static TOTAL: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"total capaci?ty of ([\d.]+) ?([KMGTP]?i?B|bytes)"));
-static FREE: LazyLock<Regex> = LazyLock::new(|| pattern(r"of which ([\d.]+) ?([KMGTP]?i?B|bytes) is free"));
-static LIVE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"([\d.]+) ?([KMGTP]?i?B|bytes) is allocated by PyTorch"));
-static CACHED: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"([\d.]+) ?([KMGTP]?i?B|bytes) is reserved by PyTorch but unallocated"));
-
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let (line, text) = (passage.line(), passage.flat.as_str());
+    let has = |words: &str| contains_ignoring_case(line, words);
     let facts = Facts::new("vllm", Resource::Device, passage);
-    if line.contains("Free memory on device") {
+    if has("memory on device") || has("desired CPU memory") {
         read_startup(facts, text)
-    } else if line.contains("cache blocks") {
-        Some(read_cache_blocks(facts, &Budget::read(passage)))
-    } else if line.contains("max seq len") {
-        read_sequence_length(facts, text, &Budget::read(passage))
-    } else if line.contains("warming up sampler") {
-        read_sampler(facts, text)
-    } else if line.contains("cumem_allocator") {
-        line.contains("out of memory").then_some(facts)
+    } else if has("cache blocks") {
+        Some(read_no_cache(facts, &Budget::around(passage)))
+    } else if has("max seq len") {
+        read_sequence_length(facts, text, &Budget::around(passage))
+    } else if has("warming up") {
+        read_warm_up(facts, text)
+    } else if has("cumem") {
+        read_sleep_mode(facts, passage)
+    } else if has("swap space") {
+        Some(read_swap(facts, text))
+    } else if has("memory profiling") {
+        read_profiling(facts, text)
+    } else if has("not enough KV cache space") {
+        Some(Facts { severity: Severity::Warning, ..facts })
     } else {
+        let budget = Budget::around(passage);
+        // Zero blocks, or a budget below zero, is the failure itself: the error may stand further down or be cut off.
+        if has("blocks: 0") || budget.cache.is_some_and(|cache| cache <= 0.0) {
+            return Some(read_no_cache(facts, &budget));
+        }
         read_filled_budget(facts, passage)
     }
 }
 
-/// The share that vLLM was told to take was not free when it started.
+/// The share that vLLM was given was not free when it started.
 fn read_startup(mut facts: Facts, text: &str) -> Option<Facts> {
     let found = STARTUP.captures(text)?;
     let gib =
@@ -106,6 +117,15 @@ fn read_startup(mut facts: Facts, text: &str) -> Option<Facts> {
     let (free, total, desired) = (gib(2)?, gib(3)?, gib(5)?);
     facts.device = captured_number(&found, 1).map(DeviceIndex);
     (facts.free, facts.total, facts.request) = (Some(free), Some(total), Some(desired));
+    if contains_ignoring_case(&found[0], "CPU memory") {
+        facts.resource = Resource::Host;
+        facts.state(
+            Cause::HostMemory,
+            Certainty::Certain,
+            format!("vLLM on the CPU wants {desired} of RAM and {free} of {total} is free."),
+        );
+        return Some(facts);
+    }
     if free >= desired || free > total {
         return Some(facts);
     }
@@ -113,89 +133,77 @@ fn read_startup(mut facts: Facts, text: &str) -> Option<Facts> {
     let (cause, who) = if used > CONTEXT_CEILING && used.share_of(total) > CONTEXT_SHARE {
         (Cause::OtherProcesses, "more than a context takes, so another process holds it")
     } else {
-        (Cause::NonFrameworkOverhead, "what a context and a desktop take")
+        (Cause::NonFrameworkOverhead, "the size of a context and a desktop")
     };
     let summary = format!(
-        "vLLM was told to take {desired} and found {free} free: {used} of {total} was in use before it started, {who}."
+        "vLLM wants {desired} and {free} is free: {used} of {total} was in use before it started, {who}."
     );
-    let fixes = vllm_fixes::at_start(free, total, facts.device);
-    let stated = Statement::new(cause, Certainty::Likely, summary).mended_by(fixes);
+    let stated =
+        Statement::new(cause, Certainty::Likely, summary).mended_by(at_start(free, total, facts.device));
     facts.statements.push(Statement { bytes: Some(used), ..stated });
     Some(facts)
 }
 
-/// What vLLM measured before it reserved its cache.
-#[derive(Default)]
-struct Budget {
-    total: Option<Bytes>,
-    /// What it may use.
-    limit: Option<Bytes>,
-    /// Weights, activations and what is not PyTorch's.
-    fixed: Option<Bytes>,
-}
-
-impl Budget {
-    fn read(passage: &Passage<'_>) -> Self {
-        let mut budget = Self::default();
-        for line in passage.all().chain(passage.others()) {
-            if let Some(found) = BUDGET.captures(line) {
-                budget.total = captured_size(&found, 1);
-                budget.limit = captured_size(&found, 3);
-            }
-            if let Some(found) = PARTS.captures(line) {
-                budget.fixed = [1, 3, 5].into_iter().map(|group| captured_size(&found, group)).sum();
-            }
-        }
-        budget
-    }
-
-    fn share(&self) -> Share {
-        Share { total: self.total, limit: self.limit }
-    }
-
-    /// What the card has beyond what vLLM may use.
-    fn beyond(&self) -> Option<Bytes> {
-        Some(self.total? - self.limit?)
-    }
-}
-
-/// After weights and activations nothing was left of the share.
-fn read_cache_blocks(mut facts: Facts, budget: &Budget) -> Facts {
-    facts.total = budget.total;
-    let (Some(total), Some(limit), Some(fixed)) = (budget.total, budget.limit, budget.fixed) else {
-        let larger = vllm_fixes::larger_share(budget.share(), None).into_iter();
-        facts.statements.push(
-            Statement::new(
-                Cause::ArtificialLimit,
-                Certainty::Possible,
-                "Weights and activations took all that gpu_memory_utilization allows, and nothing was left for the cache. Whether the card has more is not said.",
-            )
-            .mended_by(larger.chain(vllm_fixes::smaller_model()).collect()),
+/// The share that vLLM is to take is not free: free the rest, or take less.
+fn at_start(free: Bytes, total: Bytes, device: Option<DeviceIndex>) -> Vec<Fix> {
+    let mut fixes = vec![advice::list_holders(Maker::Nvidia).frees((total - free) - CONTEXT_TYPICAL)];
+    let share = (free.share_of(total) * 100.0).floor() / 100.0;
+    if share >= LEAST_SHARE {
+        fixes.push(
+            Fix::new(format!("or limit vLLM to the {free} that is free, if the model fits"))
+                .command(format!("--gpu-memory-utilization {share:.2}")),
         );
+    }
+    fixes.extend(advice::another_device(Maker::Nvidia, device));
+    fixes
+}
+
+/// After weights and activations nothing is left of the share for the KV cache.
+fn read_no_cache(mut facts: Facts, budget: &Budget) -> Facts {
+    facts.total = budget.total;
+    let share = budget.share.map_or(String::new(), |share| format!(" of {share}"));
+    if let (Some(total), Some(limit), Some(fixed)) = (budget.total, budget.limit, budget.fixed) {
+        let summary = format!(
+            "Weights, activations and libraries take {fixed}; gpu_memory_utilization{share} allows {limit} of {total}. Nothing is left for the KV cache."
+        );
+        // At the default share the GPU is the limit, below it the share is.
+        let is_limit = fixed.share_of(total) < 0.9 && !budget.is_at_largest();
+        let cause = if is_limit { Cause::ArtificialLimit } else { Cause::LiveDataFillsDevice };
+        let certainty = if is_limit && budget.needed_share(None).is_some() {
+            Certainty::Certain
+        } else {
+            Certainty::Likely
+        };
+        facts.state(cause, certainty, summary);
         return facts;
-    };
-    let summary = format!(
-        "Weights, activations and libraries take {fixed} of the {limit} that gpu_memory_utilization allows on a card of {total}; nothing is left for the cache."
-    );
-    // A share of nine tenths is vLLM's own default: below that the card has room that was not asked for.
-    let cause = if fixed.share_of(total) < 0.9 { Cause::ArtificialLimit } else { Cause::LiveDataFillsDevice };
-    let larger = vllm_fixes::larger_share(budget.share(), None).into_iter();
-    let options = larger.chain(vllm_fixes::smaller_model()).collect();
-    facts.statements.push(Statement::new(cause, Certainty::Likely, summary).mended_by(options));
+    }
+    let cache = budget.cache.filter(|&cache| cache < 0.0).map_or(String::new(), |cache| {
+        format!(" The KV cache is short of {}.", Bytes::from_units(-cache, 1 << 30))
+    });
+    if budget.is_at_largest() {
+        facts.lead(
+            Cause::LiveDataFillsDevice,
+            format!("Weights and activations leave nothing for the KV cache although gpu_memory_utilization{share} is as high as it goes.{cache}"),
+        );
+    } else {
+        facts.lead(
+            Cause::ArtificialLimit,
+            format!("Weights and activations take all that gpu_memory_utilization{share} allows; nothing is left for the KV cache.{cache}"),
+        );
+    }
     facts
 }
 
-/// The cache is too small for a single request of full length.
+/// The KV cache is too small for a single request of full length.
 fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option<Facts> {
+    let is_small = budget.share.is_some_and(|share| share <= SMALL_SHARE);
     if let Some(found) = KV_TOKENS.captures(text) {
         let summary = format!(
-            "A sequence of {} tokens needs more cache than the {} tokens for which memory was left.",
+            "One request of {} tokens needs more KV cache than there is: memory is left for {} tokens.",
             &found[1], &found[2]
         );
-        let fixes = vllm_fixes::shorter_requests(captured_number(&found, 2), budget.share(), None);
-        facts
-            .statements
-            .push(Statement::new(Cause::LiveDataFillsDevice, Certainty::Likely, summary).mended_by(fixes));
+        let cause = if is_small { Cause::ArtificialLimit } else { Cause::LiveDataFillsDevice };
+        facts.state(cause, Certainty::Likely, summary);
         return Some(facts);
     }
     let found = KV_NEEDED.captures(text)?;
@@ -203,62 +211,19 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
     let available = captured_size(&found, 3).unwrap_or(Bytes::ZERO);
     facts.request = Some(needed);
     facts.total = budget.total;
-    // Without the measurements, nine tenths are taken for granted, vLLM's default.
-    let (cause, rest) = match budget.beyond() {
-        Some(beyond) if beyond >= needed - available => (
-            Cause::ArtificialLimit,
-            format!("; gpu_memory_utilization leaves {beyond} of the card untouched"),
-        ),
-        _ => (Cause::LiveDataFillsDevice, " beside the weights".to_owned()),
+    let beyond = budget.total.zip(budget.limit).map(|(total, limit)| total - limit);
+    let (cause, rest) = match beyond {
+        Some(beyond) if beyond >= needed - available => {
+            (Cause::ArtificialLimit, format!("; gpu_memory_utilization leaves {beyond} of the GPU unused"))
+        }
+        None if is_small => {
+            (Cause::ArtificialLimit, "; gpu_memory_utilization leaves part of the GPU unused".to_owned())
+        }
+        _ => (Cause::LiveDataFillsDevice, " next to the weights".to_owned()),
     };
     let left = if available.is_zero() { "nothing".to_owned() } else { available.to_string() };
-    let summary = format!("One request of full length needs {needed} of cache and {left} was left{rest}.");
-    let number = |figure: &Regex| captured_number(&figure.captures(text)?, 1);
-    let estimated: Option<u64> = number(&ESTIMATED);
-    let longest = estimated.or_else(|| vllm_fixes::longest_request(number(&LENGTH)?, needed, available));
-    let mut fixes = vllm_fixes::shorter_requests(longest, budget.share(), Some(needed - available));
-    if cause == Cause::ArtificialLimit {
-        // A larger share costs nothing; shorter requests do.
-        fixes.sort_by_key(|fix| std::cmp::Reverse(fix.frees));
-    }
-    facts.statements.push(Statement::new(cause, Certainty::Likely, summary).mended_by(fixes));
-    Some(facts)
-}
-
-fn read_sampler(mut facts: Facts, text: &str) -> Option<Facts> {
-    let found = SAMPLER.captures(text)?;
-    facts.batch = captured_number(&found, 1);
-    let summary = format!(
-        "vLLM had filled its share; what it left did not suffice for the logits of {} requests at once.",
-        &found[1]
-    );
-    let fixes = vllm_fixes::fewer_requests(facts.batch);
-    facts
-        .statements
-        .push(Statement::new(Cause::LiveDataFillsDevice, Certainty::Possible, summary).mended_by(fixes));
-    Some(facts)
-}
-
-/// vLLM reserved its cache, and then a small request of PyTorch's found nothing free.
-fn read_filled_budget(mut facts: Facts, passage: &Passage<'_>) -> Option<Facts> {
-    let error: Vec<&str> =
-        passage.onward().skip_while(|line| !line.contains("Tried to allocate")).take(6).collect();
-    (*error.first()?).clone_into(&mut facts.quote);
-    let error = error.join(" ");
-    let (request, free) = (find_size(&REQUEST, &error)?, find_size(&FREE, &error)?);
-    let total = find_size(&TOTAL, &error).or(Budget::read(passage).total)?;
-    facts.device = DEVICE.captures(&error).and_then(|found| captured_number(&found, 1)).map(DeviceIndex);
-    (facts.request, facts.free, facts.total) = (Some(request), Some(free), Some(total));
-    (facts.live, facts.cached) = (find_size(&LIVE, &error), find_size(&CACHED, &error));
-    if request.share_of(total) > 0.02 || free > request {
-        return None;
-    }
-    let limit =
-        Budget::read(passage).limit.map_or(String::new(), |limit| format!(" of {limit} out of {total}"));
-    let summary = format!(
-        "vLLM filled its own share{limit}; what it left for CUDA graphs, NCCL and contexts did not suffice, and {request} more was refused with {free} free."
-    );
-    facts.state(Cause::NonFrameworkOverhead, Certainty::Likely, summary);
+    let summary = format!("One request of full length needs {needed} of KV cache and {left} is left{rest}.");
+    facts.state(cause, Certainty::Likely, summary);
     Some(facts)
 }
 
@@ -305,7 +270,7 @@ mod tests {
         };
         assert_eq!(
             conclusion(&profile("16.00", "0.35", "5.60")),
-            (Cause::ArtificialLimit, Certainty::Likely)
+            (Cause::ArtificialLimit, Certainty::Certain)
         );
         assert_eq!(
             conclusion(&profile("7.00", "0.90", "6.30")),
@@ -327,21 +292,27 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_leaves_nothing_for_the_rest() {
-        let text = "(RayWorkerWrapper pid=7, ip=node) INFO 03-27 10:29:01 [worker.py:267] the current vLLM instance can use total_gpu_memory (48.00GiB) x gpu_memory_utilization (0.98) = 47.04GiB [repeated 3x across cluster]\n(RayWorkerWrapper pid=8, ip=node) loading\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 6 has a total capacity of 48.00 GiB of which 1024.00 KiB is free.";
-        assert_eq!(conclusion(text), (Cause::NonFrameworkOverhead, Certainty::Likely));
-        let facts = facts_in(text).unwrap();
-        assert_eq!((facts.device, facts.request), (Some(DeviceIndex(6)), Some(Bytes::mib(2))));
-        let large = text.replace("2.00 MiB", "9.00 GiB");
-        assert_eq!(facts_in(&large).unwrap().framework, "pytorch");
+    fn a_budget_below_zero_is_the_failure() {
+        for text in [
+            "worker.py:267] the current vLLM instance can use total_gpu_memory (12.00GiB) x gpu_memory_utilization (0.60) = 7.20GiB\nworker.py:267] model weights take 7.10GiB; non_torch_memory takes 0.05GiB; PyTorch activation peak memory takes 0.90GiB; the rest of the memory reserved for KV Cache is -0.85GiB.\nexecutor_base.py:111] # cuda blocks: 0, # CPU blocks: 4681",
+            "total_gpu_memory=12.00GiB peak_torch_memory=7.9GiB kv_cache_size=-0.85GiB gpu_memory_utilization=0.60",
+        ] {
+            assert_eq!(conclusion(text), (Cause::ArtificialLimit, Certainty::Certain), "{text}");
+        }
+        for text in [
+            "INFO 04-27 10:13:05 llm_engine.py:275] # GPU blocks: 0, # CPU blocks: 256",
+            "INFO 09-02 20:06:36 [gpu_worker.py:560] Available KV cache memory: -2.31 GiB",
+        ] {
+            assert_eq!(conclusion(text), (Cause::ArtificialLimit, Certainty::Possible), "{text}");
+        }
+        assert!(facts_in("[gpu_worker.py:560] Available KV cache memory: 2.31 GiB\nready").is_none());
+        let full = "vllm serve m --gpu-memory-utilization 0.97\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.";
+        assert_eq!(conclusion(full), (Cause::LiveDataFillsDevice, Certainty::Possible));
     }
 
     #[test]
-    fn the_sampler_and_the_sleep_mode() {
-        let text = "(VllmWorker rank=0 pid=10) ERROR 03-16 06:12:38 [multiproc_executor.py:375] RuntimeError: CUDA out of memory occurred when warming up sampler with 256 dummy requests. Please try lowering `max_num_seqs` or `gpu_memory_utilization` when initializing the engine.";
-        assert_eq!(conclusion(text), (Cause::LiveDataFillsDevice, Certainty::Possible));
-        assert_eq!(facts_in(text).unwrap().batch, Some(256));
-        let text = "CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62";
-        assert_eq!(conclusion(text), (Cause::Undetermined, Certainty::Undetermined));
+    fn case_does_not_matter() {
+        let text = startup(" cuda:0", "9.5/24.0").to_lowercase();
+        assert_eq!(conclusion(&text), (Cause::OtherProcesses, Certainty::Likely));
     }
 }

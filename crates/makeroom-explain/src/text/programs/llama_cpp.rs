@@ -1,38 +1,388 @@
-//! llama.cpp and what is built on it. Memory is weights (layers on the GPU), the KV cache (context length times
-//! slots) and a compute buffer (micro-batch times context).
+//! llama.cpp and the programs on it. Memory is weights (layers on the GPU), the KV cache (context length times slots)
+//! and a compute buffer (micro-batch times context). The programs name the same settings differently ([`dialect`]).
+
+mod dialect;
+mod layers;
+mod webui;
+
+use makeroom_core::Bytes;
 
 use super::{Program, Work};
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
+use dialect::Dialect;
 
-pub(super) const PROGRAMS: &[&Program] = &[&LLAMA_CPP];
+pub(super) const PROGRAMS: &[&Program] = &[&LLAMA_CPP, &OLLAMA, &webui::WEBUI];
 
 const LLAMA_CPP: Program = Program {
     name: "llama.cpp",
     frameworks: &["llama.cpp"],
-    marks: &["llama-server", "llama-cli", "ggml_", "llama_cpp"],
+    marks: &[
+        "llama-server",
+        "llama-cli",
+        "ggml_",
+        "ggml-cuda",
+        "llama_model_load",
+        "llm_load",
+        "llama_cpp",
+        "llama-cpp",
+        "koboldcpp",
+        "whisper.cpp",
+        "stable-diffusion.cpp",
+    ],
     work: Work::Inference,
     advise,
 };
 
+const OLLAMA: Program =
+    Program { name: "Ollama", frameworks: &["ollama"], marks: &["ollama"], work: Work::Inference, advise };
+
+/// The options that set the context length, by program.
+const CONTEXT: &[&str] =
+    &["-c", "--ctx-size", "num_ctx", "OLLAMA_CONTEXT_LENGTH", "contextsize", "n_ctx", "KvSize"];
+/// The options that set the KV cache's type.
+const KV_TYPE: &[&str] =
+    &["-ctk", "--cache-type-k", "cache_type", "OLLAMA_KV_CACHE_TYPE", "quantkv", "type_k"];
+/// A context below this is not worth halving.
+const SHORT_CONTEXT: u64 = 2048;
+
 fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+    let dialect = Dialect::of(situation);
     match cause {
-        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::Undetermined => smaller(situation),
+        Cause::LiveDataFillsDevice
+        | Cause::RequestExceedsDevice
+        | Cause::NonFrameworkOverhead
+        | Cause::Fragmentation => smaller(situation, dialect),
+        Cause::ArtificialLimit if situation.settings.mentions("context's memory pool") => pool(dialect),
+        Cause::ArtificialLimit => limit(situation, dialect),
+        Cause::OtherProcesses | Cause::HiddenHolder if dialect == Dialect::Ollama => vec![
+            Fix::new("unload the models that Ollama keeps, and keep one at a time")
+                .command(situation.environment.export("OLLAMA_MAX_LOADED_MODELS=1")),
+            Fix::new("leave 1 GiB per GPU to other programs")
+                .command(situation.environment.export("OLLAMA_GPU_OVERHEAD=1073741824")),
+        ],
+        Cause::OtherProcesses | Cause::HiddenHolder => {
+            dialect.layers(layers::fewer(situation)).into_iter().collect()
+        }
+        Cause::HostMemory => host(situation, dialect),
         _ => Vec::new(),
     }
 }
 
-fn smaller(situation: &Situation<'_>) -> Vec<Fix> {
+/// Fewer layers, a shorter context, a smaller KV cache, a smaller compute buffer.
+fn smaller(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
+    if let Some(fixes) = dialect.own_model(situation) {
+        return fixes;
+    }
     let settings = situation.settings;
-    let mut fixes = Vec::new();
-    let context = settings.number(&["-c", "--ctx-size", "n_ctx"]);
-    fixes.push(match context {
-        Some(tokens) if tokens > 4096.0 => Fix::new(format!("halve the context from {tokens} tokens: the KV cache shrinks with it"))
-            .command(format!("-c {}", (tokens / 2.0) as u64)),
-        Some(_) | None => Fix::new("cap the context: by default it is the model's maximum").command("-c 8192"),
-    });
-    if !settings.is_on(&["--no-kv-offload", "-nkvo"]) {
-        fixes.push(Fix::new("store the KV cache in 8 bits, half its size").command("-fa on -ctk q8_0 -ctv q8_0"));
+    let kv = layers::device_buffer(situation, "KV buffer size");
+    let mut fixes: Vec<Fix> = Vec::new();
+    let is_compute = is_compute_buffer(situation);
+    let mut batch: Option<Fix> = micro_batch(situation, dialect);
+    if is_compute {
+        fixes.extend(batch.take());
+        if ["pipeline parallelism enabled", "n_copies=4"].iter().any(|words| settings.mentions(words))
+            && dialect == Dialect::LlamaCpp
+        {
+            let fix = Fix::new(
+                "build without pipeline parallelism: compute buffers are about a quarter of the size",
+            )
+            .command("cmake -B build -DGGML_CUDA=ON -DGGML_SCHED_MAX_COPIES=1");
+            fixes.push(match situation.facts.request {
+                Some(request) => fix.frees(request.scaled(0.7)),
+                None => fix,
+            });
+        }
+    }
+    let wired = wired_limit(situation);
+    let is_shared = wired.is_some();
+    fixes.extend(wired);
+    if !is_shared {
+        fixes.extend(experts(situation, dialect));
+        let layers = dialect.layers(layers::fewer(situation));
+        fixes.extend(layers.map(|fix| Fix { frees: layers::to_free(situation), ..fix }));
+    }
+    fixes.extend(shorter_context(situation, dialect, kv));
+    if settings.value(KV_TYPE).is_none_or(|value| value.contains("16"))
+        && !settings.is_on(&["--no-kv-offload", "-nkvo"])
+    {
+        let fix = dialect.kv_8_bit(situation);
+        fixes.extend(fix.map(|fix| match kv {
+            Some(kv) => fix.frees(kv.scaled(0.47)),
+            None => fix,
+        }));
+    }
+    fixes.extend(fewer_slots(situation, dialect, kv));
+    fixes.extend(split(situation, dialect));
+    fixes.extend(batch);
+    if is_weights(situation) {
+        // The context and the compute buffer come later.
+        let is_kept = |fix: &Fix| fix.command.as_deref().is_some_and(Dialect::is_about_weights);
+        fixes.retain(is_kept);
+        fixes.push(dialect.smaller_quantization());
     }
     fixes
+}
+
+/// Whether the buffer that failed is a compute buffer.
+fn is_compute_buffer(situation: &Situation<'_>) -> bool {
+    ["failed to allocate compute", "gallocr_reserve", "graph_reserve", "sched_reserve"]
+        .iter()
+        .any(|words| situation.settings.mentions(words))
+}
+
+/// Whether the buffer that failed holds weights.
+fn is_weights(situation: &Situation<'_>) -> bool {
+    let words = ["alloc_tensor_range", "error loading model: unable to allocate"];
+    !is_compute_buffer(situation) && words.iter().any(|words| situation.settings.mentions(words))
+}
+
+fn micro_batch(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
+    let now = situation
+        .settings
+        .number(&["-ub", "--ubatch-size", "n_ubatch", "blasbatchsize", "batchsize"])
+        .filter(|&now| now >= 1.0)
+        .map_or(512, |now| now as u64);
+    if now <= 64 {
+        return None;
+    }
+    let fix = dialect.micro_batch(now / 2)?;
+    let request = situation.facts.request.filter(|_| is_compute_buffer(situation));
+    Some(match request {
+        Some(request) => fix.frees(request.scaled(0.5)),
+        None => fix,
+    })
+}
+
+/// A mixture-of-experts model keeps speed with its experts in RAM.
+fn experts(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
+    let settings = situation.settings;
+    let has_experts = settings.number(&["n_expert"]).is_some_and(|count| count > 1.0)
+        || [
+            "-A3B",
+            "A22B",
+            "8x7B",
+            "mixtral",
+            "gpt-oss",
+            "deepseek2",
+            "DeepSeek-V",
+            "DeepSeek-R1-0",
+            "MoE",
+            "_exps",
+        ]
+        .iter()
+        .any(|name| settings.mentions(name));
+    if !has_experts
+        || settings.value(&["--n-cpu-moe", "-ncmoe", "moecpu"]).is_some()
+        || settings.is_on(&["--cpu-moe", "-cmoe"])
+    {
+        return None;
+    }
+    let layers = layers::count(situation).unwrap_or(48);
+    let count = layers::fewer(situation)
+        .filter(|_| layers::to_free(situation).is_some())
+        .map_or(layers / 2, |fit| layers - fit.min(layers))
+        .max(1);
+    dialect.experts(count)
+}
+
+fn shorter_context(situation: &Situation<'_>, dialect: Dialect, kv: Option<Bytes>) -> Option<Fix> {
+    let now = situation.settings.number(CONTEXT).filter(|&tokens| tokens >= 1.0).map(|tokens| tokens as u64);
+    let Some(now) = now else {
+        return Some(dialect.context(None, 8192));
+    };
+    if now <= SHORT_CONTEXT {
+        return None;
+    }
+    let fix = dialect.context(Some(now), now / 2);
+    Some(match kv {
+        Some(kv) => fix.frees(kv.scaled(0.5)),
+        None => fix,
+    })
+}
+
+fn fewer_slots(situation: &Situation<'_>, dialect: Dialect, kv: Option<Bytes>) -> Option<Fix> {
+    let slots = situation
+        .settings
+        .number(&[
+            "-np",
+            "--parallel",
+            "n_seq_max",
+            "n_slots",
+            "OLLAMA_NUM_PARALLEL",
+            "runner.parallel",
+            "parallel",
+        ])
+        .filter(|&slots| slots > 1.0);
+    let fix = match (slots, dialect) {
+        (None, Dialect::Ollama) if !situation.settings.mentions("OLLAMA_NUM_PARALLEL") => {
+            dialect.one_slot(situation)?
+        }
+        (None, _) => return None,
+        (Some(_), _) => dialect.one_slot(situation)?,
+    };
+    Some(match kv.zip(slots).filter(|_| dialect == Dialect::Ollama) {
+        Some((kv, slots)) => fix.frees(kv.scaled(1.0 - 1.0 / slots)),
+        None => fix,
+    })
+}
+
+/// Several GPUs: the one that failed gets a smaller part.
+fn split(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
+    let settings = situation.settings;
+    if settings.value(&["-ts", "--tensor-split", "tensor_split"]).is_some() {
+        return None;
+    }
+    let device = situation.facts.device?.0 as usize;
+    let listed = (0..16).take_while(|index| settings.mentions(&format!("CUDA{index} "))).count();
+    let devices = settings
+        .number(&["found"])
+        .filter(|_| settings.mentions("CUDA devices"))
+        .map_or(listed, |count| count as usize)
+        .max(device + 1);
+    if !(2..=8).contains(&devices) {
+        return None;
+    }
+    let parts: Vec<&str> = (0..devices).map(|index| if index == device { "2" } else { "3" }).collect();
+    dialect.split(device, &parts.join(","))
+}
+
+/// One buffer is larger than the driver allows.
+fn limit(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
+    let mut fixes: Vec<Fix> = micro_batch(situation, dialect).into_iter().collect();
+    fixes.extend(shorter_context(situation, dialect, None));
+    fixes.extend(dialect.layers(layers::fewer(situation)));
+    fixes
+}
+
+/// ggml's fixed pool: a program that computed it wrongly, or an option beyond what it was computed for.
+fn pool(dialect: Dialect) -> Vec<Fix> {
+    let mut fixes = vec![match dialect {
+        Dialect::Python => {
+            Fix::new("update llama-cpp-python: current versions compute the pool's size from the model")
+                .command("pip install --upgrade llama-cpp-python")
+        }
+        Dialect::Kobold => {
+            Fix::new("update koboldcpp: current versions compute the pool's size from the model")
+        }
+        _ => Fix::new("update llama.cpp: current versions compute the pool's size from the model")
+            .command("git pull && cmake --build build"),
+    }];
+    fixes.push(dialect.context(None, 2048));
+    fixes
+}
+
+/// Metal shares RAM with everything else, under a limit of its own.
+fn wired_limit(situation: &Situation<'_>) -> Option<Fix> {
+    let settings = situation.settings;
+    let is_metal = ["ggml_metal", "kIOGPU"].iter().any(|words| settings.mentions(words));
+    if !is_metal || settings.mentions("iogpu.wired_limit_mb") {
+        return None;
+    }
+    let limit = settings.number(&["recommendedMaxWorkingSetSize"]).map_or(12_288, |now| (now * 1.15) as u64);
+    Some(
+        Fix::new("raise the share of RAM that Metal may wire, and leave 4 GB to macOS (resets at reboot)")
+            .command(format!("sudo sysctl iogpu.wired_limit_mb={limit}")),
+    )
+}
+
+fn host(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
+    // The kernel's OOM killer: the machine's or the container's limit comes first.
+    if situation.facts.framework == "host" {
+        return Vec::new();
+    }
+    let settings = situation.settings;
+    let mut fixes: Vec<Fix> = shorter_context(situation, dialect, None).into_iter().collect();
+    fixes.extend(fewer_slots(situation, dialect, None));
+    if dialect == Dialect::Ollama {
+        fixes.extend(dialect.kv_8_bit(situation).filter(|_| settings.value(KV_TYPE).is_none()));
+        fixes.push(dialect.smaller_quantization());
+    } else if settings.is_on(&["--no-mmap", "-nommap", "--nommap"]) {
+        fixes.push(Fix::new("map the model file instead of reading it into RAM: drop --no-mmap"));
+    } else if settings.is_on(&["--mlock"]) {
+        fixes.push(
+            Fix::new("raise the limit on locked memory, or drop --mlock").command("ulimit -l unlimited"),
+        );
+    }
+    fixes
+}
+
+#[cfg(test)]
+fn commands(text: &str, cause: Cause) -> Vec<String> {
+    use crate::text::context::Context;
+    use crate::text::find::failures;
+    use crate::text::log::Log;
+    let log = Log::new(text);
+    let found = failures(&log).unwrap();
+    let context = Context::read(&log, found.index);
+    let situation = Situation::new(log.text(), &found.first, &context);
+    (situation.program.advise)(&situation, cause).into_iter().filter_map(|fix| fix.command).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOADED: &str = "ggml_cuda_init: found 1 CUDA devices:\n  Device 0: NVIDIA X, compute capability 8.9, VMM: yes, VRAM: 12288 MiB\nllama_model_load_from_file_impl: using device CUDA0 (NVIDIA X) - 11264 MiB free\nload_tensors: offloaded 41/41 layers to GPU\nload_tensors:        CUDA0 model buffer size =  8200.00 MiB\nllama_context: n_ctx         = 16384\nllama_kv_cache_init:      CUDA0 KV buffer size =  2560.00 MiB\n";
+    const COMPUTE: &str = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 1024.00 MiB on device 0: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 1073741824\nllama_init_from_model: failed to initialize the context: failed to allocate compute pp buffers";
+
+    #[test]
+    fn the_layers_that_fit() {
+        let steps = commands(
+            &format!("llama-server -m m.gguf -ngl 99 -c 16384\n{LOADED}{COMPUTE}"),
+            Cause::LiveDataFillsDevice,
+        );
+        assert_eq!(steps[0], "-ub 256");
+        // 520 MiB short and a twentieth of the card to spare, 262 MiB a layer.
+        assert_eq!(steps[1], "-ngl 36");
+        assert!(
+            steps.contains(&"-c 8192".to_owned()) && steps.contains(&"-fa on -ctk q8_0 -ctv q8_0".to_owned()),
+            "{steps:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_set_is_not_repeated() {
+        let text = format!("llama-server -m m.gguf -c 2048 -ub 64 -ctk q8_0 -ctv q8_0 -ts 1,2\n{COMPUTE}")
+            .replace("device 0", "device 1")
+            .replace("CUDA0", "CUDA1");
+        let steps = commands(&text, Cause::LiveDataFillsDevice);
+        assert!(
+            steps.iter().all(|step| !step.starts_with("-c ")
+                && !step.contains("-ub")
+                && !step.contains("-ctk")
+                && !step.contains("split")),
+            "{steps:?}"
+        );
+    }
+
+    #[test]
+    fn experts_go_to_ram_and_the_full_device_gets_less() {
+        let text = format!(
+            "llm_load_print_meta: n_layer = 48\nllm_load_print_meta: n_expert         = 128\nggml_cuda_init: found 2 CUDA devices:\nllama_context: pipeline parallelism enabled (n_copies=4)\n{COMPUTE}"
+        );
+        let steps = commands(&text, Cause::LiveDataFillsDevice);
+        assert!(steps.contains(&"--n-cpu-moe 24".to_owned()), "{steps:?}");
+        assert!(steps.contains(&"--tensor-split 2,3".to_owned()), "{steps:?}");
+        assert!(steps.iter().any(|step| step.contains("GGML_SCHED_MAX_COPIES=1")), "{steps:?}");
+    }
+
+    #[test]
+    fn each_program_has_its_own_names() {
+        let steps =
+            |front: &str| commands(&format!("{front}\n{LOADED}{COMPUTE}"), Cause::LiveDataFillsDevice);
+        assert!(steps("ollama[7]: time=2025 level=INFO").contains(&"/set parameter num_gpu 36".to_owned()));
+        assert!(steps("ollama[7]: num_ctx 16384").contains(&"/set parameter num_ctx 8192".to_owned()));
+        assert!(steps("Welcome to KoboldCpp - Version 1.90").contains(&"--gpulayers 36".to_owned()));
+        assert!(
+            steps("llm = Llama(model_path='m.gguf')  # llama_cpp").contains(&"n_gpu_layers=36".to_owned())
+        );
+    }
+
+    #[test]
+    fn ram_for_ollama() {
+        let text = "DEFAULT_NUM_CTX: num_ctx=32768\nError: model requires more system memory (18.0 GiB) than is available (11.5 GiB)   ollama";
+        let steps = commands(text, Cause::HostMemory);
+        assert_eq!(steps[0], "/set parameter num_ctx 16384");
+    }
 }

@@ -1,0 +1,47 @@
+//! `CTranslate2`, and faster-whisper on it: CUDA's error string and nothing else.
+//!
+//! | wording | meaning |
+//! |---|---|
+//! | `RuntimeError: CUDA failed with error out of memory` | an allocation failed |
+//! | `RuntimeError: cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED` | cuBLAS got no workspace |
+
+use crate::Cause;
+use crate::Certainty;
+use crate::text::facts::{Facts, Resource};
+use crate::text::family::Family;
+use crate::text::log::Passage;
+use crate::text::settings::contains_ignoring_case;
+
+pub(crate) const FAMILY: Family =
+    Family { anchors: &["CUDA failed with error", "cuBLAS failed with status"], read };
+
+fn read(passage: &Passage<'_>) -> Option<Facts> {
+    let has = |words: &str| contains_ignoring_case(passage.line(), words);
+    if !has("out of memory") && !has("ALLOC_FAILED") {
+        return None;
+    }
+    let mut facts = Facts::new("ctranslate2", Resource::Device, passage);
+    facts.state(
+        Cause::LiveDataFillsDevice,
+        Certainty::Possible,
+        "The model, its beams and its batch do not fit this GPU.",
+    );
+    Some(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::text::find::facts_in;
+
+    #[test]
+    fn only_errors_about_memory() {
+        for text in [
+            "RuntimeError: CUDA failed with error out of memory",
+            "RuntimeError: cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED",
+        ] {
+            assert_eq!(facts_in(text).unwrap().framework, "ctranslate2", "{text}");
+        }
+        assert!(facts_in("RuntimeError: CUDA failed with error no kernel image is available").is_none());
+        assert!(facts_in("RuntimeError: cuBLAS failed with status CUBLAS_STATUS_NOT_SUPPORTED").is_none());
+    }
+}
