@@ -55,6 +55,11 @@ impl<'log> Settings<'log> {
         })
     }
 
+    /// The text itself, as far as it is searched.
+    pub(crate) fn text(&self) -> &'log str {
+        self.text
+    }
+
     /// Whether the text contains words, in any case.
     pub(crate) fn mentions(&self, words: &str) -> bool {
         contains_ignoring_case(self.text, words)

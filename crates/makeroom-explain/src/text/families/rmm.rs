@@ -96,6 +96,8 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 
 #[cfg(test)]
 mod tests {
+    use makeroom_core::Bytes;
+
     use super::*;
     use crate::text::find::facts_in;
 

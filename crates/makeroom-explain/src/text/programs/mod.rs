@@ -2,9 +2,10 @@
 //! try.
 //!
 //! One file per group of programs. A [`Program`] is found by the format that was read (`frameworks`) or by words
-//! in the text (`marks`: module paths, command names); the first in [`GROUPS`] that fits is taken, so an
-//! application stands before the framework that it is built on. Its `advise` returns the steps for one cause, the
-//! most effective first, or nothing where the general advice for that cause ([`super::fixes`]) is best.
+//! in the text (`marks`: module paths, command names). [`APPLICATIONS`] go before the [`LIBRARIES`] that they are
+//! built on, and within both a format goes before marks and the first mark in the lists goes before the others.
+//! Its `advise` returns the steps for one cause, the most effective first, or nothing where the general advice for
+//! that cause ([`super::fixes`]) is best. Most programs are a table of [`lever::Lever`]s.
 //!
 //! Every step names a setting and the value to try, computed from the text where it has figures. No step repeats
 //! what [`super::settings::Settings`] shows to be set.
@@ -12,19 +13,37 @@
 //! To add a program: a `Program` in the file of its group, its place in that file's list, a test in that file.
 
 mod boosting;
+mod compute;
+mod cryo_em;
 mod data;
+mod detection;
 mod diffusion;
 mod frameworks;
+mod graphics;
+mod image_training;
+mod images;
+mod jax;
+mod lever;
 mod llama_cpp;
 mod media;
 mod plain;
+mod pytorch;
 mod runtimes;
 mod science;
 mod serving;
+mod speech;
+mod tensorflow;
+#[cfg(test)]
+mod testing;
 mod training;
+mod video;
+
+use std::sync::LazyLock;
+
+use regex::RegexSet;
 
 use super::facts::Facts;
-use super::settings::contains_ignoring_case;
+use super::log::clipped;
 use super::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -54,25 +73,100 @@ pub(crate) enum Work {
     Other,
 }
 
-/// All programs by group, applications before the frameworks below them.
-const GROUPS: &[&[&Program]] = &[
+/// Programs that people start.
+const APPLICATIONS: &[&[&Program]] = &[
     serving::PROGRAMS,
     llama_cpp::PROGRAMS,
+    video::PROGRAMS,
+    image_training::PROGRAMS,
     diffusion::PROGRAMS,
+    images::PROGRAMS,
     boosting::PROGRAMS,
+    cryo_em::PROGRAMS,
     science::PROGRAMS,
+    graphics::PROGRAMS,
     media::PROGRAMS,
+    detection::PROGRAMS,
+    speech::PROGRAMS,
+    data::APPLICATIONS,
+    jax::APPLICATIONS,
+    tensorflow::APPLICATIONS,
+    compute::APPLICATIONS,
+    frameworks::APPLICATIONS,
+    training::PROGRAMS,
+    pytorch::APPLICATIONS,
+];
+
+/// What applications are built on.
+const LIBRARIES: &[&[&Program]] = &[
     data::PROGRAMS,
     runtimes::PROGRAMS,
-    training::PROGRAMS,
+    jax::PROGRAMS,
+    tensorflow::PROGRAMS,
     frameworks::PROGRAMS,
+    pytorch::PROGRAMS,
+    compute::PROGRAMS,
 ];
+
+/// Marks are looked for in this much of a text.
+const LONGEST_SEARCHED: usize = 8 << 20;
+
+/// The marks of all programs, applications first: one pattern per program, so that one pass finds them all.
+static MARKS: LazyLock<RegexSet> = LazyLock::new(|| {
+    let patterns = listed(APPLICATIONS).chain(listed(LIBRARIES)).map(|program| {
+        let marks: Vec<String> = program.marks.iter().map(|mark| escaped(mark)).collect();
+        if marks.is_empty() { "$^x".to_owned() } else { format!("(?:^|[^a-zA-Z])(?i-u:{})", marks.join("|")) }
+    });
+    let set = RegexSet::new(patterns);
+    debug_assert!(set.is_ok(), "{set:?}");
+    set.unwrap_or_else(|_| RegexSet::empty())
+});
+
+/// A mark as a pattern; a slash in it also stands for Windows's separator.
+fn escaped(mark: &str) -> String {
+    regex::escape(mark).replace('/', r"[/\\]+")
+}
+
+fn listed(groups: &'static [&'static [&'static Program]]) -> impl Iterator<Item = &'static Program> {
+    groups.iter().flat_map(|group| group.iter().copied())
+}
 
 /// The program that wrote a text.
 pub(crate) fn of(text: &str, facts: &Facts) -> &'static Program {
-    let programs = || GROUPS.iter().flat_map(|group| group.iter().copied());
-    let by_mark =
-        |program: &&'static Program| program.marks.iter().any(|mark| contains_ignoring_case(text, mark));
     let by_format = |program: &&'static Program| program.frameworks.contains(&facts.framework);
-    programs().find(by_format).or_else(|| programs().find(by_mark)).unwrap_or(&plain::PLAIN)
+    let marked = MARKS.matches(clipped(text, LONGEST_SEARCHED));
+    let applications = listed(APPLICATIONS).count();
+    let first_marked = |is_wanted: fn(usize, usize) -> bool| {
+        let index = marked.iter().find(|&index| is_wanted(index, applications))?;
+        listed(APPLICATIONS).chain(listed(LIBRARIES)).nth(index)
+    };
+    listed(APPLICATIONS)
+        .find(by_format)
+        .or_else(|| first_marked(|index, applications| index < applications))
+        .or_else(|| listed(LIBRARIES).find(by_format))
+        .or_else(|| first_marked(|index, applications| index >= applications))
+        .or_else(|| listed(&[compute::FALLBACK]).find(by_format))
+        .unwrap_or(&plain::PLAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mark_compiles_and_names_are_unique() {
+        assert_eq!(MARKS.len(), listed(APPLICATIONS).count() + listed(LIBRARIES).count());
+        let mut names: Vec<&str> = listed(APPLICATIONS).chain(listed(LIBRARIES)).map(|program| program.name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+    }
+
+    #[test]
+    fn applications_go_before_the_libraries_below_them() {
+        let facts = Facts { framework: "pytorch", ..Facts::default() };
+        let name = |text: &str| of(text, &facts).name;
+        assert_eq!(name(r#"File "D:\ComfyUI\comfy\ldm\modules\attention.py", line 5"#), "ComfyUI");
+        assert_eq!(name("torch.OutOfMemoryError: CUDA out of memory."), "PyTorch");
+        assert_eq!(name("this makes me uncomfyui/able"), "PyTorch");
+    }
 }
