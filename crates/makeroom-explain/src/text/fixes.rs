@@ -43,6 +43,9 @@ pub(crate) fn for_cause(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
         }
         _ if own.is_empty() => general(cause, situation),
         Cause::Fragmentation => general(cause, situation).into_iter().chain(own).collect(),
+        Cause::LiveDataFillsDevice => allocator_first(situation).into_iter().chain(own).collect(),
+        // A request this large may be a mistake, which no option cures.
+        Cause::RequestExceedsDevice => own.into_iter().take(3).chain(general(cause, situation)).collect(),
         _ => own,
     }
 }
@@ -150,7 +153,8 @@ fn torch_fragmentation(situation: &Situation<'_>, cached: Bytes) -> Vec<Fix> {
     ]
 }
 
-fn live_data(situation: &Situation<'_>) -> Vec<Fix> {
+/// What costs nothing to try where the card is full: the allocator's own settings.
+fn allocator_first(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
     let mut fixes = Vec::new();
     if facts.framework == "pytorch-mps" {
@@ -166,6 +170,12 @@ fn live_data(situation: &Situation<'_>) -> Vec<Fix> {
             fix
         }));
     }
+    fixes
+}
+
+fn live_data(situation: &Situation<'_>) -> Vec<Fix> {
+    let facts = situation.facts;
+    let mut fixes = allocator_first(situation);
     let is_torch = facts.framework.starts_with("pytorch");
     let own = smaller_batch(situation);
     if situation.is_inference() {

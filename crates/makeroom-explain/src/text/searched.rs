@@ -20,7 +20,6 @@ pub(crate) struct Searched<'log> {
 
 impl<'log> Searched<'log> {
     /// All of a text.
-    #[cfg(test)]
     pub(crate) fn whole(text: &'log str) -> Self {
         Self { head: text, around: "" }
     }
@@ -53,8 +52,13 @@ impl<'log> Searched<'log> {
 
     /// Whether the text contains words, in any case; `-` and `_` are the same.
     pub(crate) fn contains(&self, words: &str) -> bool {
-        self.any(|part| occurrences(part, words).next().is_some())
+        self.any(|part| contains_ignoring_case(part, words))
     }
+}
+
+/// Whether `text` contains `words`, in any case; `-` and `_` are the same.
+pub(crate) fn contains_ignoring_case(text: &str, words: &str) -> bool {
+    occurrences(text, words).next().is_some()
 }
 
 /// Where `words` occur in a text, in any case; `-` and `_` are the same.

@@ -75,6 +75,11 @@ impl<'log> Settings<'log> {
         })
     }
 
+    /// The text itself, as far as it is searched.
+    pub(crate) fn parts(&self) -> [&'log str; 2] {
+        self.text.parts()
+    }
+
     /// Whether the text contains words, in any case.
     pub(crate) fn mentions(&self, words: &str) -> bool {
         self.text.contains(words)

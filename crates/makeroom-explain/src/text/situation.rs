@@ -1,6 +1,6 @@
 //! Everything that advice depends on: the failure, its account, the program, the machine, what is already set.
 
-use makeroom_core::Bytes;
+use makeroom_core::{Bytes, DeviceIndex};
 
 use super::context::Context;
 use super::environment::Environment;
@@ -10,6 +10,7 @@ use super::log::Log;
 use super::programs::{self, Program, Work};
 use super::searched::Searched;
 use super::settings::Settings;
+use super::smi_table;
 
 /// A failure with all that surrounds it.
 pub(crate) struct Situation<'log> {
@@ -90,6 +91,17 @@ impl<'log> Situation<'log> {
     pub(crate) fn smaller(&self, count: u64) -> u64 {
         let factor = self.shrink_factor().unwrap_or(0.5);
         ((count as f64 * factor).floor() as u64).clamp(1, count.saturating_sub(1).max(1))
+    }
+
+    /// A device with room for the request, where the text has a table of all devices.
+    pub(crate) fn emptier_device(&self) -> Option<(DeviceIndex, Bytes)> {
+        let failed = self.facts.device.unwrap_or(DeviceIndex(0));
+        let tables = smi_table::tables(self.settings.text().lines());
+        let devices = tables.last()?.devices.iter().filter_map(|row| Some((row.device?, row.total - row.used)));
+        devices
+            .filter(|&(device, free)| device != failed && self.facts.request.is_none_or(|request| free > request))
+            .filter(|&(_, free)| free >= Bytes::gib(1))
+            .max_by_key(|&(_, free)| free)
     }
 
     /// Memory that must be freed for the request to fit, with a margin of a twentieth of the card for what comes next.

@@ -10,7 +10,7 @@ use crate::Certainty;
 use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::log::Passage;
-use crate::text::settings::contains_ignoring_case;
+use crate::text::searched::contains_ignoring_case;
 
 pub(crate) const FAMILY: Family =
     Family { anchors: &["CUDA failed with error", "cuBLAS failed with status"], read };

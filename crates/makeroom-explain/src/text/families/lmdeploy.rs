@@ -11,7 +11,7 @@ use crate::Cause;
 use crate::text::facts::{Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::log::Passage;
-use crate::text::settings::contains_ignoring_case;
+use crate::text::searched::contains_ignoring_case;
 
 pub(crate) const FAMILY: Family = Family {
     anchors: &["No enough gpu memory", "No enough memory. Update", "[TM][ERROR]", "turbomind"],

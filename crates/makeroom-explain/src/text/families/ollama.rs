@@ -17,7 +17,7 @@ use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{captured_size, find_size, pattern};
 use crate::text::log::Passage;
-use crate::text::settings::contains_ignoring_case;
+use crate::text::searched::contains_ignoring_case;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {

@@ -26,7 +26,7 @@ use crate::text::facts::{Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, captured_size, find_size, pattern, size};
 use crate::text::log::Passage;
-use crate::text::settings::contains_ignoring_case;
+use crate::text::searched::contains_ignoring_case;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {

@@ -28,7 +28,7 @@ use crate::text::facts::{Facts, Resource, Severity, Statement};
 use crate::text::family::Family;
 use crate::text::figures::{captured_number, captured_size, pattern};
 use crate::text::log::Passage;
-use crate::text::settings::contains_ignoring_case;
+use crate::text::searched::contains_ignoring_case;
 use crate::thresholds::{CONTEXT_CEILING, CONTEXT_TYPICAL};
 use crate::{Cause, Certainty, Fix};
 

@@ -1,5 +1,238 @@
-//! Rendering, encoding, mining and password recovery.
+//! Encoding, mining and password recovery.
 
-use super::Program;
+use super::lever::{self, Lever};
+use super::{Program, Work};
+use crate::text::environment::System;
+use crate::text::situation::Situation;
+use crate::{Cause, Fix};
 
-pub(super) const PROGRAMS: &[&Program] = &[];
+pub(super) const PROGRAMS: &[&Program] = &[&NVENC, &HASHCAT, &JOHN, &XMR, &ETHASH, &EQUIHASH];
+
+const NVENC: Program = Program {
+    name: "NVENC",
+    frameworks: &["nvenc"],
+    marks: &["h264_nvenc", "hevc_nvenc", "av1_nvenc", "nvEncOpenEncodeSession", "NVEncC", "obs-studio"],
+    work: Work::Other,
+    advise: |situation, cause| match cause {
+        Cause::ArtificialLimit => sessions(situation),
+        _ => lever::steps(situation, cause, NVENC_LEVERS),
+    },
+};
+
+/// GeForce cards encode a fixed number of streams at a time.
+fn sessions(situation: &Situation<'_>) -> Vec<Fix> {
+    let mut fixes = vec![
+        Fix::new("end other encodes: GeForce cards allow 3, 5 or 8 sessions, depending on the driver")
+            .command("nvidia-smi encodersessions"),
+        Fix::new("update the driver: 550 and later allow 8 sessions on GeForce")
+            .command("nvidia-smi --query-gpu=driver_version --format=csv"),
+    ];
+    if situation.settings.mentions("nvenc") {
+        fixes.push(Fix::new("encode further streams on the CPU").command("ffmpeg … -c:v libx264"));
+    }
+    fixes
+}
+
+const NVENC_LEVERS: &[Lever] = &[
+    Lever::lower("use fewer surfaces{from}", "-surfaces {to}", &["-surfaces"], 8).at_least(4, 1),
+    Lever::lower("decode with fewer extra frames{from}", "-extra_hw_frames {to}", &["-extra_hw_frames"], 2),
+    Lever::lower("look fewer frames ahead{from}", "-rc-lookahead {to} -bf 0", &["-rc-lookahead"], 0),
+    Lever::new("run fewer encodes at once", "nvidia-smi encodersessions"),
+    Lever::new("scale on the GPU before encoding", "-vf scale_cuda=1920:-2")
+        .unless_said(&["scale_cuda", "scale_npp"]),
+];
+
+const HASHCAT: Program = Program {
+    name: "hashcat",
+    frameworks: &["hashcat"],
+    marks: &["hashcat"],
+    work: Work::Other,
+    advise: |situation, cause| match cause {
+        Cause::ArtificialLimit => lever::steps(situation, Cause::LiveDataFillsDevice, HASHCAT_LEVERS),
+        _ => lever::steps(situation, cause, HASHCAT_LEVERS),
+    },
+};
+
+const HASHCAT_LEVERS: &[Lever] = &[
+    Lever::lower("use a lower workload profile{from}", "hashcat -w {to}", &["-w", "--workload-profile"], 1),
+    Lever::lower("run fewer hashes per thread{from}", "hashcat -n {to}", &["-n", "--kernel-accel"], 8),
+    Lever::switch(
+        "use optimized kernels, for passwords of up to 31 characters",
+        "hashcat -O",
+        &["-O", "--optimized-kernel-enable"],
+    ),
+    Lever::new("skip the device that is too small", "hashcat -d 1").unless_said(&["-d 1"]),
+    Lever::new(
+        "use CUDA instead of OpenCL, which caps one buffer at a quarter of the GPU",
+        "hashcat --backend-ignore-opencl",
+    )
+    .unless_said(&["--backend-ignore-opencl"])
+    .only(|situation| situation.settings.mentions("opencl")),
+];
+
+const JOHN: Program = Program {
+    name: "John the Ripper",
+    frameworks: &[],
+    marks: &["john/run", "opencl_common.c", "opencl_DES", "john --format"],
+    work: Work::Other,
+    advise: |situation, cause| lever::steps(situation, cause, JOHN_LEVERS),
+};
+
+const JOHN_LEVERS: &[Lever] = &[
+    Lever::new(
+        "run fewer candidates at once: half the global work size",
+        "GWS=4096 LWS=64 john --format=…-opencl",
+    )
+    .unless_said(&["GWS="]),
+    Lever::new("choose another device", "john --devices=2").unless_said(&["--devices="]),
+    Lever::new("use the CPU format", "john --format=raw-sha256")
+        .only(|situation| situation.settings.mentions("-opencl")),
+];
+
+const ETHASH: Program = Program {
+    name: "the Ethash miner",
+    frameworks: &["ethminer"],
+    marks: &["ethminer", "PhoenixMiner", "lolMiner", "t-rex", "ethash", "NBMiner", "TeamRedMiner", "the DAG"],
+    work: Work::Other,
+    advise: ethash,
+};
+
+fn ethash(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+    let total =
+        situation.facts.total.map_or_else(|| "this card's memory".to_owned(), |total| total.to_string());
+    let smaller =
+        Fix::new(format!("mine a coin whose DAG fits {total}: the DAG must be on the card as a whole"))
+            .command("Ravencoin or Ergo, or Ethereum Classic (ETChash, half the DAG)");
+    match cause {
+        Cause::RequestExceedsDevice
+        | Cause::LiveDataFillsDevice
+        | Cause::NonFrameworkOverhead
+        | Cause::ArtificialLimit
+        | Cause::Undetermined => {
+            let mut fixes = vec![smaller];
+            fixes.extend(lever::steps(situation, Cause::LiveDataFillsDevice, ETHASH_LEVERS));
+            fixes
+        }
+        _ => Vec::new(),
+    }
+}
+
+const ETHASH_LEVERS: &[Lever] = &[
+    Lever::new("lift AMD's cap on one buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
+        .unless_said(&["GPU_MAX_ALLOC_PERCENT"])
+        .only(|situation| {
+            ["clCreateBuffer", "opencl", "amd", "cl-"].iter().any(|words| situation.settings.mentions(words))
+        })
+        .variable(),
+    Lever::new("reserve no room for the next epochs' DAG (PhoenixMiner)", "-eres 0")
+        .unless_said(&["-eres 0"])
+        .only(|situation| situation.settings.mentions("phoenix")),
+    Lever::new("load the DAG on one GPU after the other", "ethminer --dag-load-mode 1")
+        .unless_said(&["dag-load-mode 1"]),
+    Lever::new(
+        "run the desktop on another card: Windows keeps 0.5 to 1 GB",
+        "connect the monitor to the integrated GPU",
+    )
+    .only(|situation| situation.environment.system == System::Windows),
+];
+
+const XMR: Program = Program {
+    name: "the CryptoNight miner",
+    frameworks: &[],
+    marks: &["xmr-stak", "xmrig", "cryptonight"],
+    work: Work::Other,
+    advise: |situation, cause| lever::steps(situation, cause, XMR_LEVERS),
+};
+
+const XMR_LEVERS: &[Lever] = &[
+    Lever::lower(
+        "lower the intensity{from} in amd.txt or config.json: each thread takes 2 MB",
+        "\"intensity\": {to}",
+        &["intensity"],
+        480,
+    )
+    .at_least(8, 8),
+    Lever::new("run one thread per GPU: one entry per index", "\"index\": 0 only once"),
+    Lever::new(
+        "enlarge the page file to the sum of all GPUs' memory",
+        "SystemPropertiesPerformance > Advanced > Virtual memory",
+    )
+    .only(|situation| situation.environment.system == System::Windows),
+];
+
+const EQUIHASH: Program = Program {
+    name: "the Equihash miner",
+    frameworks: &[],
+    marks: &["silentarmy", "equihash", "Hash tables will use"],
+    work: Work::Other,
+    advise: |situation, cause| match cause {
+        Cause::ArtificialLimit => lever::steps(situation, Cause::LiveDataFillsDevice, EQUIHASH_LEVERS),
+        _ => lever::steps(situation, cause, EQUIHASH_LEVERS),
+    },
+};
+
+const EQUIHASH_LEVERS: &[Lever] = &[
+    Lever::new("use smaller hash tables: rebuild with fewer rows (param.h)", "#define NR_ROWS_LOG 16")
+        .unless_said(&["NR_ROWS_LOG 16"]),
+    Lever::new("run one instance per GPU", "silentarmy --instances 1").unless_said(&["--instances 1"]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{advice, check};
+    use super::*;
+
+    #[test]
+    fn each_program_is_found_and_names_its_own_options() {
+        let opencl = "clEnqueueNDRangeKernel: CL_MEM_OBJECT_ALLOCATION_FAILURE: out of memory";
+        for (name, log, first, set) in [
+            (
+                "NVENC",
+                "[h264_nvenc @ 0x55] CreateBitstreamBuffer failed: out of memory (10)".to_owned(),
+                "-surfaces 8",
+                ("-vf scale_cuda=1280:-2", "scale_cuda"),
+            ),
+            (
+                "hashcat",
+                "* Device #1: Not enough allocatable device memory for this attack.".to_owned(),
+                "-w 1",
+                ("hashcat -O -w 1", "hashcat -O"),
+            ),
+            (
+                "John the Ripper",
+                format!("/opt/john/run: opencl_common.c:900\n{opencl}"),
+                "GWS=4096",
+                ("john --devices=1", "--devices="),
+            ),
+            (
+                "the CryptoNight miner",
+                format!("xmr-stak 2.10\n{opencl}"),
+                "\"intensity\": 480",
+                ("\"intensity\": 8", "\"intensity\""),
+            ),
+            (
+                "the Equihash miner",
+                format!("silentarmy\n{opencl}"),
+                "NR_ROWS_LOG 16",
+                ("silentarmy --instances 1", "--instances 1"),
+            ),
+            (
+                "the Ethash miner",
+                format!("ethminer 0.19\n{opencl}"),
+                "DAG fits",
+                ("ethminer --dag-load-mode 1", "--dag-load-mode 1"),
+            ),
+        ] {
+            check(name, &log, first, set);
+        }
+    }
+
+    #[test]
+    fn sessions_are_a_limit_of_the_driver() {
+        let (_, steps) = advice(
+            "[h264_nvenc @ 0x55] OpenEncodeSessionEx failed: out of memory (10): (no details)",
+            Cause::ArtificialLimit,
+        );
+        assert_eq!(steps[0].command.as_deref(), Some("nvidia-smi encodersessions"));
+    }
+}

@@ -2,9 +2,10 @@
 //! try.
 //!
 //! One file per group of programs. A [`Program`] is found by the format that was read (`frameworks`) or by words
-//! in the text (`marks`: module paths, command names); the first in [`GROUPS`] that fits is taken, so an
-//! application stands before the framework that it is built on. Its `advise` returns the steps for one cause, the
-//! most effective first, or nothing where the general advice for that cause ([`super::fixes`]) is best.
+//! in the text (`marks`: module paths, command names). [`APPLICATIONS`] go before the [`LIBRARIES`] that they are
+//! built on, and within both a format goes before marks and the first mark in the lists goes before the others.
+//! Its `advise` returns the steps for one cause, the most effective first, or nothing where the general advice for
+//! that cause ([`super::fixes`]) is best. Most programs are a table of [`lever::Lever`]s.
 //!
 //! Every step names a setting and the value to try, computed from the text where it has figures. No step repeats
 //! what [`super::settings::Settings`] shows to be set.
@@ -12,16 +13,30 @@
 //! To add a program: a `Program` in the file of its group, its place in that file's list, a test in that file.
 
 mod boosting;
+mod compute;
+mod cryo_em;
 mod data;
+mod detection;
 mod diffusion;
 mod frameworks;
+mod graphics;
+mod image_training;
+mod images;
+mod jax;
+mod lever;
 mod llama_cpp;
 mod media;
 mod plain;
+mod pytorch;
 mod runtimes;
 mod science;
 mod serving;
+mod speech;
+mod tensorflow;
+#[cfg(test)]
+mod testing;
 mod training;
+mod video;
 
 use std::sync::LazyLock;
 
@@ -58,51 +73,126 @@ pub(crate) enum Work {
     Other,
 }
 
-/// All programs by group, applications before the frameworks below them.
-const GROUPS: &[&[&Program]] = &[
+/// Programs that people start.
+const APPLICATIONS: &[&[&Program]] = &[
     serving::PROGRAMS,
     llama_cpp::PROGRAMS,
+    video::PROGRAMS,
+    image_training::PROGRAMS,
     diffusion::PROGRAMS,
+    images::PROGRAMS,
     boosting::PROGRAMS,
+    cryo_em::PROGRAMS,
     science::PROGRAMS,
+    graphics::PROGRAMS,
     media::PROGRAMS,
-    data::PROGRAMS,
-    runtimes::PROGRAMS,
+    detection::PROGRAMS,
+    speech::PROGRAMS,
+    data::APPLICATIONS,
+    jax::APPLICATIONS,
+    tensorflow::APPLICATIONS,
+    compute::APPLICATIONS,
+    frameworks::APPLICATIONS,
     training::PROGRAMS,
-    frameworks::PROGRAMS,
+    pytorch::APPLICATIONS,
 ];
 
-/// All programs with the words that give them away.
+/// What applications are built on.
+const LIBRARIES: &[&[&Program]] = &[
+    data::PROGRAMS,
+    runtimes::PROGRAMS,
+    jax::PROGRAMS,
+    tensorflow::PROGRAMS,
+    frameworks::PROGRAMS,
+    pytorch::PROGRAMS,
+    compute::PROGRAMS,
+];
+
+/// The words that give programs away, for one pass over a text.
 struct Marks {
-    programs: Vec<&'static Program>,
     automaton: Option<AhoCorasick>,
-    /// The program of each word, as an index into `programs`.
+    /// The program of each word: its place among all, applications first.
     owners: Vec<usize>,
 }
 
 static MARKS: LazyLock<Marks> = LazyLock::new(|| {
-    let programs: Vec<&Program> = GROUPS.iter().flat_map(|group| group.iter().copied()).collect();
-    let (owners, words): (Vec<usize>, Vec<&str>) = programs
-        .iter()
+    let (owners, words): (Vec<usize>, Vec<String>) = all()
         .enumerate()
-        .flat_map(|(owner, program)| program.marks.iter().map(move |mark| (owner, *mark)))
+        .flat_map(|(owner, program)| program.marks.iter().flat_map(move |mark| spellings(owner, mark)))
         .unzip();
-    let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(words).ok();
-    Marks { programs, automaton, owners }
+    let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(words);
+    debug_assert!(automaton.is_ok(), "{automaton:?}");
+    Marks { automaton: automaton.ok(), owners }
 });
+
+/// A mark as Linux, Windows and an escaped string on Windows write it.
+fn spellings(owner: usize, mark: &str) -> Vec<(usize, String)> {
+    let mut spellings = vec![(owner, mark.to_owned())];
+    if mark.contains('/') {
+        spellings.push((owner, mark.replace('/', "\\")));
+        spellings.push((owner, mark.replace('/', "\\\\")));
+    }
+    spellings
+}
+
+fn listed(groups: &'static [&'static [&'static Program]]) -> impl Iterator<Item = &'static Program> {
+    groups.iter().flat_map(|group| group.iter().copied())
+}
+
+/// All programs, applications first.
+fn all() -> impl Iterator<Item = &'static Program> {
+    listed(APPLICATIONS).chain(listed(LIBRARIES))
+}
+
+/// The places of the first application and of the first library that a text has a mark of.
+fn marked(text: Searched<'_>) -> (Option<usize>, Option<usize>) {
+    let Some(automaton) = &MARKS.automaton else { return (None, None) };
+    let applications = listed(APPLICATIONS).count();
+    let (mut application, mut library) = (None, None);
+    for part in text.parts() {
+        for found in automaton.find_overlapping_iter(part) {
+            // A mark inside a longer word is not one.
+            if found.start() > 0 && part.as_bytes()[found.start() - 1].is_ascii_alphabetic() {
+                continue;
+            }
+            let owner = MARKS.owners[found.pattern().as_usize()];
+            let first: &mut Option<usize> = if owner < applications { &mut application } else { &mut library };
+            *first = Some(first.map_or(owner, |known| known.min(owner)));
+        }
+    }
+    (application, library)
+}
 
 /// The program that wrote a text.
 pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
-    let by_format = MARKS.programs.iter().find(|program| program.frameworks.contains(&facts.framework));
-    let by_mark = || {
-        let automaton = MARKS.automaton.as_ref()?;
-        let owner = text
-            .parts()
-            .into_iter()
-            .flat_map(|part| automaton.find_overlapping_iter(part))
-            .map(|found| MARKS.owners[found.pattern().as_usize()])
-            .min()?;
-        MARKS.programs.get(owner)
-    };
-    by_format.or_else(by_mark).copied().unwrap_or(&plain::PLAIN)
+    let by_format = |program: &&'static Program| program.frameworks.contains(&facts.framework);
+    let (application, library) = marked(text);
+    listed(APPLICATIONS)
+        .find(by_format)
+        .or_else(|| all().nth(application?))
+        .or_else(|| listed(LIBRARIES).find(by_format))
+        .or_else(|| all().nth(library?))
+        .or_else(|| compute::FALLBACK.iter().copied().find(|program| by_format(program)))
+        .unwrap_or(&plain::PLAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<&str> = all().map(|program| program.name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+    }
+
+    #[test]
+    fn applications_go_before_the_libraries_below_them() {
+        let facts = Facts { framework: "pytorch", ..Facts::default() };
+        let name = |text: &str| of(Searched::whole(text), &facts).name;
+        assert_eq!(name(r#"File "D:\ComfyUI\comfy\ldm\modules\attention.py", line 5"#), "ComfyUI");
+        assert_eq!(name("torch.OutOfMemoryError: CUDA out of memory."), "PyTorch");
+        assert_eq!(name("this makes me uncomfyui/able"), "PyTorch");
+    }
 }

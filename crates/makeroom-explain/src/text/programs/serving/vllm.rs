@@ -112,7 +112,7 @@ fn smaller_share(situation: &Situation<'_>, budget: &Budget, unset: f64) -> Fix 
     let now = budget.share.unwrap_or(DEFAULT_SHARE);
     let short = situation
         .account
-        .short_of()
+        .missing()
         .zip(situation.facts.total)
         .map_or(OUTSIDE, |(short, total)| (short.share_of(total) * 1.5).clamp(0.03, 0.3));
     let suggested = if budget.share.is_some() { ((now - short) * 100.0).floor() / 100.0 } else { unset };

@@ -1,0 +1,224 @@
+//! Programs that call CUDA, HIP or OpenCL themselves: Thrust, OpenCV, task runtimes, vGPU layers, plain programs.
+
+use super::lever::{self, Lever};
+use super::{Program, Work};
+use crate::text::situation::Situation;
+use crate::{Cause, Fix};
+
+pub(super) const APPLICATIONS: &[&Program] = &[&HAMI, &OPENCV, &PARSEC];
+pub(super) const PROGRAMS: &[&Program] = &[&THRUST, &OPENCL];
+/// Any program whose CUDA call failed.
+pub(super) const FALLBACK: &[&Program] = &[&CUDA];
+
+const THRUST: Program = Program {
+    name: "Thrust",
+    frameworks: &["thrust"],
+    marks: &["thrust::"],
+    work: Work::Other,
+    advise: |situation, cause| chunked(situation, cause, THRUST_LEVERS),
+};
+
+const THRUST_LEVERS: &[Lever] = &[
+    Lever::new(
+        "check the free memory before a vector grows: resize() holds the old and the new copy",
+        "cudaMemGetInfo(&free_bytes, &total_bytes); v.reserve(n)",
+    )
+    .unless_said(&["cudaMemGetInfo"]),
+    Lever::new("let vectors spill to the host", "thrust::universal_vector<T> v;")
+        .unless_said(&["universal_vector", "managed"]),
+    Lever::new(
+        "sort and reduce in place with a temporary buffer of your own",
+        "thrust::sort(thrust::cuda::par_nosync(allocator), …)",
+    ),
+];
+
+const OPENCV: Program = Program {
+    name: "OpenCV",
+    frameworks: &[],
+    marks: &["cv::cuda", "cv::gpu", "gpu_mat.cu", "gpumat", "Gpu API call"],
+    work: Work::Other,
+    advise: |situation, cause| lever::steps(situation, cause, OPENCV_LEVERS),
+};
+
+const OPENCV_LEVERS: &[Lever] = &[
+    Lever::new(
+        "allocate the GpuMats once, outside the loop, and release what is left over",
+        "frame.upload(image, stream); … ; buffer.release();",
+    ),
+    Lever::new("scale the images down first", "cv::resize(image, image, cv::Size(), 0.5, 0.5)")
+        .unless_said(&["cv::resize("]),
+    Lever::new(
+        "use fewer pyramid levels and features",
+        "cv::cuda::SparsePyrLKOpticalFlow::create(cv::Size(21, 21), 2)",
+    )
+    .only(|situation| ["flow", "LK", "vins"].iter().any(|words| situation.settings.mentions(words))),
+    Lever::new(
+        "cap OpenCV's buffer pool: two stacks of 64 MiB",
+        "cv::cuda::setBufferPoolConfig(cv::cuda::getDevice(), 1024 * 1024 * 64, 2)",
+    )
+    .unless_said(&["setBufferPoolConfig"]),
+];
+
+const PARSEC: Program = Program {
+    name: "PaRSEC",
+    frameworks: &[],
+    marks: &["PaRSEC", "dplasma", "bytes of memory on the GPU device failed"],
+    work: Work::Other,
+    advise: |situation, cause| match cause {
+        Cause::LiveDataFillsDevice
+        | Cause::OtherProcesses
+        | Cause::Preallocation
+        | Cause::RequestExceedsDevice => vec![
+            Fix::new("take less of the GPU: PaRSEC reserves nearly all of it per process")
+                .command("-- --mca device_cuda_memory_use 40"),
+            Fix::new("run one process per GPU").command("mpirun --map-by ppr:1:gpu …"),
+        ],
+        _ => lever::steps(situation, cause, &[]),
+    },
+};
+
+const HAMI: Program = Program {
+    name: "HAMi",
+    frameworks: &["hami"],
+    marks: &["HAMi-core", "libvgpu.so"],
+    work: Work::Other,
+    advise: |situation, cause| {
+        let wanted = situation.facts.limit.map_or(16_000, |limit| (limit.scaled(1.5).get()) >> 20);
+        match cause {
+            Cause::OtherProcesses => vec![
+                Fix::new("request less than the card has, so that the scheduler keeps pods apart")
+                    .command("nvidia.com/gpumem-percentage: 50"),
+                Fix::new("scale no memory beyond the card").command("devicePlugin.deviceMemoryScaling: 1"),
+            ],
+            Cause::ArtificialLimit | Cause::LiveDataFillsDevice => vec![
+                Fix::new("raise the pod's memory limit").command(format!("nvidia.com/gpumem: {wanted}")),
+                Fix::new("or the container's own limit, outside Kubernetes")
+                    .command(format!("CUDA_DEVICE_MEMORY_LIMIT={wanted}m")),
+            ],
+            _ => Vec::new(),
+        }
+    },
+};
+
+const OPENCL: Program = Program {
+    name: "the OpenCL program",
+    frameworks: &[],
+    marks: &[
+        "CL_MEM_OBJECT_ALLOCATION_FAILURE",
+        "clCreateBuffer",
+        "CL_OUT_OF_RESOURCES",
+        "pyopencl",
+        "clEnqueue",
+        "CL_INVALID_BUFFER_SIZE",
+    ],
+    work: Work::Other,
+    advise: |situation, cause| match cause {
+        Cause::ArtificialLimit => lever::steps(situation, Cause::LiveDataFillsDevice, OPENCL_LEVERS),
+        _ => lever::steps(situation, cause, OPENCL_LEVERS),
+    },
+};
+
+const OPENCL_LEVERS: &[Lever] = &[
+    Lever::new(
+        "split the largest buffer in at least 2: one buffer is capped, often at a quarter of the GPU",
+        "clinfo | grep -E 'Max memory allocation|Global memory size'",
+    ),
+    Lever::new("lift AMD's cap on one buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
+        .unless_said(&["GPU_MAX_ALLOC_PERCENT=100"])
+        .only(|situation| {
+            ["amd", "radeon", "gfx", "rx "].iter().any(|words| situation.settings.mentions(words))
+        })
+        .variable(),
+    Lever::new("process half of the items per kernel launch", "global_work_size /= 2"),
+];
+
+const CUDA: Program = Program {
+    name: "the program",
+    frameworks: &["cuda", "hip", ""],
+    marks: &[],
+    work: Work::Other,
+    advise: |situation, cause| {
+        if situation.settings.mentions("mpi") || situation.settings.mentions("rank ") {
+            ranks(cause)
+        } else {
+            Vec::new()
+        }
+    },
+};
+
+/// Ranks that share a GPU need the sum of their parts.
+fn ranks(cause: Cause) -> Vec<Fix> {
+    match cause {
+        Cause::LiveDataFillsDevice | Cause::Undetermined => vec![
+            Fix::new("run one rank per GPU: ranks that share one need the sum of their memory")
+                .command("mpirun -np NUMBER_OF_GPUS …"),
+            Fix::new(
+                "spread the ranks over more GPUs or nodes, so that each holds a smaller part of the mesh",
+            )
+            .command("srun --ntasks-per-node=GPUS_PER_NODE --gpus-per-task=1 …"),
+            Fix::new("halve the problem per rank: twice the ranks on twice the GPUs, or a coarser mesh"),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+/// A table, with chunks in the first place.
+fn chunked(situation: &Situation<'_>, cause: Cause, levers: &[Lever]) -> Vec<Fix> {
+    let mut fixes = lever::steps(situation, cause, levers);
+    if matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice) {
+        fixes.insert(
+            0,
+            Fix::new("process the data in at least 2 chunks, and free each vector before the next")
+                .command("v.clear(); v.shrink_to_fit();"),
+        );
+    }
+    fixes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{advice, check};
+    use super::*;
+
+    #[test]
+    fn each_program_is_found_and_names_its_own_options() {
+        for (name, log, first, set) in [
+            (
+                "Thrust",
+                "terminate called after throwing an instance of 'thrust::system::detail::bad_alloc'\n  what():  std::bad_alloc: cudaErrorMemoryAllocation: out of memory",
+                "at least 2 chunks",
+                ("cudaMemGetInfo(&f, &t)", "cudaMemGetInfo"),
+            ),
+            (
+                "OpenCV",
+                "OpenCV(4.9.0) modules/core/src/cuda/gpu_mat.cu:121: error: (-217:Gpu API call) out of memory in function 'allocate'",
+                "outside the loop",
+                ("cv::resize(a, b)", "cv::resize("),
+            ),
+            (
+                "the OpenCL program",
+                "clEnqueueNDRangeKernel failed: CL_MEM_OBJECT_ALLOCATION_FAILURE: out of memory on AMD Radeon",
+                "clinfo",
+                ("GPU_MAX_ALLOC_PERCENT=100", "GPU_MAX_ALLOC_PERCENT"),
+            ),
+        ] {
+            check(name, log, first, set);
+        }
+    }
+
+    #[test]
+    fn reserved_cards_and_ranks() {
+        let (_, steps) = advice("PaRSEC: CUDA error 2: out of memory", Cause::OtherProcesses);
+        assert!(
+            steps.iter().any(|fix| fix
+                .command
+                .as_deref()
+                .unwrap_or("")
+                .contains("device_cuda_memory_use 40")),
+            "{steps:?}"
+        );
+        let (_, steps) =
+            advice("MPI_Abort(MPI_COMM_WORLD, 1)\nCUDA error 2: out of memory", Cause::LiveDataFillsDevice);
+        assert!(steps[0].action.contains("one rank per GPU"), "{steps:?}");
+    }
+}

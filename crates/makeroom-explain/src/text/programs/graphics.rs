@@ -1,0 +1,349 @@
+//! Rendering and games: Blender, OptiX, Mitsuba, darktable, Vulkan and WebGPU programs.
+
+use super::lever::{self, Lever};
+use super::{Program, Work};
+use crate::text::environment::System;
+use crate::text::situation::Situation;
+use crate::{Cause, Fix};
+
+pub(super) const PROGRAMS: &[&Program] = &[
+    &BLENDER, &MITSUBA, &OPTIX, &DARKTABLE, &RPCS3, &DXVK, &UNREAL, &GZDOOM, &RUFFLE, &RESOLVE, &WGPU,
+    &VULKAN,
+];
+
+const BLENDER: Program = Program {
+    name: "Blender",
+    frameworks: &["blender"],
+    marks: &["blender", "intern/cycles", "infinigen"],
+    work: Work::Other,
+    advise: blender,
+};
+
+fn blender(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+    // Cycles reports memory where the context is already gone.
+    if situation.settings.mentions("Invalid context in cu")
+        && matches!(cause, Cause::LiveDataFillsDevice | Cause::Undetermined)
+    {
+        return vec![
+            Fix::new("restart Blender: the CUDA context is invalid, and the memory errors follow from it")
+                .command("blender -b FILE.blend -E CYCLES -f 1 -- --cycles-device OPTIX"),
+            Fix::new("check that the driver sees a GPU that this Blender version supports")
+                .command("nvidia-smi"),
+        ];
+    }
+    lever::steps(situation, cause, BLENDER_LEVERS)
+}
+
+const BLENDER_LEVERS: &[Lever] = &[
+    Lever::new("limit textures to 2048 px: Render Properties > Simplify", "bpy.context.scene.render.use_simplify = True; bpy.context.scene.cycles.texture_limit_render = '2048'").unless_said(&["texture_limit_render"]),
+    Lever::new("subdivide less: Render Properties > Simplify", "bpy.context.scene.render.use_simplify = True; bpy.context.scene.render.simplify_subdivision_render = 1").unless_said(&["simplify_subdivision_render"]),
+    Lever::new("do not keep the scene between frames: Performance > Persistent Data", "bpy.context.scene.render.use_persistent_data = False").unless_said(&["use_persistent_data = False"]),
+    Lever::lower("render in smaller tiles{from}: Performance > Memory", "bpy.context.scene.cycles.use_auto_tile = True; bpy.context.scene.cycles.tile_size = {to}", &["tile_size"], 512).at_least(256, 256),
+    Lever::new("use CUDA instead of OptiX, whose BVH is larger", "blender -b FILE.blend -E CYCLES -f 1 -- --cycles-device CUDA").only(|situation| situation.settings.mentions("optix")),
+    Lever::new("render on the CPU, with the machine's memory", "blender -b FILE.blend -E CYCLES -f 1 -- --cycles-device CPU"),
+];
+
+const MITSUBA: Program = Program {
+    name: "Mitsuba",
+    frameworks: &["mitsuba"],
+    marks: &["mitsuba", "drjit", "enoki", "cuda_malloc_trim"],
+    work: Work::Other,
+    advise: |situation, cause| lever::steps(situation, cause, MITSUBA_LEVERS),
+};
+
+const MITSUBA_LEVERS: &[Lever] = &[
+    Lever::lower(
+        "render fewer samples at a time{from}, and average several passes",
+        "mi.render(scene, spp={to}, seed=i)",
+        &["spp", "sample_count", "samples_per_pass"],
+        16,
+    ),
+    Lever::new(
+        "split the samples over passes (Mitsuba 2)",
+        "<integer name=\"samples_per_pass\" value=\"8\"/>",
+    )
+    .unless_said(&["samples_per_pass"]),
+    Lever::new(
+        "differentiate by path replay, whose memory does not grow with depth",
+        "mi.load_dict({'type': 'prb'})",
+    )
+    .unless_said(&["'prb'", "\"prb\""]),
+    Lever::new("render a smaller film", "<integer name=\"width\" value=\"512\"/>"),
+    Lever::new("release unused memory", "drjit.flush_malloc_cache()").unless_said(&["flush_malloc_cache"]),
+];
+
+const OPTIX: Program = Program {
+    name: "OptiX",
+    frameworks: &["optix"],
+    marks: &["optixAccel", "OPTIX_ERROR"],
+    work: Work::Other,
+    advise: |situation, cause| lever::steps(situation, cause, OPTIX_LEVERS),
+};
+
+const OPTIX_LEVERS: &[Lever] = &[
+    Lever::new(
+        "compact acceleration structures: half their size or less",
+        "options.buildFlags |= OPTIX_BUILD_FLAG_ALLOW_COMPACTION; optixAccelCompact(…);",
+    )
+    .unless_said(&["ALLOW_COMPACTION"]),
+    Lever::new(
+        "prefer small structures over fast tracing",
+        "options.buildFlags &= ~OPTIX_BUILD_FLAG_PREFER_FAST_TRACE;",
+    ),
+    Lever::new(
+        "build one structure at a time and reuse its temporary buffer",
+        "cudaFree(temp_buffer) after each optixAccelBuild",
+    ),
+    Lever::new(
+        "instance repeated geometry instead of copying it",
+        "OptixInstance per copy, one GAS per mesh",
+    ),
+];
+
+const DARKTABLE: Program = Program {
+    name: "darktable",
+    frameworks: &[],
+    marks: &["darktable", "[opencl_", "[local laplacian cl]", "[dt_opencl"],
+    work: Work::Other,
+    advise: |situation, cause| match cause {
+        Cause::HostMemory => vec![
+            Fix::new("use less RAM: preferences > processing").command("darktable resources = small"),
+            Fix::new("run fewer threads in the background").command("darktable --conf worker_threads=2"),
+        ],
+        _ => lever::steps(situation, cause, DARKTABLE_LEVERS),
+    },
+};
+
+const DARKTABLE_LEVERS: &[Lever] = &[
+    Lever::raise(
+        "leave more of the GPU free, so that tiling starts earlier (MB, darktablerc; in 4.0 and later per device)",
+        "opencl_memory_headroom={to}",
+        &["opencl_memory_headroom"],
+        600,
+        1200,
+    ),
+    Lever::new(
+        "use less of the GPU: preferences > processing (4.0 or later)",
+        "darktable --conf resourcelevel=small",
+    )
+    .unless_said(&["as `small'"]),
+    Lever::new("turn on memory tuning: preferences > processing", "tune OpenCL performance = memory size")
+        .unless_said(&["tune mem: ON"]),
+    Lever::new("export on the CPU", "darktable-cli … --core --disable-opencl")
+        .unless_said(&["--disable-opencl"]),
+];
+
+const RPCS3: Program = Program {
+    name: "RPCS3",
+    frameworks: &[],
+    marks: &["RPCS3", "Emu/RSX"],
+    work: Work::Other,
+    advise: |situation, cause| lever::steps(situation, cause, RPCS3_LEVERS),
+};
+
+const RPCS3_LEVERS: &[Lever] = &[
+    Lever::new("render at the console's resolution: Configuration > GPU", "Resolution Scale = 100%")
+        .unless_said(&["Resolution Scale: 100"]),
+    Lever::new("turn off Write Color Buffers, unless the game needs it", "Write Color Buffers = off")
+        .unless_said(&["Write Color Buffers: false"]),
+    Lever::new("limit the texture cache", "VRAM allocation limit (MB) = 80 % of the card, in config.yml")
+        .unless_said(&["VRAM allocation limit"]),
+    Lever::new("filter textures less", "Anisotropic Filter = Auto"),
+];
+
+const DXVK: Program = Program {
+    name: "DXVK",
+    frameworks: &[],
+    marks: &["DXVK", "d3d9.dll", "DxvkMemoryAllocator", "d8vk"],
+    work: Work::Other,
+    advise: |situation, cause| match cause {
+        Cause::HostMemory => vec![
+            Fix::new("unmap textures after use: a 32-bit game runs out of addresses, not of memory")
+                .command("d3d9.textureMemory = 100"),
+            Fix::new("let the game use 4 GB of addresses: patch it as large-address aware")
+                .command("WINE_LARGE_ADDRESS_AWARE=1"),
+        ],
+        _ => lever::steps(situation, cause, DXVK_LEVERS),
+    },
+};
+
+const DXVK_LEVERS: &[Lever] = &[
+    Lever::new("report less memory to the game, in MB (dxvk.conf)", "dxgi.maxDeviceMemory = 3072")
+        .unless_said(&["maxDeviceMemory ="]),
+    Lever::new(
+        "report less memory to a Direct3D 9 game, in MB (dxvk.conf)",
+        "d3d9.maxAvailableMemory = 2048",
+    )
+    .unless_said(&["maxAvailableMemory ="]),
+    Lever::new("lower texture quality in the game", "Textures = Medium"),
+    Lever::new("allocate in smaller chunks (DXVK before 2.5, dxvk.conf)", "dxvk.maxChunkSize = 32")
+        .unless_said(&["maxChunkSize"]),
+];
+
+const UNREAL: Program = Program {
+    name: "Unreal Engine",
+    frameworks: &[],
+    marks: &[
+        "LogD3D",
+        "D3D12RHI",
+        "Out of video memory trying to allocate a rendering resource",
+        "UE4Editor",
+        "UnrealEditor",
+        "VulkanRHI",
+    ],
+    work: Work::Other,
+    advise: |situation, cause| lever::steps(situation, cause, UNREAL_LEVERS),
+};
+
+const UNREAL_LEVERS: &[Lever] = &[
+    Lever::lower(
+        "use a smaller texture pool{from} MB (Engine.ini, [SystemSettings])",
+        "r.Streaming.PoolSize={to}",
+        &["r.Streaming.PoolSize"],
+        1000,
+    )
+    .at_least(400, 100),
+    Lever::new("keep the pool within the card", "r.Streaming.LimitPoolSizeToVRAM=1")
+        .unless_said(&["LimitPoolSizeToVRAM=1"]),
+    Lever::new("render fewer pixels", "r.ScreenPercentage=75").unless_said(&["r.ScreenPercentage"]),
+    Lever::new("turn off ray tracing and virtual shadow maps", "r.RayTracing=0, r.Shadow.Virtual.Enable=0")
+        .unless_said(&["r.RayTracing=0"]),
+];
+
+const GZDOOM: Program = Program {
+    name: "GZDoom",
+    frameworks: &[],
+    marks: &["gzdoom"],
+    work: Work::Other,
+    advise: |situation, cause| lever::steps(situation, cause, GZDOOM_LEVERS),
+};
+
+const GZDOOM_LEVERS: &[Lever] = &[
+    Lever::new("render with OpenGL", "gzdoom +vid_preferbackend 0").unless_said(&["vid_preferbackend 0"]),
+    Lever::new("do not upscale textures", "gl_texture_hqresize_targets 0")
+        .unless_said(&["hqresize_targets 0"]),
+];
+
+const RUFFLE: Program = Program {
+    name: "Ruffle",
+    frameworks: &[],
+    marks: &["ruffle"],
+    work: Work::Other,
+    advise: |situation, cause| lever::steps(situation, cause, RUFFLE_LEVERS),
+};
+
+const RUFFLE_LEVERS: &[Lever] = &[
+    Lever::new("render at low quality, without multisampling", "ruffle --quality low movie.swf")
+        .unless_said(&["--quality low"]),
+    Lever::new("use another graphics back end", "ruffle --graphics gl movie.swf")
+        .unless_said(&["--graphics gl"]),
+    Lever::new("use a smaller window", "ruffle --width 800 --height 600 movie.swf"),
+];
+
+const RESOLVE: Program = Program {
+    name: "the video editor",
+    frameworks: &[],
+    marks: &["DaVinci", "Topaz", "Premiere Pro"],
+    work: Work::Other,
+    advise: |situation, cause| lever::steps(situation, cause, RESOLVE_LEVERS),
+};
+
+const RESOLVE_LEVERS: &[Lever] = &[
+    Lever::new("edit at half resolution: Playback > Timeline Proxy Mode", "Timeline Proxy Resolution = Half"),
+    Lever::new(
+        "set a smaller timeline: Project Settings > Master Settings",
+        "Timeline resolution = 1920 x 1080",
+    ),
+    Lever::new("use less of the GPU in Topaz: Preferences > Processing", "Max memory usage = 50 %")
+        .only(|situation| situation.settings.mentions("topaz")),
+    Lever::new(
+        "turn off noise reduction and optical flow where they are not needed",
+        "Temporal NR = 0 frames",
+    ),
+];
+
+const WGPU: Program = Program {
+    name: "the WebGPU program",
+    frameworks: &[],
+    marks: &["wgpu", "GPUOutOfMemoryError", "Device::create_texture", "createTexture(", "webgpu"],
+    work: Work::Other,
+    advise: |situation, cause| lever::steps(situation, cause, WGPU_LEVERS),
+};
+
+const WGPU_LEVERS: &[Lever] = &[
+    Lever::new(
+        "create a smaller texture: width x height x layers x bytes per pixel must fit",
+        "size: [width / 2, height / 2]",
+    ),
+    Lever::new("store pixels in fewer bytes: rgba32 takes 16, rgba8 takes 4", "format: \"rgba8unorm\"")
+        .unless_said(&["rgba8unorm"]),
+    Lever::new("destroy textures and buffers that are out of use", "texture.destroy()")
+        .unless_said(&["texture.destroy()"]),
+    Lever::new("try another back end", "WGPU_BACKEND=gl").unless_said(&["WGPU_BACKEND=gl"]).variable(),
+];
+
+const VULKAN: Program = Program {
+    name: "the Vulkan program",
+    frameworks: &[],
+    marks: &["VK_ERROR_OUT_OF_DEVICE_MEMORY", "vkAllocateMemory", "ErrorOutOfDeviceMemory", "vulkan buffer"],
+    work: Work::Other,
+    advise: |situation, cause| lever::steps(situation, cause, VULKAN_LEVERS),
+};
+
+const VULKAN_LEVERS: &[Lever] = &[
+    Lever::new(
+        "lower texture quality in the program's settings",
+        "Textures = Medium, texture pool = 1000 MB",
+    ),
+    Lever::new("render at a lower resolution", "Resolution = 1920 x 1080, render scale = 75 %"),
+    Lever::new("close other programs that draw: a browser keeps up to 1 GB", "nvidia-smi")
+        .only(|situation| situation.environment.system == System::Windows),
+    Lever::new("enlarge the memory that the BIOS gives an integrated GPU", "UMA Frame Buffer Size = 4G")
+        .only(|situation| {
+            ["Vega", "Radeon Graphics", "Iris", "UHD", "integrated"]
+                .iter()
+                .any(|words| situation.settings.mentions(words))
+        }),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{advice, check};
+    use super::*;
+
+    #[test]
+    fn each_program_is_found_and_names_its_own_options() {
+        let vulkan = "Vulkan API call failed: VK_ERROR_OUT_OF_DEVICE_MEMORY";
+        for (name, log, first, set) in [
+            ("Blender", "System is out of GPU memory".to_owned(), "texture_limit_render = '2048'", ("cycles.tile_size = 256", "tile_size")),
+            ("Mitsuba", "Caught a critical exception: cuda_malloc(): out of memory!\ncuda_malloc_trim(): freed 168 arrays (6.2381 GiB device memory".to_owned(), "spp=16", ("mi.load_dict({'type': 'prb'})", "prb")),
+            ("OptiX", "OPTIX_ERROR_DEVICE_OUT_OF_MEMORY: Device out of memory".to_owned(), "ALLOW_COMPACTION", ("OPTIX_BUILD_FLAG_ALLOW_COMPACTION", "ALLOW_COMPACTION")),
+            ("darktable", format!("darktable 4.8\n{vulkan}"), "opencl_memory_headroom=600", ("darktable --disable-opencl", "--disable-opencl")),
+            ("RPCS3", format!("RPCS3 v0.0.30\n{vulkan}"), "Resolution Scale", ("Write Color Buffers: false", "Write Color Buffers")),
+            ("DXVK", format!("info:  DXVK: v2.3\n{vulkan}"), "dxgi.maxDeviceMemory", ("dxgi.maxDeviceMemory = 2048", "maxDeviceMemory")),
+            ("Unreal Engine", format!("LogD3D12RHI: Error\n{vulkan}"), "r.Streaming.PoolSize=1000", ("r.RayTracing=0", "r.RayTracing")),
+            ("GZDoom", format!("GZDoom 4.11\n{vulkan}"), "+vid_preferbackend 0", ("gl_texture_hqresize_targets 0", "hqresize")),
+            ("Ruffle", format!("ruffle_desktop\n{vulkan}"), "--quality low", ("ruffle --graphics gl", "--graphics gl")),
+            ("the video editor", format!("DaVinci Resolve 19, Topaz\n{vulkan}"), "Timeline Proxy", ("", "nothing of the kind")),
+            ("the WebGPU program", format!("wgpu error: Validation Error\n{vulkan}"), "smaller texture", ("format: rgba8unorm", "rgba8unorm")),
+            ("the Vulkan program", vulkan.to_owned(), "texture quality", ("", "nothing of the kind")),
+        ] {
+            if set.0.is_empty() {
+                let (program, steps) = advice(&log, Cause::LiveDataFillsDevice);
+                assert_eq!(program.name, name);
+                assert!(steps[0].action.contains(first) || steps[0].command.as_deref().unwrap_or("").contains(first), "{steps:?}");
+            } else {
+                check(name, &log, first, set);
+            }
+        }
+    }
+
+    #[test]
+    fn an_invalid_context_is_not_about_the_scene() {
+        let (_, steps) = advice(
+            "Invalid context in cuCtxPopCurrent(NULL) (intern/cycles/device/cuda/util.cpp:31)\nSystem is out of GPU and shared host memory",
+            Cause::LiveDataFillsDevice,
+        );
+        assert!(steps[0].action.contains("restart Blender"), "{steps:?}");
+    }
+}

@@ -1,0 +1,209 @@
+//! JAX and the structure predictors on it. XLA takes three quarters of the GPU at the start and plans each compiled
+//! program's memory as a whole.
+
+use super::lever::{self, Lever};
+use super::{Program, Work};
+use crate::text::situation::Situation;
+use crate::{Cause, Fix};
+
+pub(super) const APPLICATIONS: &[&Program] = &[&COLABFOLD, &ALPHAFOLD];
+pub(super) const PROGRAMS: &[&Program] = &[&JAX];
+
+const JAX: Program = Program {
+    name: "JAX",
+    frameworks: &["jax"],
+    marks: &["jaxlib", "jax/_src", "import jax", "XlaRuntimeError"],
+    work: Work::Other,
+    advise: jax,
+};
+
+/// Whether the text shows that XLA does not take the GPU up front.
+fn grows_on_demand(situation: &Situation<'_>) -> bool {
+    situation
+        .settings
+        .value(&["XLA_PYTHON_CLIENT_PREALLOCATE"])
+        .is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
+}
+
+/// The share of the GPU to preallocate so that it fits what is free, in hundredths.
+fn share(situation: &Situation<'_>) -> u64 {
+    match (situation.facts.free, situation.facts.total) {
+        (Some(free), Some(total)) => ((free.share_of(total) * 90.0) as u64).clamp(5, 90),
+        _ => 50,
+    }
+}
+
+/// A larger share for a program that needs nearly all of the GPU.
+fn larger_share(situation: &Situation<'_>) -> Option<Fix> {
+    let present = situation.settings.number(&["XLA_PYTHON_CLIENT_MEM_FRACTION"]).unwrap_or(0.75);
+    (present < 0.9).then(|| {
+        Fix::new(format!("let XLA use more of the GPU (now {present:.2})"))
+            .command(situation.environment.export("XLA_PYTHON_CLIENT_MEM_FRACTION=.95"))
+    })
+}
+
+fn jax(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+    let environment = situation.environment;
+    match cause {
+        Cause::OtherProcesses | Cause::HiddenHolder | Cause::Preallocation | Cause::NonFrameworkOverhead => {
+            let mut fixes =
+                vec![Fix::new("take a smaller share of the GPU at the start (default .75)").command(
+                    environment.export(&format!("XLA_PYTHON_CLIENT_MEM_FRACTION=.{:02}", share(situation))),
+                )];
+            if !grows_on_demand(situation) {
+                fixes.insert(
+                    usize::from(cause != Cause::Preallocation),
+                    Fix::new("let JAX allocate memory as it needs it")
+                        .command(environment.export("XLA_PYTHON_CLIENT_PREALLOCATE=false")),
+                );
+            }
+            fixes
+        }
+        Cause::ArtificialLimit => larger_share(situation).into_iter().collect(),
+        Cause::Fragmentation => vec![
+            Fix::new("allocate each array from the driver, slowly but without a pool")
+                .command(environment.export("XLA_PYTHON_CLIENT_ALLOCATOR=platform")),
+        ],
+        _ => {
+            let mut fixes = lever::steps(situation, cause, JAX_LEVERS);
+            if !fixes.is_empty() {
+                fixes.extend(larger_share(situation));
+            }
+            fixes
+        }
+    }
+}
+
+const JAX_LEVERS: &[Lever] = &[
+    Lever::batch(
+        "lower the batch size{from}",
+        "batch_size = {to}",
+        &["batch_size", "--batch_size", "per_device_batch_size"],
+    ),
+    Lever::new(
+        "recompute activations instead of keeping them for the gradient",
+        "loss_fn = jax.checkpoint(loss_fn)",
+    )
+    .unless_said(&["jax.checkpoint", "jax.remat", "nn.remat"]),
+    Lever::new(
+        "let results reuse the memory of arguments that are not needed afterward",
+        "jax.jit(step, donate_argnums=(0,))",
+    )
+    .unless_said(&["donate_argnums", "donate_argnames"]),
+    Lever::new(
+        "keep parameters and activations in 16 bits",
+        "params = jax.tree.map(lambda x: x.astype(jax.numpy.bfloat16), params)",
+    )
+    .unless_said(&["bfloat16", "float16"]),
+    Lever::new(
+        "make XLA's scheduler aim for less memory (default 95 %)",
+        "XLA_FLAGS=--xla_gpu_memory_limit_slop_factor=80",
+    )
+    .unless_said(&["slop_factor"])
+    .variable(),
+];
+
+/// Unified memory lets a long sequence spill to the host.
+const UNIFIED: Lever = Lever::new(
+    "let arrays spill to host memory: unified memory",
+    "TF_FORCE_UNIFIED_MEMORY=1 XLA_PYTHON_CLIENT_MEM_FRACTION=4.0",
+)
+.unless_said(&[
+    "TF_FORCE_UNIFIED_MEMORY=1",
+    "TF_FORCE_UNIFIED_MEMORY'] = '1",
+    "TF_FORCE_UNIFIED_MEMORY\"] = \"1",
+])
+.variable();
+
+const ALPHAFOLD: Program = Program {
+    name: "AlphaFold",
+    frameworks: &[],
+    marks: &["alphafold", "run_docker.py", "openfold"],
+    work: Work::Inference,
+    advise: |situation, cause| lever::steps(situation, cause, ALPHAFOLD_LEVERS),
+};
+
+const ALPHAFOLD_LEVERS: &[Lever] = &[
+    UNIFIED,
+    Lever::new(
+        "predict in 16 bits with a smaller chunk of the pair representation",
+        "config.model.global_config.subbatch_size = 4",
+    )
+    .unless_said(&["subbatch_size = 4"]),
+    Lever::new(
+        "predict one structure at a time, without templates",
+        "--num_multimer_predictions_per_model=1 --max_template_date=1900-01-01",
+    )
+    .unless_said(&["predictions_per_model=1"]),
+    Lever::new(
+        "split the sequence into domains: memory grows with the square of its length",
+        "at most 1200 residues on 16 GB",
+    ),
+];
+
+const COLABFOLD: Program = Program {
+    name: "ColabFold",
+    frameworks: &[],
+    marks: &["colabfold", "predict_structure(", "localcolabfold"],
+    work: Work::Inference,
+    advise: |situation, cause| lever::steps(situation, cause, COLABFOLD_LEVERS),
+};
+
+const COLABFOLD_LEVERS: &[Lever] = &[
+    Lever::new("use fewer sequences of the alignment", "--max-msa 256:512").unless_said(&[
+        "max-msa 256:512",
+        "max_msa 256:512",
+        "max_msa: 256:512",
+    ]),
+    UNIFIED,
+    Lever::lower(
+        "recycle less{from}",
+        "--num-recycle {to}",
+        &["--num-recycle", "num_recycles", "num_recycle"],
+        1,
+    ),
+    Lever::new("predict with one model", "--num-models 1").unless_said(&["num-models 1"]),
+    Lever::new(
+        "split the sequence: memory grows with the square of its length",
+        "at most 1000 residues on a T4 with 16 GB",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{advice, check};
+    use super::*;
+
+    const OOM: &str = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9663676416 bytes.";
+
+    #[test]
+    fn each_program_is_found_and_names_its_own_options() {
+        for (name, line, first, set) in [
+            ("JAX", "", "batch_size = 1", ("f = jax.checkpoint(f)", "jax.checkpoint")),
+            (
+                "AlphaFold",
+                r#"  File "/app/alphafold/run_alphafold.py", line 3"#,
+                "TF_FORCE_UNIFIED_MEMORY=1",
+                ("export TF_FORCE_UNIFIED_MEMORY=1", "TF_FORCE_UNIFIED_MEMORY"),
+            ),
+            (
+                "ColabFold",
+                "colabfold_batch in.fasta out",
+                "--max-msa 256:512",
+                ("colabfold_batch --max-msa 256:512", "--max-msa"),
+            ),
+        ] {
+            check(name, &format!("{line}\n{OOM}"), first, set);
+        }
+    }
+
+    #[test]
+    fn preallocation_that_is_off_is_not_advised() {
+        let (_, steps) =
+            advice(&format!("XLA_PYTHON_CLIENT_PREALLOCATE=false python a.py\n{OOM}"), Cause::OtherProcesses);
+        assert!(
+            steps.iter().all(|fix| !fix.command.as_deref().unwrap_or("").contains("PREALLOCATE")),
+            "{steps:?}"
+        );
+    }
+}

@@ -1,0 +1,193 @@
+//! Any program on PyTorch that none of the other files knows: training loops and inference.
+
+use super::lever::{self, Lever};
+use super::{Program, Work};
+use crate::advice::Maker;
+use crate::text::fixes;
+use crate::text::situation::Situation;
+use crate::{Cause, Fix};
+
+pub(super) const APPLICATIONS: &[&Program] = &[&TRANSFORMERS];
+pub(super) const PROGRAMS: &[&Program] = &[&PYTORCH];
+
+const PYTORCH: Program = Program {
+    name: "PyTorch",
+    frameworks: &["pytorch", "pytorch-rocm", "pytorch-xpu", "pytorch-mps"],
+    marks: &[
+        "torch/nn/modules",
+        "torch/_tensor.py",
+        "torch/autograd",
+        "torch/cuda/",
+        "import torch",
+        "torch.cuda.",
+    ],
+    work: Work::Other,
+    advise,
+};
+
+fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+    let is_own = matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice);
+    if !is_own {
+        return Vec::new();
+    }
+    let mut fixes = vec![fixes::smaller_batch(situation)];
+    if situation.is_training() {
+        fixes.extend(fixes::training_steps(situation));
+        fixes.extend(lever::steps(situation, cause, TRAINING_LEVERS));
+    } else if situation.is_inference() {
+        fixes.extend(lever::steps(situation, cause, INFERENCE_LEVERS));
+    } else {
+        fixes.extend(lever::steps(situation, cause, INFERENCE_LEVERS).into_iter().take(2));
+        fixes.push(
+            Fix::new("if it trains: recompute activations instead of keeping them")
+                .command("torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"),
+        );
+    }
+    fixes
+}
+
+const TRAINING_LEVERS: &[Lever] = &[
+    Lever::side(
+        "train on smaller images{from}",
+        "--img_size {to}",
+        &[
+            "--img_size",
+            "--image_size",
+            "--crop_size",
+            "--input_size",
+            "img_size",
+            "image_size",
+            "crop_size",
+            "imsize",
+        ],
+        0,
+        (64, 32),
+    ),
+    Lever::lower(
+        "shorten the sequences{from}",
+        "--max_seq_length {to}",
+        &["--max_seq_length", "max_seq_length", "--max_len", "--seq_len"],
+        0,
+    )
+    .at_least(64, 64),
+    Lever::lower(
+        "run fewer environments at once{from}",
+        "--num_envs {to}",
+        &["--num_envs", "num_envs", "--num-envs", "vec.total-agents", "num_agents"],
+        0,
+    ),
+];
+
+const INFERENCE_LEVERS: &[Lever] = &[
+    Lever::new("turn off gradients, so that no activations are kept", "with torch.inference_mode(): …")
+        .unless_said(&["inference_mode", "no_grad"]),
+    Lever::new("load the weights in 16 bits", "model.half()")
+        .unless_said(&[".half()", "float16", "bfloat16", "fp16", "autocast"]),
+    Lever::side(
+        "pass smaller images{from}",
+        "--img_size {to}",
+        &["--img_size", "--image_size", "--size", "--resolution", "img_size", "imsize"],
+        0,
+        (64, 32),
+    ),
+    Lever::new(
+        "process the input in parts and move each result to the CPU",
+        "torch.cat([model(part).cpu() for part in x.split(1)])",
+    ),
+];
+
+const TRANSFORMERS: Program = Program {
+    name: "Transformers",
+    frameworks: &[],
+    marks: &[
+        "transformers/models",
+        "transformers/generation",
+        "transformers/modeling_utils",
+        "AutoModelFor",
+        "model.generate(",
+        "transformers_modules",
+        "transformers/pipelines",
+    ],
+    work: Work::Other,
+    advise: transformers,
+};
+
+fn transformers(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+    if situation.is_training() {
+        return advise(situation, cause);
+    }
+    lever::steps(situation, cause, TRANSFORMERS_LEVERS)
+}
+
+const TRANSFORMERS_LEVERS: &[Lever] = &[
+    Lever::new(
+        "load the weights in 4 bits, a quarter of the 16-bit size",
+        "from_pretrained(…, quantization_config=BitsAndBytesConfig(load_in_4bit=True))",
+    )
+    .unless_said(&["load_in_4bit", "gptq", "awq", "4bit"])
+    .only(|situation| situation.environment.maker == Maker::Nvidia),
+    Lever::new("load the weights in 16 bits", "from_pretrained(…, torch_dtype=torch.bfloat16)")
+        .unless_said(&["float16", "load_in_4bit", "load_in_8bit", "gptq", "awq", "4bit", ".half()"]),
+    Lever::new(
+        "place layers that do not fit on other GPUs or the CPU",
+        "from_pretrained(…, device_map=\"auto\")",
+    )
+    .unless_said(&["device_map=\"auto\"", "device_map='auto'", "accelerate/hooks.py"]),
+    Lever::lower(
+        "generate fewer tokens{from}: the KV cache grows with each",
+        "model.generate(…, max_new_tokens={to})",
+        &["max_new_tokens", "max_length"],
+        512,
+    )
+    .at_least(64, 64)
+    .only(|situation| situation.settings.mentions("generat")),
+    Lever::lower("use fewer beams{from}: each has a KV cache", "num_beams={to}", &["num_beams"], 0),
+    Lever::batch("pass fewer inputs at a time{from}", "batch_size={to}", &["batch_size"])
+        .only(|situation| situation.batch().is_some()),
+    Lever::new(
+        "use attention that does not store the matrix",
+        "from_pretrained(…, attn_implementation=\"sdpa\")",
+    )
+    .unless_said(&["flash_attention_2", "attn_implementation=\"sdpa\"", "sdpa_attention"]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{advice, check, torch};
+    use super::*;
+
+    #[test]
+    fn each_program_is_found_and_names_its_own_options() {
+        for (name, line, first, set) in [
+            (
+                "Transformers",
+                "model.generate(input_ids, max_new_tokens=2048)",
+                "load_in_4bit",
+                ("device_map=\"auto\"", "device_map"),
+            ),
+            (
+                "PyTorch",
+                "python train.py --batch_size 16",
+                "from 16 to",
+                ("loss.backward() under autocast", "torch.autocast"),
+            ),
+            (
+                "PyTorch",
+                "python demo.py: inference on 4 images, batch_size=4",
+                "batch_size=3",
+                ("model.half()", "model.half()"),
+            ),
+        ] {
+            check(name, &torch(line), first, set);
+        }
+    }
+
+    #[test]
+    fn training_and_inference_differ() {
+        let commands =
+            |text: &str| -> String { format!("{:?}", advice(&torch(text), Cause::LiveDataFillsDevice).1) };
+        assert!(commands("python train.py --crop_size 512").contains("--img_size"));
+        assert!(commands("python train.py").contains("gradient_checkpointing"));
+        assert!(!commands("python demo.py inference").contains("gradient_checkpointing"));
+    }
+}

@@ -1,0 +1,187 @@
+//! TensorFlow and Keras. TensorFlow takes nearly the whole GPU at the start unless it is told to grow.
+
+use super::lever::{self, Lever};
+use super::{Program, Work};
+use crate::text::situation::Situation;
+use crate::{Cause, Fix};
+
+pub(super) const APPLICATIONS: &[&Program] = &[&ITEX, &SLEAP];
+pub(super) const PROGRAMS: &[&Program] = &[&TENSORFLOW];
+
+const TENSORFLOW: Program = Program {
+    name: "TensorFlow",
+    frameworks: &["tensorflow"],
+    marks: &["tensorflow/", "tf.keras", "import tensorflow", "keras/"],
+    work: Work::Other,
+    advise: tensorflow,
+};
+
+fn grows(situation: &Situation<'_>) -> bool {
+    situation.settings.is_on(&["TF_FORCE_GPU_ALLOW_GROWTH", "allow_growth"])
+        || situation.settings.mentions("set_memory_growth(")
+}
+
+/// The limit that fits what was free, in MiB.
+fn limit(situation: &Situation<'_>) -> u64 {
+    let free = situation.facts.free.or_else(|| situation.facts.total.map(|total| total.scaled(0.5)));
+    free.map_or(4096, |free| (free.scaled(0.9).get() >> 20).max(256))
+}
+
+fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+    let growth = (!grows(situation)).then(|| {
+        Fix::new("let TensorFlow allocate memory as it needs it")
+            .command(situation.environment.export("TF_FORCE_GPU_ALLOW_GROWTH=true"))
+    });
+    let cap = || {
+        let limit = limit(situation);
+        Fix::new(format!("cap each process at {limit} MiB"))
+            .command(format!("tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit={limit})])"))
+    };
+    match cause {
+        Cause::Preallocation | Cause::OtherProcesses | Cause::HiddenHolder | Cause::NonFrameworkOverhead => {
+            growth.into_iter().chain([cap()]).chain(beside_torch(situation)).collect()
+        }
+        Cause::ArtificialLimit => vec![raised_limit(situation)],
+        _ => {
+            let mut fixes = lever::steps(situation, cause, TENSORFLOW_LEVERS);
+            if !fixes.is_empty() && cause != Cause::Fragmentation {
+                fixes.extend(growth);
+            }
+            fixes
+        }
+    }
+}
+
+fn raised_limit(situation: &Situation<'_>) -> Fix {
+    let needed = situation.facts.limit.map(|limit| limit + situation.facts.request.unwrap_or_default());
+    let value = needed.map_or(8192, |needed| needed.scaled(1.1).get() >> 20);
+    Fix::new("raise the limit that the program set (per_process_gpu_memory_fraction in TensorFlow 1)")
+        .command(format!("LogicalDeviceConfiguration(memory_limit={value})"))
+}
+
+/// A logger or a data pipeline needs no GPU.
+fn beside_torch(situation: &Situation<'_>) -> Option<Fix> {
+    situation.settings.mentions("torch").then(|| {
+        Fix::new("hide the GPU from TensorFlow, if only PyTorch needs it")
+            .command("tf.config.set_visible_devices([], 'GPU')")
+    })
+}
+
+const TENSORFLOW_LEVERS: &[Lever] = &[
+    Lever::batch(
+        "lower the batch size{from}",
+        "model.fit(…, batch_size={to})",
+        &["batch_size", "--batch_size"],
+    ),
+    Lever::new(
+        "use CUDA's stream-ordered allocator, which fragments less",
+        "TF_GPU_ALLOCATOR=cuda_malloc_async",
+    )
+    .unless_said(&[
+        "TF_GPU_ALLOCATOR=cuda_malloc_async is set",
+        "export TF_GPU_ALLOCATOR=cuda_malloc_async",
+        "gpu_cudamallocasync",
+    ])
+    .variable(),
+    Lever::new("train in 16 bits", "tf.keras.mixed_precision.set_global_policy('mixed_float16')")
+        .unless_said(&["mixed_float16", "mixed_bfloat16"]),
+    Lever::new("free the graph of earlier models between runs", "tf.keras.backend.clear_session()")
+        .unless_said(&["clear_session"])
+        .only(|situation| {
+            ["training_", "model_1", "_10/", "fold"].iter().any(|words| situation.settings.mentions(words))
+        }),
+    Lever::side(
+        "pass smaller images{from}",
+        "image_size=({to}, {to})",
+        &["image_size", "img_size", "input_size"],
+        0,
+        (64, 32),
+    ),
+];
+
+const ITEX: Program = Program {
+    name: "Intel Extension for TensorFlow",
+    frameworks: &[],
+    marks: &["itex/", "intel_extension_for_tensorflow", "device:XPU"],
+    work: Work::Other,
+    advise: |situation, cause| lever::steps(situation, cause, ITEX_LEVERS),
+};
+
+const ITEX_LEVERS: &[Lever] = &[
+    Lever::switch("compute in 16 bits", "ITEX_AUTO_MIXED_PRECISION=1", &["ITEX_AUTO_MIXED_PRECISION"])
+        .variable(),
+    Lever::new("allocate in steps of 1 GiB instead of one large block", "ITEX_LIMIT_MEMORY_SIZE_IN_MB=1024")
+        .unless_said(&["ITEX_LIMIT_MEMORY_SIZE_IN_MB="])
+        .variable(),
+    Lever::batch("lower the batch size{from}", "batch_size={to}", &["batch_size"]),
+];
+
+const SLEAP: Program = Program {
+    name: "SLEAP",
+    frameworks: &[],
+    marks: &["sleap"],
+    work: Work::Training,
+    advise: |situation, cause| match cause {
+        Cause::HostMemory => vec![
+            Fix::new("read images as they are needed instead of caching them in RAM")
+                .command("Data Pipeline Framework = stream"),
+            Fix::new("lower the batch size in the training profile").command("\"batch_size\": 2"),
+        ],
+        _ => lever::steps(situation, cause, SLEAP_LEVERS),
+    },
+};
+
+const SLEAP_LEVERS: &[Lever] = &[
+    Lever::batch(
+        "lower the batch size{from} in the training profile",
+        "\"batch_size\": {to}",
+        &["batch_size"],
+    ),
+    Lever::new("scale the images down in the training profile", "\"input_scaling\": 0.5")
+        .unless_said(&["input_scaling\": 0.5"]),
+    Lever::lower("use a smaller network in the training profile", "\"filters\": {to}", &["filters"], 16)
+        .at_least(8, 8),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{advice, check};
+    use super::*;
+
+    const OOM: &str = "ResourceExhaustedError: OOM when allocating tensor with shape[64,256,56,56] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc [Op:Conv2D]";
+
+    #[test]
+    fn each_program_is_found_and_names_its_own_options() {
+        for (name, line, first, set) in [
+            (
+                "TensorFlow",
+                "model.fit(x, y, batch_size=64)",
+                "batch_size=32",
+                ("set_global_policy('mixed_float16')", "mixed_float16"),
+            ),
+            (
+                "Intel Extension for TensorFlow",
+                "E itex/core/devices/bfc_allocator.cc:98]",
+                "ITEX_AUTO_MIXED_PRECISION=1",
+                ("ITEX_AUTO_MIXED_PRECISION=1", "ITEX_AUTO_MIXED_PRECISION"),
+            ),
+            ("SLEAP", "sleap-train a.json b.slp", "\"batch_size\": 1", ("\"batch_size\": 1", "batch_size")),
+        ] {
+            check(name, &format!("{line}\n{OOM}"), first, set);
+        }
+    }
+
+    #[test]
+    fn growth_that_is_on_is_not_advised() {
+        let (_, steps) =
+            advice(&format!("TF_FORCE_GPU_ALLOW_GROWTH=true python a.py\n{OOM}"), Cause::OtherProcesses);
+        assert!(
+            steps.iter().all(|fix| !fix.command.as_deref().unwrap_or("").contains("ALLOW_GROWTH")),
+            "{steps:?}"
+        );
+        assert!(
+            steps.iter().any(|fix| fix.command.as_deref().unwrap_or("").contains("memory_limit=4096")),
+            "{steps:?}"
+        );
+    }
+}
