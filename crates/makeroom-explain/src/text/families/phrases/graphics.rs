@@ -16,8 +16,15 @@ pub(super) const ROWS: &[Phrase] = &[
         &["but max alloc size"],
         r"requested (?P<request>\d+) (?P<request_unit>bytes),? but max alloc size (?:supported by device )?is (?P<limit>\d+) (?P<limit_unit>bytes)",
     )
-    .certain(ArtificialLimit, "The driver allows {limit} in one allocation and {request} was requested; the size of the GPU's memory does not matter."),
-    Phrase::device("opencl", &["CL_INVALID_BUFFER_SIZE", "clCreateBuffer"], r"CL_INVALID_BUFFER_SIZE|clCreateBuffer\W{0,3}-61\b")
+    .certain(
+        ArtificialLimit,
+        "The driver allows {limit} in one allocation and {request} was requested; the size of the GPU's memory does not matter.",
+    ),
+    Phrase::device(
+        "opencl",
+        &["CL_INVALID_BUFFER_SIZE", "clCreateBuffer"],
+        r"CL_INVALID_BUFFER_SIZE|clCreateBuffer\W{0,3}-61\b",
+    )
         .leads(RequestExceedsDevice, ONE_BUFFER),
     Phrase::device(
         "opencl",
@@ -29,7 +36,10 @@ pub(super) const ROWS: &[Phrase] = &[
         &["OUT_OF_RESOURCES", "clEnqueue", "clFinish", "(Out of resources)"],
         r"(?:CL|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_RESOURCES|\bcl[A-Z]\w+ failed: OUT_OF_RESOURCES|\bcl(?:Enqueue|Finish)\w*\W{0,3}-5\b|error(?: code)? -5 \(Out of resources\)",
     )
-    .possible(SharedMemoryOrKernelResource, "The driver returns this status when a kernel needs too many registers or too much local memory, when device memory is full, and after a crash of the kernel."),
+    .possible(
+        SharedMemoryOrKernelResource,
+        "The driver returns this status when a kernel needs too many registers or too much local memory, when device memory is full, and after a crash of the kernel.",
+    ),
     Phrase::device(
         "sycl",
         &["ERROR_OUT_OF_DEVICE_MEMORY"],
@@ -37,7 +47,10 @@ pub(super) const ROWS: &[Phrase] = &[
     ),
     // Vulkan and what is built on it.
     Phrase::device("vulkan", &["vkAllocateMemory"], r"vkAllocateMemory\s*faile?d?:? *-10\b|TOO_MANY_OBJECTS")
-        .leads(ArtificialLimit, "The driver's maximum number of allocations is reached (VK_ERROR_TOO_MANY_OBJECTS); memory may be free."),
+        .leads(
+            ArtificialLimit,
+            "The driver's maximum number of allocations is reached (VK_ERROR_TOO_MANY_OBJECTS); memory may be free.",
+        ),
     Phrase::device(
         "vulkan",
         &["DxvkMemoryAllocator"],
@@ -46,10 +59,20 @@ pub(super) const ROWS: &[Phrase] = &[
     .spanning_lines(),
     Phrase::device(
         "vulkan",
-        &["VK_ERROR_OUT_OF_DEVICE_MEMORY", "ErrorOutOfDeviceMemory", "OUT_OF_DEVICE_MEMORY", "vkAllocateMemory", "vkCreate"],
+        &[
+            "VK_ERROR_OUT_OF_DEVICE_MEMORY",
+            "ErrorOutOfDeviceMemory",
+            "OUT_OF_DEVICE_MEMORY",
+            "vkAllocateMemory",
+            "vkCreate",
+        ],
         r"OUT_OF_DEVICE_MEMORY|OutOfDeviceMemory|vk(?:AllocateMemory|Create\w+)\s*faile?d?:? *-2\b|vkAllocateMemory\b.{0,30}\bfailed\b",
     ),
-    Phrase::device("wgpu", &["Not enough memory left", "Out of Memory"], r"Not enough memory left\b|wgpu error: Out of Memory")
+    Phrase::device(
+        "wgpu",
+        &["Not enough memory left", "Out of Memory"],
+        r"Not enough memory left\b|wgpu error: Out of Memory",
+    )
         .near(r"wgpu|naga|webgpu|burn|bevy"),
     // Direct3D and OpenGL.
     Phrase::device("unreal", &["Out of video memory"], r"Out of video memory trying to allocate"),
@@ -68,14 +91,25 @@ pub(super) const ROWS: &[Phrase] = &[
         r"Invalid buffer size: (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]?i?B)",
     )
     .leads(RequestExceedsDevice, "{request} in one buffer is more than Metal allows on this machine."),
-    Phrase::device("metal", &["CallbackErrorOutOfMemory", "MTLCommandBufferErrorOutOfMemory"], r"ErrorOutOfMemory"),
+    Phrase::device(
+        "metal",
+        &["CallbackErrorOutOfMemory", "MTLCommandBufferErrorOutOfMemory"],
+        r"ErrorOutOfMemory",
+    ),
     // Renderers.
     Phrase::host("optix", &["OPTIX_ERROR_HOST_OUT_OF_MEMORY"], r"OPTIX_ERROR_HOST_OUT_OF_MEMORY")
         .likely(HostMemory, "OptiX returned its status for host memory."),
     Phrase::device("optix", &["OPTIX_ERROR_DEVICE_OUT_OF_MEMORY"], r"OPTIX_ERROR_DEVICE_OUT_OF_MEMORY"),
     Phrase::either("blender", &["System is out of GPU"], r"System is out of GPU and shared host memory"),
-    Phrase::device("blender", &["out of memory in cuCtxCreate", "out of memory in hipCtxCreate"], r"Out of memory in (?:cu|hip)CtxCreate")
-        .leads(OtherProcesses, "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU."),
+    Phrase::device(
+        "blender",
+        &["out of memory in cuCtxCreate", "out of memory in hipCtxCreate"],
+        r"Out of memory in (?:cu|hip)CtxCreate",
+    )
+        .leads(
+            OtherProcesses,
+            "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU.",
+        ),
     Phrase::device(
         "blender",
         &["System is out of GPU", "Out of memory in cu", "Out of memory in hip"],
@@ -84,8 +118,15 @@ pub(super) const ROWS: &[Phrase] = &[
     // Encoders.
     Phrase::device("nvenc", &["EncodeSessionEx"], r"EncodeSessionEx.*(?:memory|\(10\)|: ?10\b)").leads(ArtificialLimit, SESSIONS),
     Phrase::device("nvenc", &["simultaneous encoding is limited"], r"simultaneous encoding is limited up to")
-        .likely(ArtificialLimit, "The driver limits the number of concurrent NVENC sessions on this GPU, and the limit is reached."),
-    Phrase::device("nvenc", &["Buffer failed: out of memory (10)"], r"Create\w*Buffer failed: out of memory \(10\)"),
+        .likely(
+            ArtificialLimit,
+            "The driver limits the number of concurrent NVENC sessions on this GPU, and the limit is reached.",
+        ),
+    Phrase::device(
+        "nvenc",
+        &["Buffer failed: out of memory (10)"],
+        r"Create\w*Buffer failed: out of memory \(10\)",
+    ),
 ];
 
 family!();

@@ -49,44 +49,98 @@ pub(super) const ROWS: &[Phrase] = &[
     // Schedulers and container runtimes name the limit.
     Phrase::host("host", &["OOMKilled"], r"\b(?-i:OOMKilled)\b")
         .unless(r"OOMKilled\W{1,4}false")
-        .certain(HostMemory, "The container reached its memory limit and was killed (OOMKilled). The GPU is not involved."),
+        .certain(
+            HostMemory,
+            "The container reached its memory limit and was killed (OOMKilled). The GPU is not involved.",
+        ),
     Phrase::host(
         "host",
-        &["oom_kill event", "oom-kill event", "Exceeded job memory limit", "Exceeded step memory limit",
-            "exceeded memory limit", ": Out Of Memory", "OUT_OF_ME"],
+        &[
+            "oom_kill event",
+            "oom-kill event",
+            "Exceeded job memory limit",
+            "Exceeded step memory limit",
+            "exceeded memory limit",
+            ": Out Of Memory",
+            "OUT_OF_ME",
+        ],
         r"oom[-_]kill event|Exceeded (?:job|step) memory limit|exceeded memory limit .*being killed|srun: error: .*\btask [\d,-]+: Out Of Memory|State=OUT_OF_MEMORY|\bOUT_OF_ME\+",
     )
-    .certain(HostMemory, "The Slurm job reached its host memory limit (--mem) and was killed. The GPU is not involved."),
+    .certain(
+        HostMemory,
+        "The Slurm job reached its host memory limit (--mem) and was killed. The GPU is not involved.",
+    ),
     Phrase::host(
         "host",
         &["PBS: job killed"],
         r"PBS: job killed: (?:v|p)?mem (?P<used>\d+)(?P<used_unit>[kmg]?b) exceeded limit (?P<limit>\d+)(?P<limit_unit>[kmg]?b)",
     )
-    .certain(HostMemory, "The PBS job used {used} of host memory, above its limit of {limit}, and was killed. The GPU is not involved."),
+    .certain(
+        HostMemory,
+        "The PBS job used {used} of host memory, above its limit of {limit}, and was killed. The GPU is not involved.",
+    ),
     Phrase::host(
         "host",
-        &["TERM_MEMLIMIT", "h_vmem", "request_memory", "over memory limit", "beyond physical memory limits", "beyond virtual memory limits", "exceeding memory limits", "exceeding physical memory limits"],
+        &[
+            "TERM_MEMLIMIT",
+            "h_vmem",
+            "request_memory",
+            "over memory limit",
+            "beyond physical memory limits",
+            "beyond virtual memory limits",
+            "exceeding memory limits",
+            "exceeding physical memory limits",
+        ],
         r"TERM_MEMLIMIT|h_vmem.*(?:exceed|kill)|exceed\w* .*h_vmem|exceeded request_memory|gone over memory limit|(?:running beyond|exceeding) (?:physical |virtual )?memory limits",
     )
-    .certain(HostMemory, "The job reached the host memory limit of its scheduler and was killed. The GPU is not involved."),
+    .certain(
+        HostMemory,
+        "The job reached the host memory limit of its scheduler and was killed. The GPU is not involved.",
+    ),
     Phrase::host(
         "host",
-        &["killed due to memory pressure", "running low on memory", "memory usage threshold", "addressing the out of memory issue", "address the out of memory issue"],
+        &[
+            "killed due to memory pressure",
+            "running low on memory",
+            "memory usage threshold",
+            "addressing the out of memory issue",
+            "address the out of memory issue",
+        ],
         r"killed due to memory pressure|node running low on memory|exceeds the memory usage threshold|address\w* the out of memory issue: https://docs\.ray",
     )
-    .certain(HostMemory, "Ray's memory monitor killed workers because the node's RAM is nearly full. The GPU is not involved."),
+    .certain(
+        HostMemory,
+        "Ray's memory monitor killed workers because the node's RAM is nearly full. The GPU is not involved.",
+    ),
     Phrase::host(
         "host",
-        &["due to memory pressure", "systemd-oomd killed", "earlyoom", "low memory! at or below", "killed by the OOM killer", "result 'oom-kill'", "run out of application memory", "oom-killed"],
+        &[
+            "due to memory pressure",
+            "systemd-oomd killed",
+            "earlyoom",
+            "low memory! at or below",
+            "killed by the OOM killer",
+            "result 'oom-kill'",
+            "run out of application memory",
+            "oom-killed",
+        ],
         r"Killed \S+ due to memory pressure|systemd-oomd killed|low memory! at or below|earlyoom.*(?:sending SIG|kill)|killed by the OOM killer|result 'oom-kill'|run out of application memory|\boom-killed\b",
     )
     .certain(HostMemory, "The machine's memory ran out and the process was killed. The GPU is not involved."),
     Phrase::host(
         "host",
-        &["using all available RAM", "allocate more memory than is available", "Session Restarted (Out of Memory)", "killed out of memory"],
+        &[
+            "using all available RAM",
+            "allocate more memory than is available",
+            "Session Restarted (Out of Memory)",
+            "killed out of memory",
+        ],
         r"crashed after using all available RAM|tried to allocate more memory than is available\. It has restarted|Session Restarted \(Out of Memory\)|\bkilled,? out of memory",
     )
-    .certain(HostMemory, "The session used all of the machine's memory and was restarted. The GPU is not involved."),
+    .certain(
+        HostMemory,
+        "The session used all of the machine's memory and was restarted. The GPU is not involved.",
+    ),
     // Shared memory.
     Phrase::host(
         "host",
@@ -97,15 +151,25 @@ pub(super) const ROWS: &[Phrase] = &[
     .certain(HostMemory, SHARED),
     Phrase::host("host", &["bus error"], r"\bbus error\b")
         .near(r"DataLoader|/dev/shm|shared memory|num_workers|torch/utils/data")
-        .likely(HostMemory, "A bus error in a data-loader worker means that shared memory (/dev/shm) is full."),
+        .likely(
+            HostMemory,
+            "A bus error in a data-loader worker means that shared memory (/dev/shm) is full.",
+        ),
     Phrase::host(
         "host",
         &["killed by signal"],
         r"(?:DataLoader )?worker.{0,30} (?:is|was|are) killed by signal:? ?(?:Killed|9\b|SIGKILL)",
     )
     .leads(HostMemory, WORKER),
-    Phrase::host("host", &["ObjectStoreFullError", "object store is full"], r"ObjectStoreFullError|local object store is full")
-        .certain(HostMemory, "Ray's object store, a share of the node's RAM, is full. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["ObjectStoreFullError", "object store is full"],
+        r"ObjectStoreFullError|local object store is full",
+    )
+        .certain(
+            HostMemory,
+            "Ray's object store, a share of the node's RAM, is full. The GPU is not involved.",
+        ),
     // Language runtimes.
     Phrase::host(
         "host",
@@ -115,22 +179,41 @@ pub(super) const ROWS: &[Phrase] = &[
     .certain(HostMemory, "Arrow could not allocate host memory. The GPU is not involved."),
     Phrase::host(
         "host",
-        &["Out of Memory Error: failed to", "C error: out of memory", "vector memory exhausted", "vector memory limit of"],
+        &[
+            "Out of Memory Error: failed to",
+            "C error: out of memory",
+            "vector memory exhausted",
+            "vector memory limit of",
+        ],
         r"Out of Memory Error: failed to (?:allocate|pin|offload)|Error tokenizing data\. C error: out of memory|vector memory (?:exhausted|limit of)",
     )
-    .certain(HostMemory, "The program's data does not fit the machine's memory, or the limit set for it. The GPU is not involved."),
+    .certain(
+        HostMemory,
+        "The program's data does not fit the machine's memory, or the limit set for it. The GPU is not involved.",
+    ),
     Phrase::host(
         "host",
         &["Unable to allocate", "ArrayMemoryError"],
         r"Unable to allocate (?:(?P<request>[\d.]+) ?(?P<request_unit>[KMGTPE]?i?B|bytes) for an |an? )?array\b|ArrayMemoryError",
     )
-    .certain(HostMemory, "NumPy requested an array that does not fit the machine's memory. The GPU is not involved."),
+    .certain(
+        HostMemory,
+        "NumPy requested an array that does not fit the machine's memory. The GPU is not involved.",
+    ),
     Phrase::host(
         "host",
-        &["java.lang.OutOfMemoryError", "heap out of memory", "GC overhead limit", "memory for the Java Runtime"],
+        &[
+            "java.lang.OutOfMemoryError",
+            "heap out of memory",
+            "GC overhead limit",
+            "memory for the Java Runtime",
+        ],
         r"java\.lang\.OutOfMemoryError|JavaScript heap out of memory|GC overhead limit exceeded|insufficient memory for the Java Runtime",
     )
-    .certain(HostMemory, "The heap of the language runtime is full: host memory, often under a limit of its own (-Xmx, --max-old-space-size)."),
+    .certain(
+        HostMemory,
+        "The heap of the language runtime is full: host memory, often under a limit of its own (-Xmx, --max-old-space-size).",
+    ),
     Phrase::host(
         "host",
         &["cannot allocate vector of size"],
@@ -145,7 +228,11 @@ pub(super) const ROWS: &[Phrase] = &[
     .certain(HostMemory, "A Rust program could not allocate host memory. The GPU is not involved."),
     Phrase::host(
         "host",
-        &["in function 'OutOfMemoryError'", "Insufficient memory) Failed to allocate", "Insufficient memory (Failed to allocate"],
+        &[
+            "in function 'OutOfMemoryError'",
+            "Insufficient memory) Failed to allocate",
+            "Insufficient memory (Failed to allocate",
+        ],
         r"Failed to allocate (?P<request>\d+) (?P<request_unit>bytes)",
     )
     .certain(HostMemory, "OpenCV could not allocate host memory. The GPU is not involved."),
@@ -154,11 +241,21 @@ pub(super) const ROWS: &[Phrase] = &[
         &["you tried to allocate"],
         r"Torch: not enough memory: you tried to allocate (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]?B)",
     )
-    .certain(HostMemory, "Torch could not allocate host memory: the tensor is on the CPU. The GPU is not involved."),
+    .certain(
+        HostMemory,
+        "Torch could not allocate host memory: the tensor is on the CPU. The GPU is not involved.",
+    ),
     // Compilers.
     Phrase::host(
         "host",
-        &["Killed signal terminated program", "internal compiler error: Killed", "terminated with signal 9", "died due to signal 9", "cc1plus: out of memory", "LLVM ERROR: out of memory"],
+        &[
+            "Killed signal terminated program",
+            "internal compiler error: Killed",
+            "terminated with signal 9",
+            "died due to signal 9",
+            "cc1plus: out of memory",
+            "LLVM ERROR: out of memory",
+        ],
         r"Killed signal terminated program|internal compiler error: Killed|terminated with signal 9|died due to signal 9|cc1plus: out of memory",
     )
     .likely(HostMemory, COMPILER),
@@ -172,9 +269,16 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .unless(r"CPUAllocator")
     .certain(HostMemory, "The operating system could not provide host memory. The GPU is not involved."),
-    Phrase::host("host", &["mmap failed", "failed to mmap", "unable to mmap"], r"mmap failed|(?:failed|unable) to mmap\b")
+    Phrase::host(
+        "host",
+        &["mmap failed", "failed to mmap", "unable to mmap"],
+        r"mmap failed|(?:failed|unable) to mmap\b",
+    )
         .unless(r"CPUAllocator|No such file|Permission denied|Invalid argument")
-        .leads(HostMemory, "A mapping into host memory failed: RAM, address space (ulimit -v) or the container's limit is too small."),
+        .leads(
+            HostMemory,
+            "A mapping into host memory failed: RAM, address space (ulimit -v) or the container's limit is too small.",
+        ),
     Phrase::host(
         "host",
         &["RLIMIT_MEMLOCK", "memlock"],
@@ -186,10 +290,23 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::either("host", &["Cannot allocate memory"], r"Cannot allocate memory")
         .unless(r"CPUAllocator|cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba")
         .not_near(r"EncodeSessionEx|h264_nvenc|hevc_nvenc|av1_nvenc")
-        .leads(HostMemory, "The operating system reports host memory in these words; some drivers use them too."),
+        .leads(
+            HostMemory,
+            "The operating system reports host memory in these words; some drivers use them too.",
+        ),
     Phrase::host(
         "host",
-        &["sufficient RAM", "not enough RAM", "out of RAM", "out of system memory", "out of system RAM", "out of CPU memory", "CPU RAM", "CPU OOM", "out of host memory"],
+        &[
+            "sufficient RAM",
+            "not enough RAM",
+            "out of RAM",
+            "out of system memory",
+            "out of system RAM",
+            "out of CPU memory",
+            "CPU RAM",
+            "CPU OOM",
+            "out of host memory",
+        ],
         r"(?:in|un)sufficient (?:system )?RAM\b|not enough (?:system |free |CPU )?RAM\b|(?:run|runs|ran|running) out of (?:system |CPU |host )?(?:RAM|system memory|CPU memory|host memory)\b|OOM[^.]{0,24}\bCPU RAM|CPU OOM\b",
     )
     .leads(HostMemory, "The text names the machine's own memory (RAM), not the GPU's."),
@@ -204,8 +321,25 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::either(
         "host",
         &[
-            "signal 9", "signal: 9", "SIGKILL", "code 137", "code: 137", "code:137", "code = 137", "code=137", "code:    137", "code is 137",
-            "status 137", "status: 137", "code -9", "code: -9", "code : -9", "code  : -9", "code = -9", "code=-9", "status -9",
+            "signal 9",
+            "signal: 9",
+            "SIGKILL",
+            "code 137",
+            "code: 137",
+            "code:137",
+            "code = 137",
+            "code=137",
+            "code:    137",
+            "code is 137",
+            "status 137",
+            "status: 137",
+            "code -9",
+            "code: -9",
+            "code : -9",
+            "code  : -9",
+            "code = -9",
+            "code=-9",
+            "status -9",
         ],
         r"(?:code|status)\W{0,6}(?:is |of )?(?:137|-9)\b|\bsignal:? 9\b|SIGKILL",
     )
@@ -218,8 +352,15 @@ pub(super) const ROWS: &[Phrase] = &[
         &["OUT_OF_HOST_MEMORY", "OutOfHostMemory", "\"out of host memory\"", "vkAllocateMemory failed -1"],
         r"(?:CL|VK_ERROR|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_HOST_MEMORY|OutOfHostMemory|.out of host memory|vkAllocateMemory failed -1\b",
     )
-    .leads(HostMemory, "The driver returned its status for host memory, which OpenCL, Vulkan and SYCL drivers use for some other failures too."),
-    Phrase::either("host", &["MemoryError"], r"(?:^|[^\w.])(?:\w+\.)*\bMemoryError\b(?:\s*:?\s*$|: (?:Unable|Could not|Cannot|Failed|bad alloc|Out of memory|Allocation)\b)")
+    .leads(
+        HostMemory,
+        "The driver returned its status for host memory, which OpenCL, Vulkan and SYCL drivers use for some other failures too.",
+    ),
+    Phrase::either(
+        "host",
+        &["MemoryError"],
+        r"(?:^|[^\w.])(?:\w+\.)*\bMemoryError\b(?:\s*:?\s*$|: (?:Unable|Could not|Cannot|Failed|bad alloc|Out of memory|Allocation)\b)",
+    )
         .unless(r"bad_alloc|cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba|pycuda")
         .not_near(r"pycuda|cuMemAlloc|cupy/cuda|cupy\.cuda|numba/cuda|rmm/_lib")
         .leads(HostMemory, PYTHON),

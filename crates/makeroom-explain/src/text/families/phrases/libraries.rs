@@ -13,9 +13,17 @@ const OFF_HEAP: &str = "Host memory outside the Java heap ran out, or JavaCPP's 
 
 pub(super) const ROWS: &[Phrase] = &[
     // Numba: the call says which kind of memory it was.
-    Phrase::new("numba", crate::text::facts::Resource::Kernel, &["Call to cu"], r"Call to cu\w+ results in \S*LAUNCH_OUT_OF_RESOURCES")
+    Phrase::new(
+        "numba",
+        crate::text::facts::Resource::Kernel,
+        &["Call to cu"],
+        r"Call to cu\w+ results in \S*LAUNCH_OUT_OF_RESOURCES",
+    )
         .spanning_lines()
-        .certain(SharedMemoryOrKernelResource, "The kernel needs more registers or shared memory per block than a multiprocessor has; device memory is not involved."),
+        .certain(
+            SharedMemoryOrKernelResource,
+            "The kernel needs more registers or shared memory per block than a multiprocessor has; device memory is not involved.",
+        ),
     Phrase::host("numba", &["Call to cu"], r"Call to cu\w*Host\w* results in \S*OUT_OF_MEMORY")
         .spanning_lines()
         .certain(HostMemory, PINNED),
@@ -24,8 +32,15 @@ pub(super) const ROWS: &[Phrase] = &[
         .likely(OtherProcesses, NO_CONTEXT),
     Phrase::device("numba", &["Call to cu"], r"Call to cu\w+ results in \S*OUT_OF_MEMORY").spanning_lines(),
     // MXNet frees its whole pool before it tries again, so the pool's cache is not the reason.
-    Phrase::host("mxnet", &["pinned_memory_storage.h"], r"pinned_memory_storage\.h.*(?:out of memory|\(2 vs\. 0\)|allocation failed)")
-        .certain(HostMemory, "MXNet could not allocate pinned host memory. The GPU's memory is not involved."),
+    Phrase::host(
+        "mxnet",
+        &["pinned_memory_storage.h"],
+        r"pinned_memory_storage\.h.*(?:out of memory|\(2 vs\. 0\)|allocation failed)",
+    )
+        .certain(
+            HostMemory,
+            "MXNet could not allocate pinned host memory. The GPU's memory is not involved.",
+        ),
     Phrase::device(
         "mxnet",
         &["storage_manager.h", "gpu_device_storage.h"],
@@ -44,7 +59,11 @@ pub(super) const ROWS: &[Phrase] = &[
         r"Error allocating (?P<request>\d+) bytes of device memory(?:.*?new total bytes allocated: (?P<live>\d+))?(?:.*?Driver report (?P<free>\d+) bytes free and (?P<total>[1-9]\d*) bytes total)?",
     )
     .spanning_lines(),
-    Phrase::device("theano", &["GpuArrayException", "CNMEM_STATUS_OUT_OF_MEMORY"], r"GpuArrayException.*out of memory|CNMEM_STATUS_OUT_OF_MEMORY")
+    Phrase::device(
+        "theano",
+        &["GpuArrayException", "CNMEM_STATUS_OUT_OF_MEMORY"],
+        r"GpuArrayException.*out of memory|CNMEM_STATUS_OUT_OF_MEMORY",
+    )
         .spanning_lines()
         .unless(r"CUDA memory with byte size"),
     // XGBoost means 2³⁰ bytes by GB.
@@ -57,7 +76,10 @@ pub(super) const ROWS: &[Phrase] = &[
     // LightGBM through OpenCL and CUDA.
     Phrase::either("lightgbm", &["Out of Host Memory"], r"Out of Host Memory")
         .near(r"lightgbm|boost::compute")
-        .leads(HostMemory, "OpenCL returned its status for host memory, which drivers also use for resources of their own."),
+        .leads(
+            HostMemory,
+            "OpenCL returned its status for host memory, which drivers also use for resources of their own.",
+        ),
     Phrase::either("lightgbm", &["Out of Resources"], r"Out of Resources").near(r"lightgbm|boost::compute"),
     Phrase::device("lightgbm", &["Memory Object Allocation Failure"], r"Memory Object Allocation Failure")
         .near(r"lightgbm|boost::compute")
@@ -66,16 +88,27 @@ pub(super) const ROWS: &[Phrase] = &[
     // DALI.
     Phrase::host("dali", &["Can't allocate "], r"Can't allocate (?P<request>\d+) bytes on host")
         .certain(HostMemory, "DALI could not allocate host memory. The GPU is not involved."),
-    Phrase::device("dali", &["Can't allocate "], r"Can't allocate (?P<request>\d+) bytes on device (?P<device>\d+)"),
     Phrase::device(
         "dali",
-        &["CUDA allocation failed", "CUDA runtime API error cudaErrorMemoryAllocation", "NVJPEG_STATUS_ALLOCATOR_FAILURE"],
+        &["Can't allocate "],
+        r"Can't allocate (?P<request>\d+) bytes on device (?P<device>\d+)",
+    ),
+    Phrase::device(
+        "dali",
+        &[
+            "CUDA allocation failed",
+            "CUDA runtime API error cudaErrorMemoryAllocation",
+            "NVJPEG_STATUS_ALLOCATOR_FAILURE",
+        ],
         r"CUDA allocation failed.*pipeline object|CUDA runtime API error cudaErrorMemoryAllocation|NVJPEG_STATUS_ALLOCATOR_FAILURE",
     )
     .spanning_lines(),
     // Dask's nanny ends the worker; the worker's own lines are warnings. Its units are decimal.
     Phrase::host("dask", &["memory budget"], r"Worker.*exceeded \d+% memory budget")
-        .certain(HostMemory, "A Dask worker used up its budget of host memory and was restarted. The GPU is not involved."),
+        .certain(
+            HostMemory,
+            "A Dask worker used up its budget of host memory and was restarted. The GPU is not involved.",
+        ),
     Phrase::host(
         "dask",
         &["Worker memory limit:"],
@@ -87,15 +120,29 @@ pub(super) const ROWS: &[Phrase] = &[
     .certain(HostMemory, "A Dask worker uses {used} of its {limit} of host memory."),
     // Caffe: error 2 is cudaErrorMemoryAllocation. The network's data is an estimate, not a request.
     Phrase::host("caffe", &["== cudaSuccess (2 vs. 0)"], r"Check failed.*(?:cudaMallocHost|cudaHostAlloc)")
-        .certain(HostMemory, "Caffe could not allocate pinned host memory. The GPU's memory is not involved."),
+        .certain(
+            HostMemory,
+            "Caffe could not allocate pinned host memory. The GPU's memory is not involved.",
+        ),
     Phrase::device("caffe", &["== cudaSuccess (2 vs. 0)"], r"Check failed")
         .beside(r"Memory required for data: (?P<needed>\d+)")
-        .possible(LiveDataFillsDevice, "Caffe reports that the network's data needs {needed}; weights, gradients and workspaces come on top."),
+        .possible(
+            LiveDataFillsDevice,
+            "Caffe reports that the network's data needs {needed}; weights, gradients and workspaces come on top.",
+        ),
     // dlib: the call says which kind of memory it was.
-    Phrase::host("dlib", &["Error while calling cu"], r"Error while calling cu\w*Host\w*.*? reason: ?out of memory")
+    Phrase::host(
+        "dlib",
+        &["Error while calling cu"],
+        r"Error while calling cu\w*Host\w*.*? reason: ?out of memory",
+    )
         .spanning_lines()
         .certain(HostMemory, PINNED),
-    Phrase::device("dlib", &["Error while calling cu"], r"Error while calling cu\w+.*? reason: ?(?:out of memory|\w*ALLOC_FAILED)")
+    Phrase::device(
+        "dlib",
+        &["Error while calling cu"],
+        r"Error while calling cu\w+.*? reason: ?(?:out of memory|\w*ALLOC_FAILED)",
+    )
         .spanning_lines(),
     // Deeplearning4j, ND4J and JavaCPP.
     Phrase::host(

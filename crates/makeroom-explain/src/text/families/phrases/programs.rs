@@ -7,35 +7,76 @@ use crate::Cause::{
 
 pub(super) const ROWS: &[Phrase] = &[
     Phrase::device("lammps", &["Insufficient memory on accelerator"], r"Insufficient memory on accelerator"),
-    Phrase::host("gromacs", &["cudaMallocHost of size", "allocation of the pinned"], r"cudaMallocHost of size (?P<request>\d+) bytes failed")
+    Phrase::host(
+        "gromacs",
+        &["cudaMallocHost of size", "allocation of the pinned"],
+        r"cudaMallocHost of size (?P<request>\d+) bytes failed",
+    )
         .certain(HostMemory, "GROMACS could not allocate pinned host memory. The GPU is not involved."),
     Phrase::device(
         "gromacs",
         &["of the device buffer failed", "cudaMalloc of size"],
         r"(?:Allocation|Freeing|Reallocation) of the device buffer failed.*(?:MemoryAllocation|out of memory)|cudaMalloc of size (?P<request>\d+) bytes failed",
     ),
-    Phrase::device("openmm", &["Error initializing context", "Error creating CUDA context"], r"(?:Error initializing context|Error creating CUDA context):? .*OUT_OF_MEMORY")
-        .leads(OtherProcesses, "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU."),
-    Phrase::device("openmm", &["Error creating array", "Error uploading array"], r"Error (?:creating|uploading) array \w+: (?:CUDA_ERROR_OUT_OF_M|clCreateBuffer|hipErrorOutOfMemory|out of memory)"),
-    Phrase::device("amber", &["GpuBuffer::Allocate failed", "Allocate failed out of memory"], r"(?:cudaMalloc )?(?:Gpu|gpu_)?\w*::?Allocate failed,? out of memory"),
-    Phrase::device("namd", &["CUDA error "], r"CUDA error (?:cuda)?malloc\b.* on Pe \d+.*out of memory|CUDA error in .*on Pe \d+.*out of memory"),
+    Phrase::device(
+        "openmm",
+        &["Error initializing context", "Error creating CUDA context"],
+        r"(?:Error initializing context|Error creating CUDA context):? .*OUT_OF_MEMORY",
+    )
+        .leads(
+            OtherProcesses,
+            "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU.",
+        ),
+    Phrase::device(
+        "openmm",
+        &["Error creating array", "Error uploading array"],
+        r"Error (?:creating|uploading) array \w+: (?:CUDA_ERROR_OUT_OF_M|clCreateBuffer|hipErrorOutOfMemory|out of memory)",
+    ),
+    Phrase::device(
+        "amber",
+        &["GpuBuffer::Allocate failed", "Allocate failed out of memory"],
+        r"(?:cudaMalloc )?(?:Gpu|gpu_)?\w*::?Allocate failed,? out of memory",
+    ),
+    Phrase::device(
+        "namd",
+        &["CUDA error "],
+        r"CUDA error (?:cuda)?malloc\b.* on Pe \d+.*out of memory|CUDA error in .*on Pe \d+.*out of memory",
+    ),
     Phrase::device(
         "relion",
         &["CustomAllocator out of memory"],
         r"CustomAllocator out of memory.{0,40}?requestedSpace:\s*(?P<request>\d+) ?(?P<request_unit>B).{0,40}?largestContinuousFreeSpace:\s*(?P<largest>\d+).{0,40}?totalFreeSpace:\s*(?P<cached>\d+)",
     )
     .spanning_lines()
-    .leads(LiveDataFillsDevice, "RELION's GPU pool is full: {request} was requested with {cached} free, {largest} of it in one piece."),
-    Phrase::device("relion", &["CustomAllocator out of memory", "out of memory in /"], r"CustomAllocator out of memory|^\W*(?:ERROR: ?)?out of memory in \S*(?:cuda|acc|gpu)\S* at line \d+")
+    .leads(
+        LiveDataFillsDevice,
+        "RELION's GPU pool is full: {request} was requested with {cached} free, {largest} of it in one piece.",
+    ),
+    Phrase::device(
+        "relion",
+        &["CustomAllocator out of memory", "out of memory in /"],
+        r"CustomAllocator out of memory|^\W*(?:ERROR: ?)?out of memory in \S*(?:cuda|acc|gpu)\S* at line \d+",
+    )
         .near(r"relion|CustomAllocator"),
     Phrase::device(
         "amrex",
         &["Out of gpu memory. Free:"],
         r"Out of gpu memory\. Free: (?P<free>\d+) Asked: (?P<request>\d+)",
     ),
-    Phrase::device("amrex", &["AMReX_Arena", "amrex::Abort"], r"CUDA error 2 in file \S*Arena\S*.*out of memory|AMReX_\w*Arena\S* .*out of memory")
-        .leads(Preallocation, "AMReX reserves most of the GPU for its arena when it starts (amrex.the_arena_init_size), and that memory was not free."),
-    Phrase::device("parsec", &["bytes of memory on the GPU device failed"], r"Allocating (?P<request>\d+) bytes of memory on the GPU device failed")
+    Phrase::device(
+        "amrex",
+        &["AMReX_Arena", "amrex::Abort"],
+        r"CUDA error 2 in file \S*Arena\S*.*out of memory|AMReX_\w*Arena\S* .*out of memory",
+    )
+        .leads(
+            Preallocation,
+            "AMReX reserves most of the GPU for its arena when it starts (amrex.the_arena_init_size), and that memory was not free.",
+        ),
+    Phrase::device(
+        "parsec",
+        &["bytes of memory on the GPU device failed"],
+        r"Allocating (?P<request>\d+) bytes of memory on the GPU device failed",
+    )
         .leads(Preallocation, "PaRSEC reserves most of the GPU when it starts, and {request} was not free."),
     Phrase::device(
         "jittor",
@@ -45,21 +86,49 @@ pub(super) const ROWS: &[Phrase] = &[
     .near(r"GPU memory is overflow")
     .leads(LiveDataFillsDevice, "Jittor uses {used} of a GPU of {total}."),
     Phrase::device("jittor", &["GPU memory is overflow"], r"GPU memory is overflow"),
-    Phrase::device("cubecl", &["No pool handles allocation of size"], r"No pool handles allocation of size (?P<request>\d+)")
-        .leads(ArtificialLimit, "{request} is more than any of CubeCL's pools allows in one allocation (the backend's maximum buffer size)."),
-    Phrase::device("colmap", &["Not enough GPU memory to match", "Not enough GPU memory for"], r"Not enough GPU memory (?:to match|for) \d+"),
-    Phrase::device("invokeai", &["Insufficient GPU memory to load model"], r"Insufficient GPU memory to load model"),
+    Phrase::device(
+        "cubecl",
+        &["No pool handles allocation of size"],
+        r"No pool handles allocation of size (?P<request>\d+)",
+    )
+        .leads(
+            ArtificialLimit,
+            "{request} is more than any of CubeCL's pools allows in one allocation (the backend's maximum buffer size).",
+        ),
+    Phrase::device(
+        "colmap",
+        &["Not enough GPU memory to match", "Not enough GPU memory for"],
+        r"Not enough GPU memory (?:to match|for) \d+",
+    ),
+    Phrase::device(
+        "invokeai",
+        &["Insufficient GPU memory to load model"],
+        r"Insufficient GPU memory to load model",
+    ),
     Phrase::device(
         "triton-server",
         &["Failed to allocate CUDA memory with byte size"],
         r"Failed to allocate CUDA memory with byte size (?P<request>\d+) on GPU (?P<device>\d+)",
     )
-    .leads(ArtificialLimit, "Triton's pool of CUDA memory is full; its size is --cuda-memory-pool-byte-size, 64 MiB by default, not the GPU's memory."),
-    Phrase::device("ascend", &["rtMalloc", "drvMemAlloc", "EL0004"], r"rtMalloc\w*.{0,40}fail|drvMemAlloc\w*.{0,40}fail|EL0004: .*allocate"),
+    .leads(
+        ArtificialLimit,
+        "Triton's pool of CUDA memory is full; its size is --cuda-memory-pool-byte-size, 64 MiB by default, not the GPU's memory.",
+    ),
+    Phrase::device(
+        "ascend",
+        &["rtMalloc", "drvMemAlloc", "EL0004"],
+        r"rtMalloc\w*.{0,40}fail|drvMemAlloc\w*.{0,40}fail|EL0004: .*allocate",
+    ),
     Phrase::device("pytorch", &["more than 1EB memory"], r"Tried to allocate more than 1EB memory")
-        .certain(IntegerOrShapeBug, "More than 2⁶⁰ bytes were requested. No GPU has that: a size wrapped around or a shape is wrong."),
+        .certain(
+            IntegerOrShapeBug,
+            "More than 2⁶⁰ bytes were requested. No GPU has that: a size wrapped around or a shape is wrong.",
+        ),
     Phrase::device("pytorch", &["Invalid buffer size of"], r"Invalid buffer size of -\d+")
-        .certain(IntegerOrShapeBug, "A negative size was requested: a size wrapped around or a shape is wrong."),
+        .certain(
+            IntegerOrShapeBug,
+            "A negative size was requested: a size wrapped around or a shape is wrong.",
+        ),
 ];
 
 family!();
