@@ -118,18 +118,18 @@ mod tests {
             ("NvMapMemAllocInternalTagged: 1075072515 error 12", System::Jetson),
             (r#"File "/home/user/train.py", line 3"#, System::Linux),
         ] {
-            assert_eq!(Environment::read(Searched::whole(text), "pytorch").system, system, "{text}");
+            assert_eq!(Environment::read(text.into(), "pytorch").system, system, "{text}");
         }
     }
 
     #[test]
     fn the_variable_follows_maker_and_version() {
-        let variable = |text: &str| Environment::read(Searched::whole(text), "pytorch").allocator_variable();
+        let variable = |text: &str| Environment::read(text.into(), "pytorch").allocator_variable();
         assert_eq!(variable("torch 2.5.1"), "PYTORCH_CUDA_ALLOC_CONF");
         assert_eq!(variable("PyTorch version: 2.9.0"), "PYTORCH_ALLOC_CONF");
         assert_eq!(variable("torch==2.10.0"), "PYTORCH_ALLOC_CONF");
         assert_eq!(variable("try setting PYTORCH_ALLOC_CONF=expandable_segments:True"), "PYTORCH_ALLOC_CONF");
         assert_eq!(variable("HIP out of memory"), "PYTORCH_HIP_ALLOC_CONF");
-        assert!(!Environment::read(Searched::whole(r"C:\Users\x\main.py"), "pytorch").has_expandable_segments());
+        assert!(!Environment::read(r"C:\Users\x\main.py".into(), "pytorch").has_expandable_segments());
     }
 }

@@ -18,16 +18,18 @@ pub(crate) struct Searched<'log> {
     around: &'log str,
 }
 
-impl<'log> Searched<'log> {
+impl<'log> From<&'log str> for Searched<'log> {
     /// All of a text.
-    pub(crate) fn whole(text: &'log str) -> Self {
+    fn from(text: &'log str) -> Self {
         Self { head: text, around: "" }
     }
+}
 
+impl<'log> Searched<'log> {
     /// The parts of a text with a failure at this offset.
     pub(crate) fn around(text: &'log str, failure: usize) -> Self {
         if text.len() <= LONGEST_WHOLE {
-            return Self { head: text, around: "" };
+            return text.into();
         }
         let boundary = |mut offset: usize| {
             while !text.is_char_boundary(offset) {

@@ -28,8 +28,8 @@ const LONGEST_SUGGESTION: usize = 48;
 
 impl<'log> Settings<'log> {
     /// The settings of a text.
-    pub(crate) fn new(text: Searched<'log>) -> Self {
-        Self { text }
+    pub(crate) fn new(text: impl Into<Searched<'log>>) -> Self {
+        Self { text: text.into() }
     }
 
     /// The value of an option under any of its names; `-` and `_` are the same, case is ignored. Write a short
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     fn settings(text: &str) -> Settings<'_> {
-        Settings::new(Searched::whole(text))
+        Settings::new(text)
     }
 
     #[test]

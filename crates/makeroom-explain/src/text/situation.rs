@@ -96,7 +96,7 @@ impl<'log> Situation<'log> {
     /// A device with room for the request, where the text has a table of all devices.
     pub(crate) fn emptier_device(&self) -> Option<(DeviceIndex, Bytes)> {
         let failed = self.facts.device.unwrap_or(DeviceIndex(0));
-        let tables = smi_table::tables(self.settings.text().lines());
+        let tables = smi_table::tables(self.settings.parts().into_iter().flat_map(str::lines));
         let devices = tables.last()?.devices.iter().filter_map(|row| Some((row.device?, row.total - row.used)));
         devices
             .filter(|&(device, free)| device != failed && self.facts.request.is_none_or(|request| free > request))

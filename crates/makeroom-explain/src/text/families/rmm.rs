@@ -116,8 +116,6 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 
 #[cfg(test)]
 mod tests {
-    use makeroom_core::Bytes;
-
     use super::*;
     use crate::text::find::facts_in;
     use makeroom_core::Bytes;

@@ -22,7 +22,7 @@ use crate::text::facts::{Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, pattern};
 use crate::text::log::Passage;
-use crate::text::searched::{Searched, contains_ignoring_case};
+use crate::text::searched::contains_ignoring_case;
 use crate::text::settings::Settings;
 use crate::{Cause, Certainty};
 
@@ -86,7 +86,7 @@ impl Loading {
         Self {
             before: before.or_else(|| Some(after? + used?)),
             after,
-            share: Settings::new(Searched::whole(&lines.join("\n"))).number(&["mem_fraction_static"]),
+            share: Settings::new(lines.join("\n").as_str()).number(&["mem_fraction_static"]),
         }
     }
 }

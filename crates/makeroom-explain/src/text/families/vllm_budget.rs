@@ -10,7 +10,6 @@
 use makeroom_core::Bytes;
 
 use crate::text::log::Passage;
-use crate::text::searched::Searched;
 use crate::text::settings::Settings;
 
 /// The largest share that leaves room for the context and for libraries.
@@ -80,7 +79,7 @@ impl Budget {
     /// Reads it from the lines around an anchor.
     pub(crate) fn around(passage: &Passage<'_>) -> Self {
         let lines: Vec<&str> = passage.all().chain(passage.others()).collect();
-        Self::read(&Settings::new(Searched::whole(&lines.join("\n"))))
+        Self::read(&Settings::new(lines.join("\n").as_str()))
     }
 
     /// Whether the share is as large as it can be.

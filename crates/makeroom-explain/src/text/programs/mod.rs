@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn applications_go_before_the_libraries_below_them() {
         let facts = Facts { framework: "pytorch", ..Facts::default() };
-        let name = |text: &str| of(Searched::whole(text), &facts).name;
+        let name = |text: &str| of(text.into(), &facts).name;
         assert_eq!(name(r#"File "D:\ComfyUI\comfy\ldm\modules\attention.py", line 5"#), "ComfyUI");
         assert_eq!(name("torch.OutOfMemoryError: CUDA out of memory."), "PyTorch");
         assert_eq!(name("this makes me uncomfyui/able"), "PyTorch");
