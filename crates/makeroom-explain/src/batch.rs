@@ -7,7 +7,7 @@ use regex::Regex;
 use crate::text::pattern;
 
 static BATCH: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r#"(?i)\b(?:mini)?-?batch[_\- ]?size["']?\s*[:=]?\s*(\d{1,6})\b"#));
+    LazyLock::new(|| pattern(r#"(?i)\b(?:mini)?-?batch[_\- ]?size["']?\s*(?:[:=]|is\b)?\s*(\d{1,6})\b"#));
 
 /// The batch size that a text names.
 pub(crate) fn batch_in(text: &str) -> Option<u64> {
@@ -21,7 +21,7 @@ mod tests {
     #[test]
     fn batch_sizes_in_their_common_spellings() {
         for text in
-            ["batch_size=32", "--batch-size 32", "Minibatch-size: 32", "'batch_size': 32", "Batch size: 32"]
+            ["batch_size=32", "--batch-size 32", "Minibatch-size: 32", "'batch_size': 32", "Batch size: 32", "Batch size is 32"]
         {
             assert_eq!(batch_in(text), Some(32), "{text}");
         }

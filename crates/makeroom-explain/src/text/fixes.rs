@@ -12,12 +12,14 @@ use super::judge::Account;
 use super::programs::Work;
 use super::situation::Situation;
 use crate::advice::{self, Maker};
-use crate::thresholds::CONTEXT_TYPICAL;
+use crate::thresholds::{CONTEXT_TYPICAL, LARGEST_GPU};
 use crate::{Cause, Certainty, Finding, Fix};
 
 /// More steps than this are not read.
 const MOST_FIXES: usize = 5;
-/// Work that needs more chunks than this is a wrong shape rather than too large.
+/// Only the largest of other processes are worth stopping.
+const MOST_STOPPED: usize = 3;
+/// A request of more chunks than this is a mistake rather than work to be split.
 const MOST_CHUNKS: u64 = 16;
 /// A step that frees less than this is not worth a figure.
 const LEAST_FREED: Bytes = Bytes::mib(64);
@@ -38,16 +40,29 @@ pub(crate) fn for_cause(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     let own = (situation.program.advise)(situation, cause);
     match cause {
         // The memory is somewhere else; a program's own options only ask for less of the rest.
-        Cause::OtherProcesses | Cause::HiddenHolder => {
-            general(cause, situation).into_iter().chain(own).collect()
+        Cause::OtherProcesses | Cause::HiddenHolder | Cause::NonFrameworkOverhead => {
+            let batch = smaller_batch(situation).action;
+            let is_said_better = |fix: &Fix| !own.is_empty() && fix.action == batch;
+            let mut fixes = general(cause, situation);
+            fixes.retain(|fix| !is_said_better(fix));
+            fixes.into_iter().chain(own).collect()
         }
         _ if own.is_empty() => general(cause, situation),
         Cause::Fragmentation => general(cause, situation).into_iter().chain(own).collect(),
         Cause::LiveDataFillsDevice => allocator_first(situation).into_iter().chain(own).collect(),
         // A request this large may be a mistake, which no option cures.
+        Cause::RequestExceedsDevice if is_many_times_the_device(situation.facts) => {
+            general(cause, situation).into_iter().chain(own.into_iter().take(2)).collect()
+        }
         Cause::RequestExceedsDevice => own.into_iter().take(3).chain(general(cause, situation)).collect(),
         _ => own,
     }
+}
+
+/// Whether a request is so much larger than the device that splitting the work is no way out.
+fn is_many_times_the_device(facts: &Facts) -> bool {
+    let Some(request) = facts.request else { return false };
+    facts.total.map_or(request >= LARGEST_GPU, |total| request.get() / total.get().max(1) >= MOST_CHUNKS)
 }
 
 /// Most effective first where that is known; no figure that means nothing; no step twice.
@@ -274,15 +289,17 @@ pub(crate) fn roughly(bytes: Bytes) -> String {
 }
 
 fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
-    let (account, maker) = (&situation.account, situation.environment.maker);
+    let account = &situation.account;
     let siblings = account.sibling_contexts();
     if !siblings.is_empty() && siblings.len() == account.others.len() {
         let held: Bytes = siblings.iter().map(|process| process.bytes).sum();
         return sibling_ranks(held);
     }
-    let mut fixes: Vec<Fix> = account
-        .others
+    let mut others = account.others.clone();
+    others.sort_by_key(|process| std::cmp::Reverse(process.bytes));
+    let mut fixes: Vec<Fix> = others
         .iter()
+        .take(MOST_STOPPED)
         .map(|process| {
             Fix::new(format!("stop process {} if it is yours (its unsaved work is lost)", process.pid))
                 .command(format!("kill {}", process.pid))
@@ -299,11 +316,26 @@ fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
         see.frees = unlisted.filter(|bytes| !bytes.is_zero());
         fixes.push(see);
     }
-    fixes.extend(advice::another_device(maker, situation.facts.device));
+    fixes.extend(another_device(situation));
     if can_make_room_itself(account) {
         fixes.push(Fix { frees: None, ..smaller_batch(situation) });
     }
     fixes
+}
+
+/// Another device, by number where a table in the text shows one with room.
+fn another_device(situation: &Situation<'_>) -> Option<Fix> {
+    let environment = situation.environment;
+    let any = advice::another_device(environment.maker, situation.facts.device)?;
+    let assignment = any.command.as_deref()?.strip_prefix("export ")?;
+    let Some((device, free)) = situation.emptier_device() else {
+        return Some(Fix { command: Some(environment.export(assignment)), ..any });
+    };
+    let variable = assignment.split('=').next()?;
+    Some(
+        Fix::new(format!("or use GPU {device}, which has {free} free"))
+            .command(environment.export(&format!("{variable}={device}"))),
+    )
 }
 
 /// One device per rank.

@@ -204,4 +204,11 @@ mod tests {
         let (_, steps) = advice(log, Cause::Preallocation);
         assert!(steps.iter().any(|fix| fix.command.as_deref() == Some("gpu_ram_part=0.43")), "{steps:?}");
     }
+
+    #[test]
+    fn an_emptier_gpu_in_a_table_is_named() {
+        let log = "catboost/cuda/cuda_lib/memory_pool/stack_like_memory_pool.h:302: Error: Out of memory. Requested 3000.0 MB; Free 1200.0 MB\n|   0  GTX 1080 Ti  Off  | 00000000:01:00.0  On |  N/A |\n| 23%  37C  P8  9W / 250W |  10400MiB / 11175MiB |      0%      Default |\n|   1  GTX 1080 Ti  Off  | 00000000:02:00.0 Off |  N/A |\n| 23%  37C  P8  9W / 250W |    175MiB / 11175MiB |      0%      Default |";
+        let (_, steps) = advice(log, Cause::LiveDataFillsDevice);
+        assert_eq!(steps[0].command.as_deref(), Some("devices='1'"), "{steps:?}");
+    }
 }

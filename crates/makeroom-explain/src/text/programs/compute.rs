@@ -1,4 +1,4 @@
-//! Programs that call CUDA, HIP or OpenCL themselves: Thrust, OpenCV, task runtimes, vGPU layers, plain programs.
+//! Programs that call CUDA, HIP or OpenCL themselves: Thrust, `OpenCV`, task runtimes, vGPU layers, plain programs.
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
@@ -149,7 +149,7 @@ const CUDA: Program = Program {
 /// Ranks that share a GPU need the sum of their parts.
 fn ranks(cause: Cause) -> Vec<Fix> {
     match cause {
-        Cause::LiveDataFillsDevice | Cause::Undetermined => vec![
+        Cause::LiveDataFillsDevice => vec![
             Fix::new("run one rank per GPU: ranks that share one need the sum of their memory")
                 .command("mpirun -np NUMBER_OF_GPUS …"),
             Fix::new(

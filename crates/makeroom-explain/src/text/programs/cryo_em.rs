@@ -1,4 +1,4 @@
-//! Reconstruction from images: RELION, cryoSPARC, COLMAP, Meshroom. Memory grows with the box or image size, in
+//! Reconstruction from images: RELION, `cryoSPARC`, COLMAP, Meshroom. Memory grows with the box or image size, in
 //! RELION also with the classes and with the orientations that one particle leaves open.
 
 use super::lever::{self, Lever};
@@ -42,7 +42,7 @@ const CRYOSPARC_LEVERS: &[Lever] = &[
     )
     .unless_said(&["low-memory mode"]),
     Lever::side(
-        "extract with a smaller box after Fourier cropping{from} px",
+        "extract with a smaller box after Fourier cropping{from px}",
         "Fourier crop to box size (pix) = {to}",
         &["box size", "box_size"],
         256,
@@ -67,7 +67,7 @@ const COLMAP: Program = Program {
 
 const COLMAP_LEVERS: &[Lever] = &[
     Lever::side(
-        "extract features from smaller images{from} px (default 3200)",
+        "extract features from smaller images{from px} (default 3200)",
         "--SiftExtraction.max_image_size {to}",
         &["--SiftExtraction.max_image_size"],
         2000,
@@ -75,7 +75,7 @@ const COLMAP_LEVERS: &[Lever] = &[
     )
     .only(|situation| !situation.settings.mentions("stereo") && !situation.settings.mentions("patch_match")),
     Lever::side(
-        "compute depth maps from smaller images{from} px",
+        "compute depth maps from smaller images{from px}",
         "--PatchMatchStereo.max_image_size {to}",
         &["--PatchMatchStereo.max_image_size"],
         1600,

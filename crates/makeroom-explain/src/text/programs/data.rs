@@ -5,8 +5,8 @@ use super::{Program, Work};
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
-pub(super) const APPLICATIONS: &[&Program] = &[&DASK_CUDA, &CUML];
-pub(super) const PROGRAMS: &[&Program] = &[&SPARK, &RAPIDS, &FAISS, &DALI, &NUMBA, &CUPY];
+pub(super) const APPLICATIONS: &[&Program] = &[&SPARK, &DASK_CUDA, &CUML];
+pub(super) const PROGRAMS: &[&Program] = &[&RAPIDS, &FAISS, &DALI, &NUMBA, &CUPY];
 
 const CUML: Program = Program {
     name: "cuML",

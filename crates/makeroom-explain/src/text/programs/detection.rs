@@ -1,4 +1,4 @@
-//! Detection and segmentation: YOLO, detectron2, OpenMMLab, nnU-Net, timm. Memory grows with batch times pixels, in
+//! Detection and segmentation: YOLO, detectron2, `OpenMMLab`, nnU-Net, timm. Memory grows with batch times pixels, in
 //! detectors also with the objects per image.
 
 use super::lever::{self, Lever};
@@ -42,7 +42,7 @@ const ULTRALYTICS_LEVERS: &[Lever] = &[
 const OLD_YOLO: Program = Program {
     name: "YOLO",
     frameworks: &[],
-    marks: &["yolov5", "yolov7", "yolov3", "yolor/", "yolov6"],
+    marks: &["AutoBatch:", "yolov5", "yolov7", "yolov3", "yolor/", "yolov6"],
     work: Work::Training,
     advise: |situation, cause| lever::steps(situation, cause, OLD_YOLO_LEVERS),
 };

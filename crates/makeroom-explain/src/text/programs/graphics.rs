@@ -1,4 +1,4 @@
-//! Rendering and games: Blender, OptiX, Mitsuba, darktable, Vulkan and WebGPU programs.
+//! Rendering and games: Blender, `OptiX`, Mitsuba, darktable, Vulkan and `WebGPU` programs.
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
@@ -6,10 +6,10 @@ use crate::text::environment::System;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
-pub(super) const PROGRAMS: &[&Program] = &[
-    &BLENDER, &MITSUBA, &OPTIX, &DARKTABLE, &RPCS3, &DXVK, &UNREAL, &GZDOOM, &RUFFLE, &RESOLVE, &WGPU,
-    &VULKAN,
-];
+pub(super) const PROGRAMS: &[&Program] =
+    &[&BLENDER, &MITSUBA, &OPTIX, &DARKTABLE, &RPCS3, &DXVK, &UNREAL, &GZDOOM, &RUFFLE, &RESOLVE];
+/// Any program on a graphics interface.
+pub(super) const LIBRARIES: &[&Program] = &[&WGPU, &VULKAN];
 
 const BLENDER: Program = Program {
     name: "Blender",
@@ -21,9 +21,7 @@ const BLENDER: Program = Program {
 
 fn blender(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     // Cycles reports memory where the context is already gone.
-    if situation.settings.mentions("Invalid context in cu")
-        && matches!(cause, Cause::LiveDataFillsDevice | Cause::Undetermined)
-    {
+    if situation.settings.mentions("Invalid context in cu") && cause == Cause::LiveDataFillsDevice {
         return vec![
             Fix::new("restart Blender: the CUDA context is invalid, and the memory errors follow from it")
                 .command("blender -b FILE.blend -E CYCLES -f 1 -- --cycles-device OPTIX"),
@@ -31,6 +29,7 @@ fn blender(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 .command("nvidia-smi"),
         ];
     }
+    let cause = if cause == Cause::HostMemory { Cause::LiveDataFillsDevice } else { cause };
     lever::steps(situation, cause, BLENDER_LEVERS)
 }
 
@@ -40,7 +39,11 @@ const BLENDER_LEVERS: &[Lever] = &[
     Lever::new("do not keep the scene between frames: Performance > Persistent Data", "bpy.context.scene.render.use_persistent_data = False").unless_said(&["use_persistent_data = False"]),
     Lever::lower("render in smaller tiles{from}: Performance > Memory", "bpy.context.scene.cycles.use_auto_tile = True; bpy.context.scene.cycles.tile_size = {to}", &["tile_size"], 512).at_least(256, 256),
     Lever::new("use CUDA instead of OptiX, whose BVH is larger", "blender -b FILE.blend -E CYCLES -f 1 -- --cycles-device CUDA").only(|situation| situation.settings.mentions("optix")),
-    Lever::new("render on the CPU, with the machine's memory", "blender -b FILE.blend -E CYCLES -f 1 -- --cycles-device CPU"),
+    Lever::new(
+        "render on the CPU, with the machine's memory",
+        "blender -b FILE.blend -E CYCLES -f 1 -- --cycles-device CPU",
+    )
+    .only(|situation| !situation.settings.mentions("host memory")),
 ];
 
 const MITSUBA: Program = Program {
@@ -197,7 +200,7 @@ const UNREAL: Program = Program {
 
 const UNREAL_LEVERS: &[Lever] = &[
     Lever::lower(
-        "use a smaller texture pool{from} MB (Engine.ini, [SystemSettings])",
+        "use a smaller texture pool{from MB} (Engine.ini, [SystemSettings])",
         "r.Streaming.PoolSize={to}",
         &["r.Streaming.PoolSize"],
         1000,
@@ -270,13 +273,24 @@ const WGPU: Program = Program {
     advise: |situation, cause| lever::steps(situation, cause, WGPU_LEVERS),
 };
 
+fn is_about_textures(situation: &Situation<'_>) -> bool {
+    ["create_texture", "createTexture"].iter().any(|words| situation.settings.mentions(words))
+}
+
 const WGPU_LEVERS: &[Lever] = &[
+    Lever::new(
+        "split the largest buffer in at least 2: one buffer is capped, often at 2 GiB or below",
+        "device.limits.maxBufferSize",
+    )
+    .only(|situation| !is_about_textures(situation)),
     Lever::new(
         "create a smaller texture: width x height x layers x bytes per pixel must fit",
         "size: [width / 2, height / 2]",
-    ),
+    )
+    .only(is_about_textures),
     Lever::new("store pixels in fewer bytes: rgba32 takes 16, rgba8 takes 4", "format: \"rgba8unorm\"")
-        .unless_said(&["rgba8unorm"]),
+        .unless_said(&["rgba8unorm"])
+        .only(is_about_textures),
     Lever::new("destroy textures and buffers that are out of use", "texture.destroy()")
         .unless_said(&["texture.destroy()"]),
     Lever::new("try another back end", "WGPU_BACKEND=gl").unless_said(&["WGPU_BACKEND=gl"]).variable(),
@@ -325,7 +339,7 @@ mod tests {
             ("GZDoom", format!("GZDoom 4.11\n{vulkan}"), "+vid_preferbackend 0", ("gl_texture_hqresize_targets 0", "hqresize")),
             ("Ruffle", format!("ruffle_desktop\n{vulkan}"), "--quality low", ("ruffle --graphics gl", "--graphics gl")),
             ("the video editor", format!("DaVinci Resolve 19, Topaz\n{vulkan}"), "Timeline Proxy", ("", "nothing of the kind")),
-            ("the WebGPU program", format!("wgpu error: Validation Error\n{vulkan}"), "smaller texture", ("format: rgba8unorm", "rgba8unorm")),
+            ("the WebGPU program", format!("wgpu error: In Device::create_texture\n{vulkan}"), "smaller texture", ("format: rgba8unorm", "rgba8unorm")),
             ("the Vulkan program", vulkan.to_owned(), "texture quality", ("", "nothing of the kind")),
         ] {
             if set.0.is_empty() {

@@ -1,4 +1,4 @@
-//! Training of image and video models: kohya's scripts, OneTrainer, ai-toolkit, SimpleTuner, the diffusers
+//! Training of image and video models: kohya's scripts, `OneTrainer`, ai-toolkit, `SimpleTuner`, the diffusers
 //! examples.
 
 use super::lever::{self, Lever};
@@ -34,6 +34,8 @@ const KOHYA: Program = Program {
         "train_db.py",
         "lora_train",
         "network_args",
+        "network_dim",
+        "network rank(dimension)",
     ],
     work: Work::Training,
     advise: |situation, cause| lever::steps(situation, cause, KOHYA_LEVERS),
@@ -241,7 +243,6 @@ const DIFFUSERS_TRAINING_LEVERS: &[Lever] = &[
 #[cfg(test)]
 mod tests {
     use super::super::testing::{advice, check, torch};
-    use super::*;
     use crate::Cause;
 
     #[test]

@@ -37,7 +37,14 @@ const REAL_ESRGAN_LEVERS: &[Lever] = &[
 const NCNN: Program = Program {
     name: "the ncnn upscaler",
     frameworks: &[],
-    marks: &["ncnn-vulkan", "waifu2x", "realcugan", "upscayl", "vkAllocateMemory failed"],
+    marks: &[
+        "ncnn-vulkan",
+        "waifu2x",
+        "realcugan",
+        "upscayl",
+        "vkAllocateMemory failed",
+        "vkAllocateMemoryfail",
+    ],
     work: Work::Inference,
     advise: |situation, cause| match cause {
         Cause::ArtificialLimit => lever::steps(situation, Cause::LiveDataFillsDevice, NCNN_LEVERS),
@@ -89,7 +96,7 @@ const SPLATTING_LEVERS: &[Lever] = &[
     )
     .unless_said(&["densify_grad_threshold 0.0004", "densify_grad_threshold=0.0004"]),
     Lever::lower(
-        "stop densification earlier{from} iterations",
+        "stop densification earlier{from iterations}",
         "--densify_until_iter {to}",
         &["--densify_until_iter"],
         10_000,

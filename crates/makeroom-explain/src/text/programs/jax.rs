@@ -12,7 +12,7 @@ pub(super) const PROGRAMS: &[&Program] = &[&JAX];
 const JAX: Program = Program {
     name: "JAX",
     frameworks: &["jax"],
-    marks: &["jaxlib", "jax/_src", "import jax", "XlaRuntimeError"],
+    marks: &["jaxlib", "jax/_src", "import jax", "XlaRuntimeError", "gpu_cudamallocasync_allocator"],
     work: Work::Other,
     advise: jax,
 };
@@ -28,7 +28,9 @@ fn grows_on_demand(situation: &Situation<'_>) -> bool {
 /// The share of the GPU to preallocate so that it fits what is free, in hundredths.
 fn share(situation: &Situation<'_>) -> u64 {
     match (situation.facts.free, situation.facts.total) {
-        (Some(free), Some(total)) => ((free.share_of(total) * 90.0) as u64).clamp(5, 90),
+        (Some(free), Some(total)) if free.share_of(total) >= 0.1 => {
+            ((free.share_of(total) * 90.0) as u64).min(90)
+        }
         _ => 50,
     }
 }
@@ -126,15 +128,12 @@ const ALPHAFOLD: Program = Program {
 const ALPHAFOLD_LEVERS: &[Lever] = &[
     UNIFIED,
     Lever::new(
-        "predict in 16 bits with a smaller chunk of the pair representation",
+        "compute attention over the pair representation in smaller chunks",
         "config.model.global_config.subbatch_size = 4",
     )
     .unless_said(&["subbatch_size = 4"]),
-    Lever::new(
-        "predict one structure at a time, without templates",
-        "--num_multimer_predictions_per_model=1 --max_template_date=1900-01-01",
-    )
-    .unless_said(&["predictions_per_model=1"]),
+    Lever::new("predict one structure per model", "--num_multimer_predictions_per_model=1")
+        .unless_said(&["predictions_per_model=1"]),
     Lever::new(
         "split the sequence into domains: memory grows with the square of its length",
         "at most 1200 residues on 16 GB",

@@ -17,9 +17,9 @@ const ACCUMULATION: [&str; 6] = [
 /// Accumulation steps where the text does not show the batch size.
 const USUAL_ACCUMULATION: u64 = 8;
 
-/// One option of a program and the value to try. In `action` and `command`, `{to}` is that value, `{from}` is
-/// " from N" where the text shows the present value, and `{steps}` the accumulation steps that keep the
-/// effective batch.
+/// One option of a program and the value to try. In `action` and `command`, `{to}` is that value, `{from}` or
+/// `{from UNIT}` is " from N UNIT" where the text shows the present value, and `{steps}` is the number of
+/// accumulation steps that keeps the effective batch.
 pub(super) struct Lever {
     action: &'static str,
     command: &'static str,
@@ -173,15 +173,12 @@ impl Lever {
             Some(number) => number.values(situation)?,
             None => (None, 0),
         };
-        let shown = from.map_or(String::new(), |from| format!(" from {from}"));
         let steps = from.map_or(USUAL_ACCUMULATION, |from| {
             let present = settings.number(&ACCUMULATION).filter(|&steps| (1.0..1e6).contains(&steps));
             from.div_ceil(to.max(1)) * present.map_or(1, |steps| steps as u64)
         });
         let filled = |text: &str| {
-            text.replace("{from}", &shown)
-                .replace("{to}", &to.to_string())
-                .replace("{steps}", &steps.to_string())
+            with_present(text, from).replace("{to}", &to.to_string()).replace("{steps}", &steps.to_string())
         };
         let fix = Fix::new(filled(self.action));
         let command = filled(self.command);
@@ -191,6 +188,13 @@ impl Lever {
             _ => fix.command(command),
         })
     }
+}
+
+/// A text with its `{from UNIT}` filled in: " from N UNIT" where the present value is known, else nothing.
+fn with_present(text: &str, from: Option<u64>) -> String {
+    let Some((before, rest)) = text.split_once("{from") else { return text.to_owned() };
+    let Some((unit, after)) = rest.split_once('}') else { return text.to_owned() };
+    from.map_or_else(|| format!("{before}{after}"), |from| format!("{before} from {from}{unit}{after}"))
 }
 
 impl Number {
@@ -223,8 +227,10 @@ impl Number {
 pub(super) fn steps(situation: &Situation<'_>, cause: Cause, levers: &[Lever]) -> Vec<Fix> {
     let all = levers.iter().filter_map(|lever| lever.step(situation));
     match cause {
-        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::Undetermined => all.collect(),
-        Cause::OtherProcesses | Cause::HiddenHolder | Cause::Fragmentation => all.take(FEW).collect(),
+        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice => all.collect(),
+        Cause::OtherProcesses | Cause::HiddenHolder | Cause::Fragmentation | Cause::NonFrameworkOverhead => {
+            all.take(FEW).collect()
+        }
         _ => Vec::new(),
     }
 }

@@ -19,7 +19,7 @@ const NVENC: Program = Program {
     },
 };
 
-/// GeForce cards encode a fixed number of streams at a time.
+/// `GeForce` cards encode a fixed number of streams at a time.
 fn sessions(situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = vec![
         Fix::new("end other encodes: GeForce cards allow 3, 5 or 8 sessions, depending on the driver")
@@ -107,8 +107,7 @@ fn ethash(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         Cause::RequestExceedsDevice
         | Cause::LiveDataFillsDevice
         | Cause::NonFrameworkOverhead
-        | Cause::ArtificialLimit
-        | Cause::Undetermined => {
+        | Cause::ArtificialLimit => {
             let mut fixes = vec![smaller];
             fixes.extend(lever::steps(situation, Cause::LiveDataFillsDevice, ETHASH_LEVERS));
             fixes

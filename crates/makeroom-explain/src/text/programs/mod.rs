@@ -18,6 +18,7 @@ mod cryo_em;
 mod data;
 mod detection;
 mod diffusion;
+mod distributed;
 mod frameworks;
 mod graphics;
 mod image_training;
@@ -35,8 +36,10 @@ mod speech;
 mod tensorflow;
 #[cfg(test)]
 mod testing;
+mod toolkits;
 mod training;
 mod video;
+mod web_ui;
 
 use std::sync::LazyLock;
 
@@ -79,6 +82,7 @@ const APPLICATIONS: &[&[&Program]] = &[
     llama_cpp::PROGRAMS,
     video::PROGRAMS,
     image_training::PROGRAMS,
+    web_ui::PROGRAMS,
     diffusion::PROGRAMS,
     images::PROGRAMS,
     boosting::PROGRAMS,
@@ -92,8 +96,10 @@ const APPLICATIONS: &[&[&Program]] = &[
     jax::APPLICATIONS,
     tensorflow::APPLICATIONS,
     compute::APPLICATIONS,
-    frameworks::APPLICATIONS,
+    toolkits::PROGRAMS,
+    distributed::APPLICATIONS,
     training::PROGRAMS,
+    distributed::PROGRAMS,
     pytorch::APPLICATIONS,
 ];
 
@@ -106,6 +112,7 @@ const LIBRARIES: &[&[&Program]] = &[
     frameworks::PROGRAMS,
     pytorch::PROGRAMS,
     compute::PROGRAMS,
+    graphics::LIBRARIES,
 ];
 
 /// The words that give programs away, for one pass over a text.

@@ -26,8 +26,10 @@ const PYTORCH: Program = Program {
 };
 
 fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
-    let is_own = matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice);
-    if !is_own {
+    if cause == Cause::RequestExceedsDevice && situation.batch().is_none() {
+        return Vec::new();
+    }
+    if !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice) {
         return Vec::new();
     }
     let mut fixes = vec![fixes::smaller_batch(situation)];
@@ -37,14 +39,24 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     } else if situation.is_inference() {
         fixes.extend(lever::steps(situation, cause, INFERENCE_LEVERS));
     } else {
-        fixes.extend(lever::steps(situation, cause, INFERENCE_LEVERS).into_iter().take(2));
-        fixes.push(
-            Fix::new("if it trains: recompute activations instead of keeping them")
-                .command("torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"),
-        );
+        fixes.extend(lever::steps(situation, cause, OPEN_LEVERS));
     }
     fixes
 }
+
+/// Where nothing shows whether the program trains.
+const OPEN_LEVERS: &[Lever] = &[
+    Lever::new(
+        "if it trains: recompute activations instead of keeping them",
+        "model.gradient_checkpointing_enable()   (or torch.utils.checkpoint.checkpoint(block, x))",
+    )
+    .unless_said(&["checkpoint("]),
+    Lever::new("if it only runs the model: turn off gradients", "with torch.inference_mode(): …")
+        .unless_said(&["inference_mode", "no_grad"]),
+    Lever::new("compute in 16 bits", "with torch.autocast('cuda', dtype=torch.float16): …")
+        .unless_said(&["autocast", "float16", ".half()", "fp16"])
+        .only(|situation| matches!(situation.environment.maker, Maker::Nvidia | Maker::Amd)),
+];
 
 const TRAINING_LEVERS: &[Lever] = &[
     Lever::side(

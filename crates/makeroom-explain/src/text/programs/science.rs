@@ -1,4 +1,4 @@
-//! Simulation: LAMMPS, GROMACS, OpenMM, AMBER, NAMD, AMReX, Kokkos. Memory grows with particles or cells per GPU.
+//! Simulation: LAMMPS, GROMACS, `OpenMM`, AMBER, NAMD, `AMReX`, Kokkos. Memory grows with particles or cells per GPU.
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
@@ -16,7 +16,16 @@ const FEWER_RANKS: Lever = Lever::new(
 const LAMMPS: Program = Program {
     name: "LAMMPS",
     frameworks: &[],
-    marks: &["lammps", "insufficient memory on accelerator", "gpu_extra.h", "lmp -"],
+    marks: &[
+        "LAMMPS (",
+        "lammps/src",
+        "lammps/lib",
+        "insufficient memory on accelerator",
+        "gpu_extra.h",
+        "lmp -",
+        "lmp_mpi",
+        "lmp_kokkos",
+    ],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, LAMMPS_LEVERS),
 };
@@ -246,8 +255,10 @@ mod tests {
 
     #[test]
     fn kokkos_lists_are_halved_in_lammps() {
-        let (_, steps) =
-            advice("LAMMPS\nKokkos::Cuda\nCUDA error 2: out of memory", Cause::LiveDataFillsDevice);
+        let (_, steps) = advice(
+            "LAMMPS (2 Aug 2023)\nKokkos::Cuda\nCUDA error 2: out of memory",
+            Cause::LiveDataFillsDevice,
+        );
         assert!(steps[0].command.as_deref().is_some_and(|line| line.contains("neigh half")), "{steps:?}");
     }
 }

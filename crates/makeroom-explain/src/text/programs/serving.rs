@@ -90,6 +90,6 @@ fn commands(text: &str, cause: crate::Cause) -> Vec<String> {
     let log = Log::new(text);
     let found = failures(&log).unwrap();
     let context = Context::read(&log, found.index);
-    let situation = Situation::new(log.text(), &found.first, &context);
+    let situation = Situation::new(&log, found.index, &found.first, &context);
     (situation.program.advise)(&situation, cause).into_iter().filter_map(|fix| fix.command).collect()
 }

@@ -1,4 +1,4 @@
-//! Speech and sequence toolkits: whisper, fairseq, ESPnet, NeMo, SpeechBrain, RETURNN. Their batches are counted in
+//! Speech and sequence toolkits: whisper, fairseq, `ESPnet`, `NeMo`, `SpeechBrain`, RETURNN. Their batches are counted in
 //! tokens, frames or seconds.
 
 use super::lever::{self, Lever};
@@ -69,7 +69,7 @@ const WHISPER_X_LEVERS: &[Lever] = &[
 const FAIRSEQ: Program = Program {
     name: "fairseq",
     frameworks: &[],
-    marks: &["fairseq"],
+    marks: &["fairseq", "WARNING: ran out of memory with exception"],
     work: Work::Training,
     advise: |situation, cause| lever::steps(situation, cause, FAIRSEQ_LEVERS),
 };
@@ -143,7 +143,7 @@ const NEMO_LEVERS: &[Lever] = &[
         &["micro_batch_size", "batch_size"],
     ),
     Lever::lower(
-        "skip the longest recordings{from} s",
+        "skip the longest recordings{from s}",
         "model.train_ds.max_duration={to}",
         &["max_duration"],
         12,
@@ -196,7 +196,7 @@ const SPEECH_BRAIN_LEVERS: &[Lever] = &[
 const RETURNN: Program = Program {
     name: "RETURNN",
     frameworks: &[],
-    marks: &["returnn"],
+    marks: &["returnn", "mem_usage:cuda"],
     work: Work::Training,
     advise: |situation, cause| lever::steps(situation, cause, RETURNN_LEVERS),
 };

@@ -1,7 +1,10 @@
 //! TensorFlow and Keras. TensorFlow takes nearly the whole GPU at the start unless it is told to grow.
 
+use makeroom_core::Bytes;
+
 use super::lever::{self, Lever};
 use super::{Program, Work};
+use crate::text::environment::System;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -42,6 +45,7 @@ fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             growth.into_iter().chain([cap()]).chain(beside_torch(situation)).collect()
         }
         Cause::ArtificialLimit => vec![raised_limit(situation)],
+        Cause::HostMemory => host(situation),
         _ => {
             let mut fixes = lever::steps(situation, cause, TENSORFLOW_LEVERS);
             if !fixes.is_empty() && cause != Cause::Fragmentation {
@@ -50,6 +54,38 @@ fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             fixes
         }
     }
+}
+
+/// Host memory, most of it pinned for copies to the GPU in a pool that grows by doubling.
+fn host(situation: &Situation<'_>) -> Vec<Fix> {
+    let (facts, environment) = (situation.facts, situation.environment);
+    let mut fixes = Vec::new();
+    if facts.limit.is_some_and(|limit| limit >= Bytes::gib(64)) {
+        fixes.push(
+            Fix::new("raise the limit of TensorFlow's pinned pool (64 GiB by default)")
+                .command(environment.export("TF_CUDA_HOST_MEM_LIMIT_IN_MB=131072")),
+        );
+    } else if let Some(request) = facts.request.filter(|&request| request >= Bytes::gib(2)) {
+        let limit = request.get() >> 21;
+        fixes.push(
+            Fix::new(format!("cap TensorFlow's pinned pool, which asked for {request} more"))
+                .command(environment.export(&format!("TF_CUDA_HOST_MEM_LIMIT_IN_MB={limit}"))),
+        );
+    }
+    fixes.push(match environment.system {
+        System::Windows => {
+            Fix::new("enlarge the page file to 64 GB or more").command("SystemPropertiesPerformance")
+        }
+        System::Wsl => {
+            Fix::new("give WSL more memory in %UserProfile%\\.wslconfig").command("[wsl2]\nmemory=24GB")
+        }
+        _ => Fix::new("let the container lock memory").command("docker run --ulimit memlock=-1 …"),
+    });
+    fixes.push(
+        Fix::new("keep fewer examples in memory: a smaller shuffle buffer, one batch ahead")
+            .command("dataset.shuffle(1000).batch(batch_size).prefetch(1)"),
+    );
+    fixes
 }
 
 fn raised_limit(situation: &Situation<'_>) -> Fix {

@@ -13,7 +13,7 @@ pub(super) fn advice(text: &str, cause: Cause) -> (&'static Program, Vec<Fix>) {
     let (facts, index) =
         find::failures(&log).map_or_else(Default::default, |found| (found.first, found.index));
     let context = Context::read(&log, index);
-    let situation = Situation::new(log.text(), &facts, &context);
+    let situation = Situation::new(&log, 0, &facts, &context);
     (situation.program, fixes::for_cause(cause, &situation))
 }
 

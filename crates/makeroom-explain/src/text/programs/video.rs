@@ -1,4 +1,4 @@
-//! Video generation: Wan, HunyuanVideo, LTX-Video and front ends. Memory grows with frames times pixels; the
+//! Video generation: Wan, `HunyuanVideo`, LTX-Video and front ends. Memory grows with frames times pixels; the
 //! weights of the text encoder are as large as those of the video model.
 
 use super::lever::{self, Lever};
@@ -52,7 +52,7 @@ const WAN_LEVERS: &[Lever] = &[
 const WAN_GP: Program = Program {
     name: "Wan2GP",
     frameworks: &[],
-    marks: &["Wan2GP", "WanGP", "wgp.py", "mmgp"],
+    marks: &["Wan2GP", "WanGP", "wgp.py", "mmgp", "perc_reserved_mem_max"],
     work: Work::Inference,
     advise: |situation, cause| match cause {
         Cause::HostMemory => wan_gp_host(),
