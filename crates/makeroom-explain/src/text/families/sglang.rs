@@ -23,7 +23,6 @@ use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, pattern};
 use crate::text::log::Passage;
 use crate::text::searched::contains_ignoring_case;
-use crate::text::settings::Settings;
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
@@ -76,6 +75,8 @@ impl Loading {
         });
         static BEGIN: LazyLock<Regex> =
             LazyLock::new(|| pattern(r"(?i)Load weight begin\..*?avail(?:able)? mem=([\d.]+) ?GB"));
+        static SHARE: LazyLock<Regex> =
+            LazyLock::new(|| pattern(r"(?i)mem[-_]fraction[-_]static'?(?: *[=:] *| +)([\d.]*\d)"));
         let lines: Vec<&str> = passage.all().chain(passage.others()).collect();
         let size =
             |number: Option<regex::Match<'_>>| number.and_then(|number| binary_size(number.as_str(), "G"));
@@ -86,7 +87,7 @@ impl Loading {
         Self {
             before: before.or_else(|| Some(after? + used?)),
             after,
-            share: Settings::new(lines.join("\n").as_str()).number(&["mem_fraction_static"]),
+            share: lines.iter().find_map(|line| captured_number(&SHARE.captures(line)?, 1)),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `Failed to allocate CUDA memory with byte size 76283904 on GPU 0: CNMEM_STATUS_OUT_OF_MEMORY, falling back to pinned system memory` | a warning: the CUDA pool is too small |
 //! | `unable to create backend memory for type: CPU_PINNED …`, `failed to allocate pinned system memory: …` | a warning: the pinned pool is too small or off |
+//! | `An error occurred while trying to load GPU buffers in the Python backend stub` below such a line | the Python backend cannot do without |
 //! | `failed to allocate CUDA memory …: CNMEM_STATUS_OUT_OF_MEMORY` without a fallback | the CUDA pool is too small |
 
 use std::sync::LazyLock;
@@ -23,25 +24,32 @@ pub(crate) const FAMILY: Family = Family {
         "allocate CUDA memory with byte size",
         "allocate pinned system memory",
         "unable to create backend memory",
+        "load GPU buffers in the Python backend",
     ],
     read,
 };
 
 static SIZE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)byte size (\d+)(?: on GPU (\d+))?"));
 
+/// The Python backend fails this many lines below the pool that was too small.
+const LINES_TO_POOL: usize = 10;
+
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.line();
     let has = |words: &str| contains_ignoring_case(line, words);
+    let is_stub = has("load GPU buffers");
+    let above = || passage.before().take(LINES_TO_POOL).find(|line| SIZE.is_match(line));
+    let failed = if is_stub { above()? } else { line };
     if !has("failed") && !has("unable") {
         return None;
     }
     let mut facts = Facts::new("triton-server", Resource::Device, passage);
-    if let Some(found) = SIZE.captures(line) {
+    if let Some(found) = SIZE.captures(failed) {
         facts.request = captured_number(&found, 1).map(Bytes::new);
         facts.device = captured_number(&found, 2).map(DeviceIndex);
     }
     let is_pinned = has("pinned") || has("unable to create backend memory");
-    if is_pinned || has("falling back") {
+    if !is_stub && (is_pinned || has("falling back")) {
         facts.severity = Severity::Warning;
     }
     let pool = if is_pinned && !has("CUDA memory") { "pinned memory pool" } else { "CUDA memory pool" };
@@ -66,5 +74,8 @@ mod tests {
         assert_eq!((facts.request, facts.device), (Some(Bytes::mib(128)), Some(DeviceIndex(1))));
         let text = "  CPU_PINNED: failed to allocate pinned system memory: no pinned memory pool";
         assert_eq!(facts_in(text).unwrap().severity, Severity::Warning);
+        let stub = "W0410 13:51:44 memory.cc:212] Failed to allocate CUDA memory with byte size 134217728 on GPU 0: CNMEM_STATUS_OUT_OF_MEMORY, falling back to pinned system memory\nE0410 13:51:44 pb_stub.cc:402] An error occurred while trying to load GPU buffers in the Python backend stub: failed to copy data: invalid argument";
+        let facts = facts_in(stub).unwrap();
+        assert_eq!((facts.severity, facts.request), (Severity::Failure, Some(Bytes::mib(128))));
     }
 }

@@ -7,8 +7,12 @@
 //! | 0.6 – 0.8 | `total_gpu_memory (8.00GiB) x gpu_memory_utilization (0.70) = 5.60GiB`, `model weights take …; … the rest of the memory reserved for KV Cache is -1.05GiB` |
 //! | 0.8 – | `Model loading took 14.9 GiB`, `Total non KV cache memory: 17.2GiB`, `Available KV cache memory: -1.2 GiB` |
 
-use makeroom_core::Bytes;
+use std::sync::LazyLock;
 
+use makeroom_core::Bytes;
+use regex::Regex;
+
+use crate::text::figures::{captured_number, pattern};
 use crate::text::log::Passage;
 use crate::text::settings::Settings;
 
@@ -18,6 +22,17 @@ pub(crate) const LARGEST_SHARE: f64 = 0.95;
 pub(crate) const DEFAULT_SHARE: f64 = 0.9;
 /// A KV cache smaller than this serves next to nothing.
 const LEAST_CACHE: Bytes = Bytes::gib(1);
+
+/// Every figure of the budget: its name, its number.
+static FIGURE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r#"(?i)(total_gpu_memory|gpu[-_]memory[-_]utilization|GPU memory utilization|Requested memory|model weights take|weights memory|Model loading took|model weights took|Total non KV cache memory|PyTorch activation peak memory takes|non_torch_memory takes|reserved for KV Cache is|Available KV cache memory|kv_cache_size)["'`]?(?: *[=:] *| +| *\( *)["'`]?(-?\d+(?:\.\d+)?)"#,
+    )
+});
+/// Words before an option that only suggest it.
+static SUGGESTION: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)\b(?:try|e\.g\.|set|setting|increas\w+|decreas\w+|lower\w*|rais\w+)\b[^.:;]{0,24}$")
+});
 
 /// vLLM's budget, as far as the log prints it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -37,26 +52,51 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Reads it from the options and log lines of a text.
+    /// Reads it from the options and log lines of a whole text.
     pub(crate) fn read(settings: &Settings<'_>) -> Self {
-        let gib = |names: &[&str]| settings.value(names).and_then(number);
+        Self::from_figures(|names| settings.value(names).and_then(number))
+    }
+
+    /// Reads it from the lines around an anchor.
+    pub(crate) fn around(passage: &Passage<'_>) -> Self {
+        let mut figures: Vec<(String, f64)> = Vec::new();
+        for line in passage.all().chain(passage.others()) {
+            for found in FIGURE.captures_iter(line) {
+                let start = found.get(0).map_or(0, |all| all.start());
+                let Some(value) = captured_number(&found, 2).filter(|_| !SUGGESTION.is_match(&line[..start]))
+                else {
+                    continue;
+                };
+                figures.push((found[1].to_ascii_lowercase().replace('-', "_"), value));
+            }
+        }
+        Self::from_figures(|names| {
+            names.iter().find_map(|name| {
+                let name = name.to_ascii_lowercase();
+                figures.iter().find(|(known, _)| name.ends_with(known.as_str())).map(|&(_, value)| value)
+            })
+        })
+    }
+
+    /// Puts the figures together; `figure` returns the number behind the first of some names.
+    fn from_figures(figure: impl Fn(&[&str]) -> Option<f64>) -> Self {
         let bytes = |names: &[&str]| {
-            gib(names).filter(|&amount| amount >= 0.0).map(|amount| Bytes::from_units(amount, 1 << 30))
+            figure(names).filter(|&amount| amount >= 0.0).map(|amount| Bytes::from_units(amount, 1 << 30))
         };
         let mut budget = Self {
+            // "can use" before the name would make it a suggestion.
             total: bytes(&["can use total_gpu_memory", "total_gpu_memory"]),
-            share: settings
-                .number(&["gpu_memory_utilization", "Requested memory", "GPU memory utilization"])
+            share: figure(&["gpu_memory_utilization", "Requested memory", "GPU memory utilization"])
                 .filter(|share| (0.01..=1.0).contains(share)),
             limit: None,
             weights: bytes(&[
                 "model weights take",
                 "weights memory",
                 "Model loading took",
-                "Loading model weights took",
+                "model weights took",
             ]),
             fixed: bytes(&["Total non KV cache memory"]),
-            cache: gib(&["reserved for KV Cache is", "Available KV cache memory", "kv_cache_size"]),
+            cache: figure(&["reserved for KV Cache is", "Available KV cache memory", "kv_cache_size"]),
         };
         if let (Some(total), Some(share)) = (budget.total, budget.share) {
             budget.limit = Some(total.scaled(share));
@@ -74,12 +114,6 @@ impl Budget {
             budget.fixed = Some(if cache < 0.0 { limit + short } else { limit - short });
         }
         budget
-    }
-
-    /// Reads it from the lines around an anchor.
-    pub(crate) fn around(passage: &Passage<'_>) -> Self {
-        let lines: Vec<&str> = passage.all().chain(passage.others()).collect();
-        Self::read(&Settings::new(lines.join("\n").as_str()))
     }
 
     /// Whether the share is as large as it can be.
