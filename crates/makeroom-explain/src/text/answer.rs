@@ -71,7 +71,7 @@ fn explain(log: &Log, found: Found) -> Explanation {
     let context = Context::read(log, found.index);
     let situation = Situation::new(log, found.index, &facts, &context);
     let mut causes = judge(&facts, &situation.account, &context);
-    let is_led = facts.statements.iter().any(|statement| statement.leads);
+    let is_led = context.is_growth_reported || facts.statements.iter().any(|statement| statement.leads);
     if causes.iter().all(|finding| finding.certainty < Certainty::Likely)
         && !causes.first().is_some_and(|finding| finding.cause == Cause::Undetermined)
         && !is_led
@@ -212,7 +212,20 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
     };
     let certainty = if found.is_prose { Certainty::Likely } else { Certainty::Certain };
     let mut explanation = none(framework, certainty, summary);
-    explanation.causes[0].evidence.push(format!("line {}: {}", facts.line, shortened(&facts.quote)));
+    // A list of processes alone is pasted to ask who holds the memory, and answers it.
+    if let Some(holder) = facts.statements.first().filter(|statement| {
+        facts.severity == Severity::Observation && facts.total.is_none() && statement.certainty >= Certainty::Likely
+    }) {
+        explanation.verdict = Verdict {
+            cause: holder.cause,
+            certainty: holder.certainty,
+            summary: explanation.verdict.summary,
+        };
+        explanation.causes.clear();
+    }
+    for finding in &mut explanation.causes {
+        finding.evidence.push(format!("line {}: {}", facts.line, shortened(&facts.quote)));
+    }
     explanation.ledger = ledger(&facts, Cause::None);
     let context = Context::read(log, found.index);
     let situation = Situation::new(log, found.index, &facts, &context);
@@ -225,7 +238,7 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
             .map(|statement| Finding {
                 bytes: statement.bytes,
                 fixes: fixes::for_cause(statement.cause, &situation),
-                ..Finding::new(statement.cause, Certainty::Possible, statement.summary.clone())
+                ..Finding::new(statement.cause, statement.certainty, statement.summary.clone())
             })
             .collect();
         explanation.causes.extend(shown);

@@ -14,6 +14,8 @@ use super::log::{Log, split_prefix};
 pub(crate) struct Context {
     /// Memory figures before the failure that only grow.
     pub(crate) growth: Option<LoggedGrowth>,
+    /// A person says that memory grows from step to step.
+    pub(crate) is_growth_reported: bool,
     /// The batch size that the log mentions last before the failure.
     pub(crate) batch: Option<u64>,
     /// The program's own innermost line in the traceback, `file:line function`.
@@ -33,12 +35,24 @@ pub(crate) struct LoggedGrowth {
 const LINES_SEARCHED: usize = 20_000;
 /// Fewer figures than this are no series.
 const LEAST_FIGURES: usize = 8;
+/// Sentences about a failure stand this near to it.
+const REPORT_LINES: usize = 60;
 /// A traceback is at most this long.
 const TRACEBACK_LINES: usize = 400;
 
 static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)\b(?:gpu[ _]?)?(?:mem(?:ory)?|vram|allocated)(?:[ _](?:allocated|used|usage|in use|alloc))?\b\s*(?:[:=]|is|of)?\s*([\d.]+)\s*([KMGT]i?B?)\b",
+    )
+});
+/// A sentence about memory that grows with the run.
+static GROWS: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?ix)
+        \b(?:memory|vram|ram|usage)\b .{0,60} \b(?:keeps? \s (?:growing|increasing|going)|grows?|growing|increas(?:es|ing)|creeps?|crept|climbs?|rises?|leak(?:s|ing|ed)?)\b .{0,60} \b(?:slowly|gradually|steadily|continuously|constantly|each|every|over \s time|per \s \w+|until|with \s (?:the|each|every)|after|up \s to|by)\b
+      | \b(?:slowly|gradually|steadily|continuously|constantly)\b .{0,30} \b(?:grow\w*|increas\w*|creep\w*|climb\w*|rises?|leak\w*)\b .{0,40} \b(?:memory|vram|ram)\b
+      | \bmemory \s leak\b | \bgrowth \s averaged\b | (?:显存|内存) .{0,12} (?:一直|缓慢|不断|逐渐|持续) .{0,12} (?:增|涨) | \bcrept \s up\b
+        ",
     )
 });
 static FRAME: LazyLock<Regex> = LazyLock::new(|| pattern(r#"^\s*File "([^"]+)", line (\d+)(?:, in (\S+))?"#));
@@ -58,6 +72,8 @@ impl Context {
             context.batch = crate::batch::batch_in(line).or(context.batch);
         }
         context.growth = growth(&figures);
+        let near = failure_line.saturating_sub(REPORT_LINES)..(failure_line + REPORT_LINES).min(log.len());
+        context.is_growth_reported = near.into_iter().any(|index| GROWS.is_match(log.line(index)));
         context
     }
 }

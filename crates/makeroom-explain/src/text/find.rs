@@ -10,9 +10,10 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use super::facts::{Facts, Severity};
 use super::family::FAMILIES;
 use super::job::FailureAt;
-use super::lines::{LineKind, ends_in_error, is_handled, kind, progress_between};
+use super::lines::{LineKind, ends_in_error, is_handled, kind, kind_of_known, progress_between};
 use super::log::Log;
 use super::other_failure;
+use crate::Certainty;
 
 /// A log can hold millions of failures (a retry loop); this many are read, the others are only counted.
 pub(super) const MOST_READ: usize = 400;
@@ -62,6 +63,8 @@ static ANCHORS: LazyLock<Anchors> = LazyLock::new(|| {
 /// A reading: the line, the family, what it read.
 type Reading = (usize, usize, Facts);
 
+/// A patch says so in its first lines.
+const PATCH_LINES: usize = 200;
 /// Steps of a run behind a failure that show that the program survived it.
 const STEPS_SURVIVED: usize = 3;
 
@@ -70,7 +73,12 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
     let (mut readings, unread) = readings(log);
     weigh(log, &mut readings);
     let survived = survived(log, &readings);
-    let is_prose = |(line, _, _): &Reading| kind(log.line(*line)) == LineKind::Prose;
+    let is_prose = |(line, family, facts): &Reading| {
+        let line = log.line(*line);
+        let is_decided = facts.statements.iter().any(|stated| stated.certainty >= Certainty::Likely);
+        let kind = if is_last_resort(*family) { kind(line) } else { kind_of_known(line, is_decided) };
+        kind == LineKind::Prose
+    };
     let by_program = |severity: Severity, wants_prose: bool| {
         readings.iter().enumerate().position(|(index, reading)| {
             reading.2.severity == severity
@@ -113,6 +121,14 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
     })
 }
 
+/// Whether a text is a patch, whose added and removed lines are no output of a program.
+fn is_patch(log: &Log) -> bool {
+    (0..log.len().min(PATCH_LINES)).any(|index| {
+        let line = log.line(index);
+        line.starts_with("diff --git ") || line.starts_with("@@ -") || line.trim() == "diff" || line.trim() == "```diff"
+    })
+}
+
 /// Demotes failures that the program handled. A handled failure counts after all where the program then ended in an
 /// error that the log does not name.
 fn weigh(log: &Log, readings: &mut [Reading]) {
@@ -132,8 +148,10 @@ fn weigh(log: &Log, readings: &mut [Reading]) {
     }
     let has_failure = readings.iter().any(|(_, _, facts)| facts.is_failure());
     if !has_failure
-        && let Some((line, _, facts)) =
-            readings.iter_mut().rev().find(|(_, _, facts)| facts.severity == Severity::Warning)
+        && let Some((line, _, facts)) = readings
+            .iter_mut()
+            .filter(|(_, _, facts)| facts.severity == Severity::Warning)
+            .max_by_key(|(line, _, facts)| (facts.weight(), *line))
         && is_handled(log, *line)
         && ends_in_error(log, *line)
         && other_failure::find(log).is_none()
@@ -165,6 +183,7 @@ fn readings(log: &Log) -> (Vec<Reading>, usize) {
     let mut fruitless = vec![0; FAMILIES.len()];
     let mut failures = 0;
     let mut unread_lines: Vec<usize> = Vec::new();
+    let is_patch = is_patch(log);
     for (line, families) in hits(log) {
         if failures >= MOST_READ {
             if unread_lines.last().is_none_or(|&last| !is_near(line, last)) {
@@ -176,6 +195,9 @@ fn readings(log: &Log) -> (Vec<Reading>, usize) {
             |&family: &usize| observations[family] < MOST_OBSERVATIONS && fruitless[family] < MOST_FRUITLESS;
         let families: Vec<usize> = families.into_iter().filter(asked).collect();
         if families.is_empty() {
+            continue;
+        }
+        if is_patch && log.line(line).trim_start().starts_with(['+', '-']) {
             continue;
         }
         // An allocation that failed for another definite reason did not run out of memory.

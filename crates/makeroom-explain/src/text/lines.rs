@@ -20,7 +20,7 @@ static ERROR: LazyLock<Regex> = LazyLock::new(|| {
       | (?i: \b(?:error|fatal|critical|abort|panic(?:ked)?)\b \W{0,3}: )
       | \bERROR\b | \bFATAL\b | \bCRITICAL\b | \bError\s\d+\b | ^\s*E\s? \d{4}\b | \[E\] | \bE\s tensorflow
       | (?i: CUDA (?:\s driver|\s runtime)? \s error | CUDA \s failure | CUDA \s out \s of \s memory \. | HIP \s out \s of | XPU \s out \s of | MPS \s backend )
-      | (?i: terminate \s called | what\(\): | tried \s to \s allocate | Traceback | core \s dumped | aborted | !!! )
+      | (?i: terminate \s called | what\(\): | (?-i:Tried \s to \s allocate) | you \s tried \s to \s allocate | cannot \s allocate \s \d | Traceback | core \s dumped | aborted | !!! )
       | (?i: oom-kill | out \s of \s memory: \s kill | killed \s process | invoked \s oom | oom_kill | OOMKilled )
       | (?i: \bfailed \b .{0,60} (?: memory | alloc) | (?: memory | malloc | alloc\w*) \b .{0,60} \bfailed\b | (?:unable|failed) \s to \s alloc )
       | CUDA_ERROR | cudaError | hipError | RESOURCE_EXHAUSTED | STATUS_ALLOC | CL_\w+ | VK_ERROR
@@ -33,7 +33,8 @@ static ERROR: LazyLock<Regex> = LazyLock::new(|| {
 static PERSON: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?x)
-        \bI\b(?:['’](?:m|ve|d|ll))? (?: \s | $ ) | \b[Mm]y\s | \b[Ww]e(?:['’]\w+)?\s | \b[Oo]ur\s | \b[Yy]ou(?:r|['’]re)?\s | \b[Aa]nyone\b
+        \bI['’](?:m|ve|d|ll)\b | \bI \s (?:am|have|had|get|got|was|think|thought|tried|try|use|used|run|ran|can|could|want|would|will|do|don|did|see|saw|hope|know|need|set|found|find|guess|believe|still|also|just|already|only|installed|download\w*|train\w*|suspect|wonder|encounter\w*|change\w*|follow\w*|met|keep|kept|notice\w*|made|load\w*|start\w*|receive\w*|face\w*|understand|expect\w*|increase\w*|reduce\w*|check\w*|test\w*) \b
+      | \b[Mm]y\s | \b[Ww]e(?:['’]\w+)?\s | \b[Oo]ur\s | \b[Yy]ou(?:r|['’]re)?\s | \b[Aa]nyone\b
       | (?i: \b(?:how \s (?:can|do|to|much) | why \s (?:is|does|do|am) | is \s there | does \s this | can \s (?:we|this|it|someone) | what \s (?:is|does) | thanks | thank \s you | hello | hi\s (?:all|there|everyone) | any \s (?:idea|help|advice) | would \s be | it \s (?:seems|implies|looks|means|happens) | it['’]s \s | there['’]s \s | in \s order \s to | due \s to \s the | for \s example | e\.g\. | because | however | instead \s of | sometimes | often | always | usually | make \s sure ) \b )
       | \?\s*$
         ",
@@ -102,11 +103,25 @@ pub(crate) enum LineKind {
     Prose,
 }
 
-/// What kind a line is.
+/// A statement of source code; a traceback may print it in one line with the error that it raised.
+fn is_source(line: &str) -> bool {
+    SOURCE.is_match(line) && !line.contains("Error: ")
+}
+
+/// What kind a line is in which a known format stands: lists and headings may hold a program's own words. A format
+/// whose words decide the cause (`is_decided`) may even speak to a person, as launchers do.
+pub(crate) fn kind_of_known(line: &str, is_decided: bool) -> LineKind {
+    let (writer, body) = split_prefix(line);
+    let may_be_person = !is_decided && writer.is_none() && !ERROR.is_match(line);
+    let is_prose = is_source(body) || (PERSON.is_match(body) && (may_be_person || DENIAL.is_match(body)));
+    if is_prose { LineKind::Prose } else { LineKind::Error }
+}
+
+/// What kind a line is that mentions memory in words of no known format.
 pub(crate) fn kind(line: &str) -> LineKind {
     let (writer, body) = split_prefix(line);
     let is_person = || PERSON.is_match(body);
-    let is_prose = if SOURCE.is_match(body) {
+    let is_prose = if is_source(body) {
         true
     } else if writer.is_some() || ERROR.is_match(line) {
         // Even a program's token may stand in a denial: "no CUDA out of memory anymore".
@@ -119,7 +134,7 @@ pub(crate) fn kind(line: &str) -> LineKind {
 
 /// Whether a person reports in this line that memory ran out, rather than fears, fixes or discusses it.
 pub(crate) fn is_report(line: &str) -> bool {
-    !SOURCE.is_match(line) && !DENIAL.is_match(line) && REPORT.is_match(line)
+    !is_source(line) && !DENIAL.is_match(line) && REPORT.is_match(line)
 }
 
 /// Whether the words around an error say that the program went on without the memory.

@@ -83,6 +83,10 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         );
     } else if let (Some(allocated), Some(free)) = (figure(&ALLOCATED), facts.free) {
         facts.total = Some(allocated + free);
+        facts.lead(
+            Cause::LiveDataFillsDevice,
+            format!("{allocated} of the GPU is allocated and {free} is free; most of it is usually this program's own data."),
+        );
     } else if !(text.contains("Out of memory error") || text.contains("FLAGS_fraction")) {
         return None;
     }
@@ -104,7 +108,7 @@ mod tests {
         assert_eq!((facts.framework, facts.device), ("paddlepaddle", Some(DeviceIndex(3))));
         assert_eq!(facts.request, Some(Bytes::mib(512)));
         assert_eq!((facts.total, facts.free), (Some(Bytes::mib(15_872 + 256)), Some(Bytes::mib(256))));
-        assert!(facts.statements.is_empty());
+        assert!(facts.statements[0].leads);
     }
 
     #[test]

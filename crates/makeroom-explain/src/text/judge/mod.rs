@@ -37,6 +37,10 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
     if findings.iter().any(|finding| finding.cause == Cause::IntegerOrShapeBug && finding.certainty >= Certainty::Likely) {
         findings.retain(|finding| finding.cause != Cause::RequestExceedsDevice);
     }
+    if context.is_growth_reported && findings.iter().all(|finding| finding.certainty < Certainty::Likely) {
+        let summary = "The text says that memory grows with the run: something from every step may stay alive.";
+        findings.insert(0, Finding::new(Cause::Leak, Certainty::Possible, summary));
+    }
     findings.extend(stated(|statement| statement.certainty < Certainty::Likely));
     let mut unique: Vec<Finding> = Vec::new();
     for finding in findings {

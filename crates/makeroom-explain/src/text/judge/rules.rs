@@ -193,8 +193,11 @@ pub(super) fn non_framework_overhead(account: &Account<'_>) -> Option<Finding> {
         return Some(Finding::new(Cause::NonFrameworkOverhead, Certainty::Likely, summary).bytes(pools));
     }
     let total = facts.total?;
+    // On Apple's GPUs Metal's own buffers grow with the tensors: they decide only where they are the larger part.
+    let is_metal = facts.framework == "pytorch-mps";
     if let Some(overhead) = account.overhead()
         && overhead >= CONTEXT_CEILING
+        && (!is_metal || facts.live.is_some_and(|live| overhead > live))
         && overhead - CONTEXT_TYPICAL >= missing
         && overhead.share_of(total) >= UNLISTED_SHARE
     {
