@@ -22,7 +22,7 @@ pub use run::{
     HostGrowth, Kept, KernelHeap, LaunchFailure, LeftContext, LeftKind, LeftSite, Leftover, LibraryHold,
     PoolSummary, RefusedContexts, RunSummary, WaitingFrees,
 };
-pub use text::explain_text;
+pub use text::{TextReader, explain_text};
 pub use trace::{
     Allocation, Allocations, Beside, BlockSizes, HeldSegment, LiveBlock, Part, Places, Room, SegmentsHeld,
     SizesAtEnd, TraceQuestion, cut, explain_running, explain_trace, held_beside, is_small, place_of,

@@ -30,9 +30,24 @@ pub fn explain_text(text: &str) -> Explanation {
             (log, found) = (unwrapped, joined);
         }
     }
-    let Some(found) = found else { return nothing_found(&log) };
+    let lines = log.len();
+    answer(&log, found, lines)
+}
+
+/// Explains a condensed log: `lines` is the length of the whole input, `left_out` the number of failures that the
+/// condensed log does not have.
+pub(super) fn explain_condensed(log: &Log, lines: usize, left_out: usize) -> Explanation {
+    let mut found = find::failures(log);
+    if let Some(found) = &mut found {
+        found.later += left_out;
+    }
+    answer(log, found, lines)
+}
+
+fn answer(log: &Log, found: Option<find::Found>, lines: usize) -> Explanation {
+    let Some(found) = found else { return nothing_found(lines) };
     let facts = found.first;
-    let context = Context::read(&log, found.index);
+    let context = Context::read(log, found.index);
     let mut causes = judge(&facts, &context);
     for finding in &mut causes {
         finding.evidence.extend(facts.evidence.iter().cloned());
@@ -129,11 +144,11 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
     Some(Ledger::new(name, facts.device, facts.total, lines))
 }
 
-fn nothing_found(log: &Log) -> Explanation {
+fn nothing_found(lines: usize) -> Explanation {
     let summary = format!(
         "No out-of-memory error was recognised in this text of {} line{}.",
-        log.len(),
-        if log.len() == 1 { "" } else { "s" }
+        lines,
+        if lines == 1 { "" } else { "s" }
     );
     Explanation {
         input: InputSummary { kind: InputKind::ErrorText, framework: None },

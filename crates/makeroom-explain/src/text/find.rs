@@ -12,15 +12,15 @@ use super::family::FAMILIES;
 use super::log::Log;
 
 /// A log can hold millions of failures (a retry loop); this many are read, the others are only counted.
-const MOST_READ: usize = 400;
+pub(super) const MOST_READ: usize = 400;
 /// A family that has read this many tables or warnings in a log is asked no more: a run that logs its memory use
 /// would otherwise hide its own failure.
-const MOST_OBSERVATIONS: usize = 8;
+pub(super) const MOST_OBSERVATIONS: usize = 8;
 /// A family that found nothing behind this many of its anchors is asked no more.
-const MOST_FRUITLESS: usize = 300;
+pub(super) const MOST_FRUITLESS: usize = 300;
 /// Readings this near to the first failure, in lines, are about the same failure: a traceback repeats its error,
 /// and a runtime prints its own line above the framework's.
-const SAME_FAILURE_LINES: usize = 40;
+pub(super) const SAME_FAILURE_LINES: usize = 40;
 
 /// What a log holds.
 pub(crate) struct Found {
@@ -141,7 +141,7 @@ fn is_near(line: usize, other: usize) -> bool {
 }
 
 /// The last family reads figures without knowing what they mean; any other that knows the line knows it better.
-fn is_last_resort(family: usize) -> bool {
+pub(super) fn is_last_resort(family: usize) -> bool {
     family + 1 == FAMILIES.len()
 }
 
@@ -168,6 +168,18 @@ fn hits(log: &Log) -> Vec<(usize, Vec<usize>)> {
         }
     }
     hits
+}
+
+/// The families that have an anchor in a line.
+pub(super) fn families_in(line: &str) -> Vec<usize> {
+    let mut families = Vec::new();
+    for found in ANCHORS.automaton.iter().flat_map(|automaton| automaton.find_overlapping_iter(line)) {
+        let family = ANCHORS.families[found.pattern().as_usize()];
+        if !families.contains(&family) {
+            families.push(family);
+        }
+    }
+    families
 }
 
 /// What the formats make of a text: for the tests of each family.

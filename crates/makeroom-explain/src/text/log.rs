@@ -53,12 +53,17 @@ impl Log {
     /// Cleans a text.
     pub(crate) fn new(input: &str) -> Self {
         let mut log = Self { text: String::with_capacity(input.len()), lines: Vec::new() };
-        for (index, raw) in input.split('\n').enumerate() {
+        log.add(input, 1);
+        log
+    }
+
+    /// Appends a part of the input that starts at this line number: a condensed log leaves lines out.
+    pub(crate) fn add(&mut self, part: &str, first_line: usize) {
+        for (index, raw) in part.split('\n').enumerate() {
             for part in raw.split('\r').filter(|part| !part.is_empty()) {
-                log.push_clean(part, index + 1);
+                self.push_clean(part, first_line + index);
             }
         }
-        log
     }
 
     /// The same log with hard-wrapped lines put together again: a line that is as long as the longest of its

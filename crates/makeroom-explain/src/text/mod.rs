@@ -6,6 +6,7 @@
 //! find.rs      the first failure, the rest counted
 //! call.rs      a program's own check of a CUDA call; site.rs has the line it names
 //! context.rs   what else the log says: tables, device sizes, memory that grows
+//! stream/      logs larger than memory: condensed to the lines that matter
 //! judge/       arithmetic: facts in, findings out
 //! ```
 
@@ -22,7 +23,9 @@ mod judge;
 mod log;
 mod site;
 mod smi_table;
+mod stream;
 
 pub use answer::explain_text;
 pub(crate) use figures::pattern;
 pub(crate) use judge::{CONTEXT_CEILING, CONTEXT_TYPICAL};
+pub use stream::TextReader;

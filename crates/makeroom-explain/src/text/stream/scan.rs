@@ -1,0 +1,210 @@
+//! Finds anchors in bytes, fast: a sampled q-gram filter, then an Aho-Corasick DFA where the filter fires.
+//!
+//! Every anchor is represented by one window of its bytes. The text is sampled at a stride so that each occurrence of
+//! a window contains a sampled 4-gram of it; a table holds those 4-grams. In a training log few samples hit, so most
+//! of the text is never searched by the automaton. The result is exact: the filter has no false negatives.
+
+use std::borrow::Cow;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+
+/// Bytes per sample.
+const GRAM: usize = 4;
+/// The table has two to this power entries.
+const TABLE_BITS: u32 = 16;
+const TABLE_LENGTH: usize = 1 << TABLE_BITS;
+/// Samples that are looked up between two branches.
+const SAMPLES: usize = 8;
+/// The automaton searches at least this many bytes where the filter fires, so that a text in which it always fires
+/// is searched once and not over and over.
+const SEARCHED: usize = 1024;
+/// How much of the log is sampled to learn which 4-grams are rare in it.
+const LONGEST_SAMPLE: usize = 1 << 20;
+
+/// How often each 4-gram occurs in the log, as far as was seen when the scan began.
+#[derive(Debug)]
+pub(super) struct Frequencies(Vec<u32>);
+
+impl Frequencies {
+    pub(super) fn of(sample: &[u8]) -> Self {
+        let mut counts = vec![0; TABLE_LENGTH];
+        for gram in sample[..sample.len().min(LONGEST_SAMPLE)].windows(GRAM) {
+            counts[slot(gram)] += 1;
+        }
+        Self(counts)
+    }
+
+    fn of_window(&self, window: &[u8]) -> u64 {
+        window.windows(GRAM).map(|gram| u64::from(self.0[slot(gram)])).sum()
+    }
+}
+
+/// A set of anchors to search for.
+#[derive(Debug)]
+pub(super) struct Scanner {
+    automaton: Option<AhoCorasick>,
+    longest: usize,
+    /// `None` where an anchor is too short to be sampled.
+    filter: Option<Filter>,
+}
+
+#[derive(Debug)]
+struct Filter {
+    is_hit: Box<[u8; TABLE_LENGTH]>,
+    stride: usize,
+}
+
+impl Scanner {
+    /// Searches for these strings, ignoring ASCII case.
+    pub(super) fn new(anchors: &[&str], frequencies: &Frequencies) -> Self {
+        let automaton = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(anchors)
+            .ok()
+            .filter(|_| !anchors.is_empty());
+        let longest = anchors.iter().map(|anchor| anchor.len()).max().unwrap_or(0);
+        Self { automaton, longest, filter: Filter::new(anchors, frequencies) }
+    }
+
+    /// Where the first anchor at or after `from` ends.
+    pub(super) fn find(&self, text: &[u8], from: usize) -> Option<usize> {
+        let automaton = self.automaton.as_ref()?;
+        let search =
+            |start: usize, end: usize| automaton.find(&text[start..end]).map(|found| start + found.end());
+        let Some(filter) = &self.filter else { return search(from, text.len()) };
+        let step = filter.stride * SAMPLES;
+        let mut at = from;
+        while let Some(samples) = text.get(at..at + step + GRAM) {
+            if filter.fires(samples) {
+                let end = (at + SEARCHED.max(step) + self.longest).min(text.len());
+                let found = search(at.saturating_sub(self.longest).max(from), end);
+                if found.is_some() || end == text.len() {
+                    return found;
+                }
+                // An anchor that ends behind `end` begins behind `end - longest`.
+                at = end - self.longest;
+            } else {
+                at += step;
+            }
+        }
+        search(at.saturating_sub(self.longest).max(from), text.len())
+    }
+}
+
+impl Filter {
+    fn new(anchors: &[&str], frequencies: &Frequencies) -> Option<Self> {
+        let length = anchors.iter().map(|anchor| anchor.len()).min()?;
+        let stride = (length + 1).checked_sub(GRAM).filter(|&stride| stride > 0)?;
+        let mut is_hit: Box<[u8; TABLE_LENGTH]> = vec![0; TABLE_LENGTH].into_boxed_slice().try_into().ok()?;
+        for anchor in anchors {
+            let rarest =
+                anchor.as_bytes().windows(length).min_by_key(|window| frequencies.of_window(window))?;
+            for gram in rarest.windows(GRAM) {
+                is_hit[slot(gram)] = 1;
+            }
+        }
+        Some(Self { is_hit, stride })
+    }
+
+    fn fires(&self, samples: &[u8]) -> bool {
+        let mut hit = 0;
+        for sample in 0..SAMPLES {
+            hit |= self.is_hit[slot(&samples[sample * self.stride..sample * self.stride + GRAM])];
+        }
+        hit != 0
+    }
+}
+
+/// The place of a 4-gram in a table. Letters of either case have the same place.
+fn slot(gram: &[u8]) -> usize {
+    let gram = u32::from_le_bytes([gram[0], gram[1], gram[2], gram[3]]) | 0x2020_2020;
+    (gram.wrapping_mul(0x9e37_79b1) >> (u32::BITS - TABLE_BITS)) as usize
+}
+
+/// The text as the formats see it: without escape sequences and control characters, which may sit inside an anchor.
+pub(super) fn without_controls(text: &[u8]) -> Cow<'_, [u8]> {
+    // U+0080 to U+009F are control characters as well; 0xc2 is their first byte.
+    let is_control = |byte: u8| byte < 0x20 && byte != b'\n' && byte != b'\r' || byte == 0x7f || byte == 0xc2;
+    if !text.iter().fold(false, |any, &byte| any | is_control(byte)) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(|&byte| is_control(byte)) {
+        clean.extend_from_slice(&rest[..at]);
+        rest = &rest[at..];
+        let length = match rest[0] {
+            0x1b => escape_length(rest),
+            0xc2 if rest.get(1).is_some_and(|byte| (0x80..0xa0).contains(byte)) => 2,
+            0xc2 => {
+                clean.push(0xc2);
+                1
+            }
+            b'\t' => {
+                clean.push(b' ');
+                1
+            }
+            _ => 1,
+        };
+        rest = &rest[length..];
+    }
+    clean.extend_from_slice(rest);
+    Cow::Owned(clean)
+}
+
+/// The length of the escape sequence that a text begins with. It ends at the end of the line at the latest.
+fn escape_length(text: &[u8]) -> usize {
+    let line = &text[..memchr::memchr2(b'\n', b'\r', text).unwrap_or(text.len())];
+    let up_to =
+        |is_last: fn(&u8) -> bool| line.iter().skip(2).position(is_last).map_or(line.len(), |at| 2 + at + 1);
+    let characters = |count: usize| {
+        let mut starts = line.iter().enumerate().filter(|(_, byte)| **byte & 0xc0 != 0x80).map(|(at, _)| at);
+        starts.nth(count).unwrap_or(line.len())
+    };
+    match line.get(1) {
+        Some(b'[') => up_to(|byte| (b'@'..=b'~').contains(byte)),
+        Some(b']') => up_to(|byte| *byte == 7 || *byte == b'\\'),
+        Some(b'(' | b')') => characters(3),
+        _ => characters(2),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn escape_sequences_inside_an_anchor_are_removed() {
+        for text in [
+            "CUDA \u{1b}[31mout of\u{1b}[0m memory",
+            "CUDA\tout of memory",
+            "CUDA \u{1b}]8;;x\u{7}out\u{85} of \u{1b}(Bmemory",
+            "CUDA out\0 of memory",
+        ] {
+            let clean = without_controls(text.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&clean), "CUDA out of memory", "{text:?}");
+        }
+        assert_eq!(without_controls("25 °C\t±1\r\n".as_bytes()).as_ref(), "25 °C ±1\r\n".as_bytes());
+        assert_eq!(without_controls(b"\x1b[31\nnext").as_ref(), b"\nnext");
+    }
+
+    proptest! {
+        #[test]
+        fn the_filter_loses_no_anchor(
+            noise in prop::collection::vec("[a-e ]{0,400}", 0..8),
+            anchors in prop::collection::vec("[a-e ]{4,9}", 1..6),
+            from in 0_usize..50,
+        ) {
+            let text = noise.join("ABC");
+            let anchors: Vec<&str> = anchors.iter().map(String::as_str).collect();
+            let scanner = Scanner::new(&anchors, &Frequencies::of(&text.as_bytes()[..text.len() / 2]));
+            let from = from.min(text.len());
+            let lower = text[from..].to_ascii_lowercase();
+            let expected = anchors.iter().filter_map(|anchor| Some(lower.find(anchor)? + anchor.len() + from)).min();
+            prop_assert_eq!(scanner.find(text.as_bytes(), from), expected);
+        }
+    }
+}
