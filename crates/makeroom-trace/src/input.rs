@@ -11,7 +11,7 @@ use std::path::Path;
 use makeroom_core::{Bytes, Trace};
 
 use crate::error::Error;
-use crate::{compressed, pickle, rmm_log, room, torch_snapshot};
+use crate::{compressed, pickle, rmm_log, room, text, torch_snapshot};
 
 /// What an input turned out to be.
 #[derive(Clone, Debug)]
@@ -26,17 +26,48 @@ pub enum Input {
 
 /// Reads a file, whatever it is.
 pub fn open(path: &Path) -> Result<Input, Error> {
+    read(open_file(path)?)
+}
+
+/// Reads a stream to its end, whatever it holds.
+pub fn read(stream: impl Read) -> Result<Input, Error> {
+    Ok(match recognize(stream)? {
+        Recognized::Trace(trace) => Input::Trace(trace),
+        Recognized::Text(stream) => Input::Text(read_text(stream)?),
+    })
+}
+
+/// Reads a file. Text is passed on in pieces, so its length is not limited; `None`: it was text.
+pub fn open_streaming(path: &Path, on_text: impl FnMut(&[u8])) -> Result<Option<Trace>, Error> {
+    read_streaming(open_file(path)?, on_text)
+}
+
+/// Reads a stream to its end. Text is passed on in pieces, so its length is not limited; `None`: it was text.
+pub fn read_streaming(stream: impl Read, on_text: impl FnMut(&[u8])) -> Result<Option<Trace>, Error> {
+    match recognize(stream)? {
+        Recognized::Trace(trace) => Ok(Some(trace)),
+        Recognized::Text(stream) => text::stream(stream, on_text).map(|()| None),
+    }
+}
+
+fn open_file(path: &Path) -> Result<File, Error> {
     let failed = |cause| Error::Open { path: path.to_owned(), cause };
     let file = File::open(path).map_err(failed)?;
     if file.metadata().map_err(failed)?.is_dir() {
         return Err(Error::Directory { path: path.to_owned() });
     }
-    read(file)
+    Ok(file)
 }
 
-/// Reads a stream to its end, whatever it holds.
-pub fn read(stream: impl Read) -> Result<Input, Error> {
-    let mut stream: Box<dyn Read + '_> = Box::new(stream);
+/// A stream whose kind is known: a recording is read, a text is not.
+#[expect(clippy::large_enum_variant, reason = "a program has one input, and boxing it would help nobody")]
+enum Recognized<'stream> {
+    Trace(Trace),
+    Text(Box<dyn Read + 'stream>),
+}
+
+fn recognize<'stream>(stream: impl Read + 'stream) -> Result<Recognized<'stream>, Error> {
+    let mut stream: Box<dyn Read + 'stream> = Box::new(stream);
     for layer in 0..=COMPRESSION_LAYERS {
         let head = read_head(&mut stream)?;
         let format = Format::of(&head);
@@ -50,11 +81,11 @@ pub fn read(stream: impl Read) -> Result<Input, Error> {
                 if layer > 0 {
                     compressed::verify(&mut whole).map_err(|cause| read_failed(length, cause))?;
                 }
-                return Ok(Input::Trace(trace));
+                return Ok(Recognized::Trace(trace));
             }
-            Format::Room => return room::import::read(whole).map(Input::Trace),
-            Format::RmmLog => return rmm_log::read(whole).map(Input::Trace),
-            Format::Text => return read_text(whole).map(Input::Text),
+            Format::Room => return room::import::read(whole).map(Recognized::Trace),
+            Format::RmmLog => return rmm_log::read(whole).map(Recognized::Trace),
+            Format::Text => return Ok(Recognized::Text(Box::new(whole))),
             Format::Empty => return Err(Error::Empty),
             Format::Other { name, hint } => return Err(Error::OtherFormat { format: name, hint }),
             Format::Unknown => {
@@ -72,10 +103,8 @@ pub fn read(stream: impl Read) -> Result<Input, Error> {
 /// Nobody compresses more than twice, and each layer costs a buffer.
 const COMPRESSION_LAYERS: usize = 2;
 /// What is looked at to tell text from binary data.
-const HEAD_LENGTH: u64 = 16 << 10;
+pub(crate) const HEAD_LENGTH: u64 = 16 << 10;
 const LONGEST_TEXT: u64 = 256 << 20;
-/// Characters without which zeros in between may be chance.
-const LEAST_BARE_UTF16: usize = 8;
 
 fn read_head(stream: &mut dyn Read) -> Result<Vec<u8>, Error> {
     let mut head = Vec::new();
@@ -102,19 +131,7 @@ fn read_text(stream: impl Read) -> Result<Vec<u8>, Error> {
     if text.len() as u64 > LONGEST_TEXT {
         return Err(Error::TextTooLong { limit: Bytes::new(LONGEST_TEXT) });
     }
-    Ok(from_utf16(&text).unwrap_or(text))
-}
-
-fn from_utf16(text: &[u8]) -> Option<Vec<u8>> {
-    let (to_unit, text): (fn([u8; 2]) -> u16, _) = match text {
-        [0xff, 0xfe, text @ ..] => (u16::from_le_bytes, text),
-        [0xfe, 0xff, text @ ..] => (u16::from_be_bytes, text),
-        _ if is_bare_utf16(&text[..text.len().min(HEAD_LENGTH as usize)]) => (u16::from_le_bytes, text),
-        _ => return None,
-    };
-    let units = text.chunks_exact(2).map(|pair| to_unit([pair[0], pair[1]]));
-    let characters = char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER));
-    Some(characters.collect::<String>().into_bytes())
+    Ok(text::from_utf16(&text).unwrap_or(text))
 }
 
 fn hexadecimal(head: &[u8]) -> String {
@@ -207,22 +224,13 @@ fn is_text(head: &[u8]) -> bool {
     if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
         return head.len().is_multiple_of(2) || head.len() as u64 == HEAD_LENGTH;
     }
-    if is_bare_utf16(head) {
+    if text::is_bare_utf16(head) {
         return true;
     }
     let is_control = |byte: &&u8| **byte < 0x20 && !b"\t\n\r\x07\x08\x0c\x1b".contains(byte);
     let controls = head.iter().filter(is_control).count();
     let foreign: usize = head.utf8_chunks().map(|chunk| chunk.invalid().len()).sum();
     controls * 100 <= head.len() && foreign * 10 <= head.len()
-}
-
-/// Whether this is text in little-endian UTF-16 without the mark that should be before it: every other byte is zero,
-/// all but a few, and what is left of it without those can be read.
-fn is_bare_utf16(head: &[u8]) -> bool {
-    let (pairs, rest) = head.as_chunks::<2>();
-    let is_readable = |byte: u8| (0x20..0x7f).contains(&byte) || b"\t\n\r\x1b".contains(&byte);
-    let readable = pairs.iter().filter(|pair| pair[1] == 0 && is_readable(pair[0])).count();
-    pairs.len() >= LEAST_BARE_UTF16 && rest.is_empty() && readable * 20 >= pairs.len() * 19
 }
 
 #[cfg(test)]

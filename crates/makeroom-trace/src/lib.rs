@@ -22,7 +22,8 @@ mod input;
 mod pickle;
 mod rmm_log;
 pub mod room;
+mod text;
 mod torch_snapshot;
 
 pub use error::Error;
-pub use input::{Input, open, read};
+pub use input::{Input, open, open_streaming, read, read_streaming};
