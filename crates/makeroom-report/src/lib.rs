@@ -6,10 +6,15 @@
 #![forbid(unsafe_code)]
 
 mod bars;
+#[cfg(target_os = "linux")]
 mod doctor;
 mod fit;
 mod json;
+#[cfg(target_os = "linux")]
 mod metrics;
+#[cfg(target_os = "linux")]
+mod others;
+#[cfg(target_os = "linux")]
 mod ps;
 mod replay;
 mod run;
@@ -17,24 +22,31 @@ mod run_json;
 mod table;
 mod tame;
 mod text;
+#[cfg(target_os = "linux")]
 mod top;
 mod tree;
 mod tune;
 mod watch;
 mod wrap;
 
+#[cfg(target_os = "linux")]
 pub use doctor::{doctor_json, doctor_text};
 pub use fit::{FitEnd, FitReport, FitRun, fit_json, fit_text};
 pub use json::explanation_json;
+#[cfg(target_os = "linux")]
 pub use metrics::{otlp_json, prometheus_text};
+#[cfg(target_os = "linux")]
+pub use others::others_text;
+#[cfg(target_os = "linux")]
 pub use ps::{ps_json, ps_text, users_text};
 pub use replay::{replay_json, replay_run_json, replay_text};
 pub use run::{
-    further_refusals_text, nothing_recorded_text, others_text, refused_text, run_summary_text,
-    stepped_aside_text, switched_off_text, unreadable_text, unrecorded_text,
+    further_refusals_text, nothing_recorded_text, refused_text, run_summary_text, stepped_aside_text,
+    switched_off_text, unreadable_text, unrecorded_text,
 };
 pub use tame::tame;
 pub use text::explanation_text;
+#[cfg(target_os = "linux")]
 pub use top::{Key, Request, Screen};
 pub use tune::{tune_json, tune_text};
 pub use watch::watched_json;

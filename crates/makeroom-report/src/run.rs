@@ -7,7 +7,6 @@ use makeroom_core::{Bytes, ProcessEnd};
 use makeroom_explain::{
     Cause, Explanation, Fix, LaunchFailure, LeftKind, Leftover, PoolSummary, RunSummary, WaitingFrees,
 };
-use makeroom_holders::Account;
 
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::{clip, wrap};
@@ -18,8 +17,6 @@ pub(crate) const UNKNOWN_PLACE: &str = "an unknown place";
 const MOST_SITES: usize = 5;
 /// Kernels that did not start.
 const MOST_LAUNCHES: usize = 3;
-/// Other processes that hold the device.
-const MOST_OTHERS: usize = 5;
 /// Things to do that are shown at the end of a run.
 const MOST_FIXES: usize = 2;
 
@@ -103,34 +100,6 @@ pub fn refused_text(bytes: Bytes, device: Option<u32>) -> String {
         None => format!("{bytes} of pinned host memory was refused"),
     };
     format!("{TITLE}makeroom{TITLE:#}: {what}\n")
-}
-
-/// Who else holds the device with this identity, by the driver's own list; nothing where it lists nobody. `own` is the
-/// process that was refused.
-pub fn others_text(account: &Account, uuid: &str, own: u32, columns: usize) -> String {
-    let mut out = String::new();
-    let parts = account.devices.iter().flat_map(|device| &device.parts);
-    let device = account.devices.iter().chain(parts).find(|device| device.uuid == uuid);
-    let others: Vec<_> =
-        device.iter().flat_map(|device| &device.holders).filter(|holder| holder.pid != own).collect();
-    if others.is_empty() {
-        return out;
-    }
-    let _ = writeln!(out, "\n{MARGIN}Who else holds it at this moment");
-    for holder in others.iter().take(MOST_OTHERS) {
-        let bytes = holder.bytes.map_or_else(|| "?".to_owned(), |bytes| bytes.to_string());
-        let who = holder.process.as_ref().map_or_else(
-            || "not to be seen from here".to_owned(),
-            |process| format!("{} of {}", process.program(), process.user_name),
-        );
-        let line = format!("{MARGIN}{bytes:>14}  process {}, {who}", holder.pid);
-        let _ = writeln!(out, "{}", clip(&line, columns.max(LEAST_COLUMNS)));
-    }
-    if let Some(more) = others.len().checked_sub(MOST_OTHERS).filter(|&more| more > 0) {
-        let _ = writeln!(out, "{MARGIN}{:>14}  and {}", "", count(more as u64, "other"));
-    }
-    let _ = writeln!(out, "{MARGIN}to see all of it: {COMMAND}makeroom ps{COMMAND:#}\n");
-    out
 }
 
 /// The section of an answer about the process.
@@ -374,6 +343,6 @@ fn paragraph(out: &mut String, text: &str, columns: usize) {
 }
 
 /// A number with its noun.
-fn count(number: u64, noun: &str) -> String {
+pub(crate) fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }

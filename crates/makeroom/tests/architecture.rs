@@ -49,9 +49,12 @@ fn dependencies() -> BTreeMap<String, Vec<String>> {
         .map(|entry| entry.unwrap())
         .map(|entry| {
             let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).unwrap();
-            let normal =
-                manifest.split("[dependencies]").nth(1).unwrap_or("").split("\n[").next().unwrap_or("");
-            let names = normal.lines().filter_map(|line| line.split(['.', ' ', '=']).next());
+            let sections = manifest.split("\n[").filter_map(|section| section.split_once("]\n"));
+            let normal = sections.filter(|(title, _)| {
+                *title == "dependencies" || title.starts_with("target.") && title.ends_with("'.dependencies")
+            });
+            let lines = normal.flat_map(|(_, lines)| lines.lines());
+            let names = lines.filter_map(|line| line.split(['.', ' ', '=']).next());
             let ours = names.filter(|name| name.starts_with("makeroom")).map(str::to_owned).collect();
             (entry.file_name().into_string().unwrap(), ours)
         })
