@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Say why memory ran out, from an error text or a recording
+    /// Explain why memory ran out, from a log or a recording
     Why(Why),
     /// Run a program and record every byte it takes on the GPU
     Run(Run),
@@ -247,21 +247,29 @@ pub(crate) struct DemoProgram {
     pub(crate) other: bool,
 }
 
-/// What every command that takes a recording asks about it.
+/// A recording to read.
 #[derive(Debug, Args)]
 pub(crate) struct Recording {
-    /// The file to read, or `-` for standard input
+    /// File to read, or `-` for standard input
+    #[arg(value_name = "FILE")]
     pub(crate) input: PathBuf,
 
-    /// What the allocator may take, nothing deducted
+    #[command(flatten)]
+    pub(crate) options: RecordingOptions,
+}
+
+/// The options of every command that takes recordings.
+#[derive(Debug, Args)]
+pub(crate) struct RecordingOptions {
+    /// Memory available to the allocator
     #[arg(long, value_name = "SIZE", value_parser = card_size, conflicts_with = "card")]
     pub(crate) memory: Option<Bytes>,
 
-    /// The size of a card; what driver and context take is deducted
+    /// Size of the GPU; the share of the driver and the CUDA context is deducted
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) card: Option<Bytes>,
 
-    /// The device; without it the one that failed, or the one with most to tell
+    /// GPU to analyze [default: the one that failed, else the fullest]
     #[arg(long, value_name = "INDEX")]
     pub(crate) device: Option<u32>,
 
@@ -321,21 +329,29 @@ pub(crate) struct Tune {
     pub(crate) recording: Recording,
 }
 
-/// Say why memory ran out, from an error text or a recording
+/// Explain why memory ran out, from a log or a recording
 ///
-/// Reads any log with an out-of-memory error in it, a PyTorch memory snapshot (plain, gzip or zstd) or a log of
-/// RMM. Names one cause with its figures, accounts for the memory, and says what to change.
+/// Reads any log with an out-of-memory error in it, of any size; a `.room` recording; a PyTorch memory snapshot; or a log
+/// of RMM. Each can be compressed with gzip or zstd. Names one cause with its figures, accounts for the memory, and lists
+/// fixes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  python train.py 2>&1 | makeroom why -          explain the error in a program's output
-  makeroom why error.txt                         explain an error text or a log
-  makeroom why --memory 6GiB snapshot.pickle     judge a snapshot against the limit it ran under
-  makeroom why --json snapshot.pickle.gz         the same answer for a program
+  python train.py 2>&1 | makeroom why            explain the error in a program's output
+  makeroom why error.txt                         explain an error message or a log
+  makeroom why rank*.log                         explain several logs
+  makeroom why --memory 6GiB snapshot.pickle     explain a run that was limited to 6 GiB
+  makeroom why --json snapshot.pickle.gz         print the explanation as JSON
 
-A snapshot is made in PyTorch by
-  torch.cuda.memory._record_memory_history(); …; torch.cuda.memory._dump_snapshot('snapshot.pickle')")]
+To write a snapshot in PyTorch:
+  torch.cuda.memory._record_memory_history(); …; torch.cuda.memory._dump_snapshot('snapshot.pickle')
+
+Exit status: 0 on success, 1 if an input could not be read, 2 on wrong usage.")]
 pub(crate) struct Why {
+    /// Files to explain, `-` for standard input [default: standard input]
+    #[arg(value_name = "FILE")]
+    pub(crate) inputs: Vec<PathBuf>,
+
     #[command(flatten)]
-    pub(crate) recording: Recording,
+    pub(crate) options: RecordingOptions,
 }

@@ -6,6 +6,9 @@ use std::process::ExitCode;
 /// What standard input is called in messages.
 pub(crate) const STANDARD_INPUT: &str = "standard input";
 
+/// The exit status for wrong usage, as clap has it.
+const WRONG_USAGE: u8 = 2;
+
 /// A command that could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -20,6 +23,9 @@ pub(crate) enum Failure {
         /// What is wrong with it.
         error: makeroom_trace::Error,
     },
+    /// No file was named, and standard input is a terminal.
+    #[error("no input: name a file, or pipe a program's output into `makeroom why`")]
+    NoInput,
     /// The command has no place for the batch.
     #[error("the command has no {{}} where the batch goes")]
     NoPlaceholder,
@@ -210,13 +216,17 @@ impl Failure {
             return ExitCode::SUCCESS;
         }
         crate::output::error(&self.to_string(), self.hint().as_deref());
-        ExitCode::FAILURE
+        match self {
+            Self::NoInput => ExitCode::from(WRONG_USAGE),
+            _ => ExitCode::FAILURE,
+        }
     }
 
     /// What to do about it.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
+            Self::NoInput => Some("for example: python train.py 2>&1 | makeroom why".to_owned()),
             Self::NoProcesses { .. } => {
                 Some("name the folder where /proc, or the host's, is mounted: --proc /host/proc".to_owned())
             }

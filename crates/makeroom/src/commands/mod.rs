@@ -28,6 +28,7 @@ pub(crate) use looking::SURVEY;
 pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => return run::run(&arguments),
+        Command::Why(arguments) => return why::run(&arguments),
         Command::Fit(arguments) => return fit::run(&arguments),
         Command::Ps(arguments) => return ps::run(&arguments),
         Command::Top(arguments) => return top::run(&arguments),
@@ -36,7 +37,6 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Survey => looking::survey(),
         Command::DemoProgram(arguments) => demo::program::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
-        Command::Why(arguments) => why::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
         Command::View(arguments) => view::run(&arguments),

@@ -20,6 +20,16 @@ pub(crate) fn read(path: &Path) -> Result<Input, Failure> {
     input.map_err(|error| Failure::input(&name(path), error))
 }
 
+/// Reads an input file, or standard input for `-`. Text is passed on in pieces; `None`: it was text.
+pub(crate) fn read_streaming(path: &Path, on_text: impl FnMut(&[u8])) -> Result<Option<Trace>, Failure> {
+    let trace = if path == Path::new("-") {
+        makeroom_trace::read_streaming(io::stdin().lock(), on_text)
+    } else {
+        makeroom_trace::open_streaming(path, on_text)
+    };
+    trace.map_err(|error| Failure::input(&name(path), error))
+}
+
 /// Reads a recording; a text is none.
 pub(crate) fn read_trace(path: &Path) -> Result<Trace, Failure> {
     match read(path)? {

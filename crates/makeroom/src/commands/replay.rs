@@ -11,11 +11,11 @@ use crate::progress::Progress;
 
 /// Runs `makeroom replay`.
 pub(crate) fn run(arguments: &Replay) -> Result<(), Failure> {
-    let options = &arguments.recording;
-    let trace = recording::read_trace(&options.input)?;
-    let device = recording::device(&trace, &options.input, options.device)?;
+    let (input, options) = (&arguments.recording.input, &arguments.recording.options);
+    let trace = recording::read_trace(input)?;
+    let device = recording::device(&trace, input, options.device)?;
     if arguments.check {
-        recording::require_pytorch(&trace, &options.input, "check")?;
+        recording::require_pytorch(&trace, input, "check")?;
     }
     let room = recording::room(options.memory, options.card);
     let comparing = Comparing {

@@ -11,10 +11,10 @@ use crate::progress::Progress;
 
 /// Runs `makeroom tune`.
 pub(crate) fn run(arguments: &Tune) -> Result<(), Failure> {
-    let options = &arguments.recording;
-    let trace = recording::read_trace(&options.input)?;
-    let device = recording::device(&trace, &options.input, options.device)?;
-    recording::require_pytorch(&trace, &options.input, "tune")?;
+    let (input, options) = (&arguments.recording.input, &arguments.recording.options);
+    let trace = recording::read_trace(input)?;
+    let device = recording::device(&trace, input, options.device)?;
+    recording::require_pytorch(&trace, input, "tune")?;
     let room = recording::room(options.memory, options.card);
     let memory = recording::simulated(room);
     let workload = Workload::new(device, &trace.stacks);

@@ -1,47 +1,95 @@
-//! `makeroom why`: say why memory ran out.
+//! `makeroom why`: explain why memory ran out.
+
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use makeroom_core::DeviceIndex;
-use makeroom_explain::{Explanation, TraceQuestion, explain_running, explain_text, explain_trace};
+use makeroom_explain::{Explanation, TextReader, TraceQuestion, explain_running, explain_trace};
 use makeroom_report::{explanation_json, explanation_text};
-use makeroom_trace::Input;
+use serde_json::Value;
 
-use crate::cli::Why;
+use crate::cli::{RecordingOptions, Why};
 use crate::commands::recording;
 use crate::failure::Failure;
 use crate::output;
 
 /// Runs `makeroom why`.
-pub(crate) fn run(arguments: &Why) -> Result<(), Failure> {
-    let explanation = explain(arguments)?;
-    if arguments.recording.json {
-        output::json(&explanation_json(&explanation))
-    } else {
-        output::result(&explanation_text(&explanation, output::columns(), output::rows()))
+pub(crate) fn run(arguments: &Why) -> Result<ExitCode, Failure> {
+    let options = &arguments.options;
+    match &arguments.inputs[..] {
+        [] if io::stdin().is_terminal() => Err(Failure::NoInput),
+        [] => run_one(Path::new("-"), options),
+        [input] => run_one(input, options),
+        inputs => run_all(inputs, options),
     }
 }
 
-fn explain(arguments: &Why) -> Result<Explanation, Failure> {
-    let trace = match recording::read(&arguments.recording.input)? {
-        Input::Text(bytes) => {
-            let mut explanation = explain_text(&String::from_utf8_lossy(&bytes));
-            if arguments.recording.memory.is_some()
-                || arguments.recording.card.is_some()
-                || arguments.recording.device.is_some()
-            {
-                explanation.notes.push(
-                    "--memory, --card and --device are about recordings; a text speaks for itself".to_owned(),
-                );
-            }
-            return Ok(explanation);
-        }
-        Input::Trace(trace) => trace,
-    };
-    if arguments.recording.device.is_some() {
-        recording::device(&trace, &arguments.recording.input, arguments.recording.device)?;
+fn run_one(input: &Path, options: &RecordingOptions) -> Result<ExitCode, Failure> {
+    let explanation = explain(input, options)?;
+    if options.json {
+        output::json(&explanation_json(&explanation))?;
+    } else {
+        output::result(&explanation_text(&explanation, output::columns(), output::rows()))?;
     }
-    let room = recording::room(arguments.recording.memory, arguments.recording.card);
-    let question = TraceQuestion { room, device: arguments.recording.device.map(DeviceIndex) };
-    if !recording::is_running(&trace, &arguments.recording.input) {
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Explains several inputs. One that cannot be read is reported, and the others are explained.
+fn run_all(inputs: &[PathBuf], options: &RecordingOptions) -> Result<ExitCode, Failure> {
+    let mut status = ExitCode::SUCCESS;
+    let mut explained = Vec::new();
+    let mut is_first = true;
+    for input in inputs {
+        let explanation = match explain(input, options) {
+            Ok(explanation) => explanation,
+            Err(failure) => {
+                status = failure.report();
+                continue;
+            }
+        };
+        let name = recording::name(input);
+        if options.json {
+            explained.push(with_file(&name, explanation_json(&explanation)));
+        } else {
+            let text = explanation_text(&explanation, output::columns(), None);
+            let gap = if is_first { "" } else { "\n" };
+            is_first = false;
+            output::result(&format!("{gap}==> {name} <==\n{text}"))?;
+        }
+    }
+    if options.json {
+        output::json(&Value::Array(explained))?;
+    }
+    Ok(status)
+}
+
+/// An explanation with the name of its input as the first field.
+fn with_file(name: &str, explanation: Value) -> Value {
+    let file = ("file".to_owned(), Value::from(name));
+    match explanation {
+        Value::Object(fields) => Value::Object(std::iter::once(file).chain(fields).collect()),
+        other => other,
+    }
+}
+
+fn explain(input: &Path, options: &RecordingOptions) -> Result<Explanation, Failure> {
+    let mut text = TextReader::new();
+    let Some(trace) = recording::read_streaming(input, |bytes| text.push(bytes))? else {
+        let mut explanation = text.finish();
+        if options.memory.is_some() || options.card.is_some() || options.device.is_some() {
+            explanation
+                .notes
+                .push("--memory, --card and --device apply to recordings; this input is text".to_owned());
+        }
+        return Ok(explanation);
+    };
+    if options.device.is_some() {
+        recording::device(&trace, input, options.device)?;
+    }
+    let room = recording::room(options.memory, options.card);
+    let question = TraceQuestion { room, device: options.device.map(DeviceIndex) };
+    if !recording::is_running(&trace, input) {
         return Ok(explain_trace(&trace, &question));
     }
     let mut explanation = explain_running(&trace, &question);
