@@ -123,3 +123,15 @@ fn what_an_input_names_does_nothing_to_a_terminal() {
     let json = makeroom(&["why", "--json", "run.room"]).current_dir(&folder).output().unwrap().stdout;
     assert!(String::from_utf8_lossy(&json).contains("step\u{9b}2J\\u001bc"));
 }
+
+#[test]
+fn a_terminal_is_not_waited_for() {
+    let folder = stage("input");
+    let mut command = Command::new(folder.join("pty"));
+    command.args([env!("CARGO_BIN_EXE_makeroom"), "why"]).env("NO_COLOR", "1").stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    assert!(shown.contains("error: no input"), "{output:?}");
+    assert!(shown.contains("hint: for example: python train.py 2>&1 | makeroom why"), "{output:?}");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
