@@ -61,7 +61,7 @@ fn log_text(parts: &[(u8, u16)]) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn a_condensed_log_has_the_answer_of_the_whole(
