@@ -8,6 +8,8 @@
 //! `--json`, or null where nothing failed. `--wrong` prints the texts whose cause is neither expected nor
 //! acceptable, `--answers` every answer in full, for a reader to grade.
 
+#![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
 use std::error::Error;
 use std::time::Instant;
 
@@ -76,7 +78,11 @@ fn add(count: &mut Count, report: &Value, explanation: &Explanation) -> bool {
 
 fn print(report: &Value, explanation: &Explanation) {
     let id = report["id"].as_str().unwrap_or("");
-    println!("=== {id} {} [{}]", report["source"].as_str().unwrap_or(""), report["kind"].as_str().unwrap_or(""));
+    println!(
+        "=== {id} {} [{}]",
+        report["source"].as_str().unwrap_or(""),
+        report["kind"].as_str().unwrap_or("")
+    );
     println!("{}", report["text"].as_str().unwrap_or("").trim_end());
     println!("--- expected {} accept {}", report["expected"], report["accept"]);
     for key in ["note", "should_say"] {
@@ -86,7 +92,10 @@ fn print(report: &Value, explanation: &Explanation) {
     }
     println!(
         "--- said {} ({}), framework {:?}: {}",
-        explanation.verdict.cause, explanation.verdict.certainty, explanation.input.framework, explanation.verdict.summary
+        explanation.verdict.cause,
+        explanation.verdict.certainty,
+        explanation.input.framework,
+        explanation.verdict.summary
     );
     for finding in &explanation.causes {
         println!("    cause {} ({}): {}", finding.cause, finding.certainty, finding.summary);

@@ -13,10 +13,8 @@ pub(crate) fn expandable_segments() -> Fix {
 
 /// Trade time for memory.
 pub(crate) fn checkpointing() -> Fix {
-    Fix::new(
-        "recompute activations in the backward pass instead of storing them (gradient checkpointing)",
-    )
-    .command("model.gradient_checkpointing_enable()")
+    Fix::new("recompute activations in the backward pass instead of storing them (gradient checkpointing)")
+        .command("model.gradient_checkpointing_enable()")
 }
 
 /// Halve activations.
@@ -55,12 +53,15 @@ impl Maker {
 /// Look who holds the card.
 pub(crate) fn list_holders(maker: Maker) -> Fix {
     match maker {
-        Maker::Nvidia => Fix::new("list the processes that hold the GPU, and stop those that are yours").command("makeroom ps"),
-        Maker::Amd => Fix::new("list the processes that hold the GPU, and stop those that are yours").command("rocm-smi --showpids"),
-        Maker::Intel => Fix::new("list the processes that hold the GPU, and stop those that are yours").command("xpu-smi ps"),
-        Maker::Apple => {
-            Fix::new("close the programs that use most memory (Activity Monitor, Memory tab): the GPU shares it with them")
-        }
+        Maker::Nvidia => Fix::new("list the processes that hold the GPU, and stop those that are yours")
+            .command("makeroom ps"),
+        Maker::Amd => Fix::new("list the processes that hold the GPU, and stop those that are yours")
+            .command("rocm-smi --showpids"),
+        Maker::Intel => Fix::new("list the processes that hold the GPU, and stop those that are yours")
+            .command("xpu-smi ps"),
+        Maker::Apple => Fix::new(
+            "close the programs that use most memory (Activity Monitor, Memory tab): the GPU shares it with them",
+        ),
     }
 }
 
@@ -90,8 +91,7 @@ pub(crate) fn empty_other_cache() -> Fix {
 
 /// Give PyTorch's cache back before others ask.
 pub(crate) fn empty_own_cache() -> Fix {
-    Fix::new("release PyTorch's cache before other libraries allocate")
-        .command("torch.cuda.empty_cache()")
+    Fix::new("release PyTorch's cache before other libraries allocate").command("torch.cuda.empty_cache()")
 }
 
 /// One context for all.
@@ -135,8 +135,10 @@ pub(crate) fn host_memory_in_pieces() -> Fix {
 
 /// Wait for frees in stream order.
 pub(crate) fn wait_for_streams() -> Fix {
-    Fix::new("synchronize before allocating outside the stream-ordered pool, or allocate with cudaMallocAsync too")
-        .command("cudaDeviceSynchronize();")
+    Fix::new(
+        "synchronize before allocating outside the stream-ordered pool, or allocate with cudaMallocAsync too",
+    )
+    .command("cudaDeviceSynchronize();")
 }
 
 /// Who asked for memory is known only with stacks.
@@ -147,10 +149,8 @@ pub(crate) fn record_with_stacks() -> Fix {
 
 /// Record everything, whatever framework it is: the recording knows who took what.
 pub(crate) fn record_run() -> Fix {
-    Fix::new(
-        "record the program: the recording shows which line allocated what, and explains the failure",
-    )
-    .command("makeroom run -- PROGRAM …")
+    Fix::new("record the program: the recording shows which line allocated what, and explains the failure")
+        .command("makeroom run -- PROGRAM …")
 }
 
 /// Record a run so that the next failure can be explained by line.

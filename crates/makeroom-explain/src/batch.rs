@@ -20,9 +20,14 @@ mod tests {
 
     #[test]
     fn batch_sizes_in_their_common_spellings() {
-        for text in
-            ["batch_size=32", "--batch-size 32", "Minibatch-size: 32", "'batch_size': 32", "Batch size: 32", "Batch size is 32"]
-        {
+        for text in [
+            "batch_size=32",
+            "--batch-size 32",
+            "Minibatch-size: 32",
+            "'batch_size': 32",
+            "Batch size: 32",
+            "Batch size is 32",
+        ] {
             assert_eq!(batch_in(text), Some(32), "{text}");
         }
         assert_eq!(batch_in("batch 3/32"), None);

@@ -195,7 +195,7 @@ fn without_stacks_nobody_is_told_to_free_what_an_unknown_place_takes() {
     assert_eq!(run(&explanation).left[0].sites[0].place, None);
     let leak = explanation.causes.iter().find(|cause| cause.cause == Cause::Leak).unwrap();
     assert_eq!(leak.fixes.len(), 1);
-    assert!(leak.fixes[0].action.starts_with("run it again with stacks"), "{:?}", leak.fixes);
+    assert!(leak.fixes[0].action.starts_with("record again with stacks"), "{:?}", leak.fixes);
 }
 
 /// A program without PyTorch that takes and gives back `passing` blocks in each round, and keeps what `kept` says of them,

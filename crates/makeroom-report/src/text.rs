@@ -267,8 +267,10 @@ fn command(out: &mut String, command: Option<&str>) {
 }
 
 fn numbered(out: &mut String, number: usize, fix: &Fix, columns: usize) {
-    let frees =
-        fix.frees.filter(|bytes| !bytes.is_zero()).map_or(String::new(), |bytes| format!(" (frees up to {bytes})"));
+    let frees = fix
+        .frees
+        .filter(|bytes| !bytes.is_zero())
+        .map_or(String::new(), |bytes| format!(" (frees up to {bytes})"));
     let lines = wrap(&format!("{}{frees}", fix.action), columns - 7);
     for (index, line) in lines.iter().enumerate() {
         let label = if index == 0 { format!("{number}.") } else { String::new() };

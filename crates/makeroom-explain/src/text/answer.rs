@@ -87,8 +87,9 @@ fn explain(log: &Log, found: Found) -> Explanation {
         hypotheses::add(&mut causes, &situation);
     }
     let deciding = causes[0].clone();
-    let mut notes: Vec<String> = job::note(log, &found.failures).into_iter().collect();
-    if notes.is_empty() && found.later > 0 {
+    let (sentence, ranks) = job::note(log, &found.failures).unzip();
+    let mut notes: Vec<String> = sentence.into_iter().collect();
+    if found.later > ranks.unwrap_or(0) {
         let plural = if found.later == 1 { "" } else { "s" };
         notes.push(format!("{} more failure{plural} below line {}, the first one", found.later, facts.line));
     }
@@ -144,7 +145,10 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
     }
     if let Some(overhead) = account.overhead() {
         let is_large = overhead > CONTEXT_CEILING;
-        lines.push(LedgerLine::new(if is_large { "outside the framework" } else { "context and code" }, overhead));
+        lines.push(LedgerLine::new(
+            if is_large { "outside the framework" } else { "context and code" },
+            overhead,
+        ));
     }
     let unclear = account.is_own_process_unclear;
     for process in &account.others {
@@ -158,7 +162,8 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
     }
     let rest = account.unlisted().filter(|_| account.own.is_none() && !unclear);
     if let Some(rest) = rest.filter(|rest| !rest.is_zero() && facts.live.is_some()) {
-        let note = if rest > CONTEXT_CEILING { "more than a context takes" } else { "a context's usual size" };
+        let note =
+            if rest > CONTEXT_CEILING { "more than a context takes" } else { "a context's usual size" };
         lines.push(LedgerLine::new("context and others", rest).note(note));
     }
     if let Some(free) = facts.free {
@@ -200,7 +205,10 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
     let summary = match facts.severity {
         Severity::Warning => {
             let request = facts.request.map_or(String::new(), |request| format!(" of {request}"));
-            format!("An allocation{request} failed in line {} and the program handled it; nothing else failed.", facts.line)
+            format!(
+                "An allocation{request} failed in line {} and the program handled it; nothing else failed.",
+                facts.line
+            )
         }
         Severity::Observation => facts.statements.first().map_or_else(
             || "This text shows who holds GPU memory; nothing in it failed.".to_owned(),
@@ -214,7 +222,9 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
     let mut explanation = none(framework, certainty, summary);
     // A list of processes alone is pasted to ask who holds the memory, and answers it.
     if let Some(holder) = facts.statements.first().filter(|statement| {
-        facts.severity == Severity::Observation && facts.total.is_none() && statement.certainty >= Certainty::Likely
+        facts.severity == Severity::Observation
+            && facts.total.is_none()
+            && statement.certainty >= Certainty::Likely
     }) {
         explanation.verdict = Verdict {
             cause: holder.cause,
@@ -257,7 +267,12 @@ fn none(framework: Option<&'static str>, certainty: Certainty, summary: String) 
 }
 
 /// An answer with a verdict and nothing else.
-fn empty(framework: Option<&'static str>, cause: Cause, certainty: Certainty, summary: String) -> Explanation {
+fn empty(
+    framework: Option<&'static str>,
+    cause: Cause,
+    certainty: Certainty,
+    summary: String,
+) -> Explanation {
     Explanation {
         input: InputSummary { kind: InputKind::ErrorText, framework },
         request: None,

@@ -35,7 +35,9 @@ pub(crate) struct Environment {
 }
 
 static WINDOWS: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)\b[A-Z]:\\{1,2}[\w. ()+-]+\\|\bWinError\b|\bWindows-1[01]|\bMicrosoft Windows\b|\bwin32\b|\.exe\b|\.dll\b|\bWindows (?:1[01]|Server)\b")
+    pattern(
+        r"(?i)\b[A-Z]:\\{1,2}[\w. ()+-]+\\|\bWinError\b|\bWindows-1[01]|\bMicrosoft Windows\b|\bwin32\b|\.exe\b|\.dll\b|\bWindows (?:1[01]|Server)\b",
+    )
 });
 static WSL: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\bwsl2?\b|microsoft-standard|/mnt/[c-f]/"));
 static MAC: LazyLock<Regex> =
@@ -67,9 +69,8 @@ impl Environment {
         } else {
             System::Linux
         };
-        let version = |found: regex::Captures<'_>| {
-            Some((captured_number(&found, 1)?, captured_number(&found, 2)?))
-        };
+        let version =
+            |found: regex::Captures<'_>| Some((captured_number(&found, 1)?, captured_number(&found, 2)?));
         Self {
             system,
             maker,

@@ -204,7 +204,8 @@ impl Facts {
         let is_wrapped = self.free.is_some_and(|free| free >= ABSURD);
         if is_wrapped {
             self.free = Some(Bytes::ZERO);
-            self.evidence.push("The text's figure for free memory wrapped below zero, so nothing was free".to_owned());
+            self.evidence
+                .push("The text's figure for free memory wrapped below zero, so nothing was free".to_owned());
         }
         self
     }

@@ -16,12 +16,12 @@ use super::other_failure;
 use crate::Certainty;
 
 /// A log can hold millions of failures (a retry loop); this many are read, the others are only counted.
-pub(super) const MOST_READ: usize = 400;
+const MOST_READ: usize = 400;
 /// A family that has read this many tables or warnings in a log is asked no more: a run that logs its memory use
 /// would otherwise hide its own failure.
-pub(super) const MOST_OBSERVATIONS: usize = 8;
+const MOST_OBSERVATIONS: usize = 8;
 /// A family that found nothing behind this many of its anchors is asked no more.
-pub(super) const MOST_FRUITLESS: usize = 300;
+const MOST_FRUITLESS: usize = 300;
 /// Readings this near to the first failure, in lines, are about the same failure: a traceback repeats its error,
 /// and a runtime prints its own line above the framework's.
 pub(super) const SAME_FAILURE_LINES: usize = 40;
@@ -125,14 +125,18 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
 fn is_patch(log: &Log) -> bool {
     (0..log.len().min(PATCH_LINES)).any(|index| {
         let line = log.line(index);
-        line.starts_with("diff --git ") || line.starts_with("@@ -") || line.trim() == "diff" || line.trim() == "```diff"
+        line.starts_with("diff --git ")
+            || line.starts_with("@@ -")
+            || line.trim() == "diff"
+            || line.trim() == "```diff"
     })
 }
 
 /// Demotes failures that the program handled. A handled failure counts after all where the program then ended in an
 /// error that the log does not name.
 fn weigh(log: &Log, readings: &mut [Reading]) {
-    let letters = |line: usize| log.line(line).chars().filter(|letter| letter.is_alphabetic()).collect::<String>();
+    let letters =
+        |line: usize| log.line(line).chars().filter(|letter| letter.is_alphabetic()).collect::<String>();
     let mut handled: Option<usize> = None;
     let last = log.len().saturating_sub(1);
     for (line, _, facts) in readings.iter_mut() {
@@ -179,56 +183,83 @@ fn survived(log: &Log, readings: &[Reading]) -> Option<usize> {
 /// Everything the formats read in a log, in order, and how many failures were left unread.
 fn readings(log: &Log) -> (Vec<Reading>, usize) {
     let mut readings: Vec<Reading> = Vec::new();
-    let mut observations = vec![0; FAMILIES.len()];
-    let mut fruitless = vec![0; FAMILIES.len()];
-    let mut failures = 0;
+    let mut reader = Reader::new();
     let mut unread_lines: Vec<usize> = Vec::new();
     let is_patch = is_patch(log);
     for (line, families) in hits(log) {
-        if failures >= MOST_READ {
+        if reader.is_done() {
             if unread_lines.last().is_none_or(|&last| !is_near(line, last)) {
                 unread_lines.push(line);
             }
             continue;
         }
-        let asked =
-            |&family: &usize| observations[family] < MOST_OBSERVATIONS && fruitless[family] < MOST_FRUITLESS;
-        let families: Vec<usize> = families.into_iter().filter(asked).collect();
-        if families.is_empty() {
-            continue;
-        }
         if is_patch && log.line(line).trim_start().starts_with(['+', '-']) {
             continue;
         }
+        if let Some((family, facts)) = reader.read(log, line, families) {
+            readings.push((line, family, facts));
+        }
+    }
+    (readings, unread_lines.len())
+}
+
+/// Reads lines with the families whose anchors they hold, within a budget: a family that reported a few tables, or
+/// found nothing many times, is not called again, so that a log with an anchor in every line takes bounded time.
+#[derive(Debug)]
+pub(super) struct Reader {
+    observations: Vec<usize>,
+    fruitless: Vec<usize>,
+    failures: usize,
+}
+
+impl Reader {
+    pub(super) fn new() -> Self {
+        Self { observations: vec![0; FAMILIES.len()], fruitless: vec![0; FAMILIES.len()], failures: 0 }
+    }
+
+    /// Enough failures were read; the rest is only counted.
+    pub(super) fn is_done(&self) -> bool {
+        self.failures >= MOST_READ
+    }
+
+    /// Whether a family is still called.
+    pub(super) fn calls(&self, family: usize) -> bool {
+        self.observations[family] < MOST_OBSERVATIONS && self.fruitless[family] < MOST_FRUITLESS
+    }
+
+    /// The reading of a line that knows most, and its family.
+    pub(super) fn read(
+        &mut self,
+        log: &Log,
+        line: usize,
+        mut families: Vec<usize>,
+    ) -> Option<(usize, Facts)> {
+        families.retain(|&family| self.calls(family));
         // An allocation that failed for another definite reason did not run out of memory.
-        if other_failure::is_definite(log.line(line)) {
-            continue;
+        if families.is_empty() || other_failure::is_definite(log.line(line)) {
+            return None;
         }
         let passage = log.passage(line);
+        let rank =
+            |family: usize, facts: &Facts| (!is_last_resort(family), facts.weight(), usize::MAX - family);
         let mut best: Option<(usize, Facts)> = None;
         for family in families {
             let Some(facts) = (FAMILIES[family].read)(&passage) else {
-                fruitless[family] += 1;
+                self.fruitless[family] += 1;
                 continue;
             };
-            let rank =
-                |family: usize, facts: &Facts| (!is_last_resort(family), facts.weight(), usize::MAX - family);
-            if best
-                .as_ref()
-                .is_none_or(|(known, known_facts)| rank(family, &facts) > rank(*known, known_facts))
-            {
+            if best.as_ref().is_none_or(|(known, other)| rank(family, &facts) > rank(*known, other)) {
                 best = Some((family, facts));
             }
         }
-        let Some((family, facts)) = best else { continue };
-        if facts.severity == Severity::Failure {
-            failures += 1;
+        let (family, facts) = best?;
+        if facts.is_failure() {
+            self.failures += 1;
         } else {
-            observations[family] += 1;
+            self.observations[family] += 1;
         }
-        readings.push((line, family, facts));
+        Some((family, facts))
     }
-    (readings, unread_lines.len())
 }
 
 /// How many failures there are beside the chosen one: readings that lie apart from all counted so far, or that
@@ -253,7 +284,7 @@ fn is_near(line: usize, other: usize) -> bool {
 }
 
 /// The last family reads figures without knowing what they mean; any other that knows the line knows it better.
-pub(super) fn is_last_resort(family: usize) -> bool {
+fn is_last_resort(family: usize) -> bool {
     family + 1 == FAMILIES.len()
 }
 

@@ -95,9 +95,13 @@ fn general(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
         Cause::SharedMemoryOrKernelResource => kernel(situation.facts),
         Cause::Leak => advice::leak(),
         Cause::IntegerOrShapeBug => vec![
-            Fix::new("print the shape and data type just before the failing line: an index or a product of sizes overflowed"),
-            Fix::new("run it once without asynchronous launches, so that the traceback names the failing call")
-                .command(situation.environment.export("CUDA_LAUNCH_BLOCKING=1")),
+            Fix::new(
+                "print the shape and data type just before the failing line: an index or a product of sizes overflowed",
+            ),
+            Fix::new(
+                "run it once without asynchronous launches, so that the traceback names the failing call",
+            )
+            .command(situation.environment.export("CUDA_LAUNCH_BLOCKING=1")),
         ],
         Cause::CacheHeldByFramework => vec![advice::empty_other_cache()],
         Cause::Undetermined | Cause::None => Vec::new(),
@@ -120,7 +124,9 @@ fn fragmentation(situation: &Situation<'_>) -> Vec<Fix> {
     let cached = situation.account.cached.unwrap_or(Bytes::ZERO);
     let mut fixes = Vec::new();
     match situation.facts.allocator {
-        Allocator::Torch | Allocator::TorchWithoutExpandable => fixes.extend(torch_fragmentation(situation, cached)),
+        Allocator::Torch | Allocator::TorchWithoutExpandable => {
+            fixes.extend(torch_fragmentation(situation, cached));
+        }
         Allocator::Bfc => fixes.push(
             Fix::new("use CUDA's stream-ordered allocator instead of the framework's arena")
                 .command(situation.environment.export("TF_GPU_ALLOCATOR=cuda_malloc_async"))
@@ -144,9 +150,13 @@ fn torch_fragmentation(situation: &Situation<'_>, cached: Bytes) -> Vec<Fix> {
     let is_old = situation.facts.allocator == Allocator::TorchWithoutExpandable
         && environment.torch.is_none_or(|version| version < (2, 1));
     if !environment.has_expandable_segments() && !is_old || environment.system == System::Windows {
-        let split = Fix::new("keep PyTorch from splitting large blocks (expandable segments do not exist on this platform)")
-            .command(environment.export(&format!("{variable}=max_split_size_mb:512,garbage_collection_threshold:0.8")))
-            .frees(cached);
+        let split = Fix::new(
+            "keep PyTorch from splitting large blocks (expandable segments do not exist on this platform)",
+        )
+        .command(
+            environment.export(&format!("{variable}=max_split_size_mb:512,garbage_collection_threshold:0.8")),
+        )
+        .frees(cached);
         return if situation.settings.mentions("max_split_size_mb:512") { Vec::new() } else { vec![split] };
     }
     if situation.is_expandable_on() {
@@ -218,13 +228,26 @@ fn live_data(situation: &Situation<'_>) -> Vec<Fix> {
 pub(crate) fn training_steps(situation: &Situation<'_>) -> Vec<Fix> {
     let settings = situation.settings;
     let mut fixes = Vec::new();
-    if !settings.is_on(&["--gradient_checkpointing", "gradient_checkpointing", "use_checkpoint", "--use_checkpoint"]) {
+    if !settings.is_on(&[
+        "--gradient_checkpointing",
+        "gradient_checkpointing",
+        "use_checkpoint",
+        "--use_checkpoint",
+    ]) {
         fixes.push(advice::checkpointing());
     }
     let is_half = settings.is_on(&["--fp16", "--bf16", "fp16", "bf16", "--amp", "--use_amp"])
-        || ["mixed_precision=fp16", "mixed_precision=bf16", "mixed_precision fp16", "mixed_precision=\"fp16", "mixed_precision=\"bf16", "precision=16", "autocast"]
-            .iter()
-            .any(|words| settings.mentions(words));
+        || [
+            "mixed_precision=fp16",
+            "mixed_precision=bf16",
+            "mixed_precision fp16",
+            "mixed_precision=\"fp16",
+            "mixed_precision=\"bf16",
+            "precision=16",
+            "autocast",
+        ]
+        .iter()
+        .any(|words| settings.mentions(words));
     if !is_half {
         fixes.push(advice::half_precision(situation.environment.maker));
     }
@@ -248,21 +271,28 @@ fn watermark() -> Fix {
 pub(crate) fn smaller_batch(situation: &Situation<'_>) -> Fix {
     let facts = situation.facts;
     if matches!(facts.framework, "cuda" | "hip" | "thrust") && !is_from_pytorch(facts) {
-        return Fix::new("process the data in at least 2 chunks, and free buffers before allocating the next ones");
+        return Fix::new(
+            "process the data in at least 2 chunks, and free buffers before allocating the next ones",
+        );
     }
     let is_training = situation.is_training();
     match situation.batch() {
         Some(batch) if batch > 1 => {
             let smaller = situation.smaller(batch);
             let accumulate = if is_training {
-                format!(", and accumulate gradients over {} steps to keep the effective batch", batch.div_ceil(smaller))
+                format!(
+                    ", and accumulate gradients over {} steps to keep the effective batch",
+                    batch.div_ceil(smaller)
+                )
             } else {
                 String::new()
             };
             Fix::new(format!("reduce the batch size from {batch} to {smaller}{accumulate}"))
                 .command(format!("batch_size={smaller}"))
         }
-        Some(_) => Fix::new("the batch size is already 1: halve the sequence length or the image size instead"),
+        Some(_) => {
+            Fix::new("the batch size is already 1: halve the sequence length or the image size instead")
+        }
         None => {
             let aim = situation
                 .to_free()
@@ -272,8 +302,11 @@ pub(crate) fn smaller_batch(situation: &Situation<'_>) -> Fix {
             } else {
                 format!("halve the batch size, the sequence length or the image size{aim}")
             };
-            let command =
-                if is_training { "batch_size //= 2; gradient_accumulation_steps *= 2" } else { "batch_size //= 2" };
+            let command = if is_training {
+                "batch_size //= 2; gradient_accumulation_steps *= 2"
+            } else {
+                "batch_size //= 2"
+            };
             Fix::new(action).command(command)
         }
     }
@@ -346,7 +379,8 @@ pub(crate) fn sibling_ranks(held: Bytes) -> Vec<Fix> {
             .frees(held),
         Fix::new("load checkpoints to the CPU: a checkpoint saved from GPU 0 reopens GPU 0 in every rank")
             .command("torch.load(path, map_location='cpu')"),
-        Fix::new("or show each process only its own GPU").command("CUDA_VISIBLE_DEVICES=$LOCAL_RANK python …"),
+        Fix::new("or show each process only its own GPU")
+            .command("CUDA_VISIBLE_DEVICES=$LOCAL_RANK python …"),
     ]
 }
 
@@ -354,11 +388,13 @@ pub(crate) fn sibling_ranks(held: Bytes) -> Vec<Fix> {
 pub(crate) fn list_holders(situation: &Situation<'_>) -> Fix {
     let environment = situation.environment;
     match (environment.system, environment.maker) {
-        (System::Windows | System::Wsl, Maker::Nvidia) => {
-            Fix::new("list the processes on the GPU and close the ones you do not need (browser, games, other Python)")
-                .command("nvidia-smi")
+        (System::Windows | System::Wsl, Maker::Nvidia) => Fix::new(
+            "list the processes on the GPU and close the ones you do not need (browser, games, other Python)",
+        )
+        .command("nvidia-smi"),
+        (System::Jetson, _) => {
+            Fix::new("list the processes that share the board's memory").command("sudo tegrastats")
         }
-        (System::Jetson, _) => Fix::new("list the processes that share the board's memory").command("sudo tegrastats"),
         _ => advice::list_holders(environment.maker),
     }
 }
@@ -383,12 +419,14 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
         // So many chunks are not a plan.
         Some(chunks) if chunks > MOST_CHUNKS => vec![shape],
         Some(chunks) => {
-            let split = format!("split the work into at least {chunks} chunks, or spread it over that many GPUs");
+            let split =
+                format!("split the work into at least {chunks} chunks, or spread it over that many GPUs");
             vec![Fix::new(split), shape]
         }
         None => vec![
             shape,
-            Fix::new("request less at once: split the work into at least 2 chunks").command("batch_size //= 2"),
+            Fix::new("request less at once: split the work into at least 2 chunks")
+                .command("batch_size //= 2"),
         ],
     }
 }
@@ -420,7 +458,8 @@ fn preallocation(situation: &Situation<'_>) -> Vec<Fix> {
         "jax" => vec![
             Fix::new("let JAX allocate memory as it needs it")
                 .command(environment.export("XLA_PYTHON_CLIENT_PREALLOCATE=false")),
-            Fix::new("or give it a smaller share").command(environment.export("XLA_PYTHON_CLIENT_MEM_FRACTION=.50")),
+            Fix::new("or give it a smaller share")
+                .command(environment.export("XLA_PYTHON_CLIENT_MEM_FRACTION=.50")),
         ],
         _ => vec![
             Fix::new("let TensorFlow allocate memory as it needs it")
@@ -439,7 +478,9 @@ fn overhead(situation: &Situation<'_>) -> Vec<Fix> {
         facts.private_pools.filter(|pools| pools.share_of(facts.live.unwrap_or(Bytes::MAX)) >= 0.5)
     {
         fixes.push(
-            Fix::new("capture fewer CUDA graphs, or let them share one pool").command("torch.cuda.graph(g, pool=shared_pool)").frees(pools),
+            Fix::new("capture fewer CUDA graphs, or let them share one pool")
+                .command("torch.cuda.graph(g, pool=shared_pool)")
+                .frees(pools),
         );
     }
     if let Some(overhead) = account.overhead().filter(|&overhead| overhead > CONTEXT_TYPICAL) {
@@ -483,16 +524,19 @@ pub(crate) fn wont_help(cause: Cause, situation: &Situation<'_>) -> Vec<String> 
                 !account.shortage().is_some_and(|shortage| shortage.is_fragmented())
                     && facts.request.is_some_and(|request| cached < request)
             }) {
-                attempts.push(format!("empty_cache() or expandable_segments, because only {cached} is cached"));
+                attempts
+                    .push(format!("empty_cache() or expandable_segments, because only {cached} is cached"));
             }
         }
         Cause::OtherProcesses | Cause::HiddenHolder if !can_make_room_itself(account) => {
             attempts.push(
-                "a smaller batch or empty_cache(), because this process holds too little to make room".to_owned(),
+                "a smaller batch or empty_cache(), because this process holds too little to make room"
+                    .to_owned(),
             );
         }
         Cause::ArtificialLimit => {
-            attempts.push("stopping other processes, because the GPU has room and the limit does not".to_owned());
+            attempts
+                .push("stopping other processes, because the GPU has room and the limit does not".to_owned());
         }
         _ => {}
     }

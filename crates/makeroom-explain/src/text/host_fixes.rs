@@ -32,8 +32,10 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
         ],
         System::Wsl => {
             let mut fixes = vec![
-                Fix::new("give WSL more memory: set this in %UserProfile%\\.wslconfig, then run `wsl --shutdown`")
-                    .command("[wsl2]\nmemory=24GB\nswap=32GB"),
+                Fix::new(
+                    "give WSL more memory: set this in %UserProfile%\\.wslconfig, then run `wsl --shutdown`",
+                )
+                .command("[wsl2]\nmemory=24GB\nswap=32GB"),
             ];
             fixes.extend(linux(situation));
             fixes
@@ -44,8 +46,9 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
 
 fn shared_memory() -> Vec<Fix> {
     vec![
-        Fix::new("give the container more shared memory (the default is 64 MB)")
-            .command("docker run --shm-size=8g …   (Kubernetes: an emptyDir with medium: Memory at /dev/shm)"),
+        Fix::new("give the container more shared memory (the default is 64 MB)").command(
+            "docker run --shm-size=8g …   (Kubernetes: an emptyDir with medium: Memory at /dev/shm)",
+        ),
         Fix::new("or load data without worker processes").command("DataLoader(…, num_workers=0)"),
     ]
 }
@@ -97,7 +100,9 @@ fn linux(situation: &Situation<'_>) -> Vec<Fix> {
     if settings.mentions("cgroup") && fixes.is_empty() {
         fixes.push(Fix::new("raise the container's memory limit").command("docker run --memory=64g …"));
     }
-    if situation.environment.maker == Maker::Nvidia && settings.mentions("zero_stage") || settings.mentions("cpu_offload") {
+    if situation.environment.maker == Maker::Nvidia && settings.mentions("zero_stage")
+        || settings.mentions("cpu_offload")
+    {
         fixes.push(
             Fix::new("offload less to the CPU: keep the optimizer on the GPU, or use NVMe")
                 .command("\"offload_optimizer\": {\"device\": \"none\"}"),
@@ -105,10 +110,10 @@ fn linux(situation: &Situation<'_>) -> Vec<Fix> {
     }
     fixes.push(fewer_workers(situation));
     if fixes.len() < 3 {
-        fixes.push(
-            Fix::new("load weights and data without a second copy in RAM")
-                .command("from_pretrained(…, low_cpu_mem_usage=True)   (data: np.load(path, mmap_mode='r'))"),
-        );
+        fixes
+            .push(Fix::new("load weights and data without a second copy in RAM").command(
+                "from_pretrained(…, low_cpu_mem_usage=True)   (data: np.load(path, mmap_mode='r'))",
+            ));
     }
     if fixes.len() < 4 {
         fixes.push(

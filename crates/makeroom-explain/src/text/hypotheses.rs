@@ -42,7 +42,9 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
     let facts = situation.facts;
     let program = situation.program.name;
     let mut causes = Vec::new();
-    if let Some(request) = facts.request.filter(|&request| facts.total.is_none() && request >= makeroom_core::Bytes::gib(20)) {
+    if let Some(request) =
+        facts.request.filter(|&request| facts.total.is_none() && request >= makeroom_core::Bytes::gib(20))
+    {
         causes.push((
             Cause::RequestExceedsDevice,
             format!("{request} in one piece is more than most GPUs have."),
@@ -61,10 +63,8 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
                 "Another process, or an earlier run that did not exit, holds the GPU.".to_owned(),
             ));
             if facts.resource == Resource::Unknown {
-                causes.push((
-                    Cause::HostMemory,
-                    "The machine's own memory ran out, not the GPU's.".to_owned(),
-                ));
+                causes
+                    .push((Cause::HostMemory, "The machine's own memory ran out, not the GPU's.".to_owned()));
             }
         }
     }
@@ -84,9 +84,7 @@ fn check(cause: Cause, situation: &Situation<'_>) -> Option<Fix> {
         Cause::LiveDataFillsDevice => {
             Fix::new("memory use climbs to the GPU's size while only this program runs").command(total)
         }
-        Cause::RequestExceedsDevice => {
-            Fix::new("the GPU has less memory than the request").command(total)
-        }
+        Cause::RequestExceedsDevice => Fix::new("the GPU has less memory than the request").command(total),
         Cause::OtherProcesses | Cause::HiddenHolder => {
             let list = fixes::list_holders(situation);
             Fix { action: "memory is in use before this program starts".to_owned(), ..list }
@@ -94,9 +92,13 @@ fn check(cause: Cause, situation: &Situation<'_>) -> Option<Fix> {
         Cause::HostMemory => match environment.system {
             System::Windows => Fix::new("Task Manager > Performance > Memory shows Committed at its limit"),
             System::MacOs => Fix::new("Activity Monitor shows memory pressure in red"),
-            _ => Fix::new("the kernel log names the process").command("sudo dmesg -T | grep -iE 'oom|killed process'"),
+            _ => Fix::new("the kernel log names the process")
+                .command("sudo dmesg -T | grep -iE 'oom|killed process'"),
         },
-        Cause::Preallocation | Cause::NonFrameworkOverhead | Cause::CacheHeldByFramework | Cause::ArtificialLimit => {
+        Cause::Preallocation
+        | Cause::NonFrameworkOverhead
+        | Cause::CacheHeldByFramework
+        | Cause::ArtificialLimit => {
             Fix::new("memory use jumps to nearly the whole GPU when the framework starts").command(total)
         }
         Cause::Fragmentation => Fix::new("reserved memory is far above allocated memory at the failure")

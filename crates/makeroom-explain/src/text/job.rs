@@ -26,7 +26,8 @@ static RANK: LazyLock<Regex> = LazyLock::new(|| {
 });
 static HOST: LazyLock<Regex> = LazyLock::new(|| pattern(r"\bip=([\w.:-]+)"));
 static ROOT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)Root Cause \(first observed failure\)"));
-static FIELD: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*(rank|host|exitcode|error_file|traceback)\s*: (.+?)\s*$"));
+static FIELD: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"^\s*(rank|host|exitcode|error_file|traceback)\s*: (.+?)\s*$"));
 static EXIT: LazyLock<Regex> = LazyLock::new(|| pattern(r"exitcode\s*: (-?\d+)"));
 
 /// A rank that failed.
@@ -36,8 +37,8 @@ struct Rank {
     host: Option<String>,
 }
 
-/// A sentence about the ranks of a job; `None` for a log of one process.
-pub(crate) fn note(log: &Log, failures: &[FailureAt]) -> Option<String> {
+/// A sentence about the ranks of a job, and how many ranks failed after the first; `None` for a log of one process.
+pub(crate) fn note(log: &Log, failures: &[FailureAt]) -> Option<(String, usize)> {
     let mut ranks: Vec<Rank> = Vec::new();
     for failure in failures {
         if let Some(rank) = rank_of(log.line(failure.line))
@@ -51,17 +52,18 @@ pub(crate) fn note(log: &Log, failures: &[FailureAt]) -> Option<String> {
     let first = root.clone().or_else(|| ranks.first().cloned())?;
     let host = first.host.or_else(|| ranks.iter().find(|rank| rank.number == first.number)?.host.clone());
     let on = host.map_or(String::new(), |host| format!(" on {host}"));
-    let same: BTreeSet<u64> = ranks.iter().map(|rank| rank.number).filter(|&rank| rank != first.number).collect();
+    let same: BTreeSet<u64> =
+        ranks.iter().map(|rank| rank.number).filter(|&rank| rank != first.number).collect();
     let mut sentence = format!("rank {}{on} failed first", first.number);
     if !same.is_empty() {
         sentence.push_str(&format!("; {} also ran out of memory", listed(&same)));
     }
     let rest = others.saturating_sub(same.len());
-    if rest > 0 && others > 0 {
-        let plural = if rest == 1 { "" } else { "s" };
-        sentence.push_str(&format!("; the launcher lists {rest} more failed process{}", if plural.is_empty() { "" } else { "es" }));
+    if rest > 0 {
+        let plural = if rest == 1 { "" } else { "es" };
+        sentence.push_str(&format!("; the launcher lists {rest} more failed process{plural}"));
     }
-    Some(sentence)
+    Some((sentence, same.len()))
 }
 
 fn listed(ranks: &BTreeSet<u64>) -> String {
@@ -99,7 +101,10 @@ fn root_cause(log: &Log) -> Option<Rank> {
 fn later_exits(log: &Log) -> usize {
     static FAILURES: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\W*Failures:\s*$"));
     block_after(log, &FAILURES).map_or(0, |lines| {
-        lines.take_while(|&index| !ROOT.is_match(log.line(index))).filter(|&index| EXIT.is_match(log.line(index))).count()
+        lines
+            .take_while(|&index| !ROOT.is_match(log.line(index)))
+            .filter(|&index| EXIT.is_match(log.line(index)))
+            .count()
     })
 }
 
@@ -118,7 +123,7 @@ mod tests {
 
     fn note_of(text: &str, lines: &[usize]) -> Option<String> {
         let failures: Vec<FailureAt> = lines.iter().map(|&line| FailureAt { line }).collect();
-        note(&Log::new(text), &failures)
+        note(&Log::new(text), &failures).map(|(sentence, _)| sentence)
     }
 
     #[test]

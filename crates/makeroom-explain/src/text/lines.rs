@@ -48,16 +48,15 @@ static DOCUMENT: LazyLock<Regex> =
 /// A line of source code or of a patch that mentions the error.
 static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r#"(?x) ^\s*(?:[+-]\s*)?(?: except\b | catch\b | raise\s+\w | throw\s | assert\b | def\s | elif\b | if\b.{0,120}[:{)]\s*$ | //\s | /\*|\*\s | return\s | import\s | from\s+\w+\s+import | class\s+\w+.*:\s*$ | print\(|log(?:ger|ging)?\.\w+\( | case\s | (?:pub|fn|let|const|static|Err|Ok)\b.*[{;(]\s*$ )
+        r"(?x) ^\s*(?:[+-]\s*)?(?: except\b | catch\b | raise\s+\w | throw\s | assert\b | def\s | elif\b | if\b.{0,120}[:{)]\s*$ | //\s | /\*|\*\s | return\s | import\s | from\s+\w+\s+import | class\s+\w+.*:\s*$ | print\(|log(?:ger|ging)?\.\w+\( | case\s | (?:pub|fn|let|const|static|Err|Ok)\b.*[{;(]\s*$ )
       | => \s* \{ \s* $ | ^\s*\+\s.*\bmemory\b
       | \btest_\w+ .* \b(?:PASSED|ok)\b
-        "#,
+        ",
     )
 });
 
 /// Words for running out of memory.
-const MEMORY_WORDS: &str =
-    r"(?:out[ -]of[ -](?:\w+ )?(?:memory|vram|ram)|\boom\b|memory (?:error|overflow|allocation)|爆显存|显存不足|内存不足)";
+const MEMORY_WORDS: &str = r"(?:out[ -]of[ -](?:\w+ )?(?:memory|vram|ram)|\boom\b|memory (?:error|overflow|allocation)|爆显存|显存不足|内存不足)";
 
 /// Denials, conditions, fixes: nothing ran out.
 static DENIAL: LazyLock<Regex> = LazyLock::new(|| {
@@ -144,10 +143,12 @@ pub(crate) fn is_handled(log: &Log, index: usize) -> bool {
         return true;
     }
     // The sentence that says so may stand below the error, before any traceback.
-    (index + 1..(index + 3).min(log.len())).take_while(|&next| !log.line(next).contains("Traceback")).any(|next| {
-        let line = log.line(next);
-        kind(line) == LineKind::Error && HANDLED.is_match(line)
-    })
+    (index + 1..(index + 3).min(log.len())).take_while(|&next| !log.line(next).contains("Traceback")).any(
+        |next| {
+            let line = log.line(next);
+            kind(line) == LineKind::Error && HANDLED.is_match(line)
+        },
+    )
 }
 
 /// Whether the program ended in an error below a line, with nothing that says what that error was: a traceback, or

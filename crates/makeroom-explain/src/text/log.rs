@@ -236,7 +236,9 @@ fn unboxed(line: &str) -> &str {
 /// A line without Markdown around it: quote marks, fences, emphasis, code marks, the backslash of a shell.
 fn unquoted(line: &str) -> &str {
     let mut line = line;
-    while let Some(rest) = line.trim_start().strip_prefix("> ").or_else(|| line.trim_start().strip_prefix(">>")) {
+    while let Some(rest) =
+        line.trim_start().strip_prefix("> ").or_else(|| line.trim_start().strip_prefix(">>"))
+    {
         line = rest;
     }
     let trimmed = line.trim();

@@ -49,7 +49,9 @@ const KNOWN: &[Known] = &[
         words: r"no kernel image is available|NO_BINARY_FOR_GPU|invalid device function|NoKernelImage|not compatible with the current PyTorch installation",
         what: "the program was not built for this GPU's architecture",
         action: "install a build that contains this GPU's compute capability",
-        command: Some("python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'"),
+        command: Some(
+            "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'",
+        ),
     },
     Known {
         words: r"invalid device ordinal|INVALID_DEVICE\b|InvalidDevice\b",
@@ -129,13 +131,13 @@ static WORDS: LazyLock<Option<RegexSet>> =
     LazyLock::new(|| RegexSet::new(KNOWN.iter().map(|known| known.words)).ok());
 /// Any other exception that ends a traceback.
 static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"^(?:[A-Za-z_][\w.]*\.)?((?:[A-Z]\w*)(?:Error|Exception|Failure))\b(?:: (.{0,160}))?\s*$",
-    )
+    pattern(r"^(?:[A-Za-z_][\w.]*\.)?((?:[A-Z]\w*)(?:Error|Exception|Failure))\b(?:: (.{0,160}))?\s*$")
 });
 /// Exceptions whose text is about memory, or that only pass another failure on.
 static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)memory|alloc|oom|buffer size|NOT_INITIALIZED|resource|ChildFailedError|CalledProcessError|ActorDied|WorkerCrashed|EngineDead|DistBackend|EngineCore|exit|killed|RemoteProtocol|Broken")
+    pattern(
+        r"(?i)memory|alloc|oom|buffer size|NOT_INITIALIZED|resource|ChildFailedError|CalledProcessError|ActorDied|WorkerCrashed|EngineDead|DistBackend|EngineCore|exit|killed|RemoteProtocol|Broken",
+    )
 });
 
 /// Whether a line itself names a definite failure that is not about memory, and no out-of-memory error with it.
@@ -154,7 +156,9 @@ pub(crate) fn is_definite(line: &str) -> bool {
 
 /// An error about memory in the same line, which then decides.
 static MEMORY_ERROR: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)error:? (?:\d+:? )?out of memory|OUT_OF_MEMORY|MemoryAllocation|Tried to allocate|CUDA out of memory|ALLOC_FAILED|Cuda failure (?:\d+ )?'out of memory")
+    pattern(
+        r"(?i)error:? (?:\d+:? )?out of memory|OUT_OF_MEMORY|MemoryAllocation|Tried to allocate|CUDA out of memory|ALLOC_FAILED|Cuda failure (?:\d+ )?'out of memory",
+    )
 });
 
 /// The first definite other failure of a log.

@@ -72,11 +72,12 @@ pub(crate) fn occurrences(text: &str, words: &str) -> impl Iterator<Item = usize
         letter => (letter.to_ascii_lowercase(), letter.to_ascii_uppercase()),
     };
     let bytes = text.as_bytes();
-    let is_same = |a: &u8, b: &u8| {
-        a.eq_ignore_ascii_case(b) || (matches!(a, b'-' | b'_') && matches!(b, b'-' | b'_'))
-    };
+    let is_same =
+        |a: &u8, b: &u8| a.eq_ignore_ascii_case(b) || (matches!(a, b'-' | b'_') && matches!(b, b'-' | b'_'));
     memchr2_iter(one, other, bytes).filter(move |&start| {
-        bytes.get(start..start + words.len()).is_some_and(|found| found.iter().zip(words).all(|(a, b)| is_same(a, b)))
+        bytes
+            .get(start..start + words.len())
+            .is_some_and(|found| found.iter().zip(words).all(|(a, b)| is_same(a, b)))
     })
 }
 

@@ -51,7 +51,8 @@ impl<'log> Settings<'log> {
                 let is_flag = name.starts_with('-')
                     && rest.chars().next().is_none_or(|next| next.is_whitespace() || "`'\",]".contains(next));
                 let is_yes = || {
-                    value_after(rest).is_some_and(|value| YES.iter().any(|yes| value.eq_ignore_ascii_case(yes)))
+                    value_after(rest)
+                        .is_some_and(|value| YES.iter().any(|yes| value.eq_ignore_ascii_case(yes)))
                 };
                 is_flag || is_yes()
             })
@@ -156,7 +157,10 @@ mod tests {
         ] {
             assert_eq!(settings(text).number(&["gpu_memory_utilization"]), Some(0.85), "{text}");
         }
-        assert_eq!(settings("llama-server -m m.gguf -ngl 99 -c 32768").number(&["-ngl", "--n-gpu-layers"]), Some(99.0));
+        assert_eq!(
+            settings("llama-server -m m.gguf -ngl 99 -c 32768").number(&["-ngl", "--n-gpu-layers"]),
+            Some(99.0)
+        );
     }
 
     #[test]
@@ -173,7 +177,10 @@ mod tests {
 
     #[test]
     fn switches() {
-        assert!(settings("accelerate launch t.py --gradient_checkpointing --fp16").is_on(&["--gradient_checkpointing"]));
+        assert!(
+            settings("accelerate launch t.py --gradient_checkpointing --fp16")
+                .is_on(&["--gradient_checkpointing"])
+        );
         assert!(settings("gradient_checkpointing: true").is_on(&["gradient_checkpointing"]));
         assert!(!settings("gradient_checkpointing=False").is_on(&["gradient_checkpointing"]));
         assert!(settings("python main.py --lowvram").is_on(&["--lowvram"]));

@@ -42,8 +42,7 @@ impl<'log> Situation<'log> {
             Work::Training => false,
             Work::Inference => true,
             Work::Other => {
-                !self.is_training()
-                    && INFERENCE_WORDS.iter().any(|words| self.settings.mentions(words))
+                !self.is_training() && INFERENCE_WORDS.iter().any(|words| self.settings.mentions(words))
             }
         }
     }
@@ -68,7 +67,8 @@ impl<'log> Situation<'log> {
             "--batch",
             "samples_per_gpu",
         ];
-        let option = || self.settings.number(&OPTIONS).filter(|&batch| batch >= 1.0).map(|batch| batch as u64);
+        let option =
+            || self.settings.number(&OPTIONS).filter(|&batch| batch >= 1.0).map(|batch| batch as u64);
         self.facts.batch.or(self.context.batch).or_else(option)
     }
 
@@ -97,9 +97,12 @@ impl<'log> Situation<'log> {
     pub(crate) fn emptier_device(&self) -> Option<(DeviceIndex, Bytes)> {
         let failed = self.facts.device.unwrap_or(DeviceIndex(0));
         let tables = smi_table::tables(self.settings.parts().into_iter().flat_map(str::lines));
-        let devices = tables.last()?.devices.iter().filter_map(|row| Some((row.device?, row.total - row.used)));
+        let devices =
+            tables.last()?.devices.iter().filter_map(|row| Some((row.device?, row.total - row.used)));
         devices
-            .filter(|&(device, free)| device != failed && self.facts.request.is_none_or(|request| free > request))
+            .filter(|&(device, free)| {
+                device != failed && self.facts.request.is_none_or(|request| free > request)
+            })
             .filter(|&(_, free)| free >= Bytes::gib(1))
             .max_by_key(|&(_, free)| free)
     }
@@ -115,8 +118,17 @@ impl<'log> Situation<'log> {
 const TRAINING_WORDS: [&str; 8] =
     ["backward(", "optimizer", "trainer", "train.py", "training", "train_", "finetune", "epoch"];
 /// Words of a program that only runs a model.
-const INFERENCE_WORDS: [&str; 9] =
-    ["inference", "generate(", "predict", "demo.py", "pipeline(", "infer.py", "no_grad", "sampling", "decode"];
+const INFERENCE_WORDS: [&str; 9] = [
+    "inference",
+    "generate(",
+    "predict",
+    "demo.py",
+    "pipeline(",
+    "infer.py",
+    "no_grad",
+    "sampling",
+    "decode",
+];
 
 /// The allocation after the failed one needs memory too: aim for this share more than is missing.
 const MARGIN: f64 = 0.05;

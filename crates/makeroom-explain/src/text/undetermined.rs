@@ -41,7 +41,9 @@ fn without_request(facts: &Facts, situation: &Situation<'_>) -> String {
     };
     let of_total = facts.total.map_or(String::new(), |total| format!(" of {total}"));
     if let Some(free) = facts.free {
-        return format!("{what} ran out with {free}{of_total} free; the text does not give the size of the request.");
+        return format!(
+            "{what} ran out with {free}{of_total} free; the text does not give the size of the request."
+        );
     }
     if let Some(live) = facts.live.filter(|live| !live.is_zero()) {
         return format!(
@@ -57,7 +59,9 @@ fn without_request(facts: &Facts, situation: &Situation<'_>) -> String {
         );
     }
     if facts.resource == Resource::Unknown && !is_device(facts) {
-        return format!("{what} ran out; the error gives no sizes and does not say whether it was the GPU's or the machine's.");
+        return format!(
+            "{what} ran out; the error gives no sizes and does not say whether it was the GPU's or the machine's."
+        );
     }
     format!("{what} ran out; the error gives no sizes.")
 }
@@ -65,5 +69,7 @@ fn without_request(facts: &Facts, situation: &Situation<'_>) -> String {
 /// Words of a GPU in the error itself.
 fn is_device(facts: &Facts) -> bool {
     let lower = facts.quote.to_ascii_lowercase();
-    ["cuda", "gpu", "hip", "device memory", "vram", "video memory", "显存", "vulkan", "opencl"].iter().any(|word| lower.contains(word))
+    ["cuda", "gpu", "hip", "device memory", "vram", "video memory", "显存", "vulkan", "opencl"]
+        .iter()
+        .any(|word| lower.contains(word))
 }

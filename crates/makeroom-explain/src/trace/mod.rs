@@ -271,8 +271,13 @@ impl<'trace> Subject<'trace> {
             ..Finding::new(Cause::None, Certainty::Certain, summary).bytes(live)
         });
         if let Some(growth) = explanation.growth.as_ref().filter(|growth| growth.is_in_steps) {
-            let summary =
-                format!("{} grew from {} to {} {}.", growth.moment(), growth.first, growth.last, growth.pace());
+            let summary = format!(
+                "{} grew from {} to {} {}.",
+                growth.moment(),
+                growth.first,
+                growth.last,
+                growth.pace()
+            );
             explanation.causes.push(Finding {
                 fixes: fixes::leak_in_general(self.trace),
                 ..Finding::new(Cause::Leak, Certainty::Possible, summary).bytes(growth.last - growth.first)

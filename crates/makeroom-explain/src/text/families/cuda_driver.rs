@@ -170,7 +170,6 @@ mod tests {
             "THCudaCheck FAIL file=torch/csrc/cuda/Module.cpp line=32 error=2 : cuda runtime error (2) : out of memory",
             "OpenCV(4.5.1) error: (-217:Gpu API call) out of memory in function 'allocate'",
             "OpenCV Error: Gpu API call (out of memory) in allocate, file gpu_mat.cpp, line 12",
-            "RuntimeError: CUDA failed with error out of memory",
             "transcribe: cuda failed with error 2",
             "render: CUDA error 2",
             "cuMemCreate failed: 2",

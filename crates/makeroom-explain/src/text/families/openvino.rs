@@ -52,7 +52,15 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         || ["CL_OUT_OF_RESOURCES", "CL_MEM_OBJECT_ALLOCATION_FAILURE", "CL_OUT_OF_HOST_MEMORY"]
             .iter()
             .any(|code| has(code));
-    is_about_memory.then_some(facts)
+    if !is_about_memory {
+        return None;
+    }
+    facts.state(
+        Cause::LiveDataFillsDevice,
+        Certainty::Possible,
+        "The model, its batch and its streams may not fit the GPU; drivers return this code for other shortages too.",
+    );
+    Some(facts)
 }
 
 #[cfg(test)]

@@ -34,11 +34,15 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
         }
     }
     // A size that wrapped around exceeds every device; that it does is no second cause.
-    if findings.iter().any(|finding| finding.cause == Cause::IntegerOrShapeBug && finding.certainty >= Certainty::Likely) {
+    if findings
+        .iter()
+        .any(|finding| finding.cause == Cause::IntegerOrShapeBug && finding.certainty >= Certainty::Likely)
+    {
         findings.retain(|finding| finding.cause != Cause::RequestExceedsDevice);
     }
     if context.is_growth_reported && findings.iter().all(|finding| finding.certainty < Certainty::Likely) {
-        let summary = "The text says that memory grows with the run: something from every step may stay alive.";
+        let summary =
+            "The text says that memory grows with the run: something from every step may stay alive.";
         findings.insert(0, Finding::new(Cause::Leak, Certainty::Possible, summary));
     }
     findings.extend(stated(|statement| statement.certainty < Certainty::Likely));
@@ -103,7 +107,10 @@ fn leak(context: &Context) -> Option<Finding> {
         growth.first, growth.last, growth.steps, growth.per_step
     );
     Some(Finding {
-        evidence: vec![format!("{} memory figures before the failure, nearly all increasing", growth.steps + 1)],
+        evidence: vec![format!(
+            "{} memory figures before the failure, nearly all increasing",
+            growth.steps + 1
+        )],
         ..Finding::new(Cause::Leak, Certainty::Likely, summary).bytes(growth.last - growth.first)
     })
 }

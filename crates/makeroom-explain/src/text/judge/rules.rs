@@ -7,7 +7,7 @@ use makeroom_core::Bytes;
 
 use super::account::Account;
 use crate::text::facts::Allocator;
-use crate::thresholds::{ABSURD, CONTEXT_CEILING, CONTEXT_TYPICAL, private_pools_decide};
+use crate::thresholds::{ABSURD, CONTEXT_CEILING, CONTEXT_TYPICAL, Shortage, private_pools_decide};
 use crate::{Cause, Certainty, Finding};
 
 /// Other processes decide from this share of the device.
@@ -24,20 +24,25 @@ pub(super) fn integer_or_shape_bug(account: &Account<'_>) -> Option<Finding> {
     let shortage = account.shortage()?;
     let request = shortage.request;
     let certainty = if request >= ABSURD { Certainty::Certain } else { Certainty::Likely };
-    let summary = format!("The request is {request}. No GPU has that: a size wrapped around or a shape is wrong.");
+    let summary =
+        format!("The request is {request}. No GPU has that: a size wrapped around or a shape is wrong.");
     shortage.is_absurd().then(|| Finding::new(Cause::IntegerOrShapeBug, certainty, summary).bytes(request))
 }
 
 /// The request alone is larger than the device; without the device's size, larger than any GPU.
 pub(super) fn request_exceeds_device(account: &Account<'_>) -> Vec<Finding> {
-    let Some(shortage) = account.shortage().filter(|shortage| shortage.exceeds_device()) else { return Vec::new() };
+    let Some(shortage) = account.shortage().filter(Shortage::exceeds_device) else {
+        return Vec::new();
+    };
     let request = shortage.request;
     if let Some(total) = shortage.total {
         let usable = total - shortage.context;
         let summary = if request > total {
             format!("The request is {request} in one piece; the whole GPU has {total}.")
         } else {
-            format!("The request is {request} in one piece; the GPU has {total}, of which a context leaves {usable}.")
+            format!(
+                "The request is {request} in one piece; the GPU has {total}, of which a context leaves {usable}."
+            )
         };
         return vec![
             Finding::new(Cause::RequestExceedsDevice, Certainty::Certain, summary).bytes(request - usable),
@@ -61,9 +66,8 @@ pub(super) fn artificial_limit(account: &Account<'_>) -> Option<Finding> {
     let held = account.reserved.or(facts.live);
     match (facts.free, facts.request) {
         (Some(free), Some(request)) if free >= request => {
-            let summary = format!(
-                "{request} failed at the program's own limit of {limit}; the GPU had {free} free."
-            );
+            let summary =
+                format!("{request} failed at the program's own limit of {limit}; the GPU had {free} free.");
             Some(Finding::new(Cause::ArtificialLimit, Certainty::Certain, summary).bytes(free))
         }
         (Some(_), Some(_)) => None,
@@ -71,8 +75,7 @@ pub(super) fn artificial_limit(account: &Account<'_>) -> Option<Finding> {
             let held = held?;
             let is_reached = held + request.unwrap_or(Bytes::ZERO) > limit || held.share_of(limit) >= 0.95;
             let summary = format!("The program holds {held} of the {limit} that its limit allows.");
-            is_reached
-                .then(|| Finding::new(Cause::ArtificialLimit, Certainty::Likely, summary).bytes(limit))
+            is_reached.then(|| Finding::new(Cause::ArtificialLimit, Certainty::Likely, summary).bytes(limit))
         }
     }
 }
@@ -177,7 +180,9 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
     let summary = if free < request {
         format!("{live} of the GPU's {total} is live and {free} is free; {request} does not fit.")
     } else {
-        format!("{live} of the GPU's {total} is live; the {free} left is too little for the driver to serve {request}.")
+        format!(
+            "{live} of the GPU's {total} is live; the {free} left is too little for the driver to serve {request}."
+        )
     };
     Some(Finding::new(Cause::LiveDataFillsDevice, Certainty::Likely, summary).bytes(live))
 }
@@ -208,8 +213,9 @@ pub(super) fn non_framework_overhead(account: &Account<'_>) -> Option<Finding> {
     }
     let unlisted = account.unlisted()?;
     if unlisted <= CONTEXT_CEILING && unlisted.share_of(total) > 1.0 / 3.0 && unlisted >= missing {
-        let summary =
-            format!("The driver's context and code take {unlisted} of this GPU's {total}; {missing} is missing.");
+        let summary = format!(
+            "The driver's context and code take {unlisted} of this GPU's {total}; {missing} is missing."
+        );
         return Some(Finding::new(Cause::NonFrameworkOverhead, Certainty::Likely, summary).bytes(unlisted));
     }
     None
@@ -235,7 +241,8 @@ pub(super) fn full_for_unknown_reason(account: &Account<'_>) -> Option<Finding> 
         return None;
     }
     let used = total - free;
-    let summary =
-        format!("{request} failed with {free} of {total} free; the text does not show what holds the other {used}.");
+    let summary = format!(
+        "{request} failed with {free} of {total} free; the text does not show what holds the other {used}."
+    );
     Some(Finding::new(Cause::Undetermined, Certainty::Undetermined, summary).bytes(used))
 }

@@ -163,7 +163,8 @@ fn marked(text: Searched<'_>) -> (Option<usize>, Option<usize>) {
                 continue;
             }
             let owner = MARKS.owners[found.pattern().as_usize()];
-            let first: &mut Option<usize> = if owner < applications { &mut application } else { &mut library };
+            let first: &mut Option<usize> =
+                if owner < applications { &mut application } else { &mut library };
             *first = Some(first.map_or(owner, |known| known.min(owner)));
         }
     }
