@@ -11,5 +11,9 @@ use std::path::Path;
 fn documents_show_what_is_printed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     env::set_current_dir(&root).unwrap();
-    trycmd::TestCases::new().case("README.md").case("docs/*.md").case("crates/makeroom/tests/cli/*.md");
+    trycmd::TestCases::new()
+        .case("README.md")
+        .case("docs/*.md")
+        .case("docs/errors/*.md")
+        .case("crates/makeroom/tests/cli/*.md");
 }

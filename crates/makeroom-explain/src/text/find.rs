@@ -13,7 +13,6 @@ use super::job::FailureAt;
 use super::lines::{LineKind, ends_in_error, is_handled, kind, kind_of_known, progress_between};
 use super::log::Log;
 use super::other_failure;
-use crate::Certainty;
 
 /// A log can hold millions of failures (a retry loop); this many are read, the others are only counted.
 const MOST_READ: usize = 400;
@@ -75,7 +74,7 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
     let survived = survived(log, &readings);
     let is_prose = |(line, family, facts): &Reading| {
         let line = log.line(*line);
-        let is_decided = facts.statements.iter().any(|stated| stated.certainty >= Certainty::Likely);
+        let is_decided = !facts.statements.is_empty();
         let kind = if is_last_resort(*family) { kind(line) } else { kind_of_known(line, is_decided) };
         kind == LineKind::Prose
     };

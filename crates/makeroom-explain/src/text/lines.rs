@@ -20,7 +20,7 @@ static ERROR: LazyLock<Regex> = LazyLock::new(|| {
       | (?i: \b(?:error|fatal|critical|abort|panic(?:ked)?)\b \W{0,3}: )
       | \bERROR\b | \bFATAL\b | \bCRITICAL\b | \bError\s\d+\b | ^\s*E\s? \d{4}\b | \[E\] | \bE\s tensorflow
       | (?i: CUDA (?:\s driver|\s runtime)? \s error | CUDA \s failure | CUDA \s out \s of \s memory \. | HIP \s out \s of | XPU \s out \s of | MPS \s backend )
-      | (?i: terminate \s called | what\(\): | (?-i:Tried \s to \s allocate) | you \s tried \s to \s allocate | cannot \s allocate \s \d | Traceback | core \s dumped | aborted | !!! )
+      | (?i: terminate \s called | what\(\): | (?-i:Tried \s to \s allocate) | you \s tried \s to \s allocate | can(?:no|['’])?t \s allocate \s (?:\d|memory|buffer|tensor) | Traceback | core \s dumped | aborted | !!! )
       | (?i: oom-kill | out \s of \s memory: \s kill | killed \s process | invoked \s oom | oom_kill | OOMKilled )
       | (?i: \bfailed \b .{0,60} (?: memory | alloc) | (?: memory | malloc | alloc\w*) \b .{0,60} \bfailed\b | (?:unable|failed) \s to \s alloc )
       | CUDA_ERROR | cudaError | hipError | RESOURCE_EXHAUSTED | STATUS_ALLOC | CL_\w+ | VK_ERROR
@@ -34,7 +34,7 @@ static PERSON: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?x)
         \bI['’](?:m|ve|d|ll)\b | \bI \s (?:am|have|had|get|got|was|think|thought|tried|try|use|used|run|ran|can|could|want|would|will|do|don|did|see|saw|hope|know|need|set|found|find|guess|believe|still|also|just|already|only|installed|download\w*|train\w*|suspect|wonder|encounter\w*|change\w*|follow\w*|met|keep|kept|notice\w*|made|load\w*|start\w*|receive\w*|face\w*|understand|expect\w*|increase\w*|reduce\w*|check\w*|test\w*) \b
-      | \b[Mm]y\s | \b[Ww]e(?:['’]\w+)?\s | \b[Oo]ur\s | \b[Yy]ou(?:r|['’]re)?\s | \b[Aa]nyone\b
+      | \bTIL\b | \bdidn['’]t \s know\b | \b[Mm]y\s | \b[Ww]e(?:['’]\w+)?\s | \b[Oo]ur\s | \b[Yy]ou(?:r|['’]re)?\s | \b[Aa]nyone\b
       | (?i: \b(?:how \s (?:can|do|to|much) | why \s (?:is|does|do|am) | is \s there | does \s this | can \s (?:we|this|it|someone) | what \s (?:is|does) | thanks | thank \s you | hello | hi\s (?:all|there|everyone) | any \s (?:idea|help|advice) | would \s be | it \s (?:seems|implies|looks|means|happens) | it['’]s \s | there['’]s \s | in \s order \s to | due \s to \s the | for \s example | e\.g\. | because | however | instead \s of | sometimes | often | always | usually | make \s sure ) \b )
       | \?\s*$
         ",
@@ -56,12 +56,12 @@ static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Words for running out of memory.
-const MEMORY_WORDS: &str = r"(?:out[ -]of[ -](?:\w+ )?(?:memory|vram|ram)|\boom\b|memory (?:error|overflow|allocation)|爆显存|显存不足|内存不足)";
+const MEMORY_WORDS: &str = r"(?:out[ _-]?of[ _-]?(?:\w+[ _-])?(?:memory|vram|ram)|(?-u:\b)oom(?-u:\b)|memory (?:error|overflow|allocation)|爆显存|显存不足|内存不足)";
 
 /// Denials, conditions, fixes: nothing ran out.
 static DENIAL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
-        r"(?i)\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|likely to|risk of|potential(?:ly)?|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.;:]{{0,48}}{MEMORY_WORDS}"
+        r"(?i)\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|likely to|risk of|potential(?:ly)?|that raises?|an option to|check for|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.;:]{{0,48}}{MEMORY_WORDS}"
     ))
 });
 

@@ -120,7 +120,7 @@ const KNOWN: &[Known] = &[
         command: Some("export CUDA_LAUNCH_BLOCKING=1"),
     },
     Known {
-        words: r"(?i)segmentation fault|\bSIGSEGV\b|access violation|\(core dumped\)|signal 11\b|exitcode ?: ?-11|exit code 139",
+        words: r"(?i)segmentation fault|\bSIGSEGV\b|access violation|signal 11\b|exitcode ?: ?-11|exit code 139",
         what: "the program crashed (segmentation fault)",
         action: "get the native stack of the crash",
         command: Some("gdb --args PROGRAM …   (then: run, bt)"),

@@ -34,6 +34,7 @@ pub(crate) const FAMILY: Family = Family {
         "local memory (",
         "Shared memory size limit exceeded",
         "shared memory exceeds",
+        "shared memory allocation exceeded",
         "Shared memory requested exceeds",
         "requested shared memory size",
         "more dynamic shared memory than",

@@ -62,7 +62,52 @@ pub(crate) const FAMILY: Family = Family {
         "nicht genügend Speicher",
         "недостаточно памяти",
         "нехватка памяти",
-        " oom",
+        "oom",
+        "OUTOFMEMORY",
+        "OUTOFVIDEOMEMORY",
+        "error: o",
+        "can't allocate",
+        "couldn't allocate",
+        "can not allocate",
+        "unable to alloc",
+        "failed to alloc",
+        "fail to alloc",
+        "failed allocating",
+        "alloc failed",
+        "alloc() failed",
+        "malloc failed",
+        "allocation error",
+        "allocation failure",
+        "enough memory",
+        "enough free memory",
+        "enough available memory",
+        "enough device memory",
+        "sufficient memory",
+        "sufficient device memory",
+        "insufficient resources",
+        "memory is insufficient",
+        "memory limit",
+        "memory overflow",
+        "memory is full",
+        "memory full",
+        "no memory left",
+        "no free memory",
+        "lack of memory",
+        "out of mem",
+        "out of gpu",
+        "out of ram",
+        "run out of",
+        "ran out of",
+        "runs out of",
+        "fit in memory",
+        "fit in gpu",
+        "fit in vram",
+        "fit into memory",
+        "fit into gpu",
+        "exceeds available",
+        "exceeds the available",
+        "exceeds memory",
+        "ENOMEM",
     ],
     read,
 };
@@ -95,14 +140,31 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
       | ^\s*\d{1,2}[.)]\s+[\w\s]*\b(?:memory|oom)\s*$ | \{\s*$ | =>\s*$
       | ^\s*\|[^:]*\|\s*$
       | \b(?:returns?|raises?|throws?|gives?)\ (?:an?\ )?out[\ -]of[\ -](?:gpu\ )?memory\ (?:error\ )?(?:when|if)\b
-      | \b(?:may|might|could|can|would|will)\b[^.;:]{0,40}(?:out[\ -]of[\ -]memory|\boom\b)
+      | \b(?:may|might|could|can|would|will)\b[^.;:]{0,40}(?:out[\ -]of[\ -]memory|(?-u:\b)oom(?-u:\b))
       | other\ than\ running\ out\ of | sample\ buffer
       | illegal\ memory\ access | illegal_?address | driver\ version\ is\ insufficient | invalid\ argument | not_?supported | \bCL_SUCCESS\b | unknown\ error | no\ pinned\ memory\ pool
         ",
     )
 });
+/// Words that say by themselves that an allocation failed or that memory ran out.
+static STRONG: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?ix)
+        OUTOF\w*MEMORY | out [\s_-]? of [\s_-]? (?:\w+ [\s_-])? mem | OutOf\w*Memory | out \s of \s (?:v?ram|gpu)\b | ran \s out \s of \s (?:\w+ \s){0,2} (?:memory|vram|ram)
+      | (?:fail\w* | can(?:['’]t|not|\s not) | could(?:n['’]t|\s not) | unable) \s (?:to \s)? (?:\w+ \s){0,2}? (?:re)?alloc
+      | \w*alloc\w* (?:\(.{0,40}\))? .{0,24} \b(?:fail\w*|error)\b | Error \s allocating | bad_?alloc | MemoryError | MemoryAllocation | ALLOC_FAILED | RESOURCE_?EXHAUSTED | ResourceExhausted
+      | \b(?:not | n['’]t | in | without) \s? (?:enough|sufficient) \s (?:\w+ \s){0,3} (?:memory|vram|ram)\b | insufficient \s (?:\w+ \s){0,2} (?:memory|vram|ram)\b
+      | memory \s (?:exhausted|overflow|is \s (?:full|insufficient|overflow)) | no \s (?:free \s)? memory \s left | \bENOMEM\b | oom\b.{0,20}\b(?:error|killed|when)
+      | 显存不足|显存不够|显存溢出|爆显存|内存不足|内存溢出|メモリ不足|메모리\s부족|memoria\s insuficiente|mémoire\s insuffisante|nicht\s genügend\s Speicher|недостаточно\s памяти|нехватка\s памяти
+        ",
+    )
+});
+/// A program's own mark of an error, which weaker words need beside them.
+static MARK: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)\berror\b|\w+Error\b|exception|\bfatal\b|\babort|\bfailed\b|\bpanicked\b|\[E\]|\bERR\b")
+});
 /// The short word counts only as a word of its own, and beside a program's own output.
-static SHORT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\boom(?:s|ed|ing)?\b"));
+static SHORT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)(?-u:\b)oom(?:s|ed|ing)?(?-u:\b)"));
 static OUTPUT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^\W*(?:\[\w+\]:)?\W*Traceback \(most|ChildFailedError"));
 static LONG: LazyLock<Regex> = LazyLock::new(|| {
@@ -123,14 +185,39 @@ static DEVICE: LazyLock<Regex> = LazyLock::new(|| {
 static HOST: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\bhost\b|pinned|\bRAM\b|\bcpu\b|system memory"));
 
+/// An error whose last words were cut off, as a search result or a screenshot does.
+static CUT_OFF: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)\b(?:CUDA|HIP|runtime|driver) error: o(?:u(?:t(?: (?:o(?:f(?: (?:m\w{0,5})?)?)?)?)?)?)?$")
+});
+/// The name of the exception or of a test, without a message.
+static NAME: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"^[\s`*#+-]*(?:\[[^\]]*\])*\s*(?:\w+ )?(?:torch\.|cupy\.)[\w.]*OutOfMemoryError[`\s]*$|\btest_\w*(?:out_of_memory|oom)\w*",
+    )
+});
+/// Headings of a feature request or a pull request.
+static FORM: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^#{1,4}\s.{0,4}(?:feature\b|motivation|alternatives|describe the solution|PR (?:APIs|types|changes)|what does this PR do|proposal|checklist)",
+    )
+});
+
+/// Whether the line only names an exception or a test, or the text is a form that asks for a change.
+fn is_only_a_name(passage: &Passage<'_>) -> bool {
+    let has_traceback = || passage.all().any(|line| OUTPUT.is_match(line));
+    let is_form = || passage.all().any(|line| FORM.is_match(line));
+    (NAME.is_match(passage.line()) || (is_form() && !MARK.is_match(passage.line()))) && !has_traceback()
+}
+
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let text = passage.line();
-    if NO_FAILURE.is_match(text) || is_in_patch(passage) {
+    if NO_FAILURE.is_match(text) || is_in_patch(passage) || is_only_a_name(passage) {
         return None;
     }
     let has_output = || passage.all().chain(passage.others()).any(|line| OUTPUT.is_match(line));
-    let is_about_memory = LONG.is_match(text) || (SHORT.is_match(text) && has_output());
-    if !is_about_memory {
+    let is_cut_off = CUT_OFF.is_match(text);
+    let is_about_memory = is_cut_off || LONG.is_match(text) || (SHORT.is_match(text) && (has_output() || MARK.is_match(text)));
+    if !is_about_memory || !(is_cut_off || STRONG.is_match(text) || MARK.is_match(text) || SHORT.is_match(text)) {
         return None;
     }
     // In these languages a sentence is not told from an error by its words.

@@ -41,7 +41,7 @@ pub(crate) const FAMILY: Family = Family {
         "RLIMIT_MEMLOCK",
         "can't allocate",
         "ErrorOutOfDeviceMemory",
-        "Device memory allocation of size",
+        "memory allocation of size",
         "buffer size exceeds device",
         "of device memory vs.",
         "CUDA error 2 at",
@@ -70,7 +70,7 @@ static METAL: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)failed to allocate buffer, size = *([\d.,]+) ?(MiB|MB)"));
 static VULKAN: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)Device memory allocation of size (\d+) failed|can't allocate (\d+) Bytes of memory on device",
+        r"(?i)memory allocation of size (\d+) failed|can't allocate (\d+) Bytes of memory on device",
     )
 });
 static PROJECTED: LazyLock<Regex> = LazyLock::new(|| {

@@ -18,6 +18,7 @@ use crate::text::facts::{Allocator, Facts, ListedProcess, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{binary_size, captured_number, captured_size, find_size, pattern};
 use crate::text::log::Passage;
+use crate::text::searched::contains_ignoring_case;
 
 pub(crate) const FAMILY: Family = Family {
     anchors: &[
@@ -32,34 +33,34 @@ pub(crate) const FAMILY: Family = Family {
 
 static REQUEST: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)Tried to allocate ([\d.]+) ?([KMGTP]?i?B|bytes)"));
-static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"GPU (\d+)"));
+static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)GPU (\d+)"));
 static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) total capacity|total capaci?ty of ([\d.]+) ?([KMGTP]?i?B|bytes)",
     )
 });
-static FREE: LazyLock<Regex> = LazyLock::new(|| pattern(r"([\d.]+) ?([KMGTP]?i?B|bytes) (?:is )?free\b"));
+static FREE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:is )?free\b"));
 static ALREADY: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"([\d.]+) ?([KMGTP]?i?B|bytes) (?:already allocated|is allocated by PyTorch)"));
+    LazyLock::new(|| pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:already allocated|is allocated by PyTorch)"));
 static CACHED: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"([\d.]+) ?([KMGTP]?i?B|bytes) (?:cached\b|is reserved by PyTorch but unallocated)")
+    pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:cached\b|is reserved by PyTorch but unallocated)")
 });
 static RESERVED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) reserved in total by PyTorch"));
 static PRIVATE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"with ([\d.]+) ?([KMGTP]?i?B|bytes) allocated in private pools"));
-static ALLOWED: LazyLock<Regex> = LazyLock::new(|| pattern(r"([\d.]+) ?([KMGTP]?i?B|bytes) allowed;"));
+    LazyLock::new(|| pattern(r"(?i)with ([\d.]+) ?([KMGTP]?i?B|bytes) allocated in private pools"));
+static ALLOWED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) allowed;"));
 static THIS_PROCESS: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"this process has ([\d.]+) ?([KMGTP]?i?B|bytes) memory in use"));
+    LazyLock::new(|| pattern(r"(?i)this process has ([\d.]+) ?([KMGTP]?i?B|bytes) memory in use"));
 static PROCESS: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"Process (\d+) has ([\d.]+) ?([KMGTP]?i?B|bytes) memory in use"));
+    LazyLock::new(|| pattern(r"(?i)Process (\d+) has ([\d.]+) ?([KMGTP]?i?B|bytes) memory in use"));
 static MPS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"MPS allocated: ([\d.]+) ?([KMGTP]?i?B|bytes), other allocations: ([\d.]+) ?([KMGTP]?i?B|bytes), max allowed: ([\d.]+) ?([KMGTP]?i?B|bytes)",
+        r"(?i)MPS allocated: ([\d.]+) ?([KMGTP]?i?B|bytes), other allocations: ([\d.]+) ?([KMGTP]?i?B|bytes), max allowed: ([\d.]+) ?([KMGTP]?i?B|bytes)",
     )
 });
 /// A second error in the same running text ends the first.
-static NEXT_ERROR: LazyLock<Regex> = LazyLock::new(|| pattern(r"Tried to allocate|out of memory\. "));
+static NEXT_ERROR: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)Tried to allocate|out of memory\. "));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let text = first_error(&passage.flat);
@@ -70,7 +71,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         TOTAL.captures(text).and_then(|found| captured_size(&found, 1).or_else(|| captured_size(&found, 3)));
     let facts = Facts {
         framework: framework(text),
-        allocator: if text.contains("is allocated by PyTorch") || text.contains("has a total capac") {
+        allocator: if contains_ignoring_case(text, "is allocated by PyTorch") || contains_ignoring_case(text, "has a total capac") {
             Allocator::Torch
         } else {
             Allocator::TorchWithoutExpandable

@@ -11,7 +11,7 @@ pub(crate) use account::Account;
 
 use super::context::Context;
 use super::facts::{Facts, Resource, Statement};
-use crate::thresholds::CONTEXT_CEILING;
+use crate::thresholds::{ABSURD, CONTEXT_CEILING};
 use crate::{Cause, Certainty, Finding};
 
 /// All causes that apply, the most convincing first; empty where the text does not decide. The causes that are
@@ -24,7 +24,10 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
             ..Finding::new(statement.cause, statement.certainty, with_request(&statement.summary, facts))
         })
     };
-    let mut findings: Vec<Finding> = stated(|statement| statement.certainty >= Certainty::Likely).collect();
+    // A size that wrapped around makes every other statement about it wrong.
+    let wrapped = facts.request.filter(|&request| request >= ABSURD).and_then(|_| rules::integer_or_shape_bug(account));
+    let mut findings: Vec<Finding> = wrapped.into_iter().collect();
+    findings.extend(stated(|statement| statement.certainty >= Certainty::Likely));
     if matches!(facts.resource, Resource::Device | Resource::Unknown) {
         findings.extend(rules::integer_or_shape_bug(account));
         findings.extend(leak(context));
@@ -38,7 +41,9 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
         .iter()
         .any(|finding| finding.cause == Cause::IntegerOrShapeBug && finding.certainty >= Certainty::Likely)
     {
-        findings.retain(|finding| finding.cause != Cause::RequestExceedsDevice);
+        findings.retain(|finding| {
+            !matches!(finding.cause, Cause::RequestExceedsDevice | Cause::ArtificialLimit)
+        });
     }
     if context.is_growth_reported && findings.iter().all(|finding| finding.certainty < Certainty::Likely) {
         let summary =

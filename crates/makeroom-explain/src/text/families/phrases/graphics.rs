@@ -66,7 +66,7 @@ pub(super) const ROWS: &[Phrase] = &[
             "vkAllocateMemory",
             "vkCreate",
         ],
-        r"OUT_OF_DEVICE_MEMORY|OutOfDeviceMemory|vk(?:AllocateMemory|Create\w+)\s*faile?d?:? *-2\b|vkAllocateMemory\b.{0,30}\bfailed\b",
+        r"OUT_OF_DEVICE_MEMORY|OutOfDeviceMemory|vk(?:AllocateMemory|Create\w+)\s*faile?d?:? *-2\b|vkAllocateMemory\b.{0,30}\b(?:failed|error)\b",
     ),
     Phrase::device(
         "wgpu",

@@ -39,6 +39,25 @@ pub(super) const ROWS: &[Phrase] = &[
         r"paging file is too small|(?:os|win)[ _]?error:? ?1455|页面文件太小|頁面檔太小|分页文件太小|Auslagerungsdatei (?:ist )?zu klein|archivo de paginaci|fichier de pagination est (?:trop|insuffisant)|arquivo de pagina|file di paging|Файл подкачки слишком мал|ページング ファイルが小さ|페이징 파일|plik stronicowania|wisselbestand is te klein",
     )
     .certain(HostMemory, COMMIT),
+    Phrase::host(
+        "host",
+        &["killed"],
+        r"\b(?:memory|ram)\b.{0,60}\b(?:gets?|got|was|is|being) killed\b|\bkilled\b.{0,40}\b(?:out of memory|oom)\b",
+    )
+    .unless(GPU_WORDS)
+    .leads(HostMemory, KILLED),
+    Phrase::host(
+        "host",
+        &["killed"],
+        r"\b(?:process|training|script|program|job|python|worker|kernel|it)\s+(?:(?:just|always|then|also|will)\s+)?(?:be|is|was|gets?|got|has been|being|keeps? getting)\s+(?:(?:always|automatically|suddenly)\s+)?killed\b|\b(?:gets?|got|getting) killed\b",
+    )
+    .unless(r"time ?limit|timeout|wall ?time|SIGTERM|by (?:me|user)|Ctrl|cuda|\bgpu")
+    .leads(HostMemory, KILLED),
+    Phrase::host("host", &["MEM usage hard limit", "exceeded MEM"], r"exceeded (?:its )?(?:v?mem|memory)\w* (?:usage )?(?:hard |soft )?limit")
+        .certain(HostMemory, "The job exceeded the host memory that it requested from the scheduler. The GPU is not involved."),
+    Phrase::host("host", &["MemoryError"], r"(?:^|[\s,:])(?-i:MemoryError)\b")
+        .unless(r"\bwould\b|\bcould\b|\bmight\b|except\b|raise\b|bad_alloc|cuda|\bgpu|\brmm\b|\bhip|cumem|device memory|cupy|numba")
+        .leads(HostMemory, PYTHON),
     // A warning of programs that lock their weights into memory.
     Phrase::host("host", &["failed to mlock"], r"failed to mlock")
         .warning()
