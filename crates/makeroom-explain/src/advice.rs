@@ -156,7 +156,7 @@ pub(crate) fn record_run() -> Fix {
 /// Record a run so that the next failure can be explained by line.
 pub(crate) fn record_snapshot() -> Fix {
     Fix::new(
-        "or take a snapshot: call torch.cuda.memory._record_memory_history() at the start and \
+        "take a snapshot: call torch.cuda.memory._record_memory_history() at the start and \
          torch.cuda.memory._dump_snapshot('run.pickle') in the exception handler, then",
     )
     .command("makeroom why run.pickle")

@@ -239,7 +239,10 @@ fn hypotheses(out: &mut String, findings: &[Finding], columns: usize) {
     }
     let _ = writeln!(out, "\n{MARGIN}{TITLE}Possible causes, most likely first{TITLE:#}");
     for (index, finding) in findings.iter().enumerate() {
-        labeled(out, &format!("{}.", index + 1), &finding.summary, columns);
+        for (line, text) in wrap(&finding.summary, columns.saturating_sub(7)).iter().enumerate() {
+            let label = if line == 0 { format!("{}.", index + 1) } else { String::new() };
+            let _ = writeln!(out, "{MARGIN}{label:>4} {text}");
+        }
         if let Some(check) = &finding.check {
             labeled(out, "check", &check.action, columns);
             command(out, check.command.as_deref());
@@ -254,15 +257,15 @@ fn hypotheses(out: &mut String, findings: &[Finding], columns: usize) {
 
 /// A paragraph behind a label of up to five letters.
 fn labeled(out: &mut String, label: &str, text: &str, columns: usize) {
-    for (index, line) in wrap(text, columns.saturating_sub(11)).iter().enumerate() {
-        let label = if index == 0 { label } else { "" };
-        let _ = writeln!(out, "{MARGIN}{label:>7} {line}");
+    for (index, line) in wrap(text, columns.saturating_sub(15)).iter().enumerate() {
+        let label = if index == 0 { format!("{label}:") } else { String::new() };
+        let _ = writeln!(out, "{MARGIN}     {label:<6} {line}");
     }
 }
 
 fn command(out: &mut String, command: Option<&str>) {
     for line in command.into_iter().flat_map(str::lines) {
-        let _ = writeln!(out, "{MARGIN}        {COMMAND}{line}{COMMAND:#}");
+        let _ = writeln!(out, "{MARGIN}            {COMMAND}{line}{COMMAND:#}");
     }
 }
 

@@ -9,7 +9,7 @@ use super::fixes;
 use super::hypotheses;
 use super::job;
 use super::judge::{Account, judge};
-use super::lines::is_report;
+use super::lines::{is_report, is_told_by_person};
 use super::log::Log;
 use super::other_failure::{self, OtherFailure};
 use super::situation::Situation;
@@ -225,6 +225,7 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
         facts.severity == Severity::Observation
             && facts.total.is_none()
             && statement.certainty >= Certainty::Likely
+            && !is_told_by_person(log)
     }) {
         explanation.verdict = Verdict {
             cause: holder.cause,

@@ -146,6 +146,9 @@ fn fragmentation(situation: &Situation<'_>) -> Vec<Fix> {
 /// PyTorch's remedies for a fragmented cache, as far as the platform and the version have them.
 fn torch_fragmentation(situation: &Situation<'_>, cached: Bytes) -> Vec<Fix> {
     let environment = situation.environment;
+    if matches!(environment.maker, Maker::Intel | Maker::Apple) {
+        return Vec::new();
+    }
     let variable = environment.allocator_variable();
     let is_old = situation.facts.allocator == Allocator::TorchWithoutExpandable
         && environment.torch.is_none_or(|version| version < (2, 1));
@@ -278,7 +281,7 @@ pub(crate) fn smaller_batch(situation: &Situation<'_>) -> Fix {
     let is_training = situation.is_training();
     match situation.batch() {
         Some(batch) if batch > 1 => {
-            let smaller = situation.smaller(batch);
+            let smaller = situation.smaller_batch(batch);
             let accumulate = if is_training {
                 format!(
                     ", and accumulate gradients over {} steps to keep the effective batch",
@@ -334,7 +337,7 @@ fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
         .iter()
         .take(MOST_STOPPED)
         .map(|process| {
-            Fix::new(format!("stop process {} if it is yours (its unsaved work is lost)", process.pid))
+            Fix::new(format!("stop process {} if it is yours; its unsaved work is lost", process.pid))
                 .command(format!("kill {}", process.pid))
                 .frees(process.bytes)
         })
@@ -359,6 +362,9 @@ fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
 /// Another device, by number where a table in the text shows one with room.
 fn another_device(situation: &Situation<'_>) -> Option<Fix> {
     let environment = situation.environment;
+    if is_without_cuda(situation.facts) {
+        return None;
+    }
     let any = advice::another_device(environment.maker, situation.facts.device)?;
     let assignment = any.command.as_deref()?.strip_prefix("export ")?;
     let Some((device, free)) = situation.emptier_device() else {
@@ -522,7 +528,7 @@ pub(crate) fn wont_help(cause: Cause, situation: &Situation<'_>) -> Vec<String> 
         Cause::LiveDataFillsDevice if situation.environment.maker != Maker::Apple => {
             if let Some(cached) = account.cached.filter(|&cached| {
                 !account.shortage().is_some_and(|shortage| shortage.is_fragmented())
-                    && facts.request.is_some_and(|request| cached < request)
+                    && account.missing().is_some_and(|missing| cached < missing)
             }) {
                 attempts
                     .push(format!("empty_cache() or expandable_segments, because only {cached} is cached"));
@@ -573,6 +579,14 @@ fn is_recordable(situation: &Situation<'_>) -> bool {
         && situation.environment.maker == Maker::Nvidia
         && matches!(situation.environment.system, System::Linux | System::Wsl)
         && !matches!(facts.framework, "pytorch-xla" | "host")
+        && !is_without_cuda(facts)
+}
+
+/// Whether the program allocates through OpenCL, Vulkan, Direct3D or Metal, which CUDA's variables do not reach.
+pub(crate) fn is_without_cuda(facts: &Facts) -> bool {
+    ["opencl", "vulkan", "directx", "d3d", "metal", "hashcat", "dxvk", "openvino", "unreal", "wgpu", "game"]
+        .iter()
+        .any(|name| facts.framework.contains(name))
 }
 
 /// Whether PyTorch on an NVIDIA GPU wrote a text, which it also does without its allocator.

@@ -11,7 +11,7 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     let quote = situation.facts.quote.as_str();
     let lower = quote.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|words| lower.contains(words));
-    if says(&["/dev/shm", "shm", "shared memory", "bus error"]) {
+    if says(&["/dev/shm", "shm_open", "shm-size", "nccl-shm", "torch_shm", "shared memory", "bus error"]) {
         return shared_memory();
     }
     if says(&["pinned", "cudahostalloc", "cudamallochost", "cuda_host", "page-locked"]) {
@@ -115,7 +115,9 @@ fn linux(situation: &Situation<'_>) -> Vec<Fix> {
                 "from_pretrained(…, low_cpu_mem_usage=True)   (data: np.load(path, mmap_mode='r'))",
             ));
     }
-    if fixes.len() < 4 {
+    let is_limited =
+        ["slurm", "oomkilled", "kubectl", "cgroup", "PBS"].iter().any(|mark| settings.mentions(mark));
+    if fixes.len() < 4 && !is_limited {
         fixes.push(
             Fix::new("add swap as a stopgap")
                 .command("sudo fallocate -l 32G /swapfile && sudo chmod 600 /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile"),

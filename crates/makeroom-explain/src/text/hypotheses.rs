@@ -77,8 +77,8 @@ fn check(cause: Cause, situation: &Situation<'_>) -> Option<Fix> {
     let total = match environment.maker {
         Maker::Nvidia => "nvidia-smi --query-gpu=memory.used,memory.total --format=csv -l 1",
         Maker::Amd => "rocm-smi --showmeminfo vram",
-        Maker::Intel => "xpu-smi dump -m 18",
-        Maker::Apple => "sudo powermetrics --samplers gpu_power",
+        Maker::Intel => "xpu-smi dump -d 0 -m 18",
+        Maker::Apple => "memory_pressure",
     };
     Some(match cause {
         Cause::LiveDataFillsDevice => {

@@ -136,6 +136,11 @@ pub(crate) fn is_report(line: &str) -> bool {
     !is_source(line) && !DENIAL.is_match(line) && REPORT.is_match(line)
 }
 
+/// Whether a person speaks in the first lines of a text.
+pub(crate) fn is_told_by_person(log: &Log) -> bool {
+    (0..log.len().min(100)).any(|index| PERSON.is_match(log.line(index)))
+}
+
 /// Whether the words around an error say that the program went on without the memory.
 pub(crate) fn is_handled(log: &Log, index: usize) -> bool {
     let line = log.line(index);

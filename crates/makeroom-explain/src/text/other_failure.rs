@@ -136,7 +136,7 @@ static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
 /// Exceptions whose text is about memory, or that only pass another failure on.
 static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)memory|alloc|oom|buffer size|NOT_INITIALIZED|resource|ChildFailedError|CalledProcessError|ActorDied|WorkerCrashed|EngineDead|DistBackend|EngineCore|exit|killed|RemoteProtocol|Broken",
+        r"(?i)memory|alloc|oom|buffer size|NOT_INITIALIZED|valid cuDNN algorithm|resource|ChildFailedError|CalledProcessError|ActorDied|WorkerCrashed|EngineDead|DistBackend|EngineCore|exit|killed|RemoteProtocol|Broken",
     )
 });
 

@@ -93,6 +93,12 @@ impl<'log> Situation<'log> {
         ((count as f64 * factor).floor() as u64).clamp(1, count.saturating_sub(1).max(1))
     }
 
+    /// A batch that fits and divides the present one, so that accumulated gradients keep the effective batch.
+    pub(crate) fn smaller_batch(&self, batch: u64) -> u64 {
+        let most = self.smaller(batch);
+        (1..=most.min(LARGEST_BATCH)).rev().find(|divisor| batch.is_multiple_of(*divisor)).unwrap_or(1)
+    }
+
     /// A device with room for the request, where the text has a table of all devices.
     pub(crate) fn emptier_device(&self) -> Option<(DeviceIndex, Bytes)> {
         let failed = self.facts.device.unwrap_or(DeviceIndex(0));
@@ -114,6 +120,8 @@ impl<'log> Situation<'log> {
     }
 }
 
+/// Batches above this are not batches.
+const LARGEST_BATCH: u64 = 1 << 20;
 /// Words of a training loop.
 const TRAINING_WORDS: [&str; 8] =
     ["backward(", "optimizer", "trainer", "train.py", "training", "train_", "finetune", "epoch"];

@@ -16,7 +16,9 @@ static SIZE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b\d[\d.,]* ?(?:[KMGT]
 pub(crate) fn finding(facts: &Facts, situation: &Situation<'_>) -> Finding {
     let summary = match facts.request {
         Some(request) => {
+            let used = facts.live.filter(|live| !live.is_zero());
             let with = match (facts.free, facts.total) {
+                _ if let Some(live) = used => format!(" with {live} in use by the program"),
                 (Some(free), Some(total)) => format!(" with {free} of {total} free"),
                 (Some(free), None) => format!(" with {free} free"),
                 (None, Some(total)) => format!(" on a GPU of {total}"),

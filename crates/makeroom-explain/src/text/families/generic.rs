@@ -86,6 +86,7 @@ pub(crate) const FAMILY: Family = Family {
         "sufficient device memory",
         "insufficient resources",
         "memory is insufficient",
+        "memory insufficient",
         "memory limit",
         "memory overflow",
         "memory is full",
@@ -135,7 +136,7 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
         r"(?ix)
         \b(?:no|not|without|never|don['’]t|doesn['’]t|didn['’]t|won['’]t|avoids?|avoiding|prevents?|to\ fix|in\ case\ of|if\ you\ (?:get|see|run|encounter)) \b[^.;:]{0,24}(?:out[\ -]of[\ -]memory|oom\b)
       | \btest_\w*(?:memory|oom)\w*.*\b(?:PASSED|ok)\b
-      | ^\s*(?:except|raise|catch|assert|def|//)\b?.*memory
+      | ^\s*(?:except|raise|catch|assert|def)\b.*memory | ^\s*//.*memory
       | ^\s*(?:[-*+•]\s+)?(?:\[\w+\]\s*)?(?:fix(?:es|ed)?|feat|add(?:s|ed)?|improves?|improved|reduces?|reduced|handles?|handled|supports?|removes?|removed|bump(?:s|ed)?)\b[\ (:].*\bmemory
       | ^\s*\d{1,2}[.)]\s+[\w\s]*\b(?:memory|oom)\s*$ | \{\s*$ | =>\s*$
       | ^\s*\|[^:]*\|\s*$
@@ -153,7 +154,7 @@ static STRONG: LazyLock<Regex> = LazyLock::new(|| {
         OUTOF\w*MEMORY | out [\s_-]? of [\s_-]? (?:\w+ [\s_-])? mem | OutOf\w*Memory | out \s of \s (?:v?ram|gpu)\b | ran \s out \s of \s (?:\w+ \s){0,2} (?:memory|vram|ram)
       | (?:fail\w* | can(?:['’]t|not|\s not) | could(?:n['’]t|\s not) | unable) \s (?:to \s)? (?:\w+ \s){0,2}? (?:re)?alloc
       | \w*alloc\w* (?:\(.{0,40}\))? .{0,24} \b(?:fail\w*|error)\b | Error \s allocating | bad_?alloc | MemoryError | MemoryAllocation | ALLOC_FAILED | RESOURCE_?EXHAUSTED | ResourceExhausted
-      | \b(?:not | n['’]t | in | without) \s? (?:enough|sufficient) \s (?:\w+ \s){0,3} (?:memory|vram|ram)\b | insufficient \s (?:\w+ \s){0,2} (?:memory|vram|ram)\b
+      | memory \s (?:is \s)? insufficient | \b(?:not | n['’]t | in | without) \s? (?:(?:have|has) \s)? (?:enough|sufficient) \s (?:\w+ \s){0,3} (?:memory|vram|ram)\b | insufficient \s (?:\w+ \s){0,2} (?:memory|vram|ram)\b
       | memory \s (?:exhausted|overflow|is \s (?:full|insufficient|overflow)) | no \s (?:free \s)? memory \s left | \bENOMEM\b | oom\b.{0,20}\b(?:error|killed|when)
       | 显存不足|显存不够|显存溢出|爆显存|内存不足|内存溢出|メモリ不足|메모리\s부족|memoria\s insuficiente|mémoire\s insuffisante|nicht\s genügend\s Speicher|недостаточно\s памяти|нехватка\s памяти
         ",
@@ -202,11 +203,15 @@ static FORM: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// A text of so few lines is the message itself.
+const SHORTEST_TEXT: usize = 2;
+
 /// Whether the line only names an exception or a test, or the text is a form that asks for a change.
 fn is_only_a_name(passage: &Passage<'_>) -> bool {
     let has_traceback = || passage.all().any(|line| OUTPUT.is_match(line));
     let is_form = || passage.all().any(|line| FORM.is_match(line));
-    (NAME.is_match(passage.line()) || (is_form() && !MARK.is_match(passage.line()))) && !has_traceback()
+    let is_named = NAME.is_match(passage.line()) && passage.all().count() > SHORTEST_TEXT;
+    (is_named || (is_form() && !MARK.is_match(passage.line()))) && !has_traceback()
 }
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
@@ -216,8 +221,11 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     let has_output = || passage.all().chain(passage.others()).any(|line| OUTPUT.is_match(line));
     let is_cut_off = CUT_OFF.is_match(text);
-    let is_about_memory = is_cut_off || LONG.is_match(text) || (SHORT.is_match(text) && (has_output() || MARK.is_match(text)));
-    if !is_about_memory || !(is_cut_off || STRONG.is_match(text) || MARK.is_match(text) || SHORT.is_match(text)) {
+    let is_about_memory =
+        is_cut_off || LONG.is_match(text) || (SHORT.is_match(text) && (has_output() || MARK.is_match(text)));
+    if !is_about_memory
+        || !(is_cut_off || STRONG.is_match(text) || MARK.is_match(text) || SHORT.is_match(text))
+    {
         return None;
     }
     // In these languages a sentence is not told from an error by its words.

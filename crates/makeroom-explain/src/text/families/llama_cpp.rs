@@ -69,9 +69,7 @@ static BUFFER_REFUSED: LazyLock<Regex> = LazyLock::new(|| {
 static METAL: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)failed to allocate buffer, size = *([\d.,]+) ?(MiB|MB)"));
 static VULKAN: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(
-        r"(?i)memory allocation of size (\d+) failed|can't allocate (\d+) Bytes of memory on device",
-    )
+    pattern(r"(?i)memory allocation of size (\d+) failed|can't allocate (\d+) Bytes of memory on device")
 });
 static PROJECTED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)projected to use (\d+) (MiB) of device memory vs\. (\d+) (MiB) of free device memory")

@@ -40,8 +40,9 @@ static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 static FREE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:is )?free\b"));
-static ALREADY: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:already allocated|is allocated by PyTorch)"));
+static ALREADY: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:already allocated|is allocated by PyTorch)")
+});
 static CACHED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:cached\b|is reserved by PyTorch but unallocated)")
 });
@@ -71,7 +72,9 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         TOTAL.captures(text).and_then(|found| captured_size(&found, 1).or_else(|| captured_size(&found, 3)));
     let facts = Facts {
         framework: framework(text),
-        allocator: if contains_ignoring_case(text, "is allocated by PyTorch") || contains_ignoring_case(text, "has a total capac") {
+        allocator: if contains_ignoring_case(text, "is allocated by PyTorch")
+            || contains_ignoring_case(text, "has a total capac")
+        {
             Allocator::Torch
         } else {
             Allocator::TorchWithoutExpandable

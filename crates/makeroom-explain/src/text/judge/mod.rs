@@ -25,7 +25,8 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
         })
     };
     // A size that wrapped around makes every other statement about it wrong.
-    let wrapped = facts.request.filter(|&request| request >= ABSURD).and_then(|_| rules::integer_or_shape_bug(account));
+    let wrapped =
+        facts.request.filter(|&request| request >= ABSURD).and_then(|_| rules::integer_or_shape_bug(account));
     let mut findings: Vec<Finding> = wrapped.into_iter().collect();
     findings.extend(stated(|statement| statement.certainty >= Certainty::Likely));
     if matches!(facts.resource, Resource::Device | Resource::Unknown) {
@@ -41,9 +42,8 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
         .iter()
         .any(|finding| finding.cause == Cause::IntegerOrShapeBug && finding.certainty >= Certainty::Likely)
     {
-        findings.retain(|finding| {
-            !matches!(finding.cause, Cause::RequestExceedsDevice | Cause::ArtificialLimit)
-        });
+        findings
+            .retain(|finding| !matches!(finding.cause, Cause::RequestExceedsDevice | Cause::ArtificialLimit));
     }
     if context.is_growth_reported && findings.iter().all(|finding| finding.certainty < Certainty::Likely) {
         let summary =

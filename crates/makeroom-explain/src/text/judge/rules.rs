@@ -161,7 +161,8 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
     let (shortage, live) = (account.shortage()?, facts.live?);
     let (request, total) = (shortage.request, shortage.total?);
     if shortage.live_exceeds_device() {
-        let summary = format!("{live} is live; with the {request} requested it exceeds the GPU's {total}.");
+        let whole = if facts.framework == "pytorch-mps" { "PyTorch's limit of" } else { "the GPU's" };
+        let summary = format!("{live} is live; with the {request} requested it exceeds {whole} {total}.");
         return Some(Finding::new(Cause::LiveDataFillsDevice, Certainty::Certain, summary).bytes(live));
     }
     let free = facts.free?;

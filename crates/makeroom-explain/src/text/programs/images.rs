@@ -42,7 +42,7 @@ const NCNN: Program = Program {
         "waifu2x",
         "realcugan",
         "upscayl",
-        "vkAllocateMemory failed",
+        "vkAllocateMemory failed -",
         "vkAllocateMemoryfail",
     ],
     work: Work::Inference,

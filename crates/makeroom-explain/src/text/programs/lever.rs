@@ -207,7 +207,9 @@ impl Number {
         };
         let to = match self.direction {
             Direction::Raise => (from * 2).min(self.bound),
-            Direction::Lower => self.rounded(situation.smaller(from)),
+            Direction::Lower if self.is_batch => situation.smaller_batch(from),
+            // A step that is too small to matter is not worth a run.
+            Direction::Lower => self.rounded(situation.smaller(from).min(from * 3 / 4)),
             Direction::LowerSide => {
                 let factor = situation.shrink_factor().unwrap_or(0.5).sqrt();
                 self.rounded((from as f64 * factor) as u64)

@@ -58,6 +58,24 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::host("host", &["MemoryError"], r"(?:^|[\s,:])(?-i:MemoryError)\b")
         .unless(r"\bwould\b|\bcould\b|\bmight\b|except\b|raise\b|bad_alloc|cuda|\bgpu|\brmm\b|\bhip|cumem|device memory|cupy|numba")
         .leads(HostMemory, PYTHON),
+    Phrase::host(
+        "host",
+        &["pool was terminated abruptly", "unexpectedly terminated", "exited unexpectedly"],
+        r"process pool was terminated abruptly|worker process .{0,60}unexpectedly terminated|DataLoader worker .{0,40}exited unexpectedly",
+    )
+    .leads(HostMemory, WORKER),
+    Phrase::host("host", &["of the memory on node", "RayOutOfMemoryError"], r"More than \d+% of the memory on node|RayOutOfMemoryError")
+        .certain(HostMemory, "Ray stopped the task because the node's host memory is nearly full. The GPU is not involved."),
+    Phrase::host("host", &["CPU out of memory", "runtime: out of memory", "OUT_OF_MEMORY"], r"\bCPU out of memory|\bruntime: out of memory|\bState:? +(?-i:OUT_OF_ME(?:MORY|\+))")
+        .certain(HostMemory, "The machine's memory, or the job's share of it, ran out. The GPU is not involved."),
+    Phrase::host("host", &["Bus error"], r"^\W*Bus error\b").leads(HostMemory, SHARED),
+    Phrase::host(
+        "host",
+        &["kernel appears to have died", "kernel died", "kernel has died", "session crashed", "Kernel Restarting"],
+        r"kernel (?:appears to have|has)? ?died|session crashed|Kernel Restarting",
+    )
+    .leads(HostMemory, KILLED),
+    Phrase::host("host", &["Killed"], r"\bline \d+: +\d+ (?-i:Killed)\b").leads(HostMemory, KILLED),
     // A warning of programs that lock their weights into memory.
     Phrase::host("host", &["failed to mlock"], r"failed to mlock")
         .warning()

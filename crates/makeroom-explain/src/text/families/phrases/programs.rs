@@ -6,6 +6,10 @@ use crate::Cause::{
 };
 
 pub(super) const ROWS: &[Phrase] = &[
+    Phrase::device("pytorch", &["Allocation on device", "Got an OOM"], r"Allocation on device(?: \d+)?(?: would exceed|\W*$)|Got an OOM, unloading"),
+    Phrase::device("pytorch", &["valid cuDNN algorithm"], r"Unable to find a valid cuDNN algorithm"),
+    Phrase::device("tensorflow", &["Dst tensor is not initialized"], r"Dst tensor is not initialized"),
+    Phrase::device("cuda", &["NvMapMem"], r"NvMapMem\w*: .{0,40}error 12\b"),
     Phrase::device("lammps", &["Insufficient memory on accelerator"], r"Insufficient memory on accelerator"),
     Phrase::host(
         "gromacs",
