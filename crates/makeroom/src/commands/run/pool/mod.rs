@@ -280,9 +280,10 @@ mod tests {
         let old = machine(Some(Version { major: 2, minor: 0 }));
         let hook = [(NCCL_HOOKS[0], "true")];
         let older_hook = [(NCCL_HOOKS[1], "1")];
-        let cases: [(Machine, &[(&str, &str)], &str); 4] = [
-            (wsl, &[], "on WSL"),
-            (old, &[], "PyTorch 2.0 has no expandable segments"),
+        let unset: &[(&str, &str)] = &[];
+        let cases = [
+            (wsl, unset, "on WSL"),
+            (old, unset, "PyTorch 2.0 has no expandable segments"),
             (machine(None), &hook, NCCL_HOOKS[0]),
             (machine(None), &older_hook, NCCL_HOOKS[1]),
         ];
