@@ -43,6 +43,7 @@ for name in "${WORKLOADS[@]}"; do
     [ "$(cat "$LOGS/$name.expandable.status")" = 0 ] || why+="plain expandable segments fail as well. "
     cmp -s "$LOGS/$name.plain.out" "$LOGS/$name.pool.out" || why+="output differs: $(diff "$LOGS/$name.plain.out" "$LOGS/$name.pool.out" | head -2 | tr '\n' ' '). "
     cmp -s "$LOGS/$name.plain.out" "$LOGS/$name.expandable.out" || why+="plain expandable segments differ as well. "
+    [ -n "$line" ] || why+="the summary says nothing about expandable segments. "
     [ "$(ask "0 < $ratio <= 1.01")" = true ] || why+="$ratio of plain expandable segments. "
     if [ -z "$why" ]; then
         # The table has it already.
