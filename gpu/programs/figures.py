@@ -2,9 +2,11 @@
 
 Figures never go to stdout: that has to be the same with and without makeroom. Without the variable nothing happens."""
 
+import contextlib
 import ctypes
 import json
 import os
+import threading
 
 _moments = {}
 
@@ -22,17 +24,23 @@ class _Process(ctypes.Structure):
     ]
 
 
+_nvml = None
+
+
 def nvml():
     """What NVML says of the first device: used and free bytes, and each listed process."""
+    global _nvml
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return None
+    if _nvml is None:
+        _nvml = library.nvmlInit_v2()
     device = ctypes.c_void_p()
     memory = _Memory()
     processes = (_Process * 64)()
     count = ctypes.c_uint(64)
-    if library.nvmlInit_v2() or library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)):
+    if _nvml or library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)):
         return None
     library.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory))
     library.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), processes)
@@ -43,6 +51,39 @@ def nvml():
         "own_pid": os.getpid(),
         "processes": {str(process.pid): process.used for process in processes[: count.value]},
     }
+
+
+@contextlib.contextmanager
+def peak(moment, every=0.01):
+    """Samples NVML while a block runs, and notes the most that all listed processes together held, and the device's own figure.
+    The card is ours alone, so children count and nobody else does."""
+    most = {"processes": 0, "used": 0, "samples": 0}
+    is_over = threading.Event()
+
+    def sample():
+        seen = nvml()
+        if seen is None:
+            return
+        most["samples"] += 1
+        most["used"] = max(most["used"], seen["used"])
+        # A driver that does not tell what a process holds says all ones.
+        known = [used for used in seen["processes"].values() if used < 1 << 60]
+        most["processes"] = max(most["processes"], sum(known))
+
+    def watch():
+        while not is_over.wait(every):
+            sample()
+
+    before = nvml()
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        sample()
+        is_over.set()
+        thread.join()
+        note(moment, before=before and before["used"], **most)
 
 
 def torch_counts():

@@ -56,10 +56,16 @@ def train_once(mode, folder):
     if mode == "pool":
         import makeroom
 
-        pool = makeroom.use_pool(history=100_000)
+        pool = makeroom.use_pool(history=100_000, pluggable=True)
+    if mode == "expandable":
+        import makeroom
+
+        pool = makeroom.use_pool()
     figures["losses"] = list(training(torch))
     figures["allocated"], figures["most"] = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated()
     figures["reserved"] = torch.cuda.max_memory_reserved()
+    if mode == "expandable":
+        figures["stats"] = pool.stats()._asdict()
     side, tensor = torch.cuda.Stream(), torch.ones(1 << 20, device="cuda")
     tensor.record_stream(side)
     torch.cuda.memory_summary()
@@ -75,7 +81,7 @@ def train_once(mode, folder):
 
 def use_pool(folder):
     runs = {}
-    for mode in ("native", "pool"):
+    for mode in ("native", "pool", "expandable"):
         environment = dict(os.environ, CUBLAS_WORKSPACE_CONFIG=":4096:8")
         done = subprocess.run(
             [sys.executable, __file__, "train_once", mode, folder], env=environment, stdout=subprocess.PIPE, check=True
@@ -92,6 +98,11 @@ def use_pool(folder):
         wrong.append("peaks or history do not work")
     if pool["reserved"] > native["reserved"]:
         wrong.append("the pool reserves more")
+    expandable = runs["expandable"]
+    if expandable["losses"] != native["losses"] or expandable["reserved"] > native["reserved"]:
+        wrong.append("expandable segments change the losses or reserve more")
+    if expandable["stats"]["peak_reserved"] != expandable["reserved"]:
+        wrong.append("the figures of use_pool() are not PyTorch's")
     text = f"{STEPS} losses equal; at most {pool['most'] / GIB:.2f} GiB in {pool['reserved'] / GIB:.2f} GiB, PyTorch in {native['reserved'] / GIB:.2f} GiB"
     return wrong, text, {"pool": pool["stats"], "native_reserved": native["reserved"]}
 

@@ -135,11 +135,13 @@ def change_current_allocator(allocator):
 def refuse(*arguments): raise RuntimeError("CUDAPluggableAllocator does not yet support this")
 C = types.SimpleNamespace(_cuda_memoryStats=refuse, _cuda_resetPeakMemoryStats=refuse, _cuda_memorySnapshot=refuse,
                           _cuda_record_memory_history=refuse)
-memory = types.SimpleNamespace(CUDAPluggableAllocator=CUDAPluggableAllocator, change_current_allocator=change_current_allocator)
+settings = []
+memory = types.SimpleNamespace(CUDAPluggableAllocator=CUDAPluggableAllocator, change_current_allocator=change_current_allocator,
+                               _set_allocator_settings=settings.append)
 cuda = types.SimpleNamespace(memory=memory, is_initialized=lambda: True, current_device=lambda: 0, device_count=lambda: 1)
 torch = module("torch", cuda=cuda, _C=C, version=types.SimpleNamespace(cuda="13.0"), __version__="2.11.0")
 
-pool = makeroom.use_pool(history=1000)
+pool = makeroom.use_pool(history=1000, pluggable=True)
 (allocator,) = current
 print(len(vars(allocator.inner)))
 tensor = allocator.alloc(64 << 20, 0, None)
@@ -155,6 +157,84 @@ print(sorted(snapshot)[:2], [event["action"] for event in snapshot["device_trace
 C._cuda_record_memory_history("all")
 print(pool.stats().peak_live, repr(pool).splitlines()[0])
 """
+
+
+EXPANDABLE = FAKES + """
+settings, histories, resets, dumped = [], [], [], []
+figures = {}
+for name, current, peak in (("requested_bytes", 900, 5000), ("allocated_bytes", 1024, 6144), ("active_bytes", 1536, 6144),
+                            ("reserved_bytes", 4096, 8192), ("active", 3, 7), ("allocation", 2, 7)):
+    figures[f"{name}.all.current"], figures[f"{name}.all.peak"] = current, peak
+figures["allocation.all.allocated"], figures["num_ooms"] = 40, 1
+memory = types.SimpleNamespace(
+    CUDAPluggableAllocator=None, _set_allocator_settings=settings.append, _dump_snapshot=dumped.append,
+    _record_memory_history=lambda **options: histories.append(options))
+cuda = types.SimpleNamespace(memory=memory, is_initialized=lambda: True, current_device=lambda: 0, device_count=lambda: 1,
+                             memory_stats=lambda device: figures, reset_peak_memory_stats=resets.append)
+module("torch", cuda=cuda, version=types.SimpleNamespace(cuda="13.0"), __version__="2.11.0")
+pool = makeroom.use_pool(OPTIONS)
+print(settings, histories)
+stats = pool.stats()
+print(stats.live, stats.pending, stats.rounding, stats.cached, stats.reserved == stats.live + stats.rounding + stats.cached)
+print(stats.peak_live, stats.peak_reserved, stats.blocks, stats.allocations, stats.refusals)
+pool.reset_peaks()
+pool.snapshot("torch.pickle")
+print(resets, dumped)
+print(repr(pool).splitlines()[0])
+"""
+
+
+def test_pytorch_keeps_its_allocator_with_expandable_segments(software_gpu):
+    done = software_gpu.python(EXPANDABLE.replace("OPTIONS", "history=1000"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "['expandable_segments:True'] [{'max_entries': 1000}]",
+        "1412 512 124 2560 True",
+        "5000 8192 3 40 1",
+        "[0] ['torch.pickle']",
+        "PyTorch's own allocator with expandable segments",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "settings"),
+    [
+        ("", "expandable_segments:True"),
+        (
+            "roundup_power2_divisions:[256:1,512:2,>:4], max_split_size_mb:64,backend:native",
+            "roundup_power2_divisions:[256:1,512:2,>:4],max_split_size_mb:64,expandable_segments:True",
+        ),
+        ("expandable_segments: True", "expandable_segments:True"),
+        ("expandable_segments:False", None),
+        ("backend:cudaMallocAsync", None),
+    ],
+)
+def test_the_users_settings_of_pytorch_are_kept(theirs, settings, monkeypatch):
+    from makeroom._pool_expandable import install
+
+    given = []
+    memory = types.SimpleNamespace(_set_allocator_settings=given.append)
+    torch = types.SimpleNamespace(cuda=types.SimpleNamespace(memory=memory))
+    monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF", raising=False)
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", theirs)
+    pool = types.SimpleNamespace(history=0)
+    if settings is None:
+        with pytest.warns(UserWarning, match="kept"):
+            install(torch, pool)
+        assert given == []
+    else:
+        install(torch, pool)
+        assert given == [settings]
+        monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:32")
+        install(torch, pool)
+        assert given[1] == "max_split_size_mb:32,expandable_segments:True", "PyTorch reads this one first"
+
+
+@pytest.mark.parametrize("options", ["limit='1GiB'", "spill='1GiB'", "pluggable=True"])
+def test_a_limit_and_spilling_put_pytorch_on_the_pool(options, software_gpu):
+    done = software_gpu.python(TORCH.replace("history=1000, pluggable=True", f"history=1000, {options}"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "0 makeroom's pool under torch"
 
 
 def test_cupy_on_the_pool(software_gpu, tmp_path, monkeypatch):
@@ -204,7 +284,7 @@ def test_a_pytorch_that_has_begun_is_told(software_gpu):
 
 
 def test_a_history_that_was_not_asked_for_is_told(software_gpu):
-    done = software_gpu.python(TORCH.replace("history=1000", "").replace('[event["action"]', '["alloc"] and [event["action"]'))
+    done = software_gpu.python(TORCH.replace("history=1000, ", "").replace('[event["action"]', '["alloc"] and [event["action"]'))
     assert "use_pool(history=100_000)" in done.stderr
 
 

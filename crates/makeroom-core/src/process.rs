@@ -3,7 +3,7 @@
 //! Pinned memory, contexts, code and measurements are few and of many shapes, so they are lists of rows here and not
 //! columns of events. Times are in microseconds since the epoch, as everywhere in a trace.
 
-use crate::{Address, Bytes, DeviceIndex, StackId};
+use crate::{Address, Bytes, DeviceIndex, Ranges, StackId};
 
 /// A process, as its recorder saw it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,8 +50,8 @@ pub struct ProcessRecord {
     pub refused_unasked: Vec<(DeviceIndex, usize)>,
     /// Contexts that were refused for want of memory, in order.
     pub refused_contexts: Vec<RefusedContext>,
-    /// Devices whose memory makeroom's own pool took and handed out (`--pool`). What it mapped are the segments of the
-    /// trace, what the program asked it for the allocations.
+    /// Devices on which makeroom's own pool served memory (`--pool`). What it mapped are segments of the trace, next to
+    /// those of a framework that has an allocator of its own.
     pub pools: Vec<PoolUse>,
     /// Requests that the driver refused and served when they were made again.
     pub refused_then_served: u64,
@@ -203,10 +203,14 @@ pub struct ContextRecord {
 }
 
 /// What makeroom's own pool did on a device, beside what the device's events say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolUse {
     /// The device.
     pub device: DeviceIndex,
+    /// Where it ever mapped memory. It keeps its addresses for good, so memory there was never anybody else's.
+    pub ranges: Ranges,
+    /// Positions among the device's events of allocations that it served and that are no framework's tensors.
+    pub other_allocations: Vec<usize>,
     /// The most memory of the host that stood in for the device's at once.
     pub spilled_peak: Bytes,
     /// How many blocks lay there.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 /// Disjoint ranges, by start.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges {
     /// Start to end, exclusive. No two touch.
     ends: BTreeMap<u64, u64>,

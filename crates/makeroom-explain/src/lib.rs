@@ -20,8 +20,8 @@ pub use explanation::{
 };
 pub use ledger::{Ledger, LedgerLine};
 pub use run::{
-    HostGrowth, Kept, KernelHeap, LaunchFailure, LeftContext, LeftKind, LeftSite, Leftover, LibraryHold,
-    PoolSummary, RefusedContexts, RunSummary, WaitingFrees,
+    ExpandableSummary, HostGrowth, Kept, KernelHeap, LaunchFailure, LeftContext, LeftKind, LeftSite,
+    Leftover, LibraryHold, PoolSummary, RefusedContexts, RunSummary, WaitingFrees,
 };
 pub use text::{TextReader, explain_text};
 pub use trace::{

@@ -131,25 +131,21 @@ fn is_pytorch(plan: &Plan) -> bool {
     plan.allocator().settings().is_some() || plan.allocator().name() == "cuda-async"
 }
 
-/// The same program under other allocators, replayed.
+/// The same program under other allocators, replayed. For PyTorch `makeroom run --pool` is expandable segments, for every
+/// other program makeroom's own pool.
 fn allocators(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
-    let others = [
+    let (name, allocator, how) = if is_pytorch(plan) {
         (
             "expandable segments",
             "pytorch:expandable_segments:True",
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-        ),
-        ("makeroom's pool", "makeroom", "makeroom run --pool -- …"),
-    ];
-    others
-        .into_iter()
-        .filter(|(_, allocator, _)| is_pytorch(plan) || *allocator == "makeroom")
-        .filter_map(|(name, allocator, how)| {
-            let allocator = makeroom_sim::parse(allocator).ok()?;
-            let batch = plan.largest_under(&allocator, &prediction.scaled, &prediction.budget);
-            Some(Alternative { name: name.to_owned(), how: how.to_owned(), batch, is_estimate: false })
-        })
-        .collect()
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or makeroom run --pool -- …",
+        )
+    } else {
+        ("makeroom's pool", "makeroom", "makeroom run --pool -- …")
+    };
+    let Ok(allocator) = makeroom_sim::parse(allocator) else { return Vec::new() };
+    let batch = plan.largest_under(&allocator, &prediction.scaled, &prediction.budget);
+    vec![Alternative { name: name.to_owned(), how: how.to_owned(), batch, is_estimate: false }]
 }
 
 /// Changes to the program, estimated from what it does now.
@@ -271,7 +267,12 @@ mod tests {
     fn settings_go_into_the_variable_that_every_pytorch_reads() {
         let (_, plan) = answer(&Shape::default());
         let others = allocators(&plan, &plan.predict().unwrap());
-        let expandable = others.iter().find(|other| other.name == "expandable segments").unwrap();
-        assert_eq!(expandable.how, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+        let [expandable] = &*others else { panic!("{others:?}") };
+        assert_eq!(expandable.name, "expandable segments");
+        assert!(
+            expandable.how.starts_with("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
+            "{expandable:?}"
+        );
+        assert!(expandable.how.ends_with("makeroom run --pool -- …"), "the same setting: {expandable:?}");
     }
 }

@@ -406,6 +406,27 @@ fn a_loop_that_gives_its_memory_back_now_and_then_stays_small() {
 }
 
 #[test]
+fn a_block_is_found_from_any_address_inside_of_it() {
+    let (mut card, mut pool) = (Card::new(None), Policy::new(Settings::default()));
+    let sizes = [40_u64, 5000, 3 << 20, 40];
+    let blocks = sizes.map(|size| pool.allocate(&mut card, size, StreamId(1)).expect("memory").address);
+    for (address, size) in blocks.into_iter().zip(sizes) {
+        for offset in [0, 1, size / 2, size - 1] {
+            assert_eq!(
+                pool.block_around(Address(address.0 + offset)),
+                Some((address, size)),
+                "{offset} of {size}"
+            );
+        }
+    }
+    assert_eq!(pool.block_around(Address(blocks[0].0 + 40)), None, "rounding is nobody's");
+    assert_eq!(pool.block_around(Address(1)), None);
+    pool.free(&mut card, blocks[1], StreamId(1)).expect("in use");
+    assert_eq!(pool.block_around(Address(blocks[1].0 + 1)), None);
+    assert_eq!(pool.block_around(blocks[1]), None);
+}
+
+#[test]
 fn what_was_freed_last_is_free_whoever_asks() {
     const BYTES: u64 = 40_000;
     let (first, second) = (StreamId(1), StreamId(2));

@@ -180,6 +180,12 @@ impl Pool {
         found.ok()?.map(|(_, requested)| requested)
     }
 
+    /// The block in use that an address lies in: where it begins, and how many bytes were asked for.
+    pub fn block_around(&self, address: Address) -> Option<(Address, u64)> {
+        let found = self.inner.with(address, Site::here(), |core| Ok(core.policy.block_around(address)));
+        found.ok().flatten()
+    }
+
     /// A picture of the pool's memory.
     pub fn snapshot(&self) -> Snapshot {
         let mut all = Snapshot::default();

@@ -62,6 +62,8 @@ notices! {
     PoolCannotExport = 11 Error "the program shares device memory with another process, which memory of a pool cannot be: run it without --pool";
     /// The pool is in the context that CUDA's runtime uses.
     PoolOtherContext = 12 Warning "memory in a context that the program made itself is the driver's: the pool serves the device's primary context, which CUDA's runtime uses";
+    /// The system forbids what PyTorch's expandable segments need to be shared.
+    CannotShareSegments = 13 Error "PyTorch shares tensors with another process, which needs pidfd_getfd with expandable segments, and this system does not permit that: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False";
 }
 
 static RAISED: AtomicU32 = AtomicU32::new(0);

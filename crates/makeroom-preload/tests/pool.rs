@@ -118,6 +118,68 @@ fn what_the_pool_holds_unused_is_there_for_the_driver() {
     }
 }
 
+/// numba fills the range that it is told: with the pool's pages in it, that would be other blocks too.
+#[test]
+fn the_range_of_an_address_is_the_programs_own_allocation() {
+    let recording = pooled("pool_range.c").check_one();
+    assert!(recording.count(EventKind::PhysicalCreate) > 0, "the pool served nothing");
+    let output = pooled("pool_range.c").recorded();
+    assert!(text(&output.stdout).contains("its last byte: 0, begins 39 before, 40 bytes"), "{output:?}");
+    let full = pooled("pool_range.c")
+        .argument("spill")
+        .variable("MAKEROOM_LIMIT", "1342177280")
+        .variable("MAKEROOM_SPILL", "1073741824");
+    let recording = full.check_one();
+    let spilled = recording.of(EventKind::PhysicalCreate).into_iter().filter(|event| event.extra == 1);
+    assert!(spilled.count() > 0, "nothing was spilled");
+}
+
+/// PyTorch's segments, where expandable segments are off, and NCCL's buffers are shared with other processes.
+#[test]
+fn callers_that_share_memory_get_the_drivers_own() {
+    for library in ["libc10_cuda.so", "libnccl.so.2"] {
+        let folder = format!("callers-{library}");
+        std::fs::create_dir_all(support::scratch().join(&folder)).unwrap();
+        let built = support::compile(
+            "segments.c",
+            &format!("{folder}/{library}"),
+            &["-shared", "-fPIC", &format!("-Wl,-soname,{library}"), "-lcuda"],
+        );
+        let found = built.parent().unwrap();
+        let program = support::compile(
+            "shared_segments.c",
+            &format!("{folder}/shared_segments"),
+            &["-lcuda", "-Wl,--unresolved-symbols=ignore-all", built.to_str().unwrap()],
+        );
+        for stacks in ["full", "none"] {
+            let program = Program::other(&program, library)
+                .on_software_gpu()
+                .search(found)
+                .variable("MAKEROOM_POOL", "on")
+                .variable("MAKEROOM_STACKS", stacks);
+            let recording = program.check_one();
+            recording.assert_complete();
+            let created: u64 =
+                recording.of(EventKind::PhysicalCreate).iter().map(|event| event.size.get()).sum();
+            assert!(
+                created > 0 && created < 20 << 20,
+                "{created} bytes: the program's own block, and no segment"
+            );
+        }
+    }
+    // Any other library's memory is the pool's.
+    let built = support::compile(
+        "segments.c",
+        "libother.so",
+        &["-shared", "-fPIC", "-Wl,-soname,libother.so", "-lcuda"],
+    );
+    let flags = ["-lcuda", "-Wl,--unresolved-symbols=ignore-all", built.to_str().unwrap()];
+    let program = support::compile("shared_segments.c", "other_segments", &flags);
+    let program = Program::other(&program, "other").on_software_gpu().variable("MAKEROOM_POOL", "on");
+    let output = program.search(built.parent().unwrap()).recorded();
+    assert_ne!(text(&output.stdout), "shared: 0\n", "memory of a pool has no handle");
+}
+
 #[test]
 fn no_child_waits_for_a_lock_of_its_parent() {
     let output = pooled("pool_fork.c").recorded();

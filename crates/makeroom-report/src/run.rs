@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use anstyle::AnsiColor;
 use makeroom_core::{Bytes, ProcessEnd};
 use makeroom_explain::{
-    Cause, Explanation, Fix, LaunchFailure, LeftKind, Leftover, PoolSummary, RunSummary, WaitingFrees,
+    Cause, ExpandableSummary, Explanation, Fix, LaunchFailure, LeftKind, Leftover, PoolSummary, RunSummary,
+    WaitingFrees,
 };
 
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
@@ -19,6 +20,11 @@ const MOST_SITES: usize = 5;
 const MOST_LAUNCHES: usize = 3;
 /// Things to do that are shown at the end of a run.
 const MOST_FIXES: usize = 2;
+
+/// A gain below one part in so many is none.
+const LEAST_GAIN: u64 = 100;
+/// A pool beside PyTorch is worth a line from one part in so many of PyTorch's memory on.
+const LEAST_SHARE: u64 = 20;
 
 /// What to say about a process when it has ended; `file` is where it was recorded.
 pub fn run_summary_text(explanation: &Explanation, file: &str, columns: usize) -> String {
@@ -175,8 +181,12 @@ fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, colum
             kept.by, kept.live, kept.cached
         );
     }
-    for pool in &run.pools {
-        paragraph(out, &pooled(pool), columns);
+    let has_several = run.peaks.len() > 1;
+    for expandable in &run.expandable {
+        paragraph(out, &with_expandable_segments(expandable, has_several), columns);
+    }
+    for pool in run.pools.iter().filter(|pool| is_worth_a_line(pool, run)) {
+        paragraph(out, &pooled(pool, has_several), columns);
     }
     for pending in &run.pending {
         paragraph(out, &waiting(pending), columns);
@@ -270,27 +280,59 @@ fn held_by_libraries(out: &mut String, run: &RunSummary) {
     }
 }
 
-fn pooled(pool: &PoolSummary) -> String {
-    let PoolSummary { peak_live, peak_reserved, native_reserved, spilled_peak, .. } = *pool;
-    let mut text = format!(
-        "the pool took {peak_reserved} at its peak for {peak_live} in use, {:.2} times as much",
-        peak_reserved.share_of(peak_live)
-    );
-    let _ = if native_reserved > peak_reserved {
-        let saved = native_reserved - peak_reserved;
-        let share = 100.0 * saved.share_of(native_reserved);
-        write!(
-            text,
-            "; PyTorch's native allocator takes {native_reserved} for the same requests: saved {saved} ({share:.0} %)"
-        )
-    } else {
-        write!(text, "; PyTorch's native allocator takes {native_reserved} for the same requests")
+/// The device of a sentence, where there are several.
+fn on_device(device: makeroom_core::DeviceIndex, has_several: bool) -> String {
+    if has_several { format!(" on GPU {device}") } else { String::new() }
+}
+
+/// What expandable segments saved.
+fn with_expandable_segments(torch: &ExpandableSummary, has_several: bool) -> String {
+    let ExpandableSummary { device, peak_live, peak_reserved, native_reserved } = *torch;
+    let reserved = format!("PyTorch reserved {peak_reserved} at its peak{}", on_device(device, has_several));
+    let Some(native) = native_reserved else {
+        return format!("{reserved}, with expandable segments, for {peak_live} of live tensors");
     };
+    if is_gain(native, peak_reserved) {
+        let saved = native - peak_reserved;
+        return format!(
+            "{reserved}; its default allocator would have taken {native} (expandable segments saved {saved})"
+        );
+    }
+    format!(
+        "this program does not fragment: {reserved} with expandable segments, and its default allocator would have taken {native}"
+    )
+}
+
+/// Whether the first figure is larger by more than a hundredth of it.
+fn is_gain(before: Bytes, after: Bytes) -> bool {
+    before > after && (before - after).get() > before.get() / LEAST_GAIN
+}
+
+/// Beside PyTorch's own allocator the pool serves a few libraries: a line is for those that take much.
+fn is_worth_a_line(pool: &PoolSummary, run: &RunSummary) -> bool {
+    let torch = run.expandable.iter().find(|torch| torch.device == pool.device);
+    !pool.is_beside_torch
+        || torch.is_none_or(|torch| pool.peak_reserved.get() >= torch.peak_reserved.get() / LEAST_SHARE)
+}
+
+fn pooled(pool: &PoolSummary, has_several: bool) -> String {
+    let PoolSummary { device, peak_live, peak_reserved, native_reserved, spilled_peak, .. } = *pool;
+    let used = if pool.is_beside_torch { "used outside of PyTorch" } else { "in use" };
+    let mut text = format!(
+        "makeroom's pool took {peak_reserved} at its peak{} for {peak_live} {used}",
+        on_device(device, has_several)
+    );
+    if let Some(native) = native_reserved {
+        let _ = write!(text, "; PyTorch's default allocator would have taken {native}");
+        if is_gain(native, peak_reserved) {
+            let _ = write!(text, " (the pool saved {})", native - peak_reserved);
+        }
+    }
     if !spilled_peak.is_zero() {
         let milliseconds = |microseconds: u64| microseconds as f64 / 1000.0;
         let _ = write!(
             text,
-            "; {spilled_peak} lay in the host's memory at its peak and do not count here, {}: to read all of that once takes the GPU about {:.1} ms over the bus instead of {:.1} ms (an H200's figures)",
+            "; {spilled_peak} more was in host memory at its peak, in {}: reading all of it once takes the GPU about {:.1} ms over the bus instead of {:.1} ms (measured on an H200)",
             count(pool.spilled_blocks, "block"),
             milliseconds(pool.spilled_read_us),
             milliseconds(pool.device_read_us),
@@ -345,4 +387,69 @@ fn paragraph(out: &mut String, text: &str, columns: usize) {
 /// A number with its noun.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::DeviceIndex;
+
+    use super::*;
+
+    fn torch(reserved: u64, native: Option<u64>) -> ExpandableSummary {
+        ExpandableSummary {
+            device: DeviceIndex(0),
+            peak_live: Bytes::mib(reserved - 100),
+            peak_reserved: Bytes::mib(reserved),
+            native_reserved: native.map(Bytes::mib),
+        }
+    }
+
+    fn pool(reserved: u64, native: Option<u64>, is_beside_torch: bool) -> PoolSummary {
+        PoolSummary {
+            device: DeviceIndex(0),
+            peak_live: Bytes::mib(reserved - 1),
+            peak_reserved: Bytes::mib(reserved),
+            native_reserved: native.map(Bytes::mib),
+            is_beside_torch,
+            spilled_peak: Bytes::ZERO,
+            spilled_blocks: 0,
+            spilled_read_us: 0,
+            device_read_us: 0,
+        }
+    }
+
+    #[test]
+    fn expandable_segments_are_told_with_what_they_saved_and_who_did_it() {
+        let text = with_expandable_segments(&torch(18_022, Some(27_136)), false);
+        assert_eq!(
+            text,
+            "PyTorch reserved 17.60 GiB at its peak; its default allocator would have taken 26.50 GiB (expandable segments saved 8.90 GiB)"
+        );
+        for native in [5000, 5120, 5150] {
+            let text = with_expandable_segments(&torch(5120, Some(native)), true);
+            assert!(
+                text.starts_with(
+                    "this program does not fragment: PyTorch reserved 5.00 GiB at its peak on GPU 0"
+                ),
+                "{text}"
+            );
+            assert!(!text.contains("saved"), "{text}");
+        }
+        let text = with_expandable_segments(&torch(5120, None), false);
+        assert!(!text.contains("default allocator") && text.contains("5.00 GiB"), "{text}");
+    }
+
+    #[test]
+    fn the_pool_saves_nothing_of_what_it_did_not_serve() {
+        let text = pooled(&pool(34, None, true), false);
+        assert_eq!(text, "makeroom's pool took 34.00 MiB at its peak for 33.00 MiB used outside of PyTorch");
+        let text = pooled(&pool(1000, Some(2000), false), false);
+        assert!(text.ends_with("would have taken 1.95 GiB (the pool saved 1000.00 MiB)"), "{text}");
+        let text = pooled(&pool(1000, Some(1005), false), false);
+        assert!(!text.contains("saved"), "{text}");
+        let run = |reserved| RunSummary { expandable: vec![torch(reserved, None)], ..RunSummary::default() };
+        assert!(!is_worth_a_line(&pool(34, None, true), &run(14_000)));
+        assert!(is_worth_a_line(&pool(1000, None, true), &run(14_000)));
+        assert!(is_worth_a_line(&pool(34, None, false), &RunSummary::default()));
+    }
 }

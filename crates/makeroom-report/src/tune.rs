@@ -112,7 +112,12 @@ fn better(out: &mut String, tuning: &Tuning, best: &Trial, memory: Option<Bytes>
         driver_time(after.driver_nanoseconds),
         driver_time(before.driver_nanoseconds)
     );
-    for line in wrap(&format!("{fits}{gain} {cost}"), columns - 2) {
+    let pool = if best.settings == "expandable_segments:True" {
+        " makeroom run --pool sets it for one run."
+    } else {
+        ""
+    };
+    for line in wrap(&format!("{fits}{gain} {cost}{pool}"), columns - 2) {
         let _ = writeln!(out, "{MARGIN}{line}");
     }
 }

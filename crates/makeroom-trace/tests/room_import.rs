@@ -657,5 +657,9 @@ fn what_the_pool_mapped_are_segments_and_what_it_handed_out_counts_once() {
     let process = trace.process.unwrap();
     assert_eq!((process.pools.len(), process.pools[0].spilled_peak), (1, Bytes::mib(2)));
     assert_eq!(process.pools[0].spilled_blocks, 2, "they are not live on the device");
+    assert_eq!(process.pools[0].other_allocations, [1], "the second block is a tensor");
+    assert!(
+        process.pools[0].ranges.contains(0x10_0000_0000) && !process.pools[0].ranges.contains(0x20_0000_0000)
+    );
     assert!(process.stream_frees.is_empty(), "the driver's pools were not asked");
 }

@@ -73,8 +73,8 @@ Examples:
   makeroom run -- python train.py                       record into makeroom.PID.room
   makeroom run -o run.room -- ./solver --steps 100      record into run.room
   makeroom run --limit 8GiB -- python train.py          as on a card of 8 GiB
-  makeroom run --pool -- python train.py                on a pool that does not fragment
-  makeroom run --pool --spill 32GiB -- python train.py  the same, with host memory for what does not fit")]
+  makeroom run --pool -- python train.py                on memory that does not fragment
+  makeroom run --pool --spill 32GiB -- python train.py  the same, spilling to host memory when the GPU is full")]
 pub(crate) struct Run {
     /// The file to record into; further processes get their process id into the name
     #[arg(short, long, value_name = "FILE")]
@@ -88,11 +88,11 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) limit: Option<Bytes>,
 
-    /// Serve the program's device memory from a pool that does not fragment
+    /// Use memory that does not fragment: PyTorch with expandable segments, other programs on makeroom's pool
     #[arg(long)]
     pub(crate) pool: bool,
 
-    /// Let so much host memory stand in for device memory that is not there
+    /// Spill up to SIZE to host memory when the GPU is full
     #[arg(long, value_name = "SIZE", requires = "pool")]
     pub(crate) spill: Option<Bytes>,
 

@@ -248,6 +248,64 @@ fn the_pool_hides_no_leak() {
     assert!(said.contains("1 × take in leak, called by load in leak"), "{said}");
 }
 
+/// PyTorch keeps its allocator under `run --pool`: what was saved is its setting's, and none of it the pool's.
+#[test]
+fn expandable_segments_are_told_with_what_they_saved() {
+    let stage = Stage::named("expandable", "expandable");
+    let said = stage.said(&["--pool", "--no-stacks"], "expandable");
+    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        line.contains("PyTorch reserved 300.00 MiB at its peak; its default allocator would have taken"),
+        "{said}"
+    );
+    assert!(line.contains("(expandable segments saved"), "{said}");
+    assert!(!line.contains("the pool saved") && !line.contains("makeroom's pool took"), "{said}");
+    let run = &stage.summary()["run"];
+    let torch = &run["expandable_segments"][0];
+    assert_eq!(torch["peak_reserved_bytes"], 300 << 20, "{run:#}");
+    assert!(torch["native_reserved_bytes"].as_u64().unwrap() > 2 << 30, "{run:#}");
+    assert_eq!(
+        run["pools"][0]["native_reserved_bytes"],
+        Value::Null,
+        "the pool served a library alone: {run:#}"
+    );
+    assert_eq!(run["pools"][0]["beside_pytorch"], true);
+}
+
+/// The user's settings reach the program with expandable segments added; what the user chose otherwise is kept.
+#[test]
+fn pytorchs_settings_are_merged() {
+    let stage = Stage::named("expandable-settings", "expandable");
+    let run = |theirs: Option<&str>, words: &[&str]| {
+        let mut command = stage.command(env!("CARGO_BIN_EXE_makeroom"));
+        if let Some(theirs) = theirs {
+            command.env("PYTORCH_CUDA_ALLOC_CONF", theirs);
+        }
+        let output =
+            command.args(["run", "-o", "run.room"]).args(words).args(["--", "./expandable", "same"]).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    assert_eq!(run(None, &[]).0, "settings: none\n");
+    let (settings, said) = run(Some("max_split_size_mb:64"), &["--pool"]);
+    assert_eq!(settings, "settings: max_split_size_mb:64,expandable_segments:True\n");
+    assert!(said.starts_with("makeroom: expandable (process "), "nothing is said before it runs: {said}");
+    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        line.contains("this program does not fragment: PyTorch reserved 60.00 MiB at its peak"),
+        "{said}"
+    );
+    let (settings, said) = run(Some("expandable_segments:False"), &["--pool"]);
+    assert_eq!(settings, "settings: expandable_segments:False\n");
+    assert!(
+        said.starts_with("makeroom: PYTORCH_CUDA_ALLOC_CONF has expandable_segments:False: kept"),
+        "{said}"
+    );
+    let (settings, _) = run(None, &["--pool", "--spill", "1GiB"]);
+    assert_eq!(settings, "settings: backend:cudaMallocAsync\n");
+}
+
 /// A pool that was asked for and serves nothing is told of.
 #[test]
 fn memory_that_the_pool_cannot_serve_is_told() {

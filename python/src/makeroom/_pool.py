@@ -1,7 +1,8 @@
-"""makeroom's pool under the frameworks of this process: `use_pool` puts them on it, and its `Pool` has the figures.
+"""Memory that does not fragment, for the frameworks of this process: `use_pool` turns it on, and its `Pool` has the figures.
 
-PyTorch has its own pools in the library, one for each device and each of its memory pools, because it knows devices by number
-(`_pool_torch.py`). CuPy, RMM and whoever calls `Pool.allocate` share one pool for each device.
+PyTorch keeps its own allocator and gets expandable segments (`_pool_expandable.py`). With `pluggable=True`, `limit` or `spill` it
+has pools of its own in the library instead, one for each device and each of its memory pools, because it knows devices by
+number (`_pool_torch.py`). CuPy, RMM and whoever calls `Pool.allocate` share one pool for each device.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import _library
+from . import _library, _pool_expandable
 from ._library import OutOfMemoryError, PoolError, RawOptions, RawStats, Stats, as_tuple
 from ._sizes import Size, parse_optional, show
 
@@ -37,6 +38,7 @@ class Pool:
         self._making = threading.Lock()
         self._homes: dict[int, tuple[int, int]] = {}
         self._torch: Any = None
+        self._is_expandable = False
         self.frameworks: tuple[str, ...] = ()
 
     def options(self) -> RawOptions:
@@ -83,7 +85,9 @@ class Pool:
         parts = []
         if device in self._numbers:
             parts.append(self._read("pool_stats", self._numbers[device]))
-        if self._torch is not None:
+        if self._is_expandable:
+            parts.append(_pool_expandable.stats(self._torch, device))
+        elif self._torch is not None:
             parts.append(self._read("torch_stats", device))
         return Stats(*map(sum, zip(*parts))) if parts else Stats(*[0] * len(Stats._fields))
 
@@ -92,7 +96,9 @@ class Pool:
         device = self._default_device() if device is None else device
         if device in self._numbers:
             self.library.call("pool_reset_peaks", self._numbers[device])
-        if self._torch is not None:
+        if self._is_expandable:
+            self._torch.cuda.reset_peak_memory_stats(device)
+        elif self._torch is not None:
             self.library.call("torch_reset_peaks", device)
 
     def trim(self, keep: Size = 0) -> int:
@@ -116,7 +122,9 @@ class Pool:
         """Writes PyTorch's pools, or without PyTorch the pool of the first device, in the format of PyTorch's snapshots:
         `makeroom.why`, `makeroom.open` and pytorch.org/memory_viz read it. With `use_pool(history=N)` the last N events are
         in it."""
-        if self._torch is not None:
+        if self._is_expandable:
+            self._torch.cuda.memory._dump_snapshot(os.fspath(path))
+        elif self._torch is not None:
             self.library.call("torch_snapshot", os.fsencode(path))
         else:
             self.library.call("pool_snapshot", self._number(self._default_device()), os.fsencode(path))
@@ -135,7 +143,11 @@ class Pool:
         return lambda: [counter(device) for device in self._devices()]
 
     def __repr__(self) -> str:
-        lines = [f"makeroom's pool under {', '.join(self.frameworks) or 'nobody yet'}"]
+        pooled = [name for name in self.frameworks if not (name == "torch" and self._is_expandable)]
+        titles = ["PyTorch's own allocator with expandable segments"] if self._is_expandable else []
+        if pooled or not titles:
+            titles.append(f"makeroom's pool under {', '.join(pooled) or 'nobody yet'}")
+        lines = ["; ".join(titles)]
         for device in self._devices():
             stats = self.stats(device)
             lines.append(
@@ -182,17 +194,26 @@ def current() -> Pool | None:
     return _current
 
 
+def current_pooled() -> Pool | None:
+    """The same, if more than PyTorch's own allocator is behind it: that one is watched by PyTorch's counters, with lines."""
+    is_torch_alone = _current is not None and _current._is_expandable and _current.frameworks == ("torch",)
+    return None if is_torch_alone else _current
+
+
 def use_pool(
     *frameworks: str,
     limit: Size | None = None,
     spill: Size | None = None,
     history: int = 0,
+    pluggable: bool = False,
 ) -> Pool:
-    """Puts frameworks (`"torch"`, `"cupy"`, `"rmm"`; without any named those that are imported) on makeroom's pool.
+    """Gives frameworks (`"torch"`, `"cupy"`, `"rmm"`; without any named those that are imported) memory that does not
+    fragment: PyTorch by its own expandable segments, CuPy and RMM by makeroom's pool.
 
     Call it before the first allocation on a GPU. `limit` is the most that is taken of each device, `spill` the most host
-    memory that stands in for device memory, `history` how many of the last events snapshots show. Calling it again adds
-    frameworks to the same pool; its options stay what they were.
+    memory that stands in for device memory, `history` how many of the last events snapshots show. `limit`, `spill` and
+    `pluggable=True` put PyTorch on makeroom's pool too, by its pluggable allocator. Calling it again adds frameworks to the
+    same pool; its options stay what they were.
     """
     global _current
     unknown = [name for name in frameworks if name not in FRAMEWORKS]
@@ -204,13 +225,13 @@ def use_pool(
     pool = _current or Pool(limit, spill, history)
     for name in wanted:
         if name not in pool.frameworks:
-            _install(name, pool)
+            _install(name, pool, pluggable)
             pool.frameworks += (name,)
     _current = pool
     return pool
 
 
-def _install(name: str, pool: Pool) -> None:
+def _install(name: str, pool: Pool, pluggable: bool) -> None:
     from importlib import import_module
 
     try:
@@ -218,9 +239,15 @@ def _install(name: str, pool: Pool) -> None:
     except ImportError as error:
         raise PoolError(f"{name} is not there\n\nhint: pip install {name}") from error
     if name == "torch":
-        from ._pool_torch import install
+        # A limit and spilling are the pool's own.
+        needs_pool = pluggable or bool(pool._limit or pool._spill)
+        if not needs_pool and _pool_expandable.is_possible(module):
+            _pool_expandable.install(module, pool)
+            pool._is_expandable = True
+        else:
+            from ._pool_torch import install
 
-        install(module, pool)
+            install(module, pool)
         pool._torch = module
     elif name == "cupy":
         from ._pool_others import install_in_cupy

@@ -1,4 +1,4 @@
-"""PyTorch on the pool, by its pluggable allocator.
+"""PyTorch on makeroom's pool, by its pluggable allocator: `use_pool(pluggable=True)`, or with a limit or spilling.
 
 PyTorch takes allocation, free and eight more functions from a library, and refuses everything that reads figures of such an
 allocator: its counters, peaks and snapshots raise. All of PyTorch's own functions for these go through a few functions of

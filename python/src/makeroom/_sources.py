@@ -3,7 +3,7 @@
 | source | when | lines | cost |
 |---|---|---|---|
 | recorder | the process runs under `makeroom run` | always | the recorder's, which is there anyway |
-| pool | after `makeroom.use_pool()` | none | a call into the pool at each step |
+| pool | after `makeroom.use_pool()`, unless only PyTorch uses it, by its own allocator | none | a call into the pool at each step |
 | torch | PyTorch on CUDA | with `lines=True`, by its memory history | a call into its counters at each step; a Python stack per allocation with lines |
 
 All give the same figures for each device, in the form of `makeroom-report`'s `watched_json`.
@@ -51,7 +51,7 @@ def choose(name: str | None, lines: bool | None) -> Source:
     if name is None:
         if _recorder.is_there():
             name = "recorder"
-        elif _pool.current() is not None:
+        elif _pool.current_pooled() is not None:
             name = "pool"
         elif _torch.on_cuda() is not None:
             name = "torch"

@@ -7,7 +7,7 @@
 //! launches.rs    why a kernel did not start
 //! contexts.rs    contexts that were left, and those that were refused
 //! host.rs        whether the process's memory on the host grows without end
-//! pools.rs       what makeroom's own pool did, and what PyTorch's would have
+//! pools.rs       what expandable segments and makeroom's own pool saved
 //! judge.rs       what the facts mean for the verdict
 //! ```
 
@@ -57,6 +57,8 @@ pub struct RunSummary {
     pub held_by_libraries: Vec<LibraryHold>,
     /// What frameworks keep to the end, as they do.
     pub kept: Vec<Kept>,
+    /// What PyTorch's expandable segments saved, of each device where it used them.
+    pub expandable: Vec<ExpandableSummary>,
     /// What makeroom's own pool did (`makeroom run --pool`), of each device that it served.
     pub pools: Vec<PoolSummary>,
     /// Frees in stream order that were not known to be complete.
@@ -215,6 +217,19 @@ pub struct Kept {
     pub cached: Bytes,
 }
 
+/// PyTorch with expandable segments on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpandableSummary {
+    /// The device.
+    pub device: DeviceIndex,
+    /// The most that was live in PyTorch's segments at once.
+    pub peak_live: Bytes,
+    /// The most that PyTorch reserved at once.
+    pub peak_reserved: Bytes,
+    /// What its default allocator takes for the same requests, by running them; `None` where that cannot be told.
+    pub native_reserved: Option<Bytes>,
+}
+
 /// What makeroom's own pool did on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSummary {
@@ -224,8 +239,11 @@ pub struct PoolSummary {
     pub peak_live: Bytes,
     /// The most that the pool took of the device for it.
     pub peak_reserved: Bytes,
-    /// What PyTorch's native allocator takes for the same requests, by running them.
-    pub native_reserved: Bytes,
+    /// What PyTorch's default allocator and the driver take for the same requests, by running them; `None` where PyTorch did
+    /// not make them, or where that cannot be told.
+    pub native_reserved: Option<Bytes>,
+    /// Whether PyTorch's memory was not the pool's: then the pool served other libraries.
+    pub is_beside_torch: bool,
     /// The most memory of the host that stood in for the device's.
     pub spilled_peak: Bytes,
     /// How many blocks lay there.

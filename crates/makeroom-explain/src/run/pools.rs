@@ -1,32 +1,295 @@
-//! What makeroom's own pool did for a program, against what PyTorch's native allocator does with the same requests.
+//! What two allocators saved a program: PyTorch's with expandable segments, and makeroom's own pool.
+//!
+//! The same requests are run under PyTorch's default allocator (exact replay), and only requests that the allocator in
+//! question served: tensors in PyTorch's own segments, or tensors in the pool's. Where the account does not close there
+//! is no comparison: events are missing, more is live than was reserved, or the replay does not reproduce what the
+//! program took.
 
-use makeroom_core::{Bytes, ProcessRecord, Trace};
+use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, PoolUse, ProcessRecord, Ranges, Stacks, Trace};
 use makeroom_sim::{AllocatorSpec, Program, Settings};
 
-use super::PoolSummary;
+use super::{ExpandableSummary, PoolSummary};
 use crate::trace::History;
 
 /// What one kernel read of mapped host memory, and of its own, on an H200.
 const BUS_BYTES_A_MICROSECOND: u64 = 51_000;
 const DEVICE_BYTES_A_MICROSECOND: u64 = 3_844_000;
+/// A replay of what really happened that is farther off is not a replay of it: one part in so many, and so many bytes.
+const TOLERATED_PART: u64 = 20;
+const TOLERATED_BYTES: u64 = 64 << 20;
 
-/// The pools of a process.
-pub(super) fn summarise(trace: &Trace, process: &ProcessRecord) -> Vec<PoolSummary> {
-    let of_device = |pool: &makeroom_core::PoolUse| {
-        let device = trace.devices.iter().find(|device| device.device == pool.device)?;
-        let history = History::new(device, &[]);
-        let program = Program::new(device, &trace.stacks, &history.start);
-        let native = AllocatorSpec::pytorch("pytorch", Settings::default()).run(&program, None);
-        Some(PoolSummary {
-            device: pool.device,
-            peak_live: history.peak_live,
-            peak_reserved: history.peak_reserved.unwrap_or(Bytes::ZERO),
-            native_reserved: Bytes::new(native.peak_reserved),
-            spilled_peak: pool.spilled_peak,
-            spilled_blocks: pool.spilled_blocks,
-            spilled_read_us: pool.spilled_peak.get() / BUS_BYTES_A_MICROSECOND,
-            device_read_us: pool.spilled_peak.get() / DEVICE_BYTES_A_MICROSECOND,
-        })
+/// The devices on which PyTorch used expandable segments, and those on which makeroom's pool served memory.
+pub(super) fn summarise(
+    trace: &Trace,
+    process: &ProcessRecord,
+) -> (Vec<ExpandableSummary>, Vec<PoolSummary>) {
+    let is_whole = process.dropped == 0 && process.unread.is_zero();
+    let (mut expandable, mut pools) = (Vec::new(), Vec::new());
+    for device in &trace.devices {
+        let pool = process.pools.iter().find(|pool| pool.device == device.device);
+        if pool.is_none() && !has_pages(device) {
+            continue;
+        }
+        let parts = Parts::new(device, pool);
+        if process.sees_tensors && has_pages(&parts.torch) {
+            expandable.push(of_torch(&parts.torch, &trace.stacks, is_whole));
+        }
+        if let Some(pool) = pool {
+            pools.push(of_pool(&parts, pool, &trace.stacks, is_whole && process.sees_tensors));
+        }
+    }
+    (expandable, pools)
+}
+
+/// Whether pages were mapped: only expandable segments and makeroom's pool do that.
+fn has_pages(device: &DeviceTrace) -> bool {
+    device.events.actions().contains(&Action::SegmentMap)
+}
+
+fn of_torch(tensors: &DeviceTrace, stacks: &Stacks, is_whole: bool) -> ExpandableSummary {
+    let history = History::new(tensors, &[]);
+    let (peak_live, peak_reserved) = (history.peak_live, history.peak_reserved.unwrap_or(Bytes::ZERO));
+    let program = Program::new(tensors, stacks, &history.start);
+    let under = |expandable_segments| {
+        let settings = Settings { expandable_segments, ..Settings::default() };
+        AllocatorSpec::pytorch("pytorch", settings).run(&program, None).peak_reserved
     };
-    process.pools.iter().filter_map(of_device).collect()
+    let is_balanced = is_whole && program.lost == 0 && peak_live <= peak_reserved && !peak_live.is_zero();
+    let native = is_balanced && {
+        let tolerated = TOLERATED_BYTES.max(peak_reserved.get() / TOLERATED_PART);
+        under(true).abs_diff(peak_reserved.get()) <= tolerated
+    };
+    let native_reserved = native.then(|| Bytes::new(under(false)));
+    ExpandableSummary { device: tensors.device, peak_live, peak_reserved, native_reserved }
+}
+
+fn of_pool(parts: &Parts, pool: &PoolUse, stacks: &Stacks, may_compare: bool) -> PoolSummary {
+    let history = History::new(&parts.pooled, &[]);
+    let (peak_live, peak_reserved) = (history.peak_live, history.peak_reserved.unwrap_or(Bytes::ZERO));
+    let tensors = History::new(&parts.pooled_tensors, &[]);
+    let program = Program::new(&parts.pooled_tensors, stacks, &tensors.start);
+    let is_balanced =
+        may_compare && !tensors.peak_live.is_zero() && program.lost == 0 && peak_live <= peak_reserved;
+    let native_reserved = is_balanced.then(|| {
+        let native = AllocatorSpec::pytorch("pytorch", Settings::default()).run(&program, None);
+        // What other libraries had at the tensors' peak, the driver would have had to give as well.
+        let peak = tensors.peak.and_then(|peak| parts.other_live.get(peak)).copied().unwrap_or(0);
+        Bytes::new(native.peak_reserved + peak)
+    });
+    PoolSummary {
+        device: pool.device,
+        peak_live,
+        peak_reserved,
+        native_reserved,
+        is_beside_torch: has_pages(&parts.torch)
+            || parts.torch.events.actions().contains(&Action::SegmentAlloc),
+        spilled_peak: pool.spilled_peak,
+        spilled_blocks: pool.spilled_blocks,
+        spilled_read_us: pool.spilled_peak.get() / BUS_BYTES_A_MICROSECOND,
+        device_read_us: pool.spilled_peak.get() / DEVICE_BYTES_A_MICROSECOND,
+    }
+}
+
+/// A device's events, by the allocator that served them. What the driver served is in none of them.
+///
+/// `pooled ⊇ pooled_tensors`
+#[derive(Debug, Default)]
+struct Parts {
+    /// PyTorch's own segments, and the tensors in them.
+    torch: DeviceTrace,
+    /// The pool's pages, and everything in them.
+    pooled: DeviceTrace,
+    /// The tensors in the pool's pages.
+    pooled_tensors: DeviceTrace,
+    /// What else was live in the pool's pages after each event of `pooled_tensors`.
+    other_live: Vec<u64>,
+}
+
+/// Whose an allocation is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Torch,
+    PooledTensor,
+    Pooled,
+    Driver,
+}
+
+impl Parts {
+    fn new(device: &DeviceTrace, pool: Option<&PoolUse>) -> Self {
+        let empty = || DeviceTrace { device: device.device, ..DeviceTrace::default() };
+        let mut parts = Self { torch: empty(), pooled: empty(), pooled_tensors: empty(), ..Self::default() };
+        let is_pools = |address: u64| pool.is_some_and(|pool| pool.ranges.contains(address));
+        let mut others = pool.map_or(&[][..], |pool| &pool.other_allocations).iter().copied().peekable();
+        let mut segments = Ranges::default();
+        let mut owners: FastMap<u64, (Owner, u64)> = FastMap::default();
+        let mut other_live = 0_u64;
+        for (index, event) in device.events.iter().enumerate() {
+            let (address, size) = (event.address.0, event.size.get());
+            let owner = match event.action {
+                Action::SegmentAlloc | Action::SegmentMap | Action::SegmentFree | Action::SegmentUnmap => {
+                    if is_pools(address) {
+                        Owner::Pooled
+                    } else {
+                        if matches!(event.action, Action::SegmentAlloc | Action::SegmentMap) {
+                            segments.insert(address, size);
+                        } else {
+                            segments.remove(address, size);
+                        }
+                        Owner::Torch
+                    }
+                }
+                Action::Alloc => {
+                    let owner = match (is_pools(address), others.next_if_eq(&index)) {
+                        (true, None) => Owner::PooledTensor,
+                        (true, Some(_)) => Owner::Pooled,
+                        (false, _) if segments.contains(address) => Owner::Torch,
+                        (false, _) => Owner::Driver,
+                    };
+                    if owner == Owner::Pooled {
+                        other_live = other_live.saturating_add(size);
+                    }
+                    owners.insert(address, (owner, size));
+                    owner
+                }
+                Action::FreeRequested => owners.get(&address).map_or(Owner::Driver, |&(owner, _)| owner),
+                Action::FreeCompleted => {
+                    let (owner, size) = owners.remove(&address).unwrap_or((Owner::Driver, 0));
+                    if owner == Owner::Pooled {
+                        other_live = other_live.saturating_sub(size);
+                    }
+                    owner
+                }
+                Action::Snapshot | Action::OutOfMemory => continue,
+            };
+            match owner {
+                Owner::Torch => parts.torch.events.push(event),
+                Owner::PooledTensor => {
+                    parts.pooled.events.push(event);
+                    parts.pooled_tensors.events.push(event);
+                    parts.other_live.push(other_live);
+                }
+                Owner::Pooled => parts.pooled.events.push(event),
+                Owner::Driver => {}
+            }
+        }
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::{Address, Event, StackId, StreamId, TraceKind};
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    /// Where PyTorch's segment lies, and the pool's pages.
+    const TORCH: u64 = 1 << 40;
+    const POOL: u64 = 2 << 40;
+
+    fn trace(events: &[(Action, u64, u64)], others: &[usize], sees_tensors: bool) -> Trace {
+        let mut device = DeviceTrace::default();
+        let mut pool = PoolUse { other_allocations: others.to_vec(), ..PoolUse::default() };
+        for &(action, address, bytes) in events {
+            if action == Action::SegmentMap && address >= POOL {
+                pool.ranges.insert(address, bytes);
+            }
+            device.events.push(Event {
+                action,
+                address: Address(address),
+                size: Bytes::new(bytes),
+                stream: StreamId(0),
+                time_us: 0,
+                stack: StackId::NONE,
+            });
+        }
+        let pools = if pool == PoolUse::default() { Vec::new() } else { vec![pool] };
+        let process = ProcessRecord { sees_tensors, pools, ..ProcessRecord::default() };
+        Trace { process: Some(process), devices: vec![device], ..Trace::new(TraceKind::Room) }
+    }
+
+    fn summaries(trace: &Trace) -> (Vec<ExpandableSummary>, Vec<PoolSummary>) {
+        summarise(trace, trace.process.as_ref().unwrap())
+    }
+
+    /// A program that asks for a little more in every step: the default allocator keeps all earlier blocks.
+    fn growing(steps: u64, grows_by: u64) -> Vec<(Action, u64, u64)> {
+        let (mut events, mut mapped) = (Vec::new(), 0);
+        for step in 0..steps {
+            let bytes = 40 * MIB + step * grows_by;
+            while mapped < bytes {
+                events.push((Action::SegmentMap, TORCH + mapped, 20 * MIB));
+                mapped += 20 * MIB;
+            }
+            events.push((Action::Alloc, TORCH, bytes));
+            events.push((Action::FreeRequested, TORCH, bytes));
+            events.push((Action::FreeCompleted, TORCH, bytes));
+        }
+        events
+    }
+
+    #[test]
+    fn expandable_segments_are_compared_with_the_default_allocator() {
+        let (torch, pools) = summaries(&trace(&growing(10, 8 * MIB), &[], true));
+        let [torch] = &*torch else { panic!("{torch:?}") };
+        assert!(pools.is_empty());
+        assert_eq!((torch.peak_live, torch.peak_reserved), (Bytes::mib(112), Bytes::mib(120)));
+        let native = torch.native_reserved.unwrap();
+        assert!(native > Bytes::mib(400), "every block is a segment of its own: {native}");
+    }
+
+    #[test]
+    fn a_program_that_repeats_itself_gains_nothing() {
+        let (torch, _) = summaries(&trace(&growing(10, 0), &[], true));
+        assert_eq!(torch[0].native_reserved, Some(Bytes::mib(40)));
+        assert_eq!(torch[0].peak_reserved, Bytes::mib(40));
+    }
+
+    /// 14 GiB of PyTorch's, and 34 MiB of pages in which the pool served a library: the pool saved nothing of the 14 GiB.
+    #[test]
+    fn memory_that_the_pool_did_not_serve_is_not_its_to_save() {
+        let mut events = vec![(Action::SegmentMap, POOL, 34 * MIB), (Action::Alloc, POOL, 33 * MIB)];
+        events.extend(growing(10, 8 * MIB));
+        let (torch, pools) = summaries(&trace(&events, &[1], true));
+        assert_eq!(torch[0].peak_live, Bytes::mib(112), "the library's block is no tensor");
+        let [pool] = &*pools else { panic!("{pools:?}") };
+        assert_eq!((pool.peak_live, pool.peak_reserved), (Bytes::mib(33), Bytes::mib(34)));
+        assert_eq!(pool.native_reserved, None);
+        assert!(pool.is_beside_torch);
+    }
+
+    #[test]
+    fn tensors_in_the_pool_are_compared_with_what_else_lies_there() {
+        let mut events =
+            vec![(Action::SegmentMap, POOL, 160 * MIB), (Action::Alloc, POOL + 130 * MIB, 30 * MIB)];
+        for (action, address, bytes) in growing(10, 8 * MIB) {
+            if action != Action::SegmentMap {
+                events.push((action, address - TORCH + POOL, bytes));
+            }
+        }
+        let (torch, pools) = summaries(&trace(&events, &[1], true));
+        assert!(torch.is_empty());
+        let alone = summaries(&trace(&growing(10, 8 * MIB), &[], true)).0[0].native_reserved.unwrap();
+        assert_eq!(pools[0].native_reserved, Some(alone + Bytes::mib(30)));
+        let (_, pools) = summaries(&trace(&events, &[1], false));
+        assert_eq!(pools[0].native_reserved, None, "a program without PyTorch has no allocator of PyTorch's");
+    }
+
+    #[test]
+    fn an_account_that_does_not_close_is_not_compared() {
+        let events = growing(10, 8 * MIB);
+        let mut dropped = trace(&events, &[], true);
+        dropped.process.as_mut().unwrap().dropped = 3;
+        assert_eq!(summaries(&dropped).0[0].native_reserved, None, "events are missing");
+        let more = [(Action::SegmentMap, TORCH, 2 * MIB), (Action::Alloc, TORCH, 300 * MIB)];
+        assert_eq!(summaries(&trace(&more, &[], true)).0[0].native_reserved, None, "more live than reserved");
+        let idle = [(Action::SegmentMap, TORCH, 900 * MIB), (Action::Alloc, TORCH, 300 * MIB)];
+        assert_eq!(
+            summaries(&trace(&idle, &[], true)).0[0].native_reserved,
+            None,
+            "the replay takes 300 MiB"
+        );
+        let native = [(Action::SegmentAlloc, TORCH, 40 * MIB), (Action::Alloc, TORCH, 40 * MIB)];
+        assert_eq!(summaries(&trace(&native, &[], true)), (Vec::new(), Vec::new()), "nothing was saved here");
+    }
 }

@@ -27,7 +27,6 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
         kernel_heap: kernel_heap(process),
         pending: process.stream_frees.iter().map(|frees| waiting(frees, places)).collect(),
         contexts: super::contexts::left(process, places),
-        pools: super::pools::summarise(trace, process),
         refused_contexts: super::contexts::refused(trace, process, places),
         freed_with_contexts: process.freed_with_contexts,
         host_growth: super::host::growth(process),
@@ -35,6 +34,7 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
         remarks: process.remarks.iter().map(|remark| remark.text.clone()).collect(),
         ..RunSummary::default()
     };
+    (summary.expandable, summary.pools) = super::pools::summarise(trace, process);
     for device in &trace.devices {
         add_device(&mut summary, process, device, places);
     }
@@ -48,33 +48,53 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
 }
 
 fn add_device(summary: &mut RunSummary, process: &ProcessRecord, device: &DeviceTrace, places: Places<'_>) {
-    let is_pooled = process.pools.iter().any(|pool| pool.device == device.device);
+    let pool = process.pools.iter().find(|pool| pool.device == device.device);
+    let is_pools = |address: u64| pool.is_some_and(|pool| pool.ranges.contains(address));
     let history = History::new(device, &[]);
     summary.peaks.push((device.device, peak_taken(device, &history.start)));
     let refused = device.events.actions().iter().filter(|&&action| action == Action::OutOfMemory);
     summary.refusals += refused.count() as u64;
     let states = states_at(device, &history, &[device.events.len().checked_sub(1)]);
     let Some(state) = states.first() else { return };
-    // Frameworks keep what they have to the end. What the program itself asked the pool for it should have freed, as
-    // without the pool.
-    let may_be_own = is_pooled && !process.sees_tensors;
-    let (mut left, mut own, mut live) = (Vec::new(), Bytes::ZERO, Bytes::ZERO);
+    // Frameworks keep what they have to the end. What the program itself asked the pool for it should have freed, and
+    // libraries beside PyTorch's own allocator are named, both as without the pool.
+    let is_beside_torch =
+        summary.pools.iter().any(|pool| pool.device == device.device && pool.is_beside_torch);
+    let (mut left, mut torch, mut pooled) = (Vec::new(), Held::default(), Held::default());
     for block in &state.blocks {
         let is_outside = is_outside(state, block);
-        let is_own = is_outside || may_be_own && places.is_asked_by_program(block.stack);
+        let is_pooled = !is_outside && is_pools(block.address);
+        let is_own = is_outside
+            || is_pooled && is_beside_torch
+            || is_pooled && !process.sees_tensors && places.is_asked_by_program(block.stack);
         if !is_outside {
-            *(if is_own { &mut own } else { &mut live }) += block.requested;
+            let held = if is_pooled { &mut pooled } else { &mut torch };
+            *(if is_own { &mut held.own } else { &mut held.live }) += block.requested;
         }
         if is_own && !block.is_pending {
             left.push((block.stack, block.requested));
         }
     }
     add_left(summary, Left::new(LeftKind::Device(device.device), left.into_iter(), places));
-    let held: Bytes = state.segments.iter().map(|segment| Bytes::new(segment.size)).sum();
-    if held > own {
-        let by = if is_pooled { "the pool" } else { "PyTorch" };
-        summary.kept.push(Kept { device: device.device, by, live, cached: held - own - live });
+    for segment in &state.segments {
+        (if is_pools(segment.address) { &mut pooled } else { &mut torch }).reserved +=
+            Bytes::new(segment.size);
     }
+    for (by, held) in [("PyTorch", torch), ("the pool", pooled)] {
+        let Held { reserved, own, live } = held;
+        if reserved > own {
+            summary.kept.push(Kept { device: device.device, by, live, cached: reserved - own - live });
+        }
+    }
+}
+
+/// What an allocator holds: `reserved = own + live + cached`.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    reserved: Bytes,
+    /// What is told apart from it.
+    own: Bytes,
+    live: Bytes,
 }
 
 fn add_left(summary: &mut RunSummary, left: Left) {

@@ -12,7 +12,7 @@ use super::lists::{Zone, stream_of};
 use super::pending::Pending;
 use super::report::{Allocated, BlockId, Cause, Counters, FreeError, Freed, Shortage, Stats};
 use super::streams::{EVERYBODY, StreamIndex, Streams};
-use super::tiles::{NONE, State, TileId, Tiles};
+use super::tiles::{NONE, State, Tile, TileId, Tiles};
 use super::trim::RETIRED;
 
 /// No device has a tenth of this. Sums of addresses and sizes cannot overflow below it.
@@ -213,6 +213,20 @@ impl Policy {
     pub fn block_at(&self, address: Address) -> Option<(BlockId, u64)> {
         let id = self.blocks.get(&address.0).copied().filter(|&id| id != self.resting)?;
         Some((BlockId(id), self.tiles[id].figure))
+    }
+
+    /// The block in use that an address lies in: where it begins, and what was asked for. An address inside of a block
+    /// is searched for among all of them.
+    pub fn block_around(&self, address: Address) -> Option<(Address, u64)> {
+        if let Some((_, requested)) = self.block_at(address) {
+            return Some((address, requested));
+        }
+        let tiles = self.blocks.values().filter(|&&id| id != self.resting).map(|&id| &self.tiles[id]);
+        let around = |tile: &&Tile| address.0 >= tile.address && address.0 - tile.address < tile.figure;
+        tiles
+            .filter(|tile| tile.state == State::Live)
+            .find(around)
+            .map(|tile| (Address(tile.address), tile.figure))
     }
 
     /// The pool in figures.

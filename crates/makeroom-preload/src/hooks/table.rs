@@ -488,6 +488,12 @@ hooks! {
         followed pool::pool_opened(pool, access, count)
     }
     cuIpcGetMemHandle(handle: *mut IpcHandle, pointer: DevicePointer) { served pool::exported(pointer) }
+    cuMemExportToShareableHandle(place: *mut c_void, handle: u64, kind: i32, flags: u64) {
+        served pool::exports(kind)
+    }
+    cuMemGetAddressRange_v2(start: *mut DevicePointer, bytes: *mut usize, pointer: DevicePointer) {
+        served pool::address_range(start, bytes, pointer)
+    }
 
     // Waiting for streams. The forms without a suffix are those with it where a thread has a stream of its own.
     cuStreamSynchronize(stream: Handle) { waits Awaited::Stream(stream) }

@@ -75,6 +75,16 @@ pub(crate) fn real(handle: *mut c_void, name: &CStr) -> *mut c_void {
     }
 }
 
+/// How many libraries have been loaded so far, and the addresses of those whose file name begins so.
+pub(crate) fn loads() -> u64 {
+    objects::loads()
+}
+
+/// See [`loads`].
+pub(crate) fn each_named(prefix: &[u8], visit: impl FnMut(std::ops::Range<usize>)) {
+    objects::each_named(prefix, visit);
+}
+
 /// A library that is loaded already, held from now on so that its functions stay where they are.
 pub(crate) fn loaded(name: &CStr) -> Option<*mut c_void> {
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;

@@ -56,6 +56,42 @@ pub(super) fn is_before(first: usize, second: usize) -> bool {
     of_first.zip(of_second).is_some_and(|(first, second)| first < second)
 }
 
+/// How many objects have been loaded so far: while it stays the same there are no new ones.
+pub(super) fn loads() -> u64 {
+    unsafe extern "C" fn first(object: *mut libc::dl_phdr_info, _size: usize, loads: *mut c_void) -> c_int {
+        // SAFETY: the second is the number below, the first an object that is there during the call.
+        if let (Some(loads), Some(object)) = unsafe { (loads.cast::<u64>().as_mut(), object.as_ref()) } {
+            *loads = object.dlpi_adds;
+        }
+        1
+    }
+    let mut loads = 0_u64;
+    // SAFETY: the function gets the number it is made for, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut loads).cast()) };
+    loads
+}
+
+/// Visits the addresses of all loaded objects whose file name begins so.
+pub(super) fn each_named(prefix: &[u8], mut visit: impl FnMut(std::ops::Range<usize>)) {
+    each(|object| {
+        if object.dlpi_name.is_null() {
+            return;
+        }
+        // SAFETY: the dynamic linker's names end in zero bytes.
+        let path = unsafe { CStr::from_ptr(object.dlpi_name) }.to_bytes();
+        let name = path.rsplit(|&letter| letter == b'/').next().unwrap_or_default();
+        if name.starts_with(prefix) {
+            let parts = segments(object).iter().filter(|segment| segment.p_type == libc::PT_LOAD);
+            let at = |offset: u64| object.dlpi_addr.wrapping_add(offset) as usize;
+            let start = parts.clone().map(|segment| at(segment.p_vaddr)).min();
+            let end = parts.map(|segment| at(segment.p_vaddr + segment.p_memsz)).max();
+            if let Some((start, end)) = start.zip(end) {
+                visit(start..end);
+            }
+        }
+    });
+}
+
 /// Visits all loaded objects in the order in which names are searched in them.
 fn each(mut visit: impl FnMut(&libc::dl_phdr_info)) {
     unsafe extern "C" fn call<F: FnMut(&libc::dl_phdr_info)>(
@@ -190,6 +226,16 @@ mod tests {
         }
         assert_eq!(of_others(c"no_such_function"), None);
         assert_eq!(of_c_library(c"no_such_function"), None);
+    }
+
+    #[test]
+    fn a_library_is_found_by_the_beginning_of_its_file_name() {
+        let inside = of_c_library(c"dlvsym").unwrap() as usize;
+        let mut found = Vec::new();
+        each_named(b"lib", |range| found.push(range));
+        assert!(found.iter().any(|range| range.contains(&inside)), "{found:x?} {inside:x}");
+        each_named(b"no-such-library", |range| panic!("{range:x?}"));
+        assert!(loads() > 0);
     }
 
     #[test]

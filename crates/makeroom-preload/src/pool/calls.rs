@@ -15,7 +15,7 @@ use makeroom_cuda::Stream;
 use makeroom_pool::{EVERY_STREAM, PoolError, Site};
 
 use super::devices::{self, DevicePool};
-use super::{foreign, pools, watch};
+use super::{callers, foreign, pools, watch};
 use crate::driver::place;
 use crate::driver::types::{CuResult, DevicePointer, Handle, OUT_OF_MEMORY, SUCCESS};
 use crate::hooks::capture;
@@ -54,7 +54,7 @@ pub(super) fn is_captured(pool: &DevicePool, stream: StreamId) -> bool {
 ///
 /// `pointer` is the program's place for the address, or null.
 pub(crate) unsafe fn allocate_everywhere(pointer: *mut DevicePointer, bytes: u64) -> Option<CuResult> {
-    if capture::is_open() {
+    if capture::is_open() || callers::need_driver_memory() {
         return None;
     }
     let pool = devices::current()?;
@@ -117,7 +117,7 @@ fn code(error: &PoolError) -> CuResult {
 }
 
 /// The pool that an address came from, found without its lock: the free that follows takes that.
-fn owner(address: u64) -> Option<&'static DevicePool> {
+pub(super) fn owner(address: u64) -> Option<&'static DevicePool> {
     match watch::device_of(address) {
         Some(device) => devices::known(device),
         None if watch::is_overfull() => devices::all().find(|pool| pool.allocator.reaches(Address(address))),

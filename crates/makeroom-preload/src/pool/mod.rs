@@ -4,20 +4,25 @@
 //! calls.rs     cuMemAlloc, cuMemAllocAsync and their frees      devices.rs   one pool per device, made at first use
 //! pools.rs     the driver's pools, as the program sees them     watch.rs     the pool's own memory: limit and recording
 //! peers.rs     other devices that use the memory                holds.rs     who holds the primary contexts
-//! foreign.rs   frees on streams of other contexts
+//! foreign.rs   frees on streams of other contexts               callers.rs   who needs memory of the driver's own
+//! range.rs     cuMemGetAddressRange                             sharing.rs   PyTorch's tensors in other processes
 //! ```
 //!
 //! Each call here answers with a result, or with `None`: then the driver is asked as if there were no pool. That is
 //! so for everything the pool cannot do as the driver does it: calls in a capture, contexts other than the device's
-//! primary one, default streams of single threads, pools whose memory is to be shared. What the pool handed out it
-//! also takes back, whatever happens meanwhile: an address of its ranges never reaches the driver's frees.
+//! primary one, default streams of single threads, pools whose memory is to be shared, callers that share theirs. What
+//! the pool handed out it also takes back, whatever happens meanwhile: an address of its ranges never reaches the
+//! driver's frees.
 
+mod callers;
 mod calls;
 mod devices;
 mod foreign;
 mod holds;
 mod peers;
 mod pools;
+mod range;
+mod sharing;
 mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,6 +33,8 @@ pub(crate) use devices::{abandon, cached, exported, gives_back};
 pub(crate) use holds::{released, retained};
 pub(crate) use peers::{enabled as peer_enabled, opened as pool_opened};
 pub(crate) use pools::{allocate_from, attribute, created, destroyed, set_attribute, trim};
+pub(crate) use range::address_range;
+pub(crate) use sharing::exports;
 pub(crate) use watch::holds;
 
 use crate::config::config;

@@ -15,6 +15,8 @@
 
 mod native;
 
+pub(crate) use native::any as any_caller;
+
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 

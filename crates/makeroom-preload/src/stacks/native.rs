@@ -42,6 +42,32 @@ extern "C" fn step(context: *mut c_void, walk: *mut c_void) -> i32 {
     GO_ON
 }
 
+/// Whether one of the innermost return addresses of the calling thread is a wanted one.
+pub(crate) fn any(most: usize, is_wanted: impl Fn(usize) -> bool) -> bool {
+    struct Search<F> {
+        is_wanted: F,
+        left: usize,
+        is_found: bool,
+    }
+    extern "C" fn step<F: Fn(usize) -> bool>(context: *mut c_void, search: *mut c_void) -> i32 {
+        // SAFETY: `search` is what the caller below passed, and nobody else holds it during the walk.
+        let Some(search) = (unsafe { search.cast::<Search<F>>().as_mut() }) else { return STOP };
+        // SAFETY: the context is the one that the unwinder just handed over.
+        let address = unsafe { _Unwind_GetIP(context) };
+        search.is_found = (search.is_wanted)(address);
+        search.left -= 1;
+        if search.is_found || address == 0 || search.left == 0 { STOP } else { GO_ON }
+    }
+    fn step_of<F: Fn(usize) -> bool>(_: &F) -> extern "C" fn(*mut c_void, *mut c_void) -> i32 {
+        step::<F>
+    }
+    let step = step_of(&is_wanted);
+    let mut search = Search { is_wanted, left: most.max(1), is_found: false };
+    // SAFETY: the step gets the pointer to the search that it was made for, which outlives the call.
+    unsafe { _Unwind_Backtrace(step, (&raw mut search).cast()) };
+    search.is_found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,5 +79,15 @@ mod tests {
         assert!(count > 3, "{count}");
         assert!(words.all().len() == count && words.all().iter().all(|&frame| frame != 0));
         assert_eq!(walk(&mut Words::new(), 2), 2);
+    }
+
+    #[test]
+    fn a_caller_is_searched_for_no_further_than_wanted() {
+        let mut words = Words::new();
+        walk(&mut words, 64);
+        let outer = words.all()[3] as usize;
+        assert!(any(64, |address| address == outer));
+        assert!(!any(2, |address| address == outer));
+        assert!(!any(64, |_| false));
     }
 }

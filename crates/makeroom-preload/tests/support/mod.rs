@@ -233,7 +233,7 @@ pub(crate) fn library() -> PathBuf {
     LIBRARY.get_or_init(make).clone()
 }
 
-fn scratch() -> PathBuf {
+pub(crate) fn scratch() -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
         let folder =

@@ -255,6 +255,12 @@ impl<'import> Device<'import> {
             return;
         }
         self.elsewhere.remove(&row.address);
+        if let Some(pool) = &mut self.pool
+            && !is_tensor(row)
+            && pool.ranges.contains(row.address)
+        {
+            pool.other_allocations.push(self.trace.events.len());
+        }
         self.blocks.insert(row.address, Taken { size: row.size, context: row.context });
         self.push(Action::Alloc, row, row.address, row.size);
     }
@@ -284,7 +290,8 @@ impl<'import> Device<'import> {
         let is_elsewhere = self.elsewhere.contains(&row.extra);
         if is_of_pool(row.extra) {
             let device = self.trace.device;
-            let pool = self.pool.get_or_insert(PoolUse { device, ..PoolUse::default() });
+            let pool = self.pool.get_or_insert_with(|| PoolUse { device, ..PoolUse::default() });
+            pool.ranges.insert(row.address, row.size);
             if is_elsewhere {
                 self.spilled += Bytes::new(row.size);
                 pool.spilled_peak = pool.spilled_peak.max(self.spilled);

@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Fit) -> Result<ExitCode, Failure> {
         output::remark(&format!("makeroom: {note}\n"));
     }
     let patience = Patience { steps: arguments.steps, seconds: arguments.seconds };
-    let probing = Probing::new(settings.variables, arguments.memory, patience)?;
+    let probing = Probing::new(settings.variables.clone(), arguments.memory, patience)?;
     let mut plan = Plan::new(bounds, allocator.cloned().unwrap_or_else(AllocatorSpec::default));
     let mut runs = Vec::new();
     let spinner = Spinner::new();
@@ -55,8 +55,11 @@ pub(crate) fn run(arguments: &Fit) -> Result<ExitCode, Failure> {
         runs.push(FitRun { batch, seconds, steps, peak_live, refusals, end });
         let outcome = match ended {
             Ended::Ran { probe, trace } => {
-                if allocator.is_none() && plan.probes().is_empty() {
-                    plan.set_allocator(settings::allocator_of(&trace));
+                if plan.probes().is_empty() {
+                    plan.set_allocator(match allocator {
+                        Some(allocator) => settings::predicted_by(allocator, &trace, &settings.variables),
+                        None => settings::allocator_of(&trace, &settings.variables),
+                    });
                 }
                 RunOutcome::Ran(probe)
             }

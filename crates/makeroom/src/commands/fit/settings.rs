@@ -44,14 +44,42 @@ pub(crate) fn of(allocator: Option<&AllocatorSpec>, command: &[OsString]) -> Res
     Ok(settings)
 }
 
-/// The model of the allocator that a run used.
-pub(crate) fn allocator_of(trace: &Trace) -> AllocatorSpec {
+/// The model of the allocator that a run used, with these variables for its settings.
+pub(crate) fn allocator_of(trace: &Trace, variables: &[(&'static str, OsString)]) -> AllocatorSpec {
     let sees_tensors = trace.process.as_ref().is_some_and(|process| process.sees_tensors);
     if !sees_tensors {
         // What was recorded is what the driver was asked for, and nothing is between.
         return if uses(trace, "xla") { named("bfc") } else { named("ideal") };
     }
-    let settings = [TORCH, TORCH_NEW].iter().find_map(|name| std::env::var(name).ok()).unwrap_or_default();
+    torch_allocator(&torch_settings(variables))
+}
+
+/// The model that predicts under the allocator that was named. With `makeroom`, PyTorch runs on its own allocator with
+/// expandable segments, and only everybody else on makeroom's pool.
+pub(crate) fn predicted_by(
+    allocator: &AllocatorSpec,
+    trace: &Trace,
+    variables: &[(&'static str, OsString)],
+) -> AllocatorSpec {
+    let sees_tensors = trace.process.as_ref().is_some_and(|process| process.sees_tensors);
+    if allocator.name() == "makeroom" && sees_tensors {
+        return torch_allocator(&torch_settings(variables));
+    }
+    allocator.clone()
+}
+
+/// PyTorch's settings in a run: what it was given, else what is set here.
+fn torch_settings(variables: &[(&'static str, OsString)]) -> String {
+    [TORCH, TORCH_NEW]
+        .into_iter()
+        .find_map(|name| {
+            let given = variables.iter().find(|(known, _)| *known == name);
+            given.map(|(_, value)| value.to_string_lossy().into_owned()).or_else(|| std::env::var(name).ok())
+        })
+        .unwrap_or_default()
+}
+
+fn torch_allocator(settings: &str) -> AllocatorSpec {
     if settings.contains("cudaMallocAsync") {
         return named("cuda-async");
     }
@@ -74,4 +102,24 @@ fn uses(trace: &Trace, library: &str) -> bool {
                 .any(|&frame| trace.stacks.name_text(trace.stacks.frame_at(frame).library).contains(library))
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::{ProcessRecord, TraceKind};
+
+    use super::*;
+
+    #[test]
+    fn pytorch_under_makeroom_is_predicted_with_expandable_segments() {
+        let trace = |sees_tensors| Trace {
+            process: Some(ProcessRecord { sees_tensors, ..ProcessRecord::default() }),
+            ..Trace::new(TraceKind::Room)
+        };
+        let variables = [(TORCH_NEW, OsString::from("max_split_size_mb:64,expandable_segments:True"))];
+        let predicted = predicted_by(&named("makeroom"), &trace(true), &variables);
+        assert_eq!(predicted.name(), "pytorch:max_split_size_mb:64,expandable_segments:True");
+        assert_eq!(predicted_by(&named("makeroom"), &trace(false), &variables).name(), "makeroom");
+        assert_eq!(predicted_by(&named("cuda-async"), &trace(true), &variables).name(), "cuda-async");
+    }
 }

@@ -28,7 +28,7 @@ pub(crate) fn find(program: &OsStr) -> Option<&'static str> {
 }
 
 /// The program's file, as it would be found.
-fn search(program: &OsStr) -> Option<PathBuf> {
+pub(super) fn search(program: &OsStr) -> Option<PathBuf> {
     if Path::new(program).components().count() > 1 {
         return Some(PathBuf::from(program));
     }

@@ -1,41 +1,82 @@
 //! PyTorch's allocator settings: `name:value` pairs with commas between them, where a value may be a list in brackets.
+//!
+//! PyTorch ignores spaces, and of a setting that is given twice the last one counts.
 
-/// Settings that only PyTorch's own allocator has; its stream-ordered backend warns about most of them.
-const OF_OTHER_BACKENDS: [&str; 6] = [
+const EXPANDABLE: &str = "expandable_segments";
+const ASYNC_BACKEND: &str = "backend:cudaMallocAsync";
+
+/// Settings that only PyTorch's native allocator has; its stream-ordered backend warns about most of them.
+const NATIVE_ONLY: [&str; 6] = [
     "backend",
-    "expandable_segments",
+    EXPANDABLE,
     "garbage_collection_threshold",
     "large_segment_size_mb",
     "max_split_size_mb",
     "roundup_power2_divisions",
 ];
 
-/// The user's settings with another backend.
+/// The user's settings with expandable segments.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Merged {
-    /// What the variable is set to.
+pub(super) enum Expandable {
+    /// The merged value: expandable segments are on, and everything else is as it was.
+    On(String),
+    /// The user chose otherwise, with this setting.
+    Declined(String),
+}
+
+/// Turns expandable segments on in the user's settings, unless the user chose otherwise.
+pub(super) fn with_expandable_segments(theirs: &str) -> Expandable {
+    let settings = split(theirs);
+    let last =
+        |name: &str| settings.iter().rev().map(|setting| plain(setting)).find(|one| name_of(one) == name);
+    if let Some(backend) = last("backend").filter(|backend| backend == ASYNC_BACKEND) {
+        return Expandable::Declined(backend);
+    }
+    match last(EXPANDABLE) {
+        // PyTorch itself reports a value that is neither True nor False.
+        Some(choice) if choice != "expandable_segments:True" => Expandable::Declined(choice),
+        Some(_) => Expandable::On(theirs.to_owned()),
+        None => {
+            let all = settings.iter().map(|setting| setting.trim()).chain(["expandable_segments:True"]);
+            Expandable::On(all.collect::<Vec<_>>().join(","))
+        }
+    }
+}
+
+/// The user's settings on the stream-ordered backend.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct StreamOrdered {
+    /// The merged value.
     pub(super) value: String,
-    /// What had to go.
+    /// The settings that this backend does not have.
     pub(super) dropped: Vec<String>,
 }
 
-/// Puts the stream-ordered backend into the user's settings.
-pub(super) fn with_stream_ordered_backend(theirs: &str) -> Merged {
-    let mut value = String::from("backend:cudaMallocAsync");
+/// Switches the user's settings to the stream-ordered backend.
+pub(super) fn with_stream_ordered_backend(theirs: &str) -> StreamOrdered {
+    let mut value = String::from(ASYNC_BACKEND);
     let mut dropped = Vec::new();
     for setting in split(theirs) {
-        let name = setting.split(':').next().unwrap_or_default().trim();
-        if setting.trim() == "backend:cudaMallocAsync" {
+        let setting = setting.trim();
+        if plain(setting) == ASYNC_BACKEND {
             continue;
         }
-        if OF_OTHER_BACKENDS.contains(&name) {
-            dropped.push(setting.trim().to_owned());
+        if NATIVE_ONLY.contains(&name_of(&plain(setting))) {
+            dropped.push(setting.to_owned());
         } else {
             value.push(',');
-            value.push_str(setting.trim());
+            value.push_str(setting);
         }
     }
-    Merged { value, dropped }
+    StreamOrdered { value, dropped }
+}
+
+fn plain(setting: &str) -> String {
+    setting.chars().filter(|letter| !letter.is_whitespace()).collect()
+}
+
+fn name_of(setting: &str) -> &str {
+    setting.split(':').next().unwrap_or_default()
 }
 
 /// The settings one by one. Commas inside of brackets belong to a value.
@@ -56,17 +97,50 @@ fn split(settings: &str) -> Vec<&str> {
 mod tests {
     use super::*;
 
+    fn on(value: &str) -> Expandable {
+        Expandable::On(value.to_owned())
+    }
+
     #[test]
-    fn lists_stay_whole() {
+    fn expandable_segments_join_the_users_settings() {
+        assert_eq!(with_expandable_segments(""), on("expandable_segments:True"));
+        assert_eq!(with_expandable_segments(" , "), on("expandable_segments:True"));
+        assert_eq!(
+            with_expandable_segments("roundup_power2_divisions:[256:1,512:2,>:4], max_split_size_mb:64"),
+            on("roundup_power2_divisions:[256:1,512:2,>:4],max_split_size_mb:64,expandable_segments:True")
+        );
+        assert_eq!(with_expandable_segments("backend:native"), on("backend:native,expandable_segments:True"));
+        let theirs = "expandable_segments : True, max_split_size_mb:64";
+        assert_eq!(with_expandable_segments(theirs), on(theirs), "what is on already stays as it is written");
+    }
+
+    #[test]
+    fn the_users_own_choice_stays() {
+        for (theirs, setting) in [
+            ("expandable_segments:False", "expandable_segments:False"),
+            ("max_split_size_mb:64, expandable_segments: False", "expandable_segments:False"),
+            ("expandable_segments:True,expandable_segments:False", "expandable_segments:False"),
+            ("expandable_segments:true", "expandable_segments:true"),
+            ("backend:cudaMallocAsync", "backend:cudaMallocAsync"),
+            ("expandable_segments:True,backend: cudaMallocAsync", "backend:cudaMallocAsync"),
+        ] {
+            assert_eq!(
+                with_expandable_segments(theirs),
+                Expandable::Declined(setting.to_owned()),
+                "{theirs}"
+            );
+        }
+        let last = "expandable_segments:False,expandable_segments:True";
+        assert_eq!(with_expandable_segments(last), on(last), "the last one counts");
+    }
+
+    #[test]
+    fn the_stream_ordered_backend_drops_what_it_does_not_have() {
         let merged = with_stream_ordered_backend(
             "roundup_power2_divisions:[256:1,512:2,>:4], pinned_use_background_threads:True,backend:native",
         );
         assert_eq!(merged.value, "backend:cudaMallocAsync,pinned_use_background_threads:True");
         assert_eq!(merged.dropped, ["roundup_power2_divisions:[256:1,512:2,>:4]", "backend:native"]);
-    }
-
-    #[test]
-    fn nothing_and_the_same_backend_need_no_word() {
         for theirs in ["", "backend:cudaMallocAsync", " , "] {
             let merged = with_stream_ordered_backend(theirs);
             assert_eq!(merged.value, "backend:cudaMallocAsync");

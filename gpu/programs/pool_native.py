@@ -1,4 +1,4 @@
-"""Uses one thing that PyTorch's stream-ordered backend cannot do: the pool has to step aside. Argument: which."""
+"""Uses one thing that only PyTorch's native allocator can do: under `run --pool` it has that allocator. Argument: which."""
 
 import sys
 

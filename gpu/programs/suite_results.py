@@ -1,0 +1,93 @@
+"""Runs a test suite and prints one line for each test, sorted: `outcome name`.
+
+    python suite_results.py numba               numba-cuda's driver tests
+    python suite_results.py torch [SECONDS]     PyTorch's test_cuda.py, if it can be found; $TEST_CUDA names it
+
+Exit status 3, with the reason on stderr, where there is no such suite."""
+
+import glob
+import os
+import sys
+import unittest
+
+
+class Outcomes(unittest.TextTestResult):
+    """Remembers how each test ended."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.lines = []
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.lines.append(f"passed {test.id()}")
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.lines.append(f"skipped {test.id()}")
+
+    def addFailure(self, test, error):
+        super().addFailure(test, error)
+        self.lines.append(f"failed {test.id()}")
+
+    def addError(self, test, error):
+        super().addError(test, error)
+        self.lines.append(f"error {test.id()}")
+
+    def addExpectedFailure(self, test, error):
+        super().addExpectedFailure(test, error)
+        self.lines.append(f"expected-failure {test.id()}")
+
+
+def absent(reason):
+    print(reason, file=sys.stderr)
+    sys.exit(3)
+
+
+def numba():
+    try:
+        import numba.cuda
+        import numba.cuda.tests.cudadrv as tests
+    except ImportError as error:
+        absent(f"numba-cuda's tests are not installed: {error}")
+    os.environ.setdefault("NUMBA_CUDA_TEST_BIN_DIR", os.path.dirname(tests.__file__))
+    return unittest.defaultTestLoader.discover(os.path.dirname(tests.__file__), top_level_dir=None) if not hasattr(
+        tests, "load_tests"
+    ) else unittest.defaultTestLoader.loadTestsFromModule(tests)
+
+
+def torch():
+    import torch
+
+    package = os.path.dirname(torch.__file__)
+    places = [os.environ.get("TEST_CUDA", ""), *glob.glob(f"{package}/**/test_cuda.py", recursive=True)]
+    places += glob.glob(f"{os.path.dirname(package)}/test/test_cuda.py")
+    places += glob.glob("/opt/pytorch/**/test/test_cuda.py", recursive=True)
+    path = next((place for place in places if place and os.path.isfile(place)), None)
+    if path is None:
+        absent("the wheel of PyTorch has no test_cuda.py; TEST_CUDA=… names one")
+    sys.path.insert(0, os.path.dirname(path))
+    sys.argv[1:] = []
+    from importlib import import_module
+
+    return unittest.defaultTestLoader.loadTestsFromModule(import_module("test_cuda"))
+
+
+def flatten(suite):
+    for test in suite:
+        yield from flatten(test) if isinstance(test, unittest.TestSuite) else [test]
+
+
+def main(which):
+    # Tests that need other processes to be quick, or all of the card, say nothing about the allocator.
+    left_out = ("test_huge_index", "test_large_trilu", "test_serialization_array_with_storage")
+    suite = {"numba": numba, "torch": torch}[which]()
+    tests = [test for test in flatten(suite) if not any(name in test.id() for name in left_out)]
+    with open(os.devnull, "w") as nowhere:
+        result = unittest.TextTestRunner(stream=nowhere, resultclass=Outcomes).run(unittest.TestSuite(tests))
+    print("\n".join(sorted(result.lines)))
+    for test, error in result.failures + result.errors:
+        print(f"\n{test.id()}\n{error}", file=sys.stderr)
+
+
+main(sys.argv[1])
