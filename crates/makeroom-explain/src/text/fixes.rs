@@ -10,6 +10,7 @@ use super::environment::System;
 use super::facts::{Allocator, Facts, Resource};
 use super::judge::Account;
 use super::programs::Work;
+use super::searched::contains_ignoring_case;
 use super::situation::Situation;
 use crate::advice::{self, Maker};
 use crate::thresholds::{CONTEXT_TYPICAL, LARGEST_GPU};
@@ -281,7 +282,7 @@ pub(crate) fn smaller_batch(situation: &Situation<'_>) -> Fix {
     let is_training = situation.is_training();
     match situation.batch() {
         Some(batch) if batch > 1 => {
-            let smaller = situation.smaller_batch(batch);
+            let smaller = if is_training { situation.smaller_batch(batch) } else { situation.smaller(batch) };
             let accumulate = if is_training {
                 format!(
                     ", and accumulate gradients over {} steps to keep the effective batch",
@@ -327,9 +328,8 @@ pub(crate) fn roughly(bytes: Bytes) -> String {
 fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     let account = &situation.account;
     let siblings = account.sibling_contexts();
-    if !siblings.is_empty() && siblings.len() == account.others.len() {
-        let held: Bytes = siblings.iter().map(|process| process.bytes).sum();
-        return sibling_ranks(held);
+    if account.are_ranks() || (!siblings.is_empty() && siblings.len() == account.others.len()) {
+        return sibling_ranks(account.others_bytes());
     }
     let mut others = account.others.clone();
     others.sort_by_key(|process| std::cmp::Reverse(process.bytes));
@@ -587,6 +587,7 @@ pub(crate) fn is_without_cuda(facts: &Facts) -> bool {
     ["opencl", "vulkan", "directx", "d3d", "metal", "hashcat", "dxvk", "openvino", "unreal", "wgpu", "game"]
         .iter()
         .any(|name| facts.framework.contains(name))
+        || contains_ignoring_case(&facts.quote, "vulkan")
 }
 
 /// Whether PyTorch on an NVIDIA GPU wrote a text, which it also does without its allocator.

@@ -24,6 +24,27 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
                 .command("--executor-memory 8g --conf spark.executor.memoryOverhead=4g"),
         ];
     }
+    if says(&["cc1plus", "nvcc", "cicc", "ninja", "g++", "clang", "rustc", "compiler"]) {
+        return vec![
+            Fix::new("compile with fewer parallel jobs")
+                .command("MAX_JOBS=2 pip install …   (or: ninja -j2, make -j2)"),
+            Fix::new("add swap for the build")
+                .command("sudo fallocate -l 16G /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile"),
+        ];
+    }
+    if says(&["for an array", "arraymemoryerror"]) {
+        return vec![
+            Fix::new("halve the array: use float32 or int32 instead of 64 bits")
+                .command("np.zeros(shape, dtype=np.float32)"),
+            Fix::new("or keep it on disk and process it in chunks")
+                .command("np.memmap(path, dtype=np.float32, mode='w+', shape=shape)"),
+        ];
+    }
+    if super::fixes::is_without_cuda(situation.facts) {
+        return vec![Fix::new(
+            "close other programs, lower texture quality by one level, and update the graphics driver",
+        )];
+    }
     match situation.environment.system {
         System::Windows => windows(situation),
         System::MacOs => vec![

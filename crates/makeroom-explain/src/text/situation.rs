@@ -113,10 +113,9 @@ impl<'log> Situation<'log> {
             .max_by_key(|&(_, free)| free)
     }
 
-    /// Memory that must be freed for the request to fit, with a margin of a twentieth of the card for what comes next.
+    /// Memory that must be freed for the request to fit, where size is what failed it.
     pub(crate) fn to_free(&self) -> Option<Bytes> {
-        let short = self.account.missing()?;
-        Some(short.max(self.facts.total?.scaled(MARGIN)))
+        self.account.missing().filter(|_| !self.account.is_contradictory())
     }
 }
 

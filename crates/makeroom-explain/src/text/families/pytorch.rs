@@ -65,6 +65,10 @@ static NEXT_ERROR: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)Tried to all
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let text = first_error(&passage.flat);
+    // TensorFlow's allocator uses the same words.
+    if passage.line().contains("bfc_allocator") || passage.line().contains("tensorflow/") {
+        return None;
+    }
     if let Some(found) = MPS.captures(text) {
         return Some(read_mps(passage, text, &found));
     }

@@ -9,6 +9,10 @@ use crate::thresholds::{CONTEXT_CEILING, Shortage};
 const CONTEXT_SHARE: f64 = 0.1;
 /// Sibling ranks that only hold a context on this device have the same size, up to this factor.
 const SIBLING_SPREAD: f64 = 1.1;
+/// A launcher starts its ranks one right after the other, up to this many numbers apart …
+const RANK_DISTANCE: u64 = 4;
+/// … and they hold about the same.
+const RANK_SPREAD: f64 = 1.3;
 /// Fewer equal processes may be equal by chance.
 const LEAST_SIBLINGS: usize = 2;
 
@@ -94,6 +98,18 @@ impl<'facts> Account<'facts> {
         );
         let are_equal = contexts.len() >= LEAST_SIBLINGS && most <= least.scaled(SIBLING_SPREAD);
         if are_equal { contexts } else { Vec::new() }
+    }
+
+    /// Whether the other processes look like ranks of the same job: consecutive numbers, nearly equal sizes.
+    pub(crate) fn are_ranks(&self) -> bool {
+        let pids = || self.others.iter().map(|process| process.pid);
+        let sizes = || self.others.iter().map(|process| process.bytes);
+        let (Some(lowest), Some(highest)) = (pids().min(), pids().max()) else { return false };
+        let (least, most) = (sizes().min().unwrap_or(Bytes::ZERO), sizes().max().unwrap_or(Bytes::ZERO));
+        let count = self.others.len() as u64;
+        count >= LEAST_SIBLINGS as u64
+            && highest - lowest < count * RANK_DISTANCE
+            && most <= least.scaled(RANK_SPREAD)
     }
 
     /// The driver had room, by a wide margin, and refused all the same: the figures do not explain the failure.

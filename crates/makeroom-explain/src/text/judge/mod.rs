@@ -25,8 +25,10 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
         })
     };
     // A size that wrapped around makes every other statement about it wrong.
-    let wrapped =
-        facts.request.filter(|&request| request >= ABSURD).and_then(|_| rules::integer_or_shape_bug(account));
+    let wrapped = facts
+        .request
+        .filter(|&request| request >= ABSURD && facts.resource != Resource::Host)
+        .and_then(|_| rules::integer_or_shape_bug(account));
     let mut findings: Vec<Finding> = wrapped.into_iter().collect();
     findings.extend(stated(|statement| statement.certainty >= Certainty::Likely));
     if matches!(facts.resource, Resource::Device | Resource::Unknown) {

@@ -94,6 +94,10 @@ pub(super) fn other_processes(account: &Account<'_>) -> Option<Finding> {
     if listed >= missing && listed.share_of(total) >= OTHERS_SHARE {
         let who = match account.others.as_slice() {
             [one] => format!("process {} holds {listed}", one.pid),
+            many if account.are_ranks() => format!(
+                "{} processes with consecutive PIDs, which look like ranks of the same job, hold {listed}",
+                many.len()
+            ),
             many => format!("{} other processes hold {listed}", many.len()),
         };
         let summary = format!("{missing} is missing; {who} of this GPU's {total}.");

@@ -170,7 +170,7 @@ impl Lever {
             return None;
         }
         let (from, to) = match self.number {
-            Some(number) => number.values(situation)?,
+            Some(number) => number.values(situation, self.command.contains("{steps}"))?,
             None => (None, 0),
         };
         let steps = from.map_or(USUAL_ACCUMULATION, |from| {
@@ -199,7 +199,7 @@ fn with_present(text: &str, from: Option<u64>) -> String {
 
 impl Number {
     /// The present value, where the text shows it, and the value to try.
-    fn values(self, situation: &Situation<'_>) -> Option<(Option<u64>, u64)> {
+    fn values(self, situation: &Situation<'_>, accumulates: bool) -> Option<(Option<u64>, u64)> {
         let shown = situation.settings.number(self.names).filter(|value| (1.0..1e9).contains(value));
         let shown = shown.map(|value| value as u64).or_else(|| situation.batch().filter(|_| self.is_batch));
         let Some(from) = shown else {
@@ -207,7 +207,9 @@ impl Number {
         };
         let to = match self.direction {
             Direction::Raise => (from * 2).min(self.bound),
-            Direction::Lower if self.is_batch => situation.smaller_batch(from),
+            // Accumulated gradients keep the effective batch only over whole parts of it.
+            Direction::Lower if self.is_batch && accumulates => situation.smaller_batch(from),
+            Direction::Lower if self.is_batch => situation.smaller(from),
             // A step that is too small to matter is not worth a run.
             Direction::Lower => self.rounded(situation.smaller(from).min(from * 3 / 4)),
             Direction::LowerSide => {

@@ -175,8 +175,11 @@ fn marked(text: Searched<'_>) -> (Option<usize>, Option<usize>) {
 pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
     let by_format = |program: &&'static Program| program.frameworks.contains(&facts.framework);
     let (application, library) = marked(text);
+    // An engine is built from models of any name.
+    let is_engine = facts.framework.starts_with("tensorrt");
     listed(APPLICATIONS)
         .find(by_format)
+        .or_else(|| listed(LIBRARIES).find(by_format).filter(|_| is_engine))
         .or_else(|| all().nth(application?))
         .or_else(|| listed(LIBRARIES).find(by_format))
         .or_else(|| all().nth(library?))

@@ -221,7 +221,7 @@ const MLX: Program = Program {
 const MLX_LEVERS: &[Lever] = &[
     Lever::new(
         "let the GPU wire more of the machine's memory (24 GB of 32, say)",
-        "sudo sysctl iogpu.wired_limit_mb=24576",
+        "sudo sysctl iogpu.wired_limit_mb=$(( $(sysctl -n hw.memsize) / 1048576 * 3 / 4 ))",
     )
     .unless_said(&["iogpu.wired_limit_mb="]),
     Lever::lower("cap the KV cache{from tokens}", "--max-kv-size {to}", &["--max-kv-size"], 4096)

@@ -279,7 +279,7 @@ mod tests {
         let (_, steps) = advice(&log, Cause::LiveDataFillsDevice);
         assert_eq!(
             steps[0].command.as_deref(),
-            Some("per_device_train_batch_size=6, gradient_accumulation_steps=8")
+            Some("per_device_train_batch_size=4, gradient_accumulation_steps=8")
         );
     }
 

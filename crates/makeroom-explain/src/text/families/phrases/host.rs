@@ -44,7 +44,7 @@ pub(super) const ROWS: &[Phrase] = &[
         &["killed"],
         r"\b(?:memory|ram)\b.{0,60}\b(?:gets?|got|was|is|being) killed\b|\bkilled\b.{0,40}\b(?:out of memory|oom)\b",
     )
-    .unless(GPU_WORDS)
+    .unless(r"cuda|\bgpu|Workers \(tasks|memory pressure|cgroup|oom[-_]kill")
     .leads(HostMemory, KILLED),
     Phrase::host(
         "host",
@@ -56,7 +56,7 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::host("host", &["MEM usage hard limit", "exceeded MEM"], r"exceeded (?:its )?(?:v?mem|memory)\w* (?:usage )?(?:hard |soft )?limit")
         .certain(HostMemory, "The job exceeded the host memory that it requested from the scheduler. The GPU is not involved."),
     Phrase::host("host", &["MemoryError"], r"(?:^|[\s,:])(?-i:MemoryError)\b")
-        .unless(r"\bwould\b|\bcould\b|\bmight\b|except\b|raise\b|bad_alloc|cuda|\bgpu|\brmm\b|\bhip|cumem|device memory|cupy|numba")
+        .unless(r"\bwould\b|\bcould\b|\bmight\b|except\b|raise\b|Traceback|Unable to allocate|bad_alloc|cuda|\bgpu|\brmm\b|\bhip|cumem|device memory|cupy|numba")
         .leads(HostMemory, PYTHON),
     Phrase::host(
         "host",
