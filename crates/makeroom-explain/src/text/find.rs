@@ -108,7 +108,9 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
         .filter(|(_, (_, _, facts))| !contradicts(first, facts))
         .max_by_key(|(index, (_, family, facts))| (facts.weight(), usize::MAX - family, usize::MAX - index))
         .map_or(deciding, |(index, _)| index);
-    let later = later_failures(&readings, best) + unread;
+    // Failures that the program survived come before the deciding one.
+    let from = survived.map_or(0, |last| last + 1);
+    let later = later_failures(&readings[from..], best - from) + unread;
     let failures = readings.iter().filter(|reading| reading.2.is_failure() && !is_prose(reading));
     Some(Found {
         first: readings[best].2.clone(),
