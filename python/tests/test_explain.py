@@ -68,7 +68,7 @@ def test_nothing_to_explain_is_said(monkeypatch):
     monkeypatch.delattr("sys.last_exc", raising=False)
     with pytest.raises(makeroom.UsageError, match="no exception"):
         makeroom.explain()
-    assert makeroom.explain("all is well").cause == "undetermined"
+    assert makeroom.explain("all is well").cause == "none"
     with pytest.raises(TypeError, match="int"):
         makeroom.explain(17)
 
