@@ -298,6 +298,11 @@ fn with_expandable_segments(torch: &ExpandableSummary, has_several: bool) -> Str
             "{reserved}; its default allocator would have taken {native} (expandable segments saved {saved})"
         );
     }
+    if is_gain(peak_reserved, native) {
+        return format!(
+            "expandable segments saved nothing here: {reserved}, and its default allocator would have taken {native}"
+        );
+    }
     format!(
         "this program does not fragment: {reserved} with expandable segments, and its default allocator would have taken {native}"
     )
@@ -425,7 +430,7 @@ mod tests {
             text,
             "PyTorch reserved 17.60 GiB at its peak; its default allocator would have taken 26.50 GiB (expandable segments saved 8.90 GiB)"
         );
-        for native in [5000, 5120, 5150] {
+        for native in [5100, 5120, 5150] {
             let text = with_expandable_segments(&torch(5120, Some(native)), true);
             assert!(
                 text.starts_with(
@@ -435,6 +440,11 @@ mod tests {
             );
             assert!(!text.contains("saved"), "{text}");
         }
+        let text = with_expandable_segments(&torch(5120, Some(4096)), false);
+        assert!(
+            text.starts_with("expandable segments saved nothing here: PyTorch reserved 5.00 GiB"),
+            "{text}"
+        );
         let text = with_expandable_segments(&torch(5120, None), false);
         assert!(!text.contains("default allocator") && text.contains("5.00 GiB"), "{text}");
     }
