@@ -15,80 +15,76 @@ pub(crate) use devices::{Collector, Doctor, Looking, Ps, Serve, Top};
 pub(crate) use seeing::{Export, ExportForm, ExportTable, View};
 use sizes::card_size;
 
-/// Says why CUDA ran out of memory, and makes room.
+/// Find out why CUDA ran out of memory, and what to change
 #[derive(Debug, Parser)]
-#[command(name = "makeroom", version, about, max_term_width = 100)]
-#[command(
-    after_help = "Start with what you have: `makeroom why error.txt`, `makeroom run -- your program`, or `makeroom demo`."
-)]
+#[command(name = "makeroom", version, max_term_width = 100)]
+#[command(after_help = "\
+Start with what you have:
+  makeroom why error.txt           an error message or a log
+  makeroom run -- python train.py  a program
+  makeroom ps                      a GPU that is full
+  makeroom demo                    nothing yet; works without a GPU")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The commands. Their help is on the structs: a comment here would replace a command's long description.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Explain why memory ran out, from a log or a recording
     Why(Why),
-    /// Run a program and record every byte it takes on the GPU
     Run(Run),
-    /// Run a recording under other allocators, exactly
-    Replay(Replay),
-    /// Find the allocator setting that serves a recording best
-    Tune(Tune),
-    /// Find the largest batch that fits, from a few short runs
-    Fit(Fit),
-    /// Show a recording in the browser, or as one file that can be mailed
     View(View),
-    /// Write a recording for Perfetto, speedscope or PyTorch's viewer, or as a table
-    Export(Export),
-    /// Say who holds the memory of each GPU, and why some is held by nobody
     Ps(Ps),
-    /// Watch who holds the memory of each GPU
     Top(Top),
-    /// Say what can go wrong here before anything runs
     Doctor(Doctor),
-    /// Serve who holds what as metrics, for Prometheus and OpenTelemetry
+    Fit(Fit),
+    Tune(Tune),
+    Replay(Replay),
+    Export(Export),
     Serve(Serve),
-    /// Ask the driver, for another process of makeroom
+    Demo(Demo),
+    Completions(Completions),
+    #[command(hide = true)]
+    Man(Man),
+    /// Query the driver on behalf of another makeroom process
     #[command(name = crate::commands::SURVEY, hide = true)]
     Survey,
-    /// Run out of GPU memory in nine ways, recorded and explained; no GPU needed
-    Demo(Demo),
-    /// One of the programs of `demo`
     #[command(hide = true)]
     DemoProgram(DemoProgram),
 }
 
-/// Run a program and record every byte it takes on the GPU
+/// Run a program and record its GPU memory
 ///
-/// The program runs as it would without makeroom: its output, its signals and its exit status are its own. Each of its
-/// processes that uses CUDA writes a recording. When an allocation is refused, the reason is printed at once; at the
-/// end, what the program took at its peak and what it never gave back. MAKEROOM=off in the environment turns the
-/// recorder off.
+/// Records every allocation of device and pinned memory, with its call stack. The program runs unchanged: its output,
+/// signals and exit status are its own. Each process that uses CUDA writes its own recording. If an allocation fails, the
+/// cause is printed immediately; at the end, makeroom prints the peak and the memory that was never freed.
+///
+/// Set MAKEROOM=off in the environment to turn the recorder off.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom run -- python train.py                       record into makeroom.PID.room
-  makeroom run -o run.room -- ./solver --steps 100      record into run.room
-  makeroom run --limit 8GiB -- python train.py          as on a card of 8 GiB
-  makeroom run --pool -- python train.py                on memory that does not fragment
-  makeroom run --pool --spill 32GiB -- python train.py  the same, spilling to host memory when the GPU is full")]
+  makeroom run -- python train.py                       record to makeroom.PID.room
+  makeroom run -o run.room -- ./solver --steps 100      record to run.room
+  makeroom run --limit 8GiB -- python train.py          run as on a GPU with 8 GiB
+  makeroom run --pool -- python train.py                avoid fragmentation
+  makeroom run --pool --spill 32GiB -- python train.py  and spill to host memory
+
+Exit status: that of the program.")]
 pub(crate) struct Run {
-    /// The file to record into; further processes get their process id into the name
+    /// Recording file [default: makeroom.PID.room]; child processes add their PID
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Write what is said at the end as JSON into this file: a list with an entry for each recording
+    /// Write the final summary as JSON to FILE: a list with one entry per recording
     #[arg(long, value_name = "FILE")]
     pub(crate) summary: Option<PathBuf>,
 
-    /// Let the program see a smaller card; what goes beyond is refused
+    /// Limit the GPU memory the program can see and use
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) limit: Option<Bytes>,
 
-    /// Use memory that does not fragment: PyTorch with expandable segments, other programs on makeroom's pool
+    /// Avoid fragmentation: expandable segments for PyTorch, makeroom's pool for other programs
     #[arg(long)]
     pub(crate) pool: bool,
 
@@ -96,70 +92,71 @@ pub(crate) struct Run {
     #[arg(long, value_name = "SIZE", requires = "pool")]
     pub(crate) spill: Option<Bytes>,
 
-    /// Record no call stacks
+    /// Do not record call stacks
     #[arg(long)]
     pub(crate) no_stacks: bool,
 
-    /// Show no status line while the program runs
+    /// Do not show the status line
     #[arg(long)]
     pub(crate) no_status: bool,
 
-    /// The program and its arguments
+    /// Program to run, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// Larger numbers are no batches, and the laws that are drawn through them would outgrow what they are computed in.
+/// The largest batch. Larger numbers are not batch sizes, and the models fitted through them would overflow.
 pub(crate) const MOST_BATCH: u64 = u32::MAX as u64;
 
-/// Find the largest batch that fits, from a few short runs
+/// Find the largest batch size that fits
 ///
-/// Runs the program with two or three small batches, each for a few steps, and reads off how the size of every
-/// allocation follows the batch. A run with any other batch is then replayed exactly under the program's allocator. The
-/// answer is confirmed by one run. {} stands for the batch; it can be any number that memory grows with. A program gets
-/// no input, is ended once it has shown what it needs, and must not mind being started several times.
+/// Runs the program for a few steps with two or three small batch sizes and learns how the size of every allocation
+/// depends on the batch. Other batch sizes are then replayed exactly under the program's allocator, and one more run
+/// confirms the result. {} in the command is replaced by the batch size; any number that memory grows with will do.
+///
+/// The program is started several times, gets no standard input, and is stopped after a few steps.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   makeroom fit -- python train.py --batch {}
-  makeroom fit --memory 24GiB -- python train.py --batch {}     for another card than this one
+  makeroom fit --memory 24GiB -- python train.py --batch {}     for a GPU with 24 GiB
   makeroom fit --multiple 8 --max 512 -- ./serve --sequences={}
   makeroom fit --allocator pytorch:expandable_segments:True -- python train.py --batch {}")]
 pub(crate) struct Fit {
-    /// The memory of the card that it is for; without it the card here
+    /// Memory of the target GPU [default: the GPU of this machine]
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) memory: Option<Bytes>,
 
-    /// The largest batch that makes sense
+    /// Largest batch size to consider
     #[arg(long, value_name = "BATCH", value_parser = clap::value_parser!(u64).range(1..=MOST_BATCH))]
     pub(crate) max: Option<u64>,
 
-    /// The first batch to run
+    /// First batch size to run
     #[arg(long, value_name = "BATCH", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=MOST_BATCH))]
     pub(crate) start: u64,
 
-    /// Only multiples of this
+    /// Consider only multiples of this number
     #[arg(long, value_name = "BATCH", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MOST_BATCH))]
     pub(crate) multiple: u64,
 
-    /// The allocator to run under: `pytorch[:SETTINGS]`, `cuda-async` or `makeroom`; without it the program's own
+    /// Allocator: `pytorch[:SETTINGS]`, `cuda-async` or `makeroom` [default: the program's own]
     #[arg(long, value_name = "NAME", value_parser = makeroom_sim::parse)]
     pub(crate) allocator: Option<AllocatorSpec>,
 
-    /// How much of the card to keep free, in percent; without it 0.5, or 2 where the batch does not decide all sizes, and at
-    /// least 64 MiB
+    /// Memory to keep free, in percent of the GPU [default: 0.5, or 2 if some sizes do not depend on the batch; at least
+    /// 64 MiB]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) margin: Option<f64>,
 
-    /// How many runs there may be; two more if the first of them are refused memory
+    /// Maximum number of runs; two more if the first ones run out of memory
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = runs)]
     pub(crate) runs: usize,
 
-    /// How many steps of a run to see; four times as many where steps differ or no optimizer is seen at work
+    /// Steps to observe per run; four times as many if steps differ or no optimizer is found
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = steps)]
     pub(crate) steps: usize,
 
-    /// How long a run may take before it is ended
+    /// Time limit for each run
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub(crate) seconds: u64,
 
@@ -167,7 +164,7 @@ pub(crate) struct Fit {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// The program and its arguments, with {} for the batch
+    /// Program to run, and its arguments, with {} for the batch size
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,
 }
@@ -175,7 +172,7 @@ pub(crate) struct Fit {
 fn percent(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(percent) if (0.0..=50.0).contains(&percent) => Ok(percent),
-        _ => Err("it is a number from 0 to 50".to_owned()),
+        _ => Err("expected a number from 0 to 50".to_owned()),
     }
 }
 
@@ -191,34 +188,33 @@ fn at_least(text: &str, least: usize) -> Result<usize, String> {
     text.parse()
         .ok()
         .filter(|count| *count >= least)
-        .ok_or_else(|| format!("it is a number of at least {least}"))
+        .ok_or_else(|| format!("expected a number of at least {least}"))
 }
 
-/// Run out of GPU memory in nine ways, recorded and explained; no GPU needed
+/// Run out of GPU memory in nine ways; no GPU needed
 ///
-/// Each situation is a small program that runs in a process of its own, is recorded as `makeroom run` records, and is
-/// explained from the recording as `makeroom why` explains. On a real GPU a program gets little of it; without one
-/// there is a GPU in software, which comes with makeroom.
+/// Runs nine small programs, records each one as `makeroom run` does, and explains it as `makeroom why` does. Without a
+/// GPU they run on a software GPU that makeroom ships; on a real GPU they use at most 2 GiB.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom demo                          all of them, a few lines each
-  makeroom demo fragmentation            one of them, with the whole explanation
-  makeroom demo -o recordings            keep the recordings, for makeroom why and others")]
+  makeroom demo                  run all nine, with a short verdict for each
+  makeroom demo fragmentation    run one, with the full explanation
+  makeroom demo -o recordings    keep the recordings")]
 pub(crate) struct Demo {
-    /// The situation; without it all of them
+    /// Program to run [default: all]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// List the situations and run none
+    /// List the programs without running them
     #[arg(long, conflicts_with = "name")]
     pub(crate) list: bool,
 
-    /// The GPU to run on; without it a real one if there is one
+    /// GPU to use [default: a real one if present]
     #[arg(long, value_name = "WHICH", value_enum)]
     pub(crate) gpu: Option<Gpu>,
 
-    /// Keep the recordings in this folder
+    /// Keep the recordings in DIR
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 
@@ -230,19 +226,19 @@ pub(crate) struct Demo {
 /// A kind of GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Gpu {
-    /// The machine's first one
+    /// The first GPU of this machine
     Real,
-    /// The one that comes with makeroom; it runs no kernels
+    /// The software GPU; it runs no kernels
     Software,
 }
 
-/// One of the programs of `demo`
+/// Run one program of `demo` in this process
 #[derive(Debug, Args)]
 pub(crate) struct DemoProgram {
-    /// The situation
+    /// Name of the program
     pub(crate) name: String,
 
-    /// Be the other process of the situation
+    /// Run its second process
     #[arg(long)]
     pub(crate) other: bool,
 }
@@ -278,58 +274,59 @@ pub(crate) struct RecordingOptions {
     pub(crate) json: bool,
 }
 
-/// Run a recording under other allocators, exactly
+/// Replay a recording under other allocators
 ///
-/// Shows for each allocator what it reserves at its peak, what it asks of the driver, whether it runs out of
-/// memory, and the smallest memory in which the run completes.
+/// For each allocator, prints the peak of reserved memory, the number of driver calls and their time, whether it runs out
+/// of memory, and the smallest memory in which the run completes. PyTorch's allocator is simulated exactly; `--check`
+/// proves it on your recording.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom replay snapshot.pickle                                 the recorded allocator beside others
-  makeroom replay --check snapshot.pickle                         prove the model on the recording
+  makeroom replay snapshot.pickle                                 compare the common allocators
+  makeroom replay --check snapshot.pickle                         compare the simulation with the recording
   makeroom replay --card 24GiB --allocator pytorch --allocator cuda-async snapshot.pickle
 
 Allocators:
-  pytorch[:SETTINGS]      PyTorch's own, to the byte; SETTINGS as in PYTORCH_CUDA_ALLOC_CONF,
+  pytorch[:SETTINGS]      PyTorch's allocator, exact; SETTINGS as in PYTORCH_CUDA_ALLOC_CONF,
                           e.g. pytorch:expandable_segments:True,roundup_power2_divisions:8
-  pytorch-2.9[:SETTINGS]  the same, as of that release
-  cuda-async              cudaMallocAsync; an estimate
+  pytorch-2.9[:SETTINGS]  PyTorch's allocator as of release 2.9
+  cuda-async              cudaMallocAsync (an estimate)
   bfc, cupy, rmm-pool     JAX and TensorFlow; CuPy; RMM
-  makeroom                makeroom's own pool
-  planned                 addresses chosen with the future known
+  makeroom                makeroom's pool
+  planned                 an offline plan that knows all lifetimes
   ideal                   the peak of live bytes")]
 pub(crate) struct Replay {
     #[command(flatten)]
     pub(crate) recording: Recording,
 
-    /// An allocator to run under; may be given several times
+    /// Allocator to simulate; can be repeated
     #[arg(long = "allocator", value_name = "NAME", value_parser = makeroom_sim::parse)]
     pub(crate) allocators: Vec<AllocatorSpec>,
 
-    /// Replay the recording's own allocator and compare every prediction with the recording
+    /// Simulate the recorded allocator and compare every address and driver call with the recording
     #[arg(long)]
     pub(crate) check: bool,
 
-    /// Do not search for the smallest memory
+    /// Skip the search for the smallest memory
     #[arg(long)]
     pub(crate) no_smallest: bool,
 }
 
-/// Find the allocator setting that serves a recording best
+/// Find the best PyTorch allocator settings for a recording
 ///
-/// Runs the recording under every setting of PyTorch's allocator that can matter for it, exactly, and prints the
-/// line to paste, what it saves and what it costs.
+/// Replays the recording under every setting of PyTorch's allocator that can matter for it. Prints the line to paste, the
+/// memory it saves and the driver time it costs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom tune snapshot.pickle                   the setting that reserves least
-  makeroom tune --memory 24GiB snapshot.pickle    the setting with which the run fits")]
+  makeroom tune snapshot.pickle                   find the setting that reserves the least memory
+  makeroom tune --memory 24GiB snapshot.pickle    find a setting that fits in 24 GiB")]
 pub(crate) struct Tune {
     #[command(flatten)]
     pub(crate) recording: Recording,
 }
 
-/// Explain why memory ran out, from a log or a recording
+/// Explain why memory ran out, from a log, a snapshot or a recording
 ///
 /// Reads any log with an out-of-memory error in it, of any size; a `.room` recording; a PyTorch memory snapshot; or a log
 /// of RMM. Each can be compressed with gzip or zstd. Names one cause with its figures, accounts for the memory, and lists
@@ -354,4 +351,24 @@ pub(crate) struct Why {
 
     #[command(flatten)]
     pub(crate) options: RecordingOptions,
+}
+
+/// Print a shell completion script
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  makeroom completions bash > ~/.local/share/bash-completion/completions/makeroom
+  makeroom completions zsh > ~/.zfunc/_makeroom
+  makeroom completions fish > ~/.config/fish/completions/makeroom.fish")]
+pub(crate) struct Completions {
+    /// Shell to print the script for
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Write the man pages to a directory
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Directory to write to; created if missing
+    pub(crate) directory: PathBuf,
 }

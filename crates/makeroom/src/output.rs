@@ -23,6 +23,12 @@ fn write(text: &str) -> Result<(), Failure> {
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Output)
 }
 
+/// Writes a file that another program reads, byte for byte.
+pub(crate) fn script(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(Failure::Output)
+}
+
 /// Writes a result as JSON.
 pub(crate) fn json(value: &serde_json::Value) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(value)?;

@@ -13,39 +13,39 @@ use super::sizes::card_size;
 /// How to look at the machine.
 #[derive(Debug, Args)]
 pub(crate) struct Looking {
-    /// Where processes are; a container may have the host's mounted elsewhere
-    #[arg(long, value_name = "FOLDER", default_value = "/proc")]
+    /// Directory of the process file system; inside a container, where the host's is mounted
+    #[arg(long, value_name = "DIR", default_value = "/proc")]
     pub(crate) proc: PathBuf,
 
-    /// How many seconds the driver may take to answer
+    /// Timeout for the driver
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub(crate) deadline: f64,
 }
 
-/// Say who holds the memory of each GPU, and why some is held by nobody
+/// Show which processes hold GPU memory, and explain what no process accounts for
 ///
-/// One table per device, the fullest first: every process the driver lists, with its user, container, pod or job, what
-/// is odd about it, and what is used without a listed owner, with the most probable cause and the evidence. It ends
-/// nothing: it prints the command that would, and what would be lost.
+/// Prints one table per GPU, the fullest first: every process that the driver lists, with its user, container, pod or job.
+/// For memory without a listed owner it names the most likely cause and the evidence. It never stops a process; it
+/// prints the command that would, and what would be lost.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom ps                                  who holds what
-  makeroom ps --require 20GiB && ./train       start only if 20 GiB can be had; else say who would have to go
-  sudo makeroom ps                             see other users' processes too
-  makeroom ps --proc /host/proc                from a container that has the host's processes there
+  makeroom ps                               show all GPUs and processes
+  makeroom ps --require 20GiB && ./train    start only if 20 GiB are free
+  sudo makeroom ps                          include details of other users' processes
+  makeroom ps --proc /host/proc             in a container with the host's /proc mounted there
 
-Exit status: 0 told (with --require: and it can be had), 1 the driver could not be asked, or it cannot be had.")]
+Exit status: 0 on success; 1 if the driver did not respond or --require cannot be met.")]
 pub(crate) struct Ps {
-    /// Fail unless this much is free on one device, and say who would have to go
+    /// Fail unless this much memory is free on one GPU, and list the processes that would have to exit
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) require: Option<Bytes>,
 
-    /// With --require: on this device only
+    /// With --require: check only this GPU
     #[arg(long, value_name = "INDEX", requires = "require")]
     pub(crate) device: Option<u32>,
 
-    /// List every process
+    /// List all processes, also small ones
     #[arg(long)]
     pub(crate) all: bool,
 
@@ -57,13 +57,14 @@ pub(crate) struct Ps {
     pub(crate) looking: Looking,
 }
 
-/// Watch who holds the memory of each GPU
+/// Watch GPU memory live, by process
 ///
-/// Devices, processes with what they held at the last looks, and the lines of a program that runs under makeroom run.
-/// Keys: q ends, s chooses the order and r reverses it, / filters, enter shows the sites of the selected program.
+/// Shows GPUs, processes with their recent memory, and lines of code for programs that run under `makeroom run`.
+///
+/// Keys: q quits, s changes the sort order, r reverses it, / filters, Enter shows the lines of the selected program.
 #[derive(Debug, Args)]
 pub(crate) struct Top {
-    /// Seconds between two looks
+    /// Seconds between updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     pub(crate) interval: f64,
 
@@ -71,13 +72,12 @@ pub(crate) struct Top {
     pub(crate) looking: Looking,
 }
 
-/// Say what can go wrong here before anything runs
+/// Check this machine for GPU memory problems
 ///
-/// Looks at the driver and what is built for it, the cards and their modes, MIG and MPS, limits of host and shared
-/// memory, settings of allocators that contradict each other or are not read, and whether makeroom run can record
-/// here. Each finding comes with what to do.
+/// Checks the driver and the libraries built for it, GPU modes, MIG and MPS, limits on host and shared memory, allocator
+/// settings that conflict or have no effect, and whether `makeroom run` can record here. Each problem comes with a fix.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit status: 0 nothing to mend, 1 something to mend.")]
+#[command(after_help = "Exit status: 0 if no problem was found, 1 otherwise.")]
 pub(crate) struct Doctor {
     /// Print JSON
     #[arg(long)]
@@ -87,26 +87,26 @@ pub(crate) struct Doctor {
     pub(crate) looking: Looking,
 }
 
-/// Serve who holds what as metrics, for Prometheus and OpenTelemetry
+/// Export GPU memory by process to Prometheus and OpenTelemetry
 ///
-/// Answers /metrics and /healthz until it is ended. Metrics have the names and labels of DCGM's exporter and of
+/// Serves /metrics and /healthz until it is stopped. Metrics use the names and labels of DCGM's exporter and of
 /// OpenTelemetry's conventions, with the GPU's UUID as the key.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom serve                                      http://127.0.0.1:9401/metrics
-  makeroom serve --listen 0.0.0.0:9401                for everybody who reaches this machine
-  makeroom serve --otlp http://127.0.0.1:4318         send to the collector on this machine too")]
+  makeroom serve                                 serve http://127.0.0.1:9401/metrics
+  makeroom serve --listen 0.0.0.0:9401           accept connections from other machines
+  makeroom serve --otlp http://127.0.0.1:4318    also send to an OpenTelemetry collector")]
 pub(crate) struct Serve {
-    /// Where to listen
+    /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9401", value_parser = address)]
     pub(crate) listen: SocketAddr,
 
-    /// Send to this OpenTelemetry collector too
+    /// OpenTelemetry collector to send to
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<Collector>,
 
-    /// Seconds between two sendings
+    /// Seconds between exports to the collector
     #[arg(long, value_name = "SECONDS", default_value_t = 15.0, value_parser = seconds)]
     pub(crate) interval: f64,
 
@@ -148,10 +148,11 @@ impl FromStr for Collector {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.starts_with("https://") {
             return Err(
-                "it cannot send over TLS; send to the collector on this machine and let that one".to_owned()
+                "TLS is not supported; send to a collector on this machine, which can forward over TLS"
+                    .to_owned(),
             );
         }
-        let wrong = || format!("`{text}` is not an address; it is written http://127.0.0.1:4318");
+        let wrong = || format!("`{text}` is not a URL; write http://127.0.0.1:4318");
         let rest = text.strip_prefix("http://").ok_or_else(wrong)?;
         let (authority, path) =
             rest.split_once('/').map_or((rest, ""), |(authority, path)| (authority, path));
@@ -172,7 +173,7 @@ impl FromStr for Collector {
 fn address(text: &str) -> Result<SocketAddr, String> {
     let numbers = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     numbers.as_deref().unwrap_or(text).parse().map_err(|_| {
-        format!("`{text}` is no address with a port; it is written 127.0.0.1:9401, or 0.0.0.0:9401 for everybody who reaches this machine")
+        format!("`{text}` is not an address with a port; write 127.0.0.1:9401, or 0.0.0.0:9401 to accept connections from other machines")
     })
 }
 

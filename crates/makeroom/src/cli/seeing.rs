@@ -7,32 +7,32 @@ use makeroom_core::Bytes;
 
 use super::sizes::card_size;
 
-/// Show a recording in the browser, or as one file that can be mailed
+/// View a recording in the browser, or write it as one HTML file
 ///
-/// Serves one page on this machine alone: the verdict and the account, live memory over time by site, the address space
-/// and the stacks at any moment, and single allocations. Takes what `makeroom why` takes.
+/// Shows the verdict, live memory over time by line of code, the address space and call stacks at any moment, and single
+/// allocations. Reads the same recordings and snapshots as `makeroom why`. The page is served on this machine only.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  makeroom view snapshot.pickle                     open it in the browser
-  makeroom view before.pickle after.pickle          two runs side by side
-  makeroom view run.room -o report.html             one file that works from disk
-  makeroom view --no-browser --port 8080 run.room   on a machine without a browser:
-                                                    ssh -L 8080:127.0.0.1:8080 that-machine")]
+  makeroom view snapshot.pickle                      open in the browser
+  makeroom view before.pickle after.pickle           compare two runs side by side
+  makeroom view run.room -o report.html              write one file that works offline
+  makeroom view --no-browser --port 8080 run.room    on a remote machine; then, locally:
+                                                     ssh -L 8080:127.0.0.1:8080 REMOTE")]
 pub(crate) struct View {
-    /// The file to show, or `-` for standard input; and a second one to show beside it
+    /// Recording or snapshot, or `-` for standard input; a second one is shown side by side
     #[arg(required = true, num_args = 1..=2, value_name = "INPUT")]
     pub(crate) inputs: Vec<PathBuf>,
 
-    /// Write the page with all it shows into this file, below 10 MB
+    /// Write one HTML file, smaller than 10 MB, instead of serving the page
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// Put the comparison with other allocators into the file
+    /// Include the comparison with other allocators in the file
     #[arg(long, requires = "output")]
     pub(crate) what_if: bool,
 
-    /// The port to serve on; without it one that is free
+    /// Port to serve on; 0 picks a free one
     #[arg(long, value_name = "PORT", default_value_t = 0, conflicts_with = "output")]
     pub(crate) port: u16,
 
@@ -40,18 +40,18 @@ pub(crate) struct View {
     #[arg(long)]
     pub(crate) no_browser: bool,
 
-    /// What the allocator may take, nothing deducted
+    /// Memory available to the allocator
     #[arg(long, value_name = "SIZE", value_parser = card_size, conflicts_with = "card")]
     pub(crate) memory: Option<Bytes>,
 
-    /// The size of a card; what driver and context take is deducted
+    /// Size of the GPU; the share of the driver and the CUDA context is deducted
     #[arg(long, value_name = "SIZE", value_parser = card_size)]
     pub(crate) card: Option<Bytes>,
 }
 
-/// Write a recording as a file for other programs
+/// Export a recording to Perfetto, speedscope, PyTorch's viewer, Parquet or CSV
 ///
-/// `docs/export.md` says what is in each, column by column.
+/// docs/export.md describes every column.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -61,18 +61,18 @@ Examples:
   makeroom export run.room --to parquet -o run.parquet
   makeroom export run.room --to csv --table events | head")]
 pub(crate) struct Export {
-    /// The recording, or `-` for standard input
+    /// Recording or snapshot, or `-` for standard input
     pub(crate) input: PathBuf,
 
-    /// What to write
-    #[arg(long, value_name = "FORM", value_enum)]
+    /// Output format
+    #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) to: ExportForm,
 
-    /// Which rows, for parquet and csv
-    #[arg(long, value_name = "ROWS", value_enum, default_value_t = ExportTable::Allocations)]
+    /// Table to write, for parquet and csv
+    #[arg(long, value_name = "TABLE", value_enum, default_value_t = ExportTable::Allocations)]
     pub(crate) table: ExportTable,
 
-    /// The file to write; without it, or with `-`, standard output
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -84,7 +84,7 @@ pub(crate) enum ExportForm {
     Perfetto,
     /// Live memory by stack, for speedscope.app
     Speedscope,
-    /// A memory snapshot, for PyTorch's own viewer
+    /// A memory snapshot, for PyTorch's viewer
     Snapshot,
     /// A table for databases and data frames
     Parquet,

@@ -1,12 +1,12 @@
-//! Sizes of cards on the command line. A forgotten unit makes bytes of gibibytes, and an answer for a card of 24 bytes is
-//! worse than none.
+//! GPU sizes on the command line. A forgotten unit turns gibibytes into bytes, so sizes below 1 MiB are rejected with the
+//! size that was probably meant.
 
 use makeroom_core::Bytes;
 
-/// No card and no limit on one is smaller than this.
+/// The smallest size that is accepted.
 const LEAST: Bytes = Bytes::mib(1);
 
-/// Reads the size of a card, or of a limit on one.
+/// Parses the size of a GPU or of a limit.
 pub(crate) fn card_size(text: &str) -> Result<Bytes, String> {
     let size: Bytes = text.parse().map_err(|error| format!("{error}"))?;
     if size >= LEAST {
@@ -14,7 +14,7 @@ pub(crate) fn card_size(text: &str) -> Result<Bytes, String> {
     }
     let number = text.trim().trim_end_matches(|character: char| !character.is_ascii_digit());
     Err(match size.get() {
-        0 => "no card is that small; a size has a unit: 24GiB".to_owned(),
+        0 => "a GPU has more memory than that; write a size with a unit, such as 24GiB".to_owned(),
         bytes => format!("{} is {bytes} bytes; did you mean {number}GiB?", text.trim()),
     })
 }

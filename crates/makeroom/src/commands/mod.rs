@@ -5,6 +5,7 @@ mod demo;
 mod doctor;
 mod export;
 mod fit;
+mod install;
 mod looking;
 mod place;
 mod ps;
@@ -34,6 +35,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Top(arguments) => return top::run(&arguments),
         Command::Doctor(arguments) => return doctor::run(&arguments),
         Command::Serve(arguments) => return serve::run(&arguments),
+        Command::Completions(arguments) => install::completions(&arguments),
+        Command::Man(arguments) => install::man(&arguments),
         Command::Survey => looking::survey(),
         Command::DemoProgram(arguments) => demo::program::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
