@@ -39,9 +39,9 @@ fn little_more_is_reserved_than_is_live() {
 }
 
 #[test]
-fn the_readme_shows_what_its_command_prints() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let readme = std::fs::read_to_string(readme).expect("the project has one");
+fn the_page_of_the_pool_shows_what_its_command_prints() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pool.md");
+    let page = std::fs::read_to_string(page).expect("the project has one");
     let figures = |name: &str, allocator: &str| {
         let trace = read(name);
         let device = &trace.devices[0];
@@ -50,7 +50,7 @@ fn the_readme_shows_what_its_command_prints() {
         (outcome.peak_live, outcome.peak_reserved as f64 / outcome.peak_live as f64)
     };
     let ratio = |name: &str, allocator: &str| figures(name, allocator).1;
-    let table = readme.lines().skip_while(|line| !line.starts_with("| recording | peak live | native |"));
+    let table = page.lines().skip_while(|line| !line.starts_with("| recording | peak live | native |"));
     let rows: Vec<&str> = table.skip(2).take_while(|line| line.starts_with('|')).collect();
     assert!(rows.len() >= 5, "{rows:?}");
     for row in rows {
@@ -71,7 +71,7 @@ fn the_readme_shows_what_its_command_prints() {
     }
     let several =
         format!("({:.2} and {:.2};", ratio("streams", "makeroom"), ratio("streams-expandable", "makeroom"));
-    assert!(readme.contains(&several), "those of several streams: {several}");
+    assert!(page.contains(&several), "those of several streams: {several}");
 }
 
 /// A request that was refused when it was recorded is granted here: then more is live than ever was.
