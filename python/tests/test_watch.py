@@ -95,7 +95,7 @@ driver.take(1 << 30)
     assert done.returncode == 1
     # Once from the hook, under the traceback, and it knows the line; `run` says it as well.
     under = done.stderr.split("RuntimeError: CUDA error: out of memory", 1)[1]
-    assert "Who holds what is live" in under and "7.00 GiB" in under
+    assert "Live memory, by line of code" in under and "7.00 GiB" in under
 
 
 def test_nothing_to_watch_with_is_said():

@@ -228,16 +228,16 @@ impl Growth {
     pub fn pace(&self) -> String {
         match self.parts {
             Some(parts) => format!(
-                "over {} of {parts} equal parts of the recording, {} a part",
+                "in {} of {parts} equal parts of the recording, {} per part",
                 self.steps, self.per_step
             ),
-            None => format!("over {} steps, {} a step", self.steps, self.per_step),
+            None => format!("over {} steps, {} per step", self.steps, self.per_step),
         }
     }
 
     /// When what is compared is live.
     pub fn moment(&self) -> &'static str {
-        if self.parts.is_some() { "What stays live" } else { "What stays live after each step" }
+        if self.parts.is_some() { "Live memory" } else { "Live memory after each step" }
     }
 }
 

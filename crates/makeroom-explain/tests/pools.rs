@@ -41,7 +41,7 @@ fn the_pools_own_limit_is_named() {
     let explanation = refused(Bytes::mib(512), Bytes::mib(50), Bytes::gib(139), Room::Unknown);
     assert_eq!(causes(&explanation)[..2], [Cause::ArtificialLimit, Cause::RequestExceedsDevice]);
     assert_eq!(explanation.verdict.certainty, Certainty::Certain);
-    let summary = "600.00 MiB was refused by the pool's own limit of 512.00 MiB, of which it held 200.00 MiB; the device itself had 139.00 GiB free.";
+    let summary = "600.00 MiB exceeded the pool's limit of 512.00 MiB, of which it held 200.00 MiB; the GPU had 139.00 GiB free.";
     assert_eq!(explanation.verdict.summary, summary);
     let command = explanation.causes[0].fixes[0].command.as_deref();
     assert_eq!(command, Some("makeroom_pool_set_limit(pool, 800ull << 20);"));
@@ -59,7 +59,7 @@ fn what_fills_the_limit_is_told_beside_it() {
     let explanation = refused(Bytes::mib(700), Bytes::mib(190), Bytes::gib(139), Room::Unknown);
     assert_eq!(causes(&explanation), [Cause::ArtificialLimit, Cause::LiveDataFillsDevice]);
     let summary = &explanation.causes[1].summary;
-    assert!(summary.contains("does not fit the 700.00 MiB that the pool's own limit allows"), "{summary}");
+    assert!(summary.contains("does not fit in the pool's limit of 700.00 MiB"), "{summary}");
     assert_no_word_of_pytorch(&explanation);
 }
 
@@ -75,7 +75,9 @@ fn a_device_that_is_full_is_not_the_limits_fault() {
 fn a_limit_that_the_snapshot_does_not_hold_is_the_pools_too() {
     let explanation = refused(Bytes::ZERO, Bytes::mib(50), Bytes::gib(139), Room::Unknown);
     assert_eq!(explanation.verdict.cause, Cause::ArtificialLimit);
-    assert!(explanation.verdict.summary.contains("the pool kept to a limit that the snapshot does not hold"));
+    assert!(
+        explanation.verdict.summary.contains("the pool applied a limit that the snapshot does not contain")
+    );
     assert_no_word_of_pytorch(&explanation);
     let named = refused(Bytes::mib(512), Bytes::mib(50), Bytes::gib(139), Room::Limit(Bytes::mib(650)));
     assert!(!named.verdict.summary.contains("own limit"), "{}", named.verdict.summary);

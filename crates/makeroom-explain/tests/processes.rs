@@ -70,14 +70,14 @@ fn a_refusal_that_the_device_did_not_make_is_the_limits_of_the_run() {
     let explanation = refused_below_the_limit(Some(Bytes::gib(16)), false);
     let verdict = &explanation.verdict;
     assert_eq!(verdict.cause, Cause::ArtificialLimit);
-    assert!(verdict.summary.contains("refused by `makeroom run --limit`, not by the card"), "{verdict:?}");
+    assert!(verdict.summary.contains("failed because of `makeroom run --limit`, not the GPU"), "{verdict:?}");
     assert!(!verdict.summary.contains("PyTorch"), "{}", verdict.summary);
     assert_eq!(commands(&explanation), ["makeroom run --limit 18433MiB -- …"]);
     let ledger = explanation.ledger.unwrap();
     assert_eq!((ledger.total(), ledger.unaccounted()), (Some(Bytes::gib(16)), 0));
     let listed = |what: &str| ledger.lines().iter().find(|line| line.what() == what).map(LedgerLine::bytes);
     assert_eq!(listed("contexts"), Some(Bytes::gib(1)));
-    assert_eq!(listed("counted beside it"), Some(Bytes::gib(1) + Bytes::new(1)));
+    assert_eq!(listed("counted in addition"), Some(Bytes::gib(1) + Bytes::new(1)));
 }
 
 /// A program without PyTorch held 7 GiB when 1 GiB more was refused, whatever its user believes.
@@ -115,7 +115,12 @@ fn a_limit_below_what_the_run_held_is_not_used() {
 fn a_context_that_was_measured_differently_is_no_riddle() {
     let explanation = refused_below_the_limit(Some(Bytes::gib(15) + Bytes::mib(100)), false);
     assert_eq!(explanation.verdict.cause, Cause::Fragmentation, "{}", explanation.verdict.summary);
-    assert!(explanation.causes.iter().any(|cause| cause.summary.contains("`makeroom run --limit` refused")));
+    assert!(
+        explanation
+            .causes
+            .iter()
+            .any(|cause| cause.summary.contains("set by `makeroom run --limit` was reached"))
+    );
 }
 
 /// A framework that refused without asking the driver has a limit of its own, with `--limit` and without.
@@ -124,7 +129,7 @@ fn a_framework_that_asked_nobody_kept_to_its_own_limit() {
     for limit in [None, Some(Bytes::gib(16))] {
         let explanation = refused_below_the_limit(limit, true);
         assert_eq!(explanation.verdict.cause, Cause::ArtificialLimit);
-        assert!(explanation.verdict.summary.contains("PyTorch kept to a limit"), "{limit:?}");
+        assert!(explanation.verdict.summary.contains("PyTorch applied a limit"), "{limit:?}");
         assert!(commands(&explanation).iter().any(|command| command.contains("memory_fraction")));
     }
 }
@@ -186,7 +191,11 @@ fn what_the_program_took_is_a_leak_beside_what_libraries_took() {
     assert_eq!(run(&explanation).left[0].bytes, Bytes::mib(64));
     assert_eq!(run(&explanation).held_by_libraries[0].by, "cuDNN");
     let leak = explanation.causes.iter().find(|cause| cause.cause == Cause::Leak).unwrap();
-    assert!(leak.fixes[0].action.starts_with("free what +0x5b45ed in solver.so takes"), "{:?}", leak.fixes);
+    assert!(
+        leak.fixes[0].action.starts_with("free the memory allocated at +0x5b45ed in solver.so"),
+        "{:?}",
+        leak.fixes
+    );
 }
 
 #[test]
@@ -227,7 +236,7 @@ fn rounds_are_told_by_what_is_kept_of_each() {
         (None, Bytes::mib(32), "each request of 32.00 MiB")
     );
     let leak = explanation.causes.iter().find(|finding| finding.cause == Cause::Leak).unwrap();
-    assert!(leak.summary.contains("32.00 MiB a step, until"), "{}", leak.summary);
+    assert!(leak.summary.contains("32.00 MiB per step, until"), "{}", leak.summary);
     assert_eq!(
         (leak.certainty, explanation.verdict.cause),
         (Certainty::Possible, Cause::LiveDataFillsDevice)
@@ -248,9 +257,9 @@ fn parts_of_a_recording_are_not_called_steps() {
     assert_eq!((growth.parts, growth.steps), (Some(24), 17));
     let summary = &explanation.verdict.summary;
     assert_eq!(explanation.verdict.cause, Cause::Leak);
-    assert!(summary.contains("over 17 of 24 equal parts of the recording"), "{summary}");
+    assert!(summary.contains("in 17 of 24 equal parts of the recording"), "{summary}");
     assert!(
-        summary.contains(" a part, until 128.00 MiB was refused") && !summary.contains("step"),
+        summary.contains(" per part, until an allocation of 128.00 MiB failed") && !summary.contains("step"),
         "{summary}"
     );
 }

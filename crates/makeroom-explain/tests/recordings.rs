@@ -84,7 +84,7 @@ fn live_data_is_named_and_the_step_must_shrink() {
     assert_eq!(explanation.verdict.cause, Cause::LiveDataFillsDevice);
     assert_balanced(&explanation);
     let fixes = &explanation.causes[0].fixes;
-    assert!(fixes.iter().any(|fix| fix.action.contains("shrink what the step makes")), "{fixes:?}");
+    assert!(fixes.iter().any(|fix| fix.action.contains("reduce this step's memory")), "{fixes:?}");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn private_pools_are_told_apart() {
 fn a_recording_that_lost_its_beginning_says_so() {
     let explanation = explain("vit_varbatch-ring", Room::Unknown);
     assert_balanced(&explanation);
-    assert!(explanation.notes.iter().any(|note| note.contains("began late")), "{:?}", explanation.notes);
+    assert!(explanation.notes.iter().any(|note| note.contains("started late")), "{:?}", explanation.notes);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn the_device_that_failed_first_is_explained() {
     trace.devices.push(earlier);
     let explanation = explain_trace(&trace, &TraceQuestion::default());
     assert_eq!(explanation.request.unwrap().device.map(|device| device.0), Some(1));
-    assert!(explanation.notes.iter().any(|note| note.contains("more device")));
+    assert!(explanation.notes.iter().any(|note| note.contains("more GPU")));
 }
 
 #[test]

@@ -36,8 +36,8 @@ impl FitRun {
             refusals => format!("{refusals} times"),
         };
         let remark =
-            if self.end == FitEnd::Shown { "at the edge:" } else { &format!("{};", self.end.remark()) };
-        format!("{remark} refused {times}, and went on")
+            if self.end == FitEnd::Shown { "at the limit:" } else { &format!("{};", self.end.remark()) };
+        format!("{remark} an allocation failed {times}, and the program continued")
     }
 }
 
@@ -69,8 +69,8 @@ impl FitEnd {
     fn remark(self) -> &'static str {
         match self {
             Self::Shown => "",
-            Self::ByItself => "ended by itself",
-            Self::OutOfTime => "stopped for its time (--seconds)",
+            Self::ByItself => "exited by itself",
+            Self::OutOfTime => "stopped after its time limit (--seconds)",
             Self::Refused => "out of memory",
         }
     }
@@ -170,28 +170,30 @@ pub fn fit_text(report: &FitReport, columns: usize) -> String {
 
 fn found(out: &mut String, report: &FitReport, answer: &Answer, columns: usize) {
     let certainty = match report.stop {
-        Stop::OutOfRuns { ran, .. } => format!("predicted; {ran} ran, and no run was left for more (--runs)"),
-        Stop::Predicted(_) => "predicted; this card is too small to run it".to_owned(),
-        _ => "it ran".to_owned(),
+        Stop::OutOfRuns { ran, .. } => {
+            format!("predicted; {ran} was confirmed, and the number of runs was used up (--runs)")
+        }
+        Stop::Predicted(_) => "predicted; this GPU is too small to confirm it".to_owned(),
+        _ => "confirmed by a run".to_owned(),
     };
-    let _ = writeln!(out, "{MARGIN}{TITLE}LARGEST BATCH {}{TITLE:#}, {certainty}", answer.batch);
+    let _ = writeln!(out, "{MARGIN}{TITLE}LARGEST BATCH SIZE {}{TITLE:#}, {certainty}", answer.batch);
     let parts = &answer.composition;
     let live = Bytes::new(parts.per_unit.get().saturating_mul(answer.batch));
     let mut text = format!(
-        "Of {}, {} is live whatever the batch and {} grows with it, {} for each unit.",
+        "Of {}, {} does not depend on the batch and {} grows with it, {} per unit.",
         answer.card, parts.fixed, live, parts.per_unit
     );
     if !parts.unused.is_zero() {
-        let _ = write!(text, " The allocator ({}) takes {} more, unused.", report.allocator, parts.unused);
+        let _ = write!(text, " The allocator ({}) caches {} more.", report.allocator, parts.unused);
     }
-    let _ = write!(text, " {} is held beside it, and {} is kept free.", parts.beside, answer.margin);
+    let _ = write!(text, " {} is held outside of it, and {} is kept free.", parts.beside, answer.margin);
     if parts.varies {
-        text.push_str(" Steps differ from each other: longer ones than those seen would take more.");
+        text.push_str(" Steps differ: longer ones than those observed would need more.");
     }
     if parts.exact_share < 0.98 {
         let _ = write!(
             text,
-            " {:.0} % of it follows the batch exactly in every run; the rest is estimated.",
+            " {:.0} % of it follows the batch size exactly in every run; the rest is estimated.",
             parts.exact_share * 100.0
         );
     }
@@ -206,12 +208,12 @@ fn found(out: &mut String, report: &FitReport, answer: &Answer, columns: usize) 
         .collect();
     if !sites.is_empty() {
         let _ = writeln!(out);
-        let headings = [("what grows", false), ("for each unit", true)];
+        let headings = [("growing memory", false), ("per unit", true)];
         table(out, &headings.map(|(heading, is_number)| Column { heading, is_number }), &sites);
     }
     if !answer.alternatives.is_empty() {
         let _ = writeln!(out);
-        let headings = [("what would move it", false), ("batch", true), ("", false)];
+        let headings = [("change", false), ("batch", true), ("", false)];
         let rows: Vec<Vec<String>> = answer.alternatives.iter().map(row).collect();
         table(out, &headings.map(|(heading, is_number)| Column { heading, is_number }), &rows);
     }
@@ -226,21 +228,21 @@ fn row(alternative: &Alternative) -> Vec<String> {
 fn nothing(out: &mut String, report: &FitReport, columns: usize) {
     let (title, text) = match report.stop {
         Stop::NothingGrows => (
-            "MEMORY DOES NOT DEPEND ON IT",
-            "Runs with different numbers took the same memory, to within a hundredth. Is {} where the program reads its batch, and does it use it before it is stopped? More steps: --steps 12".to_owned(),
+            "MEMORY DOES NOT DEPEND ON THE BATCH SIZE",
+            "Runs with different batch sizes used the same memory, within 1 %. Is {} the batch size argument, and is it used before the run is stopped? To observe more steps: --steps 12".to_owned(),
         ),
-        Stop::NoLaw => ("NO LAW FOUND", no_law(&report.runs)),
+        Stop::NoLaw => ("NO MODEL FOUND", no_law(&report.runs)),
         Stop::NothingFits => (
-            "NOTHING THAT WAS TRIED FITS",
+            "NO TESTED BATCH SIZE FITS",
             format!(
-                "The program was refused memory with {}, the smallest that was tried.{} To see what fills the card: makeroom run -- and the command",
+                "The program ran out of memory with {}, the smallest batch size tested.{} To see what fills the GPU: makeroom run -- PROGRAM",
                 report.smallest(),
-                if report.smallest() > 1 { " To begin with less: --start 1." } else { "" }
+                if report.smallest() > 1 { " To start smaller: --start 1." } else { "" }
             ),
         ),
         _ => (
-            "THE CARD'S SIZE IS NOT KNOWN",
-            "No run said how much memory the device has. Say it with --memory, for example --memory 24GiB".to_owned(),
+            "THE SIZE OF THE GPU IS UNKNOWN",
+            "No run reported the size of the GPU. Pass it with --memory, for example --memory 24GiB".to_owned(),
         ),
     };
     let _ = writeln!(out, "{MARGIN}{TITLE}{title}{TITLE:#}");
@@ -256,17 +258,17 @@ fn no_law(runs: &[FitRun]) -> String {
     seen.sort_unstable();
     let figures = match (seen.first(), seen.last()) {
         (Some((few, less)), Some((many, more))) => {
-            format!("At most {less} was live with {few}, and {more} with {many}")
+            format!("The live peak was {less} with {few} and {more} with {many}")
         }
         _ => "Memory differed from run to run".to_owned(),
     };
     format!(
-        "{figures}; yet no allocation was larger than the same one of another run. There were more of them, or one run went on for longer. What fits is predicted from sizes that follow the number, so it cannot be told here. To see what one number takes: makeroom run -- and the command"
+        "{figures}, but no single allocation grew: there were more of them, or one run was longer. The prediction needs sizes that grow with the batch. To see what one batch size uses: makeroom run -- PROGRAM"
     )
 }
 
 fn runs(out: &mut String, runs: &[FitRun]) {
-    let headings = [("run", true), ("steps seen", true), ("peak live", true), ("time", true), ("", false)];
+    let headings = [("run", true), ("steps", true), ("peak live", true), ("time", true), ("", false)];
     let rows: Vec<Vec<String>> = runs
         .iter()
         .map(|run| {
@@ -283,6 +285,6 @@ fn runs(out: &mut String, runs: &[FitRun]) {
     let is_shown = |run: &FitRun| run.end == FitEnd::Shown;
     if runs.iter().any(is_shown) {
         let which = if runs.iter().all(is_shown) { "each run" } else { "each other run" };
-        let _ = writeln!(out, "{MARGIN}{DIM}  {which} was stopped once it had shown what it needs{DIM:#}");
+        let _ = writeln!(out, "{MARGIN}{DIM}  {which} was stopped after enough steps{DIM:#}");
     }
 }

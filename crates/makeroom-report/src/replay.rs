@@ -76,7 +76,7 @@ pub fn replay_text(report: &Comparison, memory: Option<Bytes>, columns: usize) -
     let memory = memory.map_or(String::new(), |memory| format!(", in {memory}"));
     let _ = writeln!(
         out,
-        "\n{MARGIN}{TITLE}{} events, {} allocations, at most {} live{memory}{TITLE:#}\n",
+        "\n{MARGIN}{TITLE}{} events, {} allocations, live peak {}{memory}{TITLE:#}\n",
         report.events, report.allocations, report.peak_live
     );
     if let Some(check) = &report.check {
@@ -96,11 +96,11 @@ pub fn replay_text(report: &Comparison, memory: Option<Bytes>, columns: usize) -
 fn check_text(out: &mut String, check: &Check, columns: usize) {
     let verdict = match &check.first_mismatch {
         None => format!(
-            "all {} predictions came true: every address, every segment, every refusal",
+            "all {} predictions match the recording: every address, every segment, every failure",
             check.matched
         ),
         Some(mismatch) => format!(
-            "{} of {} predictions were wrong; the first at event {}: recorded {}, predicted {}",
+            "{} of {} predictions differ from the recording; the first at event {}: recorded {}, predicted {}",
             check.mismatched,
             check.matched + check.mismatched,
             mismatch.event,
@@ -114,7 +114,7 @@ fn check_text(out: &mut String, check: &Check, columns: usize) {
     if check.older_blocks > 0 {
         let _ = writeln!(
             out,
-            "{MARGIN}{} blocks are older than the recording; the sizes of {} of them were assumed",
+            "{MARGIN}{} blocks are older than the recording; the sizes of {} of them are assumed",
             check.older_blocks, check.assumed_blocks
         );
     }
@@ -139,7 +139,7 @@ fn run_row(run: &ComparedRun) -> Vec<String> {
     let outcome = &run.outcome;
     let refusal = outcome.refusal.map(|refusal| {
         let place = refusal.event.map_or("its start".to_owned(), |event| format!("event {event}"));
-        format!("out of memory at {place}: {} refused", Bytes::new(refusal.bytes))
+        format!("out of memory at {place}: {}", Bytes::new(refusal.bytes))
     });
     vec![
         format!("{}{}", run.allocator, if run.is_estimate { " (estimate)" } else { "" }),

@@ -92,11 +92,8 @@ fn account(out: &mut String, ledger: &Ledger, columns: usize) {
     let whole = ledger.total().unwrap_or(listed).max(listed);
     if unaccounted != 0 {
         // Texts round to two decimals; a rest that small is rounding, and still shown.
-        let remark = if unaccounted < 0 {
-            Some("more is listed than there is: the figures contradict".to_owned())
-        } else {
-            None
-        };
+        let remark =
+            if unaccounted < 0 { Some("the lines add up to more than the total".to_owned()) } else { None };
         let size = Bytes::new(unaccounted.unsigned_abs());
         let sign = if unaccounted < 0 { "−" } else { "" };
         rows.push(Row { name: "unaccounted".to_owned(), size, shown: format!("{sign}{size}"), remark });
@@ -150,11 +147,10 @@ fn sites(out: &mut String, explanation: &Explanation, columns: usize, lines: usi
     if explanation.sites.is_empty() {
         return;
     }
-    let _ = writeln!(out, "\n{MARGIN}{TITLE}Who holds what is live{TITLE:#}");
+    let _ = writeln!(out, "\n{MARGIN}{TITLE}Live memory, by line of code{TITLE:#}");
     tree(out, &explanation.sites, columns, lines);
     if !explanation.other_sites.is_zero() {
-        let _ =
-            writeln!(out, "{MARGIN}{:>12}  {DIM}other places{DIM:#}", explanation.other_sites.to_string());
+        let _ = writeln!(out, "{MARGIN}{:>12}  {DIM}elsewhere{DIM:#}", explanation.other_sites.to_string());
     }
 }
 
@@ -164,7 +160,7 @@ fn steps(out: &mut String, growth: &Growth, columns: usize) {
     }
     let _ = writeln!(
         out,
-        "\n{MARGIN}{TITLE}What grows{TITLE:#}, {}{}",
+        "\n{MARGIN}{TITLE}Growing memory{TITLE:#}, {}{}",
         growth.pace(),
         if growth.parts.is_some() { String::new() } else { format!(" (by {})", growth.measured_by) }
     );
@@ -175,16 +171,13 @@ fn what_fits(out: &mut String, explanation: &Explanation) {
     if explanation.alternatives.is_empty() {
         return;
     }
-    let _ = writeln!(
-        out,
-        "\n{MARGIN}{TITLE}What it would have taken{TITLE:#}, up to and with the refused request"
-    );
+    let _ = writeln!(out, "\n{MARGIN}{TITLE}Memory needed{TITLE:#}, including the failed request");
     for alternative in &explanation.alternatives {
-        let setting = alternative.settings.unwrap_or("as it was run");
+        let setting = alternative.settings.unwrap_or("same settings");
         let fits = match alternative.fits {
             Some(true) => "fits",
             Some(false) => "does not fit either",
-            None => "without the limit",
+            None => "with no limit",
         };
         let about = if alternative.is_exact { "" } else { "about " };
         let needs = format!("{about}{}", alternative.needs);

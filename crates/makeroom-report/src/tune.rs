@@ -86,7 +86,7 @@ pub fn tune_text(tuning: &Tuning, memory: Option<Bytes>, notes: &[String], colum
 /// What is said where what is older than the recording made a difference.
 fn in_place_note(run: &ComparedRun) -> String {
     format!(
-        "with what is older than the recording where it lay, the recorded setting reserves {} at its peak; all runs here begin with nothing, so that they can be compared",
+        "with blocks older than the recording in place, the recorded setting reserves {} at its peak; the runs compared here all start empty",
         Bytes::new(run.outcome.peak_reserved)
     )
 }
@@ -98,22 +98,24 @@ fn better(out: &mut String, tuning: &Tuning, best: &Trial, memory: Option<Bytes>
     let saved = Bytes::new(before.peak_reserved) - reserved;
     let fits = match (memory, before.refusal) {
         (Some(memory), Some(_)) => {
-            format!("All recorded requests fit in {memory}, where the recorded setting runs out. ")
+            format!(
+                "The run fits in {memory} with this setting; with the recorded one it runs out of memory. "
+            )
         }
         _ => String::new(),
     };
     let gain = if saved.is_zero() {
-        format!("It reserves {reserved} at its peak.")
+        format!("Peak reserved memory: {reserved}.")
     } else {
-        format!("It reserves {reserved} at its peak, {saved} less than recorded.")
+        format!("Peak reserved memory: {reserved}, {saved} less than recorded.")
     };
     let cost = format!(
-        "The driver takes {} instead of {} over the run.",
+        "Time in driver calls: {} instead of {}.",
         driver_time(after.driver_nanoseconds),
         driver_time(before.driver_nanoseconds)
     );
     let pool = if best.settings == "expandable_segments:True" {
-        " makeroom run --pool sets it for one run."
+        " `makeroom run --pool` sets it for one run."
     } else {
         ""
     };
@@ -127,11 +129,11 @@ fn nothing_better(out: &mut String, tuning: &Tuning, memory: Option<Bytes>, colu
     let reserved = Bytes::new(recorded.peak_reserved);
     let text = match (memory, recorded.refusal) {
         (Some(memory), Some(_)) => format!(
-            "No setting makes this run complete in {memory}: at most {} was live when it ran out.",
+            "No setting makes this run fit in {memory}: up to {} was live when it ran out.",
             Bytes::new(recorded.peak_live)
         ),
         _ => format!(
-            "The recorded setting is as good as any: it reserves {reserved} at its peak for {} live.",
+            "No other setting is better: the recorded one reserves {reserved} at its peak, for {} live.",
             Bytes::new(recorded.peak_live)
         ),
     };

@@ -88,7 +88,7 @@ pub fn require_pytorch(trace: &Trace, purpose: &'static str) -> Result<(), NoPyt
         TraceKind::Room if trace.process.as_ref().is_some_and(|process| process.sees_tensors) => {
             return Ok(());
         }
-        TraceKind::Room => "only what the program asked of the driver",
+        TraceKind::Room => "only requests to the driver",
         TraceKind::RmmLog => "which is a log of RMM",
     };
     Err(NoPytorch { what, purpose })

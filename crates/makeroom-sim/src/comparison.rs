@@ -146,25 +146,26 @@ impl Workload {
         let older = self.program.older;
         if older > 0 {
             notes.push(format!(
-                "{older} allocations are older than the recording; under other settings than the recorded ones they are made first, in the order of their addresses, which is an assumption"
+                "{older} allocations are older than the recording; under other settings they are replayed first, in the order of their addresses, which is an assumption"
             ));
         }
         if self.program.lost > 0 {
             notes.push(format!(
-                "{} events name memory that the recording knows nothing of and were left out",
+                "{} events refer to memory that is not in the recording and were skipped",
                 self.program.lost
             ));
         }
         let peak = self.program.peak_live_if_granted();
         if peak > self.peak_live {
-            let (requests, them) = match self.program.refused() {
-                1 => ("1 request was".to_owned(), "it"),
-                refused => (format!("{refused} requests were"), "them"),
-            };
-            notes.push(format!(
-                "{requests} refused when this was recorded; a run that can grant {them} here gives {them} back at once, so that up to {} are live",
-                Bytes::new(peak)
-            ));
+            let peak = Bytes::new(peak);
+            notes.push(match self.program.refused() {
+                1 => format!(
+                    "1 request failed in the recorded run; where it fits, it is freed immediately, which raises the live peak to {peak}"
+                ),
+                refused => format!(
+                    "{refused} requests failed in the recorded run; where they fit, they are freed immediately, which raises the live peak to {peak}"
+                ),
+            });
         }
         notes
     }

@@ -108,7 +108,7 @@ fn stream_ordered_frees() {
     assert_eq!(cause(&shown), ("cache_held_by_framework", "likely"));
     let waiting = &shown["explanation"]["run"]["pending_frees"][0]["at_refusal"];
     assert_eq!((&waiting["bytes"], &waiting["streams"]), (&(608 * MIB).into(), &4.into()));
-    assert_eq!((line(&shown, "kept by the driver's pools"), line(&shown, "free")), (640, 204));
+    assert_eq!((line(&shown, "cached by the driver's pools"), line(&shown, "free")), (640, 204));
     assert!(shows(&shown, "cudaDeviceSynchronize"));
 }
 

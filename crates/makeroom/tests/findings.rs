@@ -128,7 +128,7 @@ fn a_program_that_asks_for_no_memory_is_clean_too() {
     assert_eq!(cause(&summary), "none");
     assert_eq!(
         summary["verdict"]["summary"],
-        "The process asked for no memory of GPU 0, and nothing was refused."
+        "No allocation failed; the process allocated no memory on GPU 0."
     );
     assert!(stage.why().contains("NOTHING FAILED"));
 }
@@ -323,7 +323,12 @@ fn who_called_the_function_that_asks_is_told() {
     assert_eq!(cause(&summary), "leak", "{said}");
     assert_eq!(summary["sites"][0]["caller"], "keep_result in steps", "{}", summary["sites"]);
     let fixes = summary["causes"][0]["fixes"].to_string();
-    assert!(fixes.contains("what take_or_end in steps makes for keep_result in steps"), "{fixes}");
+    assert!(
+        fixes.contains(
+            "allocated at take_or_end in steps alive after every step (called from keep_result in steps)"
+        ),
+        "{fixes}"
+    );
     assert!(fixes.contains("in C++ and Rust") && !fixes.contains("loss"), "{fixes}");
 }
 
@@ -417,7 +422,7 @@ fn a_leak_is_told_by_its_rounds() {
     assert_eq!(summary["growth"]["per_step_bytes"], 32 << 20, "{said}");
     let steps = summary["growth"]["steps"].as_u64().unwrap();
     assert!(steps > 233 * 3 / 5 && steps < 233, "{steps}");
-    assert!(said.contains(&format!("over {steps} steps, 32.00 MiB a step")), "{said}");
+    assert!(said.contains(&format!("over {steps} steps, 32.00 MiB per step")), "{said}");
     assert!(summary["growth"]["leaking"][0].to_string().contains("keep"), "{summary}");
 }
 
@@ -459,6 +464,6 @@ fn a_limit_is_told_with_what_the_context_leaves() {
     let summary = stage.summary();
     assert_eq!(
         summary["verdict"]["summary"],
-        "256.00 MiB was asked for in one piece; `makeroom run --limit` allows 700.00 MiB in all, of which a context leaves 200.00 MiB."
+        "A single allocation of 256.00 MiB was requested; `makeroom run --limit` allows 700.00 MiB in total, 200.00 MiB after the CUDA context."
     );
 }

@@ -119,7 +119,10 @@ fn a_refused_context_is_the_verdict() {
     let folder = stage("refused-context");
     let output = makeroom(&folder, &["run", "--limit", "32MiB", "-o", "run.room", "--", "./program"]);
     let said = text(&output.stderr);
-    assert!(said.contains("A context on GPU 0 was refused at main in program for want of memory"), "{said}");
+    assert!(
+        said.contains("Creating a CUDA context on GPU 0 failed at main in program because memory ran out"),
+        "{said}"
+    );
     assert!(said.contains("ARTIFICIAL LIMIT, certain"), "{said}");
     // The same for a card that is too small.
     let why = plain(env!("CARGO_BIN_EXE_makeroom"))
@@ -132,7 +135,10 @@ fn a_refused_context_is_the_verdict() {
         .output()
         .unwrap();
     let said = text(&why.stderr);
-    assert!(said.contains("A context on GPU 0 was refused at main in program for want of memory"), "{said}");
+    assert!(
+        said.contains("Creating a CUDA context on GPU 0 failed at main in program because memory ran out"),
+        "{said}"
+    );
     assert!(said.contains("OTHER PROCESSES HOLD THE MEMORY, possible"), "{said}");
 }
 

@@ -31,7 +31,7 @@ def explanation(answer: dict[str, Any]) -> str:
     if answer["ledger"]:
         parts.append(_ledger(answer["ledger"]))
     if answer["sites"]:
-        parts.append(f"<details><summary><b>Who holds what is live</b></summary>{_sites(answer['sites'])}</details>")
+        parts.append(f"<details><summary><b>Live memory, by line of code</b></summary>{_sites(answer['sites'])}</details>")
     fixes = answer["causes"][0]["fixes"] if answer["causes"] else []
     if fixes:
         parts.append(f"<div><b>What to do, most room first</b></div><ol>{''.join(map(_fix, fixes))}</ol>")

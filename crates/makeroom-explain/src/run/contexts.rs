@@ -48,8 +48,8 @@ pub(super) fn judge(refused: &RefusedContexts, limit: Option<Bytes>) -> Finding 
     let RefusedContexts { held, contexts, context_bytes, others, .. } = *refused;
     let site = refused.site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
     let what = match refused.count {
-        1 => format!("A context on GPU {} was refused{site}", refused.device),
-        count => format!("{count} contexts on GPU {} were refused, the first{site}", refused.device),
+        1 => format!("Creating a CUDA context on GPU {} failed{site}", refused.device),
+        count => format!("Creating {count} CUDA contexts on GPU {} failed, the first{site}", refused.device),
     };
     let wanted = if refused.bytes.is_zero() { CONTEXT_TYPICAL } else { refused.bytes };
     let by_limit = limit.filter(|&limit| held + context_bytes + wanted > limit);
@@ -58,27 +58,27 @@ pub(super) fn judge(refused: &RefusedContexts, limit: Option<Bytes>) -> Finding 
         let fixes = vec![advice::list_holders(advice::Maker::Nvidia)];
         (Cause::OtherProcesses, Certainty::Likely, others, why, fixes)
     } else if contexts > 0 && context_bytes > held {
-        let why = format!("the contexts of this process, {contexts} already, held {context_bytes}");
+        let why = format!("the {contexts} other contexts of this process held {context_bytes}");
         let fixes = vec![advice::fewer_contexts()];
         (Cause::NonFrameworkOverhead, Certainty::Likely, context_bytes, why, fixes)
     } else if !held.is_zero() {
-        let why = format!("this process had taken {held}");
+        let why = format!("this process held {held}");
         (Cause::LiveDataFillsDevice, Certainty::Likely, held, why, Vec::new())
     } else if let Some(limit) = by_limit {
-        let why = "this process had taken nothing before it".to_owned();
+        let why = "this process held nothing else".to_owned();
         (Cause::ArtificialLimit, Certainty::Certain, limit, why, Vec::new())
     } else {
-        let why = "this process had taken nothing; others hold the card, or it is too small".to_owned();
+        let why = "this process held nothing; other processes hold the GPU, or it is too small".to_owned();
         let fixes = vec![advice::list_holders(advice::Maker::Nvidia)];
         (Cause::OtherProcesses, Certainty::Possible, wanted, why, fixes)
     };
     let why = by_limit.map_or(why.clone(), |limit| {
-        format!("{why}, and `makeroom run --limit` allows {limit} in all, contexts included")
+        format!("{why}, and `makeroom run --limit` allows {limit} in total, including contexts")
     });
     let summary = format!(
-        "{what} for want of memory: {why}. A context takes some hundred megabytes before anything is allocated in it."
+        "{what} because memory ran out: {why}. A context takes a few hundred megabytes before the program allocates anything."
     );
-    let evidence = refused.free.map(|free| format!("{free} free by the driver's count"));
+    let evidence = refused.free.map(|free| format!("{free} free according to the driver"));
     let evidence = evidence.into_iter().collect();
     Finding { evidence, fixes, ..Finding::new(cause, certainty, summary).bytes(bytes) }
 }

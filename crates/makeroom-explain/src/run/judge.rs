@@ -85,11 +85,10 @@ fn pinned_refused(summary: &RunSummary) -> Option<Finding> {
     }
     let pinned = Some(summary.pinned_peak).filter(|bytes| !bytes.is_zero());
     let text = format!(
-        "{} for pinned host memory {} refused, the largest for {}{}.",
+        "{} for pinned host memory failed, the largest for {}{}.",
         count(summary.pinned_refusals, "request"),
-        if summary.pinned_refusals == 1 { "was" } else { "were" },
         summary.largest_pinned_refused,
-        pinned.map_or(String::new(), |bytes| format!("; at most {bytes} was pinned at once"))
+        pinned.map_or(String::new(), |bytes| format!("; peak pinned memory was {bytes}"))
     );
     let bytes = Some(summary.largest_pinned_refused);
     Some(finding(Cause::HostMemory, Certainty::Certain, bytes, text, vec![host_memory_in_pieces()]))
@@ -101,7 +100,7 @@ fn launch_failed(summary: &RunSummary) -> Option<Finding> {
     let times = if launch.count == 1 { String::new() } else { format!(", {} times", launch.count) };
     let site = launch.site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
     let text = format!(
-        "{kernel} did not start{site}{times}: {} (error {}, {}). Whoever does not look at the answer of a launch computes with what was there before.",
+        "{kernel} failed to launch{site}{times}: {} (error {}, {}). Code that does not check the launch continues with stale results.",
         launch.reason, launch.error, launch.error_name
     );
     let (cause, certainty) = match launch {
@@ -111,7 +110,7 @@ fn launch_failed(summary: &RunSummary) -> Option<Finding> {
     };
     let bytes = Some(launch.shared_memory).filter(|bytes| !bytes.is_zero());
     let mut finding = finding(cause, certainty, bytes, text, fixes_of(launch));
-    finding.evidence.extend(launch.site.iter().map(|site| format!("started at {site}")));
+    finding.evidence.extend(launch.site.iter().map(|site| format!("launched at {site}")));
     finding.evidence.push(count(launch.count, "launch") + " failed");
     Some(finding)
 }
@@ -120,19 +119,21 @@ fn fixes_of(launch: &LaunchFailure) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if launch.is_for_resources {
         fixes.push(Fix::new(if launch.shared_memory.is_zero() {
-            "start it with fewer threads a block, or compile it for fewer registers (__launch_bounds__)"
+            "launch it with fewer threads per block, or limit its registers (__launch_bounds__)"
         } else {
-            "let each block work on a piece that fits its shared memory, and start more blocks"
+            "use smaller tiles that fit in shared memory, and launch more blocks"
         }));
         if !launch.is_certain && !launch.shared_memory.is_zero() {
-            fixes.push(Fix::new("allow the kernel its shared memory before it is started").command(format!(
-                "cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {});",
-                launch.shared_memory.get()
-            )));
+            fixes.push(Fix::new("raise the kernel's shared memory limit before launching it").command(
+                format!(
+                    "cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {});",
+                    launch.shared_memory.get()
+                ),
+            ));
         }
     }
     fixes.push(
-        Fix::new("look at the answer of every launch")
+        Fix::new("check the result of every launch")
             .command("if (cudaError_t error = cudaGetLastError()) { … }"),
     );
     fixes
@@ -141,7 +142,7 @@ fn fixes_of(launch: &LaunchFailure) -> Vec<Fix> {
 fn kernel_heap(summary: &RunSummary) -> Option<Finding> {
     let heap = summary.kernel_heap.as_ref()?;
     let text = format!(
-        "Kernels of {} call malloc or new; all of them share an in-kernel heap of {}{}. Beyond it malloc answers NULL inside the kernel, and no error is reported.",
+        "Kernels in {} call malloc or new; they share an in-kernel heap of {}{}. When it is full, malloc returns NULL inside the kernel, and no error is reported.",
         count(heap.modules, "module"),
         heap.limit,
         if heap.is_default { ", the default" } else { "" }
@@ -153,7 +154,7 @@ fn kernel_heap(summary: &RunSummary) -> Option<Finding> {
 fn host_growth(summary: &RunSummary) -> Option<Finding> {
     let growth = summary.host_growth?;
     let text = format!(
-        "The process's memory on the host grew from {} to {} in {} s.",
+        "The process's host memory grew from {} to {} in {} s.",
         growth.first, growth.last, growth.seconds
     );
     let fixes = vec![Fix::new(
@@ -177,11 +178,11 @@ fn never_freed(summary: &RunSummary) -> Option<Finding> {
         (true, _) => format!("{host} of pinned memory was"),
         (_, true) => format!("{device} of device memory was"),
     };
-    let text = format!("{what} never freed, but left to the driver's cleanup at exit.");
+    let text = format!("{what} never freed; the driver released it at exit.");
     let mut sites = summary.left.iter().flat_map(|left| &left.sites);
     let fix = sites.find_map(|site| {
-        let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(" for {caller}"));
-        let action = format!("free what {} takes{caller}, on every path out of it", site.place.as_ref()?);
+        let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(" (called from {caller})"));
+        let action = format!("free the memory allocated at {}{caller} on every path", site.place.as_ref()?);
         Some(Fix::new(action).frees(site.bytes))
     });
     let fixes = vec![fix.unwrap_or_else(record_with_stacks)];

@@ -21,25 +21,25 @@ pub(super) fn explain(launch: &FailedLaunch, places: Places<'_>) -> LaunchFailur
     let shared = launch.shared_memory;
     let (reason, is_for_resources, is_certain) = match launch.error {
         INVALID_VALUE if shared > MOST_SHARED => (
-            format!("it asks for {shared} of shared memory a block, and no GPU has more than {MOST_SHARED}"),
+            format!("it uses {shared} of shared memory per block, and no GPU has more than {MOST_SHARED}"),
             true,
             true,
         ),
         INVALID_VALUE if shared > SHARED_BY_DEFAULT => (
             format!(
-                "it asks for {shared} of shared memory a block; beyond {SHARED_BY_DEFAULT} the program must allow it first"
+                "it uses {shared} of shared memory per block; more than {SHARED_BY_DEFAULT} must be enabled first"
             ),
             true,
             false,
         ),
         OUT_OF_RESOURCES => {
-            ("its registers, threads or shared memory are more than a block can have".to_owned(), true, true)
+            ("its registers, threads or shared memory exceed the limits of a block".to_owned(), true, true)
         }
         OUT_OF_MEMORY => {
-            ("the device had no memory left for its stacks or the in-kernel heap".to_owned(), true, false)
+            ("the GPU had no memory left for its stacks or the in-kernel heap".to_owned(), true, false)
         }
-        COOPERATIVE_TOO_LARGE => ("it has more blocks than run at once".to_owned(), true, true),
-        _ => ("not for want of memory".to_owned(), false, false),
+        COOPERATIVE_TOO_LARGE => ("it has more blocks than can run at the same time".to_owned(), true, true),
+        _ => ("not because of memory".to_owned(), false, false),
     };
     let kernel = launch.kernel.as_deref().or_else(|| places.kernel(launch.stack));
     LaunchFailure {

@@ -40,8 +40,8 @@ impl Account<'_> {
                 }
                 let beyond = self.refusal.map_or(Bytes::ZERO, Refusal::counted_beyond);
                 if !beyond.is_zero() {
-                    let line = LedgerLine::new("counted beside it", beyond);
-                    lines.push(line.note("at least: it is not in the recording"));
+                    let line = LedgerLine::new("counted in addition", beyond);
+                    lines.push(line.note("at least; not in the recording"));
                 }
                 lines.push(LedgerLine::new("not taken", limit - held - beyond));
                 Ledger::new(format!("{what} on GPU {device}"), Some(device), Some(whole), lines)
@@ -65,7 +65,9 @@ impl Account<'_> {
             lines.push(live(pieces, pieces.live, self.what_is_live));
             let own = pieces.homeless - libraries;
             if !own.is_zero() {
-                lines.push(LedgerLine::new("other live memory", own).note("asked of the driver directly"));
+                lines.push(
+                    LedgerLine::new("other live memory", own).note("allocated from the driver directly"),
+                );
             }
         } else {
             lines.push(live(pieces, pieces.live + pieces.homeless - libraries, self.what_is_live));
@@ -83,15 +85,15 @@ impl Account<'_> {
         let device = self.device;
         let free = self.refusal.and_then(|refusal| refusal.event.device_free());
         let Some((overhead, total)) = &self.overhead else {
-            lines.extend(free.map(|free| LedgerLine::new("free", free).note("by the driver's count")));
-            let name = format!("GPU {device}, as far as the recording shows");
+            lines.extend(free.map(|free| LedgerLine::new("free", free).note("according to the driver")));
+            let name = format!("GPU {device}, as far as recorded");
             return Ledger::new(name, Some(device), None, lines);
         };
         lines.extend(of_driver(overhead));
         let listed: Bytes = lines.iter().map(LedgerLine::bytes).sum();
         lines.push(free.map_or_else(
-            || LedgerLine::new("free", *total - listed).note("what is left of it by this count"),
-            |free| LedgerLine::new("free", free).note("by the driver's count"),
+            || LedgerLine::new("free", *total - listed).note("computed from the other lines"),
+            |free| LedgerLine::new("free", free).note("according to the driver"),
         ));
         Ledger::new(format!("GPU {device}"), Some(device), Some(*total), lines)
     }
@@ -107,7 +109,7 @@ fn of_driver(overhead: &Overhead) -> Vec<LedgerLine> {
         .map(|(what, bytes)| LedgerLine::new(what, bytes))
         .collect();
     let note = match (overhead.is_split_by_size, overhead.context_count) {
-        (true, _) => Some("about: the usual size of one".to_owned()),
+        (true, _) => Some("estimated: the usual size of one".to_owned()),
         (false, 0 | 1) => None,
         (false, count) => Some(format!("{count} contexts")),
     };
@@ -121,9 +123,9 @@ fn of_driver(overhead: &Overhead) -> Vec<LedgerLine> {
         LedgerLine::of("context and code", [vec![context("context")], parts].concat())
     });
     for (what, bytes) in [
-        ("created and not mapped", overhead.unmapped),
-        ("kept by the driver's pools", overhead.pools),
-        ("rounding by the driver", overhead.pages),
+        ("created but not mapped", overhead.unmapped),
+        ("cached by the driver's pools", overhead.pools),
+        ("driver page rounding", overhead.pages),
         ("other processes", overhead.others),
     ] {
         if !bytes.is_zero() {

@@ -31,7 +31,7 @@ impl Refusal<'_> {
             return None;
         }
         let summary = format!(
-            "{request} was asked of the driver beside {} and refused with {untaken} left, while {} keeps {} that it does not use: it gives {releasable} of it back only when it is told to.",
+            "{request} requested outside of {} failed with {untaken} left, while {} has {} cached; it returns {releasable} of that to the driver only on request.",
             self.holder,
             self.holder,
             self.pieces.cached()
@@ -48,7 +48,7 @@ impl Refusal<'_> {
         }
         let count = self.beside.map_or(0, |beside| beside.context_count);
         let summary = format!(
-            "{request} was refused with {untaken} left, while the {count} contexts of this process hold {contexts}: a context takes memory before anything is allocated in it, until it is destroyed, and one is enough."
+            "{request} failed with {untaken} left, while this process has {count} CUDA contexts that hold {contexts}. One is enough: each holds memory until it is destroyed."
         );
         Some(self.finding(Cause::NonFrameworkOverhead, Certainty::Likely, further, summary))
     }
@@ -62,7 +62,7 @@ impl Refusal<'_> {
             return None;
         }
         let summary = format!(
-            "{request} was refused with {free} free, while {} that was freed in stream order was not known to be back: the driver's pools keep it until the streams are waited for.",
+            "{request} failed with {free} free, while the driver's pools still held {} that was freed with cudaFreeAsync: they keep it until the streams are synchronized.",
             pending.bytes
         );
         Some(self.finding(Cause::CacheHeldByFramework, Certainty::Likely, pending.bytes, summary))
@@ -77,7 +77,7 @@ impl Refusal<'_> {
             return None;
         }
         let summary = format!(
-            "{request} was refused with {free} free, while {name} in the same process holds {bytes}: frameworks keep what they freed and do not give it to each other."
+            "{request} failed with {free} free, while {name} in the same process holds {bytes}: frameworks cache freed memory and do not share it."
         );
         Some(self.finding(Cause::CacheHeldByFramework, Certainty::Likely, bytes, summary))
     }
@@ -90,7 +90,7 @@ impl Refusal<'_> {
             return None;
         }
         let summary = format!(
-            "{request} was refused with {free} free; other processes held {others} of the device, this one {}.",
+            "{request} failed with {free} free; other processes held {others} of the GPU, this one {}.",
             self.held()
         );
         Some(self.finding(Cause::OtherProcesses, Certainty::Likely, others, summary))
@@ -104,7 +104,7 @@ impl Refusal<'_> {
             return None;
         }
         let summary = format!(
-            "{request} was refused while the driver had {free} free: no piece of it was large enough, or it was free only a moment later."
+            "{request} failed while the driver had {free} free: no free range was large enough, or the memory was freed a moment too late."
         );
         Some(self.finding(Cause::Fragmentation, Certainty::Possible, free, summary))
     }
@@ -121,16 +121,16 @@ impl Refusal<'_> {
         let what = if self.beside.is_some() { "recording" } else { "snapshot" };
         let summary = match self.room {
             Room::Unknown => format!(
-                "{request} was refused while the driver had {untaken} free: {} kept to a limit{} that the {what} does not hold.",
+                "{request} failed while the driver had {untaken} free: {} applied a limit{} that the {what} does not contain.",
                 self.holder,
                 if self.holder == "PyTorch" { " (set_per_process_memory_fraction or a setting)" } else { "" }
             ),
             Room::Limit(size) if self.limit_of_run().is_some() => format!(
-                "{request} was refused with {untaken} left of {}: PyTorch kept to a smaller limit of its own (set_per_process_memory_fraction or a setting).",
+                "{request} failed with {untaken} left of {}: PyTorch applied a smaller limit of its own (set_per_process_memory_fraction or a setting).",
                 self.name_of(size)
             ),
             Room::Limit(size) | Room::Card(size) => format!(
-                "{request} was refused with {untaken} left of the {size} named: the run had a smaller limit than that."
+                "{request} failed with {untaken} left of the given {size}: the run had a smaller limit."
             ),
         };
         Some(self.finding(Cause::ArtificialLimit, Certainty::Likely, untaken, summary))
@@ -142,7 +142,7 @@ impl Refusal<'_> {
         let free = self.event.device_free().filter(|&free| free >= request)?;
         let held = self.held();
         let summary = format!(
-            "{request} was refused by the pool's own limit of {limit}, of which it held {held}; the device itself had {free} free."
+            "{request} exceeded the pool's limit of {limit}, of which it held {held}; the GPU had {free} free."
         );
         (held + request > limit)
             .then(|| self.finding(Cause::ArtificialLimit, Certainty::Certain, free, summary))
@@ -153,7 +153,7 @@ impl Refusal<'_> {
         let (limit, free) = (self.limit_of_run()?, self.event.device_free()?);
         let beyond = self.counted_beyond();
         let summary = format!(
-            "{} was refused by `makeroom run --limit`, not by the card, which had {free} free: of the {limit} that it allows it counted at least {beyond} more than was recorded, such as what other processes took while a context was made.",
+            "{} failed because of `makeroom run --limit`, not the GPU, which had {free} free: of the {limit} allowed, it counted at least {beyond} more than was recorded, such as memory that other processes allocated while a context was created.",
             self.event.size
         );
         (!beyond.is_zero()).then(|| self.finding(Cause::ArtificialLimit, Certainty::Likely, free, summary))
@@ -163,8 +163,9 @@ impl Refusal<'_> {
     pub(super) fn only_the_limit_refused(&self) -> Option<Finding> {
         let limit = self.limit_of_run().filter(|_| self.counted_beyond().is_zero())?;
         let free = self.event.device_free().filter(|&free| free >= self.event.size)?;
-        let summary =
-            format!("`makeroom run --limit` refused it at {limit}; the card itself had {free} free.");
+        let summary = format!(
+            "The limit of {limit} set by `makeroom run --limit` was reached; the GPU had {free} free."
+        );
         Some(self.finding(Cause::ArtificialLimit, Certainty::Certain, free, summary))
     }
 }

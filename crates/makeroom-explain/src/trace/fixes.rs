@@ -41,7 +41,7 @@ pub(crate) fn attach(
                 vec![advice::fewer_contexts().frees(refusal.further_contexts())]
             }
             Cause::ArtificialLimit => vec![
-                Fix::new("say what the limit was, to learn what filled it")
+                Fix::new("pass the limit that was set, to see what filled it")
                     .command("makeroom why --memory SIZE …"),
                 Fix::new("raise the limit, or remove the call that sets it")
                     .command("torch.cuda.set_per_process_memory_fraction(1.0)")
@@ -65,13 +65,13 @@ fn raise_limit_of_run(refusal: &Refusal<'_>) -> Fix {
     let wanted = refusal.wants() + refusal.contexts() + refusal.counted_beyond();
     let spare = if refusal.counted_beyond().is_zero() { Bytes::ZERO } else { refusal.driver_request() };
     let mebibytes = (wanted + spare).get().div_ceil(1 << 20);
-    Fix::new("allow the program more").command(format!("makeroom run --limit {mebibytes}MiB -- …"))
+    Fix::new("raise the limit").command(format!("makeroom run --limit {mebibytes}MiB -- …"))
 }
 
 /// The limit of makeroom's own pool with which the refused request would have fit.
 fn raise_limit_of_pool(refusal: &Refusal<'_>) -> Fix {
     let mebibytes = (refusal.held() + refusal.event.size).get().div_ceil(1 << 20);
-    Fix::new("let the pool take more of the device (in Rust: Pool::set_limit, in Python: use_pool)")
+    Fix::new("raise the pool's limit (in Rust: Pool::set_limit, in Python: use_pool)")
         .command(format!("makeroom_pool_set_limit(pool, {mebibytes}ull << 20);"))
 }
 
@@ -98,12 +98,12 @@ fn fragmentation(trace: &Trace, refusal: &Refusal<'_>, alternatives: &[Alternati
         fixes.push(expandable_that_fits(alternatives).unwrap_or_else(|| {
             let mut fix = advice::expandable_segments();
             if let Some(Alternative { fits: Some(false), needs, .. }) = tried {
-                fix.action = format!("{}: not enough by itself, it needs {needs}", fix.action);
+                fix.action = format!("{}; not enough on its own, it needs {needs}", fix.action);
             }
             fix
         }));
     }
-    fixes.push(Fix::new("ask for fewer different sizes: pad batches to a few fixed lengths or image sizes"));
+    fixes.push(Fix::new("use fewer different sizes: pad batches to a few fixed lengths or image sizes"));
     fixes
 }
 
@@ -118,13 +118,15 @@ fn live_data(
     let request = refusal.event.size;
     let missing = refusal.untaken().map(|untaken| request - untaken.min(request));
     if holder(trace) != "PyTorch" {
-        let fix = Fix::new("free what is done with before asking for more, or do the work in smaller pieces");
+        let fix =
+            Fix::new("free buffers before allocating the next ones, or process the data in smaller chunks");
         return vec![missing.map_or(fix.clone(), |missing| fix.frees(missing))];
     }
     fixes.extend(match split.zip(refusal.room.limit()) {
         Some((split, limit)) => smaller_step(trace, split, limit, request, missing),
-        None => missing
-            .map(|missing| Fix::new("a smaller batch, shorter sequences or smaller images").frees(missing)),
+        None => missing.map(|missing| {
+            Fix::new("reduce the batch size, the sequence length or the image size").frees(missing)
+        }),
     });
     fixes.push(advice::checkpointing());
     fixes.push(advice::half_precision(Maker::Nvidia));
@@ -151,13 +153,13 @@ fn smaller_step(
         trace.annotations.iter().rev().find_map(|annotation| crate::batch::batch_in(&annotation.name));
     let batch = match batch {
         Some(batch) if batch > 1 => {
-            format!(": batch {} instead of {batch}", ((batch as f64 * factor).floor() as u64).max(1))
+            format!(": batch size {} instead of {batch}", ((batch as f64 * factor).floor() as u64).max(1))
         }
         _ => String::new(),
     };
     let action = format!(
-        "shrink what the step makes ({growing}, the request included) to at most {:.0} % of it, by batch, length or image size{batch}",
-        (100.0 * factor).floor()
+        "reduce this step's memory ({growing}, including the request) by at least {:.0} %: smaller batch, shorter sequences or smaller images{batch}",
+        (100.0 - 100.0 * factor).ceil()
     );
     Some(Fix::new(action).frees(growing - target))
 }
@@ -167,7 +169,7 @@ fn expandable_that_fits(alternatives: &[Alternative]) -> Option<Fix> {
     let fitting = alternatives.iter().find(|alternative| alternative.fits == Some(true))?;
     let mut fix = advice::expandable_segments();
     fix.action = format!(
-        "{}: the recorded requests, the refused one included, then peak at {} and fit",
+        "{}: the recorded run, including the failed request, then peaks at {} and fits",
         fix.action, fitting.needs
     );
     let recorded = alternatives.iter().find(|alternative| alternative.settings.is_none())?;
@@ -178,10 +180,10 @@ fn pieces(refusal: &Refusal<'_>) -> Fix {
     let request = refusal.event.size.get();
     match refusal.room.limit().filter(|limit| !limit.is_zero()) {
         Some(limit) => Fix::new(format!(
-            "do the work in at least {} pieces, or spread it over that many devices",
+            "split the allocation into at least {} parts, or spread it over that many GPUs",
             request.div_ceil(limit.get())
         )),
-        None => Fix::new("ask for less in one piece"),
+        None => Fix::new("split the allocation into smaller ones"),
     }
 }
 
@@ -198,9 +200,11 @@ fn leak(trace: &Trace, refusal: &Refusal<'_>) -> Vec<Fix> {
             _ => {}
         }
         fixes.extend(growth.leaking.first().filter(|_| has_stacks).map(|site| {
-            let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(" for {caller}"));
-            let when = if growth.parts.is_some() { "again and again" } else { "in every step" };
-            Fix::new(format!("find who keeps what {} makes{caller} {when}", site.place)).frees(site.bytes)
+            let caller =
+                site.caller.as_ref().map_or(String::new(), |caller| format!(" (called from {caller})"));
+            let when = if growth.parts.is_some() { "" } else { " after every step" };
+            Fix::new(format!("find what keeps the memory allocated at {} alive{when}{caller}", site.place))
+                .frees(site.bytes)
         }));
     }
     fixes.extend(leak_in_general(trace));
@@ -216,11 +220,13 @@ pub(crate) fn leak_in_general(trace: &Trace) -> Vec<Fix> {
 pub(crate) fn say_the_room(kind: TraceKind) -> Fix {
     let what = match kind {
         TraceKind::TorchSnapshot => "a snapshot",
-        TraceKind::RmmLog => "a log of RMM",
+        TraceKind::RmmLog => "an RMM log",
         TraceKind::Room => "this recording",
     };
-    Fix::new(format!("{what} holds neither the card's size nor a limit; say it to have the account closed"))
-        .command("makeroom why --card SIZE …   (or --memory SIZE, where the program set a limit)")
+    Fix::new(format!(
+        "{what} does not contain the size of the GPU or a limit; pass one to account for all memory"
+    ))
+    .command("makeroom why --card SIZE …   (or --memory SIZE if the program set a limit)")
 }
 
 /// Things people try that cannot help here.
@@ -238,9 +244,9 @@ pub(crate) fn futile(
     let is_expandable = trace.settings.expandable_segments == Some(true);
     match cause {
         Cause::Fragmentation => {
-            futile.push("empty_cache(): live tensors sit between the pieces".to_owned());
+            futile.push("empty_cache(), because live tensors sit between the free blocks".to_owned());
             if is_expandable {
-                futile.push("expandable_segments: it was on".to_owned());
+                futile.push("expandable_segments, which was already on".to_owned());
             }
         }
         Cause::LiveDataFillsDevice => {
@@ -248,22 +254,28 @@ pub(crate) fn futile(
             let would_fit = alternatives.iter().any(|alternative| alternative.fits == Some(true));
             futile.push(match (is_expandable, would_fit) {
                 (true, _) => {
-                    format!("empty_cache(): only {cached} is unused, and expandable_segments was on")
+                    format!(
+                        "empty_cache(), because only {cached} is cached; expandable_segments was already on"
+                    )
                 }
-                (false, true) => format!("empty_cache(): only {cached} is unused, between live tensors"),
-                (false, false) => format!("empty_cache() or expandable_segments: only {cached} is unused"),
+                (false, true) => {
+                    format!("empty_cache(), because only {cached} is cached, between live tensors")
+                }
+                (false, false) => {
+                    format!("empty_cache() or expandable_segments, because only {cached} is cached")
+                }
             });
             if let Some((split, limit)) = split.zip(refusal.room.limit())
                 && split.lasting >= limit
             {
                 futile.push(format!(
-                    "a smaller batch: what is older than the failing step, {}, already fills the {limit}",
+                    "a smaller batch, because memory from before the failing step ({}) already fills the {limit}",
                     split.lasting
                 ));
             }
         }
         Cause::Leak => {
-            futile.push("a smaller batch: it fails later, but it fails".to_owned());
+            futile.push("a smaller batch, which only delays the failure".to_owned());
         }
         _ => {}
     }

@@ -102,7 +102,7 @@ fn explain_memory(trace: &Trace, question: &TraceQuestion) -> Explanation {
     let others = trace.devices.len() - 1;
     if others > 0 && question.device.is_none() {
         explanation.notes.push(format!(
-            "{others} more device{} in this recording; `--device N` explains another",
+            "{others} more GPU{} in this recording; `--device N` explains another",
             if others == 1 { " is" } else { "s are" }
         ));
     }
@@ -225,7 +225,7 @@ impl<'trace> Subject<'trace> {
         });
         let later = self.history.failures.len() - 1;
         if later > 0 {
-            explanation.notes.push(format!("{later} more refusals follow; the first one decides"));
+            explanation.notes.push(format!("{later} more allocations failed later; this explains the first"));
         }
         explanation.alternatives = alternatives;
         explanation.causes = causes;
@@ -250,19 +250,19 @@ impl<'trace> Subject<'trace> {
         let summary = match self.history.peak_reserved {
             _ if is_empty => {
                 format!(
-                    "The process asked for no memory of GPU {}, and nothing was refused.",
+                    "No allocation failed; the process allocated no memory on GPU {}.",
                     self.device.device
                 )
             }
             // What other libraries hold beside PyTorch's segments is live too.
             Some(reserved) => format!(
-                "No allocation was refused. At its peak the run had {live} live in {} reserved, {:.0} % of it unused; the most it reserved was {}{}.",
+                "No allocation failed. At its peak the run had {live} live and {} reserved, {:.0} % of it unused; peak reserved memory was {}{}.",
                 pieces.reserved + pieces.homeless,
                 100.0 * pieces.slack(),
                 reserved.max(pieces.reserved + pieces.homeless),
-                room.limit().map_or(String::new(), |limit| format!(" of the {limit} there is"))
+                room.limit().map_or(String::new(), |limit| format!(" of {limit} available"))
             ),
-            None => format!("No allocation was refused. At its peak the run had {live} live."),
+            None => format!("No allocation failed. Peak live memory was {live}."),
         };
         explanation.verdict =
             Verdict { cause: Cause::None, certainty: Certainty::Certain, summary: summary.clone() };
@@ -292,7 +292,7 @@ impl<'trace> Subject<'trace> {
     /// A snapshot without history says what was there when it was taken, and nothing of what failed.
     fn explain_final_state(&self, explanation: &mut Explanation, room: Room, pieces: &Pieces) {
         let summary = format!(
-            "The snapshot has no history: it shows what was there when it was taken, {} live in {} reserved, not what failed.",
+            "The snapshot has no history. It shows the memory when it was taken, {} live and {} reserved, but not what failed.",
             pieces.live, pieces.reserved
         );
         explanation.verdict = Verdict {
@@ -350,11 +350,11 @@ impl<'trace> Subject<'trace> {
         let older: Bytes = self.history.start.live();
         if older >= Bytes::mib(1) && !self.device.events.is_empty() {
             notes.push(format!(
-                "the recording began late: {older} was live before its first event, without a stack unless it lives to the end"
+                "the recording started late: {older} was already live, and has no stack unless it is live at the end"
             ));
         }
         if self.device.overflowed == Some(true) {
-            notes.push("the recorder's ring overflowed: the oldest events are lost".to_owned());
+            notes.push("the recorder's ring buffer overflowed: the oldest events are lost".to_owned());
         }
         match self.history.start.unmatched_frees {
             0 => {}
@@ -367,8 +367,8 @@ impl<'trace> Subject<'trace> {
 
 fn empty(trace: &Trace) -> Explanation {
     let summary = match trace.process {
-        Some(_) => "The process asked for no device memory.",
-        None => "The recording is empty: it holds no events and no memory.",
+        Some(_) => "The process allocated no device memory.",
+        None => "The recording is empty: it contains no events and no memory.",
     };
     let summary = summary.to_owned();
     Explanation {

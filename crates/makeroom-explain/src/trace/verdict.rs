@@ -70,12 +70,12 @@ impl Refusal<'_> {
     /// The limit as people know it.
     pub(super) fn name_of(&self, limit: Bytes) -> String {
         match self.limit_of_run() {
-            Some(whole) if whole == limit => format!("the {limit} that `makeroom run --limit` allows"),
+            Some(whole) if whole == limit => format!("the limit of {limit} set by `makeroom run --limit`"),
             Some(whole) => {
-                format!("the {limit} that contexts leave of the {whole} of `makeroom run --limit`")
+                format!("the {limit} left after CUDA contexts under `makeroom run --limit` of {whole}")
             }
-            None if self.pool_limit.is_some() => format!("the {limit} that the pool's own limit allows"),
-            None => format!("the {limit} there is"),
+            None if self.pool_limit.is_some() => format!("the pool's limit of {limit}"),
+            None => format!("the {limit} available"),
         }
     }
 
@@ -168,27 +168,27 @@ impl Refusal<'_> {
         summary: String,
     ) -> Finding {
         let pieces = self.pieces;
-        let mut evidence = vec![format!("{} refused, {} live", self.event.size, self.live())];
+        let mut evidence = vec![format!("{} failed, {} live", self.event.size, self.live())];
         if self.has_segments {
             evidence.push(format!(
-                "{} reserved, of it {} unused; the largest unused piece is {}",
+                "{} reserved, of which {} is cached; the largest free block is {}",
                 pieces.reserved,
                 pieces.cached(),
                 pieces.largest()
             ));
         }
         if let Some(free) = self.event.device_free() {
-            evidence.push(format!("{free} free by the driver's count"));
+            evidence.push(format!("{free} free according to the driver"));
         }
         evidence.extend(match (self.limit_of_run(), self.room.limit()) {
             (Some(whole), _) if self.contexts().is_zero() => {
-                Some(format!("{whole} was all that `makeroom run --limit` allowed"))
+                Some(format!("limited to {whole} by `makeroom run --limit`"))
             }
             (Some(whole), _) => Some(format!(
-                "{whole} was all that `makeroom run --limit` allowed, {} of it for contexts",
+                "limited to {whole} by `makeroom run --limit`, {} of it used by contexts",
                 self.contexts()
             )),
-            (None, Some(limit)) => Some(format!("{limit} was all that the allocator could take")),
+            (None, Some(limit)) => Some(format!("{limit} available to the allocator")),
             (None, None) => None,
         });
         Finding { evidence, ..Finding::new(cause, certainty, summary).bytes(bytes) }
@@ -217,8 +217,9 @@ impl Refusal<'_> {
 
     fn integer_or_shape_bug(&self) -> Option<Finding> {
         let request = self.event.size;
-        let summary =
-            format!("{request} was asked for. No GPU has that: a size wrapped around or a shape is wrong.");
+        let summary = format!(
+            "{request} was requested. No GPU has that much: an integer overflowed, or a shape is wrong."
+        );
         self.shortage()
             .is_absurd()
             .then(|| self.finding(Cause::IntegerOrShapeBug, Certainty::Certain, request, summary))
@@ -230,27 +231,27 @@ impl Refusal<'_> {
             (Some(limit), _) if let Some(whole) = self.limit_of_run() => {
                 let reachable = limit + self.further_contexts();
                 let left = if reachable < whole {
-                    format!(", of which a context leaves {reachable}")
+                    format!(", {reachable} after the CUDA context")
                 } else {
                     String::new()
                 };
-                (reachable, format!("`makeroom run --limit` allows {whole} in all{left}"))
+                (reachable, format!("`makeroom run --limit` allows {whole} in total{left}"))
             }
             (Some(limit), _) if self.pool_limit.is_some() => {
-                (limit, format!("the pool's own limit allows {limit} in all"))
+                (limit, format!("the pool is limited to {limit}"))
             }
-            (Some(limit), _) => (limit, format!("all that the allocator could take is {limit}")),
+            (Some(limit), _) => (limit, format!("the allocator has {limit} in total")),
             (None, Some(free)) if !self.others().is_zero() => {
                 let reachable = self.usable_device(free);
-                (reachable, format!("even without other processes the device has {reachable} for it"))
+                (reachable, format!("even without other processes, this GPU has only {reachable}"))
             }
             (None, Some(free)) => {
                 let reachable = self.usable_device(free);
-                (reachable, format!("the device has {reachable} for all of this process together"))
+                (reachable, format!("this GPU has only {reachable} for the whole process"))
             }
             (None, None) => return None,
         };
-        let summary = format!("{request} was asked for in one piece; {summary}.");
+        let summary = format!("A single allocation of {request} was requested; {summary}.");
         let shortage = Shortage { total: Some(reachable), ..self.shortage() };
         (shortage.exceeds_device() && !self.shortage().is_absurd()).then(|| {
             self.finding(Cause::RequestExceedsDevice, Certainty::Certain, request - reachable, summary)
@@ -265,7 +266,7 @@ impl Refusal<'_> {
         }
         if !growth.is_in_steps {
             let summary = format!(
-                "What is live grew from {} to {} and hardly anything was freed meanwhile: a leak, or a program that takes all it can get.",
+                "Live memory grew from {} to {} and almost nothing was freed: a leak, or a program that allocates all it can get.",
                 growth.first, growth.last
             );
             return Some(self.finding(Cause::Leak, Certainty::Possible, leaked, summary));
@@ -273,10 +274,10 @@ impl Refusal<'_> {
         let (certainty, doubt) = if growth.is_enough {
             (Certainty::Likely, "")
         } else {
-            (Certainty::Possible, ": a leak, or data that is taken piece by piece and still needed")
+            (Certainty::Possible, ": a leak, or data that accumulates and is still needed")
         };
         let summary = format!(
-            "{} grew from {} to {} {}, until {} was refused{doubt}.",
+            "{} grew from {} to {} {}, until an allocation of {} failed{doubt}.",
             growth.moment(),
             growth.first,
             growth.last,
@@ -293,7 +294,7 @@ impl Refusal<'_> {
             return None;
         }
         let summary = format!(
-            "{} was refused although an unused piece of {largest} was there. PyTorch does not search its cache again after it waited for pending frees (pytorch#189504).",
+            "{} failed although a free block of {largest} was cached. PyTorch does not search its cache again after waiting for pending frees (pytorch#189504).",
             self.event.size
         );
         let finding = self.finding(Cause::Undetermined, Certainty::Undetermined, largest, summary);
@@ -306,7 +307,7 @@ impl Refusal<'_> {
             return None;
         }
         let summary = format!(
-            "{pools} of the {} reserved belongs to private pools (CUDA graphs, MemPool): ordinary requests cannot use it.",
+            "{pools} of the {} reserved belongs to private pools (CUDA graphs, MemPool), which ordinary allocations cannot use.",
             self.pieces.reserved
         );
         Some(self.finding(Cause::NonFrameworkOverhead, Certainty::Likely, pools, summary))
@@ -323,7 +324,7 @@ impl Refusal<'_> {
             let limit = self.room.limit()?;
             let left = limit - self.live();
             let summary = format!(
-                "{request} was refused with {} live of {limit}: enough is unused, so no piece can have been large enough.",
+                "{request} failed with {} of {limit} live: enough memory is unused, but no free block was large enough.",
                 self.live()
             );
             return (left >= request)
@@ -338,12 +339,13 @@ impl Refusal<'_> {
         }
         let summary = if cached >= request {
             format!(
-                "{request} was refused while {cached} of the {} that {} holds lay unused; the largest piece it could use is {largest}.",
-                self.pieces.reserved, self.holder
+                "{request} failed although {holder} has {cached} of its {reserved} cached: the largest free block is {largest}.",
+                holder = self.holder,
+                reserved = self.pieces.reserved
             )
         } else {
             format!(
-                "{request} was refused although {} was left: {untaken} not yet taken, and {cached} unused in pieces, of which the largest it could use is {largest}.",
+                "{request} failed although {} was left: {untaken} not reserved yet, and {cached} cached in blocks of at most {largest}.",
                 untaken + cached
             )
         };
@@ -354,10 +356,7 @@ impl Refusal<'_> {
         let request = self.event.size;
         let live = self.live();
         if let Some(limit) = self.room.limit() {
-            let summary = format!(
-                "{live} is live; with the {request} asked for it does not fit {}.",
-                self.name_of(limit)
-            );
+            let summary = format!("{live} is live; {request} more does not fit in {}.", self.name_of(limit));
             if self.shortage().live_exceeds_device() {
                 return Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Certain, live, summary));
             }
@@ -366,13 +365,13 @@ impl Refusal<'_> {
             let (certainty, summary) = match self.event.device_free() {
                 Some(free) if free < request => (
                     Certainty::Likely,
-                    format!("{live} was live and {free} was free on the device when {request} was refused."),
+                    format!("{request} failed with {live} live and {free} free on the GPU."),
                 ),
                 Some(_) => return None,
                 None => (
                     Certainty::Possible,
                     format!(
-                        "{live} was live when {request} was refused; the log does not say how much there is."
+                        "{request} failed with {live} live; the log does not contain the size of the GPU."
                     ),
                 ),
             };
@@ -384,18 +383,15 @@ impl Refusal<'_> {
             return None;
         }
         let summary = format!(
-            "{live} of the {} that {} holds is live and {untaken} was left to take; {request} does not fit beside it.",
+            "{request} does not fit: {live} of the {} that {} reserved is live, and {untaken} was left to reserve.",
             self.pieces.reserved, self.holder
         );
         Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Likely, live, summary))
     }
 
     fn undetermined(&self) -> Finding {
-        let summary = format!(
-            "{} was refused with {} live; the recording does not hold what decides it.",
-            self.event.size,
-            self.live()
-        );
+        let summary =
+            format!("{} failed with {} live; the recording does not show why.", self.event.size, self.live());
         Finding {
             bytes: None,
             ..self.finding(Cause::Undetermined, Certainty::Undetermined, Bytes::ZERO, summary)
