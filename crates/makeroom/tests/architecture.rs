@@ -1,50 +1,54 @@
-//! Imports go downward only: every crate's `Cargo.toml` against the layers of `ARCHITECTURE.md`.
+//! The table of crates in `ARCHITECTURE.md` is what the `Cargo.toml` files say: every crate has a row, and each row lists
+//! exactly the crates it depends on, all of them in rows above it.
+//!
+//! A row reads `| crate, … | dependency (remark), …; what it embeds | … |`. Names are written without `makeroom-`.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Crates from the bottom up. A crate may depend on those before it.
-const LAYERS: [&str; 21] = [
-    "makeroom-core",
-    "makeroom-pickle",
-    "makeroom-cuda",
-    "makeroom-trace",
-    "makeroom-place",
-    "makeroom-pool",
-    "makeroom-pool-c",
-    "makeroom-preload",
-    "makeroom-sim",
-    "makeroom-demo",
-    "makeroom-simcard",
-    "makeroom-simnvml",
-    "makeroom-simgpu",
-    "makeroom-explain",
-    "makeroom-fit",
-    "makeroom-holders",
-    "makeroom-export",
-    "makeroom-report",
-    "makeroom-view",
-    "makeroom-python",
-    "makeroom",
-];
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
 
-/// Below these crates nothing may be reached although it lies lower: readers conclude nothing, explainers and
-/// simulators read no files.
-const FORBIDDEN: [(&str, &str); 7] = [
-    ("makeroom-export", "makeroom-trace"),
-    ("makeroom-view", "makeroom-trace"),
-    ("makeroom-holders", "makeroom-explain"),
-    ("makeroom-explain", "makeroom-trace"),
-    ("makeroom-fit", "makeroom-trace"),
-    ("makeroom-sim", "makeroom-trace"),
-    ("makeroom-place", "makeroom-trace"),
-];
+/// The crates that each crate depends on, in the order of the table's rows.
+fn documented() -> Vec<(String, BTreeSet<String>)> {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let table = page.lines().skip_while(|line| !line.starts_with("| crate | depends on |")).skip(2);
+    let rows = table.take_while(|line| line.starts_with('|')).flat_map(|row| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let names: Vec<String> = cells[1].split(", ").map(|name| name.trim_matches('`').to_owned()).collect();
+        let listed = cells[2].split(';').next().unwrap();
+        let dependencies: BTreeSet<String> = without_remarks(listed)
+            .split(',')
+            .map(str::trim)
+            .filter(|name| *name != "nothing")
+            .map(|name| format!("makeroom-{name}"))
+            .collect();
+        names.into_iter().map(move |name| (name, dependencies.clone())).collect::<Vec<_>>()
+    });
+    rows.collect()
+}
 
-fn dependencies() -> BTreeMap<String, Vec<String>> {
-    let crates = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
-    fs::read_dir(crates)
+/// The text without what is in parentheses.
+fn without_remarks(text: &str) -> String {
+    let mut depth = 0_usize;
+    let mut kept = String::new();
+    for letter in text.chars() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ if depth == 0 => kept.push(letter),
+            _ => {}
+        }
+    }
+    kept
+}
+
+/// The crates of this workspace that each crate's `Cargo.toml` depends on.
+fn declared() -> BTreeMap<String, BTreeSet<String>> {
+    fs::read_dir(root().join("crates"))
         .unwrap()
         .map(|entry| entry.unwrap())
         .map(|entry| {
@@ -62,17 +66,25 @@ fn dependencies() -> BTreeMap<String, Vec<String>> {
 }
 
 #[test]
-fn every_crate_has_its_layer_and_imports_downward() {
-    let layer = |name: &str| LAYERS.iter().position(|known| *known == name);
-    for (name, dependencies) in dependencies() {
-        let own =
-            layer(&name).unwrap_or_else(|| panic!("{name} has no layer: add it here and to ARCHITECTURE.md"));
-        for dependency in dependencies {
-            assert!(
-                layer(&dependency).is_some_and(|below| below < own),
-                "{name} must not import {dependency}"
-            );
-            assert!(!FORBIDDEN.contains(&(&name, &dependency)), "{name} must not import {dependency}");
-        }
+fn the_table_lists_what_each_crate_depends_on() {
+    let documented: BTreeMap<String, BTreeSet<String>> = documented().into_iter().collect();
+    let declared = declared();
+    assert_eq!(
+        documented.keys().collect::<Vec<_>>(),
+        declared.keys().collect::<Vec<_>>(),
+        "left: rows of ARCHITECTURE.md; right: crates"
+    );
+    for (name, dependencies) in &declared {
+        assert_eq!(&documented[name], dependencies, "{name}; left: ARCHITECTURE.md; right: its Cargo.toml");
+    }
+}
+
+#[test]
+fn crates_depend_only_on_rows_above() {
+    let mut above = BTreeSet::new();
+    for (name, dependencies) in documented() {
+        let missing: Vec<&String> = dependencies.difference(&above).collect();
+        assert!(missing.is_empty(), "{name} depends on {missing:?}, which are not above it");
+        above.insert(name);
     }
 }
