@@ -1,4 +1,4 @@
-"""`explain` takes whatever is at hand and shows what the command shows."""
+"""`explain` takes exceptions, texts and files, and prints what the command prints."""
 
 from __future__ import annotations
 
@@ -46,6 +46,13 @@ def test_the_html_is_whole_and_escaped():
     assert sorted(opened) == sorted(closed)
     hostile = makeroom.explain(TEXT.replace("GPU 0", "GPU 0</div><script>alert(1)</script>"))._repr_html_()
     assert "<script" not in hostile
+
+
+def test_the_html_has_the_command_s_title(examples: Path):
+    explanation = makeroom.explain(examples / "other-process.txt")
+    title = explanation.text().split(",")[0].strip()
+    assert title == "OTHER PROCESSES HOLD THE MEMORY"
+    assert title in explanation._repr_html_()
 
 
 def test_an_exception_is_explained():

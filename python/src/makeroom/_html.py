@@ -1,6 +1,6 @@
-"""Answers for notebooks: the same parts in the same order as the text, as HTML that brings its own style.
+"""Results as HTML for notebooks, with inline styles.
 
-Colours follow the notebook's theme where they can: text inherits, lines and bars are half transparent.
+Text inherits the notebook's color, and bars are half transparent, so that they fit light and dark themes.
 """
 
 from __future__ import annotations
@@ -12,14 +12,27 @@ from ._sizes import show
 
 _BOX = "font-size:.95em;line-height:1.45;max-width:70em"
 _COLOURS = {"none": "#2e8b57", "undetermined": "#b8860b"}
+# Titles of `makeroom why` that differ from the cause's name.
+_TITLES = {
+    "request_exceeds_device": "REQUEST EXCEEDS THE DEVICE",
+    "live_data_fills_device": "LIVE DATA FILLS THE DEVICE",
+    "cache_held_by_framework": "CACHE HELD BY ANOTHER FRAMEWORK",
+    "other_processes": "OTHER PROCESSES HOLD THE MEMORY",
+    "hidden_holder": "A HIDDEN HOLDER HAS THE MEMORY",
+    "non_framework_overhead": "OVERHEAD OUTSIDE THE FRAMEWORK",
+    "artificial_limit": "AN ARTIFICIAL LIMIT",
+    "host_memory": "HOST MEMORY RAN OUT",
+    "leak": "A LEAK",
+    "none": "NOTHING FAILED",
+}
 _CODE = "background:rgba(127,127,127,.15);padding:.1em .35em;border-radius:.25em;white-space:pre-wrap"
 
 
 def explanation(answer: dict[str, Any]) -> str:
-    """An explanation."""
+    """Render an explanation."""
     verdict = answer["verdict"]
     colour = _COLOURS.get(verdict["cause"], "#c0392b")
-    title = verdict["cause"].replace("_", " ").upper() if verdict["cause"] != "none" else "NOTHING FAILED"
+    title = _TITLES.get(verdict["cause"]) or verdict["cause"].replace("_", " ").upper()
     certainty = "" if verdict["cause"] in _COLOURS else f", {escape(verdict['certainty'])}"
     parts = [
         f'<div><b style="color:{colour}">{escape(title)}</b>{certainty}</div>',
@@ -27,21 +40,21 @@ def explanation(answer: dict[str, Any]) -> str:
     ]
     request = answer["request"]
     if request and request["site"]:
-        parts.append(f"<div>asked for at <b>{escape(request['site'])}</b></div>")
+        parts.append(f"<div>allocated at <b>{escape(request['site'])}</b></div>")
     if answer["ledger"]:
         parts.append(_ledger(answer["ledger"]))
     if answer["sites"]:
         parts.append(f"<details><summary><b>Live memory, by line of code</b></summary>{_sites(answer['sites'])}</details>")
     fixes = answer["causes"][0]["fixes"] if answer["causes"] else []
     if fixes:
-        parts.append(f"<div><b>What to do, most room first</b></div><ol>{''.join(map(_fix, fixes))}</ol>")
-    parts += [f"<div>It will not help: {escape(line)}</div>" for line in answer["will_not_help"]]
+        parts.append(f"<div><b>Fixes, most effective first</b></div><ol>{''.join(map(_fix, fixes))}</ol>")
+    parts += [f"<div>Won't help: {escape(line)}</div>" for line in answer["will_not_help"]]
     parts += [f'<div style="opacity:.7">note: {escape(note)}</div>' for note in answer["notes"]]
     return f'<div style="{_BOX}">{"".join(parts)}</div>'
 
 
 def runs(rows: Iterable[tuple[str, dict[str, Any]]], command: str | None = None) -> str:
-    """A table of runs under several allocators or settings."""
+    """Render a table of runs under several allocators or settings."""
     head = "".join(f"<th>{text}</th>" for text in ("allocator", "reserved", "÷ live", "driver time", "smallest memory", ""))
     body = "".join(_run(name, run) for name, run in rows)
     paste = f'<div><code style="{_CODE}">{escape(command)}</code></div>' if command else ""
@@ -90,7 +103,7 @@ def _row(what: str, bytes: int, note: str | None, depth: int, whole: int) -> str
 
 
 def _sites(sites: list[dict[str, Any]]) -> str:
-    """A tree of places; what calls is around what is called."""
+    """Render a tree of lines, callers outside."""
     items = "".join(
         f"<li>{show(site['bytes'])} <code>{escape(site['site'])}</code>{_sites(site['calls'])}</li>" for site in sites
     )
@@ -98,6 +111,6 @@ def _sites(sites: list[dict[str, Any]]) -> str:
 
 
 def _fix(fix: dict[str, Any]) -> str:
-    frees = f" — up to {show(fix['frees_bytes'])}" if fix["frees_bytes"] else ""
+    frees = f" (frees up to {show(fix['frees_bytes'])})" if fix["frees_bytes"] else ""
     command = f'<br><code style="{_CODE}">{escape(fix["command"])}</code>' if fix["command"] else ""
     return f"<li>{escape(fix['do'])}{frees}{command}</li>"
