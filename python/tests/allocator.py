@@ -1,5 +1,7 @@
-"""PyTorch's caching allocator in small: blocks cut from segments, its counters, its memory history and its snapshot, as
-`torch.cuda` hands them out. Frees of blocks that another stream uses wait until the next allocation finds them done."""
+"""A small model of PyTorch's caching allocator: segments, blocks, counters, memory history and snapshot, as in `torch.cuda`.
+
+A freed block that another stream uses stays pending until the next allocation.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class Cuda(types.ModuleType):
         self.memory = types.SimpleNamespace(_record_memory_history=self._record, _snapshot=self._snapshot)
 
     def take(self, bytes):
-        """An allocation; its frame is the caller's."""
+        """Allocate; the recorded frame is the caller's."""
         self.complete_frees()
         size = -(-bytes // 512) * 512
         found = min(
@@ -53,7 +55,7 @@ class Cuda(types.ModuleType):
         return found
 
     def give(self, block, is_used_elsewhere=False):
-        """A free; one that another stream uses waits."""
+        """Free a block; if another stream uses it, it stays pending."""
         self._trace("free_requested", block.address, block.requested, [])
         self._count("allocated_bytes", -block.size)
         block.state = "active_pending_free"

@@ -1,4 +1,4 @@
-"""What tests share: the real recordings of this repository, the command of the wheel, and its software GPU."""
+"""Fixtures: the recordings of this repository, the command of the wheel, and its software GPU."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def command() -> str:
 
 
 class SoftwareGpu:
-    """A GPU in software: programs that load CUDA's driver find it."""
+    """A software GPU, which programs load as the CUDA driver."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,22 +48,22 @@ class SoftwareGpu:
         return variables
 
     def python(self, script: str, *before: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Runs a script, behind another command if one is named."""
+        """Run a script, optionally under another command."""
         with tempfile.TemporaryDirectory() as folder:
-            # A file: lines of what is passed with -c are nobody's.
+            # A file, because code passed with -c has no file name in recorded lines.
             program = Path(folder) / "program.py"
             program.write_text(script)
             return self.run(*before, sys.executable, str(program), **more)
 
     def run(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Runs a command."""
+        """Run a command."""
         pipe = subprocess.PIPE
         return subprocess.run(words, env=self.environment(**more), stdout=pipe, stderr=pipe, text=True, timeout=120)
 
 
 @pytest.fixture(scope="session")
 def software_gpu(command: str, tmp_path_factory: pytest.TempPathFactory) -> SoftwareGpu:
-    """The one that the command carries: a demonstration puts it where programs can load it."""
+    """The software GPU in the command, which `makeroom demo` extracts."""
     folder = tmp_path_factory.mktemp("gpu")
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder)}
     demo = [command, "demo", "--gpu", "software", "--json", "missing-free"]

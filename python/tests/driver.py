@@ -1,4 +1,4 @@
-"""CUDA's driver through ctypes, as far as tests need it."""
+"""The CUDA driver functions that tests need, through ctypes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 
 
 class Driver:
-    """A context on the first device, and memory in it."""
+    """A context on the first device, with allocate and free."""
 
     def __init__(self) -> None:
         self.library = ctypes.CDLL("libcuda.so.1")

@@ -1,4 +1,4 @@
-"""Callbacks, driven as the Hugging Face Trainer and Lightning document that they drive them."""
+"""The callbacks, called as the Hugging Face Trainer and Lightning document it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def callbacks(monkeypatch):
 def test_the_trainer_of_hugging_face_is_watched(callbacks, torch, monkeypatch, capsys):  # noqa: F811
     class TrainerCallback:
         def on_epoch_end(self, args, state, control, **kwargs):
-            """The Trainer calls all of its events, whoever defines them."""
+            """The Trainer calls every event of the base class."""
 
     monkeypatch.setitem(sys.modules, "transformers", types.SimpleNamespace(TrainerCallback=TrainerCallback))
     callback = callbacks.HuggingFace()
@@ -38,7 +38,7 @@ def test_the_trainer_of_hugging_face_is_watched(callbacks, torch, monkeypatch, c
     callback.on_epoch_end(None, None, None)
     callback.on_train_end(None, None, None, model=None)
     assert callback.watch.leak_per_step_bytes == 50
-    assert "3 steps: each leaves 50 B behind" in capsys.readouterr().err
+    assert "3 steps: each leaks 50 B" in capsys.readouterr().err
 
 
 def test_lightning_s_trainer_is_watched(callbacks, torch, monkeypatch):  # noqa: F811
@@ -51,7 +51,7 @@ def test_lightning_s_trainer_is_watched(callbacks, torch, monkeypatch):  # noqa:
     callback.on_train_start(None, None)
     torch.cuda.take(250)
     callback.on_train_batch_end(None, None, None, None, 0)
-    with pytest.raises(MemoryError, match="training took 350 B of GPU memory; its limit is 300 B"):
+    with pytest.raises(MemoryError, match="training peaked at 350 B of GPU memory; limit: 300 B"):
         callback.on_train_end(None, None)
     callback.on_exception(None, None, MemoryError())
 
@@ -62,7 +62,7 @@ def test_training_goes_on_where_nothing_can_be_watched(callbacks, monkeypatch, c
     callback.on_train_start(None, None)
     callback.on_train_batch_end(None, None, None, None, 0)
     callback.on_train_end(None, None)
-    assert capsys.readouterr().err.startswith("makeroom: training is not watched: there is nothing to watch with")
+    assert capsys.readouterr().err.startswith("makeroom: training is not watched: no source of memory figures")
 
 
 def test_missing_packages_are_named(callbacks, monkeypatch):

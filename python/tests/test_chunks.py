@@ -1,4 +1,4 @@
-"""`chunks` on the software GPU, through the driver; its arithmetic with a backend that counts."""
+"""`chunks` on the software GPU, through the driver; its piece sizes with a backend that counts bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ driver = ctypes.CDLL("libcuda.so.1")
 sizes = []
 
 def twice(piece):
-    # The software GPU runs no kernels: a copy and a fill stand for one.
+    # The software GPU runs no kernels, so copies stand for one.
     sizes.append(piece.shape[0])
     scratch, result = piece.empty(), piece.empty()
     for to, source in ((scratch, piece), (result, scratch)):
@@ -42,7 +42,7 @@ def test_data_larger_than_the_device_goes_through_it(software_gpu):
     done = software_gpu.python(DRIVER, MAKEROOM_SIMGPU="devices=1,memory=96MiB,context=16MiB")
     assert done.returncode == 0, done.stderr
     is_cut, is_whole, largest = done.stdout.split()
-    # 96 MiB of data through 80 MiB of room, five arrays of each piece at once.
+    # 96 MiB of data through 80 MiB of memory, with five arrays of each piece at once.
     assert (is_cut, is_whole) == ("True", "True")
     assert 4 <= int(largest) <= 16
 
@@ -58,7 +58,7 @@ def test_everything_is_given_back(software_gpu):
 
 PLACES = DRIVER[: DRIVER.index("data =")] + """
 class File:
-    # A data set in a file: what is read of it is a copy.
+    # A data set in a file: reading makes a copy.
     def __init__(self, shape):
         self.array, self.shape = numpy.zeros(shape, numpy.float32), shape
     def __getitem__(self, rows):
@@ -87,19 +87,19 @@ except makeroom.UsageError as error:
 def test_results_come_to_any_place(software_gpu):
     done = software_gpu.python(PLACES, MAKEROOM_SIMGPU="devices=1,memory=96MiB,context=16MiB")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "the function gave a result of shape (3,) for 700000 rows\n"
+    assert done.stdout == "the function returned a result of shape (3,) for 700000 rows\n"
 
 
 def test_no_driver_is_told():
     try:
         __import__("ctypes").CDLL("libcuda.so.1")
     except OSError:
-        with pytest.raises(makeroom.UsageError, match="there is no CUDA driver"):
+        with pytest.raises(makeroom.UsageError, match="CUDA driver not found"):
             makeroom.chunks(numpy.zeros(3), lambda piece: piece, backend="driver")
 
 
 class Counting:
-    """A device of so many bytes, in numbers: a piece takes three times its size while it is computed."""
+    """A backend that only counts bytes: a piece needs three times its size while it is computed."""
 
     def __init__(self, bytes: int) -> None:
         self.bytes, self.held, self.most, self.pieces = bytes, 0, 0, []
@@ -148,7 +148,7 @@ DATA = numpy.arange(1 << 20, dtype=numpy.uint8).reshape(-1, 64)
 
 def test_pieces_fill_the_room(device):
     assert (makeroom.chunks(DATA, lambda piece: piece + 1) == DATA + 1).all()
-    # A piece, its result and its scratch, and another on each way: five times its size, and a margin.
+    # A piece, its result and its scratch memory, and one in flight in each direction: five times its size, plus a margin.
     assert device.pieces[0] == 235 and len(device.pieces) <= 8
     assert device.most <= 1 << 20 and device.held == 0 and device.is_closed
 
@@ -169,7 +169,7 @@ def test_a_host_without_room_is_not_a_device_without_room(device):
 
     with pytest.raises(MemoryError, match="the host has none"):
         makeroom.chunks(DATA, lambda piece: piece.sum(dtype=int), reduce=reduce, rows=1000)
-    # A result that was lost would make a wrong sum of the others.
+    # With a lost result, the sum of the others would be wrong.
     assert len(calls) == 2 and device.is_closed
 
 
@@ -215,5 +215,5 @@ def test_no_framework_is_told(monkeypatch):
         makeroom.chunks(DATA, abs, backend="numpy")
     tensor = types.SimpleNamespace(shape=(1,), is_cuda=True, __class__=None)
     tensor = type("Tensor", (), {"shape": (1,), "is_cuda": True, "__module__": "torch"})()
-    with pytest.raises(makeroom.UsageError, match="on the GPU already"):
+    with pytest.raises(makeroom.UsageError, match="already on the GPU"):
         makeroom.chunks(tensor, abs)

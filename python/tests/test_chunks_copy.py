@@ -1,4 +1,4 @@
-"""Copies through few buffers, with a device that is an array and takes its time."""
+"""Copies through a few buffers, with an array as a slow device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ numpy = pytest.importorskip("numpy")
 
 
 class Wire:
-    """Copies happen when they are waited for, as late as a device may do them."""
+    """Copies happen in `wait`, as late as a device may do them."""
 
     def __init__(self):
         self.buffers, self.followed, self.fails_at = [], [], None
@@ -57,7 +57,7 @@ def there_and_back(wire, copier, sizes):
     for size in sizes:
         data, device = generator.integers(0, 256, size, numpy.uint8), numpy.zeros(size, numpy.uint8)
         copier.send(data.ctypes.data, device, size)
-        # What was given may change as soon as that is back.
+        # The source may change as soon as `send` returns.
         expected, data[:] = data.copy(), 0
         trips.append((expected, device))
     for buffer in copier._up:

@@ -1,4 +1,4 @@
-"""The wheel's command is the real one."""
+"""The command in the wheel."""
 
 from __future__ import annotations
 

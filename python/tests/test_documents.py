@@ -1,4 +1,4 @@
-"""What docs/python.md shows is what happens."""
+"""Run the examples of docs/python.md."""
 
 from __future__ import annotations
 

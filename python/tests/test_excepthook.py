@@ -1,4 +1,4 @@
-"""The verdict comes under the traceback, and nothing else changes."""
+"""The explanation follows the traceback, and nothing else changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Importing makeroom is quick, needs nothing, and has what it says it has."""
+"""Importing makeroom is fast, loads nothing, and provides every public name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_importing_loads_nothing():
 
 def test_importing_takes_less_than_30_ms():
     script = "import time; start = time.perf_counter(); import makeroom; print(time.perf_counter() - start)"
-    # The least of a few: a machine that does something else meanwhile says nothing about makeroom.
+    # The minimum of a few runs, because the machine may be busy.
     assert min(float(python(script)) for _ in range(5)) < 0.030
 
 

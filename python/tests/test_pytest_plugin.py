@@ -1,4 +1,4 @@
-"""The plugin of pytest, in a pytest of its own, under the recorder and on the software GPU."""
+"""The pytest plugin, in a child process under the recorder, on the software GPU."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def run(software_gpu, tmp_path: Path, *before: str, options: tuple[str, ...] = (
 def test_limits_and_leaks_fail_tests(software_gpu, command, tmp_path):
     done = run(software_gpu, tmp_path, command, "run", "-o", str(tmp_path / "run.room"), "--no-status", "--")
     assert "5 failed, 3 passed" in done.stdout, done.stdout + done.stderr
-    assert "the test took 101.00 MiB of GPU memory; its limit is 100.00 MiB" in done.stdout
-    assert "the test left 2.00 MiB of GPU memory behind; it may leave 1.00 MiB" in done.stdout
-    # The line that holds it is named.
+    assert "the test used 101.00 MiB of GPU memory; limit: 100.00 MiB" in done.stdout
+    assert "the test leaked 2.00 MiB of GPU memory; allowed: 1.00 MiB" in done.stdout
+    # The report names the line.
     assert "test_it.py:21 test_leaky" in done.stdout
     assert "its own reason" in done.stdout
     assert "gpu_memory takes limit and leaks, not size" in done.stdout
@@ -75,13 +75,13 @@ def test_limits_and_leaks_fail_tests(software_gpu, command, tmp_path):
 
 def test_without_anything_to_watch_with_tests_run_and_it_is_said(software_gpu, tmp_path):
     done = run(software_gpu, tmp_path)
-    assert "gpu_memory was not checked: there is nothing to watch with" in done.stdout
+    assert "gpu_memory was not checked: no source of memory figures" in done.stdout
     assert "PASSED test_it.py::test_greedy" in done.stdout
 
 
 def test_it_can_be_required_and_turned_off(software_gpu, tmp_path):
     done = run(software_gpu, tmp_path, options=("--gpu-memory=require",))
-    assert "the test's GPU memory cannot be watched: there is nothing to watch with" in done.stdout
+    assert "GPU memory cannot be checked: no source of memory figures" in done.stdout
     assert "PASSED test_it.py::test_unmarked" in done.stdout
     done = run(software_gpu, tmp_path, options=("--gpu-memory=off",))
     assert "not checked" not in done.stdout and "PASSED test_it.py::test_greedy" in done.stdout

@@ -1,4 +1,4 @@
-"""`watch` by the recorder, on the software GPU; by PyTorch's counters, in their documented form; and where there is nothing."""
+"""`watch` with the recorder on the software GPU, with PyTorch's documented counters, and without a source."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def train():
     driver.give(buffer)
 
 def keep():
-    # Without a helper between: the line of the program that asks is this one.
+    # Without a helper function, so that this is the line that allocates.
     kept.append(ctypes.c_uint64())
     driver.library.cuMemAlloc_v2(ctypes.byref(kept[-1]), ctypes.c_size_t(2 * MIB))
 
@@ -66,8 +66,8 @@ def test_the_recorder_knows_the_lines(recorded):
     (device,) = figures["devices"]
     assert "keep" in json.dumps(device["leaking"])
     assert "driver.py:20" in json.dumps(device["sites"])
-    assert "6 steps: each leaves 2.00 MiB behind" in text
-    assert "watched " in text and "by the recorder" in text
+    assert "6 steps: each leaks 2.00 MiB" in text
+    assert "watched for " in text and "(source: recorder)" in text
 
 
 def test_the_recording_of_the_run_is_not_disturbed(recorded):
@@ -78,7 +78,7 @@ def test_the_recording_of_the_run_is_not_disturbed(recorded):
 def test_a_recorded_process_without_cuda_used_nothing(command, software_gpu, tmp_path):
     script = "import makeroom\nwith makeroom.watch() as w: pass\nprint(w.peak_bytes, w.devices); print(w)"
     done = software_gpu.python(script, command, "run", "-o", str(tmp_path / "run.room"), "--")
-    assert done.stdout.startswith("0 []\nwatched"), done.stderr
+    assert done.stdout.startswith("0 []\nwatched for "), done.stderr
     assert "no GPU memory was used" in done.stdout
 
 
@@ -93,13 +93,13 @@ driver.take(1 << 30)
 """
     done = software_gpu.python(script, command, "run", "-o", str(tmp_path / "run.room"), "--no-status", "--")
     assert done.returncode == 1
-    # Once from the hook, under the traceback, and it knows the line; `run` says it as well.
+    # The hook prints it under the traceback, from the recording; `run` prints it too.
     under = done.stderr.split("RuntimeError: CUDA error: out of memory", 1)[1]
     assert "Live memory, by line of code" in under and "7.00 GiB" in under
 
 
 def test_nothing_to_watch_with_is_said():
-    with pytest.raises(makeroom.WatchError, match=r"PyTorch is not imported\n\nhint: run it under the recorder"):
+    with pytest.raises(makeroom.WatchError, match=r"PyTorch is not imported\n\nhint: run it with makeroom run"):
         makeroom.watch()
     with pytest.raises(makeroom.WatchError, match="makeroom run"):
         makeroom.watch(source="recorder")
@@ -110,7 +110,7 @@ def test_nothing_to_watch_with_is_said():
 
 
 class Cuda(types.ModuleType):
-    """What `torch.cuda` documents of its counters."""
+    """The counters that `torch.cuda` documents."""
 
     def __init__(self):
         super().__init__("torch.cuda")
@@ -158,24 +158,24 @@ def test_pytorch_s_counters_are_watched(torch):
     assert (device.before_bytes, device.peak_bytes, device.after_bytes) == (100, 1130, 140)
     assert (w.peak_bytes, w.left_bytes, w.leak_per_step_bytes) == (1130, 40, 10)
     assert [step.peak_bytes for step in device.steps] == [1100, 1110, 1120, 1130]
-    assert "4 steps: each leaves 10 B behind" in repr(w)
+    assert "4 steps: each leaks 10 B" in repr(w)
     assert "watch(lines=True)" in repr(w)
 
 
 def test_a_watch_is_used_as_it_should_be(torch):
     w = makeroom.watch()
-    with pytest.raises(makeroom.WatchError, match="no block"):
+    with pytest.raises(makeroom.WatchError, match="outside the `with` block"):
         w.step()
     with w:
         with pytest.raises(makeroom.WatchError, match="still being watched"):
             w.peak_bytes
-        assert "not over" in repr(w)
+        assert "not finished" in repr(w)
     assert w.leak_per_step_bytes is None
-    with pytest.raises(makeroom.WatchError, match="used once"):
+    with pytest.raises(makeroom.WatchError, match="used only once"):
         w.__enter__()
 
 
-@pytest.mark.parametrize(("cuda", "words"), [(None, "built without CUDA"), ("13.0", "finds no GPU")])
+@pytest.mark.parametrize(("cuda", "words"), [(None, "built without CUDA"), ("13.0", "found no GPU")])
 def test_a_torch_without_a_gpu_is_told(torch, monkeypatch, cuda, words):
     torch.version.cuda = cuda
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -184,7 +184,7 @@ def test_a_torch_without_a_gpu_is_told(torch, monkeypatch, cuda, words):
 
 
 def test_pytorch_s_history_gives_lines(torch, traces):
-    """A real snapshot stands for what PyTorch would hand out; its times are what they were."""
+    """A real snapshot stands for PyTorch's, with its original times."""
     import gzip
     import pickle
 
@@ -208,5 +208,5 @@ def test_the_example_shows_what_the_documents_show(command, software_gpu, exampl
     done = software_gpu.run(command, "run", "-o", str(tmp_path / "run.room"), "--", sys.executable, program)
     shown = done.stdout.splitlines()
     text = (examples / "../docs/python.md").read_text(encoding="utf-8")
-    assert shown[0].startswith("watched ") and shown[0].endswith(" s by the recorder"), done.stderr
+    assert shown[0].startswith("watched for ") and shown[0].endswith(" s (source: recorder)"), done.stderr
     assert "\n".join(shown[1:]) in text

@@ -1,4 +1,4 @@
-"""`watch(lines=True)` over what PyTorch's allocator writes into its history, event by event."""
+"""`watch(lines=True)` with the memory history of a simulated PyTorch allocator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from makeroom import _sources
 
 
 class Clock:
-    """Nanoseconds that pass with each look at it, as they do between the end of a step and what is before and after it."""
+    """A clock in nanoseconds that advances with each call."""
 
     def __init__(self, each):
         self.now, self.each = 1_763_220_000_000_000_000, each
@@ -61,7 +61,7 @@ def test_a_buffer_given_back_just_before_a_step_ends_is_no_leak(cuda):
             w.step()
     device = check(w, 4 + (5 * 3 + 64) * MIB)
     assert [step.peak_bytes for step in device.steps] == [4 + (3 * count + 64) * MIB for count in range(1, 6)]
-    # The first step aside; all of it by the line that kept it, and nothing by that of the buffer.
+    # Without the first step: all of it is at the line that keeps it, none at the line of the buffer.
     (leaking,) = device.leaking
     assert (leaking.bytes, leaking.blocks) == (4 * 3 * MIB, 4)
     assert "allocator" not in leaking.place and f":{train.__code__.co_firstlineno + 2} train" in leaking.place
@@ -73,7 +73,7 @@ def test_a_buffer_that_waits_for_another_stream_is_no_leak(cuda):
     kept = []
     with makeroom.watch(lines=True) as w:
         for count in range(5):
-            # Now and then: what waits always would only be in every figure.
+            # In some steps only: a constant amount of waiting memory would not show.
             train(cuda, kept, is_used_elsewhere=count in (1, 4))
             w.step()
     device = check(w, 4 + (5 * 3 + 64) * MIB)
@@ -92,7 +92,7 @@ def test_the_same_without_lines(cuda):
 
 def test_a_history_that_has_lost_its_beginning_is_told(cuda):
     kept = []
-    # Somebody else's, of seven entries: less than two steps.
+    # Enabled by the program, with seven entries: less than two steps.
     cuda._record(max_entries=7)
     with makeroom.watch(lines=True) as w:
         for _ in range(5):
@@ -100,7 +100,7 @@ def test_a_history_that_has_lost_its_beginning_is_told(cuda):
             w.step()
     device = check(w, 4 + (5 * 3 + 64) * MIB)
     assert [step.peak_bytes for step in device.steps] == [4 + (3 * count + 64) * MIB for count in range(1, 6)]
-    assert "PyTorch's history has lost its beginning" in repr(w)
+    assert "PyTorch's memory history dropped its oldest entries" in repr(w)
     assert "train" in json.dumps(device.leaking)
     assert cuda._is_recording
 

@@ -1,4 +1,4 @@
-//! An answer that Python can show: as the command's text, in any width, and as its JSON.
+//! Results of commands, as the text and the JSON that the command prints.
 
 use makeroom_core::Bytes;
 use makeroom_explain::Explanation;
@@ -9,7 +9,7 @@ use makeroom_sim::{Comparison, Tuning};
 use pyo3::prelude::*;
 use serde_json::Value;
 
-/// What was asked for.
+/// The result of one command.
 #[derive(Debug)]
 enum Content {
     Explanation(Box<Explanation>),
@@ -17,7 +17,7 @@ enum Content {
     Tuning { tuning: Box<Tuning>, memory: Option<Bytes>, notes: Vec<String> },
 }
 
-/// An answer of `why`, `replay` or `tune`.
+/// Result of `why`, `replay` or `tune`.
 #[pyclass(frozen, module = "makeroom._native")]
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -48,12 +48,12 @@ impl Answer {
 
 #[pymethods]
 impl Answer {
-    /// What `--json` prints.
+    /// The output of the command with `--json`.
     fn json(&self) -> String {
         self.value().to_string()
     }
 
-    /// What the command prints on a terminal of so many columns; with `styled`, in its colours.
+    /// The output of the command on a terminal of this width; with `styled`, in color.
     #[pyo3(signature = (columns, styled = false))]
     fn text(&self, columns: usize, styled: bool) -> String {
         let text = match &self.content {

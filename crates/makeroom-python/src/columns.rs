@@ -1,7 +1,7 @@
-//! Recordings as columns.
+//! Recordings as Arrow tables.
 //!
-//! Texts that repeat (what an event did, which line asked) are dictionaries: a number in each row, and the words once.
-//! Times are UTC, to the microsecond; a recorder that writes none leaves them null.
+//! Repeated strings (actions and sites) are dictionary-encoded. Times are UTC in microseconds, or null if the recording
+//! has none.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use pyo3::PyResult;
 
 use crate::table::{Table, broken};
 
-/// What events do, by the number of [`Action`]; the words of PyTorch's snapshots.
+/// Names of actions, indexed by [`Action`], as in PyTorch's snapshots.
 const ACTIONS: [&str; 9] = [
     "alloc",
     "free_requested",
@@ -32,7 +32,7 @@ const ACTIONS: [&str; 9] = [
     "oom",
 ];
 
-/// Every event.
+/// Table of all events.
 pub(crate) fn events(trace: &Trace) -> PyResult<Table> {
     let words = StringArray::from_iter_values(ACTIONS);
     let schema = schema(&[
@@ -73,7 +73,7 @@ pub(crate) fn events(trace: &Trace) -> PyResult<Table> {
     })
 }
 
-/// Every allocation.
+/// Table of all allocations.
 pub(crate) fn allocations(trace: &Trace) -> PyResult<Table> {
     let places: Arc<StringArray> = Arc::new(StringArray::from_iter_values(
         trace.stacks.ids().map(|stack| place_of(trace, stack).unwrap_or_default()),
@@ -107,7 +107,7 @@ pub(crate) fn allocations(trace: &Trace) -> PyResult<Table> {
     })
 }
 
-/// The allocator's memory at the end.
+/// Table of the allocator's segments at the end of the recording.
 pub(crate) fn segments(trace: &Trace) -> PyResult<Table> {
     let schema = schema(&[
         ("device", DataType::UInt32, false),
@@ -132,7 +132,7 @@ pub(crate) fn segments(trace: &Trace) -> PyResult<Table> {
     })
 }
 
-/// The frames of every stack, innermost first.
+/// Table of the frames of all stacks, innermost first.
 pub(crate) fn frames(trace: &Trace) -> PyResult<Table> {
     let schema = schema(&[
         ("stack", DataType::UInt32, false),
@@ -168,7 +168,7 @@ pub(crate) fn frames(trace: &Trace) -> PyResult<Table> {
     Ok(Table::new(schema, vec![piece]))
 }
 
-/// A table with one piece for each device.
+/// Builds a table with one record batch for each device.
 fn pieces(
     schema: Arc<Schema>,
     trace: &Trace,
@@ -205,7 +205,7 @@ fn stacks(values: impl Iterator<Item = StackId>) -> ArrayRef {
     Arc::new(UInt32Array::from_iter_values(values.map(|stack| stack.index() as u32)))
 }
 
-/// Times; 0 is none, and so is what no calendar holds.
+/// Times in microseconds; 0 and values that exceed `i64` are null.
 fn times(values: impl Iterator<Item = Option<u64>>) -> ArrayRef {
     let told = values.map(|time| time.filter(|&time| time > 0).and_then(|time| i64::try_from(time).ok()));
     Arc::new(told.collect::<TimestampMicrosecondArray>().with_timezone("UTC"))

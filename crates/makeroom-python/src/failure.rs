@@ -1,4 +1,4 @@
-//! Failures as Python knows them: files that are not there are `OSError`s, all else is a `ValueError` with a hint.
+//! Errors as Python exceptions: `OSError` if a file cannot be opened, else a `ValueError` with a hint.
 
 use std::io;
 
@@ -7,15 +7,10 @@ use pyo3::PyErr;
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 
-create_exception!(
-    makeroom,
-    InputError,
-    PyValueError,
-    "A file that could not be read as a recording or a text."
-);
-create_exception!(makeroom, UsageError, PyValueError, "An argument that no recording can be asked about.");
+create_exception!(makeroom, InputError, PyValueError, "A file is not a recording, or it is damaged.");
+create_exception!(makeroom, UsageError, PyValueError, "An argument is invalid.");
 
-/// The input of this name could not be read.
+/// The exception for an input that cannot be read.
 pub(crate) fn input(name: &str, error: Error) -> PyErr {
     let hint = error.hint();
     match error {
@@ -29,7 +24,7 @@ pub(crate) fn input(name: &str, error: Error) -> PyErr {
     }
 }
 
-/// An argument that makes no sense.
+/// The exception for an invalid argument.
 pub(crate) fn usage(message: String, hint: Option<&str>) -> PyErr {
     UsageError::new_err(with_hint(message, hint.map(str::to_owned)))
 }

@@ -1,10 +1,10 @@
-//! `makeroom._native`: what the Python module cannot do in Python. It reads recordings, asks the crates that explain
-//! and replay, and hands back answers as JSON and text and tables as Arrow's C streams.
+//! `makeroom._native`: bindings of the crates that read, explain and replay recordings. Results are JSON and text, tables
+//! are Arrow C streams.
 //!
-//! Conversions only: every decision is made in the crates below, and every word for people there or in
-//! `python/makeroom`. The interpreter is released while a recording is read or replayed.
+//! This crate only converts: the logic is in the other crates, and the public interface is in `python/src/makeroom`. The
+//! GIL is released while a recording is read or replayed.
 #![forbid(unsafe_code)]
-#![allow(clippy::needless_pass_by_value, reason = "what Python passes is converted, and comes by value")]
+#![allow(clippy::needless_pass_by_value, reason = "pyo3 passes converted arguments by value")]
 
 mod answer;
 mod columns;
@@ -24,14 +24,14 @@ use failure::{InputError, UsageError};
 use recording::Recording;
 use table::Table;
 
-/// What a file is: a recording, or text that most likely has an error message in it.
+/// The content of a file: a recording, or text such as a log.
 #[derive(IntoPyObject)]
 enum Opened {
     Recording(Recording),
     Text(String),
 }
 
-/// Reads a file, whatever it is.
+/// Reads a recording or a text file.
 #[pyfunction]
 fn read(py: Python<'_>, path: PathBuf) -> PyResult<Opened> {
     let name = path.display().to_string();
@@ -48,13 +48,13 @@ fn explain(py: Python<'_>, text: &str) -> Answer {
     py.detach(|| Answer::explanation(explain_text(text)))
 }
 
-/// A size as people type it, in bytes.
+/// Parses a size such as `24GiB` into bytes.
 #[pyfunction]
 fn parse_size(text: &str) -> PyResult<u64> {
     text.parse::<Bytes>().map(Bytes::get).map_err(|error| UsageError::new_err(error.to_string()))
 }
 
-/// A size as makeroom prints it.
+/// Formats a size as makeroom prints it.
 #[pyfunction]
 fn format_size(bytes: u64) -> String {
     Bytes::new(bytes).to_string()

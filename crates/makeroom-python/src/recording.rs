@@ -1,4 +1,4 @@
-//! A recording that was read once and can be asked many things.
+//! A recording that was read once, with the analyses of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) struct Recording {
     trace: Arc<Trace>,
 }
 
-/// What every question about a recording can say: how much room there is, and which device is meant.
+/// The options of every analysis: the available memory and the device.
 #[derive(Clone, Copy, Debug)]
 struct Question {
     room: Room,
@@ -34,10 +34,8 @@ impl Question {
         let room = match (memory, card) {
             (Some(_), Some(_)) => {
                 return Err(usage(
-                    "memory and card were both given".to_owned(),
-                    Some(
-                        "memory is what the allocator may take; card is a card's size, less what driver and context take",
-                    ),
+                    "memory and card cannot both be given".to_owned(),
+                    Some("memory is the allocator's limit; card is the size of the whole GPU"),
                 ));
             }
             (Some(memory), None) => Room::Limit(Bytes::new(memory)),
@@ -63,13 +61,13 @@ impl Recording {
                 let present: Vec<String> =
                     self.trace.devices.iter().map(|device| device.device.to_string()).collect();
                 usage(
-                    format!("{}: holds no device {asked}; it has {}", self.name, present.join(", ")),
-                    Some("leave device out to have one chosen"),
+                    format!("{}: no device {asked}; recorded: {}", self.name, present.join(", ")),
+                    Some("omit device to let makeroom choose"),
                 )
             }
             None => usage(
                 format!("{}: the recording is empty", self.name),
-                Some("a program that took no memory leaves such a file; makeroom.why() says what else it holds"),
+                Some("the program allocated no GPU memory; makeroom.why() shows what else was recorded"),
             ),
         })
     }
@@ -78,7 +76,7 @@ impl Recording {
         require_pytorch(&self.trace, purpose).map_err(|error| {
             usage(
                 format!("{}: {error}", self.name),
-                Some("its requests under other allocators: makeroom.replay()"),
+                Some("makeroom.replay() runs its requests under other allocators"),
             )
         })
     }
@@ -96,24 +94,24 @@ impl Recording {
         }
     }
 
-    /// The devices that it holds.
+    /// Indices of the recorded devices.
     #[getter]
     fn devices(&self) -> Vec<u32> {
         self.trace.devices.iter().map(|device| device.device.0).collect()
     }
 
-    /// What the reader should know about it.
+    /// Remarks about the recording.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.trace.notes.clone()
     }
 
-    /// How many events there are.
+    /// Number of events.
     fn __len__(&self) -> usize {
         self.trace.event_count()
     }
 
-    /// Why memory ran out; of a process that still runs, what it holds may still be given back.
+    /// Explains why memory ran out. With `running`, live memory is not a leak: the process can still free it.
     #[pyo3(signature = (memory = None, card = None, device = None, running = false))]
     fn why(
         &self,
@@ -132,9 +130,9 @@ impl Recording {
         Ok(py.detach(|| Answer::explanation(explain(&self.trace, &asked))))
     }
 
-    /// The recording under other allocators.
+    /// Replays the recording under other allocators.
     #[pyo3(signature = (allocators, memory = None, card = None, device = None, checks = false, finds_smallest = true))]
-    #[expect(clippy::too_many_arguments, reason = "they are the options of the command")]
+    #[expect(clippy::too_many_arguments, reason = "the options of the command")]
     fn replay(
         &self,
         py: Python<'_>,
@@ -161,7 +159,7 @@ impl Recording {
         }))
     }
 
-    /// The setting of PyTorch's allocator that serves the recording best.
+    /// Finds the best settings of PyTorch's allocator for the recording.
     #[pyo3(signature = (memory = None, card = None, device = None))]
     fn tune(
         &self,
@@ -183,7 +181,7 @@ impl Recording {
         }))
     }
 
-    /// What was held between moments, as JSON. Devices that count their changes have other moments than times.
+    /// Memory between marks, as JSON. Marks are times, or counts of later allocations and frees where a device has them.
     fn watched(&self, py: Python<'_>, times_us: Vec<u64>, changes_after: HashMap<u32, Vec<u64>>) -> String {
         let changes_after =
             changes_after.into_iter().map(|(device, counts)| (DeviceIndex(device), counts)).collect();
@@ -191,22 +189,22 @@ impl Recording {
         py.detach(|| watched_json(&watch(&self.trace, &moments)).to_string())
     }
 
-    /// Every event.
+    /// Table of all events.
     fn events(&self, py: Python<'_>) -> PyResult<Table> {
         py.detach(|| columns::events(&self.trace))
     }
 
-    /// Every allocation, with its beginning and its end.
+    /// Table of all allocations, with the times of allocation and free.
     fn allocations(&self, py: Python<'_>) -> PyResult<Table> {
         py.detach(|| columns::allocations(&self.trace))
     }
 
-    /// The allocator's memory when the recording ended.
+    /// Table of the allocator's segments at the end of the recording.
     fn segments(&self, py: Python<'_>) -> PyResult<Table> {
         py.detach(|| columns::segments(&self.trace))
     }
 
-    /// The frames of every stack.
+    /// Table of the frames of all stacks.
     fn frames(&self, py: Python<'_>) -> PyResult<Table> {
         py.detach(|| columns::frames(&self.trace))
     }

@@ -1,5 +1,5 @@
-//! A table for whoever speaks Arrow: pyarrow, polars, pandas and others. They take its columns as they lie here, by the C
-//! stream interface, so nothing is copied and none of them is needed to make one.
+//! Tables for pyarrow, polars, pandas and others, through Arrow's C stream interface: nothing is copied, and none of them
+//! is needed to create one.
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{Array, RecordBatch, RecordBatchIterator};
@@ -9,7 +9,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-/// Columns of equal length, in one piece for each device.
+/// An Arrow table with one record batch for each device.
 #[pyclass(frozen, module = "makeroom._native")]
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -23,26 +23,26 @@ impl Table {
     }
 }
 
-/// Columns that do not fit together are a mistake of this module.
+/// Columns that do not match the schema: a bug in this crate.
 pub(crate) fn broken(error: &ArrowError) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
 #[pymethods]
 impl Table {
-    /// The names of the columns.
+    /// Names of the columns.
     #[getter]
     fn column_names(&self) -> Vec<String> {
         self.schema.fields().iter().map(|field| field.name().clone()).collect()
     }
 
-    /// Their types, in Arrow's words.
+    /// Arrow types of the columns.
     #[getter]
     fn column_types(&self) -> Vec<String> {
         self.schema.fields().iter().map(|field| field.data_type().to_string()).collect()
     }
 
-    /// What the columns take in memory.
+    /// Size of the columns in memory, in bytes.
     #[getter]
     fn nbytes(&self) -> usize {
         self.pieces.iter().flat_map(RecordBatch::columns).map(Array::get_array_memory_size).sum()
@@ -52,13 +52,13 @@ impl Table {
         self.pieces.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// Arrow's description of the columns.
+    /// The schema, as an Arrow PyCapsule.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(self.schema.as_ref()).map_err(|error| broken(&error))?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 
-    /// The columns. A schema that is asked for is not converted to: the consumer does that, as Arrow allows.
+    /// The columns, as an Arrow PyCapsule. `requested_schema` is ignored, which Arrow allows: the consumer converts.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,

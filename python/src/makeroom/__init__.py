@@ -1,15 +1,15 @@
-"""makeroom: why CUDA ran out of memory, and room for more.
+"""Find out why CUDA ran out of memory, and use less of it.
 
-    makeroom.explain(error)            why it failed, from an exception, a text or a recording
-    makeroom.install_excepthook()      the same, under every traceback of an out-of-memory error
-    makeroom.why, replay, tune         the commands of the same names
-    makeroom.open(path)                a recording as columns for polars, pandas and pyarrow
-    makeroom.watch()                   a block of code: its peak, its lines, what its iterations leave behind
-    makeroom.use_pool()                PyTorch, CuPy and RMM on a pool that does not fragment
-    makeroom.chunks(array, function)   a function over data larger than the GPU
-    makeroom.callbacks                 for the trainers of Hugging Face and Lightning
+    makeroom.explain(error)            explain an exception, its text, a log or a recording
+    makeroom.install_excepthook()      print the explanation under each out-of-memory traceback
+    makeroom.why, replay, tune         same as the commands of these names
+    makeroom.open(path)                read a recording as tables for polars, pandas and pyarrow
+    makeroom.watch()                   measure a block of code: peak, lines, leak per step
+    makeroom.use_pool()                avoid fragmentation in PyTorch, CuPy and RMM
+    makeroom.chunks(array, function)   apply a function to data larger than the GPU
+    makeroom.callbacks                 callbacks for Hugging Face and Lightning trainers
 
-Importing this needs neither PyTorch nor a GPU and loads nothing: each name brings its module when it is first used.
+Importing makeroom needs neither PyTorch nor a GPU. Each name loads its module on first use.
 """
 
 TYPE_CHECKING = False

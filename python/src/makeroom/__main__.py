@@ -1,4 +1,4 @@
-"""`python -m makeroom` is the command `makeroom` of this installation."""
+"""Run the `makeroom` command of this installation: `python -m makeroom`."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from ._command import find
 def main() -> None:
     command = find()
     if command is None:
-        sys.exit("error: the command makeroom is not beside this module\n\nhint: pip install --force-reinstall makeroom")
+        sys.exit("error: the makeroom command was not found\n\nhint: pip install --force-reinstall makeroom")
     os.execv(command, [command, *sys.argv[1:]])
 
 

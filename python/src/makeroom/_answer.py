@@ -1,4 +1,4 @@
-"""What every answer of the native part has: the command's text, its JSON, and what to know about it."""
+"""Base class of results: the text, JSON and notes of the native module."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import _native, _show
 
 
 class Answer:
-    """An answer that shows itself as the command does."""
+    """A result that prints as the command prints it."""
 
     def __init__(self, answer: _native.Answer) -> None:
         self._answer = answer
@@ -17,15 +17,20 @@ class Answer:
 
     @property
     def notes(self) -> list[str]:
-        """What the reader should know about it."""
+        """Remarks about the input and the result."""
         return list(self._json["notes"])
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as the command prints it with `--json`."""
+        """Return everything that the command prints with `--json`."""
         return json.loads(self._answer.json())
 
     def text(self, columns: int | None = None, styled: bool = False) -> str:
-        """What the command prints, for a terminal of so many columns."""
+        """Return the text that the command prints.
+
+        Args:
+            columns: Width of the text [default: the terminal's, at most 110].
+            styled: Include ANSI colors.
+        """
         return self._answer.text(columns or _show.columns(), styled)
 
     def __repr__(self) -> str:

@@ -1,11 +1,11 @@
-"""A function over data larger than the GPU, in pieces.
+"""Apply a function to data larger than the GPU, in pieces.
 
-While one piece is computed, the next is on its way to the GPU and the last on its way back. Pieces are as large as the room
-allows: a small first piece shows what the function takes for each row, and the others are sized by that. A piece for which
-memory does not suffice after all is halved and done again.
+While one piece is computed, the next is copied to the GPU and the previous result is copied back. Pieces are as large as the
+free memory allows: a small first piece shows how much memory the function needs for each row. A piece that runs out of
+memory is halved and retried.
 
-What computes is a backend (`_chunks_torch.py`, `_chunks_cupy.py`, `_chunks_driver.py`), and copies for all of them are
-`_chunks_copy.py`'s; what is here knows no GPU.
+This module does not depend on a GPU framework. Backends compute (`_chunks_torch.py`, `_chunks_cupy.py`,
+`_chunks_driver.py`); `_chunks_copy.py` copies for all of them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ._chunks_copy import Make, Place, address_of, use_large_pages
 from ._native import UsageError
 from ._sizes import Size, parse
 
-# What is left alone of the room: libraries take workspaces that nobody counts.
+# Share of the memory to leave free, for workspaces of libraries.
 _MARGIN = 0.08
-# The first piece is this part of the room, to see what the function takes.
+# Size of the first piece, as a share of the usable memory.
 _PROBE = 1 / 64
-# Pieces between the host and the device at once, one on each way beside the one that is computed.
+# Pieces in flight: one is copied in each direction while a third is computed.
 _IN_FLIGHT = 2
 
 
 class Piece(NamedTuple):
-    """Rows on their way."""
+    """A range of rows in flight."""
 
     start: int
     stop: int
@@ -37,31 +37,31 @@ class Piece(NamedTuple):
 
 
 class Backend(Protocol):
-    """What a framework does for one piece. Nothing here waits for the device, except `finish` and `drain`."""
+    """Operations of a framework on one piece. Only `finish` and `drain` wait for the device."""
 
     def room(self) -> int:
-        """Free bytes of the device, with what the framework keeps and does not use."""
+        """Return the free bytes of the device, including the framework's cache."""
 
     def submit(self, rows: Any, function: Callable[[Any], Any]) -> Any:
-        """Sends rows to the device and computes; a ticket for the result."""
+        """Copy rows to the device, call the function, and return a ticket for the result."""
 
     def fetch(self, ticket: Any, place: Place) -> None:
-        """Begins to send a result back, to its place on the host."""
+        """Start to copy a result to its place on the host."""
 
     def finish(self, ticket: Any) -> Any:
-        """Waits for a result and gives it, on the host. Its memory on the device is free when the ticket is gone."""
+        """Wait for a result and return it, on the host. Dropping the ticket frees its device memory."""
 
     def drain(self) -> None:
-        """Waits for everything and gives unused memory back, after memory ran out."""
+        """Wait for the device and release cached memory, after an out-of-memory error."""
 
     def measure(self, work: Callable[[], Any]) -> tuple[Any, int]:
-        """Does something and says how many bytes of the device it took at its peak."""
+        """Call `work` and return its result and the peak of device memory that it needed, in bytes."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether an error says that there is no memory."""
+        """Return whether an error is an out-of-memory error."""
 
     def close(self) -> None:
-        """Gives everything back that only this needed."""
+        """Release all resources of the backend."""
 
 
 def chunks(
@@ -75,22 +75,37 @@ def chunks(
     backend: str | None = None,
     device: int = 0,
 ) -> Any:
-    """Calls a function with pieces of an array on the GPU and puts the results together on the host.
+    """Apply a function to an array in host memory, piece by piece on the GPU.
 
-    `array` lies on the host: of NumPy (also a `memmap` of a file), or a CPU tensor of PyTorch. `function` gets a piece, rows
-    along the first axis, on the GPU, and gives a result there, with as many rows: results are put one after the other, into
-    `out` if it is given. With `reduce` they are combined instead: `reduce(so_far, result)`, on the host.
+    Args:
+        array: A NumPy array (including `memmap`) or a CPU tensor of PyTorch, divided along its first axis.
+        function: Called with each piece on the GPU. It returns an array on the GPU with the same number of rows, or of
+            any shape with `reduce`.
+        out: Array for the results [default: a new array].
+        reduce: Combines results on the host instead of concatenating them: `reduce(total, result)`.
+        rows: Rows in each piece [default: as many as `room` allows].
+        room: GPU memory to use, in bytes or as a string such as `"8GiB"` [default: the free memory].
+        backend: `"torch"`, `"cupy"` or `"driver"` [default: the one that is imported]. `"driver"` needs no framework: pieces
+            have `__cuda_array_interface__`, and `piece.empty()` creates an array for the result.
+        device: Index of the GPU.
 
-    Pieces have `rows` rows, or as many as `room` allows, or what is free on the device. `backend` is `"torch"`, `"cupy"`, or
-    `"driver"`, which needs neither and gives the function arrays with `__cuda_array_interface__`, for Numba and others;
-    without it, the one that is imported.
+    Returns:
+        The results on the host: `out`, a new array, or the combined result.
+
+    Raises:
+        UsageError: An argument is invalid, or the result does not have the rows of the piece.
+        MemoryError: A single row does not fit on the GPU.
+
+    Example:
+        >>> result = makeroom.chunks(array, lambda piece: piece @ weights)
+        >>> total = makeroom.chunks(array, lambda piece: piece.sum(), reduce=lambda a, b: a + b)
     """
     total = _rows_of(array)
     if out is not None and (reduce is not None or _rows_of(out) != total):
-        wrong = "reduce gives one result" if reduce is not None else f"it has {_rows_of(out)} rows and the data {total}"
-        raise UsageError(f"out does not fit: {wrong}")
+        wrong = "reduce returns one result" if reduce is not None else f"it has {_rows_of(out)} rows, not {total}"
+        raise UsageError(f"out cannot be used: {wrong}\n\nhint: omit out, and chunks() returns a new result")
     if rows is not None and rows < 1:
-        raise UsageError(f"rows={rows}: a piece has at least one row")
+        raise UsageError(f"rows={rows}: a piece has at least one row\n\nhint: omit rows to fill the GPU")
     engine = _backend(backend, array, device)
     gather = _Gather(total, out, reduce)
     run = _Run(engine, array, function, gather, total)
@@ -116,7 +131,7 @@ class _Run:
         rows = rows or self._probe(room if room is not None else self._engine.room())
         while self._next < self._total:
             stop = min(self._next + rows, self._total)
-            # Outside of what is tried again: a host that has no room for a result is not helped by smaller pieces.
+            # Outside the retry: smaller pieces do not help if the host is out of memory.
             while len(self._waiting) >= _IN_FLIGHT:
                 self._take_back()
             try:
@@ -127,17 +142,17 @@ class _Run:
             self._engine.fetch(ticket, partial(self._gather.place, self._next, stop))
             self._waiting.append(Piece(self._next, stop, ticket))
             self._next = stop
-            # When memory is short, what is waited for must be gone after that.
+            # `_take_back` must free the device memory, so keep no reference to the ticket.
             del ticket
         while self._waiting:
             self._take_back()
 
     def drop(self) -> None:
-        """Lets go of what is on its way, after a failure."""
+        """Drop the pieces in flight, after a failure."""
         self._waiting.clear()
 
     def _probe(self, room: int) -> int:
-        """Does the first rows alone, and sizes pieces by what they took."""
+        """Compute the first rows alone and return the rows that fit in a piece, from the memory that they needed."""
         usable = int(room * (1 - _MARGIN))
         row = max(_bytes_of(self._array) // self._total, 1)
         first = max(min(int(usable * _PROBE) // row, self._total), 1)
@@ -150,7 +165,7 @@ class _Run:
                 first = self._smaller(error, first)
         self._gather.put(0, first, result)
         self._next = first
-        # Beside the piece that is computed, another comes and one leaves.
+        # While a piece is computed, the next one and the previous result are also on the device.
         beside = row + _bytes_of(result) // first
         return max(usable // (max(taken // first, row) + beside), 1)
 
@@ -166,15 +181,15 @@ class _Run:
         self._gather.put(piece.start, piece.stop, result)
 
     def _smaller(self, error: Exception, rows: int) -> int:
-        """Half as many rows, after memory ran out; what is under way is finished first."""
+        """Finish the pieces in flight after an out-of-memory error and return half as many rows. Raise any other error."""
         if not self._engine.is_out_of_memory(error):
             raise error
         if rows <= 1:
             raise MemoryError(
-                "one row does not fit on the device with what the function takes for it\n\n"
-                "hint: cut the data along another axis, or do less at once in the function"
+                "one row does not fit on the GPU with the memory that the function needs for it\n\n"
+                "hint: split the data along another axis, or use less temporary memory in the function"
             ) from error
-        # The piece that failed is held by the error.
+        # The frames of the error hold the piece that failed.
         clear_frames(error.__traceback__)
         while self._waiting:
             self._take_back()
@@ -183,17 +198,17 @@ class _Run:
 
 
 class _Gather:
-    """Results on the host: one after the other, or combined."""
+    """Results on the host, concatenated or combined."""
 
     def __init__(self, total: int, out: Any, reduce: Callable[[Any, Any], Any] | None) -> None:
         self._total, self._out, self._reduce = total, out, reduce
         self._combined: Any = None
         self._has_one = False
-        # By their first row, the places that results are on their way to.
+        # Places of results in flight, by first row.
         self._placed: dict[int, Any] = {}
 
     def place(self, start: int, stop: int, shape: tuple[int, ...], make: Make) -> Any:
-        """Where a result goes: where it stays, if its bytes can lie there as they are."""
+        """Return an array for a result: a slice of `out` if the bytes can be copied there directly, else a new one."""
         if self._reduce is not None:
             return make(shape)
         self._check(shape, stop - start)
@@ -201,7 +216,7 @@ class _Gather:
             self._out = make((self._total, *shape[1:]))
             use_large_pages(self._out)
         place = self._out[start:stop]
-        # Of what is neither an array nor a tensor, such as a data set in a file, a part is a copy.
+        # Slicing an object that is neither an array nor a tensor, such as a data set in a file, makes a copy.
         example = make((0,))
         if not isinstance(self._out, type(example)) or not _is_alike(place, shape, example):
             return make(shape)
@@ -225,8 +240,8 @@ class _Gather:
     def _check(self, shape: tuple[int, ...], rows: int) -> None:
         if not shape or shape[0] != rows:
             raise UsageError(
-                f"the function gave a result of shape {shape} for {rows} rows\n\n"
-                "hint: a result has a row for each row, unless they are combined: chunks(…, reduce=lambda a, b: a + b)"
+                f"the function returned a result of shape {shape} for {rows} rows\n\n"
+                "hint: return one row for each row, or combine results: chunks(…, reduce=lambda a, b: a + b)"
             )
 
     def result(self, array: Any) -> Any:
@@ -238,7 +253,7 @@ class _Gather:
 def _rows_of(array: Any) -> int:
     shape = getattr(array, "shape", None)
     if not shape:
-        raise UsageError(f"{type(array).__name__} has no rows\n\nhint: an array of NumPy or a CPU tensor of PyTorch")
+        raise UsageError(f"{type(array).__name__} has no rows\n\nhint: use a NumPy array or a CPU tensor of PyTorch")
     return int(shape[0])
 
 
@@ -247,7 +262,7 @@ def _bytes_of(array: Any) -> int:
 
 
 def _is_alike(place: Any, shape: tuple[int, ...], example: Any) -> bool:
-    """Whether bytes of results such as an example can lie in a place."""
+    """Return whether the bytes of a result can be copied to a place without conversion."""
     return place.dtype == example.dtype and tuple(place.shape) == shape and address_of(place) is not None
 
 
@@ -262,7 +277,7 @@ def _empty_like(result: Any, shape: tuple[int, ...]) -> Any:
 def _backend(name: str | None, array: Any, device: int) -> Backend:
     is_tensor = type(array).__module__.split(".")[0] == "torch"
     if is_tensor and array.is_cuda:
-        raise UsageError("the data is on the GPU already\n\nhint: chunks() is for data on the host: array.cpu()")
+        raise UsageError("the data is already on the GPU\n\nhint: chunks() takes data on the host: array.cpu()")
     if name is None:
         if is_tensor:
             name = "torch"
@@ -275,7 +290,7 @@ def _backend(name: str | None, array: Any, device: int) -> Backend:
 
         return TorchBackend(device, _bytes_of(array))
     if is_tensor:
-        raise UsageError(f"a tensor is for backend='torch', not {name!r}\n\nhint: tensor.numpy()")
+        raise UsageError(f"backend {name!r} does not take tensors\n\nhint: use backend='torch', or pass tensor.numpy()")
     if name == "cupy":
         from ._chunks_cupy import CupyBackend
 
@@ -284,4 +299,4 @@ def _backend(name: str | None, array: Any, device: int) -> Backend:
         from ._chunks_driver import DriverBackend
 
         return DriverBackend(device, _bytes_of(array))
-    raise UsageError(f"there is no backend {name!r}\n\nhint: 'torch', 'cupy' or 'driver'")
+    raise UsageError(f"unknown backend {name!r}\n\nhint: use 'torch', 'cupy' or 'driver'")

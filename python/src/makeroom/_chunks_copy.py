@@ -1,10 +1,10 @@
-"""Bytes between the host and the device, as fast as the host's memory allows.
+"""Staged copies between host and device, at the speed of host memory.
 
-Copies to and from a device run beside everything else only out of pinned memory, and to pin memory takes longer than to
-copy through it. So a few pinned buffers serve all pieces: while one is filled or emptied, by several threads, the device
-copies another. A thread of its own brings results back, straight to their place.
+Only copies from and to pinned memory are asynchronous, and pinning memory takes longer than copying through it. So all pieces
+go through a few pinned buffers: while several threads fill or empty one, the device copies another. One background thread
+copies results back, directly to their place.
 
-What one copy is, a framework knows: a `Wire`.
+A `Wire` does a single copy with the functions of a framework.
 """
 
 from __future__ import annotations
@@ -15,48 +15,48 @@ import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Callable, NamedTuple, Protocol, Tuple
 
-# A new array of this shape on the host, of a result's type.
+# Creates an array of this shape on the host, with the type of the result.
 Make = Callable[[Tuple[int, ...]], Any]
-# Where a result of this shape goes on the host.
+# Returns the array on the host for a result of this shape.
 Place = Callable[[Tuple[int, ...], Make], Any]
 
-# Large enough that starting a copy costs little beside it, small enough that pinning them does.
+# Large enough to amortize the start of a copy, small enough that pinning is cheap.
 _BUFFER = 32 << 20
-# One that the device copies and one that the host does.
+# Double buffering: the device copies one while the host copies the other.
 _BUFFERS = 2
-# More threads than these do not copy faster.
+# More threads do not copy faster.
 _MOST_THREADS = 8
-# What is smaller is copied sooner than handed to a thread.
+# Handing a smaller part to a thread takes longer than copying it.
 _SMALLEST_PART = 1 << 20
 
 
 class Wire(Protocol):
-    """Single copies. Nothing here waits, except `wait`."""
+    """Single asynchronous copies. Only `wait` blocks."""
 
     def enter(self) -> None:
-        """Makes the device current on a thread that will copy."""
+        """Make the device current on the calling thread."""
 
     def pinned(self, bytes: int) -> tuple[Any, int]:
-        """A pinned buffer, and its address."""
+        """Return a pinned buffer and its address."""
 
     def computed(self) -> Any:
-        """What says that everything is computed that was submitted until now."""
+        """Return an event for the work submitted up to now."""
 
     def follow(self, computed: Any) -> None:
-        """Copies from the device that come after this wait for it."""
+        """Make later copies from the device wait for an event of `computed`."""
 
     def send(self, buffer: Any, device: Any, offset: int, bytes: int) -> Any:
-        """From the beginning of a buffer to the device; what says that it is there."""
+        """Copy from the start of a buffer to the device; return an event for the copy."""
 
     def fetch(self, buffer: Any, device: Any, offset: int, bytes: int) -> Any:
-        """From the device to the beginning of a buffer; what says that it is there."""
+        """Copy from the device to the start of a buffer; return an event for the copy."""
 
     def wait(self, event: Any) -> None:
-        """Waits for a copy."""
+        """Wait for a copy."""
 
 
 class Ticket:
-    """A result on its way. What it is computed from is kept: copies do not hold their memory."""
+    """A result in flight. It keeps the piece alive, because asynchronous copies do not."""
 
     def __init__(self, piece: Any, result: Any) -> None:
         self.piece, self.result = piece, result
@@ -64,14 +64,14 @@ class Ticket:
         self.is_back: Future[None] | None = None
 
     def wait(self) -> Any:
-        """The result, on the host."""
+        """Wait for the result and return it, on the host."""
         assert self.is_back is not None
         self.is_back.result()
         return self.place
 
 
 class Buffer:
-    """A pinned buffer, and the copy out of it that may be under way."""
+    """A pinned buffer, and the event of the copy that reads it, if any."""
 
     def __init__(self, memory: Any, address: int) -> None:
         self.memory, self.address = memory, address
@@ -79,7 +79,7 @@ class Buffer:
 
 
 class Arriving(NamedTuple):
-    """A part of a result that the device copies into a buffer."""
+    """A part of a result that the device is copying to a buffer."""
 
     event: Any
     buffer: Buffer
@@ -88,7 +88,7 @@ class Arriving(NamedTuple):
 
 
 class Copier:
-    """Copies for one pass over data of so many bytes."""
+    """Copies for one pass over `total` bytes of data."""
 
     def __init__(self, wire: Wire, total: int) -> None:
         self._wire = wire
@@ -101,7 +101,7 @@ class Copier:
         self._returning = ThreadPoolExecutor(1, initializer=wire.enter)
 
     def send(self, source: int, device: Any, bytes: int) -> None:
-        """Sends what lies at an address. When this is back, it is in buffers or on the device: it may change."""
+        """Copy host memory to the device. When this returns, the caller may change the source."""
         self._up = self._up or self._buffers()
         for offset in range(0, bytes, self._each):
             part = min(self._each, bytes - offset)
@@ -112,11 +112,11 @@ class Copier:
             buffer.is_sent = self._wire.send(buffer.memory, device, offset, part)
 
     def fetch(self, ticket: Ticket, device: Any, bytes: int) -> None:
-        """Brings a result to its place, in the background."""
+        """Copy a result to its place, in the background."""
         ticket.is_back = self._returning.submit(self._fetch, ticket, device, bytes, self._wire.computed())
 
     def close(self) -> None:
-        """Waits for what is on its way; the buffers are given back."""
+        """Wait for all copies and free the buffers."""
         self._returning.shutdown()
         self._helpers.shutdown()
         for buffer in self._up:
@@ -124,7 +124,7 @@ class Copier:
         self._up, self._down = [], []
 
     def _fetch(self, ticket: Ticket, device: Any, bytes: int, computed: Any) -> None:
-        # The ticket is an argument so that the result is there as long as it is copied, whoever drops it.
+        # Taking the ticket as an argument keeps the result alive during the copy.
         to = address_of(ticket.place)
         assert to is not None
         self._down = self._down or self._buffers()
@@ -150,7 +150,7 @@ class Copier:
         self._copy(part.to, part.buffer.address, part.bytes)
 
     def _copy(self, to: int, source: int, bytes: int) -> None:
-        """`memmove`, which lets other threads of Python run, by several of them."""
+        """Copy with several threads. `memmove` through ctypes releases the GIL."""
         count = max(min(self._threads, bytes // _SMALLEST_PART), 1)
         cuts = [bytes * number // count for number in range(count + 1)]
         others = [
@@ -166,7 +166,7 @@ class Copier:
 
 
 def address_of(array: Any) -> int | None:
-    """Where bytes can be put into an array of NumPy or a CPU tensor as they are; `None` where they cannot."""
+    """Return the address of a NumPy array or CPU tensor, or `None` if bytes cannot be written there directly."""
     if hasattr(array, "data_ptr"):
         is_plain = array.device.type == "cpu" and array.is_contiguous() and not array.is_conj() and not array.is_neg()
         return array.data_ptr() if is_plain and not array.requires_grad else None
@@ -174,8 +174,7 @@ def address_of(array: Any) -> int | None:
 
 
 def use_large_pages(array: Any) -> None:
-    """Asks the kernel for large pages under a new array: to touch every small one for the first time costs more than the
-    copy into it."""
+    """Request huge pages for a new array. The first touch of each small page costs more than the copy to it."""
     address = address_of(array)
     advice = getattr(mmap, "MADV_HUGEPAGE", None)
     if address is None or advice is None:
@@ -183,5 +182,5 @@ def use_large_pages(array: Any) -> None:
     first = -(-address // mmap.PAGESIZE) * mmap.PAGESIZE
     bytes = (address + int(array.nbytes) - first) // mmap.PAGESIZE * mmap.PAGESIZE
     if bytes > _BUFFER:
-        # A kernel without large pages says no, and the array is as good.
+        # Fails on a kernel without huge pages, which is harmless.
         ctypes.CDLL(None).madvise(ctypes.c_void_p(first), ctypes.c_size_t(bytes), ctypes.c_int(advice))

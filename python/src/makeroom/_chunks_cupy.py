@@ -1,4 +1,4 @@
-"""Pieces with CuPy: copies on a stream of their own for each direction, through pinned memory."""
+"""CuPy backend of `chunks`, with one copy stream for each direction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TO_DEVICE, _TO_HOST = 1, 2
 
 
 class CupyWire:
-    """Copies between pinned memory and arrays of CuPy."""
+    """Copies between pinned memory and CuPy arrays."""
 
     def __init__(self, cupy: Any, device: Any) -> None:
         self._cupy, self._device = cupy, device
@@ -51,7 +51,7 @@ class CupyBackend:
             self._device = cupy.cuda.Device(device)
             self._device.use()
         except cupy.cuda.runtime.CUDARuntimeError as error:
-            raise UsageError(f"CuPy finds no device {device}: {error}\n\nhint: makeroom doctor") from error
+            raise UsageError(f"CuPy found no device {device}: {error}\n\nhint: makeroom doctor") from error
         self._wire = CupyWire(cupy, self._device)
         self._copier = Copier(self._wire, total)
 
@@ -70,7 +70,9 @@ class CupyBackend:
         compute.wait_event(self._wire.up.record())
         result = function(piece)
         if not isinstance(result, cupy.ndarray):
-            raise UsageError(f"the function gave a {type(result).__name__}, not an array of CuPy")
+            raise UsageError(
+                f"the function returned {type(result).__name__}, not a CuPy array\n\nhint: return an array on the GPU"
+            )
         return Ticket(piece, cupy.ascontiguousarray(result).reshape(result.shape))
 
     def fetch(self, ticket: Ticket, place: Place) -> None:
@@ -92,13 +94,13 @@ class CupyBackend:
         pool.free_all_blocks()
         before = pool.total_bytes()
         result = work()
-        # The pool keeps what it took, so what it has more now is what was there at once, rounded up.
+        # The pool does not shrink, so its growth is the peak, rounded up.
         return result, max(pool.total_bytes() - before, 0)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         return isinstance(error, self._cupy.cuda.memory.OutOfMemoryError)
 
     def close(self) -> None:
-        # Nothing must be under way when a failure is reported: the data may be gone then.
+        # Finish all copies before an error reaches the caller, who may then free the data.
         self._copier.close()
         self._device.synchronize()

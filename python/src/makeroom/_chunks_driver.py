@@ -1,5 +1,7 @@
-"""Pieces without a framework: CUDA's driver through ctypes, memory from makeroom's pool, arrays for whoever understands
-`__cuda_array_interface__` (Numba, cuda-python, CuPy)."""
+"""Backend of `chunks` without a framework: the CUDA driver through ctypes, with memory from makeroom's pool.
+
+Arrays have `__cuda_array_interface__`, for Numba, cuda-python and CuPy.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _NO_TIMING = 2
 
 
 class DeviceArray:
-    """Memory on the device with a shape and a type. It is given back when nobody holds it."""
+    """An array on the device. Its memory is freed with the object."""
 
     def __init__(self, backend: DriverBackend, shape: tuple[int, ...], dtype: Any, stream: int) -> None:
         import numpy
@@ -28,7 +30,7 @@ class DeviceArray:
 
     @property
     def stream(self) -> int:
-        """The stream that work on it belongs on."""
+        """Handle of the stream for work on the array."""
         return self._backend.wire.compute
 
     @property
@@ -43,7 +45,7 @@ class DeviceArray:
         }
 
     def empty(self, shape: tuple[int, ...] | None = None, dtype: Any = None) -> DeviceArray:
-        """Another array on the same device, of the same shape and type unless others are named."""
+        """Create an array on the same device, by default with the same shape and type."""
         shape, dtype = self.shape if shape is None else shape, self.dtype if dtype is None else dtype
         return DeviceArray(self._backend, shape, dtype, self.stream)
 
@@ -54,12 +56,12 @@ class DeviceArray:
             try:
                 self._backend.pool.free(address)
             except PoolError:
-                # The context is gone, and the memory with it.
+                # The context is already destroyed, and the memory with it.
                 pass
 
 
 class Pinned:
-    """Host memory that copies need not be staged for."""
+    """Pinned host memory."""
 
     def __init__(self, driver: Driver, bytes: int) -> None:
         self._driver = driver
@@ -73,20 +75,20 @@ class Pinned:
 
 
 class Driver:
-    """The few functions that copies need."""
+    """The driver functions that copies need."""
 
     def __init__(self) -> None:
         try:
             self.library = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
-            raise UsageError(f"there is no CUDA driver: {error}\n\nhint: makeroom doctor") from error
+            raise UsageError(f"CUDA driver not found: {error}\n\nhint: makeroom doctor") from error
 
     def call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.library, name)(*arguments)
         if status == 2:
-            raise OutOfMemoryError(f"{name} answered 2 (CUDA_ERROR_OUT_OF_MEMORY)")
+            raise OutOfMemoryError(f"{name} returned 2 (CUDA_ERROR_OUT_OF_MEMORY)")
         if status:
-            raise PoolError(f"{name} answered {status}")
+            raise PoolError(f"{name} returned {status}")
 
     def make(self, name: str, flags: int) -> int:
         handle = ctypes.c_void_p()
@@ -95,7 +97,7 @@ class Driver:
 
 
 class DriverWire:
-    """Streams, and copies on them."""
+    """Copies with the driver, on one stream for each direction."""
 
     def __init__(self, driver: Driver, pool: Pool, device: int) -> None:
         self._driver, self._pool, self._device = driver, pool, device
@@ -125,7 +127,7 @@ class DriverWire:
         self._driver.call("cuEventDestroy_v2", ctypes.c_void_p(event))
 
     def compute_what_is_sent(self) -> None:
-        """What is computed from now on waits for what was sent."""
+        """Make later work on the compute stream wait for the copies to the device."""
         self._after(self.compute, self._event(self.up))
 
     def close(self) -> None:
@@ -143,9 +145,9 @@ class DriverWire:
         return event
 
     def _after(self, stream: int, event: int) -> None:
-        """What is submitted to a stream from now on waits for an event."""
+        """Make later work on a stream wait for an event."""
         self._driver.call("cuStreamWaitEvent", ctypes.c_void_p(stream), ctypes.c_void_p(event), ctypes.c_uint(0))
-        # The driver keeps what waits for it.
+        # The driver keeps the event until the wait is done.
         self._driver.call("cuEventDestroy_v2", ctypes.c_void_p(event))
 
 
@@ -167,13 +169,16 @@ class DriverBackend:
         import numpy
 
         rows = numpy.ascontiguousarray(rows)
-        # In the order of the stream that fills it: it must not wait for what is computed meanwhile.
+        # Allocated on the copy stream, so that it does not wait for the computation.
         piece = DeviceArray(self, rows.shape, rows.dtype, self.wire.up)
         self._copier.send(rows.ctypes.data, piece, rows.nbytes)
         self.wire.compute_what_is_sent()
         result = function(piece)
         if not isinstance(result, DeviceArray):
-            raise UsageError(f"the function gave a {type(result).__name__}\n\nhint: its argument's empty() makes an array for it")
+            raise UsageError(
+                f"the function returned {type(result).__name__}, not an array on the GPU\n\n"
+                "hint: create the result with piece.empty()"
+            )
         return Ticket(piece, result)
 
     def fetch(self, ticket: Ticket, place: Place) -> None:

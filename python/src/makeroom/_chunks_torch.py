@@ -1,4 +1,4 @@
-"""Pieces with PyTorch: copies on a stream of their own for each direction, through pinned memory."""
+"""PyTorch backend of `chunks`, with one copy stream for each direction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._native import UsageError
 
 
 class TorchTicket(Ticket):
-    """A result as a tensor, for an array of NumPy or for another tensor."""
+    """A result that becomes a NumPy array if the input is one, else a tensor."""
 
     def __init__(self, piece: Any, result: Any, is_numpy: bool) -> None:
         super().__init__(piece, result)
@@ -18,7 +18,7 @@ class TorchTicket(Ticket):
 
 
 class TorchWire:
-    """Copies between pinned tensors and those of a device, all of bytes."""
+    """Copies between pinned and device tensors of bytes."""
 
     def __init__(self, torch: Any, device: Any) -> None:
         self._torch, self._device = torch, device
@@ -87,7 +87,9 @@ class TorchBackend:
         piece = memory.view(dtype).view(tuple(rows.shape))
         result = function(piece)
         if not isinstance(result, torch.Tensor):
-            raise UsageError(f"the function gave a {type(result).__name__}, not a tensor")
+            raise UsageError(
+                f"the function returned {type(result).__name__}, not a tensor\n\nhint: return a tensor on the GPU"
+            )
         result = result.detach().resolve_conj().resolve_neg().contiguous()
         return TorchTicket(piece, result, is_numpy)
 
@@ -121,6 +123,6 @@ class TorchBackend:
         return is_about_memory(error)
 
     def close(self) -> None:
-        # Nothing must be under way when a failure is reported: the data may be gone then.
+        # Finish all copies before an error reaches the caller, who may then free the data.
         self._copier.close()
         self._torch.cuda.synchronize(self._device)

@@ -1,4 +1,4 @@
-"""Where the command of this installation is. The wheel puts it where Python's scripts go; that is not always on the PATH."""
+"""Find the `makeroom` command. The wheel installs it with Python's scripts, which are not always on the PATH."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sysconfig
 
 
 def find() -> str | None:
-    """The command that came with this module, or else one on the PATH."""
+    """Return the command that was installed with this module, else the one on the PATH."""
     folders = [sysconfig.get_path("scripts")]
-    # `pip install --user` has a scheme of its own.
+    # `pip install --user` uses another scheme.
     user_scheme = f"{os.name}_user"
     if user_scheme in sysconfig.get_scheme_names():
         folders.append(sysconfig.get_path("scripts", user_scheme))

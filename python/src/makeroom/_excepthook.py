@@ -1,7 +1,7 @@
-"""The verdict under the traceback: for programs, threads, IPython and notebooks.
+"""Print the explanation under the traceback, in programs, threads, IPython and notebooks.
 
-A hook must never make things worse: whatever goes wrong here is passed over in silence, after the traceback was printed by
-whoever printed it before. Exceptions that are not about GPU memory are left alone.
+The previous hook prints the traceback first. Errors in this module are ignored, so that the hook never hides a traceback.
+Exceptions that are not about GPU memory are not changed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Iterator
 
 from . import _show
 
-# Classes by name, so that no framework is imported to know its errors. JAX and TensorFlow say it in the text.
+# Classes by name, so that no framework must be imported. For JAX and TensorFlow the text decides.
 _NAMES = {"OutOfMemoryError", "OutOfMemoryException", "ResourceExhaustedError", "CUDARuntimeError", "CudaAPIError"}
 _WORDS = (
     "out of memory",
@@ -25,23 +25,27 @@ _WORDS = (
     "cublas_status_alloc_failed",
     "cudnn_status_alloc_failed",
 )
-# Everybody's errors, which say nothing by their name.
+# Generic classes: only the text decides.
 _PLAIN = {"MemoryError", "RuntimeError", "XlaRuntimeError", "JaxRuntimeError", "ValueError", "InternalError"}
 
 _previous: dict[str, Any] = {}
-# `threading.__excepthook__` is not there before Python 3.10.
+# `threading.__excepthook__` is new in Python 3.10.
 _of_threads = threading.excepthook
 
 
 def is_about_memory(error: BaseException) -> bool:
-    """Whether an exception, or one that it followed from, says that a GPU ran out of memory."""
+    """Return whether an exception or one of its causes is an out-of-memory error of a GPU."""
     return any(_says_so(each) for each in _chain(error))
 
 
 def install_excepthook() -> None:
-    """Prints the verdict under the traceback of every out-of-memory error that nobody catches.
+    """Print the explanation under the traceback of each uncaught out-of-memory error.
 
-    In IPython and notebooks as well, there as HTML. Calling it again changes nothing.
+    The explanation goes to stderr; in a notebook, it is displayed as HTML. Further calls have no effect.
+
+    Example:
+        >>> import makeroom
+        >>> makeroom.install_excepthook()
     """
     if _previous:
         return
@@ -53,7 +57,11 @@ def install_excepthook() -> None:
 
 
 def uninstall_excepthook() -> None:
-    """Puts back what was there before, unless somebody has put another hook over it since."""
+    """Restore the hooks that `install_excepthook` replaced. Hooks that were replaced again since are kept.
+
+    Example:
+        >>> makeroom.uninstall_excepthook()
+    """
     if not _previous:
         return
     if sys.excepthook is _hook:
@@ -105,12 +113,12 @@ def _print_verdict(error: BaseException) -> None:
         stream.write(explain(error).text(styled=_show.has_colours(stream)))
         stream.flush()
     except Exception:
-        # The traceback was printed; what went wrong here is nobody's error.
+        # The traceback is already printed. A second error would only distract from it.
         pass
 
 
 def _install_in_ipython() -> None:
-    """IPython prints tracebacks itself and asks whoever was registered for a class of exceptions."""
+    """Register a handler with IPython, which does not call `sys.excepthook`."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None:
@@ -125,7 +133,7 @@ def _install_in_ipython() -> None:
         if was_registered and isinstance(error, was_registered):
             structured = before(kind, error, trace, tb_offset=tb_offset)
         else:
-            # `showtraceback` asks the registered one for exactly these classes, which would be here again.
+            # `showtraceback` would call the registered handler, which is this one.
             registered, shell.custom_exceptions = shell.custom_exceptions, ()
             try:
                 structured = shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
@@ -144,7 +152,7 @@ def _display_verdict(error: BaseException) -> None:
         from IPython import get_ipython
         from IPython.display import display
 
-        # A terminal has no use for HTML; it gets the text, in colours.
+        # A terminal cannot show HTML.
         if type(get_ipython()).__name__ == "TerminalInteractiveShell":
             _print_verdict(error)
             return

@@ -1,6 +1,6 @@
-"""Why memory ran out: `explain` takes whatever is at hand, `why` is the command of that name.
+"""Explain why memory ran out, from an exception, a text or a file.
 
-An explanation shows itself as the command does, in a notebook as HTML, and has the figures of `makeroom why --json`.
+An `Explanation` prints as `makeroom why` does, is HTML in a notebook, and has the fields of `makeroom why --json`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class Fix(NamedTuple):
-    """Something to do."""
+    """A fix: what to change, a command to paste, and how much it frees at most."""
 
     do: str
     command: str | None
@@ -26,7 +26,7 @@ class Fix(NamedTuple):
 
 
 class LedgerLine(NamedTuple):
-    """A line of the account: its parts, if it has any, add up to it."""
+    """One line of a ledger. If `lines` is not empty, its lines add up to this one."""
 
     what: str
     bytes: int
@@ -35,7 +35,7 @@ class LedgerLine(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """Where the memory of a device is. total_bytes = Σ lines + unaccounted_bytes, where a total is known."""
+    """Account of a device's memory. If `total_bytes` is known, it is the sum of all lines and `unaccounted_bytes`."""
 
     name: str
     device: int | None
@@ -45,26 +45,26 @@ class Ledger(NamedTuple):
 
 
 class Explanation(Answer):
-    """One cause with its certainty, the account of the memory, and what to do."""
+    """The cause of a failure with its certainty, an account of the memory, and fixes."""
 
     @property
     def cause(self) -> str:
-        """The cause's name, such as `fragmentation`; `none` where nothing failed."""
+        """Name of the cause, such as `fragmentation`; `none` if nothing failed."""
         return self._json["verdict"]["cause"]
 
     @property
     def certainty(self) -> str:
-        """`certain`, `likely`, `possible` or `undetermined`."""
+        """Certainty of the cause: `certain`, `likely`, `possible` or `undetermined`."""
         return self._json["verdict"]["certainty"]
 
     @property
     def summary(self) -> str:
-        """The verdict in a sentence or two, with the figures that decide it."""
+        """The verdict in one or two sentences, with the deciding figures."""
         return self._json["verdict"]["summary"]
 
     @property
     def ledger(self) -> Ledger | None:
-        """Where the memory is; `None` where the input has no figures for it."""
+        """Account of the memory; `None` if the input has no figures."""
         ledger = self._json["ledger"]
         if ledger is None:
             return None
@@ -73,13 +73,13 @@ class Explanation(Answer):
 
     @property
     def fixes(self) -> list[Fix]:
-        """What to do about the cause, the most room first."""
+        """Fixes for the cause, most effective first."""
         causes = self._json["causes"]
         return [Fix(fix["do"], fix["command"], fix["frees_bytes"]) for fix in causes[0]["fixes"]] if causes else []
 
     @property
     def request_bytes(self) -> int | None:
-        """The size of the request that was refused, if one was and it is known."""
+        """Size of the allocation that failed; `None` if none failed or the size is unknown."""
         request = self._json["request"]
         return request["bytes"] if request else None
 
@@ -100,9 +100,22 @@ def why(
     card: Size | None = None,
     device: int | None = None,
 ) -> Explanation:
-    """Says why memory ran out, from a file: a log, a PyTorch snapshot, an RMM log, a recording, plain or compressed.
+    """Explain why memory ran out, from a file.
 
-    `memory` is what the allocator could take, `card` the size of a card, from which driver and context are deducted.
+    Args:
+        source: A `Trace`, or the path of a log, a PyTorch snapshot, an RMM log or a recording, plain or compressed.
+        memory: Memory that was available to the allocator, in bytes or as a string such as `"24GiB"`.
+        card: Size of the GPU; the share of the driver and the CUDA context is deducted. Use this or `memory`.
+        device: GPU to analyze [default: the one that failed, else the fullest].
+
+    Raises:
+        OSError: The file cannot be opened.
+        InputError: The file cannot be read as a log or a recording.
+        UsageError: An argument is invalid.
+
+    Example:
+        >>> makeroom.why("snapshot.pickle", memory="6GiB").cause
+        'fragmentation'
     """
     from ._trace import Trace
 
@@ -115,16 +128,30 @@ def why(
 
 
 def explain(error: BaseException | Path | bytes | None = None) -> Explanation:
-    """Says why memory ran out, from what is at hand.
+    """Explain why memory ran out.
 
-    `error` is an exception, the text of one, a log, or the path of a file that `why` reads. Without it, the last
-    exception of the session is meant. In a program that `makeroom run` records, an exception is explained from the
-    recording, which knows more than its text.
+    In a program that runs under `makeroom run`, an exception is explained from the recording, which has more detail
+    than its text.
+
+    Args:
+        error: An exception, its text, a log, or the path of a file that `why` reads [default: the last uncaught
+            exception of the session].
+
+    Raises:
+        OSError: The file cannot be opened.
+        InputError: The file cannot be read as a log or a recording.
+        UsageError: `error` is omitted and there was no uncaught exception.
+
+    Example:
+        >>> try:
+        ...     train()
+        ... except torch.OutOfMemoryError as error:
+        ...     print(makeroom.explain(error))
     """
     if error is None:
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if error is None:
-            raise _native.UsageError("there is no exception to explain yet\n\nhint: makeroom.explain(error)")
+            raise _native.UsageError("no exception to explain\n\nhint: pass one: makeroom.explain(error)")
     if isinstance(error, BaseException):
         return _from_recording() or Explanation(_native.explain(_text_of(error)))
     if isinstance(error, bytes):
@@ -132,12 +159,12 @@ def explain(error: BaseException | Path | bytes | None = None) -> Explanation:
     if isinstance(error, os.PathLike) or _is_path(error):
         return why(error)
     if not isinstance(error, str):
-        raise TypeError(f"an exception, a text or a path was expected, not {type(error).__name__}")
+        raise TypeError(f"expected an exception, a string or a path, not {type(error).__name__}")
     return Explanation(_native.explain(error))
 
 
 def _is_path(text: object) -> bool:
-    """Whether a text is the name of a file: error messages have spaces and lines, and are not there as files."""
+    """Return whether a string is a path and not an error message: by its ending, or because the file exists."""
     if not isinstance(text, str) or not text or "\n" in text or "\0" in text or len(text) > 4096:
         return False
     looks_like_one = " " not in text.strip() and text.endswith((".txt", ".log", ".room", ".pickle", ".csv", ".gz", ".zst"))
@@ -145,12 +172,12 @@ def _is_path(text: object) -> bool:
 
 
 def _text_of(error: BaseException) -> str:
-    """An exception as Python prints it, with what it followed from."""
+    """Return an exception as Python prints it, with its causes."""
     return "".join(traceback.format_exception(type(error), error, error.__traceback__))
 
 
 def _from_recording() -> Explanation | None:
-    """What the recording of this process says, if it says anything."""
+    """Explain from the recording of this process; `None` if there is none or it does not show a failure."""
     recording = _recorder.read()
     if recording is None:
         return None

@@ -1,4 +1,4 @@
-"""`libmakeroom_pool` through ctypes: its structures, its functions, its errors. `makeroom.h` is its documentation."""
+"""ctypes bindings for `libmakeroom_pool`. `makeroom.h` documents the functions."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _OUT_OF_MEMORY = 1
 
 
 class PoolError(RuntimeError):
-    """The pool could not do what it was asked for."""
+    """An operation of the pool failed."""
 
 
 class OutOfMemoryError(PoolError, MemoryError):
-    """No memory is left; `shortage` has the account."""
+    """An allocation failed for lack of memory. `shortage` has the figures, if they are known."""
 
     shortage: Shortage | None = None
 
 
 class _Structure(ctypes.Structure):
-    """Begins with its size, so that it may grow."""
+    """A structure whose first field is its size, so that later versions can add fields."""
 
     def __init__(self, **fields: int) -> None:
         super().__init__(size=ctypes.sizeof(type(self)), **fields)
@@ -46,7 +46,11 @@ class RawShortage(_Structure):
 
 
 class Stats(NamedTuple):
-    """A pool in figures, in bytes unless it says otherwise. reserved = live + rounding + cached; pending is a part of live."""
+    """Figures of a pool, in bytes.
+
+    `blocks`, `allocations` and `refusals` (failed allocations) are counts, `driver_nanoseconds` is a time. `reserved` =
+    `live` + `rounding` + `cached`. `pending` is the part of `live` that is freed but still used by a stream.
+    """
 
     live: int
     pending: int
@@ -64,7 +68,7 @@ class Stats(NamedTuple):
 
 
 class Shortage(NamedTuple):
-    """Why an allocation was refused, in bytes."""
+    """Figures of an allocation that failed, in bytes."""
 
     requested: int
     device_free: int
@@ -78,17 +82,17 @@ class Shortage(NamedTuple):
 
 
 def as_tuple(kind: Any, raw: _Structure) -> Any:
-    """The figures of a structure, without its size."""
+    """Convert a structure to a named tuple, without its size."""
     return kind(*(getattr(raw, name) for name in kind._fields))
 
 
 def path() -> str:
-    """Where the library is: beside this module, where the wheel puts it, or where `MAKEROOM_POOL_LIBRARY` says."""
+    """Return the path of the library: `MAKEROOM_POOL_LIBRARY` if set, else the one in the wheel."""
     return os.environ.get("MAKEROOM_POOL_LIBRARY") or os.path.join(os.path.dirname(__file__), "libmakeroom_pool.so")
 
 
 class Library:
-    """The loaded library. Every function answers a status, which `check` turns into an error."""
+    """The loaded library. Its functions return a status, which `call` turns into an exception."""
 
     def __init__(self) -> None:
         self.path = path()
@@ -96,7 +100,7 @@ class Library:
             self.raw = ctypes.CDLL(self.path)
         except OSError as error:
             raise PoolError(
-                f"{self.path} could not be loaded: {error}\n\nhint: pip install --force-reinstall makeroom"
+                f"cannot load {self.path}: {error}\n\nhint: pip install --force-reinstall makeroom"
             ) from error
         pool, address, stream = ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p
         self.raw.makeroom_last_error.restype = ctypes.c_char_p
@@ -124,11 +128,11 @@ class Library:
             function.argtypes, function.restype = arguments, ctypes.c_int
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Calls a function; raises what it answers."""
+        """Call a function and raise an exception if it fails."""
         status = getattr(self.raw, f"makeroom_{name}")(*arguments)
         if status == 0:
             return
-        text = (self.raw.makeroom_last_error() or b"").decode(errors="replace") or f"makeroom_{name} answered {status}"
+        text = (self.raw.makeroom_last_error() or b"").decode(errors="replace") or f"makeroom_{name} returned {status}"
         if status != _OUT_OF_MEMORY:
             raise PoolError(text)
         error = OutOfMemoryError(text)
@@ -138,7 +142,7 @@ class Library:
         raise error
 
     def address_of(self, name: str) -> int:
-        """Where a function is, for those who call it themselves."""
+        """Return the address of a function, for callers outside Python."""
         address = ctypes.cast(getattr(self.raw, f"makeroom_{name}"), ctypes.c_void_p).value
         assert address is not None
         return address
@@ -148,7 +152,7 @@ _library: Library | None = None
 
 
 def load() -> Library:
-    """The library, loaded once."""
+    """Load the library on the first call and return it."""
     global _library
     if _library is None:
         _library = Library()

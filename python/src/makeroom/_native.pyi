@@ -1,4 +1,4 @@
-"""The part of makeroom that is written in Rust. Everything here is used by the modules beside it; use those."""
+"""The native module of makeroom, written in Rust. Private: use the `makeroom` module instead."""
 
 from os import PathLike
 from typing import final

@@ -1,4 +1,4 @@
-"""The recorder, where this process runs under `makeroom run`: bring its file up to date, and read it."""
+"""Access to the recorder of a process that runs under `makeroom run`: flush its file and read it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _MAGIC = b"\x8dROOM"
 
 
 def is_there() -> bool:
-    """Whether this process is recorded. The recorder is preloaded, so its functions are the program's own."""
+    """Return whether this process is recorded. The recorder is preloaded, so its symbols are global."""
     return _flush_function() is not None
 
 
 def flush() -> bool:
-    """Brings the recording up to date; says whether there is one. Before the first use of CUDA there is none."""
+    """Flush the recording. Return `False` if there is none, as before the first use of CUDA."""
     function = _flush_function()
     return function is not None and function() == 0
 
 
 def path() -> str | None:
-    """The file that this process records into."""
+    """Return the path of this process's recording, or `None`."""
     for name in _open_files():
         try:
             with open(name, "rb") as file:
@@ -34,7 +34,7 @@ def path() -> str | None:
 
 
 def read() -> _native.Recording | None:
-    """The recording of this process until now."""
+    """Return the recording of this process up to now, or `None`."""
     if not flush():
         return None
     own = path()
@@ -58,7 +58,7 @@ def _flush_function() -> ctypes._FuncPointer | None:
 
 
 def _open_files() -> list[str]:
-    """Links to the regular files that this process has open; a pipe must not be read."""
+    """Return links to the open regular files of this process. Pipes are excluded: reading would consume their data."""
     folder = "/proc/self/fd"
     try:
         links = [os.path.join(folder, name) for name in os.listdir(folder)]

@@ -1,4 +1,4 @@
-"""`replay` and `tune`: what the commands of these names find out, as objects."""
+"""`replay` and `tune`: the results of the commands of these names, as objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._sizes import Size
 
 
 class Run(NamedTuple):
-    """A recording under one allocator."""
+    """Result of replaying a recording under one allocator."""
 
     allocator: str
     peak_live_bytes: int
@@ -24,14 +24,14 @@ class Run(NamedTuple):
 
 
 class Check(NamedTuple):
-    """How many predictions about the recorded allocator came true."""
+    """Comparison of the simulated allocator with the recording: addresses and driver calls that matched or not."""
 
     matched: int
     mismatched: int
 
 
 class Best(NamedTuple):
-    """The setting to change to."""
+    """Recommended setting. `saves_bytes` is negative if it reserves more than the recorded one did before it failed."""
 
     settings: str
     command: str
@@ -39,16 +39,16 @@ class Best(NamedTuple):
 
 
 class Replay(Answer):
-    """A recording under several allocators."""
+    """Results of replaying a recording under several allocators. `replay["pytorch"]` is one run."""
 
     @property
     def runs(self) -> list[Run]:
-        """One run per allocator."""
+        """One run for each allocator."""
         return [_run(run) for run in self._json["runs"]]
 
     @property
     def check(self) -> Check | None:
-        """Whether the model of the recorded allocator is right, if that was asked for."""
+        """Result of `check=True`, else `None`."""
         check = self._json.get("check")
         return Check(check["matched"], check["mismatched"]) if check else None
 
@@ -65,22 +65,22 @@ class Replay(Answer):
 
 
 class Tuning(Answer):
-    """A recording under every setting of PyTorch's allocator that can matter for it."""
+    """Results of replaying a recording under every setting of PyTorch's allocator that can matter for it."""
 
     @property
     def best(self) -> Best | None:
-        """The setting to change to; `None` where the recorded one is as good as any."""
+        """Recommended setting; `None` if no setting is better than the recorded one."""
         best = self._json["best"]
         return Best(best["settings"], best["command"], best["saves_bytes"]) if best else None
 
     @property
     def recorded(self) -> Run:
-        """The recorded setting."""
+        """Run with the recorded setting."""
         return _run(self._json["recorded"])
 
     @property
     def trials(self) -> dict[str, Run]:
-        """All settings that were tried, the best first; the empty one is PyTorch's defaults."""
+        """Run for each setting that was tried, best first. The key `""` is PyTorch's defaults."""
         return {trial["settings"]: _run(trial) for trial in self._json["trials"]}
 
     def _repr_html_(self) -> str:
@@ -114,10 +114,26 @@ def replay(
     check: bool = False,
     smallest: bool = True,
 ) -> Replay:
-    """Runs a recording under allocators, the usual ones without any named; `makeroom replay --help` lists them.
+    """Replay a recording under other allocators. No GPU is needed.
 
-    `check` also proves the model of the recorded allocator against the recording. `smallest` searches the smallest
-    memory in which each run completes.
+    Args:
+        source: A `Trace`, or the path of a recording, a PyTorch snapshot or an RMM log.
+        *allocators: Allocators to simulate, such as `"pytorch"`, `"pytorch:expandable_segments:True"`, `"cuda-async"`,
+            `"bfc"` or `"makeroom"`; `makeroom replay --help` lists all [default: the common ones].
+        memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
+        card: Size of the GPU; the share of the driver and the CUDA context is deducted. Use this or `memory`.
+        device: GPU to analyze [default: the one with the most events].
+        check: Compare the simulation of the recorded allocator with the recording.
+        smallest: Search for the smallest memory in which each run completes.
+
+    Raises:
+        OSError: The file cannot be opened.
+        InputError: The file is not a recording.
+        UsageError: An argument is invalid.
+
+    Example:
+        >>> replay = makeroom.replay("run.pickle", "pytorch", "makeroom", memory="24GiB")
+        >>> replay["makeroom"].peak_reserved_bytes
     """
     from ._trace import as_trace
 
@@ -133,7 +149,23 @@ def tune(
     card: Size | None = None,
     device: int | None = None,
 ) -> Tuning:
-    """Finds the setting of PyTorch's allocator that serves a recording best."""
+    """Find the best settings of PyTorch's allocator for a recording. No GPU is needed.
+
+    Args:
+        source: A `Trace`, or the path of a recording or a PyTorch snapshot.
+        memory: Memory available to the allocator, in bytes or as a string such as `"24GiB"`.
+        card: Size of the GPU; the share of the driver and the CUDA context is deducted. Use this or `memory`.
+        device: GPU to analyze [default: the one with the most events].
+
+    Raises:
+        OSError: The file cannot be opened.
+        InputError: The file is not a recording.
+        UsageError: An argument is invalid, or the recording does not contain PyTorch's allocations.
+
+    Example:
+        >>> makeroom.tune("run.pickle", memory="24GiB").best.command
+        'export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True'
+    """
     from ._trace import as_trace
 
     return as_trace(source).tune(memory=memory, card=card, device=device)

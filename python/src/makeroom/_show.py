@@ -1,4 +1,4 @@
-"""How wide and how colourful text is: as the command decides it."""
+"""Width and color of text, decided as the command does."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ MOST_COLUMNS = 110
 
 
 def columns() -> int:
-    """The width of the terminal, or of what `COLUMNS` says, up to what reads well."""
+    """Return the width of the terminal, or `COLUMNS` if set, up to `MOST_COLUMNS`."""
     return min(shutil.get_terminal_size((MOST_COLUMNS, 24)).columns, MOST_COLUMNS)
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Whether somebody would see colours on a stream."""
+    """Return whether a stream is a terminal that shows colors."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     try:

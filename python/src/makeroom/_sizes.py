@@ -1,4 +1,4 @@
-"""Sizes as people give them: a number of bytes, or a text such as "24GiB" or "800MB"."""
+"""Sizes: a number of bytes, or a string such as "24GiB" or "800MB"."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ Size = Union[int, str]
 
 
 def parse(size: Size) -> int:
-    """The size in bytes."""
+    """Return a size in bytes.
+
+    Raises:
+        UsageError: It is not a size.
+    """
     if isinstance(size, str):
         return _native.parse_size(size)
     if isinstance(size, bool) or not hasattr(size, "__index__"):
-        raise _native.UsageError(f"{size!r} is no size\n\nhint: a number of bytes, or a text such as '24GiB'")
+        raise _native.UsageError(f"{size!r} is not a size\n\nhint: use a number of bytes or a string such as '24GiB'")
     bytes = size.__index__()
     if bytes < 0:
-        raise _native.UsageError(f"{bytes} is no size: it is below zero")
+        raise _native.UsageError(f"{bytes} is not a size: it is negative")
     return bytes
 
 
 def parse_optional(size: Size | None) -> int | None:
-    """The same for an option that may be left out."""
+    """Return a size in bytes, or `None` for `None`."""
     return None if size is None else parse(size)
 
 
 def show(bytes: int) -> str:
-    """A size as makeroom prints it; a difference may be below zero."""
+    """Format a size as makeroom prints it. It can be negative, for a difference."""
     return f"−{_native.format_size(-bytes)}" if bytes < 0 else _native.format_size(bytes)

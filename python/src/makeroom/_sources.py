@@ -1,12 +1,12 @@
-"""Where `watch` has its figures from.
+"""Sources of the figures of `watch`.
 
-| source | when | lines | cost |
+| source | available | lines | cost |
 |---|---|---|---|
-| recorder | the process runs under `makeroom run` | always | the recorder's, which is there anyway |
-| pool | after `makeroom.use_pool()`, unless only PyTorch uses it, by its own allocator | none | a call into the pool at each step |
-| torch | PyTorch on CUDA | with `lines=True`, by its memory history | a call into its counters at each step; a Python stack per allocation with lines |
+| recorder | under `makeroom run` | always | none beyond the recorder's |
+| pool | after `makeroom.use_pool()`, if a framework uses makeroom's pool | none | a call into the pool for each step |
+| torch | if PyTorch with CUDA is imported | with `lines=True` | counters for each step; with lines, a stack for each allocation |
 
-All give the same figures for each device, in the form of `makeroom-report`'s `watched_json`.
+All return the same figures for each device, in the format of `watched_json` in `makeroom-report`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from . import _native, _recorder, _torch
 
 
 class WatchError(RuntimeError):
-    """Nothing can be watched here, or not in this way."""
+    """Memory cannot be watched, or a `Watch` was used in the wrong order."""
 
 
 class Source:
-    """Begins, is told of the end of each step, and ends with figures."""
+    """Interface of a source: `begin`, `mark` at the end of each step, `end` returns the figures."""
 
     name = ""
     words = ""
@@ -45,7 +45,7 @@ class Source:
 
 
 def choose(name: str | None, lines: bool | None) -> Source:
-    """The source of this name, or the best one there is."""
+    """Return the source of this name, or the first one that is available."""
     from . import _pool
 
     if name is None:
@@ -59,23 +59,23 @@ def choose(name: str | None, lines: bool | None) -> Source:
             raise WatchError(_nothing())
     if name == "recorder":
         if not _recorder.is_there():
-            raise WatchError("this process is not recorded\n\nhint: makeroom run -- python …")
+            raise WatchError("this process is not recorded\n\nhint: start it with: makeroom run -- python …")
         return RecorderSource()
     if name == "pool":
         pool = _pool.current()
         if pool is None:
-            raise WatchError("makeroom's pool is not in use\n\nhint: makeroom.use_pool() before anything is allocated")
+            raise WatchError("makeroom's pool is not in use\n\nhint: call makeroom.use_pool() before the first allocation")
         return CounterSource("pool", "makeroom's pool", pool.counters())
     if name == "torch":
         torch = _torch.on_cuda()
         if torch is None:
             raise WatchError(_torch.why_not())
         return TorchHistorySource(torch) if lines else TorchSource(torch)
-    raise WatchError(f"there is no source {name!r}\n\nhint: 'recorder', 'pool' or 'torch'")
+    raise WatchError(f"unknown source {name!r}\n\nhint: use 'recorder', 'pool' or 'torch'")
 
 
 class RecordingSource(Source):
-    """A recording that is read in the end, cut at the moments that were marked."""
+    """A recording that is read at the end and divided at the marks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,15 +85,15 @@ class RecordingSource(Source):
         raise NotImplementedError
 
     def changes_after(self) -> dict[int, list[int]]:
-        """For devices that count allocations and frees, how many followed each mark: better than its time."""
+        """Return the number of allocations and frees after each mark, by device. It locates marks more precisely than time."""
         return {}
 
     def begin(self) -> None:
         self.mark()
 
     def mark(self) -> None:
-        # Recordings count in microseconds, and their clock is set by this one to less than that: a microsecond between a
-        # mark and what is before it, and one until what follows it, tell them apart.
+        # Recordings have microsecond resolution, and their clock is within a microsecond of this one. Keep a distance of
+        # more than that between the mark and the events before and after it, so that their order is unambiguous.
         self._times.append(time.time_ns() // 1000 + 2)
         waits_until = time.monotonic_ns() + 3000
         while time.monotonic_ns() < waits_until:
@@ -111,14 +111,14 @@ class RecordingSource(Source):
 class RecorderSource(RecordingSource):
     """The recording of this process."""
 
-    name, words = "recorder", "the recorder"
+    name, words = "recorder", "recorder"
 
     def read(self) -> _native.Recording | None:
         return _recorder.read()
 
 
 class Counter:
-    """One device that counts: what is live and the most that was, in one reading, and how to begin the latter anew."""
+    """Counters of one device. `read` returns live bytes and their peak; `reset` restarts the peak."""
 
     def __init__(self, device: int, read: Callable[[], tuple[int, int]], reset: Callable[[], None]) -> None:
         self.device, self.read, self.reset = device, read, reset
@@ -149,7 +149,7 @@ class Counter:
 
 
 class CounterSource(Source):
-    """An allocator's own counters, read at each step."""
+    """Counters of an allocator, read at each step."""
 
     def __init__(self, name: str, words: str, make: Callable[[], list[Counter]]) -> None:
         super().__init__()
@@ -171,18 +171,18 @@ class CounterSource(Source):
 
 
 class TorchSource(CounterSource):
-    """PyTorch's counters. Its peaks are begun anew at each step."""
+    """PyTorch's counters. Its peak is reset at each step."""
 
     def __init__(self, torch: Any) -> None:
         super().__init__("torch", "PyTorch's counters", lambda: _torch_counters(torch))
-        self.notes.append("the lines that hold it: makeroom run -- python …, or makeroom.watch(lines=True)")
+        self.notes.append("to see the lines that hold memory, use makeroom run -- python …, or makeroom.watch(lines=True)")
 
 
 class TorchHistorySource(RecordingSource):
-    """PyTorch's counters say how much, and its memory history who: it has a Python stack for each allocation.
+    """Amounts from PyTorch's counters, lines from its memory history.
 
-    The times in the history are of another clock than the marks, and a tensor is freed in less than a microsecond. So marks
-    are found in it by counting: allocations and frees at the mark, and when the snapshot was made.
+    The history uses another clock, and a tensor can be freed in less than a microsecond, so time cannot locate a mark in it.
+    Counts do: the number of allocations and frees at the mark and at the snapshot.
     """
 
     name, words = "torch", "PyTorch's memory history"
@@ -192,21 +192,24 @@ class TorchHistorySource(RecordingSource):
         self._torch = torch
         self._was_on = False
         self._counters: list[Counter] = []
-        # For each mark, and when the snapshot was made, what each device has counted.
+        # Allocations and frees of each device, for each mark and for the snapshot.
         self._changes: list[list[int | None]] = []
         self._in_history: list[int] = []
 
     def begin(self) -> None:
         memory = self._torch.cuda.memory
         is_enabled = getattr(self._torch._C, "_cuda_isHistoryEnabled", None)
-        # A history that somebody else began is used, and left on.
+        # If the program enabled the history, use it and leave it on.
         self._was_on = bool(is_enabled()) if is_enabled is not None else False
         if not self._was_on:
             try:
                 memory._record_memory_history("all", context="all", stacks="python")
             except TypeError:
-                # PyTorch before 2.1 has other arguments.
-                raise WatchError("this PyTorch records no lines\n\nhint: makeroom run -- python …, or watch(lines=False)") from None
+                # PyTorch before 2.1
+                raise WatchError(
+                    "this PyTorch is too old to record lines: 2.1 or later is needed\n\n"
+                    "hint: use makeroom run -- python …, or makeroom.watch(lines=False)"
+                ) from None
         self._counters = _torch_counters(self._torch)
         self._count()
         super().mark()
@@ -228,12 +231,12 @@ class TorchHistorySource(RecordingSource):
         found: dict[int, list[int]] = {}
         for device in range(len(self._counters)):
             counts = [count for each in self._changes if (count := each[device]) is not None]
-            # Counters that the program began anew, or a thread that allocated while the snapshot was made: times will do.
+            # If the program reset the counters, or a thread allocated during the snapshot, fall back to times.
             is_whole = len(counts) == len(self._changes) and counts == sorted(counts)
             if is_whole and counts[-2] == counts[-1]:
                 found[device] = [counts[-1] - count for count in counts[:-1]]
         if any(found[device][0] > self._in_history[device] for device in found if device < len(self._in_history)):
-            self.notes.append("PyTorch's history has lost its beginning, and with it the lines of what is older")
+            self.notes.append("PyTorch's memory history dropped its oldest entries, so some lines are missing")
         return found
 
     def _count(self) -> None:
@@ -266,13 +269,13 @@ def _torch_counters(torch: Any) -> list[Counter]:
 
 
 def _torch_counter(cuda: Any, device: int) -> Counter:
-    # Requested bytes where this version counts them (2.0 and later), and not what blocks were rounded up to.
+    # Requested bytes, without rounding, if this version counts them (2.0 and later).
     key = "requested_bytes" if "requested_bytes" in _statistics(cuda, device) else "allocated_bytes"
 
     def read() -> tuple[int, int]:
         stats = _statistics(cuda, device)
         counted = _all(stats, key)
-        # What was freed and waits for another stream is in the way still, but the program has let go of it.
+        # Freed memory that another stream still uses counts toward the peak but is not live.
         waits = _all(stats, "active_bytes").get("current", 0) - _all(stats, "allocated_bytes").get("current", 0)
         live = counted.get("current", 0) - (waits if key == "requested_bytes" else 0)
         return max(int(live), 0), int(counted.get("peak", 0))
@@ -281,25 +284,25 @@ def _torch_counter(cuda: Any, device: int) -> Counter:
 
 
 def _changes(cuda: Any, device: int) -> int | None:
-    """How many allocations and completed frees there were: events of the history."""
+    """Return the number of allocations and completed frees, which are events of the history."""
     active = _all(_statistics(cuda, device), "active")
     allocated, freed = active.get("allocated"), active.get("freed")
     return None if allocated is None or freed is None else allocated + freed
 
 
 def _statistics(cuda: Any, device: int) -> dict[str, Any]:
-    # As they are: `memory_stats` names each of some two hundred figures anew, which takes longer than watching may.
+    # `memory_stats` flattens about two hundred figures, which is too slow to do at each step.
     return cuda.memory_stats_as_nested_dict(device)
 
 
 def _all(stats: dict[str, Any], name: str) -> dict[str, int]:
-    """One statistic over blocks of all sizes."""
+    """Return a statistic for blocks of all sizes."""
     return stats.get(name, {}).get("all", {})
 
 
 def _say_how_much(watched: dict[str, Any], counted: dict[str, Any]) -> None:
-    """Puts counters' figures into those of a history, which may have lost its beginning."""
-    # The program may have begun PyTorch's peak anew; then the history has it.
+    """Replace the amounts of a history, which may have dropped its oldest entries, by those of the counters."""
+    # If the program reset PyTorch's peak, only the history has it.
     watched["peak_bytes"] = max(watched["peak_bytes"], counted["peak_bytes"])
     watched["left_bytes"] = max(watched["left_bytes"], counted["left_bytes"])
     watched.update({name: counted[name] for name in ("before_bytes", "after_bytes", "steps")})
@@ -307,7 +310,7 @@ def _say_how_much(watched: dict[str, Any], counted: dict[str, Any]) -> None:
 
 def _nothing() -> str:
     return (
-        "there is nothing to watch with: this process is not recorded, makeroom's pool is not in use, and "
+        "no source of memory figures: this process is not recorded, makeroom's pool is not in use, and "
         + _torch.why_not().split("\n")[0]
-        + "\n\nhint: run it under the recorder, which sees every framework: makeroom run -- python …"
+        + "\n\nhint: run it with makeroom run -- python …, which works with every framework"
     )

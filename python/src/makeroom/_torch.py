@@ -1,4 +1,4 @@
-"""PyTorch as the program has it. It is never imported here: that takes seconds, and the program may not want it."""
+"""Find PyTorch if the program imported it. makeroom never imports it itself, because that takes seconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def on_cuda() -> Any:
-    """PyTorch, if the program has imported it and it has a GPU."""
+    """Return PyTorch if the program imported it and it has a GPU, else `None`."""
     torch = sys.modules.get("torch")
     try:
         return torch if torch is not None and torch.cuda.is_available() else None
@@ -16,11 +16,11 @@ def on_cuda() -> Any:
 
 
 def why_not() -> str:
-    """Why `on_cuda` has none, with what to do."""
+    """Return the reason why `on_cuda` returns `None`, with a hint."""
     torch = sys.modules.get("torch")
     if torch is None:
         return "PyTorch is not imported\n\nhint: import torch first"
     built = getattr(getattr(torch, "version", None), "cuda", None)
     if built is None:
-        return "this PyTorch is built without CUDA\n\nhint: https://pytorch.org/get-started has the command to install one"
-    return f"PyTorch (for CUDA {built}) finds no GPU\n\nhint: makeroom doctor"
+        return "this PyTorch is built without CUDA\n\nhint: install a CUDA build: https://pytorch.org/get-started"
+    return f"PyTorch (for CUDA {built}) found no GPU\n\nhint: makeroom doctor"

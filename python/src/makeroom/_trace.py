@@ -1,4 +1,4 @@
-"""Recordings as tables: `open` reads one, and its columns are Arrow's, which polars, pandas and pyarrow take as they are."""
+"""Recordings as Arrow tables, for polars, pandas and pyarrow."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """Columns of equal length. Whatever understands Arrow's PyCapsule interface takes it: `polars.DataFrame(table)`,
-    `pyarrow.table(table)`, DuckDB; none of them is needed to make one, and nothing is copied."""
+    """An Arrow table.
+
+    It implements Arrow's PyCapsule interface: `polars.DataFrame(table)`, `pyarrow.table(table)` and DuckDB use its
+    columns without copying them. No other package is needed to create one.
+    """
 
     def __init__(self, name: str, columns: _native.Table) -> None:
         self._name = name
@@ -25,12 +28,12 @@ class Table:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns."""
+        """Names of the columns."""
         return self._columns.column_names
 
     @property
     def nbytes(self) -> int:
-        """What the columns take in memory."""
+        """Size of the columns in memory, in bytes."""
         return self._columns.nbytes
 
     def __len__(self) -> int:
@@ -43,16 +46,19 @@ class Table:
         return self._columns.__arrow_c_stream__(requested_schema)
 
     def to_polars(self) -> polars.DataFrame:
-        """A DataFrame of polars."""
+        """Return a polars DataFrame."""
         return _module("polars").DataFrame(self)
 
     def to_pyarrow(self) -> pyarrow.Table:
-        """A table of pyarrow."""
+        """Return a pyarrow Table."""
         return _module("pyarrow").table(self)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A DataFrame of pandas. Without `types_mapper`, pandas copies columns that can be null into types of its own:
-        `to_pyarrow().to_pandas(types_mapper=pandas.ArrowDtype)` copies nothing."""
+        """Return a pandas DataFrame.
+
+        pandas copies nullable columns into its own types; `to_pyarrow().to_pandas(types_mapper=pandas.ArrowDtype)`
+        copies nothing.
+        """
         _module("pandas")
         return self.to_pyarrow().to_pandas()
 
@@ -64,7 +70,7 @@ class Table:
 
 
 class Trace:
-    """A recording: what a program asked of its GPUs."""
+    """A recording of the GPU allocations of a program."""
 
     def __init__(self, path: str, recording: _native.Recording) -> None:
         self._path = path
@@ -73,41 +79,41 @@ class Trace:
 
     @property
     def kind(self) -> str:
-        """`torch-snapshot`, `rmm-log` or `room-trace`."""
+        """Kind of recording: `torch-snapshot`, `rmm-log` or `room-trace`."""
         return self._recording.kind
 
     @property
     def devices(self) -> list[int]:
-        """The devices that it holds."""
+        """Indices of the recorded devices."""
         return self._recording.devices
 
     @property
     def notes(self) -> list[str]:
-        """What the reader should know about it."""
+        """Remarks about the recording."""
         return self._recording.notes
 
     @property
     def events(self) -> Table:
-        """Every event. `stack` is a number that `frames` has."""
+        """Table of all events, in order. Join it with `frames` on `stack`."""
         return self._table("events")
 
     @property
     def allocations(self) -> Table:
-        """Every allocation once: when it was made and freed, and the line of the program that asked for it."""
+        """Table of all allocations: when each was made and freed, and the line that made it."""
         return self._table("allocations")
 
     @property
     def segments(self) -> Table:
-        """The memory of PyTorch's allocator when the recording ended."""
+        """Table of the segments of PyTorch's allocator at the end of the recording."""
         return self._table("segments")
 
     @property
     def frames(self) -> Table:
-        """The frames of every stack, innermost first."""
+        """Table of the frames of all stacks, innermost first."""
         return self._table("frames")
 
     def why(self, *, memory: Size | None = None, card: Size | None = None, device: int | None = None) -> Explanation:
-        """Says why memory ran out."""
+        """Explain why memory ran out; see `makeroom.why`."""
         return Explanation(self._recording.why(parse_optional(memory), parse_optional(card), device))
 
     def replay(
@@ -119,12 +125,12 @@ class Trace:
         check: bool = False,
         smallest: bool = True,
     ) -> Replay:
-        """Runs the recording under allocators."""
+        """Replay the recording under other allocators; see `makeroom.replay`."""
         sizes = parse_optional(memory), parse_optional(card)
         return Replay(self._recording.replay(list(allocators), *sizes, device, check, smallest))
 
     def tune(self, *, memory: Size | None = None, card: Size | None = None, device: int | None = None) -> Tuning:
-        """Finds the setting of PyTorch's allocator that serves the recording best."""
+        """Find the best settings of PyTorch's allocator for the recording; see `makeroom.tune`."""
         return Tuning(self._recording.tune(parse_optional(memory), parse_optional(card), device))
 
     def __len__(self) -> int:
@@ -141,18 +147,27 @@ class Trace:
 
 
 def open(path: Path) -> Trace:
-    """Reads a recording: a `.room` file, a PyTorch memory snapshot, an RMM log, each plain or compressed.
+    """Read a recording. Unlike `pickle.load`, this executes nothing in the file.
 
-    Nothing in a file is ever executed: a snapshot is a pickle, and Python's own `pickle` would.
+    Args:
+        path: A `.room` file, a PyTorch snapshot or an RMM log, plain or compressed.
+
+    Raises:
+        OSError: The file cannot be opened.
+        InputError: The file is not a recording.
+
+    Example:
+        >>> trace = makeroom.open("run.room")
+        >>> trace.allocations.to_polars()
     """
     opened = _native.read(path)
     if isinstance(opened, str):
-        raise _native.InputError(f"{path}: this is a text, not a recording\n\nhint: makeroom.explain({str(path)!r})")
+        raise _native.InputError(f"{path}: text, not a recording\n\nhint: makeroom.explain({str(path)!r})")
     return Trace(str(path), opened)
 
 
 def as_trace(source: Path | Trace) -> Trace:
-    """A recording, or the one in a file."""
+    """Return a `Trace` as it is, or open a file."""
     return source if isinstance(source, Trace) else open(source)
 
 
@@ -162,4 +177,4 @@ def _module(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise ImportError(f"{name} is needed for this and is not there\n\nhint: pip install {name}") from error
+        raise ImportError(f"cannot import {name}\n\nhint: pip install {name}") from error

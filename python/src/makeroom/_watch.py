@@ -1,4 +1,4 @@
-"""A block of code, watched: its peak, the lines that held it, what it and each of its steps left behind.
+"""Measure a block of code: its peak, the lines that hold memory, and the leak per step.
 
     with makeroom.watch() as w:
         for batch in batches:
@@ -6,7 +6,7 @@
             w.step()
     print(w)
 
-Where the figures come from is `_sources.py`'s: the recorder, makeroom's pool, or PyTorch's own counters.
+The figures come from the recorder, makeroom's pool or PyTorch: see `_sources.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_LINES = 8
 
 
 class Site(NamedTuple):
-    """A line of the program that holds memory, with the lines it called."""
+    """A line of code that holds memory, with the lines that it called."""
 
     place: str
     bytes: int
@@ -35,14 +35,18 @@ class Site(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What lies between two calls of `step()`."""
+    """Peak of one step, and the live memory at its end."""
 
     peak_bytes: int
     after_bytes: int
 
 
 class WatchedDevice(NamedTuple):
-    """One device while it was watched. Bytes are what the program asked for. Lines are empty where the source knows none."""
+    """Figures of one device.
+
+    Bytes are as requested, without rounding. `sites` (live at the peak), `left_sites` (still live) and `leaking` (leaked by
+    steps) are empty if the source does not record lines.
+    """
 
     device: int
     before_bytes: int
@@ -58,15 +62,17 @@ class WatchedDevice(NamedTuple):
 
     @property
     def leak_per_step_bytes(self) -> int | None:
-        """How much more is live after each step than after the one before, at the median, the first step aside: it fills
-        caches. `None` with fewer than two steps."""
+        """Median growth of live memory per step; `None` with fewer than two steps.
+
+        The first step is excluded, because it fills caches.
+        """
         ends = [step.after_bytes for step in self.steps]
         growth = [after - before for before, after in zip(ends, ends[1:])]
         return int(statistics.median(growth)) if growth else None
 
 
 class Watch:
-    """What `watch` gives: figures when the block is over."""
+    """Context manager that measures a block. The figures are available after the block."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -77,47 +83,47 @@ class Watch:
 
     @property
     def source(self) -> str:
-        """`recorder`, `pool` or `torch`."""
+        """Source of the figures: `recorder`, `pool` or `torch`."""
         return self._source.name
 
     @property
     def devices(self) -> list[WatchedDevice]:
-        """The figures of each device that was used."""
+        """Figures of each device that was used."""
         if self._devices is None:
-            raise WatchError("the block is still being watched\n\nhint: ask after the `with` block")
+            raise WatchError("the block is still being watched\n\nhint: read the figures after the `with` block")
         return self._devices
 
     @property
     def peak_bytes(self) -> int:
-        """The most that was live at once, on the device where that was most."""
+        """Peak of live memory, on the device where it was highest."""
         return max((device.peak_bytes for device in self.devices), default=0)
 
     @property
     def taken_bytes(self) -> int:
-        """The most that was live at once beyond what was there before, on the device where that was most."""
+        """Peak minus the memory that was live before the block, on the device where this was highest."""
         return max((device.peak_bytes - device.before_bytes for device in self.devices), default=0)
 
     @property
     def left_bytes(self) -> int:
-        """What was taken in the block and is still there after it, on all devices."""
+        """Memory allocated in the block and still live after it, on all devices."""
         return sum(device.left_bytes for device in self.devices)
 
     @property
     def leak_per_step_bytes(self) -> int | None:
-        """What each step leaves behind, on all devices; `None` with fewer than two steps."""
+        """Median growth of live memory per step, on all devices; `None` with fewer than two steps."""
         leaks = [leak for leak in (device.leak_per_step_bytes for device in self.devices) if leak is not None]
         return sum(leaks) if leaks else None
 
     def step(self) -> None:
-        """Ends a step: call it once in each iteration, at its end."""
+        """End a step. Call it at the end of each iteration."""
         if self._started is None or self._devices is not None:
-            raise WatchError("there is no block to end a step of\n\nhint: with makeroom.watch() as w: …; w.step()")
+            raise WatchError("step() was called outside the `with` block\n\nhint: with makeroom.watch() as w: …; w.step()")
         self._count += 1
         self._source.mark()
 
     def __enter__(self) -> Watch:
         if self._started is not None:
-            raise WatchError("a watch is used once\n\nhint: with makeroom.watch() as another: …")
+            raise WatchError("a watch can be used only once\n\nhint: create another: with makeroom.watch() as w: …")
         self._source.begin()
         self._started = time.perf_counter()
         return self
@@ -129,14 +135,14 @@ class Watch:
         self._devices = [_device(device) for device in self._source.end()]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for a file or a log."""
+        """Return all figures, for a file or a log."""
         named = [{**device._asdict(), "leak_per_step_bytes": device.leak_per_step_bytes} for device in self.devices]
         return json.loads(json.dumps({"source": self.source, "seconds": self._seconds, "devices": named}))
 
     def __repr__(self) -> str:
         if self._devices is None:
-            return f"<makeroom.Watch, not over, by {self._source.name}>"
-        lines = [f"watched {self._seconds:.2f} s by {self._source.words}"]
+            return f"<makeroom.Watch, not finished, source: {self._source.name}>"
+        lines = [f"watched for {self._seconds:.2f} s (source: {self._source.words})"]
         if not self._devices:
             lines.append("  no GPU memory was used")
         for device in self._devices:
@@ -151,12 +157,25 @@ class Watch:
 
 
 def watch(*, lines: bool | None = None, source: str | None = None) -> Watch:
-    """Watches a block of code.
+    """Measure the GPU memory of a block of code.
 
-    `source` is where figures come from: `"recorder"` in a process that `makeroom run` started, `"pool"` after
-    `makeroom.use_pool()`, `"torch"` with PyTorch on CUDA; without it the first of these that is there.
-    `lines=True` asks for the lines that hold memory: the recorder has them anyway, PyTorch records them then, which slows
-    it down; `lines=False` goes without.
+    Args:
+        lines: Record the lines that hold memory. This slows PyTorch down; the recorder always has them, the pool never.
+        source: `"recorder"` (under `makeroom run`), `"pool"` (after `makeroom.use_pool()`) or `"torch"` (PyTorch on CUDA)
+            [default: the first that is available].
+
+    Returns:
+        A context manager that has the figures after the block; `print` it for a summary.
+
+    Raises:
+        WatchError: The source is not available, or none is.
+
+    Example:
+        >>> with makeroom.watch() as w:
+        ...     for batch in batches:
+        ...         train(batch)
+        ...         w.step()
+        >>> w.peak_bytes, w.leak_per_step_bytes
     """
     return Watch(choose(source, lines))
 
@@ -174,7 +193,7 @@ def _device(figures: dict[str, Any]) -> WatchedDevice:
         sites=[_site(site) for site in figures["sites"]],
         left_sites=[_site(site) for site in figures["left_sites"]],
         leaking=[_site(site) for site in figures["leaking"]],
-        # What follows the last step() is not a step.
+        # The part after the last step() is not a step.
         steps=steps[:-1],
     )
 
@@ -184,27 +203,31 @@ def _site(site: dict[str, Any]) -> Site:
 
 
 def _text(device: WatchedDevice) -> list[str]:
-    count = "" if device.allocations is None else f", {device.allocations} allocations"
+    count = "" if device.allocations is None else f", {_counted(device.allocations, 'allocation')}"
     lines = [
-        f"  GPU {device.device}: {show(device.peak_bytes)} at the peak, {show(device.before_bytes)} before, "
-        f"{show(device.after_bytes)} after{count}"
+        f"  GPU {device.device}: peak {show(device.peak_bytes)}, before {show(device.before_bytes)}, "
+        f"after {show(device.after_bytes)}{count}"
     ]
     if device.sites:
-        lines += ["  who held it at the peak", *_tree(device.sites)]
+        lines += ["  live at the peak, by line", *_tree(device.sites)]
     if device.left_bytes:
-        blocks = "" if device.left_blocks is None else f" in {device.left_blocks} blocks"
-        lines += [f"  left behind: {show(device.left_bytes)}{blocks}", *_tree(device.left_sites)]
+        blocks = "" if device.left_blocks is None else f" in {_counted(device.left_blocks, 'block')}"
+        lines += [f"  still live: {show(device.left_bytes)}{blocks}", *_tree(device.left_sites)]
     leak = device.leak_per_step_bytes
     if leak is not None:
-        grows = f"each leaves {show(leak)} behind" if leak > 0 else "none leaves anything behind"
+        grows = f"each leaks {show(leak)}" if leak > 0 else "no leak"
         lines.append(f"  {len(device.steps)} steps: {grows}")
         if leak > 0:
             lines += _tree(device.leaking)
     return lines
 
 
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def _tree(sites: list[Site]) -> list[str]:
-    """The largest places, what is called under what calls."""
+    """Format the largest sites, callees indented under their callers."""
     lines: list[str] = []
 
     def add(sites: list[Site], depth: int) -> None:

@@ -1,11 +1,10 @@
-"""Training loops that others write: a callback for the Hugging Face Trainer, one for Lightning.
+"""Callbacks that watch the memory of training with the Hugging Face Trainer and Lightning.
 
     trainer = transformers.Trainer(..., callbacks=[makeroom.callbacks.HuggingFace()])
     trainer = lightning.Trainer(..., callbacks=[makeroom.callbacks.Lightning()])
 
-Training is watched (`makeroom.watch`), each optimizer step is a step, and at the end the peak and what steps leave behind is
-printed to stderr; `callback.watch` has the figures. `limit` ends training when its end shows that more was taken: in a
-test of a training script. Neither framework is imported before its callback is asked for.
+A step is an optimizer step, or a batch in Lightning. At the end, the result of `makeroom.watch` is printed to stderr;
+`callback.watch` has the figures. Each framework is imported on the first use of its callback.
 """
 
 from __future__ import annotations
@@ -25,7 +24,13 @@ __all__ = ["HuggingFace", "Lightning"]
 
 
 class Training:
-    """What both callbacks do. A training that cannot be watched goes on, and it is said once."""
+    """Base of both callbacks. If training cannot be watched, it continues, and a message reports this once.
+
+    Args:
+        lines: Passed to `makeroom.watch`.
+        limit: Raise `MemoryError` at the end of training if the peak was higher.
+        prints: Print the result to stderr.
+    """
 
     def __init__(self, *, lines: bool | None = None, limit: Size | None = None, prints: bool = True) -> None:
         super().__init__()
@@ -52,7 +57,7 @@ class Training:
         self._say(f"makeroom: {self.watch!r}")
         if self._limit is not None and self.watch.peak_bytes > self._limit:
             raise MemoryError(
-                f"training took {show(self.watch.peak_bytes)} of GPU memory; its limit is {show(self._limit)}"
+                f"training peaked at {show(self.watch.peak_bytes)} of GPU memory; limit: {show(self._limit)}"
             )
 
     def _say(self, text: str) -> None:
@@ -64,10 +69,14 @@ def _hugging_face() -> type:
     try:
         from transformers import TrainerCallback
     except ImportError as error:
-        raise ImportError("transformers is needed for this\n\nhint: pip install 'transformers[torch]'") from error
+        raise ImportError("cannot import transformers\n\nhint: pip install 'transformers[torch]'") from error
 
     class HuggingFace(Training, TrainerCallback):
-        """A callback for `transformers.Trainer`."""
+        """Callback for `transformers.Trainer`; `Training` lists the arguments.
+
+        Example:
+            >>> transformers.Trainer(..., callbacks=[makeroom.callbacks.HuggingFace(limit="20GiB")])
+        """
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.begin()
@@ -84,7 +93,7 @@ def _hugging_face() -> type:
 def _lightning() -> type:
     from importlib import import_module
 
-    # The one that the program uses first, where both are installed.
+    # If both are installed, prefer the one that the program imported.
     names = sorted(("lightning.pytorch", "pytorch_lightning"), key=lambda name: sys.modules.get(name) is None)
     base: Any = None
     for name in names:
@@ -94,10 +103,14 @@ def _lightning() -> type:
         except ImportError:
             continue
     if base is None:
-        raise ImportError("lightning is needed for this\n\nhint: pip install lightning")
+        raise ImportError("cannot import lightning\n\nhint: pip install lightning")
 
     class Lightning(Training, base):  # type: ignore[misc, valid-type]
-        """A callback for `lightning.Trainer`."""
+        """Callback for `lightning.Trainer`; `Training` lists the arguments.
+
+        Example:
+            >>> lightning.Trainer(..., callbacks=[makeroom.callbacks.Lightning(limit="20GiB")])
+        """
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             self.begin()

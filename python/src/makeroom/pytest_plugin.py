@@ -1,11 +1,11 @@
-"""A plugin of pytest: what a test may take of the GPU's memory, and what it may leave behind.
+"""pytest plugin: limit the GPU memory that a test uses and leaks.
 
     @pytest.mark.gpu_memory(limit="2GiB", leaks=0)
     def test_step(): ...
 
-It is there where makeroom is installed, and does nothing to tests without the mark. Figures are `makeroom.watch`'s: run
-`makeroom run -- pytest` and it works for every framework and names lines; with PyTorch on CUDA plain `pytest` will do. Where
-nothing can be watched (no GPU), tests run unwatched, with a warning; `--gpu-memory=require` makes that a failure.
+Tests without the marker are not affected. Figures come from `makeroom.watch`: `makeroom run -- pytest` works with every
+framework and shows lines; with PyTorch on CUDA, plain `pytest` works too. If memory cannot be watched, tests run unchecked
+with a warning; with `--gpu-memory=require` they fail.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--gpu-memory",
         choices=("auto", "require", "off"),
         default="auto",
-        help="tests marked gpu_memory: watch them if that is possible here (auto), fail if not (require), do not (off)",
+        help="tests marked gpu_memory: check if possible (auto), fail if impossible (require), do not check (off)",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "gpu_memory(limit=None, leaks=None): the most GPU memory that a test may take, and the most that it may leave "
-        "behind: numbers of bytes or texts such as '2GiB'",
+        "gpu_memory(limit=None, leaks=None): fail the test if it uses more GPU memory than limit or leaks more than leaks; "
+        "sizes are numbers of bytes or strings such as '2GiB'",
     )
 
 
@@ -49,20 +49,20 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         watched = watch().__enter__()
     except WatchError as error:
         if wish == "require":
-            pytest.fail(f"the test's GPU memory cannot be watched: {error}", pytrace=False)
+            pytest.fail(f"GPU memory cannot be checked: {error}", pytrace=False)
         reason = str(error).split("\n")[0]
         item.warn(pytest.PytestWarning(f"gpu_memory was not checked: {reason}"))
         yield
         return
     outcome: Any = yield
-    # What only a cycle of references keeps is no leak.
+    # Memory that only a reference cycle keeps is not a leak.
     gc.collect()
     watched.__exit__(None, None, None)
     item.user_properties.append(("gpu_memory_peak_bytes", watched.peak_bytes))
     item.user_properties.append(("gpu_memory_taken_bytes", watched.taken_bytes))
     item.user_properties.append(("gpu_memory_left_bytes", watched.left_bytes))
     complaint = _complaint(watched, limit, leaks)
-    # A test that failed has its own reason, and its traceback keeps what it held.
+    # A failed test has its own reason, and its traceback keeps its tensors alive.
     if complaint is not None and outcome.excinfo is None:
         _fail(outcome, f"{complaint}\n\n{watched!r}")
 
@@ -72,8 +72,9 @@ def _budget(marker: pytest.Mark) -> tuple[int | None, int | None]:
 
     unknown = set(marker.kwargs) - {"limit", "leaks"}
     if marker.args or unknown:
-        what = ", ".join(sorted(unknown)) or "an argument without a name"
-        pytest.fail(f"gpu_memory takes limit and leaks, not {what}", pytrace=False)
+        what = ", ".join(sorted(unknown)) or "a positional argument"
+        hint = "@pytest.mark.gpu_memory(limit='2GiB', leaks=0)"
+        pytest.fail(f"gpu_memory takes limit and leaks, not {what}\n\nhint: {hint}", pytrace=False)
     try:
         return parse_optional(marker.kwargs.get("limit")), parse_optional(marker.kwargs.get("leaks"))
     except ValueError as error:
@@ -83,11 +84,11 @@ def _budget(marker: pytest.Mark) -> tuple[int | None, int | None]:
 def _complaint(watched: Any, limit: int | None, leaks: int | None) -> str | None:
     from ._sizes import show
 
-    # What other tests and fixtures hold is not this one's, and would make the order of tests matter.
+    # Without the memory of other tests and fixtures, so that the order of tests does not matter.
     if limit is not None and watched.taken_bytes > limit:
-        return f"the test took {show(watched.taken_bytes)} of GPU memory; its limit is {show(limit)}"
+        return f"the test used {show(watched.taken_bytes)} of GPU memory; limit: {show(limit)}"
     if leaks is not None and watched.left_bytes > leaks:
-        return f"the test left {show(watched.left_bytes)} of GPU memory behind; it may leave {show(leaks)}"
+        return f"the test leaked {show(watched.left_bytes)} of GPU memory; allowed: {show(leaks)}"
     return None
 
 
@@ -96,5 +97,5 @@ def _fail(outcome: Any, text: str) -> None:
     if hasattr(outcome, "force_exception"):
         outcome.force_exception(failure)
     else:
-        # pluggy before 1.1 has no function for it.
+        # pluggy before 1.1
         outcome._excinfo = (type(failure), failure, None)
