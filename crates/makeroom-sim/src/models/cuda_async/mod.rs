@@ -18,11 +18,13 @@
 //! from them by −9 % to +7 % in measurements. PyTorch's setup is assumed: memory is kept until the cache is emptied.
 
 mod chunks;
+mod largest;
 
 use makeroom_core::FastMap;
 use makeroom_place::{SizeMap, TileId, Tiles};
 
 use self::chunks::{CHUNK, Chunks};
+use self::largest::Largest;
 use crate::costs;
 use crate::device::Device;
 use crate::driver::Refused;
@@ -43,6 +45,8 @@ pub(crate) struct CudaAsync {
     tiles: Tiles,
     /// What is free for all, then what waits in each stream's list; ordered by size and stamp.
     lists: Vec<SizeMap<TileId>>,
+    /// The largest tile in each stream's list.
+    largest: Largest,
     /// The order among equally large tiles of a list, by the tile's place.
     stamps: Vec<u64>,
     clock: u64,
@@ -58,6 +62,7 @@ impl Default for CudaAsync {
         let mut pool = Self {
             tiles: Tiles::default(),
             lists: vec![SizeMap::default()],
+            largest: Largest::default(),
             stamps: Vec::new(),
             clock: 0,
             streams: FastMap::default(),
@@ -87,10 +92,19 @@ impl CudaAsync {
         }
         self.stamps[tile.index()] = stamp;
         self.lists[list as usize].insert(self.tiles.get(tile).size, stamp, tile);
+        self.note_largest(list);
     }
 
     fn remove(&mut self, list: u32, tile: TileId) {
         self.lists[list as usize].remove(self.tiles.get(tile).size, self.stamps[tile.index()]);
+        self.note_largest(list);
+    }
+
+    /// Keeps `largest` true after a list has changed.
+    fn note_largest(&mut self, list: u32) {
+        if list != EVERYBODY {
+            self.largest.set(list, self.lists[list as usize].largest());
+        }
     }
 
     /// Gives a tile to a list and merges it with its neighbours there.
@@ -138,15 +152,17 @@ impl CudaAsync {
         Some(self.take(EVERYBODY, tile, size))
     }
 
-    fn take_from_others(&mut self, own: u32, size: u64) -> Option<TileId> {
-        let mut others = (1..self.lists.len() as u32).filter(|&list| list != own);
-        others.find_map(|list| self.take_best(list, size))
+    /// The best fit of the first stream's list that has one. The request's own list was searched before.
+    fn take_from_streams(&mut self, size: u64) -> Option<TileId> {
+        let list = self.largest.first_at_least(size)?;
+        self.take_best(list, size)
     }
 
     /// Empties the lists of all streams into what is free for all, oldest first.
     fn collect(&mut self) {
-        for list in 1..self.lists.len() {
-            let waiting = std::mem::take(&mut self.lists[list]);
+        while let Some(list) = self.largest.first_at_least(1) {
+            let waiting = std::mem::take(&mut self.lists[list as usize]);
+            self.largest.set(list, 0);
             let mut tiles: Vec<TileId> = waiting.iter_from(0).map(|(_, _, tile)| tile).collect();
             tiles.sort_unstable_by_key(|tile| self.stamps[tile.index()]);
             for tile in tiles {
@@ -192,7 +208,7 @@ impl Model for CudaAsync {
         let size = request.size.max(1).checked_next_multiple_of(GRAIN).ok_or(Refused)?;
         let own = self.list_of(request.stream);
         let mut found = self.take_best(own, size);
-        found = found.or_else(|| self.take_mapped(size)).or_else(|| self.take_from_others(own, size));
+        found = found.or_else(|| self.take_mapped(size)).or_else(|| self.take_from_streams(size));
         if found.is_none() {
             self.collect();
             found = self.take_best(EVERYBODY, size);
