@@ -124,7 +124,10 @@ fn the_range_of_an_address_is_the_programs_own_allocation() {
     let recording = pooled("pool_range.c").check_one();
     assert!(recording.count(EventKind::PhysicalCreate) > 0, "the pool served nothing");
     let output = pooled("pool_range.c").recorded();
-    assert!(text(&output.stdout).contains("its last byte: 0, begins 39 before, 40 bytes"), "{output:?}");
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("its last byte: 0, begins 39 before, 40 bytes"), "{stdout}");
+    assert!(stdout.contains("  one by one: 0 and 0, begins 39 before, 40 bytes"), "{stdout}");
+    assert!(stdout.contains("  together: 0, begins 39 before, 40 bytes"), "{stdout}");
     let full = pooled("pool_range.c")
         .argument("spill")
         .variable("MAKEROOM_LIMIT", "1342177280")
