@@ -38,6 +38,7 @@ class Pool:
         self._making = threading.Lock()
         self._homes: dict[int, tuple[int, int]] = {}
         self._torch: Any = None
+        self._is_native = False
         self._is_expandable = False
         self.frameworks: tuple[str, ...] = ()
 
@@ -85,7 +86,7 @@ class Pool:
         parts = []
         if device in self._numbers:
             parts.append(self._read("pool_stats", self._numbers[device]))
-        if self._is_expandable:
+        if self._is_native:
             parts.append(_pool_expandable.stats(self._torch, device))
         elif self._torch is not None:
             parts.append(self._read("torch_stats", device))
@@ -96,7 +97,7 @@ class Pool:
         device = self._default_device() if device is None else device
         if device in self._numbers:
             self.library.call("pool_reset_peaks", self._numbers[device])
-        if self._is_expandable:
+        if self._is_native:
             self._torch.cuda.reset_peak_memory_stats(device)
         elif self._torch is not None:
             self.library.call("torch_reset_peaks", device)
@@ -122,7 +123,7 @@ class Pool:
         """Writes PyTorch's pools, or without PyTorch the pool of the first device, in the format of PyTorch's snapshots:
         `makeroom.why`, `makeroom.open` and pytorch.org/memory_viz read it. With `use_pool(history=N)` the last N events are
         in it."""
-        if self._is_expandable:
+        if self._is_native:
             self._torch.cuda.memory._dump_snapshot(os.fspath(path))
         elif self._torch is not None:
             self.library.call("torch_snapshot", os.fsencode(path))
@@ -143,8 +144,9 @@ class Pool:
         return lambda: [counter(device) for device in self._devices()]
 
     def __repr__(self) -> str:
-        pooled = [name for name in self.frameworks if not (name == "torch" and self._is_expandable)]
-        titles = ["PyTorch's own allocator with expandable segments"] if self._is_expandable else []
+        pooled = [name for name in self.frameworks if not (name == "torch" and self._is_native)]
+        segments = " with expandable segments" if self._is_expandable else ""
+        titles = [f"PyTorch's own allocator{segments}"] if self._is_native else []
         if pooled or not titles:
             titles.append(f"makeroom's pool under {', '.join(pooled) or 'nobody yet'}")
         lines = ["; ".join(titles)]
@@ -196,7 +198,7 @@ def current() -> Pool | None:
 
 def current_pooled() -> Pool | None:
     """The same, if more than PyTorch's own allocator is behind it: that one is watched by PyTorch's counters, with lines."""
-    is_torch_alone = _current is not None and _current._is_expandable and _current.frameworks == ("torch",)
+    is_torch_alone = _current is not None and _current._is_native and _current.frameworks == ("torch",)
     return None if is_torch_alone else _current
 
 
@@ -242,8 +244,8 @@ def _install(name: str, pool: Pool, pluggable: bool) -> None:
         # A limit and spilling are the pool's own.
         needs_pool = pluggable or bool(pool._limit or pool._spill)
         if not needs_pool and _pool_expandable.is_possible(module):
-            _pool_expandable.install(module, pool)
-            pool._is_expandable = True
+            pool._is_expandable = _pool_expandable.install(module, pool)
+            pool._is_native = True
         else:
             from ._pool_torch import install
 
