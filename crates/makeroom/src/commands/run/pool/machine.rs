@@ -36,8 +36,8 @@ pub(super) struct Machine {
     pub(super) without: Option<&'static str>,
     /// The PyTorch that the command imports; `None` where it is not known.
     pub(super) torch: Option<Version>,
-    /// Whether the command may run Python: only then are lines about PyTorch's version or platform of use.
-    pub(super) may_run_python: bool,
+    /// Whether the command may import PyTorch: only then are lines about it of use.
+    pub(super) may_import_torch: bool,
     /// Whether the system permits `pidfd_getfd`.
     pub(super) may_share: bool,
 }
@@ -58,8 +58,8 @@ impl Machine {
         let is_jetson = Path::new("/etc/nv_tegra_release").exists();
         Self {
             without: if is_wsl { Some("WSL") } else { is_jetson.then_some("Jetson") },
-            torch: version::find(command, environment),
-            may_run_python: version::may_run_python(command),
+            torch: version::find(command, &environment),
+            may_import_torch: version::may_import_torch(command, environment),
             may_share: may_copy_descriptors(),
         }
     }
@@ -96,7 +96,7 @@ impl Machine {
             ),
             _ => return None,
         };
-        Some(Obstacle { reason, is_worth_a_line: self.may_run_python })
+        Some(Obstacle { reason, is_worth_a_line: self.may_import_torch })
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn machine() -> Machine {
-        Machine { without: None, torch: None, may_run_python: true, may_share: true }
+        Machine { without: None, torch: None, may_import_torch: true, may_share: true }
     }
 
     fn reason(machine: Machine, command: &[&str], variables: &[(&str, &str)]) -> Option<String> {
@@ -141,7 +141,7 @@ mod tests {
         for (machine, words) in cases {
             let reason = reason(machine, &["python", "train.py"], &[]).unwrap();
             assert!(reason.contains(words), "{reason}");
-            let solver = Machine { may_run_python: false, ..machine };
+            let solver = Machine { may_import_torch: false, ..machine };
             let obstacle = solver.obstacle(&["./solver".into()], |_| None).unwrap();
             assert!(!obstacle.is_worth_a_line, "a compiled program has nothing to do with it");
         }

@@ -129,7 +129,7 @@ impl Switches {
     fn spill_torch(&mut self, machine: Machine, environment: impl Fn(&str) -> Option<String>) {
         let (_, theirs) = torch_settings(machine, &environment);
         let merged = settings::with_stream_ordered_backend(&theirs);
-        if machine.may_run_python {
+        if machine.may_import_torch {
             self.notes.push(
                 "--spill runs PyTorch on its cudaMallocAsync backend, which has no memory history, no \
                  torch.cuda.MemPool, no sharing of tensors between processes (CUDA IPC) and no CUDA-graph trees \
@@ -181,7 +181,7 @@ mod tests {
     const NEW: Version = Version { major: 2, minor: 11 };
 
     fn machine(torch: Option<Version>) -> Machine {
-        Machine { without: None, torch, may_run_python: true, may_share: true }
+        Machine { without: None, torch, may_import_torch: true, may_share: true }
     }
 
     fn python(machine: Machine, variables: &[(&str, &str)]) -> Switches {
@@ -289,7 +289,7 @@ mod tests {
             "the user asked for them: {:?}",
             chosen.notes
         );
-        let solver = python(Machine { may_run_python: false, ..forbidden }, &[]);
+        let solver = python(Machine { may_import_torch: false, ..forbidden }, &[]);
         assert!(value(&solver, TORCH).is_none() && solver.notes.is_empty(), "{:?}", solver.notes);
     }
 
@@ -309,7 +309,7 @@ mod tests {
             assert!(lacks.contains(word), "{lacks}");
         }
         assert!(dropped.contains("max_split_size_mb:64"), "{dropped}");
-        let compiled = Machine { may_run_python: false, ..machine(None) };
+        let compiled = Machine { may_import_torch: false, ..machine(None) };
         let switches = switches_on(compiled, &["./solver".into()], Some(Bytes::gib(2)), |_| None);
         assert!(switches.notes.is_empty(), "{:?}", switches.notes);
     }

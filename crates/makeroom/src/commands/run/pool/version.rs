@@ -44,8 +44,22 @@ pub(super) fn find(command: &[OsString], environment: impl Fn(&str) -> Option<St
     package_dirs(&interpreter, environment).iter().find_map(|dir| read(&dir.join("torch/version.py")))
 }
 
+/// Whether a command may import PyTorch: not if it runs no Python, or one that has no package of this name.
+pub(super) fn may_import_torch(command: &[OsString], environment: impl Fn(&str) -> Option<String>) -> bool {
+    let has_torch = |dir: &PathBuf| {
+        // Of a package in development there is a link, which has its name too.
+        let mut entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.any(|entry| entry.file_name().to_string_lossy().to_ascii_lowercase().contains("torch"))
+    };
+    let may_have_torch = |interpreter: PathBuf| {
+        let dirs = package_dirs(&interpreter, environment);
+        dirs.iter().any(has_torch) || !dirs.iter().any(|dir| dir.is_dir())
+    };
+    may_run_python(command) && interpreter(command).is_none_or(may_have_torch)
+}
+
 /// Whether a command may run Python: everything but a compiled program that is known to run neither Python nor a script.
-pub(super) fn may_run_python(command: &[OsString]) -> bool {
+fn may_run_python(command: &[OsString]) -> bool {
     let Some(program) = command.first() else { return false };
     let Some(path) = obstacle::search(program) else { return true };
     let is_script = |word: &OsString| {
@@ -266,6 +280,16 @@ mod tests {
         }
         let trained = [tree.0.join("solver").into_os_string(), "train.py".into()];
         assert!(may_run_python(&trained) && !may_run_python(&[]));
+        let imports = |word: &str| may_import_torch(&[tree.0.join(word).into_os_string()], |_| None);
+        assert!(!imports("solver") && imports("bin/python3") && imports("sh"));
+        fs::rename(tree.0.join("lib"), tree.0.join("old")).unwrap();
+        assert!(imports("bin/python3"), "there is no folder of packages to look at");
+        fs::create_dir_all(tree.0.join("lib/python3.9/site-packages/cupy")).unwrap();
+        assert!(!imports("bin/python3"), "CuPy alone");
+        tree.file("lib/python3.9/site-packages/__editable__.torch-2.11.0.pth", "");
+        assert!(imports("bin/python3"));
+        fs::remove_dir_all(tree.0.join("lib")).unwrap();
+        fs::rename(tree.0.join("old"), tree.0.join("lib")).unwrap();
         let pipe = tree.0.join("lib/python3.9/site-packages/torch/version.py");
         fs::remove_file(&pipe).unwrap();
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
