@@ -235,7 +235,8 @@ def fake_torch(given, version, monkeypatch):
     # The tests may run in a container that does not permit it.
     monkeypatch.setattr(_pool_expandable, "may_copy_descriptors", lambda: True)
     memory = types.SimpleNamespace(_set_allocator_settings=given.append)
-    return types.SimpleNamespace(__version__=version, cuda=types.SimpleNamespace(memory=memory))
+    built = types.SimpleNamespace(cuda="13.0")
+    return types.SimpleNamespace(__version__=version, version=built, cuda=types.SimpleNamespace(memory=memory))
 
 
 def test_pytorch_2_0_takes_settings_and_has_no_expandable_segments(monkeypatch):
@@ -342,7 +343,7 @@ def test_a_history_that_was_not_asked_for_is_told(software_gpu):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("tensorflow",), "cannot be put on the pool\n\nhint: one of torch, cupy, rmm"),
+        (("tensorflow",), "does not support 'tensorflow'\n\nhint: it supports torch, cupy, rmm"),
         (("cupy",), "pip install cupy"),
         ((), "no framework is imported yet"),
     ],
@@ -356,6 +357,10 @@ def test_wrong_frameworks_are_answered(words, message, monkeypatch):
     assert message in str(caught.value)
 
 
+def missing(settings):
+    raise AttributeError("module 'torch._C' has no attribute '_cuda_cudaCachingAllocator_set_allocator_settings'")
+
+
 @pytest.mark.parametrize(
     ("torch", "message"),
     [
@@ -364,7 +369,9 @@ def test_wrong_frameworks_are_answered(words, message, monkeypatch):
             types.SimpleNamespace(
                 __version__="2.11+cpu",
                 version=types.SimpleNamespace(cuda=None),
-                cuda=types.SimpleNamespace(memory=types.SimpleNamespace(CUDAPluggableAllocator=object)),
+                cuda=types.SimpleNamespace(
+                    memory=types.SimpleNamespace(CUDAPluggableAllocator=object, _set_allocator_settings=missing)
+                ),
             ),
             "built without CUDA",
         ),

@@ -2,7 +2,7 @@
 
 PyTorch keeps its own allocator and gets expandable segments (`_pool_expandable.py`). With `pluggable=True`, `limit` or `spill` it
 has pools of its own in the library instead, one for each device and each of its memory pools, because it knows devices by
-number (`_pool_torch.py`). CuPy, RMM and whoever calls `Pool.allocate` share one pool for each device.
+number (`_pool_torch.py`). CuPy, RMM and callers of `Pool.allocate` share one pool for each device.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _current: Pool | None = None
 
 
 class Pool:
-    """A pool of GPU memory that does not fragment: what was freed is mapped together where it is needed."""
+    """A pool of GPU memory that does not fragment: free pages are remapped to where they are needed."""
 
     def __init__(self, limit: Size | None = None, spill: Size | None = None, history: int = 0) -> None:
         self.library = _library.load()
@@ -46,7 +46,7 @@ class Pool:
         return RawOptions(limit=self._limit, spill=self._spill, history=self.history)
 
     def allocate(self, bytes: int, stream: int = 0, device: int = 0) -> int:
-        """Memory for use on a stream, by its address. Raises `OutOfMemoryError` with the account."""
+        """Allocates memory for use on a stream and returns its address. Raises `OutOfMemoryError` with the account."""
         address = ctypes.c_void_p()
         number = self._number(device)
         self.library.call("alloc", number, bytes, stream, ctypes.byref(address))
@@ -55,7 +55,7 @@ class Pool:
         return place
 
     def free(self, address: int, stream: int | None = None) -> None:
-        """Takes memory back in the order of a stream, of the one that it was asked for on unless another is named."""
+        """Frees memory in stream order [default: the stream that it was allocated on]."""
         if not address:
             return
         # Forgotten before it is freed: another thread may be given the address at once.
@@ -77,11 +77,11 @@ class Pool:
         self.library.call("record_stream", home[0], address, stream)
 
     def make_current(self, device: int = 0) -> None:
-        """Makes the pool's context current on this thread, for those who call the driver themselves."""
+        """Makes the pool's context current on this thread, for code that calls the driver itself."""
         self.library.call("pool_make_current", self._number(device))
 
     def stats(self, device: int | None = None) -> Stats:
-        """The figures of a device: of PyTorch's pools and of the others, added up."""
+        """The figures of a device, PyTorch's memory and makeroom's pool added up."""
         device = self._default_device() if device is None else device
         parts = []
         if device in self._numbers:
@@ -93,7 +93,7 @@ class Pool:
         return Stats(*map(sum, zip(*parts))) if parts else Stats(*[0] * len(Stats._fields))
 
     def reset_peaks(self, device: int | None = None) -> None:
-        """Begins the peaks anew from what is there now."""
+        """Resets the peaks to the current figures."""
         device = self._default_device() if device is None else device
         if device in self._numbers:
             self.library.call("pool_reset_peaks", self._numbers[device])
@@ -103,8 +103,8 @@ class Pool:
             self.library.call("torch_reset_peaks", device)
 
     def trim(self, keep: Size = 0) -> int:
-        """Gives unused memory back to the devices until at most so much is kept on each; says how much went back. PyTorch's
-        goes back with `torch.cuda.empty_cache()`."""
+        """Returns unused memory to the devices until at most `keep` is left on each, and returns the bytes that went back. For
+        PyTorch's own allocator call `torch.cuda.empty_cache()`."""
         total = 0
         for number in self._numbers.values():
             given_back = ctypes.c_uint64()
@@ -113,7 +113,7 @@ class Pool:
         return total
 
     def destroy(self) -> None:
-        """Waits for the GPU and gives everything back, memory in use as well; PyTorch's pools stay."""
+        """Waits for the GPU and releases all memory, including memory in use; PyTorch's pools stay."""
         numbers, self._numbers = self._numbers, {}
         self._homes.clear()
         for number in numbers.values():
@@ -148,7 +148,7 @@ class Pool:
         segments = " with expandable segments" if self._is_expandable else ""
         titles = [f"PyTorch's own allocator{segments}"] if self._is_native else []
         if pooled or not titles:
-            titles.append(f"makeroom's pool under {', '.join(pooled) or 'nobody yet'}")
+            titles.append(f"makeroom's pool under {', '.join(pooled) or 'no framework yet'}")
         lines = ["; ".join(titles)]
         for device in self._devices():
             stats = self.stats(device)
@@ -188,7 +188,7 @@ class Pool:
 
 
 def _unknown(address: int) -> str:
-    return f"{address:#x} is not in use here\n\nhint: it was freed before, or by somebody else's allocator"
+    return f"{address:#x} is not in use here\n\nhint: it was already freed, or comes from another allocator"
 
 
 def current() -> Pool | None:
@@ -212,15 +212,15 @@ def use_pool(
     """Gives frameworks (`"torch"`, `"cupy"`, `"rmm"`; without any named those that are imported) memory that does not
     fragment: PyTorch by its own expandable segments, CuPy and RMM by makeroom's pool.
 
-    Call it before the first allocation on a GPU. `limit` is the most that is taken of each device, `spill` the most host
-    memory that stands in for device memory, `history` how many of the last events snapshots show. `limit`, `spill` and
+    Call it before the first allocation on a GPU. `limit` is the most memory to take of each device, `spill` the most host
+    memory to use when the GPU is full, `history` the number of recent events in a snapshot. `limit`, `spill` and
     `pluggable=True` put PyTorch on makeroom's pool too, by its pluggable allocator. Calling it again adds frameworks to the
-    same pool; its options stay what they were.
+    same pool and does not change its options. A warning says why, where PyTorch runs without expandable segments.
     """
     global _current
     unknown = [name for name in frameworks if name not in FRAMEWORKS]
     if unknown:
-        raise PoolError(f"{unknown[0]!r} cannot be put on the pool\n\nhint: one of {', '.join(FRAMEWORKS)}")
+        raise PoolError(f"use_pool does not support {unknown[0]!r}\n\nhint: it supports {', '.join(FRAMEWORKS)}")
     wanted = frameworks or tuple(name for name in FRAMEWORKS if name in sys.modules)
     if not wanted:
         raise PoolError("no framework is imported yet\n\nhint: name one: makeroom.use_pool('torch')")
@@ -239,7 +239,7 @@ def _install(name: str, pool: Pool, pluggable: bool) -> None:
     try:
         module = import_module(name)
     except ImportError as error:
-        raise PoolError(f"{name} is not there\n\nhint: pip install {name}") from error
+        raise PoolError(f"{name} is not installed\n\nhint: pip install {name}") from error
     if name == "torch":
         # A limit and spilling are the pool's own.
         needs_pool = pluggable or bool(pool._limit or pool._spill)

@@ -28,9 +28,11 @@ TURN_ON = f"If your program shares no tensors, set {VARIABLES[0]}={EXPANDABLE}"
 
 
 def is_possible(torch: Any) -> bool:
-    """Whether this PyTorch has expandable segments and takes allocator settings at run time; 2.1 and later do."""
+    """Whether this PyTorch has expandable segments and takes allocator settings at run time: 2.1 and later, with CUDA."""
     memory: Any = getattr(getattr(torch, "cuda", None), "memory", None)
     version = _version(torch)
+    if getattr(getattr(torch, "version", None), "cuda", None) is None:
+        return False
     return hasattr(memory, "_set_allocator_settings") and (version is None or version >= FIRST_EXPANDABLE)
 
 
