@@ -8,6 +8,8 @@ import types
 import pytest
 
 import makeroom
+from makeroom import _pool_expandable
+from makeroom._pool_expandable import install
 
 FAKES = """
 import ctypes, sys, types
@@ -160,6 +162,8 @@ print(pool.stats().peak_live, repr(pool).splitlines()[0])
 
 
 EXPANDABLE = FAKES + """
+from makeroom import _pool_expandable
+_pool_expandable.may_copy_descriptors = lambda: True
 settings, histories, resets, dumped = [], [], [], []
 figures = {}
 for name, current, peak in (("requested_bytes", 900, 5000), ("allocated_bytes", 1024, 6144), ("active_bytes", 1536, 6144),
@@ -210,24 +214,72 @@ def test_pytorch_keeps_its_allocator_with_expandable_segments(software_gpu):
     ],
 )
 def test_the_users_settings_of_pytorch_are_kept(theirs, settings, monkeypatch):
-    from makeroom._pool_expandable import install
-
     given = []
-    memory = types.SimpleNamespace(_set_allocator_settings=given.append)
-    torch = types.SimpleNamespace(cuda=types.SimpleNamespace(memory=memory))
-    monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF", raising=False)
+    torch, pool = fake_torch(given, "2.11.0+cu130", monkeypatch), types.SimpleNamespace(history=0)
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", theirs)
-    pool = types.SimpleNamespace(history=0)
     if settings is None:
-        with pytest.warns(UserWarning, match="kept"):
-            install(torch, pool)
+        with pytest.warns(UserWarning, match=f"without expandable segments: PYTORCH_ALLOC_CONF has {theirs}"):
+            assert not install(torch, pool)
         assert given == []
     else:
-        install(torch, pool)
+        assert install(torch, pool)
         assert given == [settings]
         monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:32")
-        install(torch, pool)
+        assert install(torch, pool)
         assert given[1] == "max_split_size_mb:32,expandable_segments:True", "PyTorch reads this one first"
+
+
+def fake_torch(given, version, monkeypatch):
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    # The tests may run in a container that does not permit it.
+    monkeypatch.setattr(_pool_expandable, "may_copy_descriptors", lambda: True)
+    memory = types.SimpleNamespace(_set_allocator_settings=given.append)
+    built = types.SimpleNamespace(cuda="13.0")
+    return types.SimpleNamespace(__version__=version, version=built, cuda=types.SimpleNamespace(memory=memory))
+
+
+def test_pytorch_2_0_takes_settings_and_has_no_expandable_segments(monkeypatch):
+    assert not _pool_expandable.is_possible(fake_torch([], "2.0.1", monkeypatch))
+    assert _pool_expandable.is_possible(fake_torch([], "2.1.0", monkeypatch))
+
+
+def test_settings_that_pytorch_does_not_read_are_not_merged(monkeypatch):
+    given = []
+    torch, pool = fake_torch(given, "2.9.1", monkeypatch), types.SimpleNamespace(history=0)
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "per_process_memory_fraction:0.5")
+    assert install(torch, pool)
+    assert given == ["expandable_segments:True"], "2.9 rejects a setting of 2.10"
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:False")
+    with pytest.warns(UserWarning, match="PYTORCH_ALLOC_CONF has expandable_segments:False"):
+        assert not install(torch, pool)
+
+
+def test_a_system_on_which_tensors_could_not_be_shared_keeps_the_default_allocator(monkeypatch):
+    given = []
+    torch, pool = fake_torch(given, "2.11.0", monkeypatch), types.SimpleNamespace(history=0)
+    monkeypatch.setattr(_pool_expandable, "may_copy_descriptors", lambda: False)
+    with pytest.warns(UserWarning, match="pidfd_getfd, which this system does not permit"):
+        assert not install(torch, pool)
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    assert install(torch, pool), "the user asked for them"
+    assert given == ["expandable_segments:True"]
+    monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF")
+    monkeypatch.setattr(_pool_expandable, "may_copy_descriptors", lambda: True)
+    torch.__version__ = "2.4.1"
+    with pytest.warns(UserWarning, match="PyTorch 2.4 cannot share"):
+        assert not install(torch, pool)
+
+
+def test_a_pool_that_left_pytorch_alone_does_not_claim_expandable_segments(software_gpu):
+    code = EXPANDABLE.replace("OPTIONS", "").replace(
+        "pool = makeroom", "import os; os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'expandable_segments:False'\npool = makeroom"
+    )
+    done = software_gpu.python(code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "[] []"
+    assert done.stdout.splitlines()[-1] == "PyTorch's own allocator"
+    assert "PYTORCH_CUDA_ALLOC_CONF has expandable_segments:False" in done.stderr
 
 
 @pytest.mark.parametrize("options", ["limit='1GiB'", "spill='1GiB'", "pluggable=True"])
@@ -291,7 +343,7 @@ def test_a_history_that_was_not_asked_for_is_told(software_gpu):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("tensorflow",), "cannot be put on the pool\n\nhint: one of torch, cupy, rmm"),
+        (("tensorflow",), "does not support 'tensorflow'\n\nhint: it supports torch, cupy, rmm"),
         (("cupy",), "pip install cupy"),
         ((), "no framework is imported yet"),
     ],
@@ -305,6 +357,10 @@ def test_wrong_frameworks_are_answered(words, message, monkeypatch):
     assert message in str(caught.value)
 
 
+def missing(settings):
+    raise AttributeError("module 'torch._C' has no attribute '_cuda_cudaCachingAllocator_set_allocator_settings'")
+
+
 @pytest.mark.parametrize(
     ("torch", "message"),
     [
@@ -313,7 +369,9 @@ def test_wrong_frameworks_are_answered(words, message, monkeypatch):
             types.SimpleNamespace(
                 __version__="2.11+cpu",
                 version=types.SimpleNamespace(cuda=None),
-                cuda=types.SimpleNamespace(memory=types.SimpleNamespace(CUDAPluggableAllocator=object)),
+                cuda=types.SimpleNamespace(
+                    memory=types.SimpleNamespace(CUDAPluggableAllocator=object, _set_allocator_settings=missing)
+                ),
             ),
             "built without CUDA",
         ),

@@ -51,19 +51,19 @@ notices! {
     /// Only the stacks are missing.
     NoMemory = 6 Warning "no memory for the recorder's tables: stacks are left out";
     /// A bug of the pool.
-    PoolFailed = 7 Error "the pool failed and stepped aside; the driver serves the program from now on";
+    PoolFailed = 7 Error "the pool failed and is off; the driver serves the program from now on";
     /// No virtual memory, or no driver that can be called.
-    PoolUnavailable = 8 Error "this device cannot have a pool: the driver serves the program";
+    PoolUnavailable = 8 Error "the pool cannot be used on this GPU: the driver serves the program";
     /// No host memory can be mapped for the device.
-    NoSpill = 9 Error "this device cannot use host memory in place of its own: nothing is spilled";
+    NoSpill = 9 Error "this GPU cannot use host memory in place of its own: nothing is spilled";
     /// A peer got no access.
-    NoPeer = 10 Warning "another device was refused access to the pool's memory";
+    NoPeer = 10 Warning "another GPU was denied access to the pool's memory";
     /// Memory of the pool has no handle for other processes.
-    PoolCannotExport = 11 Error "the program shares device memory with another process, which memory of a pool cannot be: run it without --pool";
+    PoolCannotExport = 11 Error "the program shares GPU memory with another process, which does not work with memory of makeroom's pool: run it without --pool";
     /// The pool is in the context that CUDA's runtime uses.
-    PoolOtherContext = 12 Warning "memory in a context that the program made itself is the driver's: the pool serves the device's primary context, which CUDA's runtime uses";
+    PoolOtherContext = 12 Warning "the driver serves contexts that the program created itself: the pool serves only the primary context, which CUDA's runtime uses";
     /// The system forbids what PyTorch's expandable segments need to be shared.
-    CannotShareSegments = 13 Error "PyTorch shares tensors with another process, which needs pidfd_getfd with expandable segments, and this system does not permit that: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False";
+    CannotShareSegments = 13 Error "PyTorch shares a tensor with another process. With expandable segments that needs pidfd_getfd, which this system restricts: if it fails, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False";
 }
 
 static RAISED: AtomicU32 = AtomicU32::new(0);

@@ -11,8 +11,8 @@ fn pooled(name: &str) -> Program {
 }
 
 /// What is said where the program has a context of its own.
-const OTHER_CONTEXT: &str = "memory in a context that the program made itself is the driver's: the pool serves the device's \
-                             primary context, which CUDA's runtime uses";
+const OTHER_CONTEXT: &str = "the driver serves contexts that the program created itself: the pool serves only the primary \
+                             context, which CUDA's runtime uses";
 
 #[test]
 fn every_kind_of_call_is_answered_and_every_byte_is_its_own() {
@@ -124,7 +124,10 @@ fn the_range_of_an_address_is_the_programs_own_allocation() {
     let recording = pooled("pool_range.c").check_one();
     assert!(recording.count(EventKind::PhysicalCreate) > 0, "the pool served nothing");
     let output = pooled("pool_range.c").recorded();
-    assert!(text(&output.stdout).contains("its last byte: 0, begins 39 before, 40 bytes"), "{output:?}");
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("its last byte: 0, begins 39 before, 40 bytes"), "{stdout}");
+    assert!(stdout.contains("  one by one: 0 and 0, begins 39 before, 40 bytes"), "{stdout}");
+    assert!(stdout.contains("  together: 0, begins 39 before, 40 bytes"), "{stdout}");
     let full = pooled("pool_range.c")
         .argument("spill")
         .variable("MAKEROOM_LIMIT", "1342177280")
@@ -132,6 +135,49 @@ fn the_range_of_an_address_is_the_programs_own_allocation() {
     let recording = full.check_one();
     let spilled = recording.of(EventKind::PhysicalCreate).into_iter().filter(|event| event.extra == 1);
     assert!(spilled.count() > 0, "nothing was spilled");
+}
+
+/// PyTorch's own error names neither the cause nor the setting to change.
+#[test]
+fn tensors_that_cannot_be_shared_are_told_once() {
+    let folder = "exported";
+    std::fs::create_dir_all(support::scratch().join(folder)).unwrap();
+    let built = support::compile(
+        "segments.c",
+        &format!("{folder}/libc10_cuda.so"),
+        &["-shared", "-fPIC", "-Wl,-soname,libc10_cuda.so", "-lcuda"],
+    );
+    let program = support::compile(
+        "exported_segments.c",
+        &format!("{folder}/exported_segments"),
+        &["-lcuda", "-Wl,--unresolved-symbols=ignore-all", built.to_str().unwrap()],
+    );
+    let run = |name: &str| {
+        Program::other(&program, name)
+            .on_software_gpu()
+            .search(built.parent().unwrap())
+            .variable("MAKEROOM_POOL", "on")
+    };
+    let forbidden = run("exported-forbidden").argument("forbidden").recorded();
+    assert!(forbidden.status.success(), "{}", text(&forbidden.stdout));
+    let stderr = text(&forbidden.stderr);
+    assert_eq!(stderr.matches("PyTorch shares a tensor with another process").count(), 1, "{stderr}");
+    assert!(stderr.ends_with("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False\n"), "{stderr}");
+    if every_process_may_copy_descriptors() {
+        let permitted = run("exported-permitted").recorded();
+        assert!(permitted.status.success() && permitted.stderr.is_empty(), "{}", text(&permitted.stderr));
+    }
+}
+
+/// Whether the system the tests run on permits `pidfd_getfd`.
+fn every_process_may_copy_descriptors() -> bool {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    // SAFETY: plain system calls on this process.
+    let copied = unsafe {
+        let process = libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0);
+        libc::syscall(libc::SYS_pidfd_getfd, process, 0, 0)
+    };
+    copied >= 0 && scope.map_or(true, |scope| scope.trim() == "0")
 }
 
 /// PyTorch's segments, where expandable segments are off, and NCCL's buffers are shared with other processes.

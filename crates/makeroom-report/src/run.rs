@@ -290,7 +290,12 @@ fn with_expandable_segments(torch: &ExpandableSummary, has_several: bool) -> Str
     let ExpandableSummary { device, peak_live, peak_reserved, native_reserved } = *torch;
     let reserved = format!("PyTorch reserved {peak_reserved} at its peak{}", on_device(device, has_several));
     let Some(native) = native_reserved else {
-        return format!("{reserved}, with expandable segments, for {peak_live} of live tensors");
+        // A recording may have holes: what it has of one figure does not go with what it has of the other.
+        let is_plausible = !peak_live.is_zero() && peak_live <= peak_reserved;
+        let live = if is_plausible { format!(" for {peak_live} of live tensors") } else { String::new() };
+        return format!(
+            "{reserved} with expandable segments{live} (not compared: this run cannot be replayed exactly)"
+        );
     };
     if is_gain(native, peak_reserved) {
         let saved = native - peak_reserved;
@@ -322,11 +327,10 @@ fn is_worth_a_line(pool: &PoolSummary, run: &RunSummary) -> bool {
 
 fn pooled(pool: &PoolSummary, has_several: bool) -> String {
     let PoolSummary { device, peak_live, peak_reserved, native_reserved, spilled_peak, .. } = *pool;
-    let used = if pool.is_beside_torch { "used outside of PyTorch" } else { "in use" };
-    let mut text = format!(
-        "makeroom's pool took {peak_reserved} at its peak{} for {peak_live} {used}",
-        on_device(device, has_several)
-    );
+    let used = if pool.is_beside_torch { "used outside PyTorch" } else { "in use" };
+    let used = if peak_live <= peak_reserved { format!(" for {peak_live} {used}") } else { String::new() };
+    let mut text =
+        format!("makeroom's pool took {peak_reserved} at its peak{}{used}", on_device(device, has_several));
     if let Some(native) = native_reserved {
         let _ = write!(text, "; PyTorch's default allocator would have taken {native}");
         if is_gain(native, peak_reserved) {
@@ -446,13 +450,23 @@ mod tests {
             "{text}"
         );
         let text = with_expandable_segments(&torch(5120, None), false);
-        assert!(!text.contains("default allocator") && text.contains("5.00 GiB"), "{text}");
+        assert_eq!(
+            text,
+            "PyTorch reserved 5.00 GiB at its peak with expandable segments for 4.90 GiB of live tensors (not compared: this run cannot be replayed exactly)"
+        );
+        for peak_live in [Bytes::ZERO, Bytes::gib(300)] {
+            let torn = ExpandableSummary { peak_live, ..torch(5120, None) };
+            let text = with_expandable_segments(&torn, false);
+            assert!(!text.contains("live tensors") && text.contains("5.00 GiB"), "{text}");
+        }
     }
 
     #[test]
     fn the_pool_saves_nothing_of_what_it_did_not_serve() {
         let text = pooled(&pool(34, None, true), false);
-        assert_eq!(text, "makeroom's pool took 34.00 MiB at its peak for 33.00 MiB used outside of PyTorch");
+        assert_eq!(text, "makeroom's pool took 34.00 MiB at its peak for 33.00 MiB used outside PyTorch");
+        let torn = PoolSummary { peak_live: Bytes::mib(500), ..pool(34, None, true) };
+        assert_eq!(pooled(&torn, false), "makeroom's pool took 34.00 MiB at its peak");
         let text = pooled(&pool(1000, Some(2000), false), false);
         assert!(text.ends_with("would have taken 1.95 GiB (the pool saved 1000.00 MiB)"), "{text}");
         let text = pooled(&pool(1000, Some(1005), false), false);

@@ -115,7 +115,7 @@ fn better(out: &mut String, tuning: &Tuning, best: &Trial, memory: Option<Bytes>
         driver_time(before.driver_nanoseconds)
     );
     let pool = if best.settings == "expandable_segments:True" {
-        " `makeroom run --pool` sets it for one run."
+        " `makeroom run --pool` turns it on for one run."
     } else {
         ""
     };

@@ -272,38 +272,94 @@ fn expandable_segments_are_told_with_what_they_saved() {
     assert_eq!(run["pools"][0]["beside_pytorch"], true);
 }
 
+impl Stage {
+    /// What the program `expandable` prints and what is said, under `makeroom run` after the words in front.
+    fn expanded(&self, settings: Option<&str>, front: &[&str], words: &[&str]) -> (String, String) {
+        let command: Vec<&str> = front.iter().copied().chain([env!("CARGO_BIN_EXE_makeroom")]).collect();
+        let mut command = {
+            let mut started = self.command(command[0]);
+            started.args(&command[1..]);
+            started
+        };
+        if let Some(settings) = settings {
+            command.env("PYTORCH_CUDA_ALLOC_CONF", settings);
+        }
+        let output = command.args(["run", "-o", "run.room"]).args(words).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    }
+}
+
+/// Whether the system permits `pidfd_getfd`, without which PyTorch is left alone.
+fn may_copy_descriptors() -> bool {
+    use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+    let copied = pidfd_open(getpid(), PidfdFlags::empty())
+        .and_then(|process| pidfd_getfd(&process, 0, PidfdGetfdFlags::empty()));
+    copied.is_ok()
+}
+
 /// The user's settings reach the program with expandable segments added; what the user chose otherwise is kept.
 #[test]
 fn pytorchs_settings_are_merged() {
     let stage = Stage::named("expandable-settings", "expandable");
-    let run = |theirs: Option<&str>, words: &[&str]| {
-        let mut command = stage.command(env!("CARGO_BIN_EXE_makeroom"));
-        if let Some(theirs) = theirs {
-            command.env("PYTORCH_CUDA_ALLOC_CONF", theirs);
-        }
-        let output =
-            command.args(["run", "-o", "run.room"]).args(words).args(["--", "./expandable", "same"]).output();
-        let output = output.unwrap();
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        (text(&output.stdout), text(&output.stderr))
+    let run = |theirs: Option<&str>, options: &[&str]| {
+        stage.expanded(theirs, &[], &[options, &["--", "./expandable", "same"]].concat())
     };
     assert_eq!(run(None, &[]).0, "settings: none\n");
-    let (settings, said) = run(Some("max_split_size_mb:64"), &["--pool"]);
-    assert_eq!(settings, "settings: max_split_size_mb:64,expandable_segments:True\n");
-    assert!(said.starts_with("makeroom: expandable (process "), "nothing is said before it runs: {said}");
-    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(
-        line.contains("this program does not fragment: PyTorch reserved 60.00 MiB at its peak"),
-        "{said}"
-    );
+    if may_copy_descriptors() {
+        let (settings, said) = run(Some("max_split_size_mb:64"), &["--pool"]);
+        assert_eq!(settings, "settings: max_split_size_mb:64,expandable_segments:True\n");
+        assert!(said.starts_with("makeroom: expandable (process "), "nothing is said before it runs: {said}");
+        let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            line.contains("this program does not fragment: PyTorch reserved 60.00 MiB at its peak"),
+            "{said}"
+        );
+    }
     let (settings, said) = run(Some("expandable_segments:False"), &["--pool"]);
     assert_eq!(settings, "settings: expandable_segments:False\n");
     assert!(
-        said.starts_with("makeroom: PYTORCH_CUDA_ALLOC_CONF has expandable_segments:False: kept"),
+        said.starts_with(
+            "makeroom: PyTorch runs without expandable segments: PYTORCH_CUDA_ALLOC_CONF has expandable_segments:False\n"
+        ),
         "{said}"
     );
+    assert!(!said.contains("changed"), "the line before the run says why: {said}");
     let (settings, _) = run(None, &["--pool", "--spill", "1GiB"]);
     assert_eq!(settings, "settings: backend:cudaMallocAsync\n");
+}
+
+/// Sharing tensors needs `pidfd_getfd` with expandable segments: where it is forbidden PyTorch is left alone, unless the
+/// user turned them on.
+#[test]
+fn where_tensors_could_not_be_shared_pytorch_is_left_alone() {
+    let stage = Stage::named("expandable-forbidden", "expandable");
+    stage.compile("no_pidfd");
+    let run = |theirs: Option<&str>| {
+        stage.expanded(theirs, &["./no_pidfd"], &["--pool", "--", "sh", "-c", "exec ./expandable same"])
+    };
+    let (settings, said) = run(None);
+    assert_eq!(settings, "settings: none\n");
+    let line = said.lines().next().unwrap();
+    assert!(line.contains("needs pidfd_getfd, which this system does not permit"), "{said}");
+    assert!(line.ends_with("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"), "{said}");
+    let (settings, said) = run(Some("expandable_segments:True"));
+    assert_eq!(settings, "settings: expandable_segments:True\n");
+    assert!(!said.contains("pidfd_getfd"), "{said}");
+}
+
+/// A program that sets the variable itself before it imports PyTorch would otherwise gain nothing without a word.
+#[test]
+fn a_program_that_changes_pytorchs_settings_is_told() {
+    let stage = Stage::named("expandable-changed", "expandable");
+    let chosen = Some("expandable_segments:True");
+    let (_, said) = stage.expanded(chosen, &[], &["--pool", "--", "./expandable", "default"]);
+    let words = "makeroom: --pool turned on expandable segments, but PyTorch did not use them";
+    assert!(said.contains(words), "{said}");
+    let (_, said) = stage.expanded(chosen, &[], &["--", "./expandable", "default"]);
+    assert!(!said.contains("expandable segments"), "without --pool: {said}");
+    let (_, said) = stage.expanded(chosen, &[], &["--pool", "--", "./expandable", "same"]);
+    assert!(!said.contains(words), "they were used: {said}");
 }
 
 /// A pool that was asked for and serves nothing is told of.
@@ -311,7 +367,7 @@ fn pytorchs_settings_are_merged() {
 fn memory_that_the_pool_cannot_serve_is_told() {
     let stage = Stage::named("pooled-contexts", "contexts");
     let said = stage.said(&["--pool"], "contexts");
-    assert!(said.contains("memory in a context that the program made itself is the driver's"), "{said}");
+    assert!(said.contains("the driver serves contexts that the program created itself"), "{said}");
 }
 
 /// Compiled programs ask through a function of their own, which says nothing; who called it does.

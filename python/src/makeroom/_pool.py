@@ -2,7 +2,7 @@
 
 PyTorch keeps its own allocator and gets expandable segments (`_pool_expandable.py`). With `pluggable=True`, `limit` or `spill` it
 has pools of its own in the library instead, one for each device and each of its memory pools, because it knows devices by
-number (`_pool_torch.py`). CuPy, RMM and whoever calls `Pool.allocate` share one pool for each device.
+number (`_pool_torch.py`). CuPy, RMM and callers of `Pool.allocate` share one pool for each device.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _current: Pool | None = None
 
 
 class Pool:
-    """A pool of GPU memory that does not fragment: what was freed is mapped together where it is needed."""
+    """A pool of GPU memory that does not fragment: free pages are remapped to where they are needed."""
 
     def __init__(self, limit: Size | None = None, spill: Size | None = None, history: int = 0) -> None:
         self.library = _library.load()
@@ -38,6 +38,7 @@ class Pool:
         self._making = threading.Lock()
         self._homes: dict[int, tuple[int, int]] = {}
         self._torch: Any = None
+        self._is_native = False
         self._is_expandable = False
         self.frameworks: tuple[str, ...] = ()
 
@@ -45,7 +46,7 @@ class Pool:
         return RawOptions(limit=self._limit, spill=self._spill, history=self.history)
 
     def allocate(self, bytes: int, stream: int = 0, device: int = 0) -> int:
-        """Memory for use on a stream, by its address. Raises `OutOfMemoryError` with the account."""
+        """Allocates memory for use on a stream and returns its address. Raises `OutOfMemoryError` with the account."""
         address = ctypes.c_void_p()
         number = self._number(device)
         self.library.call("alloc", number, bytes, stream, ctypes.byref(address))
@@ -54,7 +55,7 @@ class Pool:
         return place
 
     def free(self, address: int, stream: int | None = None) -> None:
-        """Takes memory back in the order of a stream, of the one that it was asked for on unless another is named."""
+        """Frees memory in stream order [default: the stream that it was allocated on]."""
         if not address:
             return
         # Forgotten before it is freed: another thread may be given the address at once.
@@ -76,34 +77,34 @@ class Pool:
         self.library.call("record_stream", home[0], address, stream)
 
     def make_current(self, device: int = 0) -> None:
-        """Makes the pool's context current on this thread, for those who call the driver themselves."""
+        """Makes the pool's context current on this thread, for code that calls the driver itself."""
         self.library.call("pool_make_current", self._number(device))
 
     def stats(self, device: int | None = None) -> Stats:
-        """The figures of a device: of PyTorch's pools and of the others, added up."""
+        """The figures of a device, PyTorch's memory and makeroom's pool added up."""
         device = self._default_device() if device is None else device
         parts = []
         if device in self._numbers:
             parts.append(self._read("pool_stats", self._numbers[device]))
-        if self._is_expandable:
+        if self._is_native:
             parts.append(_pool_expandable.stats(self._torch, device))
         elif self._torch is not None:
             parts.append(self._read("torch_stats", device))
         return Stats(*map(sum, zip(*parts))) if parts else Stats(*[0] * len(Stats._fields))
 
     def reset_peaks(self, device: int | None = None) -> None:
-        """Begins the peaks anew from what is there now."""
+        """Resets the peaks to the current figures."""
         device = self._default_device() if device is None else device
         if device in self._numbers:
             self.library.call("pool_reset_peaks", self._numbers[device])
-        if self._is_expandable:
+        if self._is_native:
             self._torch.cuda.reset_peak_memory_stats(device)
         elif self._torch is not None:
             self.library.call("torch_reset_peaks", device)
 
     def trim(self, keep: Size = 0) -> int:
-        """Gives unused memory back to the devices until at most so much is kept on each; says how much went back. PyTorch's
-        goes back with `torch.cuda.empty_cache()`."""
+        """Returns unused memory to the devices until at most `keep` is left on each, and returns the bytes that went back. For
+        PyTorch's own allocator call `torch.cuda.empty_cache()`."""
         total = 0
         for number in self._numbers.values():
             given_back = ctypes.c_uint64()
@@ -112,7 +113,7 @@ class Pool:
         return total
 
     def destroy(self) -> None:
-        """Waits for the GPU and gives everything back, memory in use as well; PyTorch's pools stay."""
+        """Waits for the GPU and releases all memory, including memory in use; PyTorch's pools stay."""
         numbers, self._numbers = self._numbers, {}
         self._homes.clear()
         for number in numbers.values():
@@ -122,7 +123,7 @@ class Pool:
         """Writes PyTorch's pools, or without PyTorch the pool of the first device, in the format of PyTorch's snapshots:
         `makeroom.why`, `makeroom.open` and pytorch.org/memory_viz read it. With `use_pool(history=N)` the last N events are
         in it."""
-        if self._is_expandable:
+        if self._is_native:
             self._torch.cuda.memory._dump_snapshot(os.fspath(path))
         elif self._torch is not None:
             self.library.call("torch_snapshot", os.fsencode(path))
@@ -143,10 +144,11 @@ class Pool:
         return lambda: [counter(device) for device in self._devices()]
 
     def __repr__(self) -> str:
-        pooled = [name for name in self.frameworks if not (name == "torch" and self._is_expandable)]
-        titles = ["PyTorch's own allocator with expandable segments"] if self._is_expandable else []
+        pooled = [name for name in self.frameworks if not (name == "torch" and self._is_native)]
+        segments = " with expandable segments" if self._is_expandable else ""
+        titles = [f"PyTorch's own allocator{segments}"] if self._is_native else []
         if pooled or not titles:
-            titles.append(f"makeroom's pool under {', '.join(pooled) or 'nobody yet'}")
+            titles.append(f"makeroom's pool under {', '.join(pooled) or 'no framework yet'}")
         lines = ["; ".join(titles)]
         for device in self._devices():
             stats = self.stats(device)
@@ -186,7 +188,7 @@ class Pool:
 
 
 def _unknown(address: int) -> str:
-    return f"{address:#x} is not in use here\n\nhint: it was freed before, or by somebody else's allocator"
+    return f"{address:#x} is not in use here\n\nhint: it was already freed, or comes from another allocator"
 
 
 def current() -> Pool | None:
@@ -196,7 +198,7 @@ def current() -> Pool | None:
 
 def current_pooled() -> Pool | None:
     """The same, if more than PyTorch's own allocator is behind it: that one is watched by PyTorch's counters, with lines."""
-    is_torch_alone = _current is not None and _current._is_expandable and _current.frameworks == ("torch",)
+    is_torch_alone = _current is not None and _current._is_native and _current.frameworks == ("torch",)
     return None if is_torch_alone else _current
 
 
@@ -210,15 +212,15 @@ def use_pool(
     """Gives frameworks (`"torch"`, `"cupy"`, `"rmm"`; without any named those that are imported) memory that does not
     fragment: PyTorch by its own expandable segments, CuPy and RMM by makeroom's pool.
 
-    Call it before the first allocation on a GPU. `limit` is the most that is taken of each device, `spill` the most host
-    memory that stands in for device memory, `history` how many of the last events snapshots show. `limit`, `spill` and
+    Call it before the first allocation on a GPU. `limit` is the most memory to take of each device, `spill` the most host
+    memory to use when the GPU is full, `history` the number of recent events in a snapshot. `limit`, `spill` and
     `pluggable=True` put PyTorch on makeroom's pool too, by its pluggable allocator. Calling it again adds frameworks to the
-    same pool; its options stay what they were.
+    same pool and does not change its options. A warning says why, where PyTorch runs without expandable segments.
     """
     global _current
     unknown = [name for name in frameworks if name not in FRAMEWORKS]
     if unknown:
-        raise PoolError(f"{unknown[0]!r} cannot be put on the pool\n\nhint: one of {', '.join(FRAMEWORKS)}")
+        raise PoolError(f"use_pool does not support {unknown[0]!r}\n\nhint: it supports {', '.join(FRAMEWORKS)}")
     wanted = frameworks or tuple(name for name in FRAMEWORKS if name in sys.modules)
     if not wanted:
         raise PoolError("no framework is imported yet\n\nhint: name one: makeroom.use_pool('torch')")
@@ -237,13 +239,13 @@ def _install(name: str, pool: Pool, pluggable: bool) -> None:
     try:
         module = import_module(name)
     except ImportError as error:
-        raise PoolError(f"{name} is not there\n\nhint: pip install {name}") from error
+        raise PoolError(f"{name} is not installed\n\nhint: pip install {name}") from error
     if name == "torch":
         # A limit and spilling are the pool's own.
         needs_pool = pluggable or bool(pool._limit or pool._spill)
         if not needs_pool and _pool_expandable.is_possible(module):
-            _pool_expandable.install(module, pool)
-            pool._is_expandable = True
+            pool._is_expandable = _pool_expandable.install(module, pool)
+            pool._is_native = True
         else:
             from ._pool_torch import install
 

@@ -2,11 +2,12 @@
 
 Segments that grow page by page do not fragment as blocks of fixed sizes do, and everything that PyTorch has works: memory
 history, snapshots, `MemPool`, CUDA graphs, `torch.compile`, sharing tensors between processes, `torch.OutOfMemoryError`.
-The gain is PyTorch's own; this module only turns the setting on and reads PyTorch's figures.
+The saving is PyTorch's own; this module only turns the setting on and reads PyTorch's figures.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -17,39 +18,105 @@ if TYPE_CHECKING:
     from ._pool import Pool
 
 EXPANDABLE = "expandable_segments:True"
-# Where both are set, PyTorch reads the first.
-VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+# In the order in which PyTorch 2.10 and later read them: the first that is set counts. Before, only the first is read.
+VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+FIRST_WITH_ALL_NAMES = (2, 10)
+# The first version with expandable segments, and the first that shares their tensors with other processes.
+FIRST_EXPANDABLE = (2, 1)
+FIRST_SHARED = (2, 5)
+TURN_ON = f"If your program shares no tensors, set {VARIABLES[0]}={EXPANDABLE}"
 
 
 def is_possible(torch: Any) -> bool:
-    """Whether this PyTorch takes allocator settings at run time; 2.1 and later do."""
+    """Whether this PyTorch has expandable segments and takes allocator settings at run time: 2.1 and later, with CUDA."""
     memory: Any = getattr(getattr(torch, "cuda", None), "memory", None)
-    return hasattr(memory, "_set_allocator_settings")
+    version = _version(torch)
+    if getattr(getattr(torch, "version", None), "cuda", None) is None:
+        return False
+    return hasattr(memory, "_set_allocator_settings") and (version is None or version >= FIRST_EXPANDABLE)
 
 
-def install(torch: Any, pool: Pool) -> None:
-    """Turns expandable segments on. Memory that PyTorch took before stays in segments of the other kind."""
-    settings = merged(next((os.environ[name] for name in VARIABLES if name in os.environ), ""))
-    if settings is not None:
-        torch.cuda.memory._set_allocator_settings(settings)
+def install(torch: Any, pool: Pool) -> bool:
+    """Turns expandable segments on, and returns whether they are: not if the user chose otherwise or they do not work here.
+    Memory that PyTorch took before stays in segments of the other kind."""
+    version = _version(torch)
+    read = VARIABLES if version is None or version >= FIRST_WITH_ALL_NAMES else VARIABLES[:1]
+    name, theirs = next(((name, os.environ[name]) for name in read if name in os.environ), (VARIABLES[0], ""))
+    reason = declined(name, theirs)
+    if reason is None and chosen(theirs, "expandable_segments") is None:
+        # A variable that this version does not read still says what the user wants.
+        others = (declined(name, os.environ.get(name, "")) for name in VARIABLES)
+        reason = next((reason for reason in others if reason), None) or obstacle(version)
+    if reason is None:
+        torch.cuda.memory._set_allocator_settings(merged(theirs))
+    else:
+        warnings.warn(f"PyTorch runs without expandable segments: {reason}", stacklevel=4)
     if pool.history:
         torch.cuda.memory._record_memory_history(max_entries=pool.history)
+    return reason is None
 
 
-def merged(theirs: str) -> str | None:
-    """The user's settings with expandable segments: PyTorch forgets settings that are not in the new text. `None` where
-    the user chose otherwise."""
-    settings = split(theirs)
-    chosen = {setting.partition(":")[0]: setting for setting in settings}
-    for declined in (chosen.get("backend"), chosen.get("expandable_segments")):
-        if declined not in (None, "backend:native", EXPANDABLE):
-            warnings.warn(
-                f"PyTorch's settings have {declined}: kept, so makeroom.use_pool() does not turn on expandable segments",
-                stacklevel=5,
-            )
-            return None
+def declined(name: str, settings: str) -> str | None:
+    """The user's own choice against expandable segments, in the settings of a variable."""
+    for setting in (chosen(settings, "backend"), chosen(settings, "expandable_segments")):
+        if setting not in (None, "backend:native", EXPANDABLE):
+            return f"{name} has {setting}"
+    return None
+
+
+def obstacle(version: tuple[int, int] | None) -> str | None:
+    """What breaks with expandable segments here, as `makeroom run --pool` decides it."""
+    try:
+        with open("/proc/version", encoding="utf-8", errors="replace") as file:
+            is_wsl = "microsoft" in file.read().lower()
+    except OSError:
+        is_wsl = False
+    platform = "WSL" if is_wsl else "Jetson" if os.path.exists("/etc/nv_tegra_release") else None
+    if platform:
+        return f"they do not work reliably on {platform}"
+    if version is not None and version < FIRST_SHARED:
+        told = ".".join(map(str, version))
+        return f"with them, PyTorch {told} cannot share tensors between processes (2.5 and later can). {TURN_ON}"
+    if not may_copy_descriptors():
+        return (
+            "with them, sharing tensors between processes needs pidfd_getfd, which this system does not permit. "
+            f"{TURN_ON}"
+        )
+    return None
+
+
+def may_copy_descriptors() -> bool:
+    """Whether `pidfd_getfd` is permitted at all, tried on this process: containers forbid it, and old kernels lack it."""
+    pidfd_open, pidfd_getfd = 434, 438  # the same on all platforms
+    call = ctypes.CDLL(None).syscall
+    process = call(pidfd_open, os.getpid(), 0)
+    if process < 0:
+        return False
+    copy = call(pidfd_getfd, process, process, 0)
+    if copy >= 0:
+        os.close(copy)
+    os.close(process)
+    return bool(copy >= 0)
+
+
+def merged(theirs: str) -> str:
+    """The user's settings with expandable segments: PyTorch forgets settings that are not in the new text."""
     # Which backend it is was decided when PyTorch was imported.
-    return ",".join([setting for setting in settings if setting not in ("backend:native", EXPANDABLE)] + [EXPANDABLE])
+    kept = [setting for setting in split(theirs) if setting not in ("backend:native", EXPANDABLE)]
+    return ",".join([*kept, EXPANDABLE])
+
+
+def chosen(settings: str, name: str) -> str | None:
+    """A setting by its name; of several the last one counts."""
+    return next((setting for setting in reversed(split(settings)) if setting.partition(":")[0] == name), None)
+
+
+def _version(torch: Any) -> tuple[int, int] | None:
+    try:
+        major, minor = str(torch.__version__).split(".")[:2]
+        return int(major), int(minor)
+    except (AttributeError, ValueError):
+        return None
 
 
 def split(settings: str) -> list[str]:

@@ -79,9 +79,10 @@ impl Environment {
         }
     }
 
-    /// The variable that configures PyTorch's allocator: from 2.9 on `PYTORCH_ALLOC_CONF`, before that one per maker.
+    /// The variable that configures PyTorch's allocator: from 2.10 on `PYTORCH_ALLOC_CONF`, before that one per maker. 2.9
+    /// documents the new one and does not read it.
     pub(crate) fn allocator_variable(&self) -> &'static str {
-        let is_new = self.torch.map_or(self.names_new_variable, |version| version >= (2, 9));
+        let is_new = self.torch.map_or(self.names_new_variable, |version| version >= (2, 10));
         match self.maker {
             _ if is_new => "PYTORCH_ALLOC_CONF",
             Maker::Amd => "PYTORCH_HIP_ALLOC_CONF",
@@ -127,7 +128,7 @@ mod tests {
     fn the_variable_follows_maker_and_version() {
         let variable = |text: &str| Environment::read(text.into(), "pytorch").allocator_variable();
         assert_eq!(variable("torch 2.5.1"), "PYTORCH_CUDA_ALLOC_CONF");
-        assert_eq!(variable("PyTorch version: 2.9.0"), "PYTORCH_ALLOC_CONF");
+        assert_eq!(variable("PyTorch version: 2.9.0"), "PYTORCH_CUDA_ALLOC_CONF");
         assert_eq!(variable("torch==2.10.0"), "PYTORCH_ALLOC_CONF");
         assert_eq!(variable("try setting PYTORCH_ALLOC_CONF=expandable_segments:True"), "PYTORCH_ALLOC_CONF");
         assert_eq!(variable("HIP out of memory"), "PYTORCH_HIP_ALLOC_CONF");

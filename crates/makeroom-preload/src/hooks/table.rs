@@ -10,6 +10,7 @@
 //! - `launched |done| EVENT`: the same for graphs, after which those that take memory may have taken more;
 //! - `then |done| WORK`: something else follows the call; `always`: also where nothing is recorded any more;
 //! - `followed BY`: the pool hears of it once the driver has done it;
+//! - `corrected BY`: the pool replaces what the driver answered for its memory;
 //! - `first WORK`: before the call, whatever else is said of it;
 //! - `released STREAM, EVENT`: `gave` for frees in stream order, which are not complete when they return;
 //! - `waits AWAITED`: frees may be known to be complete after it; `marks EVENT on STREAM`: or after a wait for the event;
@@ -272,6 +273,15 @@ macro_rules! body {
         }
         result
     }};
+    ($real:ident ($($argument:ident),*) corrected $work:expr) => {{
+        // SAFETY: the program's own call, passed on as it came.
+        let result = unsafe { $real($($argument),*) };
+        if result == SUCCESS {
+            // SAFETY: what follows reads and writes what the driver has just read and written.
+            pool::serve(|| unsafe { $work });
+        }
+        result
+    }};
     ($real:ident ($($argument:ident),*) always |$done:ident| $work:expr) => {{
         let call = Call::new();
         let role = call.enter();
@@ -493,6 +503,14 @@ hooks! {
     }
     cuMemGetAddressRange_v2(start: *mut DevicePointer, bytes: *mut usize, pointer: DevicePointer) {
         served pool::address_range(start, bytes, pointer)
+    }
+    cuPointerGetAttribute(value: *mut c_void, attribute: i32, pointer: DevicePointer) {
+        served pool::range_attribute(value, attribute, pointer)
+    }
+    cuPointerGetAttributes(
+        count: u32, attributes: *const i32, values: *const *mut c_void, pointer: DevicePointer
+    ) {
+        corrected pool::range_attributes(count, attributes, values, pointer)
     }
 
     // Waiting for streams. The forms without a suffix are those with it where a thread has a stream of its own.

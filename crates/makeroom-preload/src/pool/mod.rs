@@ -5,7 +5,7 @@
 //! pools.rs     the driver's pools, as the program sees them     watch.rs     the pool's own memory: limit and recording
 //! peers.rs     other devices that use the memory                holds.rs     who holds the primary contexts
 //! foreign.rs   frees on streams of other contexts               callers.rs   who needs memory of the driver's own
-//! range.rs     cuMemGetAddressRange                             sharing.rs   PyTorch's tensors in other processes
+//! range.rs     the allocation around an address                 sharing.rs   PyTorch's tensors in other processes
 //! ```
 //!
 //! Each call here answers with a result, or with `None`: then the driver is asked as if there were no pool. That is
@@ -33,7 +33,7 @@ pub(crate) use devices::{abandon, cached, exported, gives_back};
 pub(crate) use holds::{released, retained};
 pub(crate) use peers::{enabled as peer_enabled, opened as pool_opened};
 pub(crate) use pools::{allocate_from, attribute, created, destroyed, set_attribute, trim};
-pub(crate) use range::address_range;
+pub(crate) use range::{address_range, range_attribute, range_attributes};
 pub(crate) use sharing::exports;
 pub(crate) use watch::holds;
 

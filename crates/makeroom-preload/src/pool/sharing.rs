@@ -2,9 +2,11 @@
 //!
 //! PyTorch exports the pages of a tensor as file descriptors, and the other process fetches them with `pidfd_getfd`. Many
 //! containers forbid that call, and Yama allows it only on descendants. PyTorch's own error then does not say what to
-//! change, so it is said here, when such a program exports its first tensor.
+//! change, so it is said here, when such a program exports its first tensor. `makeroom run --pool` turns expandable segments
+//! on only where the call is permitted; Yama, and users who turn them on themselves, are left.
 
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::callers;
 use crate::driver::types::CuResult;
@@ -15,16 +17,24 @@ const FILE_DESCRIPTOR: i32 = 1;
 /// `CAP_SYS_PTRACE`.
 const MAY_TRACE: u64 = 1 << 19;
 
+/// A large tensor has hundreds of pages, and each is exported by itself.
+static IS_CHECKED: AtomicBool = AtomicBool::new(false);
+
 /// Physical memory is about to be exported; the driver does that.
 pub(crate) fn exports(kind: i32) -> Option<CuResult> {
-    if kind == FILE_DESCRIPTOR && callers::is_torch() && !(is_called() && is_allowed()) {
+    if kind == FILE_DESCRIPTOR
+        && !IS_CHECKED.load(Ordering::Relaxed)
+        && callers::is_torch()
+        && !IS_CHECKED.swap(true, Ordering::Relaxed)
+        && !(is_permitted() && is_allowed())
+    {
         raise_loudly(Notice::CannotShareSegments);
     }
     None
 }
 
-/// Whether the system lets `pidfd_getfd` through at all, tried on this process.
-fn is_called() -> bool {
+/// Whether the system permits `pidfd_getfd` at all, tried on this process.
+fn is_permitted() -> bool {
     // SAFETY: plain system calls on this process; what they open is closed below.
     unsafe {
         let process = libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0);
@@ -40,7 +50,7 @@ fn is_called() -> bool {
     }
 }
 
-/// Whether Yama lets another process of the same user do it.
+/// Whether Yama lets every process of the same user do it, not only parents of the one that exports.
 fn is_allowed() -> bool {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
     allows(scope.as_deref(), &fs::read_to_string("/proc/self/status").unwrap_or_default())

@@ -1,16 +1,29 @@
-// cuMemGetAddressRange returns the program's own allocation, from any address inside of it, as the driver does for its
-// own memory; and nothing for memory that was freed. Prints sizes and offsets, which are the same with every allocator.
+// cuMemGetAddressRange and the range attributes of a pointer return the program's own allocation, from any address inside of
+// it, as the driver does for its own memory; and nothing for memory that was freed. Prints sizes and offsets, which are the
+// same with every allocator.
 #include "cuda.h"
 CUresult cuDevicePrimaryCtxRetain(CUhandle *, int);
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *, size_t *, CUdeviceptr);
 CUresult cuMemAllocPitch_v2(CUdeviceptr *, size_t *, size_t, size_t, unsigned);
 CUresult cuMemsetD8_v2(CUdeviceptr, unsigned char, size_t);
+CUresult cuPointerGetAttribute(void *, int, CUdeviceptr);
+CUresult cuPointerGetAttributes(unsigned, int *, void **, CUdeviceptr);
+enum { MEMORY_TYPE = 2, RANGE_START_ADDR = 11, RANGE_SIZE = 12 };
 
 static void show(const char *what, CUdeviceptr block, size_t offset) {
-    CUdeviceptr start = 0;
-    size_t bytes = 0;
-    CUresult result = cuMemGetAddressRange_v2(&start, &bytes, block + offset);
-    printf("%s: %d, begins %zd before, %zu bytes\n", what, result, result == 0 ? block + offset - start : 0, bytes);
+    CUdeviceptr start = 7, address = block + offset;
+    size_t bytes = 7;
+    CUresult result = cuMemGetAddressRange_v2(&start, &bytes, address);
+    printf("%s: %d, begins %zd before, %zu bytes\n", what, result, result == 0 ? address - start : start, bytes);
+    start = bytes = 7;
+    CUresult first = cuPointerGetAttribute(&start, RANGE_START_ADDR, address);
+    CUresult second = cuPointerGetAttribute(&bytes, RANGE_SIZE, address);
+    printf("  one by one: %d and %d, begins %zd before, %zu bytes\n", first, second, first == 0 ? address - start : start, bytes);
+    unsigned type = 7;
+    int attributes[] = {RANGE_SIZE, MEMORY_TYPE, RANGE_START_ADDR};
+    void *values[] = {&bytes, &type, &start};
+    result = cuPointerGetAttributes(3, attributes, values, address);
+    printf("  together: %d, begins %zd before, %zu bytes\n", result, start ? address - start : 0, bytes);
 }
 
 int main(int count, char **words) {
@@ -44,9 +57,10 @@ int main(int count, char **words) {
     }
     OK(cuMemFree_v2(blocks[0]));
     OK(cuMemFree_v2(blocks[63]));
+    show("a freed block", blocks[63], 5);
     OK(cuMemGetAddressRange_v2(&start, &bytes, blocks[62]));
     printf("after frees: %zu\n", bytes);
     OK(cuCtxSetCurrent(0));
-    printf("without a context: %d\n", cuMemGetAddressRange_v2(&start, &bytes, blocks[62]));
+    show("without a context", blocks[62], 1);
     return 0;
 }

@@ -94,6 +94,9 @@ driver_functions! {
     }
 
     fn cuMemGetAddressRange_v2(start: Out<u64>, bytes: Out<u64>, address: u64) |call| {
+        // A call that fails leaves zeros.
+        start.set_if_wanted(0);
+        bytes.set_if_wanted(0);
         let (session, _) = call.in_context()?;
         let found = session.machine.pointed(address).ok_or(Status::NOT_FOUND)?;
         start.set_if_wanted(found.start);

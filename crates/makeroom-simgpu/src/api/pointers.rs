@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use crate::abi::{In, Out};
 use crate::call::driver_functions;
+use crate::driver::Session;
 use crate::machine::Pointed;
 use crate::status::{Result, Status};
 
@@ -65,15 +66,16 @@ fn value_of_nothing(number: u32) -> Value {
 }
 
 driver_functions! {
-    fn cuPointerGetAttribute(place: Out<c_void>, number: u32, address: u64) |call| {
-        let (session, _) = call.in_context()?;
+    /// This and the next need no current context.
+    fn cuPointerGetAttribute(place: Out<c_void>, number: u32, address: u64) |_| {
+        let session = Session::open()?;
         let pointed = session.machine.pointed(address).ok_or(Status::INVALID_VALUE)?;
         value(number, address, &pointed)?.write(place)
     }
 
     /// Unlike the function for one attribute this one answers for any address.
-    fn cuPointerGetAttributes(count: u32, numbers: In<u32>, places: Out<Out<c_void>>, address: u64) |call| {
-        let (session, _) = call.in_context()?;
+    fn cuPointerGetAttributes(count: u32, numbers: In<u32>, places: Out<Out<c_void>>, address: u64) |_| {
+        let session = Session::open()?;
         let pointed = session.machine.pointed(address);
         for (position, number) in numbers.list(count as usize)?.into_iter().enumerate() {
             let known = pointed.as_ref().and_then(|pointed| value(number, address, pointed).ok());

@@ -30,6 +30,10 @@ use summary::Ended;
 /// The name of a recording that nobody gave one.
 const USUAL_NAME: &str = "makeroom.%p.room";
 
+/// Such a program runs as without `--pool`, and nothing else would say why it gained nothing.
+const CHANGED_SETTINGS: &str = "makeroom: --pool turned on expandable segments, but PyTorch did not use them: the program changed \
+     PyTorch's allocator settings (often in os.environ before it imports torch), or this build of PyTorch does not support them\n";
+
 /// Runs `makeroom run`.
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let (program, words) = arguments.command.split_first().ok_or(Failure::NoProgram)?;
@@ -70,6 +74,9 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     }
     for recording in &recordings {
         output::remark(&recording.text());
+    }
+    if switches.expands_torch && recordings.iter().any(Ended::lacks_expandable_segments) {
+        output::remark(CHANGED_SETTINGS);
     }
     if let Some(path) = &arguments.summary
         && let Err(error) = write_summary(path, &recordings)

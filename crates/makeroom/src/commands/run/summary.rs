@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use makeroom_core::{Bytes, ProcessEnd, Trace};
+use makeroom_core::{Action, Bytes, ProcessEnd, Trace};
 use makeroom_explain::{Cause, Explanation, TraceQuestion, explain_running, explain_trace};
 use makeroom_report::{
     explanation_json, explanation_text, nothing_recorded_text, others_text, refused_text, run_summary_text,
@@ -56,16 +56,26 @@ fn others(trace: &Trace, device: Option<u32>) -> String {
     })
 }
 
+/// Whether PyTorch took segments of fixed size.
+fn takes_fixed_segments(trace: &Trace) -> bool {
+    trace.process.as_ref().is_some_and(|process| process.sees_tensors)
+        && trace.devices.iter().any(|device| device.events.actions().contains(&Action::SegmentAlloc))
+}
+
 /// A recording at its end.
 pub(crate) struct Ended {
     file: String,
     explanation: Result<Explanation, Failure>,
+    /// Whether PyTorch's tensors were in segments of fixed size alone.
+    has_fixed_segments: bool,
 }
 
 impl Ended {
     /// Reads and explains a recording.
     pub(crate) fn read(path: &Path) -> Self {
+        let mut has_fixed_segments = false;
         let explanation = recording::read_trace(path).map(|trace| {
+            has_fixed_segments = takes_fixed_segments(&trace);
             let has_exited = trace
                 .process
                 .as_ref()
@@ -74,9 +84,16 @@ impl Ended {
             if has_exited {
                 let _ = lines::keep(path);
             }
-            explain_trace(&trace, &TraceQuestion::default())
+            let explanation = explain_trace(&trace, &TraceQuestion::default());
+            has_fixed_segments &= explanation.run.as_ref().is_some_and(|run| run.expandable.is_empty());
+            explanation
         });
-        Self { file: path.display().to_string(), explanation }
+        Self { file: path.display().to_string(), explanation, has_fixed_segments }
+    }
+
+    /// Whether PyTorch allocated and none of it was in expandable segments.
+    pub(crate) fn lacks_expandable_segments(&self) -> bool {
+        self.has_fixed_segments
     }
 
     /// For a person.

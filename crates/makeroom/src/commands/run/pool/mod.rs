@@ -5,12 +5,13 @@
 //! answers CuPy, Numba and plain CUDA programs without any setting. Only `--spill` needs PyTorch on the stream-ordered
 //! calls as well. Each decision that the user did not expect is one line before the program starts.
 
+mod machine;
 mod settings;
 mod version;
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
 
+use machine::Machine;
 use makeroom_core::Bytes;
 use settings::Expandable;
 use version::Version;
@@ -22,42 +23,20 @@ pub(crate) struct Switches {
     pub(crate) variables: Vec<(&'static str, OsString)>,
     /// One line each.
     pub(crate) notes: Vec<String>,
+    /// Whether PyTorch was given expandable segments.
+    pub(crate) expands_torch: bool,
 }
 
-/// The variable of PyTorch's settings that all versions read.
+/// The variable of PyTorch's settings that all versions read, and that libraries look at.
 pub(crate) const TORCH: &str = "PYTORCH_CUDA_ALLOC_CONF";
-/// The name that PyTorch 2.9 and later prefer. Where both are set, the other one wins.
+/// The name that newer versions prefer; PyTorch 2.9 documents it and does not read it for CUDA.
 pub(crate) const TORCH_NEW: &str = "PYTORCH_ALLOC_CONF";
-/// The first version with expandable segments, and the first that reads [`TORCH_NEW`].
-const FIRST_EXPANDABLE: Version = Version { major: 2, minor: 1 };
-const FIRST_WITH_NEW_NAME: Version = Version { major: 2, minor: 9 };
-/// The hook that registers PyTorch's segments with NCCL, and its name before 2.2.
-const NCCL_HOOKS: [&str; 2] =
-    ["TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK", "NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"];
+/// AMD's name, which PyTorch 2.10 and later read on every platform.
+const TORCH_AMD: &str = "PYTORCH_HIP_ALLOC_CONF";
+/// In the order in which PyTorch 2.10 and later read them: the first that is set counts, even if it is empty.
+const TORCH_VARIABLES: [&str; 3] = [TORCH, TORCH_AMD, TORCH_NEW];
 
-/// What decides whether PyTorch has expandable segments here.
-#[derive(Clone, Copy, Debug)]
-struct Machine {
-    /// The platform that has none.
-    without: Option<&'static str>,
-    /// The PyTorch that the command imports; `None` where it is not known.
-    torch: Option<Version>,
-    /// Whether the command may run Python: only then are lines about PyTorch's version or platform of use.
-    may_run_python: bool,
-}
-
-impl Machine {
-    fn here(command: &[OsString], environment: impl Fn(&str) -> Option<String>) -> Self {
-        let is_wsl = std::fs::read_to_string("/proc/version")
-            .is_ok_and(|version| version.to_ascii_lowercase().contains("microsoft"));
-        let is_jetson = Path::new("/etc/nv_tegra_release").exists();
-        Self {
-            without: if is_wsl { Some("WSL") } else { is_jetson.then_some("Jetson") },
-            torch: version::find(command, environment),
-            may_run_python: version::may_run_python(command),
-        }
-    }
-}
+const FIRST_WITH_ALL_NAMES: Version = Version { major: 2, minor: 10 };
 
 /// Decides how a program gets the pool.
 pub(crate) fn switches(
@@ -80,12 +59,8 @@ fn switches_on(
     if let Some(spill) = spill {
         switches.set("MAKEROOM_SPILL", spill.get().to_string());
         switches.spill_torch(machine, &environment);
-    } else if let Some(reason) = keeps_settings(machine, command, &environment) {
-        if !reason.is_empty() {
-            switches.notes.push(format!("{reason}; PyTorch's allocator settings are unchanged"));
-        }
     } else {
-        switches.expand_torch(machine, &environment);
+        switches.expand_torch(machine, command, &environment);
     }
     switches.tell_jax(&environment);
     if environment("TF_GPU_ALLOCATOR").is_none() {
@@ -94,67 +69,67 @@ fn switches_on(
     switches
 }
 
-/// Why expandable segments must stay off; empty where the program has nothing to do with it.
-fn keeps_settings(
-    machine: Machine,
-    command: &[OsString],
-    environment: impl Fn(&str) -> Option<String>,
-) -> Option<String> {
-    if command.iter().any(|word| word == "--enable-sleep-mode") {
-        return Some("vLLM's sleep mode does not work with expandable segments".to_owned());
-    }
-    // The values that PyTorch takes for yes.
-    let is_yes = |value: &String| matches!(&*value.to_ascii_lowercase(), "1" | "y" | "yes" | "t" | "true");
-    if let Some(hook) = NCCL_HOOKS.into_iter().find(|hook| environment(hook).as_ref().is_some_and(is_yes)) {
-        return Some(format!("PyTorch ignores {hook} with expandable segments"));
-    }
-    let reason = match (machine.without, machine.torch) {
-        (Some(platform), _) => format!("PyTorch has no expandable segments on {platform}"),
-        (None, Some(torch)) if torch < FIRST_EXPANDABLE => {
-            format!("PyTorch {}.{} has no expandable segments (2.1 and later do)", torch.major, torch.minor)
-        }
-        _ => return None,
-    };
-    Some(if machine.may_run_python { reason } else { String::new() })
-}
-
 impl Switches {
     fn set(&mut self, name: &'static str, value: impl AsRef<OsStr>) {
         self.variables.push((name, value.as_ref().to_owned()));
     }
 
-    /// Turns on expandable segments, unless the user's settings say otherwise.
-    fn expand_torch(&mut self, machine: Machine, environment: impl Fn(&str) -> Option<String>) {
-        let (name, theirs) = torch_settings(&environment);
+    /// Turns on expandable segments, unless the user chose otherwise or they do not work here.
+    fn expand_torch(
+        &mut self,
+        machine: Machine,
+        command: &[OsString],
+        environment: impl Fn(&str) -> Option<String>,
+    ) {
+        let (name, theirs) = torch_settings(machine, &environment);
         match settings::with_expandable_segments(&theirs) {
-            Expandable::On(value) => self.set_torch(machine, &value, environment),
-            Expandable::Declined(setting) if setting == "backend:cudaMallocAsync" => self.notes.push(format!(
-                "{name} has {setting}: kept, and makeroom's pool serves PyTorch instead of expandable segments"
-            )),
-            Expandable::Declined(setting) => {
-                self.notes.push(format!("{name} has {setting}: kept, so PyTorch runs without expandable segments"));
+            Expandable::Chosen => self.expand_torch_with(&theirs),
+            Expandable::Declined(setting) => self.keep_torch_at(name, &setting),
+            Expandable::Unset(value) => {
+                // A variable that this version does not read still says what the user wants.
+                if let Some((name, setting)) = TORCH_VARIABLES.into_iter().find_map(|name| {
+                    let Expandable::Declined(setting) =
+                        settings::with_expandable_segments(&environment(name)?)
+                    else {
+                        return None;
+                    };
+                    Some((name, setting))
+                }) {
+                    self.keep_torch_at(name, &setting);
+                } else if let Some(obstacle) = machine.obstacle(command, &environment) {
+                    if obstacle.is_worth_a_line {
+                        self.notes
+                            .push(format!("PyTorch runs without expandable segments: {}", obstacle.reason));
+                    }
+                } else {
+                    self.expand_torch_with(&value);
+                }
             }
         }
     }
 
-    /// Both variables say the same. PyTorch warns that the older name is deprecated wherever it is set, so a version that
-    /// reads the newer one gets that alone, unless the user set the older.
-    fn set_torch(&mut self, machine: Machine, value: &str, environment: impl Fn(&str) -> Option<String>) {
-        let reads_new = machine.torch.is_none_or(|torch| torch >= FIRST_WITH_NEW_NAME);
-        let reads_only_new = reads_new && machine.torch.is_some();
-        if !reads_only_new || environment(TORCH).is_some() {
-            self.set(TORCH, value);
-        }
-        if reads_new || environment(TORCH_NEW).is_some() {
-            self.set(TORCH_NEW, value);
-        }
+    /// Both variables say the same, so that it does not matter which one PyTorch or a library reads.
+    fn expand_torch_with(&mut self, value: &str) {
+        self.set(TORCH, value);
+        self.set(TORCH_NEW, value);
+        self.expands_torch = true;
+    }
+
+    /// Leaves the user's choice as it is.
+    fn keep_torch_at(&mut self, name: &str, setting: &str) {
+        let effect = if setting == settings::ASYNC_BACKEND {
+            "PyTorch runs on makeroom's pool instead of expandable segments"
+        } else {
+            "PyTorch runs without expandable segments"
+        };
+        self.notes.push(format!("{effect}: {name} has {setting}"));
     }
 
     /// Spilling needs every block of PyTorch's to be one of the pool's.
     fn spill_torch(&mut self, machine: Machine, environment: impl Fn(&str) -> Option<String>) {
-        let (_, theirs) = torch_settings(&environment);
+        let (_, theirs) = torch_settings(machine, &environment);
         let merged = settings::with_stream_ordered_backend(&theirs);
-        if machine.may_run_python {
+        if machine.may_import_torch {
             self.notes.push(
                 "--spill runs PyTorch on its cudaMallocAsync backend, which has no memory history, no \
                  torch.cuda.MemPool, no sharing of tensors between processes (CUDA IPC) and no CUDA-graph trees \
@@ -163,13 +138,13 @@ impl Switches {
             );
         }
         if !merged.dropped.is_empty() {
-            self.notes
-                .push(format!("--spill ignores these settings of PyTorch's: {}", merged.dropped.join(", ")));
+            self.notes.push(format!(
+                "--spill drops PyTorch settings that the cudaMallocAsync backend does not have: {}",
+                merged.dropped.join(", ")
+            ));
         }
         self.set(TORCH, &merged.value);
-        if environment(TORCH_NEW).is_some() {
-            self.set(TORCH_NEW, &merged.value);
-        }
+        self.set(TORCH_NEW, &merged.value);
     }
 
     fn tell_jax(&mut self, environment: impl Fn(&str) -> Option<String>) {
@@ -178,9 +153,8 @@ impl Switches {
             Some("platform" | "cuda_async") => {}
             other => {
                 if let Some(other) = other {
-                    self.notes.push(format!(
-                        "with the pool XLA_PYTHON_CLIENT_ALLOCATOR={other} becomes cuda_async"
-                    ));
+                    self.notes
+                        .push(format!("--pool replaces XLA_PYTHON_CLIENT_ALLOCATOR={other} with cuda_async"));
                 }
                 self.set("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async");
             }
@@ -192,9 +166,11 @@ impl Switches {
     }
 }
 
-/// The settings that PyTorch would read, and the variable they stand in.
-fn torch_settings(environment: impl Fn(&str) -> Option<String>) -> (&'static str, String) {
-    let set = [TORCH, TORCH_NEW].into_iter().find_map(|name| Some((name, environment(name)?)));
+/// The settings that PyTorch would read, and the variable they are in.
+fn torch_settings(machine: Machine, environment: impl Fn(&str) -> Option<String>) -> (&'static str, String) {
+    let reads_all = machine.torch.is_none_or(|torch| torch >= FIRST_WITH_ALL_NAMES);
+    let read = if reads_all { &TORCH_VARIABLES[..] } else { &[TORCH] };
+    let set = read.iter().find_map(|&name| Some((name, environment(name)?)));
     set.unwrap_or((TORCH, String::new()))
 }
 
@@ -205,7 +181,7 @@ mod tests {
     const NEW: Version = Version { major: 2, minor: 11 };
 
     fn machine(torch: Option<Version>) -> Machine {
-        Machine { without: None, torch, may_run_python: true }
+        Machine { without: None, torch, may_import_torch: true, may_share: true }
     }
 
     fn python(machine: Machine, variables: &[(&str, &str)]) -> Switches {
@@ -231,82 +207,90 @@ mod tests {
         assert!(switches.notes.is_empty(), "{:?}", switches.notes);
     }
 
+    /// Whichever of them PyTorch or a library reads: PyTorch 2.9 reads the older one alone, and so do the checks of vLLM
+    /// and `torch_memory_saver`.
     #[test]
-    fn the_version_decides_which_variable_is_set() {
-        let names = |torch, variables: &[(&str, &str)]| {
-            let switches = python(machine(torch), variables);
-            [TORCH, TORCH_NEW].map(|name| value(&switches, name).is_some())
-        };
-        let old = Some(Version { major: 2, minor: 8 });
-        assert_eq!(names(old, &[]), [true, false]);
-        assert_eq!(names(Some(NEW), &[]), [false, true], "the older name would be warned about");
-        assert_eq!(names(Some(NEW), &[(TORCH, "max_split_size_mb:64")]), [true, true]);
-        assert_eq!(names(old, &[(TORCH_NEW, "max_split_size_mb:64")]), [true, true]);
-        assert_eq!(names(None, &[]), [true, true]);
+    fn both_variables_say_the_same_under_every_version() {
+        let old = Some(Version { major: 2, minor: 9 });
+        for torch in [None, old, Some(NEW)] {
+            for theirs in [&[][..], &[(TORCH, "")], &[(TORCH_NEW, "expandable_segments:True")]] {
+                let switches = python(machine(torch), theirs);
+                for name in [TORCH, TORCH_NEW] {
+                    assert_eq!(
+                        value(&switches, name).as_deref(),
+                        Some("expandable_segments:True"),
+                        "{torch:?}"
+                    );
+                }
+                assert!(switches.notes.is_empty() && switches.expands_torch, "{:?}", switches.notes);
+            }
+        }
     }
 
     #[test]
-    fn the_users_settings_are_merged_and_both_variables_say_the_same() {
-        let theirs = [
-            (TORCH, "max_split_size_mb:64"),
-            (TORCH_NEW, "ignored:1"),
-            ("XLA_PYTHON_CLIENT_PREALLOCATE", "true"),
-        ];
-        let switches = python(machine(Some(NEW)), &theirs);
-        let merged = "max_split_size_mb:64,expandable_segments:True";
-        assert_eq!(value(&switches, TORCH).as_deref(), Some(merged));
-        assert_eq!(value(&switches, TORCH_NEW).as_deref(), Some(merged));
-        assert_eq!(value(&switches, "XLA_PYTHON_CLIENT_PREALLOCATE"), None);
-        assert!(switches.notes.is_empty(), "{:?}", switches.notes);
+    fn the_settings_that_pytorch_reads_are_merged() {
+        let merged = |torch, variables: &[(&str, &str)]| {
+            let switches = python(machine(torch), variables);
+            assert!(switches.notes.is_empty(), "{:?}", switches.notes);
+            assert_eq!(value(&switches, TORCH), value(&switches, TORCH_NEW));
+            value(&switches, TORCH).unwrap()
+        };
+        let (split, other) = ("max_split_size_mb:64", "garbage_collection_threshold:0.8");
+        let with = |setting: &str| format!("{setting},expandable_segments:True");
+        let alone = "expandable_segments:True";
+        assert_eq!(merged(Some(NEW), &[(TORCH, split), (TORCH_NEW, other)]), with(split));
+        assert_eq!(merged(Some(NEW), &[(TORCH_AMD, split), (TORCH_NEW, other)]), with(split));
+        assert_eq!(merged(None, &[(TORCH_NEW, other)]), with(other));
+        assert_eq!(merged(Some(NEW), &[(TORCH, ""), (TORCH_NEW, other)]), alone, "an empty one is read too");
+        let old = Some(Version { major: 2, minor: 9 });
+        assert_eq!(merged(old, &[(TORCH_NEW, "per_process_memory_fraction:0.5")]), alone, "2.9 rejects it");
+        let jax = python(machine(None), &[("XLA_PYTHON_CLIENT_PREALLOCATE", "true")]);
+        assert_eq!(value(&jax, "XLA_PYTHON_CLIENT_PREALLOCATE"), None);
     }
 
     #[test]
     fn the_users_own_choice_is_kept_and_reported() {
-        for (setting, words) in [
-            ("expandable_segments:False", "without expandable segments"),
-            ("backend:cudaMallocAsync", "makeroom's pool serves PyTorch"),
+        let old = Some(Version { major: 2, minor: 8 });
+        for (torch, variables, note) in [
+            (
+                None,
+                &[(TORCH_NEW, "expandable_segments:False")][..],
+                "PyTorch runs without expandable segments: PYTORCH_ALLOC_CONF has expandable_segments:False",
+            ),
+            (
+                old,
+                &[(TORCH, "max_split_size_mb:64"), (TORCH_NEW, "expandable_segments:False")],
+                "PyTorch runs without expandable segments: PYTORCH_ALLOC_CONF has expandable_segments:False",
+            ),
+            (
+                None,
+                &[(TORCH, "backend:cudaMallocAsync")],
+                "PyTorch runs on makeroom's pool instead of expandable segments: PYTORCH_CUDA_ALLOC_CONF has backend:cudaMallocAsync",
+            ),
         ] {
-            let switches = python(machine(None), &[(TORCH_NEW, setting)]);
+            let switches = python(machine(torch), variables);
             assert_eq!((value(&switches, TORCH), value(&switches, TORCH_NEW)), (None, None));
-            let [note] = &*switches.notes else { panic!("{:?}", switches.notes) };
-            assert!(note.contains(TORCH_NEW) && note.contains(setting) && note.contains(words), "{note}");
+            assert_eq!(switches.notes, [note]);
+            assert!(!switches.expands_torch);
             assert_eq!(value(&switches, "MAKEROOM_POOL").as_deref(), Some("on"), "others keep the pool");
         }
     }
 
     #[test]
-    fn exceptions_keep_pytorchs_settings_with_one_line() {
-        let wsl = Machine { without: Some("WSL"), ..machine(None) };
-        let old = machine(Some(Version { major: 2, minor: 0 }));
-        let hook = [(NCCL_HOOKS[0], "true")];
-        let older_hook = [(NCCL_HOOKS[1], "1")];
-        let unset: &[(&str, &str)] = &[];
-        let cases = [
-            (wsl, unset, "on WSL"),
-            (old, unset, "PyTorch 2.0 has no expandable segments"),
-            (machine(None), &hook, NCCL_HOOKS[0]),
-            (machine(None), &older_hook, NCCL_HOOKS[1]),
-        ];
-        for (machine, variables, words) in cases {
-            let switches = python(machine, variables);
-            assert_eq!((value(&switches, TORCH), value(&switches, TORCH_NEW)), (None, None), "{words}");
-            let [note] = &*switches.notes else { panic!("{words}: {:?}", switches.notes) };
-            assert!(note.contains(words) && note.contains("unchanged"), "{note}");
-        }
-        let off = python(machine(None), &[(NCCL_HOOKS[0], "0")]);
-        assert!(value(&off, TORCH).is_some() && off.notes.is_empty(), "a hook that is off is none");
-        let solver = python(Machine { may_run_python: false, ..wsl }, &[]);
-        assert!(value(&solver, TORCH).is_none() && solver.notes.is_empty(), "{:?}", solver.notes);
-    }
-
-    #[test]
-    fn vllm_with_sleep_mode_runs_as_without_makeroom() {
-        let command = ["vllm", "serve", "model", "--enable-sleep-mode"].map(OsString::from);
-        let switches = switches_on(machine(Some(NEW)), &command, None, |_| None);
+    fn obstacles_keep_pytorchs_settings_with_one_line() {
+        let forbidden = Machine { may_share: false, ..machine(None) };
+        let switches = python(forbidden, &[(TORCH, "max_split_size_mb:64")]);
         assert_eq!((value(&switches, TORCH), value(&switches, TORCH_NEW)), (None, None));
-        assert!(switches.notes[0].contains("sleep mode"), "{:?}", switches.notes);
-        let awake = switches_on(machine(Some(NEW)), &command[..3], None, |_| None);
-        assert!(value(&awake, TORCH_NEW).is_some() && awake.notes.is_empty());
+        let [note] = &*switches.notes else { panic!("{:?}", switches.notes) };
+        assert!(note.starts_with("PyTorch runs without expandable segments: with them, sharing"), "{note}");
+        let chosen = python(forbidden, &[(TORCH, "expandable_segments:True")]);
+        assert!(
+            chosen.expands_torch && chosen.notes.is_empty(),
+            "the user asked for them: {:?}",
+            chosen.notes
+        );
+        let solver = python(Machine { may_import_torch: false, ..forbidden }, &[]);
+        assert!(value(&solver, TORCH).is_none() && solver.notes.is_empty(), "{:?}", solver.notes);
     }
 
     #[test]
@@ -325,7 +309,7 @@ mod tests {
             assert!(lacks.contains(word), "{lacks}");
         }
         assert!(dropped.contains("max_split_size_mb:64"), "{dropped}");
-        let compiled = Machine { may_run_python: false, ..machine(None) };
+        let compiled = Machine { may_import_torch: false, ..machine(None) };
         let switches = switches_on(compiled, &["./solver".into()], Some(Bytes::gib(2)), |_| None);
         assert!(switches.notes.is_empty(), "{:?}", switches.notes);
     }

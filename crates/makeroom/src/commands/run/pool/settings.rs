@@ -3,7 +3,7 @@
 //! PyTorch ignores spaces, and of a setting that is given twice the last one counts.
 
 const EXPANDABLE: &str = "expandable_segments";
-const ASYNC_BACKEND: &str = "backend:cudaMallocAsync";
+pub(super) const ASYNC_BACKEND: &str = "backend:cudaMallocAsync";
 
 /// Settings that only PyTorch's native allocator has; its stream-ordered backend warns about most of them.
 const NATIVE_ONLY: [&str; 6] = [
@@ -15,16 +15,18 @@ const NATIVE_ONLY: [&str; 6] = [
     "roundup_power2_divisions",
 ];
 
-/// The user's settings with expandable segments.
+/// What the user's settings say about expandable segments.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Expandable {
-    /// The merged value: expandable segments are on, and everything else is as it was.
-    On(String),
+    /// The user turned them on.
+    Chosen,
     /// The user chose otherwise, with this setting.
     Declined(String),
+    /// Nothing; this is the value with the setting added.
+    Unset(String),
 }
 
-/// Turns expandable segments on in the user's settings, unless the user chose otherwise.
+/// Reads the user's choice, and adds expandable segments where there is none.
 pub(super) fn with_expandable_segments(theirs: &str) -> Expandable {
     let settings = split(theirs);
     let last =
@@ -35,10 +37,10 @@ pub(super) fn with_expandable_segments(theirs: &str) -> Expandable {
     match last(EXPANDABLE) {
         // PyTorch itself reports a value that is neither True nor False.
         Some(choice) if choice != "expandable_segments:True" => Expandable::Declined(choice),
-        Some(_) => Expandable::On(theirs.to_owned()),
+        Some(_) => Expandable::Chosen,
         None => {
             let all = settings.iter().map(|setting| setting.trim()).chain(["expandable_segments:True"]);
-            Expandable::On(all.collect::<Vec<_>>().join(","))
+            Expandable::Unset(all.collect::<Vec<_>>().join(","))
         }
     }
 }
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     fn on(value: &str) -> Expandable {
-        Expandable::On(value.to_owned())
+        Expandable::Unset(value.to_owned())
     }
 
     #[test]
@@ -110,8 +112,17 @@ mod tests {
             on("roundup_power2_divisions:[256:1,512:2,>:4],max_split_size_mb:64,expandable_segments:True")
         );
         assert_eq!(with_expandable_segments("backend:native"), on("backend:native,expandable_segments:True"));
-        let theirs = "expandable_segments : True, max_split_size_mb:64";
-        assert_eq!(with_expandable_segments(theirs), on(theirs), "what is on already stays as it is written");
+        assert_eq!(
+            with_expandable_segments("max_split_size_mb:64,"),
+            on("max_split_size_mb:64,expandable_segments:True"),
+            "PyTorch accepts a comma at the end, and no two in a row"
+        );
+        let unknown = "nonsense:[1,2";
+        assert_eq!(
+            with_expandable_segments(unknown),
+            on("nonsense:[1,2,expandable_segments:True"),
+            "PyTorch rejects it, as without makeroom"
+        );
     }
 
     #[test]
@@ -130,8 +141,13 @@ mod tests {
                 "{theirs}"
             );
         }
-        let last = "expandable_segments:False,expandable_segments:True";
-        assert_eq!(with_expandable_segments(last), on(last), "the last one counts");
+        for theirs in [
+            "expandable_segments : True, max_split_size_mb:64",
+            "expandable_segments:False,expandable_segments:True",
+            "max_split_size_mb:64,expandable_segments:True,",
+        ] {
+            assert_eq!(with_expandable_segments(theirs), Expandable::Chosen, "{theirs}: the last one counts");
+        }
     }
 
     #[test]

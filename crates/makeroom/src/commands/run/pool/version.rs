@@ -1,9 +1,11 @@
 //! Which PyTorch a command is going to import, found by files alone: no interpreter is started.
 //!
-//! The interpreter is a word of the command or stands in the first line of a launcher (`torchrun`, `accelerate`). Its
-//! packages lie below its virtual environment or its prefix. Whatever cannot be found this way is unknown.
+//! The interpreter is the command, an argument of a program that runs its arguments as they are (`env`, `nice`), or in the
+//! first line of a launcher (`torchrun`, `accelerate`). Its packages are below its virtual environment or its prefix.
+//! Everything else is unknown: `uv run python` and `conda run python` start another interpreter than the shell would.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -17,8 +19,24 @@ pub(super) struct Version {
     pub(super) minor: u32,
 }
 
+impl fmt::Display for Version {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}", self.major, self.minor)
+    }
+}
+
 /// As much of a launcher as its interpreter can stand in: pip writes long paths into the second line.
 const HEAD: u64 = 1024;
+/// PyTorch's file with its version has some hundred bytes.
+const LARGEST_VERSION_FILE: u64 = 64 << 10;
+/// Programs that run the command in their arguments, found as the shell would find it.
+const WRAPPERS: [&str; 15] = [
+    "chrt", "env", "ionice", "mpiexec", "mpirun", "nice", "nohup", "numactl", "nsys", "setsid", "srun",
+    "stdbuf", "taskset", "time", "timeout",
+];
+/// Compiled programs that may start Python without naming it.
+const SHELLS: [&str; 12] =
+    ["bash", "conda", "dash", "fish", "ksh", "make", "mamba", "micromamba", "pixi", "sh", "uv", "zsh"];
 
 /// The version of the PyTorch that a command imports, if it can be found.
 pub(super) fn find(command: &[OsString], environment: impl Fn(&str) -> Option<String>) -> Option<Version> {
@@ -26,20 +44,44 @@ pub(super) fn find(command: &[OsString], environment: impl Fn(&str) -> Option<St
     package_dirs(&interpreter, environment).iter().find_map(|dir| read(&dir.join("torch/version.py")))
 }
 
-/// Whether a command may run Python: everything but a compiled program that is not an interpreter.
-pub(super) fn may_run_python(command: &[OsString]) -> bool {
-    let Some(path) = command.first().and_then(|program| obstacle::search(program)) else { return true };
-    interpreter(command).is_some() || !head(&path).is_some_and(|head| head.starts_with(b"\x7fELF"))
+/// Whether a command may import PyTorch: not if it runs no Python, or one that has no package of this name.
+pub(super) fn may_import_torch(command: &[OsString], environment: impl Fn(&str) -> Option<String>) -> bool {
+    let has_torch = |dir: &PathBuf| {
+        // Of a package in development there is a link, which has its name too.
+        let mut entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.any(|entry| entry.file_name().to_string_lossy().to_ascii_lowercase().contains("torch"))
+    };
+    let may_have_torch = |interpreter: PathBuf| {
+        let dirs = package_dirs(&interpreter, environment);
+        dirs.iter().any(has_torch) || !dirs.iter().any(|dir| dir.is_dir())
+    };
+    may_run_python(command) && interpreter(command).is_none_or(may_have_torch)
+}
+
+/// Whether a command may run Python: everything but a compiled program that is known to run neither Python nor a script.
+fn may_run_python(command: &[OsString]) -> bool {
+    let Some(program) = command.first() else { return false };
+    let Some(path) = obstacle::search(program) else { return true };
+    let is_script = |word: &OsString| {
+        let path = Path::new(word);
+        is_python(path) || path.extension().is_some_and(|extension| extension == "py" || extension == "sh")
+    };
+    is_one_of(program, &SHELLS)
+        || is_one_of(program, &WRAPPERS)
+        || command.iter().any(is_script)
+        || !head(&path).is_some_and(|head| head.starts_with(b"\x7fELF"))
 }
 
 /// The interpreter that a command starts, as it is named: links of a virtual environment are not followed.
 fn interpreter(command: &[OsString]) -> Option<PathBuf> {
-    // `env`, `nice` and others stand before it.
-    if let Some(word) = command.iter().find(|word| is_python(Path::new(word))) {
-        return obstacle::search(word);
+    let program = command.first()?;
+    if is_python(Path::new(program)) {
+        return obstacle::search(program);
     }
-    let path = obstacle::search(command.first()?)?;
-    let head = head(&path)?;
+    if is_one_of(program, &WRAPPERS) {
+        return obstacle::search(command.iter().find(|word| is_python(Path::new(word)))?);
+    }
+    let head = head(&obstacle::search(program)?)?;
     let text = String::from_utf8_lossy(head.strip_prefix(b"#!")?).into_owned();
     let mut lines = text.lines();
     let first = lines.next()?;
@@ -50,6 +92,10 @@ fn interpreter(command: &[OsString]) -> Option<PathBuf> {
     obstacle::search(OsStr::new(word))
 }
 
+fn is_one_of(program: &OsStr, names: &[&str]) -> bool {
+    Path::new(program).file_name().and_then(OsStr::to_str).is_some_and(|name| names.contains(&name))
+}
+
 fn is_python(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let version = name.strip_prefix("python").unwrap_or("-");
@@ -57,9 +103,15 @@ fn is_python(path: &Path) -> bool {
 }
 
 fn head(path: &Path) -> Option<Vec<u8>> {
-    let mut head = Vec::new();
-    fs::File::open(path).ok()?.take(HEAD).read_to_end(&mut head).ok()?;
-    Some(head)
+    beginning(path, HEAD)
+}
+
+/// The first bytes of a file; opening a pipe would wait for its writer.
+fn beginning(path: &Path, most: u64) -> Option<Vec<u8>> {
+    let mut beginning = Vec::new();
+    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    fs::File::open(path).ok()?.take(most).read_to_end(&mut beginning).ok()?;
+    Some(beginning)
 }
 
 /// Where an interpreter looks for packages, first to last.
@@ -114,7 +166,8 @@ fn below(prefix: &Path, version: Option<&str>) -> Vec<PathBuf> {
 
 /// The version in PyTorch's own file: `__version__ = '2.11.0+cu130'`.
 fn read(path: &Path) -> Option<Version> {
-    let text = fs::read_to_string(path).ok()?;
+    let bytes = beginning(path, LARGEST_VERSION_FILE)?;
+    let text = String::from_utf8_lossy(&bytes);
     let line = text.lines().find(|line| line.starts_with("__version__"))?;
     let value = line.split_once('=')?.1.trim().trim_matches(['"', '\'']);
     let mut numbers = value.split('.').map(|number| number.parse().ok());
@@ -187,6 +240,9 @@ mod tests {
         assert_eq!(tree.version(&["@venv/bin/python", "train.py"]), Some((2, 11)));
         assert_eq!(tree.version(&["nice", "-n", "5", "@venv/bin/python", "-u", "train.py"]), Some((2, 11)));
         assert_eq!(tree.version(&["@usr/bin/python3.12", "train.py"]), Some((1, 13)), "3.11's is another's");
+        let other = tree.file("bin/uv", "\x7fELF");
+        let other = other.to_str().unwrap();
+        assert_eq!(tree.version(&[other, "run", "@venv/bin/python", "train.py"]), None, "uv finds another");
     }
 
     #[test]
@@ -216,5 +272,28 @@ mod tests {
         tree.file("solver", "\x7fELF\x02");
         let may = |word: &str| may_run_python(&[tree.0.join(word).into_os_string(), "x".into()]);
         assert!(!may("solver") && may("bin/python3") && may("no-such-program"));
+        for command in [&["sh", "-c", "x"][..], &["uv", "run", "x"], &["nsys", "profile", "x"]] {
+            tree.file(command[0], "\x7fELF\x02");
+            let mut words: Vec<OsString> = command.iter().map(OsString::from).collect();
+            words[0] = tree.0.join(command[0]).into_os_string();
+            assert!(may_run_python(&words), "{command:?}");
+        }
+        let trained = [tree.0.join("solver").into_os_string(), "train.py".into()];
+        assert!(may_run_python(&trained) && !may_run_python(&[]));
+        let imports = |word: &str| may_import_torch(&[tree.0.join(word).into_os_string()], |_| None);
+        assert!(!imports("solver") && imports("bin/python3") && imports("sh"));
+        fs::rename(tree.0.join("lib"), tree.0.join("old")).unwrap();
+        assert!(imports("bin/python3"), "there is no folder of packages to look at");
+        fs::create_dir_all(tree.0.join("lib/python3.9/site-packages/cupy")).unwrap();
+        assert!(!imports("bin/python3"), "CuPy alone");
+        tree.file("lib/python3.9/site-packages/__editable__.torch-2.11.0.pth", "");
+        assert!(imports("bin/python3"));
+        fs::remove_dir_all(tree.0.join("lib")).unwrap();
+        fs::rename(tree.0.join("old"), tree.0.join("lib")).unwrap();
+        let pipe = tree.0.join("lib/python3.9/site-packages/torch/version.py");
+        fs::remove_file(&pipe).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        assert_eq!(tree.version(&["@bin/python3", "train.py"]), None, "nobody writes to the pipe");
     }
 }
