@@ -5,10 +5,10 @@
 
 use std::sync::LazyLock;
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, Match, MatchKind};
 
 use super::facts::{Facts, Severity};
-use super::family::FAMILIES;
+use super::family::{FAMILIES, counts_at};
 use super::job::FailureAt;
 use super::lines::{LineKind, ends_in_error, is_handled, kind, kind_of_known, progress_between};
 use super::log::Log;
@@ -299,7 +299,8 @@ fn contradicts(first: &Facts, other: &Facts) -> bool {
 fn hits(log: &Log) -> Vec<(usize, Vec<usize>)> {
     let Some(automaton) = &ANCHORS.automaton else { return Vec::new() };
     let mut hits: Vec<(usize, Vec<usize>)> = Vec::new();
-    for found in automaton.find_overlapping_iter(log.text()) {
+    let counts = |found: &Match| counts_at(log.text().as_bytes(), found.start(), found.len());
+    for found in automaton.find_overlapping_iter(log.text()).filter(counts) {
         let line = log.line_at(found.start());
         let family = ANCHORS.families[found.pattern().as_usize()];
         match hits.last_mut() {
@@ -317,7 +318,8 @@ fn hits(log: &Log) -> Vec<(usize, Vec<usize>)> {
 /// The families that have an anchor in a line.
 pub(super) fn families_in(line: &str) -> Vec<usize> {
     let mut families = Vec::new();
-    for found in ANCHORS.automaton.iter().flat_map(|automaton| automaton.find_overlapping_iter(line)) {
+    let found = ANCHORS.automaton.iter().flat_map(|automaton| automaton.find_overlapping_iter(line));
+    for found in found.filter(|found| counts_at(line.as_bytes(), found.start(), found.len())) {
         let family = ANCHORS.families[found.pattern().as_usize()];
         if !families.contains(&family) {
             families.push(family);
