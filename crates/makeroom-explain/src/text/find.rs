@@ -10,7 +10,9 @@ use aho_corasick::{AhoCorasick, Match, MatchKind};
 use super::facts::{Facts, Severity};
 use super::family::{FAMILIES, counts_at};
 use super::job::FailureAt;
-use super::lines::{LineKind, ends_in_error, is_handled, kind, kind_of_known, progress_between};
+use super::lines::{
+    LineKind, ends_in_error, is_crash_reported, is_handled, kind, kind_of_known, progress_between,
+};
 use super::log::Log;
 use super::other_failure;
 
@@ -71,6 +73,7 @@ const STEPS_SURVIVED: usize = 3;
 pub(crate) fn failures(log: &Log) -> Option<Found> {
     let (mut readings, unread) = readings(log);
     weigh(log, &mut readings);
+    drop_titles(log, &mut readings);
     let survived = survived(log, &readings);
     let is_prose = |(line, family, facts): &Reading| {
         let line = log.line(*line);
@@ -158,10 +161,22 @@ fn weigh(log: &Log, readings: &mut [Reading]) {
             .filter(|(_, _, facts)| facts.severity == Severity::Warning)
             .max_by_key(|(line, _, facts)| (facts.weight(), *line))
         && is_handled(log, *line)
-        && ends_in_error(log, *line)
+        && (ends_in_error(log, *line) || is_crash_reported(log))
         && other_failure::find(log).is_none()
     {
         facts.severity = Severity::Failure;
+    }
+}
+
+/// A title that names an out-of-memory error above a log that shows another definite failure: the title is a guess.
+fn drop_titles(log: &Log, readings: &mut Vec<Reading>) {
+    let is_title =
+        |&(line, family, _): &Reading| line == 0 && is_last_resort(family) && log.line(0).starts_with("# ");
+    if readings.len() == 1
+        && readings.iter().all(is_title)
+        && other_failure::find(log).is_some_and(|other| other.is_definite)
+    {
+        readings.clear();
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct OtherFailure {
     pub(crate) quote: String,
     /// What to do about it.
     pub(crate) fixes: Vec<Fix>,
+    /// It is a known failure, or an exception that never follows from another failure.
+    pub(crate) is_definite: bool,
 }
 
 /// A failure and its remedy.
@@ -120,7 +122,7 @@ const KNOWN: &[Known] = &[
         command: Some("export CUDA_LAUNCH_BLOCKING=1"),
     },
     Known {
-        words: r"(?i)segmentation fault|\bSIGSEGV\b|access violation|signal 11\b|exitcode ?: ?-11|exit code 139",
+        words: r"(?i)segmentation fault|\bseg ?fault\b|\bSIGSEGV\b|access violation|signal 11\b|exitcode ?: ?-11|exit code 139",
         what: "the program crashed (segmentation fault)",
         action: "get the native stack of the crash",
         command: Some("gdb --args PROGRAM …   (then: run, bt)"),
@@ -196,16 +198,23 @@ pub(crate) fn find(log: &Log) -> Option<OtherFailure> {
             line: log.number(index),
             quote: log.line(index).to_owned(),
             fixes: vec![fix],
+            is_definite: true,
         });
     }
     let (index, name) = exception?;
+    let is_definite = !FOLLOWING_EXCEPTIONS.iter().any(|following| name.starts_with(following));
     Some(OtherFailure {
+        is_definite,
         what: format!("the program stopped with {name}"),
         line: log.number(index),
         quote: log.line(index).to_owned(),
         fixes: Vec::new(),
     })
 }
+
+/// Exceptions that programs raise when something else failed before.
+const FOLLOWING_EXCEPTIONS: [&str; 6] =
+    ["RuntimeError", "Exception", "ValueError", "OSError", "ConnectionError", "TimeoutError"];
 
 /// An error that a person quotes in a sentence.
 fn is_quoted(line: &str) -> bool {

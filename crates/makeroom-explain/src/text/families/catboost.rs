@@ -25,12 +25,15 @@ pub(crate) const FAMILY: Family =
 /// A request of this share of a card is the pool itself.
 const POOL_SHARE: f64 = 0.85;
 
+/// Memory in use on a card decides from this share of it; less is the desktop's.
+const USED_SHARE: f64 = 0.05;
+
 /// With less than this share of the request left in the pool, the request may be the larger part of the problem.
 const PLAUSIBLE_SHARE: f64 = 0.25;
 
 static FIGURES: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)Out of memory\. Requested ([\d.]+)(?: Mi?B)?; Free ([\d.]+)"));
-static CARD: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d+MiB +/ +(\d+)MiB"));
+static CARD: LazyLock<Regex> = LazyLock::new(|| pattern(r"(\d+)MiB +/ +(\d+)MiB"));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let found = FIGURES.captures(&passage.flat)?;
@@ -40,9 +43,22 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         cached: Some(free),
         ..Facts::new("catboost", Resource::Device, passage)
     };
-    let cards = passage.all().filter_map(|line| binary_size(&CARD.captures(line)?[1], "MiB"));
-    match cards.filter(|&card| request.share_of(card) >= POOL_SHARE).max() {
-        Some(card) if request <= card => facts.state(
+    let cards = passage.all().filter_map(|line| {
+        let found = CARD.captures(line)?;
+        Some((binary_size(&found[2], "MiB")?, binary_size(&found[1], "MiB")?))
+    });
+    let cards: Vec<(Bytes, Bytes)> =
+        cards.filter(|&(card, _)| request <= card && request.share_of(card) >= POOL_SHARE).collect();
+    // The pool asks for the memory of an empty card; one that others use does not have it.
+    let shared =
+        cards.iter().find(|&&(card, used)| request + used > card && used.share_of(card) >= USED_SHARE);
+    match (shared, cards.iter().max()) {
+        (Some((card, used)), _) => facts.state(
+            Cause::OtherProcesses,
+            Certainty::Likely,
+            format!("CatBoost requested {request} for its pool, and {used} of the GPU's {card} is already in use by others."),
+        ),
+        (None, Some((card, _))) => facts.state(
             Cause::Preallocation,
             Certainty::Likely,
             format!("CatBoost requested {request} of a GPU of {card}: that is its pool, 95 % of the GPU by default (gpu_ram_part)."),

@@ -41,7 +41,9 @@ static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
 });
 static FREE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:is )?free\b"));
 static ALREADY: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:already allocated|is allocated by PyTorch)")
+    pattern(
+        r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:already alloc(?:ated|ate|at|a)?\b|is allocated by PyTorch)",
+    )
 });
 static CACHED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:cached\b|is reserved by PyTorch but unallocated)")

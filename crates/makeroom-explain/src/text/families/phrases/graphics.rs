@@ -22,24 +22,31 @@ pub(super) const ROWS: &[Phrase] = &[
     ),
     Phrase::device(
         "opencl",
-        &["CL_INVALID_BUFFER_SIZE", "clCreateBuffer"],
-        r"CL_INVALID_BUFFER_SIZE|clCreateBuffer\W{0,3}-61\b",
+        &["CL_INVALID_BUFFER_SIZE", "clCreateBuffer", "opencl error"],
+        r"CL_INVALID_BUFFER_SIZE|clCreateBuffer.{0,24}?\W-61\b|opencl error\W{0,4}(?:code )?-61\b",
     )
-        .leads(RequestExceedsDevice, ONE_BUFFER),
+    .leads(RequestExceedsDevice, ONE_BUFFER),
     Phrase::device(
         "opencl",
-        &["CL_MEM_OBJECT_ALLOCATION_FAILURE", "clCreateBuffer", "clEnqueue", "clFinish"],
-        r"CL_MEM_OBJECT_ALLOCATION_FAILURE|\bcl(?:Create|Enqueue)\w+\W{0,3}-4\b|\bcl(?:Create|Enqueue|Finish)\w*.{0,40}\berror(?: code)?:? ?-4\b",
+        &["MEM_OBJECT_ALLOCATION_FAILURE", "clCreate", "clEnqueue", "clFinish", "clFlush", "opencl error"],
+        r"MEM_OBJECT_ALLOCATION_FAILURE|\bcl(?:Create|Enqueue|Finish|Flush)\w*.{0,40}?\W-4\b|opencl error\W{0,4}(?:code )?-4\b",
     ),
     Phrase::either(
         "opencl",
-        &["OUT_OF_RESOURCES", "clEnqueue", "clFinish", "(Out of resources)"],
-        r"(?:CL|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_RESOURCES|\bcl[A-Z]\w+ failed: OUT_OF_RESOURCES|\bcl(?:Enqueue|Finish)\w*\W{0,3}-5\b|error(?: code)? -5 \(Out of resources\)",
+        &["OUT_OF_RESOURCES", "clEnqueue", "clFinish", "clFlush", "(Out of resources)", "out of GPU resources", "opencl error"],
+        r"(?:CL|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_RESOURCES|\bcl[A-Z]\w+ failed: OUT_OF_RESOURCES|\bcl(?:Enqueue|Finish|Flush)\w*.{0,40}?\W-5\b|opencl error\W{0,4}(?:code )?-5\b|error(?: code)? -5 \(Out of resources\)|out of GPU resources",
     )
     .possible(
         SharedMemoryOrKernelResource,
         "The driver returns this status when a kernel needs too many registers or too much local memory, when device memory is full, and after a crash of the kernel.",
     ),
+    Phrase::either("opencl", &["clCreate", "clEnqueue", "clBuildProgram", "opencl error"], r"\bcl(?:Create|Enqueue|Build)\w*.{0,40}?\W-6\b|opencl error\W{0,4}(?:code )?-6\b")
+        .leads(
+            HostMemory,
+            "Error -6 is OpenCL's status for host memory (CL_OUT_OF_HOST_MEMORY), which drivers use for some other failures too.",
+        ),
+    // Level Zero prints the number of the status.
+    Phrase::device("sycl", &["0x70000003", "1879048195"], r"0x70000003|\b1879048195\b"),
     Phrase::device(
         "sycl",
         &["ERROR_OUT_OF_DEVICE_MEMORY"],
@@ -96,6 +103,17 @@ pub(super) const ROWS: &[Phrase] = &[
         &["CallbackErrorOutOfMemory", "MTLCommandBufferErrorOutOfMemory"],
         r"ErrorOutOfMemory",
     ),
+    Phrase::device(
+        "mlx",
+        &["maximum allowed buffer size"],
+        r"allocate (?P<request>\d+) (?P<request_unit>bytes) which is greater than the maximum allowed buffer size of (?P<limit>\d+) (?P<limit_unit>bytes)",
+    )
+    .likely(RequestExceedsDevice, "{request} in one buffer is more than the {limit} that Metal allows on this machine."),
+    Phrase::device("mlx", &["[metal::malloc] Resource limit"], r"\[metal::malloc\] Resource limit \((?P<count>\d+)\) exceeded")
+        .likely(
+            ArtificialLimit,
+            "The process has {count} Metal buffers, the most that the driver allows; the memory need not be full.",
+        ),
     // Renderers.
     Phrase::host("optix", &["OPTIX_ERROR_HOST_OUT_OF_MEMORY"], r"OPTIX_ERROR_HOST_OUT_OF_MEMORY")
         .likely(HostMemory, "OptiX returned its status for host memory."),
@@ -116,7 +134,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"System is out of GPU memory|Out of memory in (?:cu|hip)(?:Mem|Array|Tex|Launch|Module|Stream)\w*",
     ),
     // Encoders.
-    Phrase::device("nvenc", &["EncodeSessionEx"], r"EncodeSessionEx.*(?:memory|\(10\)|: ?10\b)").leads(ArtificialLimit, SESSIONS),
+    Phrase::device("nvenc", &["EncodeSessionEx"], r"EncodeSessionEx.*(?:memory|\(10\)|: ?10\b|client key)").leads(ArtificialLimit, SESSIONS),
     Phrase::device("nvenc", &["simultaneous encoding is limited"], r"simultaneous encoding is limited up to")
         .likely(
             ArtificialLimit,

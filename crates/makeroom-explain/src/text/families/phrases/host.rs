@@ -109,6 +109,12 @@ pub(super) const ROWS: &[Phrase] = &[
     ),
     Phrase::host(
         "host",
+        &["job killed: mem job total"],
+        r"job killed: mem job total (?P<used>\d+) ?(?P<used_unit>[kmg]?b) exceeded limit (?P<limit>\d+) ?(?P<limit_unit>[kmg]?b)",
+    )
+    .certain(HostMemory, "The job used {used} of host memory, above its limit of {limit}, and was killed. The GPU is not involved."),
+    Phrase::host(
+        "host",
         &["PBS: job killed"],
         r"PBS: job killed: (?:v|p)?mem (?P<used>\d+)(?P<used_unit>[kmg]?b) exceeded limit (?P<limit>\d+)(?P<limit_unit>[kmg]?b)",
     )
@@ -347,7 +353,31 @@ pub(super) const ROWS: &[Phrase] = &[
         r"(?:in|un)sufficient (?:system )?RAM\b|not enough (?:system |free |CPU )?RAM\b|(?:run|runs|ran|running) out of (?:system |CPU |host )?(?:RAM|system memory|CPU memory|host memory)\b|OOM[^.]{0,24}\bCPU RAM|CPU OOM\b",
     )
     .leads(HostMemory, "The text names the machine's own memory (RAM), not the GPU's."),
+    Phrase::host(
+        "host",
+        &["os error 8)", "os error 1450", "WinError 1450", "WinError 8]", "Not enough memory resources are available to process"],
+        r"\bos error (?:8|1450)\)|WinError (?:8|1450)\]|Not enough memory resources are available to process this command",
+    )
+    .certain(HostMemory, COMMIT),
+    Phrase::host(
+        "host",
+        &["memorystatus: kill", "low swap: killing", "EXC_RESOURCE", "jetsam"],
+        r"memorystatus: kill|low swap: killing|EXC_RESOURCE .*MEMORY|\bjetsam\b.*\b(?:kill|reason|event)",
+    )
+    .certain(HostMemory, "macOS killed the process because the machine's memory, or the limit for this process, was used up."),
+    Phrase::host("host", &["mach_vm_map(size="], r"mach_vm_map\(size=(?P<request>\d+)[^)]*\) failed")
+        .certain(HostMemory, "macOS could not map {request} of host memory. The GPU is not involved."),
+    Phrase::host("host", &["killed as a result of limit of"], r"killed as a result of limit of /")
+        .certain(HostMemory, "The container or job reached its memory limit and the kernel killed a process. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["insufficient virtual memory", "No more memory available", "maximum array size preference", "\"help memory\"", "OutOfMemoryError()", "Error code: Out of Memory", "mem_buffer != NULL"],
+        r"insufficient virtual memory|^\W*No more memory available\b|exceeds maximum array size preference|Out of memory\. Type .help memory|\bOutOfMemoryError\(\)|^\W*(?:Aw, Snap!.*)?Error code: Out of Memory\b|ctx->mem_buffer != NULL",
+    )
+    .unless(GPU_WORDS)
+    .certain(HostMemory, "The program's data does not fit the machine's memory, or the limit set for it. The GPU is not involved."),
     // Killed from outside.
+    Phrase::host("host", &["status=9/KILL"], r"code=killed, status=9/KILL").leads(HostMemory, KILLED),
     Phrase::either(
         "host",
         &["Killed"],

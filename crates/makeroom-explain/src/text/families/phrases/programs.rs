@@ -7,10 +7,27 @@ use crate::Cause::{
 
 pub(super) const ROWS: &[Phrase] = &[
     Phrase::device("pytorch", &["Allocation on device", "Got an OOM"], r"Allocation on device(?: \d+)?(?: would exceed|\W*$)|Got an OOM, unloading"),
-    Phrase::device("pytorch", &["valid cuDNN algorithm"], r"Unable to find a valid cuDNN algorithm"),
+    Phrase::device(
+        "pytorch",
+        &["valid cuDNN algorithm", "unable to find an engine"],
+        r"Unable to find a valid cuDNN algorithm|\b(?:FIND|GET) was unable to find an engine to execute",
+    ),
+    Phrase::device("pytorch", &["OOM during optimization"], r"OOM during optimization, irrecoverable"),
     Phrase::device("tensorflow", &["Dst tensor is not initialized"], r"Dst tensor is not initialized"),
     Phrase::device("cuda", &["NvMapMem"], r"NvMapMem\w*: .{0,40}error 12\b"),
     Phrase::device("lammps", &["Insufficient memory on accelerator"], r"Insufficient memory on accelerator"),
+    Phrase::host(
+        "host",
+        &["ERR_OUT_OF_CPU_MEM"],
+        r"ERR_OUT_OF_CPU_MEM",
+    )
+    .certain(HostMemory, "The database reached its limit of host memory (cpu-buffer-mem-bytes). The GPU is not involved."),
+    Phrase::device("heavydb", &["ERR_OUT_OF_GPU_MEM"], r"ERR_OUT_OF_GPU_MEM"),
+    Phrase::device(
+        "lammps",
+        &["geryon"],
+        r"Cuda driver error 2 in call at file '[^']*geryon|OpenCL error in file '[^']*geryon[^']*' in line \d+ : -(?:4|61)\b",
+    ),
     Phrase::host(
         "gromacs",
         &["cudaMallocHost of size", "allocation of the pinned"],
@@ -104,6 +121,32 @@ pub(super) const ROWS: &[Phrase] = &[
         &["Not enough GPU memory to match", "Not enough GPU memory for"],
         r"Not enough GPU memory (?:to match|for) \d+",
     ),
+    Phrase::either(
+        "lm-studio",
+        &["due to insufficient system resources"],
+        r"aborted due to insufficient system resources",
+    )
+    .possible(
+        LiveDataFillsDevice,
+        "LM Studio estimated that the model does not fit the memory of this machine and did not load it.",
+    ),
+    Phrase::device("redshift", &["cannot operate with less than"], r"cannot operate with less than .{0,20}of free VRAM"),
+    Phrase::device(
+        "fluidx3d",
+        &["does not have enough memory"],
+        r"does not have enough memory\W+Allocating another (?P<request>\d+) (?P<request_unit>MB) would use a total of \d+ MB / (?P<total>\d+) (?P<total_unit>MB)",
+    )
+    .spanning_lines()
+    .leads(LiveDataFillsDevice, "The grid needs {request} more, and the GPU has {total}."),
+    Phrase::device(
+        "physx",
+        &["PxGpuDynamicsMemoryConfig"],
+        r"need to increase PxGpuDynamicsMemoryConfig::(?P<setting>\w+) to (?P<value>\d+)",
+    )
+    .likely(
+        ArtificialLimit,
+        "A buffer of the GPU simulation has a fixed size and is full: {setting} must be at least {value}. The GPU's memory is not the limit.",
+    ),
     Phrase::device(
         "invokeai",
         &["Insufficient GPU memory to load model"],
@@ -122,6 +165,11 @@ pub(super) const ROWS: &[Phrase] = &[
         "ascend",
         &["rtMalloc", "drvMemAlloc", "EL0004"],
         r"rtMalloc\w*.{0,40}fail|drvMemAlloc\w*.{0,40}fail|EL0004: .*allocate",
+    ),
+    Phrase::device(
+        "mindspore",
+        &["Malloc device memory failed", "memory isn't enough and alloc failed"],
+        r"Malloc device memory failed, size\[(?P<request>\d+)\].*?(?:HBM size:(?P<total>\d+) free size:(?P<free>\d+)|$)|memory isn't enough and alloc failed.*?(?:alloc size: (?P<needed>\d+)|$)",
     ),
     Phrase::device("pytorch", &["more than 1EB memory"], r"Tried to allocate more than 1EB memory")
         .certain(
