@@ -160,8 +160,7 @@ fn weigh(log: &Log, readings: &mut [Reading]) {
             .iter_mut()
             .filter(|(_, _, facts)| facts.severity == Severity::Warning)
             .max_by_key(|(line, _, facts)| (facts.weight(), *line))
-        && is_handled(log, *line)
-        && (ends_in_error(log, *line) || is_crash_reported(log))
+        && ((is_handled(log, *line) && ends_in_error(log, *line)) || is_crash_reported(log))
         && other_failure::find(log).is_none()
     {
         facts.severity = Severity::Failure;

@@ -70,7 +70,7 @@ const MEMORY_WORDS: &str = r"(?:out[ _-]?of[ _-]?(?:\w+[ _-])?(?:memory|vram|ram
 /// Denials, conditions, fixes: nothing ran out.
 static DENIAL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
-        r"(?i)\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|likely to|risk of|potential(?:ly)?|that raises?|an option to|check for|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.;:]{{0,48}}{MEMORY_WORDS}"
+        r"(?i)\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|likely to|risk of|potential(?:ly)?|that raises?|an option to|check for|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.,;:]{{0,48}}{MEMORY_WORDS}"
     ))
 });
 

@@ -40,6 +40,7 @@ struct Line {
 
 /// The lines around an anchor that the same writer wrote.
 pub(crate) struct Passage<'log> {
+    prefix: &'log str,
     lines: Vec<&'log str>,
     others: Vec<&'log str>,
     hit: usize,
@@ -148,7 +149,8 @@ impl Log {
 
     /// The passage around a line: the lines near it that the same writer wrote, without prefixes.
     pub(crate) fn passage(&self, index: usize) -> Passage<'_> {
-        let (writer, _) = split_prefix(self.line(index));
+        let (writer, body) = split_prefix(self.line(index));
+        let prefix = &self.line(index)[..self.line(index).len() - body.len()];
         let from = index.saturating_sub(LINES_BEFORE);
         let to = (index + LINES_SCANNED).min(self.lines.len());
         let (mut lines, mut others) = (Vec::new(), Vec::new());
@@ -175,11 +177,23 @@ impl Log {
             }
         }
         let flat = flatten(&lines[hit..lines.len().min(hit + LINES_JOINED)]);
-        Passage { lines, others, hit, line_number: self.lines.get(index).map_or(0, |line| line.number), flat }
+        Passage {
+            prefix,
+            lines,
+            others,
+            hit,
+            line_number: self.lines.get(index).map_or(0, |line| line.number),
+            flat,
+        }
     }
 }
 
 impl<'log> Passage<'log> {
+    /// What a launcher or a logger put before the anchor's line: who wrote it, when, and its level.
+    pub(crate) fn prefix(&self) -> &'log str {
+        self.prefix
+    }
+
     /// The anchor's own line, without prefix.
     pub(crate) fn line(&self) -> &'log str {
         self.lines.get(self.hit).copied().unwrap_or("")

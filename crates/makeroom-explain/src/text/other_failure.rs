@@ -86,6 +86,12 @@ const KNOWN: &[Known] = &[
         command: Some("sudo dmesg | grep -i xid"),
     },
     Known {
+        words: r"VK_ERROR_DEVICE_LOST|ErrorDeviceLost|DXGI_ERROR_DEVICE_(?:REMOVED|HUNG|RESET)|GPU device instance has been suspended|Memory access fault by GPU|page ?fault .{0,40}\bGPU|CallbackError(?:Timeout|PageFault|Hang|InnocentVictim|AccessRevoked|Discarded)|GPU (?:Timeout|Hang) Error|OPTIX_ERROR_(?:INVALID\w*|LAUNCH_FAILURE|INTERNAL_\w+|CUDA_ERROR|UNSUPPORTED_\w+|DISK_\w+|PIPELINE_\w+|VALIDATION_\w+)",
+        what: "the GPU or its driver stopped the program (device lost, page fault or timeout)",
+        action: "update the driver, and look for the kernel or shader that hangs or reads out of bounds",
+        command: Some("sudo dmesg | grep -iE 'xid|amdgpu|i915'"),
+    },
+    Known {
         words: r"Watchdog caught collective operation timeout|NCCL .{0,80}timed? ?out|collective operation timeout|Heartbeat monitor timed out|Socket Timeout|Timed out waiting .{0,40}clients",
         what: "a collective operation timed out: one rank stopped or fell behind",
         action: "find the rank that failed first: its own log has the reason",
@@ -138,7 +144,7 @@ static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
 /// Exceptions whose text is about memory, or that only pass another failure on.
 static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)memory|alloc|oom|buffer size|NOT_INITIALIZED|valid cuDNN algorithm|resource|ChildFailedError|CalledProcessError|ActorDied|WorkerCrashed|EngineDead|DistBackend|EngineCore|exit|killed|RemoteProtocol|Broken",
+        r"(?i)memory|out of m|alloc|oom|buffer size|NOT_INITIALIZED|valid cuDNN algorithm|resource|ChildFailedError|CalledProcessError|ActorDied|WorkerCrashed|EngineDead|DistBackend|EngineCore|exit|killed|RemoteProtocol|Broken",
     )
 });
 
@@ -159,7 +165,7 @@ pub(crate) fn is_definite(line: &str) -> bool {
 /// An error about memory in the same line, which then decides.
 static MEMORY_ERROR: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)error:? (?:\d+:? )?out of memory|OUT_OF_MEMORY|MemoryAllocation|Tried to allocate|CUDA out of memory|ALLOC_FAILED|Cuda failure (?:\d+ )?'out of memory",
+        r"(?i)error:? (?:\d+:? )?out of memory|OUT_OF_MEMORY|OUT_OF_DEVICE_MEMORY|OutOfDeviceMemory|MemoryAllocation|Tried to allocate|CUDA out of memory|ALLOC_FAILED|Cuda failure (?:\d+ )?'out of memory",
     )
 });
 
@@ -239,6 +245,12 @@ mod tests {
             ("RuntimeError: !block INTERNAL ASSERT FAILED at \"x.cpp\":12", "assertions"),
             ("Cuda failure 1 'invalid argument'", "NCCL"),
             ("ModuleNotFoundError: No module named 'flash_attn'", "ModuleNotFoundError"),
+            (
+                "[METAL] failed: Caused GPU Timeout Error (00000002:kIOGPUCommandBufferCallbackErrorTimeout)",
+                "device lost",
+            ),
+            ("vk::Queue::submit: ErrorDeviceLost", "device lost"),
+            ("Memory access fault by GPU node-1 on address 0x7f00. Reason: Page not present", "page fault"),
             ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000", "same GPU"),
         ] {
             let other = find(&Log::new(text)).unwrap_or_else(|| panic!("{text}"));

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | – 0.9 | `(NCudaLib::TOutOfMemoryError) …/stack_like_memory_pool.h:294: Error: Out of memory. Requested 1070.546387; Free 1010.952393` |
 //! | later | `… Out of memory. Requested 9216 MB; Free 6144.250000 MB` |
+//! | before training | `less than 75% GPU memory available for training. Free: 2866.5 Total: 6143.75` |
 //!
 //! Sizes are in 2²⁰ bytes. By default CatBoost takes 95 % of what is free on the card for its pool, up front;
 //! `Free` is what the pool has left.
@@ -33,6 +34,10 @@ const PLAUSIBLE_SHARE: f64 = 0.25;
 
 static FIGURES: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)Out of memory\. Requested ([\d.]+)(?: Mi?B)?; Free ([\d.]+)"));
+/// Printed before training where others use the card.
+static AT_START: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"less than 75% GPU memory available for training\. Free: ([\d.]+) Total: ([\d.]+)")
+});
 static CARD: LazyLock<Regex> = LazyLock::new(|| pattern(r"(\d+)MiB +/ +(\d+)MiB"));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
@@ -49,21 +54,30 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     });
     let cards: Vec<(Bytes, Bytes)> =
         cards.filter(|&(card, _)| request <= card && request.share_of(card) >= POOL_SHARE).collect();
+    let at_start = passage.all().find_map(|line| {
+        let found = AT_START.captures(line)?;
+        let (free, total) = (binary_size(&found[1], "MB")?, binary_size(&found[2], "MB")?);
+        Some((total, total - free))
+    });
+    let cards: Vec<(Bytes, Bytes)> =
+        cards.into_iter().chain(at_start.filter(|(card, _)| request <= *card)).collect();
     // The pool asks for the memory of an empty card; one that others use does not have it.
     let shared =
         cards.iter().find(|&&(card, used)| request + used > card && used.share_of(card) >= USED_SHARE);
-    match (shared, cards.iter().max()) {
-        (Some((card, used)), _) => facts.state(
+    if let Some((card, used)) = shared {
+        facts.state(
             Cause::OtherProcesses,
             Certainty::Likely,
             format!("CatBoost requested {request} for its pool, and {used} of the GPU's {card} is already in use by others."),
-        ),
-        (None, Some((card, _))) => facts.state(
+        );
+    }
+    match cards.iter().map(|&(card, _)| card).filter(|&card| request.share_of(card) >= POOL_SHARE).max() {
+        Some(card) => facts.state(
             Cause::Preallocation,
             Certainty::Likely,
             format!("CatBoost requested {request} of a GPU of {card}: that is its pool, 95 % of the GPU by default (gpu_ram_part)."),
         ),
-        _ => facts.state(
+        None => facts.state(
             Cause::LiveDataFillsDevice,
             certainty_of_data(request, free),
             format!("CatBoost's pool has {free} left and {request} was requested: its data fills the pool."),
@@ -105,7 +119,7 @@ mod tests {
     #[test]
     fn a_request_for_a_whole_card_is_the_pool() {
         let text = format!(
-            "| 42%   58C    P2    62W / 250W |   2000MiB / 10000MiB |      0%      Default |\n\n{ERROR}"
+            "| 42%   58C    P2    62W / 250W |    400MiB / 10000MiB |      0%      Default |\n\n{ERROR}"
         );
         let facts = facts_in(&text).unwrap();
         assert_eq!(
@@ -117,5 +131,19 @@ mod tests {
     #[test]
     fn other_programs_are_not_taken() {
         assert_ne!(facts_in("CUDA out of memory. Tried to allocate 2.00 GiB").unwrap().framework, "catboost");
+    }
+
+    #[test]
+    fn a_pool_on_a_card_that_others_use() {
+        let table = format!(
+            "| 30%   58C    P2    62W / 250W |   2100MiB /  9700MiB |      0%      Default |\n{ERROR}"
+        );
+        let warning = format!(
+            "Warning: less than 75% GPU memory available for training. Free: 7000.5 Total: 9700\n{ERROR}"
+        );
+        for text in [table, warning] {
+            let facts = facts_in(&text).unwrap();
+            assert_eq!(facts.statements[0].cause, Cause::OtherProcesses, "{text}");
+        }
     }
 }

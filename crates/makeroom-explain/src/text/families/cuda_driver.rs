@@ -95,8 +95,11 @@ static ERROR_TWO: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 /// A line of source code that handles the error.
-static SOURCE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"=>\s*\{?\s*$|\{\s*$|^\s*(?:if|case|catch|return)\b.*[:{;]\s*$"));
+static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"=>\s*\{?\s*$|\{\s*$|\bif ?\(.*== ?(?:cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory)\b|^\s*(?:if|case|catch|return)\b.*[:{;]\s*$",
+    )
+});
 /// Another error in the same line: then it is not about memory.
 static OTHER_ERROR: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)illegal_?address|illegal memory access"));
@@ -243,6 +246,7 @@ mod tests {
     fn source_and_other_errors_are_not_taken() {
         for text in [
             "    if (status == cudaErrorMemoryAllocation) {",
+            "if (err == cudaErrorMemoryAllocation) { fprintf(stderr, \"out of memory\"); }",
             "Err(CUDA_ERROR_OUT_OF_MEMORY) => {",
             "std::bad_alloc: CUDA error at: cuda_memory_resource.hpp:70: cudaErrorIllegalAddress an illegal memory access was encountered",
             "CUDA error 209: no kernel image",

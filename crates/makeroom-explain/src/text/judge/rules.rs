@@ -115,7 +115,9 @@ pub(super) fn other_processes(account: &Account<'_>) -> Option<Finding> {
     // Memory that the framework does not count includes this process's own context, where the text does not give it.
     let context = if account.own.is_some() { Bytes::ZERO } else { CONTEXT_TYPICAL };
     let is_enough = unlisted >= CONTEXT_CEILING && unlisted - context >= missing;
-    let is_reserve = facts.free.is_some_and(Bytes::is_zero) && unlisted.share_of(total) <= WINDOWS_RESERVE;
+    let is_reserve = facts.allocator != Allocator::TorchAsync
+        && facts.free.is_some_and(Bytes::is_zero)
+        && unlisted.share_of(total) <= WINDOWS_RESERVE;
     if !is_enough || is_reserve || unlisted.share_of(total) < UNLISTED_SHARE {
         return None;
     }

@@ -63,7 +63,8 @@ pub(super) const ROWS: &[Phrase] = &[
         &["DxvkMemoryAllocator"],
         r"DxvkMemoryAllocator: Memory allocation failed(?:.{0,40}?Size:\s*(?P<request>\d+))?",
     )
-    .spanning_lines(),
+    .spanning_lines()
+    .figures_near(r"Heap 0: \d+ MB allocated, (?P<live>\d+) (?P<live_unit>MB) used,.*?(?P<total>\d+) (?P<total_unit>MB) total"),
     Phrase::device(
         "vulkan",
         &[
@@ -114,6 +115,8 @@ pub(super) const ROWS: &[Phrase] = &[
             ArtificialLimit,
             "The process has {count} Metal buffers, the most that the driver allows; the memory need not be full.",
         ),
+    Phrase::device("metal", &["total bytes of NDArray"], r"total bytes of NDArray > 2\*\*32")
+        .likely(RequestExceedsDevice, "A tensor is larger than the 4 GiB that this version of Metal Performance Shaders allows in one buffer."),
     // Renderers.
     Phrase::host("optix", &["OPTIX_ERROR_HOST_OUT_OF_MEMORY"], r"OPTIX_ERROR_HOST_OUT_OF_MEMORY")
         .likely(HostMemory, "OptiX returned its status for host memory."),
@@ -193,6 +196,11 @@ mod tests {
                 "vulkan",
             ),
             ("vkAllocateMemory failed -2", "vulkan"),
+            ("err:   DxvkMemoryAllocator: Memory allocation failed", "vulkan"),
+            ("clEnqueueNDRangeKernel failed: -4", "opencl"),
+            ("pyopencl: clFinish failed: MEM_OBJECT_ALLOCATION_FAILURE", "opencl"),
+            ("OpenCL error -4", "opencl"),
+            ("zeMemAllocDevice failed with 0x70000003", "sycl"),
             ("terminate called: vk::Device::allocateMemory: ErrorOutOfDeviceMemory", "vulkan"),
             ("Fatal error: Out of video memory trying to allocate a rendering resource", "unreal"),
             ("D3D12 CreateCommittedResource failed with error E_OUTOFMEMORY", "direct3d"),
@@ -207,6 +215,13 @@ mod tests {
             assert_eq!((facts.framework, facts.resource), (framework, Resource::Device), "{text}");
             assert!(facts.statements.is_empty(), "{text}");
         }
+    }
+
+    #[test]
+    fn dxvks_heap_is_the_account() {
+        let facts = facts_in("err:   DxvkMemoryAllocator: Memory allocation failed\nerr:     Size:      67108864\nerr:     Mem flags: 0x1\nerr:   Heap 0: 5800 MB allocated, 5700 MB used, 5900 MB allocated (driver), 5950 MB budget (driver), 6144 MB total").unwrap();
+        assert_eq!((facts.request, facts.live), (Some(Bytes::mib(64)), Some(Bytes::mib(5700))));
+        assert_eq!(facts.total, Some(Bytes::mib(6144)));
     }
 
     #[test]
@@ -225,6 +240,10 @@ mod tests {
             (facts.request, facts.statements[0].cause),
             (Some(Bytes::gib(24)), Cause::RequestExceedsDevice)
         );
+        let facts = facts_in("[metal::malloc] Attempting to allocate 4294967296 bytes which is greater than the maximum allowed buffer size of 1073741824 bytes.").unwrap();
+        assert_eq!((facts.framework, facts.statements[0].cause), ("mlx", Cause::RequestExceedsDevice));
+        let facts = facts_in("RuntimeError: [metal::malloc] Resource limit (499000) exceeded.").unwrap();
+        assert_eq!(facts.statements[0].cause, Cause::ArtificialLimit);
         let facts = facts_in("vkAllocateMemory failed -10").unwrap();
         assert_eq!(facts.statements[0].cause, Cause::ArtificialLimit);
     }
@@ -234,6 +253,10 @@ mod tests {
         let facts = facts_in("clFinish(-5): kernel gave up").unwrap();
         assert_eq!((facts.resource, facts.statements[0].certainty), (Resource::Unknown, Certainty::Possible));
         assert!(facts_in("DXGI_ERROR_DEVICE_REMOVED: the GPU device instance has been suspended").is_none());
-        assert!(facts_in("clEnqueueWriteBuffer(-38)").is_none());
+        let facts = facts_in("clBuildProgram failed: -6").unwrap();
+        assert_eq!((facts.statements[0].cause, facts.statements[0].leads), (Cause::HostMemory, true));
+        for text in ["clEnqueueWriteBuffer(-38)", "clEnqueueNDRangeKernel failed: -54", "OpenCL error -45"] {
+            assert!(facts_in(text).is_none(), "{text}");
+        }
     }
 }

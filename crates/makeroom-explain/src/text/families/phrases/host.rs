@@ -367,6 +367,24 @@ pub(super) const ROWS: &[Phrase] = &[
     .certain(HostMemory, "macOS killed the process because the machine's memory, or the limit for this process, was used up."),
     Phrase::host("host", &["mach_vm_map(size="], r"mach_vm_map\(size=(?P<request>\d+)[^)]*\) failed")
         .certain(HostMemory, "macOS could not map {request} of host memory. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &[
+            "out of system memory",
+            "system is out of memory",
+            "swap space exhausted",
+            "low on resource: memory",
+            "oom killed",
+            "exceeded its memory",
+            "memory limit exceeded",
+            "bad_array_new_length",
+        ],
+        r"^\W*(?:error: )?out of system memory|system is out of memory|swap space (?:is )?exhausted|low on resource: memory|\boom killed\b|exceeded its memory (?:request|limit)|(?:job|container|cgroup|pod).{0,24}memory limit exceeded|memory limit exceeded.{0,24}(?:container|cgroup|pod|job)|bad_array_new_length",
+    )
+    .unless(GPU_WORDS)
+    .likely(HostMemory, "The machine's memory, or the job's share of it, ran out. The GPU is not involved."),
+    Phrase::host("host", &["Pin memory thread exited"], r"Pin memory thread exited unexpectedly")
+        .leads(HostMemory, "The thread that pins host memory for the data loader ended, usually because pinned memory or RAM ran out."),
     Phrase::host("host", &["killed as a result of limit of"], r"killed as a result of limit of /")
         .certain(HostMemory, "The container or job reached its memory limit and the kernel killed a process. The GPU is not involved."),
     Phrase::host(
@@ -381,7 +399,7 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::either(
         "host",
         &["Killed"],
-        r"^\W*(?:\S+: line \d+:\W*)?(?:\[\d+\]\W*)?(?:\d+ +)?Killed(?:: 9)?(?: {3}|\W*$)|\bzsh: killed\b|^\s*\[\d+\]\W*\d+ +killed\b|\bKilled: 9\b|signal: killed\b",
+        r"^make\S*: .*\] Killed\s*$|^\W*(?:\S+: line \d+:\W*)?(?:\[\d+\]\W*)?(?:\d+ +)?Killed(?:: 9)?(?: {3}|\W*$)|\bzsh: killed\b|^\s*\[\d+\]\W*\d+ +killed\b|\bKilled: 9\b|signal: killed\b",
     )
     .unless(r"cuda|\bgpu\b|cumem|device memory")
     .leads(HostMemory, KILLED),
@@ -407,8 +425,9 @@ pub(super) const ROWS: &[Phrase] = &[
             "code = -9",
             "code=-9",
             "status -9",
+            "errno 137",
         ],
-        r"(?:code|status)\W{0,6}(?:is |of )?(?:137|-9)\b|\bsignal:? 9\b|SIGKILL",
+        r"(?:code|status|errno)\W{0,6}(?:is |of )?(?:137|-9)\b|\bsignal:? 9\b|SIGKILL",
     )
     .unless(r"\b(?:SIGTERM|send|sending|trap|handler)\b.*SIGKILL|cumem|kill -s|kill -9|potential root causes")
     .not_near(r"Reason: +(?:Error|Completed|Evicted)\b")

@@ -134,7 +134,7 @@ pub(super) const ROWS: &[Phrase] = &[
             "Caffe could not allocate pinned host memory. The GPU's memory is not involved.",
         ),
     Phrase::device("caffe", &["== cudaSuccess (2 vs. 0)"], r"Check failed")
-        .beside(r"Memory required for data: (?P<needed>\d+)")
+        .figures_near(r"Memory required for data: (?P<needed>\d+)")
         .possible(
             LiveDataFillsDevice,
             "Caffe reports that the network's data needs {needed}; weights, gradients and workspaces come on top.",

@@ -139,6 +139,11 @@ pub(super) const ROWS: &[Phrase] = &[
     .spanning_lines()
     .leads(LiveDataFillsDevice, "The grid needs {request} more, and the GPU has {total}."),
     Phrase::device(
+        "",
+        &[" but only ", "but you have", ", but "],
+        r"\b(?:requires|needs?|needed|required)\b.{0,24}?(?P<request>\d[\d.]*) ?(?P<request_unit>[GM]i?B) (?:of )?(?:free )?(?:GPU memory|VRAM|video memory|device memory).{0,24}? but (?:only |you have (?:only )?)?(?P<free>\d[\d.]*) ?(?P<free_unit>[GM]i?B)",
+    ),
+    Phrase::device(
         "physx",
         &["PxGpuDynamicsMemoryConfig"],
         r"need to increase PxGpuDynamicsMemoryConfig::(?P<setting>\w+) to (?P<value>\d+)",
