@@ -38,6 +38,10 @@ static FIGURES: LazyLock<Regex> =
 static AT_START: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"less than 75% GPU memory available for training\. Free: ([\d.]+) Total: ([\d.]+)")
 });
+/// Words for other users of a card.
+static OTHERS: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)\b(?:gnome|xorg|x server|desktop|(?:an)?other (?:process|program|user|job)(?:e?s)?)\b")
+});
 static CARD: LazyLock<Regex> = LazyLock::new(|| pattern(r"(\d+)MiB +/ +(\d+)MiB"));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
@@ -48,22 +52,24 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         cached: Some(free),
         ..Facts::new("catboost", Resource::Device, passage)
     };
-    let cards = passage.all().filter_map(|line| {
+    let rows = passage.all().filter_map(|line| {
         let found = CARD.captures(line)?;
         Some((binary_size(&found[2], "MiB")?, binary_size(&found[1], "MiB")?))
     });
     let cards: Vec<(Bytes, Bytes)> =
-        cards.filter(|&(card, _)| request <= card && request.share_of(card) >= POOL_SHARE).collect();
+        rows.filter(|&(card, _)| request <= card && request.share_of(card) >= POOL_SHARE).collect();
     let at_start = passage.all().find_map(|line| {
         let found = AT_START.captures(line)?;
         let (free, total) = (binary_size(&found[1], "MB")?, binary_size(&found[2], "MB")?);
         Some((total, total - free))
     });
-    let cards: Vec<(Bytes, Bytes)> =
-        cards.into_iter().chain(at_start.filter(|(card, _)| request <= *card)).collect();
-    // The pool asks for the memory of an empty card; one that others use does not have it.
-    let shared =
-        cards.iter().find(|&&(card, used)| request + used > card && used.share_of(card) >= USED_SHARE);
+    // The pool asks for the memory of an empty card; one that others use does not have it. A table may have been made
+    // while CatBoost ran: it counts where the text names somebody else on the card.
+    let are_others_named = || passage.all().any(|line| OTHERS.is_match(line));
+    let shared = at_start
+        .into_iter()
+        .chain(cards.iter().copied().filter(|_| are_others_named()))
+        .find(|&(card, used)| request <= card && request + used > card && used.share_of(card) >= USED_SHARE);
     if let Some((card, used)) = shared {
         facts.state(
             Cause::OtherProcesses,
@@ -71,8 +77,8 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             format!("CatBoost requested {request} for its pool, and {used} of the GPU's {card} is already in use by others."),
         );
     }
-    match cards.iter().map(|&(card, _)| card).filter(|&card| request.share_of(card) >= POOL_SHARE).max() {
-        Some(card) => facts.state(
+    match cards.iter().max() {
+        Some((card, _)) => facts.state(
             Cause::Preallocation,
             Certainty::Likely,
             format!("CatBoost requested {request} of a GPU of {card}: that is its pool, 95 % of the GPU by default (gpu_ram_part)."),
@@ -119,7 +125,7 @@ mod tests {
     #[test]
     fn a_request_for_a_whole_card_is_the_pool() {
         let text = format!(
-            "| 42%   58C    P2    62W / 250W |    400MiB / 10000MiB |      0%      Default |\n\n{ERROR}"
+            "| 42%   58C    P2    62W / 250W |   2000MiB / 10000MiB |      0%      Default |\n\n{ERROR}"
         );
         let facts = facts_in(&text).unwrap();
         assert_eq!(
@@ -136,7 +142,7 @@ mod tests {
     #[test]
     fn a_pool_on_a_card_that_others_use() {
         let table = format!(
-            "| 30%   58C    P2    62W / 250W |   2100MiB /  9700MiB |      0%      Default |\n{ERROR}"
+            "the desktop runs on this card\n| 30%   58C    P2    62W / 250W |   2100MiB /  9700MiB |      0%      Default |\n{ERROR}"
         );
         let warning = format!(
             "Warning: less than 75% GPU memory available for training. Free: 7000.5 Total: 9700\n{ERROR}"
