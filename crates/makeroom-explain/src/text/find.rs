@@ -11,7 +11,8 @@ use super::facts::{Facts, Severity};
 use super::family::{FAMILIES, counts_at};
 use super::job::FailureAt;
 use super::lines::{
-    LineKind, ends_in_error, is_crash_reported, is_handled, kind, kind_of_known, progress_between,
+    LineKind, describes_change, ends_in_error, is_crash_reported, is_handled, kind, kind_of_known,
+    progress_between,
 };
 use super::log::Log;
 use super::other_failure;
@@ -75,7 +76,11 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
     weigh(log, &mut readings);
     drop_titles(log, &mut readings);
     let survived = survived(log, &readings);
+    let is_change = describes_change(log);
     let is_prose = |(line, family, facts): &Reading| {
+        if is_change {
+            return true;
+        }
         let line = log.line(*line);
         let is_decided = !facts.statements.is_empty();
         let kind = if is_last_resort(*family) { kind(line) } else { kind_of_known(line, is_decided) };

@@ -90,7 +90,7 @@ static HANDLED: LazyLock<Regex> = LazyLock::new(|| {
       | \bskipp(?:ing|ed) \s (?:this |the |that |current |over |tactic|batch|sample|image|step|file|frame|it\b) | \bskipping \s batch
       | \btrying \s (?:again|with \s (?:a \s)?(?:smaller|lower|less|reduced)|to \s recover|smaller|a \s smaller|lower) | \battempting \s to \s recover | \brecovered \s from\b
       | \breduc(?:ing|ed) \s (?:the \s)? (?:\w+ \s)? (?:batch|chunk|tile|resolution) (?:[\s_] size)? \s (?:to|from|by)\b | \bswitching \s to \s (?:tiled|cpu|slow|low|smaller)
-      | not \s an? \s (?:failure|error)\b | \bnot \s fatal | \bcontinuing \s (?:without|with|on)\b | \busing \s (?:cpu|host|system|managed|pageable) \s memory \s instead | , \s using \s CPU\b | \bsplitting \s (?:the\s)?batch | \boffload(?:ing|ed) \s to \s (?:cpu|system|shared)
+      | not \s an? \s (?:failure|error)\b | \bnot \s fatal | \bcontinuing \s (?:without|with|on)\b | \busing \s (?:cpu|host|system|managed|pageable) \s memory \s instead | , \s using \s (?:CPU\b | (?:\w+ \s){1,4} instead\b) | \bsplitting \s (?:the\s)?batch | \boffload(?:ing|ed) \s to \s (?:cpu|system|shared)
         ",
     )
 });
@@ -149,6 +149,30 @@ pub(crate) fn kind(line: &str) -> LineKind {
 /// Whether a person reports in this line that memory ran out, rather than fears, fixes or discusses it.
 pub(crate) fn is_report(line: &str) -> bool {
     !is_source(line) && !DENIAL.is_match(line) && REPORT.is_match(line)
+}
+
+/// Whether a line only lists what the reasons of a failure could be, as supervisors do that do not know.
+pub(crate) fn lists_possible_reasons(line: &str) -> bool {
+    static REASONS: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(r"(?i)\b(?:potential root causes|possible (?:reasons|causes) (?:include|are))\b")
+    });
+    REASONS.is_match(line)
+}
+
+/// Whether a text describes a change of source code: its title is a commit's, and it holds no output of a program.
+pub(crate) fn describes_change(log: &Log) -> bool {
+    static TITLE: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"^#? ?(?:\[[^\]]*\]\s*)*(?:\w+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|handle|implement|enable|allow|limit|revert|disable)(?:e?s|e?d)? \S",
+        )
+    });
+    static OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"Traceback \(most|^\W*(?:\w+\.)*\w+(?:Error|Exception): |\b\d\d:\d\d:\d\d\b|^\s*(?:ERROR|FATAL|error:)|\[\w+ @ 0x",
+        )
+    });
+    TITLE.is_match(log.line(0))
+        && !(1..log.len().min(REPORT_LINES)).any(|index| OUTPUT.is_match(log.line(index)))
 }
 
 /// Whether a person says in a sentence or a title that the program crashed.
@@ -257,6 +281,17 @@ mod tests {
         ] {
             assert!(!is_report(line), "{line}");
         }
+    }
+
+    #[test]
+    fn a_change_is_told_from_a_report() {
+        let title = "# Add launch bounds to avoid register overuse";
+        let summary = "Summary: address `CUDA error: too many resources requested for launch`.";
+        assert!(describes_change(&Log::new(&format!("{title}\n{summary}"))));
+        assert!(!describes_change(&Log::new("# CUDA out of memory\nFix it by a smaller batch")));
+        let log = "# Fix CUDA out of memory\n2024-01-01 10:00:00 worker: CUDA error: out of memory";
+        assert!(!describes_change(&Log::new(log)));
+        assert!(lists_possible_reasons("There are some potential root causes. (1) SIGKILL by OOM killer"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::{Regex, RegexSet};
 
 use super::figures::pattern;
-use super::lines::{LineKind, kind};
+use super::lines::{LineKind, kind, lists_possible_reasons};
 use super::log::{Log, clipped, split_prefix};
 use crate::Fix;
 
@@ -178,6 +178,7 @@ pub(crate) fn find(log: &Log) -> Option<OtherFailure> {
         let line = clipped(log.line(index), LONGEST_LINE);
         if let Some(row) = words.matches(line).iter().next()
             && best.is_none_or(|(known, _)| row < known)
+            && !lists_possible_reasons(line)
             && (kind(line) == LineKind::Error || is_quoted(line))
         {
             best = Some((row, index));

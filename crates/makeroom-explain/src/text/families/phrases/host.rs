@@ -2,7 +2,8 @@
 //! kernel's own log is read by [`oom_killer`](super::super::oom_killer).
 
 use super::{GPU_WORDS, Phrase, family};
-use crate::Cause::HostMemory;
+use crate::Cause::{HostMemory, Undetermined};
+use crate::Certainty;
 
 /// Windows could not commit the memory.
 const COMMIT: &str =
@@ -16,6 +17,16 @@ const WORKER: &str =
 const PYTHON: &str = "Python's MemoryError is about host memory unless an extension raised it.";
 
 pub(super) const ROWS: &[Phrase] = &[
+    Phrase::either(
+        "host",
+        &["potential root causes", "Possible reasons include"],
+        r"(?:potential root causes|Possible reasons include).*\b(?:OOM|memory)\b",
+    )
+    .states(
+        Undetermined,
+        Certainty::Undetermined,
+        "A worker died and its supervisor does not know why: the kernel's OOM killer is one of the reasons that it lists. The kernel's log (dmesg) shows whether it was that one.",
+    ),
     Phrase::host(
         "host",
         &[
