@@ -509,9 +509,36 @@ mod tests {
             "OSError: [Errno 12] Cannot allocate memory",
             "fatal error: CALL_AND_RETRY_LAST Allocation failed - JavaScript heap out of memory",
             "numpy.core._exceptions._ArrayMemoryError: Unable to allocate array with shape (90000, 90000) and data type float64",
+            "slurmstepd: error: Detected 1 oom-kill event(s) in step 12.0 cgroup. Some of your processes may have been killed by the cgroup out-of-memory handler.",
+            "job killed: mem job total 9000 kb exceeded limit 8000 kb",
+            "Not enough memory resources are available to process this command. (os error 8)",
+            "Insufficient system resources exist to complete the requested service. (os error 1450)",
+            "kernel: memorystatus: killing_specific_process pid 77 [python]",
+            "kernel: low swap: killing largest compressed process with pid 77 (python)",
+            "*** mach_vm_map(size=1073741824) failed (error code=3)",
+            "Task in /slurm/uid_7/job_9 killed as a result of limit of /slurm/uid_7/job_9",
+            "forrtl: severe (41): insufficient virtual memory",
+            "Requested 90000x90000 (60.3GB) array exceeds maximum array size preference.",
+            "ERROR: LoadError: OutOfMemoryError()",
+            "GGML_ASSERT: ggml.c:4900: ctx->mem_buffer != NULL",
         ] {
             assert_eq!(stated(text).1, Certainty::Certain, "{text}");
         }
+        for text in [
+            "Evicted: The node was low on resource: memory.",
+            "container job-7: oom killed",
+            "error: Job memory limit exceeded",
+            "terminate called after throwing an instance of 'std::bad_array_new_length'",
+        ] {
+            assert_eq!(stated(text).1, Certainty::Likely, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_guesses_decides_nothing() {
+        let text = "(raylet) Raylet is terminated. Possible reasons include: (1) SIGKILL by the user or system OOM killer, (2) Invalid memory access";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.statements.len(), facts.statements[0].cause), (1, Cause::Undetermined));
     }
 
     #[test]
@@ -551,6 +578,10 @@ mod tests {
             "traceback : Signal 9 (SIGKILL) received by PID 4100",
             "launch.py:315: process 4100 exits with return code = -9",
             "RuntimeError: DataLoader worker (pid 4100) is killed by signal: Killed.",
+            "make: *** [Makefile:12: train] Killed",
+            "npm ERR! errno 137",
+            "app.service: Main process exited, code=killed, status=9/KILL",
+            "RuntimeError: Pin memory thread exited unexpectedly",
         ] {
             let (facts, certainty, leads) = stated(text);
             assert!(certainty == Certainty::Possible && leads, "{text}");

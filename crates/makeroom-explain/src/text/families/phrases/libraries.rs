@@ -283,6 +283,16 @@ mod tests {
     }
 
     #[test]
+    fn nccl_without_a_reason_leaves_it_open() {
+        let text = "torch.distributed.DistBackendError: NCCL error in: torch/csrc/ProcessGroupNCCL.cpp:1970, unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL version 2.20.5";
+        assert_eq!(facts_in(text).unwrap().statements[0].cause, Cause::Undetermined);
+        let named = format!(
+            "{text}\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 'invalid device symbol'"
+        );
+        assert!(facts_in(&named).is_none());
+    }
+
+    #[test]
     fn the_call_or_the_memory_space_names_the_resource() {
         for (text, framework, cause) in [
             ("[2] Call to cuMemHostAlloc results in CUDA_ERROR_OUT_OF_MEMORY", "numba", Cause::HostMemory),

@@ -212,6 +212,11 @@ mod tests {
                 "ERROR: out of memory in /opt/relion/src/acc/cuda/cuda_mem_utils.h at line 12 (error-code 2)",
                 "relion",
             ),
+            ("RuntimeError: FIND was unable to find an engine to execute this computation", "pytorch"),
+            ("ERROR | trainer | OOM during optimization, irrecoverable", "pytorch"),
+            ("Cuda driver error 2 in call at file 'lib/gpu/geryon/nvd_memory.h' in line 15.", "lammps"),
+            ("OpenCL error in file 'lib/gpu/geryon/ocl_timer.h' in line 15 : -4.", "lammps"),
+            ("ERR_OUT_OF_GPU_MEM: the working set of columns does not fit", "heavydb"),
             (
                 "ERROR: Not enough GPU memory to match 32768 features. Reduce the maximum number of matches.",
                 "colmap",
@@ -235,6 +240,18 @@ mod tests {
         assert_eq!((facts.free, facts.request), (Some(Bytes::mib(1)), Some(Bytes::mib(4))));
         let facts = facts_in("W0101 1 memory.cc:212] Failed to allocate CUDA memory with byte size 1048576 on GPU 2: CNMEM_STATUS_OUT_OF_MEMORY").unwrap();
         assert_eq!((facts.device, facts.statements[0].cause), (Some(DeviceIndex(2)), Cause::ArtificialLimit));
+    }
+
+    #[test]
+    fn needs_are_compared_with_the_card() {
+        let facts = facts_in("The model requires 14.5 GB of VRAM but only 11.0 GB is available").unwrap();
+        assert_eq!((facts.request, facts.free), (Some(Bytes::mib(14_848)), Some(Bytes::gib(11))));
+        let facts = facts_in("Error: Device \"GPU\" does not have enough memory.   |\n|    Allocating another 9000 MB would use a total of 12000 MB / 8000 MB.").unwrap();
+        assert_eq!((facts.request, facts.total), (Some(Bytes::mib(9000)), Some(Bytes::mib(8000))));
+        let facts = facts_in("RuntimeError: Malloc device memory failed, size[1073741824], ret[207001], Device 0 Available HBM size:34359738368 free size:4194304").unwrap();
+        assert_eq!((facts.framework, facts.free), ("mindspore", Some(Bytes::mib(4))));
+        let facts = facts_in("PhysX error: the application need to increase PxGpuDynamicsMemoryConfig::foundLostPairsCapacity to 4096").unwrap();
+        assert_eq!(facts.statements[0].cause, Cause::ArtificialLimit);
     }
 
     #[test]
