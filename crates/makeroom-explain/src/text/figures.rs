@@ -19,14 +19,20 @@ pub(crate) fn pattern(source: &str) -> Regex {
 
 /// A size as texts print it: a number, perhaps with thousands separators, and a unit.
 pub(crate) fn size(number: &str, unit: &str) -> Option<Bytes> {
-    sized(number, unit_bytes(unit.trim())?)
+    let unit = unit.trim();
+    sized(number, unit_bytes(unit).or_else(|| unit_bytes(&capitalized(unit)))?)
+}
+
+/// A unit that somebody wrote in another case, as programs write it: `gib` is `GiB`.
+fn capitalized(unit: &str) -> String {
+    unit.to_ascii_uppercase().replace('I', "i")
 }
 
 /// A size from a program that writes `MB` and means 2²⁰ bytes, as most do.
 pub(crate) fn binary_size(number: &str, unit: &str) -> Option<Bytes> {
     let letter = unit.trim().chars().next().map_or(String::new(), |first| first.to_string());
     let letter = if letter.eq_ignore_ascii_case("b") { String::new() } else { letter };
-    sized(number, unit_bytes(&letter)?)
+    sized(number, unit_bytes(&letter.to_ascii_uppercase())?)
 }
 
 fn sized(number: &str, unit: u64) -> Option<Bytes> {
@@ -64,6 +70,8 @@ mod tests {
         assert!(size("17179869183.95", "GiB").is_some_and(|wrapped| wrapped > Bytes::gib(1 << 33)));
         assert_eq!(binary_size("89.180222", "MB"), Some(Bytes::new(93_512_240)));
         assert_eq!(binary_size("5", "B"), Some(Bytes::new(5)));
+        assert_eq!(size("2", "gib"), Some(Bytes::gib(2)));
+        assert_eq!(binary_size("3", "mb"), Some(Bytes::mib(3)));
         assert_eq!(size("x", "GiB"), None);
         assert_eq!(size("1", "parsec"), None);
     }

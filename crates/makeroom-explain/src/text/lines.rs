@@ -65,12 +65,12 @@ static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Words for running out of memory.
-const MEMORY_WORDS: &str = r"(?:out[ _-]?of[ _-]?(?:\w+[ _-])?(?:memory|vram|ram)|(?-u:\b)oom(?-u:\b)|memory (?:error|overflow|allocation)|爆显存|显存不足|内存不足)";
+const MEMORY_WORDS: &str = r"(?:out[ _-]?of[ _-]?(?:\w+[ _-])?(?:memory|vram|ram)|(?-u:\b)oom(?-u:\b)|resource_?exhausted|memory (?:error|overflow|allocation)|爆显存|显存不足|内存不足)";
 
 /// Denials, conditions, fixes: nothing ran out.
 static DENIAL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
-        r"(?i)\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|likely to|risk of|potential(?:ly)?|that raises?|an option to|check for|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.,;:]{{0,48}}{MEMORY_WORDS}"
+        r"(?i)\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|in which case|likely to|risk of|potential(?:ly)?|that raises?|an option to|check for|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.,;:]{{0,48}}{MEMORY_WORDS}"
     ))
 });
 
@@ -126,7 +126,9 @@ pub(crate) fn kind_of_known(line: &str, is_decided: bool) -> LineKind {
     let (writer, body) = split_prefix(line);
     let may_be_person = !is_decided && writer.is_none() && !ERROR.is_match(line);
     let is_person = || PERSON.is_match(body) && (may_be_person || DENIAL.is_match(body));
-    let is_document = || may_be_person && ADVICE.is_match(body) && DENIAL.is_match(body);
+    // A code in marks, in a sentence about what can happen.
+    let is_quoted = || line.contains('`');
+    let is_document = || (is_quoted() || may_be_person && ADVICE.is_match(body)) && DENIAL.is_match(body);
     let is_prose = is_source(body) || is_person() || is_document();
     if is_prose { LineKind::Prose } else { LineKind::Error }
 }
@@ -139,7 +141,7 @@ pub(crate) fn kind(line: &str) -> LineKind {
         true
     } else if writer.is_some() || ERROR.is_match(line) {
         // Even a program's token may stand in a denial: "no CUDA out of memory anymore".
-        DENIAL.is_match(body) && is_person()
+        DENIAL.is_match(body) && (is_person() || line.contains('`'))
     } else {
         (DOCUMENT.is_match(line) && !LEVEL.is_match(line)) || is_person() || DENIAL.is_match(body)
     };
@@ -303,6 +305,11 @@ mod tests {
         ] {
             assert_eq!(kind_of_known(line, line.contains("killed")), LineKind::Error, "{line}");
         }
+        let quoted =
+            "Metal cannot make the buffer, in which case the `VK_ERROR_OUT_OF_DEVICE_MEMORY` is right";
+        assert_eq!(kind_of_known(quoted, false), LineKind::Prose);
+        let quoted = "A fraction of 100% can produce a `RESOURCE_EXHAUSTED` message at the start";
+        assert_eq!(kind(quoted), LineKind::Prose);
         let advice = "In case of out of memory you can lower your batch size";
         assert_eq!(kind_of_known(advice, false), LineKind::Prose);
         assert!(is_report("Your GPU memory is full. Try a lower timeline resolution."));

@@ -270,19 +270,42 @@ fn unquoted(line: &str) -> &str {
     line
 }
 
-/// Joins lines into running text. Lines that were cut at a column are put together without a space between.
+/// A line shorter than this was not cut at a column.
+const SHORTEST_CUT: usize = 60;
+
+/// Whether the size in one line goes on in the next: `14` and `.67 GiB`, or `14.` and `67 GiB`.
+fn is_size_cut(line: &str, next: &str) -> bool {
+    let is_digit = |character: char| character.is_ascii_digit();
+    let (line, next) = (line.trim_end(), next.trim_start());
+    if line.len() < SHORTEST_CUT {
+        return false;
+    }
+    let rest = match (line.strip_suffix('.'), next.strip_prefix('.')) {
+        (Some(number), None) if number.ends_with(is_digit) => next,
+        (None, Some(decimals)) if line.ends_with(is_digit) => decimals,
+        _ => return false,
+    };
+    let unit = rest.trim_start_matches(is_digit);
+    unit.len() < rest.len()
+        && unit.trim_start().starts_with(['K', 'M', 'G', 'T', 'k', 'm', 'g', 't', 'B', 'b'])
+}
+
+/// Joins lines into running text. The halves of a size that was cut at a column are put together.
 fn flatten(lines: &[&str]) -> String {
     let mut flat = String::new();
-    for line in lines {
+    let mut is_joined = true;
+    for (index, line) in lines.iter().enumerate() {
         if flat.len() > LONGEST_FLAT {
             break;
         }
         for word in line.split_whitespace() {
-            if !flat.is_empty() {
+            if !is_joined {
                 flat.push(' ');
             }
+            is_joined = false;
             flat.push_str(word);
         }
+        is_joined = flat.is_empty() || lines.get(index + 1).is_some_and(|next| is_size_cut(line, next));
     }
     flat
 }
@@ -399,6 +422,13 @@ mod tests {
             let (found, rest) = split_prefix(line);
             assert_eq!((found, rest.trim()), (writer, body), "{line}");
         }
+    }
+
+    #[test]
+    fn the_halves_of_a_size_are_joined() {
+        let line = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 16.06 GiB total capacity; 14";
+        let log = Log::new(&format!("{line}\n.67 GiB already allocated; 5\n6 MiB free"));
+        assert!(log.passage(0).flat.ends_with("; 14.67 GiB already allocated; 5 6 MiB free"));
     }
 
     #[test]

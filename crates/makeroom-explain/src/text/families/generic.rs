@@ -29,6 +29,8 @@ pub(crate) const FAMILY: Family = Family {
         "could not allocate",
         "unable to allocate",
         "Error allocating",
+        "when allocating",
+        "while allocating",
         "not enough",
         "n't enough",
         "no enough",
@@ -151,7 +153,7 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
       | \b(?:returns?|raises?|throws?|gives?)\ (?:an?\ )?out[\ -]of[\ -](?:gpu\ )?memory\ (?:error\ )?(?:when|if)\b
       | \b(?:may|might|could|can|would|will)\b[^.;:]{0,40}(?:out[\ -]of[\ -]memory|(?-u:\b)oom(?-u:\b))
       | other\ than\ running\ out\ of | sample\ buffer
-      | illegal\ memory\ access | illegal_?address | driver\ version\ is\ insufficient | invalid\ argument | not_?supported | \bCL_SUCCESS\b | unknown\ error | no\ pinned\ memory\ pool
+      | illegal\ memory\ access | illegal_?address | driver\ version\ is\ insufficient | invalid\ argument | not_?supported | \bCL_SUCCESS\b | unknown\ error | no\ pinned\ memory\ pool | static\ TLS
         "#,
     )
 });
@@ -163,7 +165,7 @@ static STRONG: LazyLock<Regex> = LazyLock::new(|| {
       | too \s (?:large|big) \s (?:to \s fit \s (?:in|on|into)\b.{0,12} | for \s (?:your|the|this|a) \s) (?:gpu|device|graphics|memory|vram)
       | fail\w* \s to \s reserve \s .{0,24} memory | (?:cuda|gpu|vram) \s memory \s error\b | (?:re|m|c)?alloc\w* \s of \s .{0,40} \b(?:gpu|device) \s failed\b
       | (?:fail\w* | can(?:['’]t|not|\s not) | could(?:n['’]t|\s not) | unable) \s (?:to \s)? (?:\w+ \s){0,2}? (?:re|m|c)?alloc
-      | \w*alloc\w* (?:\(.{0,40}\))? .{0,24} \b(?:fail\w*|error)\b | Error \s allocating | bad_?alloc | MemoryError | MemoryAllocation | ALLOC_FAILED | RESOURCE_?EXHAUSTED | ResourceExhausted
+      | \w*alloc\w* (?:\(.{0,40}\))? .{0,24} \b(?:fail\w*|error)\b | Error \s (?:when \s | while \s | in \s)? allocating | bad_?alloc | MemoryError | MemoryAllocation | ALLOC_FAILED | RESOURCE_?EXHAUSTED | ResourceExhausted
       | memory \s (?:is \s | are \s)? (?:insufficient|not \s enough|n['’]t \s enough) | memory \s isn['’]t \s enough | alloc\w* \s (?:\w+ \s){0,2} memory \s failed | no \s more \s memory \s available | \b(?:not? | n['’]t | in | without) \s? (?:(?:have|has) \s)? (?:enough|sufficient) \s (?:\w+ \s){0,3} (?:memory|vram|ram)\b | insufficient \s (?:\w+ \s){0,2} (?:memory|vram|ram)\b
       | memory \s (?:(?:has \s been \s | is \s | was \s)? exhausted|overflow|is \s (?:full|insufficient|overflow)) | no \s (?:\w+ \s){0,2} memory \s (?:left|available)\b | \bENOMEM\b | oom\b.{0,20}\b(?:error|killed|when)
       | 显存不足|显存不够|显存溢出|爆显存|内存不足|内存溢出|メモリ不足|메모리\s부족|memoria\s insuficiente|mémoire\s insuffisante|nicht\s genügend\s Speicher|недостаточно\s памяти|нехватка\s памяти

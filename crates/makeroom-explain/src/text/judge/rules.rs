@@ -182,7 +182,7 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
         return (live.share_of(total) >= NEARLY_ALL && account.others.is_empty())
             .then(|| Finding::new(Cause::LiveDataFillsDevice, Certainty::Likely, summary).bytes(live));
     };
-    let is_full = free < request || free.share_of(total) < FULL;
+    let is_full = free <= request || free.share_of(total) < FULL;
     // A program that holds little cannot be what fills the device.
     let is_main_holder =
         live.share_of(total) >= MAIN_HOLDER || live >= account.unlisted().unwrap_or(Bytes::ZERO);

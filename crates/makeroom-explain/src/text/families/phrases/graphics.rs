@@ -33,8 +33,8 @@ pub(super) const ROWS: &[Phrase] = &[
     ),
     Phrase::either(
         "opencl",
-        &["OUT_OF_RESOURCES", "clEnqueue", "clFinish", "clFlush", "(Out of resources)", "out of GPU resources", "opencl error"],
-        r"(?:CL|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_RESOURCES|\bcl[A-Z]\w+ failed: OUT_OF_RESOURCES|\bcl(?:Enqueue|Finish|Flush)\w*.{0,40}?\W-5\b|opencl error\W{0,4}(?:code )?-5\b|error(?: code)? -5 \(Out of resources\)|out of GPU resources",
+        &["OUT_OF_RESOURCES", "clEnqueue", "clFinish", "clFlush", "(Out of resources)", "out of GPU resources", "opencl error", "Kernel: OutOfResources"],
+        r"(?:CL|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_RESOURCES|\bcl[A-Z]\w+ failed: OUT_OF_RESOURCES|\bcl(?:Enqueue|Finish|Flush)\w*.{0,40}?\W-5\b|opencl error\W{0,4}(?:code )?-5\b|NDRangeKernel: OutOfResources|error(?: code)? -5 \(Out of resources\)|out of GPU resources",
     )
     .possible(
         SharedMemoryOrKernelResource,

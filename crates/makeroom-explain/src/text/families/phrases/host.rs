@@ -203,6 +203,9 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .unless(r"Too many open files|Permission denied")
     .certain(HostMemory, SHARED),
+    Phrase::host("host", &["killed by signal"], r"killed by signal: ?Bus error")
+        .spanning_lines()
+        .likely(HostMemory, SHARED),
     Phrase::host("host", &["bus error"], r"\bbus error\b")
         .near(r"DataLoader|/dev/shm|shared memory|num_workers|torch/utils/data")
         .likely(
@@ -342,7 +345,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .not_near(r"failed to mlock")
     .likely(HostMemory, "The limit on locked memory (ulimit -l) is too small. The GPU is not involved."),
     Phrase::either("host", &["Cannot allocate memory"], r"Cannot allocate memory")
-        .unless(r"CPUAllocator|cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba")
+        .unless(r"CPUAllocator|cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba|static TLS")
         .not_near(r"EncodeSessionEx|h264_nvenc|hevc_nvenc|av1_nvenc")
         .leads(
             HostMemory,
@@ -437,8 +440,9 @@ pub(super) const ROWS: &[Phrase] = &[
             "code=-9",
             "status -9",
             "errno 137",
+            "due to 137",
         ],
-        r"(?:code|status|errno)\W{0,6}(?:is |of )?(?:137|-9)\b|\bsignal:? 9\b|SIGKILL",
+        r"exit\w* due to 137\b|(?:code|status|errno)\W{0,6}(?:is |of )?(?:137|-9)\b|\bsignal:? 9\b|SIGKILL",
     )
     .unless(r"\b(?:SIGTERM|send|sending|trap|handler)\b.*SIGKILL|cumem|kill -s|kill -9|potential root causes")
     .not_near(r"Reason: +(?:Error|Completed|Evicted)\b")
