@@ -19,20 +19,14 @@ pub(crate) fn pattern(source: &str) -> Regex {
 
 /// A size as texts print it: a number, perhaps with thousands separators, and a unit.
 pub(crate) fn size(number: &str, unit: &str) -> Option<Bytes> {
-    let unit = unit.trim();
-    sized(number, unit_bytes(unit).or_else(|| unit_bytes(&capitalized(unit)))?)
-}
-
-/// A unit that somebody wrote in another case, as programs write it: `gib` is `GiB`.
-fn capitalized(unit: &str) -> String {
-    unit.to_ascii_uppercase().replace('I', "i")
+    sized(number, unit_bytes(unit.trim())?)
 }
 
 /// A size from a program that writes `MB` and means 2²⁰ bytes, as most do.
 pub(crate) fn binary_size(number: &str, unit: &str) -> Option<Bytes> {
     let letter = unit.trim().chars().next().map_or(String::new(), |first| first.to_string());
     let letter = if letter.eq_ignore_ascii_case("b") { String::new() } else { letter };
-    sized(number, unit_bytes(&letter.to_ascii_uppercase())?)
+    sized(number, unit_bytes(&letter)?)
 }
 
 fn sized(number: &str, unit: u64) -> Option<Bytes> {

@@ -353,6 +353,8 @@ pub(crate) fn split_prefix(line: &str) -> (Option<&str>, &str) {
               | \d{4}[-/]\d\d[-/]\d\d[T\ ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?:?(?:\s|$)
               | \[\d{4}-\d\d-\d\d[T\ ][\d:.,]+Z?\]\s
               | [A-Z][a-z]{2}[\ ]+\d+[\ ]\d\d:\d\d:\d\d[\ ][\w.-]+\s
+              | (?:stdout|stderr)[\ ][FP][\ ]
+              | -[\ ][\w.]+[\ ]-[\ ](?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL)[\ ]-[\ ]
               | (?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL)\b[:\ ]
             )",
         )
@@ -416,6 +418,8 @@ mod tests {
             ),
             ("Feb 21 01:41:02 host ollama[4024]: ggml", Some("ollama[4024]:"), "ggml"),
             ("2021-08-31 08:43:31.591671: I tensorflow", None, "I tensorflow"),
+            ("2024-01-01T10:00:00.123456789Z stderr F CUDA", None, "CUDA"),
+            ("2024-01-01 10:00:00,123 - trainer - ERROR - CUDA", None, "CUDA"),
             ("RuntimeError: CUDA", None, "RuntimeError: CUDA"),
             ("worker-1  | boom", Some("worker-1  |"), "boom"),
         ] {

@@ -116,11 +116,11 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 /// The text up to where the next error begins.
 fn first_error(flat: &str) -> &str {
     let own = NEXT_ERROR.find(flat).map_or(0, |found| found.end());
-    let own = if flat[own..].trim_start().starts_with("Tried to allocate") {
-        own + flat[own..].find("allocate").unwrap_or(0) + "allocate".len()
-    } else {
-        own
-    };
+    // The error's first sentence and its "Tried to allocate" are one.
+    let own = NEXT_ERROR
+        .find(&flat[own..])
+        .filter(|next| flat[own..own + next.start()].trim().is_empty())
+        .map_or(own, |next| own + next.end());
     let end = NEXT_ERROR.find(&flat[own..]).map_or(flat.len(), |next| own + next.start());
     &flat[..end]
 }

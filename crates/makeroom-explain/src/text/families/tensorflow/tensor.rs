@@ -28,7 +28,7 @@ pub(crate) const FAMILY: Family = Family {
 
 static TENSOR: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"OOM when allocating tensor (?:with|of) shape ?\[([-\d, ]*)\](?: and type (\w+))?(?: on (\S+))?(?: by allocator (\w+))?",
+        r"(?i)OOM when allocating tensor (?:with|of) shape ?\[([-\d, ]*)\](?: and type (\w+))?(?: on (\S+))?(?: by allocator (\w+))?",
     )
 });
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)/(?:device:)?GPU:(\d+)"));
