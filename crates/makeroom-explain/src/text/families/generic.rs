@@ -36,6 +36,12 @@ pub(crate) const FAMILY: Family = Family {
         "no enough",
         "insufficient",
         "no more memory",
+        "no memory on",
+        "too much memory",
+        "memory exceeded",
+        "exceeds gpu memory",
+        "malloc error",
+        "alloc error",
         "memory left",
         "memory error",
         "been exhausted",
@@ -152,6 +158,10 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
       | ^\s*\|[^:]*\|\s*$
       | \b(?:returns?|raises?|throws?|gives?)\ (?:an?\ )?out[\ -]of[\ -](?:gpu\ )?memory\ (?:error\ )?(?:when|if)\b
       | \b(?:may|might|could|can|would|will)\b[^.;:]{0,40}(?:out[\ -]of[\ -]memory|(?-u:\b)oom(?-u:\b))
+      | \bif\b[^.;:]{0,40}(?:not\ enough|insufficient|runs?\ out\ of|running\ out\ of) | ^\s*Returns?\b | (?:pytest\.skip|skipTest)\( | \bSKIPPED\s*\[
+      | ^\s*\|(?:[^|]*\|){3,}\s*$ | ^\s*\#{2,6}\s+\d+[.)] | ^\W*[^*]+\*\*:?\s*(?:lower|reduce|use|try|set|decrease|increase)\b
+      | ^(?:docs|chore|feat|fix|refactor|test|tests|ci|perf|build)(?:\([^)]*\))?!?:\s | \b\w+!?\(.*"[^"]*(?:memory|alloc)[^"]*".*\);\s*$
+      | allocate\ device\ (?:numbers?|name|struct\w*|id|info|node|minor|major)\b
       | other\ than\ running\ out\ of | sample\ buffer
       | illegal\ memory\ access | illegal_?address | driver\ version\ is\ insufficient | invalid\ argument | not_?supported | \bCL_SUCCESS\b | unknown\ error | no\ pinned\ memory\ pool | static\ TLS
         "#,
@@ -163,6 +173,7 @@ static STRONG: LazyLock<Regex> = LazyLock::new(|| {
         r"(?ix)
         OUTOF\w*MEMORY | out [\s_-]? of [\s_-]? (?:\w+ [\s_-])? mem | OutOf\w*Memory | out \s of \s (?:v?ram|gpu)\b | ran \s out \s of \s (?:\w+ \s){0,2} (?:memory|vram|ram)
       | too \s (?:large|big) \s (?:to \s fit \s (?:in|on|into)\b.{0,12} | for \s (?:your|the|this|a) \s) (?:gpu|device|graphics|memory|vram)
+      | no \s memory \s on \s (?:the \s)? (?:device|gpu) | request\w* \s too \s much \s memory | (?:gpu|video|device|graphics) \s memory \s (?:limit \s)? exceeded | exceeds \s (?:the \s)? (?:gpu|video|device) \s memory \s \(
       | fail\w* \s to \s reserve \s .{0,24} memory | (?:cuda|gpu|vram) \s memory \s error\b | (?:re|m|c)?alloc\w* \s of \s .{0,40} \b(?:gpu|device) \s failed\b
       | (?:fail\w* | can(?:['’]t|not|\s not) | could(?:n['’]t|\s not) | unable) \s (?:to \s)? (?:\w+ \s){0,2}? (?:re|m|c)?alloc
       | \w*alloc\w* (?:\(.{0,40}\))? .{0,24} \b(?:fail\w*|error)\b | Error \s (?:when \s | while \s | in \s)? allocating | bad_?alloc | MemoryError | MemoryAllocation | ALLOC_FAILED | RESOURCE_?EXHAUSTED | ResourceExhausted
@@ -200,7 +211,7 @@ static ERROR: LazyLock<Regex> =
 /// Words that make it device memory.
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\bcuda\b|cuda[._]|\bgpu|gpu memory|vram|video memory|device memory|显存|\bvulkan|\bopencl|\bhip\b",
+        r"(?i)\bcuda\b|cuda[._]|\bgpu|gpu memory|vram|video memory|device memory|memory on (?:the )?device|显存|\bvulkan|\bopencl|\bhip\b",
     )
 });
 /// Words that make it host memory, or leave it open.
@@ -291,6 +302,8 @@ mod tests {
             "RuntimeError: CUDA out of mem",
             "Model too large to fit in GPU memory",
             "CUDA memory error",
+            "GPU memory exceeded. Try a smaller batch.",
+            "FATAL ERROR: NO MEMORY ON DEVICE AFTER A SECOND TRY",
             "Allocation of 1073741824 bytes on the GPU failed",
             "CUDA OOM in the second epoch\nTraceback (most recent call last):\n  File \"a.py\", line 3, in <module>",
         ] {
@@ -322,6 +335,13 @@ mod tests {
             "    with pytest.raises(torch.cuda.OutOfMemoryError):",
             "memory.events: low 0 high 0 max 0 oom 0 oom_kill 0",
             "    print \"CUDA out of memory\"",
+            "if gpu memory is not enough, reduce points_per_side",
+            "| **CUDA OOM** | RuntimeError: CUDA out of memory | reduce the batch |",
+            "#### 2. RuntimeError: CUDA out of memory",
+            "SKIPPED [1] tests/test_gpu.py:88: Not enough GPU memory",
+            "log::error!(\"Out of GPU memory\");",
+            "chore: lower the batch size, CUDA out of memory in CI",
+            "kernel: mydev: could not allocate device number",
             "Skip test_out_of_memory in test/test_cuda.py on this board",
             "'MemoryError' would mean that the data is larger than the machine",
         ] {

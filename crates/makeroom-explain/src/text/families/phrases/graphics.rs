@@ -45,6 +45,8 @@ pub(super) const ROWS: &[Phrase] = &[
             HostMemory,
             "Error -6 is OpenCL's status for host memory (CL_OUT_OF_HOST_MEMORY), which drivers use for some other failures too.",
         ),
+    Phrase::device("opencl", &["clCreateBuffer failed", "clCreateImage failed"], r"clCreate(?:Buffer|Image)\w* failed")
+        .unless(r"INVALID_(?:VALUE|CONTEXT|HOST_PTR|OPERATION)|-3\d\b|-5\d\b"),
     // Level Zero prints the number of the status.
     Phrase::device("sycl", &["0x70000003", "1879048195"], r"0x70000003|\b1879048195\b"),
     Phrase::device(

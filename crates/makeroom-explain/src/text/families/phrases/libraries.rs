@@ -196,6 +196,14 @@ pub(super) const ROWS: &[Phrase] = &[
         &["insufficient resources when calling"],
         r"insufficient resources when calling .?cusparse",
     ),
+    // A program's own check of a call that pins host memory.
+    Phrase::host(
+        "cuda",
+        &["HostAlloc", "MallocHost", "hipHostMalloc", "MemHostAlloc"],
+        r"\b(?:cudaHostAlloc|cudaMallocHost|hipHostMalloc|cuMemHostAlloc|cuMemAllocHost)\b(?:\([^)]*\))?:? (?:call )?(?:fail|error)",
+    )
+    .unless(r"out of memory|MemoryAllocation|OUT_OF_MEMORY|invalid|illegal|not (?:supported|permitted|initialized)|insufficient driver|driver version")
+    .likely(HostMemory, PINNED),
     // NCCL prints the reason below where it knows it, or with NCCL_DEBUG=INFO.
     Phrase::host("nccl", &["NCCL WARN Failed to malloc"], r"NCCL WARN Failed to malloc (?P<request>\d+) bytes")
         .certain(HostMemory, "NCCL could not allocate host memory. The GPU's memory is not involved."),
