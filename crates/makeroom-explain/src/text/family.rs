@@ -68,6 +68,7 @@ pub(crate) const FAMILIES: &[&Family] = &[
     &families::phrases::graphics::FAMILY,
     &families::cuda_driver::FAMILY,
     &families::oom_killer::FAMILY,
+    &families::phrases::runtimes::FAMILY,
     &families::phrases::host::FAMILY,
     &families::nvidia_smi::FAMILY,
     &families::generic::FAMILY,

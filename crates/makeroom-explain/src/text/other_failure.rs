@@ -86,7 +86,7 @@ const KNOWN: &[Known] = &[
         command: Some("sudo dmesg | grep -i xid"),
     },
     Known {
-        words: r"VK_ERROR_DEVICE_LOST|ErrorDeviceLost|DXGI_ERROR_DEVICE_(?:REMOVED|HUNG|RESET)|GPU device instance has been suspended|Memory access fault by GPU|page ?fault .{0,40}\bGPU|CallbackError(?:Timeout|PageFault|Hang|InnocentVictim|AccessRevoked|Discarded)|GPU (?:Timeout|Hang) Error|OPTIX_ERROR_(?:INVALID\w*|LAUNCH_FAILURE|INTERNAL_\w+|CUDA_ERROR|UNSUPPORTED_\w+|DISK_\w+|PIPELINE_\w+|VALIDATION_\w+)",
+        words: r"VK_ERROR_DEVICE_LOST|\bvk[A-Z]\w+ failed:? -4\b|ErrorDeviceLost|DXGI_ERROR_DEVICE_(?:REMOVED|HUNG|RESET)|GPU device instance has been suspended|Memory access fault by GPU|page ?fault .{0,40}\bGPU|CallbackError(?:Timeout|PageFault|Hang|InnocentVictim|AccessRevoked|Discarded)|GPU (?:Timeout|Hang) Error|OPTIX_ERROR_(?:INVALID\w*|LAUNCH_FAILURE|INTERNAL_\w+|CUDA_ERROR|UNSUPPORTED_\w+|DISK_\w+|PIPELINE_\w+|VALIDATION_\w+)",
         what: "the GPU or its driver stopped the program (device lost, page fault or timeout)",
         action: "update the driver, and look for the kernel or shader that hangs or reads out of bounds",
         command: Some("sudo dmesg | grep -iE 'xid|amdgpu|i915'"),

@@ -48,6 +48,7 @@ pub(crate) const FAMILY: Family = Family {
         "cuda error (2)",
         "cuda error no",
         "cuda error code",
+        "API error = 0002",
         "cuda driver error 2",
         "cuda runtime error 2",
         "cuda driver call failed: 2",
@@ -91,7 +92,7 @@ static CUDA_WORDS: LazyLock<Regex> = LazyLock::new(|| {
 /// The number of the error alone.
 static ERROR_TWO: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\bcuda (?:driver |runtime |failed with )?(?:error|failure|call failed)(?: code| no\.?| number)?[\s:=#(]{1,4}(?:status ?= ?|code ?=? ?)?2(?:$|[\s),.;:](?:\D|$))|\b(?:cudaError(?:_t)?|CUresult)[\s:=(]{1,3}2(?:$|[\s),.;:])|\bcode=2\(cuda|\b(?:cuda|cu|hip)(?:Malloc|Mem(?:Alloc|Create))\w*(?:\([^)]*\))? (?:failed|returned|error)\W{0,3}(?:with )?(?:error )?(?:code )?2\b",
+        r"(?i)\bAPI error = 0002\b|\bcuda (?:driver |runtime |failed with )?(?:error|failure|call failed)(?: code| no\.?| number)?[\s:=#(]{1,4}(?:status ?= ?|code ?=? ?)?2(?:$|[\s),.;:](?:\D|$))|\b(?:cudaError(?:_t)?|CUresult)[\s:=(]{1,3}2(?:$|[\s),.;:])|\bcode=2\(cuda|\b(?:cuda|cu|hip)(?:Malloc|Mem(?:Alloc|Create))\w*(?:\([^)]*\))? (?:failed|returned|error)\W{0,3}(?:with )?(?:error )?(?:code )?2\b",
     )
 });
 /// A line of source code that handles the error.

@@ -1,5 +1,5 @@
-//! Host memory that ran out, in the words of operating systems, launchers, schedulers and language runtimes. The
-//! kernel's own log is read by [`oom_killer`](super::super::oom_killer).
+//! Host memory that ran out, in the words of operating systems, launchers and schedulers. Language runtimes, compilers
+//! and databases are in [`runtimes`](super::runtimes); the kernel's own log is read by [`oom_killer`](super::super::oom_killer).
 
 use super::{GPU_WORDS, Phrase, family};
 use crate::Cause::{HostMemory, Undetermined};
@@ -10,7 +10,6 @@ const COMMIT: &str =
     "Windows could not commit the memory: RAM and page file together are too small. The GPU is not involved.";
 /// The process was killed from outside.
 const KILLED: &str = "The process was killed from outside (SIGKILL), which the kernel does when the machine's memory runs out; the text does not show who did it.";
-const COMPILER: &str = "The compiler ran out of host memory; building needs RAM, not GPU memory.";
 const SHARED: &str = "Shared memory (/dev/shm) is full; it is part of the machine's memory.";
 const WORKER: &str =
     "A data-loader worker was killed, which the kernel does when the machine's memory runs out.";
@@ -227,97 +226,6 @@ pub(super) const ROWS: &[Phrase] = &[
             HostMemory,
             "Ray's object store, a share of the node's RAM, is full. The GPU is not involved.",
         ),
-    // Language runtimes.
-    Phrase::host(
-        "host",
-        &["ArrowMemoryError", "malloc of size"],
-        r"\bmalloc of size (?P<request>\d+) failed|realloc of size (?P<grown>\d+) failed",
-    )
-    .certain(HostMemory, "Arrow could not allocate host memory. The GPU is not involved."),
-    Phrase::host(
-        "host",
-        &[
-            "Out of Memory Error: failed to",
-            "C error: out of memory",
-            "vector memory exhausted",
-            "vector memory limit of",
-        ],
-        r"Out of Memory Error: failed to (?:allocate|pin|offload)|Error tokenizing data\. C error: out of memory|vector memory (?:exhausted|limit of)",
-    )
-    .certain(
-        HostMemory,
-        "The program's data does not fit the machine's memory, or the limit set for it. The GPU is not involved.",
-    ),
-    Phrase::host(
-        "host",
-        &["Unable to allocate", "ArrayMemoryError"],
-        r"Unable to allocate (?:(?P<request>[\d.]+) ?(?P<request_unit>[KMGTPE]?i?B|bytes) for an |an? )?array\b|ArrayMemoryError",
-    )
-    .certain(
-        HostMemory,
-        "NumPy requested an array that does not fit the machine's memory. The GPU is not involved.",
-    ),
-    Phrase::host(
-        "host",
-        &[
-            "java.lang.OutOfMemoryError",
-            "heap out of memory",
-            "GC overhead limit",
-            "memory for the Java Runtime",
-        ],
-        r"java\.lang\.OutOfMemoryError|JavaScript heap out of memory|GC overhead limit exceeded|insufficient memory for the Java Runtime",
-    )
-    .certain(
-        HostMemory,
-        "The heap of the language runtime is full: host memory, often under a limit of its own (-Xmx, --max-old-space-size).",
-    ),
-    Phrase::host(
-        "host",
-        &["cannot allocate vector of size"],
-        r"cannot allocate vector of size (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]b)",
-    )
-    .certain(HostMemory, "R could not allocate a vector in the machine's memory. The GPU is not involved."),
-    Phrase::host(
-        "host",
-        &["memory allocation of "],
-        r"memory allocation of (?P<request>\d+) (?P<request_unit>bytes) failed",
-    )
-    .certain(HostMemory, "A Rust program could not allocate host memory. The GPU is not involved."),
-    Phrase::host(
-        "host",
-        &[
-            "in function 'OutOfMemoryError'",
-            "Insufficient memory) Failed to allocate",
-            "Insufficient memory (Failed to allocate",
-        ],
-        r"Failed to allocate (?P<request>\d+) (?P<request_unit>bytes)",
-    )
-    .certain(HostMemory, "OpenCV could not allocate host memory. The GPU is not involved."),
-    Phrase::host(
-        "host",
-        &["you tried to allocate"],
-        r"Torch: not enough memory: you tried to allocate (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]?B)",
-    )
-    .certain(
-        HostMemory,
-        "Torch could not allocate host memory: the tensor is on the CPU. The GPU is not involved.",
-    ),
-    // Compilers.
-    Phrase::host(
-        "host",
-        &[
-            "Killed signal terminated program",
-            "internal compiler error: Killed",
-            "terminated with signal 9",
-            "died due to signal 9",
-            "cc1plus: out of memory",
-            "LLVM ERROR: out of memory",
-        ],
-        r"Killed signal terminated program|internal compiler error: Killed|terminated with signal 9|died due to signal 9|cc1plus: out of memory",
-    )
-    .likely(HostMemory, COMPILER),
-    Phrase::either("host", &["LLVM ERROR: out of memory"], r"LLVM ERROR: out of memory")
-        .leads(HostMemory, COMPILER),
     // The operating system.
     Phrase::host(
         "host",
@@ -401,13 +309,6 @@ pub(super) const ROWS: &[Phrase] = &[
         .leads(HostMemory, "The thread that pins host memory for the data loader ended, usually because pinned memory or RAM ran out."),
     Phrase::host("host", &["killed as a result of limit of"], r"killed as a result of limit of /")
         .certain(HostMemory, "The container or job reached its memory limit and the kernel killed a process. The GPU is not involved."),
-    Phrase::host(
-        "host",
-        &["insufficient virtual memory", "No more memory available", "maximum array size preference", "\"help memory\"", "OutOfMemoryError()", "Error code: Out of Memory", "mem_buffer != NULL"],
-        r"insufficient virtual memory|^\W*No more memory available\b|exceeds maximum array size preference|Out of memory\. Type .help memory|\bOutOfMemoryError\(\)|^\W*(?:Aw, Snap!.*)?Error code: Out of Memory\b|ctx->mem_buffer != NULL",
-    )
-    .unless(GPU_WORDS)
-    .certain(HostMemory, "The program's data does not fit the machine's memory, or the limit set for it. The GPU is not involved."),
     // Killed from outside.
     Phrase::host("host", &["status=9/KILL"], r"code=killed, status=9/KILL").leads(HostMemory, KILLED),
     Phrase::either(
@@ -521,10 +422,6 @@ mod tests {
             "kernel: low swap: killing largest compressed process with pid 77 (python)",
             "*** mach_vm_map(size=1073741824) failed (error code=3)",
             "Task in /slurm/uid_7/job_9 killed as a result of limit of /slurm/uid_7/job_9",
-            "forrtl: severe (41): insufficient virtual memory",
-            "Requested 90000x90000 (60.3GB) array exceeds maximum array size preference.",
-            "ERROR: LoadError: OutOfMemoryError()",
-            "GGML_ASSERT: ggml.c:4900: ctx->mem_buffer != NULL",
         ] {
             assert_eq!(stated(text).1, Certainty::Certain, "{text}");
         }

@@ -16,12 +16,6 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::device("tensorflow", &["Dst tensor is not initialized"], r"Dst tensor is not initialized"),
     Phrase::device("cuda", &["NvMapMem"], r"NvMapMem\w*: .{0,40}error 12\b"),
     Phrase::device("lammps", &["Insufficient memory on accelerator"], r"Insufficient memory on accelerator"),
-    Phrase::host(
-        "host",
-        &["ERR_OUT_OF_CPU_MEM"],
-        r"ERR_OUT_OF_CPU_MEM",
-    )
-    .certain(HostMemory, "The database reached its limit of host memory (cpu-buffer-mem-bytes). The GPU is not involved."),
     Phrase::device("heavydb", &["ERR_OUT_OF_GPU_MEM"], r"ERR_OUT_OF_GPU_MEM"),
     Phrase::device(
         "lammps",
@@ -120,6 +114,17 @@ pub(super) const ROWS: &[Phrase] = &[
         "colmap",
         &["Not enough GPU memory to match", "Not enough GPU memory for"],
         r"Not enough GPU memory (?:to match|for) \d+",
+    ),
+    Phrase::device(
+        "pytorch",
+        &["dispatched on the CPU or the disk", "any GPU's remaining memory", "No executable batch size found"],
+        r"modules are dispatched on the CPU or the disk|not fit any GPU's remaining memory|No executable batch size found",
+    )
+    .leads(LiveDataFillsDevice, "The model or its batch does not fit the GPU memory that Accelerate may use."),
+    Phrase::device(
+        "hip",
+        &["rocblas_status_memory_error", "miopenStatusAllocFailed", "Hip error creating buffer"],
+        r"rocblas_status_memory_error|miopenStatusAllocFailed|Hip error creating buffer(?: (?P<request>\d+))?",
     ),
     Phrase::either(
         "lm-studio",
