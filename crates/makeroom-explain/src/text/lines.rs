@@ -181,7 +181,7 @@ pub(crate) fn describes_change(log: &Log) -> bool {
 pub(crate) fn is_crash_reported(log: &Log) -> bool {
     static CRASH: LazyLock<Regex> = LazyLock::new(|| {
         pattern(
-            r"(?i)(?:\b(no|not|n['’]t|without|never|avoids?|fix(?:es|ed)?)\b\W+(?:\w+\W+){0,2})?(?:\bcrash(?:es|ed|ing)?\b|闪退|崩溃)",
+            r"(?i)(?:\b(no|not|n['’]t|without|never|avoids?|fix(?:es|ed)?)\b\W+(?:\w+\W+){0,2})?(?:\bcrash(?:es|ed|ing)?\b|\bwhen the error occurs\b|闪退|崩溃)",
         )
     });
     (0..log.len().min(REPORT_LINES)).any(|index| {

@@ -166,6 +166,13 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             Certainty::Possible,
             "The text mentions pinned memory or asynchronous copies: the driver returns the same error when it cannot pin host memory.",
         );
+    } else if CONTEXT_CALL.is_match(line) && line.contains("nvenc") {
+        // Each encoder opens a context of its own, so the holder may be the same program.
+        facts.state(
+            Cause::OtherProcesses,
+            Certainty::Possible,
+            "The driver had no memory for the context of an encoder: other processes or earlier encoders hold the GPU.",
+        );
     } else if CONTEXT_CALL.is_match(line) || CONTEXT_CALL.is_match(source) {
         facts.lead(
             Cause::OtherProcesses,
@@ -237,10 +244,14 @@ mod tests {
 
     #[test]
     fn a_context_that_does_not_fit() {
-        let text = "[h264_nvenc @ 0x55d0] dl_fn->cuda_dl->cuCtxCreate(&ctx->cu_context_internal, 0, cu_device) failed -> CUDA_ERROR_OUT_OF_MEMORY: out of memory";
-        let stated = &facts_in(text).unwrap().statements[0];
-        assert_eq!((stated.cause, stated.certainty), (Cause::OtherProcesses, Certainty::Possible));
-        assert!(stated.leads);
+        let text = "[AVHWDeviceContext @ 0x55d0] cu->cuCtxCreate(&hwctx->cuda_ctx, flags, device) failed -> CUDA_ERROR_OUT_OF_MEMORY: out of memory";
+        for (text, leads) in
+            [(text.to_owned(), true), (text.replace("AVHWDeviceContext", "h264_nvenc"), false)]
+        {
+            let stated = &facts_in(&text).unwrap().statements[0];
+            assert_eq!((stated.cause, stated.certainty), (Cause::OtherProcesses, Certainty::Possible));
+            assert_eq!(stated.leads, leads, "{text}");
+        }
     }
 
     #[test]
