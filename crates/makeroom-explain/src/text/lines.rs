@@ -165,7 +165,7 @@ pub(crate) fn lists_possible_reasons(line: &str) -> bool {
 pub(crate) fn describes_change(log: &Log) -> bool {
     static TITLE: LazyLock<Regex> = LazyLock::new(|| {
         pattern(
-            r"^#? ?(?:\[[^\]]*\]\s*)*(?:\w+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|handle|implement|enable|allow|limit|revert|disable)(?:e?s|e?d)? \S",
+            r"^#? ?(?:\[[^\]]*\]\s*)*(?:\w+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable)(?:e?s|e?d)? \S",
         )
     });
     static OUTPUT: LazyLock<Regex> = LazyLock::new(|| {

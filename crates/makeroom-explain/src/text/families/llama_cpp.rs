@@ -106,6 +106,11 @@ fn read_line(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.line();
     let has = |words: &str| contains_ignoring_case(line, words);
     let mut facts = Facts::new("llama.cpp", Resource::Device, passage);
+    // A pinned buffer without a size, and a graph that is allocated at the second try, are not failures.
+    if has("ggml_vulkan: Failed to allocate pinned memory") || has("failed to allocate graph, reserving") {
+        facts.severity = Severity::Warning;
+        return Some(facts);
+    }
     if let Some(found) = ALLOCATING.captures(line) {
         facts.request = decimal_size(&found[1], &found[2]);
         facts.device = captured_number(&found, 3).map(DeviceIndex);
