@@ -2,7 +2,7 @@
 
 use super::{Phrase, family};
 use crate::Cause::{
-    ArtificialLimit, HostMemory, IntegerOrShapeBug, LiveDataFillsDevice, OtherProcesses, Preallocation,
+    ArtificialLimit, HostMemory, IntegerOrShapeBug, Leak, LiveDataFillsDevice, OtherProcesses, Preallocation,
 };
 
 pub(super) const ROWS: &[Phrase] = &[
@@ -126,6 +126,14 @@ pub(super) const ROWS: &[Phrase] = &[
         &["rocblas_status_memory_error", "miopenStatusAllocFailed", "Hip error creating buffer"],
         r"rocblas_status_memory_error|miopenStatusAllocFailed|Hip error creating buffer(?: (?P<request>\d+))?",
     ),
+    // A person reports memory that grows until the program ends.
+    Phrase::either(
+        "",
+        &["usage goes up", "memory goes up", "memory keeps", "usage keeps", "memory grows", "usage grows", "memory increases", "usage increases", "memory leak", "泄露", "泄漏", "升高"],
+        r"\b(?:memory|v?ram)\b.{0,60}\b(?:goes up|keeps? (?:growing|increasing|rising)|grows|increases|climbs)\b.{0,80}\b(?:until|crash\w*|killed)\b|\bthere (?:is|should be|seems to be|must be) (?:a|some) (?:\w+ ){0,2}memory leak|(?:memory|显存|内存).{0,20}(?:升高|增长|泄[露漏]).{0,60}(?:炸|卡掉|爆|崩)",
+    )
+    .unless(r"(?i)\b(?:fix|no|not|without|avoid|prevent)\w*\b.{0,30}(?:leak|grow|increas)")
+    .leads(Leak, "The text says that memory grows until the program ends: something from every step stays alive."),
     Phrase::either(
         "lm-studio",
         &["due to insufficient system resources"],
@@ -257,6 +265,19 @@ mod tests {
         assert_eq!((facts.framework, facts.free), ("mindspore", Some(Bytes::mib(4))));
         let facts = facts_in("PhysX error: the application need to increase PxGpuDynamicsMemoryConfig::foundLostPairsCapacity to 4096").unwrap();
         assert_eq!(facts.statements[0].cause, Cause::ArtificialLimit);
+    }
+
+    #[test]
+    fn memory_that_grows_until_the_end_is_a_leak() {
+        for text in [
+            "the ram usage goes up all the time until it crashes",
+            "More and more is used, there must be a GPU memory leak",
+        ] {
+            let stated = &facts_in(text).unwrap_or_else(|| panic!("not read: {text}")).statements[0];
+            assert_eq!((stated.cause, stated.leads), (Cause::Leak, true), "{text}");
+        }
+        assert!(facts_in("This release fixes a memory leak that grows until the crash").is_none());
+        assert!(facts_in("memory increases with the batch size").is_none());
     }
 
     #[test]
