@@ -133,7 +133,7 @@ impl Filter {
 
     /// Whether an anchor may begin in a chunk.
     fn fires(&self, chunk: &[u8]) -> bool {
-        self.fires_at_samples(chunk) || self.short.iter().any(|anchor| has_short(chunk, anchor))
+        self.fires_at_samples(chunk) || self.short.iter().any(|&anchor| has_short(chunk, anchor))
     }
 
     fn fires_at_samples(&self, chunk: &[u8]) -> bool {
@@ -151,7 +151,7 @@ impl Filter {
 
 /// Whether an anchor in lower case occurs, in any case. A fold without a branch, so that it is vectorized. Bytes that
 /// are not letters may be equal too: the automaton decides.
-fn has_short(text: &[u8], anchor: &[u8; SHORT_ANCHOR]) -> bool {
+fn has_short(text: &[u8], anchor: [u8; SHORT_ANCHOR]) -> bool {
     let Some(last) = text.len().checked_sub(SHORT_ANCHOR - 1) else { return false };
     let (first, second, third) = (&text[..last], &text[1..=last], &text[2..last + 2]);
     let is_same = |byte: u8, letter: u8| u8::from(byte | 0x20 == letter);
