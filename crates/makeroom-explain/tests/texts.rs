@@ -168,3 +168,52 @@ fn little_that_is_unused_can_be_enough() {
         assert_eq!((is_futile, is_advised), (!is_enough, is_enough), "{request}");
     }
 }
+
+/// Figures of Windows and WSL: no process may have the whole card, and what a process holds is not reported.
+#[test]
+fn figures_of_windows_are_not_other_processes() {
+    for text in [
+        "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 8.00 GiB total capacity; 6.20 GiB already allocated; 0 bytes free; 6.30 GiB reserved in total by PyTorch)",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total capacity of 8.00 GiB of which 0 bytes is free. Including non-PyTorch memory, this process has 17179869184.00 GiB memory in use. Of the allocated memory 7.20 GiB is allocated by PyTorch, and 150.00 MiB is reserved by PyTorch but unallocated.",
+    ] {
+        let verdict = explain_text(text).verdict;
+        assert_eq!(
+            (verdict.cause, verdict.certainty),
+            (Cause::LiveDataFillsDevice, Certainty::Likely),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn cut_off_and_rounded_figures_decide() {
+    let text = "CUDA out of memory. Tried to allocate 64.00 MiB (GPU 0; 22.00 GiB total capacity; 20.70 GiB already allocat";
+    assert_eq!(explain_text(text).verdict.cause, Cause::LiveDataFillsDevice);
+    let text = "CUDA out of memory. Tried to allocate 4.60 GiB. GPU 0 has a total capacity of 44.30 GiB of which 4.60 GiB is free. Including non-PyTorch memory, this process has 39.70 GiB memory in use. Of the allocated memory 35.80 GiB is allocated by PyTorch, and 3.30 GiB is reserved by PyTorch but unallocated.";
+    assert_eq!(explain_text(text).verdict.cause, Cause::Fragmentation);
+}
+
+#[test]
+fn a_crash_after_a_warning_counts() {
+    let warning = "failed to allocate 9000.00 MiB of pinned memory: out of memory";
+    assert_eq!(explain_text(&format!("ggml_cuda_host_malloc: {warning}")).verdict.cause, Cause::None);
+    let crash = format!("# The program crashes when it loads the model\nggml_cuda_host_malloc: {warning}");
+    assert_eq!(explain_text(&crash).verdict.cause, Cause::HostMemory);
+    let fine = format!("# It loads without crashing\nggml_cuda_host_malloc: {warning}");
+    assert_eq!(explain_text(&fine).verdict.cause, Cause::None);
+}
+
+#[test]
+fn a_title_yields_to_the_failure_below_it() {
+    let text = "# CUDA Memory allocation error\nA seg fault happens when the array is freed with the wrong function.";
+    let explanation = explain_text(text);
+    assert_eq!(explanation.verdict.cause, Cause::None);
+    assert!(explanation.verdict.summary.contains("segmentation fault"), "{}", explanation.verdict.summary);
+}
+
+#[test]
+fn a_full_card_in_a_table_leads_to_other_processes() {
+    let text = "|   0  V100  On   | 00000000:00:08.0 Off |                    0 |\n| N/A   54C    P0   246W / 300W |  15600MiB / 16130MiB |    100%      Default |\nRuntimeError: CUDA error: out of memory";
+    let verdict = explain_text(text).verdict;
+    assert_eq!((verdict.cause, verdict.certainty), (Cause::OtherProcesses, Certainty::Possible));
+}

@@ -1,9 +1,8 @@
-//! What two allocators saved a program: PyTorch's with expandable segments, and makeroom's own pool.
+//! How much memory expandable segments and makeroom's own pool saved compared to PyTorch's default allocator.
 //!
-//! The same requests are run under PyTorch's default allocator (exact replay), and only requests that the allocator in
-//! question served: tensors in PyTorch's own segments, or tensors in the pool's. Where the account does not close there
-//! is no comparison: events are missing, more is live than was reserved, or the replay does not reproduce what the
-//! program took.
+//! The requests that the allocator served (tensors in PyTorch's own segments, or in the pool's) are replayed exactly
+//! under the default allocator. There is no comparison if events are missing, if more memory is live than reserved, or
+//! if a replay under the actual allocator does not reproduce the recorded peak.
 
 use makeroom_core::{Action, Bytes, DeviceTrace, FastMap, PoolUse, ProcessRecord, Ranges, Stacks, Trace};
 use makeroom_sim::{AllocatorSpec, Program, Settings};
@@ -11,10 +10,10 @@ use makeroom_sim::{AllocatorSpec, Program, Settings};
 use super::{ExpandableSummary, PoolSummary};
 use crate::trace::History;
 
-/// What one kernel read of mapped host memory, and of its own, on an H200.
+/// Bandwidth of one kernel that reads mapped host memory, and device memory, on an H200.
 const BUS_BYTES_A_MICROSECOND: u64 = 51_000;
 const DEVICE_BYTES_A_MICROSECOND: u64 = 3_844_000;
-/// A replay of what really happened that is farther off is not a replay of it: one part in so many, and so many bytes.
+/// A replay counts as exact if its peak differs by at most this part of the recorded peak, or by this many bytes.
 const TOLERATED_PART: u64 = 20;
 const TOLERATED_BYTES: u64 = 64 << 20;
 
@@ -72,7 +71,7 @@ fn of_pool(parts: &Parts, pool: &PoolUse, stacks: &Stacks, may_compare: bool) ->
         may_compare && !tensors.peak_live.is_zero() && program.lost == 0 && peak_live <= peak_reserved;
     let native_reserved = is_balanced.then(|| {
         let native = AllocatorSpec::pytorch("pytorch", Settings::default()).run(&program, None);
-        // What other libraries had at the tensors' peak, the driver would have had to give as well.
+        // The default allocator does not serve other libraries: their memory at the tensors' peak comes on top.
         let peak = tensors.peak.and_then(|peak| parts.other_live.get(peak)).copied().unwrap_or(0);
         Bytes::new(native.peak_reserved + peak)
     });

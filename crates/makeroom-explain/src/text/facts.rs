@@ -198,7 +198,7 @@ impl Facts {
         figures.iter().flatten().count() + self.processes.len() + statements
     }
 
-    /// The same without a free counter that wrapped below zero: drivers of integrated GPUs and of ROCm report
+    /// The same without figures that nothing can have. A free counter that wrapped below zero means that nothing is free: drivers of integrated GPUs and of ROCm report
     /// 2⁶⁴ bytes less a little where more is in use than there is.
     pub(crate) fn without_wrapped_figures(mut self) -> Self {
         let is_wrapped = self.free.is_some_and(|free| free >= ABSURD);
@@ -207,6 +207,9 @@ impl Facts {
             self.evidence
                 .push("The text's figure for free memory wrapped below zero, so nothing was free".to_owned());
         }
+        // Windows and WSL do not report what a process holds; PyTorch then prints the counter that was never set.
+        self.this_process = self.this_process.filter(|&bytes| bytes < ABSURD);
+        self.processes.retain(|process| process.bytes < ABSURD);
         self
     }
 

@@ -8,6 +8,15 @@ use super::facts::Facts;
 use super::families;
 use super::log::Passage;
 
+/// An anchor of this length is searched at every byte of a log and counts only where a word begins; `oom` is the one
+/// that earns it. Others have at least two bytes more, so that [`stream`](super::stream) can sample the log.
+pub(crate) const SHORT_ANCHOR: usize = 3;
+
+/// Whether an anchor of this length counts at this place of a text: a short one is not the end of another word.
+pub(crate) fn counts_at(text: &[u8], start: usize, length: usize) -> bool {
+    length > SHORT_ANCHOR || start == 0 || !text[start - 1].is_ascii_alphanumeric()
+}
+
 /// One family of formats.
 pub(crate) struct Family {
     /// Literal strings (compared without regard to case); where none occurs the family is not asked.
@@ -59,6 +68,7 @@ pub(crate) const FAMILIES: &[&Family] = &[
     &families::phrases::graphics::FAMILY,
     &families::cuda_driver::FAMILY,
     &families::oom_killer::FAMILY,
+    &families::phrases::runtimes::FAMILY,
     &families::phrases::host::FAMILY,
     &families::nvidia_smi::FAMILY,
     &families::generic::FAMILY,

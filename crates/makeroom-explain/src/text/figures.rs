@@ -64,6 +64,8 @@ mod tests {
         assert!(size("17179869183.95", "GiB").is_some_and(|wrapped| wrapped > Bytes::gib(1 << 33)));
         assert_eq!(binary_size("89.180222", "MB"), Some(Bytes::new(93_512_240)));
         assert_eq!(binary_size("5", "B"), Some(Bytes::new(5)));
+        assert_eq!(size("2", "gib"), Some(Bytes::gib(2)));
+        assert_eq!(binary_size("3", "mb"), Some(Bytes::mib(3)));
         assert_eq!(size("x", "GiB"), None);
         assert_eq!(size("1", "parsec"), None);
     }

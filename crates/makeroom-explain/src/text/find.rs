@@ -5,12 +5,15 @@
 
 use std::sync::LazyLock;
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, Match, MatchKind};
 
 use super::facts::{Facts, Severity};
-use super::family::FAMILIES;
+use super::family::{FAMILIES, counts_at};
 use super::job::FailureAt;
-use super::lines::{LineKind, ends_in_error, is_handled, kind, kind_of_known, progress_between};
+use super::lines::{
+    LineKind, describes_change, ends_in_error, is_crash_reported, is_handled, kind, kind_of_known,
+    progress_between,
+};
 use super::log::Log;
 use super::other_failure;
 
@@ -71,8 +74,13 @@ const STEPS_SURVIVED: usize = 3;
 pub(crate) fn failures(log: &Log) -> Option<Found> {
     let (mut readings, unread) = readings(log);
     weigh(log, &mut readings);
+    drop_titles(log, &mut readings);
     let survived = survived(log, &readings);
+    let is_change = describes_change(log);
     let is_prose = |(line, family, facts): &Reading| {
+        if is_change {
+            return true;
+        }
         let line = log.line(*line);
         let is_decided = !facts.statements.is_empty();
         let kind = if is_last_resort(*family) { kind(line) } else { kind_of_known(line, is_decided) };
@@ -157,11 +165,22 @@ fn weigh(log: &Log, readings: &mut [Reading]) {
             .iter_mut()
             .filter(|(_, _, facts)| facts.severity == Severity::Warning)
             .max_by_key(|(line, _, facts)| (facts.weight(), *line))
-        && is_handled(log, *line)
-        && ends_in_error(log, *line)
+        && ((is_handled(log, *line) && ends_in_error(log, *line)) || is_crash_reported(log))
         && other_failure::find(log).is_none()
     {
         facts.severity = Severity::Failure;
+    }
+}
+
+/// A title that names an out-of-memory error above a log that shows another definite failure: the title is a guess.
+fn drop_titles(log: &Log, readings: &mut Vec<Reading>) {
+    let is_title =
+        |&(line, family, _): &Reading| line == 0 && is_last_resort(family) && log.line(0).starts_with("# ");
+    if readings.len() == 1
+        && readings.iter().all(is_title)
+        && other_failure::find(log).is_some_and(|other| other.is_definite)
+    {
+        readings.clear();
     }
 }
 
@@ -299,7 +318,8 @@ fn contradicts(first: &Facts, other: &Facts) -> bool {
 fn hits(log: &Log) -> Vec<(usize, Vec<usize>)> {
     let Some(automaton) = &ANCHORS.automaton else { return Vec::new() };
     let mut hits: Vec<(usize, Vec<usize>)> = Vec::new();
-    for found in automaton.find_overlapping_iter(log.text()) {
+    let counts = |found: &Match| counts_at(log.text().as_bytes(), found.start(), found.len());
+    for found in automaton.find_overlapping_iter(log.text()).filter(counts) {
         let line = log.line_at(found.start());
         let family = ANCHORS.families[found.pattern().as_usize()];
         match hits.last_mut() {
@@ -317,7 +337,8 @@ fn hits(log: &Log) -> Vec<(usize, Vec<usize>)> {
 /// The families that have an anchor in a line.
 pub(super) fn families_in(line: &str) -> Vec<usize> {
     let mut families = Vec::new();
-    for found in ANCHORS.automaton.iter().flat_map(|automaton| automaton.find_overlapping_iter(line)) {
+    let found = ANCHORS.automaton.iter().flat_map(|automaton| automaton.find_overlapping_iter(line));
+    for found in found.filter(|found| counts_at(line.as_bytes(), found.start(), found.len())) {
         let family = ANCHORS.families[found.pattern().as_usize()];
         if !families.contains(&family) {
             families.push(family);

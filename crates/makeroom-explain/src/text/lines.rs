@@ -29,21 +29,30 @@ static ERROR: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Words of a person who tells about a program.
+/// Words of a person who reports about a program.
 static PERSON: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?x)
         \bI['’](?:m|ve|d|ll)\b | \bI \s (?:am|have|had|get|got|was|think|thought|tried|try|use|used|run|ran|can|could|want|would|will|do|don|did|see|saw|hope|know|need|set|found|find|guess|believe|still|also|just|already|only|installed|download\w*|train\w*|suspect|wonder|encounter\w*|change\w*|follow\w*|met|keep|kept|notice\w*|made|load\w*|start\w*|receive\w*|face\w*|understand|expect\w*|increase\w*|reduce\w*|check\w*|test\w*) \b
-      | \bTIL\b | \bdidn['’]t \s know\b | \b[Mm]y\s | \b[Ww]e(?:['’]\w+)?\s | \b[Oo]ur\s | \b[Yy]ou(?:r|['’]re)?\s | \b[Aa]nyone\b
-      | (?i: \b(?:how \s (?:can|do|to|much) | why \s (?:is|does|do|am) | is \s there | does \s this | can \s (?:we|this|it|someone) | what \s (?:is|does) | thanks | thank \s you | hello | hi\s (?:all|there|everyone) | any \s (?:idea|help|advice) | would \s be | it \s (?:seems|implies|looks|means|happens) | it['’]s \s | there['’]s \s | in \s order \s to | due \s to \s the | for \s example | e\.g\. | because | however | instead \s of | sometimes | often | always | usually | make \s sure ) \b )
+      | \bTIL\b | \bdidn['’]t \s know\b | \b[Mm]y\s | \b[Ww]e(?:['’]\w+)?\s | \b[Oo]ur\s | \b[Aa]nyone\b
+      | (?i: \b(?:how \s (?:can|do|to|much) | why \s (?:is|does|do|am) | is \s there | does \s this | can \s (?:we|this|it|someone) | what \s (?:is|does) | thanks | thank \s you | hello | hi\s (?:all|there|everyone) | any \s (?:idea|help|advice) | would \s be | it \s (?:seems|implies|looks|means|happens) | it['’]s \s | there['’]s \s | however | sometimes | often | always | usually ) \b )
       | \?\s*$
         ",
+    )
+});
+
+/// Words of documents and of people, which programs use too where they give advice with an error.
+static ADVICE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?ix) \byou(?:r|['’]re)?\s | \b(?:in \s order \s to | due \s to \s the | for \s example | e\.g\. | because | instead \s of | make \s sure ) \b",
     )
 });
 
 /// An item of a list, a heading below the title, a row of a table: parts of a document.
 static DOCUMENT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^\s*(?:#{2,6}\s|\d{1,2}[.)]\s|[-*+]\s|//|--\s|\|)"));
+/// A logger's level, also between bars as in a table.
+static LEVEL: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(?:WARNING|ERROR|INFO|CRITICAL)\b"));
 
 /// A line of source code or of a patch that mentions the error.
 static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
@@ -56,19 +65,19 @@ static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Words for running out of memory.
-const MEMORY_WORDS: &str = r"(?:out[ _-]?of[ _-]?(?:\w+[ _-])?(?:memory|vram|ram)|(?-u:\b)oom(?-u:\b)|memory (?:error|overflow|allocation)|爆显存|显存不足|内存不足)";
+const MEMORY_WORDS: &str = r"(?:out[ _-]?of[ _-]?(?:\w+[ _-])?(?:memory|vram|ram)|(?-u:\b)oom(?-u:\b)|resource_?exhausted|memory (?:error|overflow|allocation)|爆显存|显存不足|内存不足)";
 
 /// Denials, conditions, fixes: nothing ran out.
 static DENIAL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
-        r"(?i)\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|likely to|risk of|potential(?:ly)?|that raises?|an option to|check for|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.;:]{{0,48}}{MEMORY_WORDS}"
+        r"(?i)\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|in which case|likely to|risk of|potential(?:ly)?|that raises?|an option to|check for|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.,;:]{{0,48}}{MEMORY_WORDS}"
     ))
 });
 
 /// A person reports that memory ran out.
 static REPORT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
-        r"(?i)\b(?:get|got|gets|getting|receiv\w+|encounter\w*|hit|hits|hitting|fac(?:e|es|ed|ing)|have|having|had|throws?|raises?|report\w*|fail\w*|crash\w*|die[sd]?|keeps?|kept|goes|going|went|still|always|then|finally|immediately|error|killed|报|出现|提示|runs?|ran|running)\b.{{0,80}}{MEMORY_WORDS}|{MEMORY_WORDS}.{{0,40}}\b(?:error|occur\w*|happen\w*|when|while|during|after|on|at|with|exception|killed)\b|(?:报|出现|提示|导致).{{0,40}}{MEMORY_WORDS}"
+        r"(?i)\b(?:get|got|gets|getting|receiv\w+|encounter\w*|hit|hits|hitting|fac(?:e|es|ed|ing)|have|having|had|throws?|raises?|report\w*|fail\w*|crash\w*|die[sd]?|keeps?|kept|goes|going|went|still|always|then|finally|immediately|error|killed|报|出现|提示|runs?|ran|running)\b.{{0,80}}{MEMORY_WORDS}|{MEMORY_WORDS}.{{0,40}}\b(?:error|occur\w*|happen\w*|when|while|during|after|on|at|with|exception|killed)\b|(?:报|出现|提示|导致).{{0,40}}{MEMORY_WORDS}|\b(?:gpu|graphics|video|system|computer)\b.{{0,24}}\bmemory is (?:full|exhausted|low|not enough|insufficient)\b"
     ))
 });
 
@@ -81,7 +90,7 @@ static HANDLED: LazyLock<Regex> = LazyLock::new(|| {
       | \bskipp(?:ing|ed) \s (?:this |the |that |current |over |tactic|batch|sample|image|step|file|frame|it\b) | \bskipping \s batch
       | \btrying \s (?:again|with \s (?:a \s)?(?:smaller|lower|less|reduced)|to \s recover|smaller|a \s smaller|lower) | \battempting \s to \s recover | \brecovered \s from\b
       | \breduc(?:ing|ed) \s (?:the \s)? (?:\w+ \s)? (?:batch|chunk|tile|resolution) (?:[\s_] size)? \s (?:to|from|by)\b | \bswitching \s to \s (?:tiled|cpu|slow|low|smaller)
-      | not \s an? \s (?:failure|error)\b | \bnot \s fatal | \bcontinuing \s (?:without|with|on)\b | \busing \s (?:cpu|host|system|managed|pageable) \s memory \s instead | \bsplitting \s (?:the\s)?batch | \boffload(?:ing|ed) \s to \s (?:cpu|system|shared)
+      | not \s an? \s (?:failure|error)\b | \bnot \s fatal | \bcontinuing \s (?:without|with|on)\b | \busing \s (?:cpu|host|system|managed|pageable) \s memory \s instead | , \s using \s (?:CPU\b | (?:\w+ \s){1,4} instead\b) | \bsplitting \s (?:the\s)?batch | \boffload(?:ing|ed) \s to \s (?:cpu|system|shared)
         ",
     )
 });
@@ -92,6 +101,9 @@ static PROGRESS: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\d+%\|| it/s\b|\ds/it\b|\bstep[s]?[ :=/]+\d+|\bepoch[ :\[=]+\d+|\bloss[ :=]+-?\d|\biter(?:ation)?[s]?[ :=]+\d+",
     )
 });
+
+/// A person's report stands in the first lines of a text.
+const REPORT_LINES: usize = 100;
 
 /// What a line that mentions memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +116,8 @@ pub(crate) enum LineKind {
 
 /// A statement of source code; a traceback may print it in one line with the error that it raised.
 fn is_source(line: &str) -> bool {
-    SOURCE.is_match(line) && !line.contains("Error: ")
+    // hashcat begins its errors with a star, as comments do.
+    SOURCE.is_match(line) && !line.contains("Error: ") && !line.contains("* Device #")
 }
 
 /// What kind a line is in which a known format stands: lists and headings may hold a program's own words. A format
@@ -112,21 +125,25 @@ fn is_source(line: &str) -> bool {
 pub(crate) fn kind_of_known(line: &str, is_decided: bool) -> LineKind {
     let (writer, body) = split_prefix(line);
     let may_be_person = !is_decided && writer.is_none() && !ERROR.is_match(line);
-    let is_prose = is_source(body) || (PERSON.is_match(body) && (may_be_person || DENIAL.is_match(body)));
+    let is_person = || PERSON.is_match(body) && (may_be_person || DENIAL.is_match(body));
+    // A code in marks, in a sentence about what can happen.
+    let is_quoted = || line.contains('`');
+    let is_document = || (is_quoted() || may_be_person && ADVICE.is_match(body)) && DENIAL.is_match(body);
+    let is_prose = is_source(body) || is_person() || is_document();
     if is_prose { LineKind::Prose } else { LineKind::Error }
 }
 
 /// What kind a line is that mentions memory in words of no known format.
 pub(crate) fn kind(line: &str) -> LineKind {
     let (writer, body) = split_prefix(line);
-    let is_person = || PERSON.is_match(body);
+    let is_person = || PERSON.is_match(body) || ADVICE.is_match(body);
     let is_prose = if is_source(body) {
         true
     } else if writer.is_some() || ERROR.is_match(line) {
         // Even a program's token may stand in a denial: "no CUDA out of memory anymore".
-        DENIAL.is_match(body) && is_person()
+        DENIAL.is_match(body) && (is_person() || line.contains('`'))
     } else {
-        DOCUMENT.is_match(line) || is_person() || DENIAL.is_match(body)
+        (DOCUMENT.is_match(line) && !LEVEL.is_match(line)) || is_person() || DENIAL.is_match(body)
     };
     if is_prose { LineKind::Prose } else { LineKind::Error }
 }
@@ -136,9 +153,49 @@ pub(crate) fn is_report(line: &str) -> bool {
     !is_source(line) && !DENIAL.is_match(line) && REPORT.is_match(line)
 }
 
+/// Whether a line only lists what the reasons of a failure could be, as supervisors do that do not know.
+pub(crate) fn lists_possible_reasons(line: &str) -> bool {
+    static REASONS: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(r"(?i)\b(?:potential root causes|possible (?:reasons|causes) (?:include|are))\b")
+    });
+    REASONS.is_match(line)
+}
+
+/// Whether a text describes a change of source code: its title is a commit's, and it holds no output of a program.
+pub(crate) fn describes_change(log: &Log) -> bool {
+    static TITLE: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"^#? ?(?:\[[^\]]*\]\s*)*(?:\w+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable)(?:e?s|e?d)? \S",
+        )
+    });
+    static OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"Traceback \(most|^\W*(?:\w+\.)*\w+(?:Error|Exception): |\b\d\d:\d\d:\d\d\b|^\s*(?:ERROR|FATAL|error:)|\[\w+ @ 0x",
+        )
+    });
+    TITLE.is_match(log.line(0))
+        && !(1..log.len().min(REPORT_LINES)).any(|index| OUTPUT.is_match(log.line(index)))
+}
+
+/// Whether a person says in a sentence or a title that the program crashed.
+pub(crate) fn is_crash_reported(log: &Log) -> bool {
+    static CRASH: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)(?:\b(no|not|n['’]t|without|never|avoids?|fix(?:es|ed)?)\b\W+(?:\w+\W+){0,2})?(?:\bcrash(?:es|ed|ing)?\b|\bwhen the error occurs\b|闪退|崩溃)",
+        )
+    });
+    (0..log.len().min(REPORT_LINES)).any(|index| {
+        let line = log.line(index);
+        let is_told = line.starts_with("# ") || PERSON.is_match(line);
+        is_told && CRASH.captures_iter(line).any(|found| found.get(1).is_none())
+    })
+}
+
 /// Whether a person speaks in the first lines of a text.
 pub(crate) fn is_told_by_person(log: &Log) -> bool {
-    (0..log.len().min(100)).any(|index| PERSON.is_match(log.line(index)))
+    (0..log.len().min(REPORT_LINES))
+        .map(|index| log.line(index))
+        .any(|line| PERSON.is_match(line) || ADVICE.is_match(line))
 }
 
 /// Whether the words around an error say that the program went on without the memory.
@@ -229,10 +286,44 @@ mod tests {
     }
 
     #[test]
+    fn a_change_is_told_from_a_report() {
+        let title = "# Add launch bounds to avoid register overuse";
+        let summary = "Summary: address `CUDA error: too many resources requested for launch`.";
+        assert!(describes_change(&Log::new(&format!("{title}\n{summary}"))));
+        assert!(!describes_change(&Log::new("# CUDA out of memory\nFix it by a smaller batch")));
+        let log = "# Fix CUDA out of memory\n2024-01-01 10:00:00 worker: CUDA error: out of memory";
+        assert!(!describes_change(&Log::new(log)));
+        assert!(lists_possible_reasons("There are some potential root causes. (1) SIGKILL by OOM killer"));
+    }
+
+    #[test]
+    fn a_program_may_speak_to_its_user() {
+        for line in [
+            "Out of video memory trying to allocate a texture. Make sure your card has the minimum required memory.",
+            "some of your processes may have been killed by the cgroup out-of-memory handler.",
+            "* Device #2: Not enough allocatable device memory for this attack.",
+        ] {
+            assert_eq!(kind_of_known(line, line.contains("killed")), LineKind::Error, "{line}");
+        }
+        let quoted =
+            "Metal cannot make the buffer, in which case the `VK_ERROR_OUT_OF_DEVICE_MEMORY` is right";
+        assert_eq!(kind_of_known(quoted, false), LineKind::Prose);
+        let quoted = "A fraction of 100% can produce a `RESOURCE_EXHAUSTED` message at the start";
+        assert_eq!(kind(quoted), LineKind::Prose);
+        let advice = "In case of out of memory you can lower your batch size";
+        assert_eq!(kind_of_known(advice, false), LineKind::Prose);
+        assert!(is_report("Your GPU memory is full. Try a lower timeline resolution."));
+    }
+
+    #[test]
     fn a_retry_is_a_handled_error() {
         let log = Log::new("Warning: Ran out of memory when decoding, retrying with tiled decoding.");
         assert!(is_handled(&log, 0));
         let log = Log::new("CUDA out of memory. Tried to allocate 1.00 GiB\nFalling back to CPU\nepoch 2");
+        assert!(is_handled(&log, 0));
+        let log = Log::new(
+            "| WARNING | trainer | OOM: CUDA out of memory.\n| WARNING | trainer | attempting to recover from OOM in forward pass",
+        );
         assert!(is_handled(&log, 0));
         for line in [
             "CUDA out of memory. Tried to allocate 1.00 GiB\nTraceback (most recent call last):",

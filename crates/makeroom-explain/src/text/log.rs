@@ -40,6 +40,7 @@ struct Line {
 
 /// The lines around an anchor that the same writer wrote.
 pub(crate) struct Passage<'log> {
+    prefix: &'log str,
     lines: Vec<&'log str>,
     others: Vec<&'log str>,
     hit: usize,
@@ -148,7 +149,8 @@ impl Log {
 
     /// The passage around a line: the lines near it that the same writer wrote, without prefixes.
     pub(crate) fn passage(&self, index: usize) -> Passage<'_> {
-        let (writer, _) = split_prefix(self.line(index));
+        let (writer, body) = split_prefix(self.line(index));
+        let prefix = &self.line(index)[..self.line(index).len() - body.len()];
         let from = index.saturating_sub(LINES_BEFORE);
         let to = (index + LINES_SCANNED).min(self.lines.len());
         let (mut lines, mut others) = (Vec::new(), Vec::new());
@@ -175,11 +177,23 @@ impl Log {
             }
         }
         let flat = flatten(&lines[hit..lines.len().min(hit + LINES_JOINED)]);
-        Passage { lines, others, hit, line_number: self.lines.get(index).map_or(0, |line| line.number), flat }
+        Passage {
+            prefix,
+            lines,
+            others,
+            hit,
+            line_number: self.lines.get(index).map_or(0, |line| line.number),
+            flat,
+        }
     }
 }
 
 impl<'log> Passage<'log> {
+    /// What a launcher or a logger put before the anchor's line: who wrote it, when, and its level.
+    pub(crate) fn prefix(&self) -> &'log str {
+        self.prefix
+    }
+
     /// The anchor's own line, without prefix.
     pub(crate) fn line(&self) -> &'log str {
         self.lines.get(self.hit).copied().unwrap_or("")
@@ -256,19 +270,42 @@ fn unquoted(line: &str) -> &str {
     line
 }
 
-/// Joins lines into running text. Lines that were cut at a column are put together without a space between.
+/// A line shorter than this was not cut at a column.
+const SHORTEST_CUT: usize = 60;
+
+/// Whether the size in one line goes on in the next: `14` and `.67 GiB`, or `14.` and `67 GiB`.
+fn is_size_cut(line: &str, next: &str) -> bool {
+    let is_digit = |character: char| character.is_ascii_digit();
+    let (line, next) = (line.trim_end(), next.trim_start());
+    if line.len() < SHORTEST_CUT {
+        return false;
+    }
+    let rest = match (line.strip_suffix('.'), next.strip_prefix('.')) {
+        (Some(number), None) if number.ends_with(is_digit) => next,
+        (None, Some(decimals)) if line.ends_with(is_digit) => decimals,
+        _ => return false,
+    };
+    let unit = rest.trim_start_matches(is_digit);
+    unit.len() < rest.len()
+        && unit.trim_start().starts_with(['K', 'M', 'G', 'T', 'k', 'm', 'g', 't', 'B', 'b'])
+}
+
+/// Joins lines into running text. The halves of a size that was cut at a column are put together.
 fn flatten(lines: &[&str]) -> String {
     let mut flat = String::new();
-    for line in lines {
+    let mut is_joined = true;
+    for (index, line) in lines.iter().enumerate() {
         if flat.len() > LONGEST_FLAT {
             break;
         }
         for word in line.split_whitespace() {
-            if !flat.is_empty() {
+            if !is_joined {
                 flat.push(' ');
             }
+            is_joined = false;
             flat.push_str(word);
         }
+        is_joined = flat.is_empty() || lines.get(index + 1).is_some_and(|next| is_size_cut(line, next));
     }
     flat
 }
@@ -316,6 +353,8 @@ pub(crate) fn split_prefix(line: &str) -> (Option<&str>, &str) {
               | \d{4}[-/]\d\d[-/]\d\d[T\ ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?:?(?:\s|$)
               | \[\d{4}-\d\d-\d\d[T\ ][\d:.,]+Z?\]\s
               | [A-Z][a-z]{2}[\ ]+\d+[\ ]\d\d:\d\d:\d\d[\ ][\w.-]+\s
+              | (?:stdout|stderr)[\ ][FP][\ ]
+              | -[\ ][\w.]+[\ ]-[\ ](?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL)[\ ]-[\ ]
               | (?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL)\b[:\ ]
             )",
         )
@@ -379,12 +418,21 @@ mod tests {
             ),
             ("Feb 21 01:41:02 host ollama[4024]: ggml", Some("ollama[4024]:"), "ggml"),
             ("2021-08-31 08:43:31.591671: I tensorflow", None, "I tensorflow"),
+            ("2024-01-01T10:00:00.123456789Z stderr F CUDA", None, "CUDA"),
+            ("2024-01-01 10:00:00,123 - trainer - ERROR - CUDA", None, "CUDA"),
             ("RuntimeError: CUDA", None, "RuntimeError: CUDA"),
             ("worker-1  | boom", Some("worker-1  |"), "boom"),
         ] {
             let (found, rest) = split_prefix(line);
             assert_eq!((found, rest.trim()), (writer, body), "{line}");
         }
+    }
+
+    #[test]
+    fn the_halves_of_a_size_are_joined() {
+        let line = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 16.06 GiB total capacity; 14";
+        let log = Log::new(&format!("{line}\n.67 GiB already allocated; 5\n6 MiB free"));
+        assert!(log.passage(0).flat.ends_with("; 14.67 GiB already allocated; 5 6 MiB free"));
     }
 
     #[test]

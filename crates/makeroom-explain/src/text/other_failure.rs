@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::{Regex, RegexSet};
 
 use super::figures::pattern;
-use super::lines::{LineKind, kind};
+use super::lines::{LineKind, kind, lists_possible_reasons};
 use super::log::{Log, clipped, split_prefix};
 use crate::Fix;
 
@@ -22,6 +22,8 @@ pub(crate) struct OtherFailure {
     pub(crate) quote: String,
     /// What to do about it.
     pub(crate) fixes: Vec<Fix>,
+    /// It is a known failure, or an exception that never follows from another failure.
+    pub(crate) is_definite: bool,
 }
 
 /// A failure and its remedy.
@@ -84,6 +86,12 @@ const KNOWN: &[Known] = &[
         command: Some("sudo dmesg | grep -i xid"),
     },
     Known {
+        words: r"VK_ERROR_DEVICE_LOST|\bvk[A-Z]\w+ failed:? -4\b|ErrorDeviceLost|DXGI_ERROR_DEVICE_(?:REMOVED|HUNG|RESET)|GPU device instance has been suspended|Memory access fault by GPU|page ?fault .{0,40}\bGPU|CallbackError(?:Timeout|PageFault|Hang|InnocentVictim|AccessRevoked|Discarded)|GPU (?:Timeout|Hang) Error|OPTIX_ERROR_(?:INVALID\w*|LAUNCH_FAILURE|INTERNAL_\w+|CUDA_ERROR|UNSUPPORTED_\w+|DISK_\w+|PIPELINE_\w+|VALIDATION_\w+)",
+        what: "the GPU or its driver stopped the program (device lost, page fault or timeout)",
+        action: "update the driver, and look for the kernel or shader that hangs or reads out of bounds",
+        command: Some("sudo dmesg | grep -iE 'xid|amdgpu|i915'"),
+    },
+    Known {
         words: r"Watchdog caught collective operation timeout|NCCL .{0,80}timed? ?out|collective operation timeout|Heartbeat monitor timed out|Socket Timeout|Timed out waiting .{0,40}clients",
         what: "a collective operation timed out: one rank stopped or fell behind",
         action: "find the rank that failed first: its own log has the reason",
@@ -120,7 +128,7 @@ const KNOWN: &[Known] = &[
         command: Some("export CUDA_LAUNCH_BLOCKING=1"),
     },
     Known {
-        words: r"(?i)segmentation fault|\bSIGSEGV\b|access violation|signal 11\b|exitcode ?: ?-11|exit code 139",
+        words: r"(?i)segmentation fault|\bseg ?fault\b|\bSIGSEGV\b|access violation|signal 11\b|exitcode ?: ?-11|exit code 139",
         what: "the program crashed (segmentation fault)",
         action: "get the native stack of the crash",
         command: Some("gdb --args PROGRAM …   (then: run, bt)"),
@@ -136,7 +144,7 @@ static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
 /// Exceptions whose text is about memory, or that only pass another failure on.
 static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)memory|alloc|oom|buffer size|NOT_INITIALIZED|valid cuDNN algorithm|resource|ChildFailedError|CalledProcessError|ActorDied|WorkerCrashed|EngineDead|DistBackend|EngineCore|exit|killed|RemoteProtocol|Broken",
+        r"(?i)memory|out of m|alloc|oom|buffer size|NOT_INITIALIZED|valid cuDNN algorithm|resource|ChildFailedError|CalledProcessError|ActorDied|WorkerCrashed|EngineDead|DistBackend|EngineCore|exit|killed|RemoteProtocol|Broken",
     )
 });
 
@@ -157,7 +165,7 @@ pub(crate) fn is_definite(line: &str) -> bool {
 /// An error about memory in the same line, which then decides.
 static MEMORY_ERROR: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)error:? (?:\d+:? )?out of memory|OUT_OF_MEMORY|MemoryAllocation|Tried to allocate|CUDA out of memory|ALLOC_FAILED|Cuda failure (?:\d+ )?'out of memory",
+        r"(?i)error:? (?:\d+:? )?out of memory|OUT_OF_MEMORY|OUT_OF_DEVICE_MEMORY|OutOfDeviceMemory|MemoryAllocation|Tried to allocate|CUDA out of memory|ALLOC_FAILED|Cuda failure (?:\d+ )?'out of memory",
     )
 });
 
@@ -170,6 +178,7 @@ pub(crate) fn find(log: &Log) -> Option<OtherFailure> {
         let line = clipped(log.line(index), LONGEST_LINE);
         if let Some(row) = words.matches(line).iter().next()
             && best.is_none_or(|(known, _)| row < known)
+            && !lists_possible_reasons(line)
             && (kind(line) == LineKind::Error || is_quoted(line))
         {
             best = Some((row, index));
@@ -196,16 +205,23 @@ pub(crate) fn find(log: &Log) -> Option<OtherFailure> {
             line: log.number(index),
             quote: log.line(index).to_owned(),
             fixes: vec![fix],
+            is_definite: true,
         });
     }
     let (index, name) = exception?;
+    let is_definite = !FOLLOWING_EXCEPTIONS.iter().any(|following| name.starts_with(following));
     Some(OtherFailure {
+        is_definite,
         what: format!("the program stopped with {name}"),
         line: log.number(index),
         quote: log.line(index).to_owned(),
         fixes: Vec::new(),
     })
 }
+
+/// Exceptions that programs raise when something else failed before.
+const FOLLOWING_EXCEPTIONS: [&str; 6] =
+    ["RuntimeError", "Exception", "ValueError", "OSError", "ConnectionError", "TimeoutError"];
 
 /// An error that a person quotes in a sentence.
 fn is_quoted(line: &str) -> bool {
@@ -230,6 +246,12 @@ mod tests {
             ("RuntimeError: !block INTERNAL ASSERT FAILED at \"x.cpp\":12", "assertions"),
             ("Cuda failure 1 'invalid argument'", "NCCL"),
             ("ModuleNotFoundError: No module named 'flash_attn'", "ModuleNotFoundError"),
+            (
+                "[METAL] failed: Caused GPU Timeout Error (00000002:kIOGPUCommandBufferCallbackErrorTimeout)",
+                "device lost",
+            ),
+            ("vk::Queue::submit: ErrorDeviceLost", "device lost"),
+            ("Memory access fault by GPU node-1 on address 0x7f00. Reason: Page not present", "page fault"),
             ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000", "same GPU"),
         ] {
             let other = find(&Log::new(text)).unwrap_or_else(|| panic!("{text}"));

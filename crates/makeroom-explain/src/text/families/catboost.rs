@@ -4,6 +4,7 @@
 //! |---|---|
 //! | – 0.9 | `(NCudaLib::TOutOfMemoryError) …/stack_like_memory_pool.h:294: Error: Out of memory. Requested 1070.546387; Free 1010.952393` |
 //! | later | `… Out of memory. Requested 9216 MB; Free 6144.250000 MB` |
+//! | before training | `less than 75% GPU memory available for training. Free: 2866.5 Total: 6143.75` |
 //!
 //! Sizes are in 2²⁰ bytes. By default CatBoost takes 95 % of what is free on the card for its pool, up front;
 //! `Free` is what the pool has left.
@@ -25,12 +26,23 @@ pub(crate) const FAMILY: Family =
 /// A request of this share of a card is the pool itself.
 const POOL_SHARE: f64 = 0.85;
 
+/// Memory in use on a card decides from this share of it; less is the desktop's.
+const USED_SHARE: f64 = 0.05;
+
 /// With less than this share of the request left in the pool, the request may be the larger part of the problem.
 const PLAUSIBLE_SHARE: f64 = 0.25;
 
 static FIGURES: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)Out of memory\. Requested ([\d.]+)(?: Mi?B)?; Free ([\d.]+)"));
-static CARD: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d+MiB +/ +(\d+)MiB"));
+/// Printed before training where others use the card.
+static AT_START: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"less than 75% GPU memory available for training\. Free: ([\d.]+) Total: ([\d.]+)")
+});
+/// Words for other users of a card.
+static OTHERS: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)\b(?:gnome|xorg|x server|desktop|(?:an)?other (?:process|program|user|job)(?:e?s)?)\b")
+});
+static CARD: LazyLock<Regex> = LazyLock::new(|| pattern(r"(\d+)MiB +/ +(\d+)MiB"));
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let found = FIGURES.captures(&passage.flat)?;
@@ -40,14 +52,38 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         cached: Some(free),
         ..Facts::new("catboost", Resource::Device, passage)
     };
-    let cards = passage.all().filter_map(|line| binary_size(&CARD.captures(line)?[1], "MiB"));
-    match cards.filter(|&card| request.share_of(card) >= POOL_SHARE).max() {
-        Some(card) if request <= card => facts.state(
+    let rows = passage.all().filter_map(|line| {
+        let found = CARD.captures(line)?;
+        Some((binary_size(&found[2], "MiB")?, binary_size(&found[1], "MiB")?))
+    });
+    let cards: Vec<(Bytes, Bytes)> =
+        rows.filter(|&(card, _)| request <= card && request.share_of(card) >= POOL_SHARE).collect();
+    let at_start = passage.all().find_map(|line| {
+        let found = AT_START.captures(line)?;
+        let (free, total) = (binary_size(&found[1], "MB")?, binary_size(&found[2], "MB")?);
+        Some((total, total - free))
+    });
+    // The pool asks for the memory of an empty card; one that others use does not have it. A table may have been made
+    // while CatBoost ran: it counts where the text names somebody else on the card.
+    let are_others_named = || passage.all().any(|line| OTHERS.is_match(line));
+    let shared = at_start
+        .into_iter()
+        .chain(cards.iter().copied().filter(|_| are_others_named()))
+        .find(|&(card, used)| request <= card && request + used > card && used.share_of(card) >= USED_SHARE);
+    if let Some((card, used)) = shared {
+        facts.state(
+            Cause::OtherProcesses,
+            Certainty::Likely,
+            format!("CatBoost requested {request} for its pool, and {used} of the GPU's {card} is already in use by others."),
+        );
+    }
+    match cards.iter().max() {
+        Some((card, _)) => facts.state(
             Cause::Preallocation,
             Certainty::Likely,
             format!("CatBoost requested {request} of a GPU of {card}: that is its pool, 95 % of the GPU by default (gpu_ram_part)."),
         ),
-        _ => facts.state(
+        None => facts.state(
             Cause::LiveDataFillsDevice,
             certainty_of_data(request, free),
             format!("CatBoost's pool has {free} left and {request} was requested: its data fills the pool."),
@@ -101,5 +137,19 @@ mod tests {
     #[test]
     fn other_programs_are_not_taken() {
         assert_ne!(facts_in("CUDA out of memory. Tried to allocate 2.00 GiB").unwrap().framework, "catboost");
+    }
+
+    #[test]
+    fn a_pool_on_a_card_that_others_use() {
+        let table = format!(
+            "the desktop runs on this card\n| 30%   58C    P2    62W / 250W |   2100MiB /  9700MiB |      0%      Default |\n{ERROR}"
+        );
+        let warning = format!(
+            "Warning: less than 75% GPU memory available for training. Free: 7000.5 Total: 9700\n{ERROR}"
+        );
+        for text in [table, warning] {
+            let facts = facts_in(&text).unwrap();
+            assert_eq!(facts.statements[0].cause, Cause::OtherProcesses, "{text}");
+        }
     }
 }

@@ -22,6 +22,7 @@ use crate::text::family::Family;
 use crate::text::figures::pattern;
 use crate::text::log::Passage;
 use crate::text::site::source_line;
+use crate::text::smi_table::{self, DeviceUse};
 use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
@@ -41,6 +42,19 @@ pub(crate) const FAMILY: Family = Family {
         "cuda failed with error out of memory",
         "cuda error 2",
         "cuda failure 2",
+        "cuda failure: status=2",
+        "cuda error: 2",
+        "cuda error = 2",
+        "cuda error (2)",
+        "cuda error no",
+        "cuda error code",
+        "API error = 0002",
+        "cuda driver error 2",
+        "cuda runtime error 2",
+        "cuda driver call failed: 2",
+        "cudaError_t 2",
+        "cudaError 2",
+        "CUresult 2",
         "cuda error code=2",
         "code=2(cuda",
         "cuMemCreate",
@@ -78,12 +92,15 @@ static CUDA_WORDS: LazyLock<Regex> = LazyLock::new(|| {
 /// The number of the error alone.
 static ERROR_TWO: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\bcuda (?:failed with )?(?:error|failure):? #?(?:code ?=? ?)?2\b|\bcode=2\(cuda|\b(?:cuda|cu|hip)(?:Malloc|Mem(?:Alloc|Create))\w*(?:\([^)]*\))? (?:failed|returned|error)\W{0,3}(?:with )?(?:error )?(?:code )?2\b",
+        r"(?i)\bAPI error = 0002\b|\bcuda (?:driver |runtime |failed with )?(?:error|failure|call failed)(?: code| no\.?| number)?[\s:=#(]{1,4}(?:status ?= ?|code ?=? ?)?2(?:$|[\s),.;:](?:\D|$))|\b(?:cudaError(?:_t)?|CUresult)[\s:=(]{1,3}2(?:$|[\s),.;:])|\bcode=2\(cuda|\b(?:cuda|cu|hip)(?:Malloc|Mem(?:Alloc|Create))\w*(?:\([^)]*\))? (?:failed|returned|error)\W{0,3}(?:with )?(?:error )?(?:code )?2\b",
     )
 });
 /// A line of source code that handles the error.
-static SOURCE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"=>\s*\{?\s*$|\{\s*$|^\s*(?:if|case|catch|return)\b.*[:{;]\s*$"));
+static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"=>\s*\{?\s*$|\{\s*$|\bif ?\(.*== ?(?:cudaErrorMemoryAllocation|CUDA_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory)\b|^\s*(?:if|case|catch|return)\b.*[:{;]\s*$",
+    )
+});
 /// Another error in the same line: then it is not about memory.
 static OTHER_ERROR: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)illegal_?address|illegal memory access"));
@@ -100,6 +117,9 @@ static CONTEXT_CALL: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// Lines under a line of source that point at its parts.
 static MARKS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[\s~^]*$"));
+
+/// A device with this share in use is full.
+const FULL: f64 = 0.95;
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.line();
@@ -146,13 +166,34 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             Certainty::Possible,
             "The text mentions pinned memory or asynchronous copies: the driver returns the same error when it cannot pin host memory.",
         );
+    } else if CONTEXT_CALL.is_match(line) && line.contains("nvenc") {
+        // Each encoder opens a context of its own, so the holder may be the same program.
+        facts.state(
+            Cause::OtherProcesses,
+            Certainty::Possible,
+            "The driver had no memory for the context of an encoder: other processes or earlier encoders hold the GPU.",
+        );
     } else if CONTEXT_CALL.is_match(line) || CONTEXT_CALL.is_match(source) {
         facts.lead(
             Cause::OtherProcesses,
             "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU.",
         );
+    } else if facts.request.is_none()
+        && let Some(used) = full_in_table(passage)
+    {
+        facts.lead(
+            Cause::OtherProcesses,
+            format!("The table in this text shows {} of {} in use on the GPU, by other processes unless it was made while this program ran.", used.used, used.total),
+        );
     }
     Some(facts)
+}
+
+/// The first device of a table around the error, where it is full and the table does not say of what.
+fn full_in_table(passage: &Passage<'_>) -> Option<DeviceUse> {
+    let table = smi_table::tables(passage.all()).into_iter().next()?;
+    let first = *table.devices.first()?;
+    (table.processes.is_empty() && first.used.share_of(first.total) >= FULL).then_some(first)
 }
 
 #[cfg(test)]
@@ -173,6 +214,11 @@ mod tests {
             "transcribe: cuda failed with error 2",
             "render: CUDA error 2",
             "cuMemCreate failed: 2",
+            "solver: CUDA error: 2",
+            "CUDA Error Code : 2",
+            "Cuda failure: status=2 in CreateBuffer at line 12",
+            "Cuda driver error 2 in call at file 'memory.h' in line 15.",
+            "kernel.cpp:9: cudaError_t 2",
             "CUDA error at wave.cu:31 code=2(cudaErrorMemoryAllocation) \"cudaMalloc(&p, n)\"",
         ] {
             let facts = facts_in(text).unwrap();
@@ -198,19 +244,26 @@ mod tests {
 
     #[test]
     fn a_context_that_does_not_fit() {
-        let text = "[h264_nvenc @ 0x55d0] dl_fn->cuda_dl->cuCtxCreate(&ctx->cu_context_internal, 0, cu_device) failed -> CUDA_ERROR_OUT_OF_MEMORY: out of memory";
-        let stated = &facts_in(text).unwrap().statements[0];
-        assert_eq!((stated.cause, stated.certainty), (Cause::OtherProcesses, Certainty::Possible));
-        assert!(stated.leads);
+        let text = "[AVHWDeviceContext @ 0x55d0] cu->cuCtxCreate(&hwctx->cuda_ctx, flags, device) failed -> CUDA_ERROR_OUT_OF_MEMORY: out of memory";
+        for (text, leads) in
+            [(text.to_owned(), true), (text.replace("AVHWDeviceContext", "h264_nvenc"), false)]
+        {
+            let stated = &facts_in(&text).unwrap().statements[0];
+            assert_eq!((stated.cause, stated.certainty), (Cause::OtherProcesses, Certainty::Possible));
+            assert_eq!(stated.leads, leads, "{text}");
+        }
     }
 
     #[test]
     fn source_and_other_errors_are_not_taken() {
         for text in [
             "    if (status == cudaErrorMemoryAllocation) {",
+            "if (err == cudaErrorMemoryAllocation) { fprintf(stderr, \"out of memory\"); }",
             "Err(CUDA_ERROR_OUT_OF_MEMORY) => {",
             "std::bad_alloc: CUDA error at: cuda_memory_resource.hpp:70: cudaErrorIllegalAddress an illegal memory access was encountered",
             "CUDA error 209: no kernel image",
+            "CUDA error: 2024-01-01 was the last run",
+            "CUDA error code 2.5 is not a number of ours",
         ] {
             assert!(facts_in(text).is_none(), "{text}");
         }

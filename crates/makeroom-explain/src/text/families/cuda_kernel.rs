@@ -11,6 +11,7 @@
 //! | `Shared memory size limit exceeded: requested 262144, available: 232448` | XLA |
 //! | `requested shared memory size of 100352 larger than allowed size of 49152` | IREE |
 //! | `Threadgroup memory size (100352) exceeds the maximum threadgroup memory allowed (49152)` | Metal |
+//! | `Register allocation failed with register count of '32'` | ptxas |
 //! | `cudaLimitMallocHeapSize` | `malloc` inside a kernel |
 
 use std::sync::LazyLock;
@@ -26,7 +27,7 @@ use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
     anchors: &[
-        "too many resources requested for launch",
+        "too many resources requested",
         "LaunchOutOfResources",
         "LAUNCH_OUT_OF_RESOURCES",
         "too many blocks in cooperative launch",
@@ -42,6 +43,7 @@ pub(crate) const FAMILY: Family = Family {
         "MallocHeapSize",
         "device heap",
         "in-kernel heap",
+        "Register allocation failed",
     ],
     read,
 };
@@ -56,7 +58,7 @@ static BOTH_SIZES: LazyLock<Regex> = LazyLock::new(|| {
 /// Words that say that there is not enough, for anchors that are also said of what is.
 static TOO_LITTLE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)requested for launch|out_?of_?resources|cooperative launch|uses too much (?:shared|local|parameter|constant)|exceed|larger than allowed|more dynamic shared memory than",
+        r"(?i)resources requested|out_?of_?resources|cooperative launch|uses too much (?:shared|local|parameter|constant)|register allocation failed|exceed|larger than allowed|more dynamic shared memory than",
     )
 });
 static FULL_HEAP: LazyLock<Regex> =

@@ -11,7 +11,7 @@
 //! | `ggml_vulkan: Device memory allocation of size 123 failed`, `ErrorOutOfDeviceMemory` | the request |
 //! | `Requested buffer size exceeds device memory allocation limit` | Vulkan's cap on one buffer |
 //! | `error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)`, `error: failed to allocate buffer, size = 1024.00 MiB` | Metal |
-//! | `can't allocate 123 Bytes of memory on device`, `PI_ERROR_OUT_OF_HOST_MEMORY` | SYCL |
+//! | `can't allocate 123 Bytes of memory on device`, `can't malloc 123 Bytes memory on device`, `PI_ERROR_OUT_OF_HOST_MEMORY` | SYCL |
 //! | `projected to use 30720 MiB of device memory vs. 23552 MiB of free device memory` | the need and what is free |
 //! | `not enough space in the context's memory pool (needed 17670662, available 10171055)` | ggml's own fixed pool |
 //! | `failed to allocate 1024.00 MiB of pinned memory`, `failed to mlock 123-byte buffer` | a warning: pageable memory serves too |
@@ -51,6 +51,8 @@ pub(crate) const FAMILY: Family = Family {
         "PI_ERROR_OUT_OF_",
         "UR_RESULT_ERROR_OUT_OF_",
         "not enough space in the context's memory pool",
+        "not enough space in the scratch memory pool",
+        "can't malloc",
         "not enough space in the buffer",
     ],
     read,
@@ -69,7 +71,9 @@ static BUFFER_REFUSED: LazyLock<Regex> = LazyLock::new(|| {
 static METAL: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)failed to allocate buffer, size = *([\d.,]+) ?(MiB|MB)"));
 static VULKAN: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)memory allocation of size (\d+) failed|can't allocate (\d+) Bytes of memory on device")
+    pattern(
+        r"(?i)memory allocation of size (\d+) failed|can't (?:allocate|malloc) (\d+) Bytes (?:of )?memory on device",
+    )
 });
 static PROJECTED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)projected to use (\d+) (MiB) of device memory vs\. (\d+) (MiB) of free device memory")
@@ -80,7 +84,7 @@ static HOST: LazyLock<Regex> = LazyLock::new(|| {
 static MLOCK: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)failed to mlock (\d+)-byte buffer"));
 static POOL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)not enough space in the (?:context's memory pool|buffer).*?\(needed (\d+), available (\d+)\)",
+        r"(?i)not enough space in the (?:context's memory pool|scratch memory pool|buffer).*?\(needed (\d+), available (\d+)\)",
     )
 });
 static SPEAKER: LazyLock<Regex> =
@@ -102,6 +106,11 @@ fn read_line(passage: &Passage<'_>) -> Option<Facts> {
     let line = passage.line();
     let has = |words: &str| contains_ignoring_case(line, words);
     let mut facts = Facts::new("llama.cpp", Resource::Device, passage);
+    // A pinned buffer without a size, and a graph that is allocated at the second try, are not failures.
+    if has("ggml_vulkan: Failed to allocate pinned memory") || has("failed to allocate graph, reserving") {
+        facts.severity = Severity::Warning;
+        return Some(facts);
+    }
     if let Some(found) = ALLOCATING.captures(line) {
         facts.request = decimal_size(&found[1], &found[2]);
         facts.device = captured_number(&found, 3).map(DeviceIndex);

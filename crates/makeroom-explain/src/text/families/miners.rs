@@ -6,6 +6,8 @@
 //! | ethminer 0.15 | `has insufficient GPU memory. 2147483648 bytes of memory found < 3221225472 bytes of memory required` |
 //! | older | `Found suitable CUDA device [NAME] with 2147483648 bytes of GPU memory`, `CUDA error in func 'ethash_cuda_miner::init' at line 243 : out of memory.` |
 //! | OpenCL | `Creating DAG buffer, size 2390748544`, `clEnqueueNDRangeKernel -4`, `clCreateBuffer(-61). GPU can't allocate the DAG in a single chunk` |
+//! | lolMiner | `Memory:  4096 MByte`, `size of new DAG: 4184 MByte`, `insufficient memory for DAG epoch 395`, `error when allocating memory or building DAG` |
+//! | nanominer | `requires 3071 MB memory for DAG but there is only 2079 MB allowed to allocate in single buffer` |
 //! | PhoenixMiner | `Allocating DAG (3.50) GB`, `CUDA memory: 4.00 GB total, 3.25 GB free` |
 
 use std::sync::LazyLock;
@@ -29,20 +31,26 @@ pub(crate) const FAMILY: Family = Family {
         "clCreateBuffer",
         "CL_MEM_OBJECT_ALLOCATION_FAILURE",
         "allocate the DAG",
+        "to create DAG",
+        "memory for DAG",
+        "Allocation of DAG failed",
+        "building DAG",
     ],
     read,
 };
 
 static TABLE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)Generating DAG \S Light ?: ([\d.]+) ?(GB|MB)|DAG buffer,? size:? (\d+)( ?)|Allocating DAG \(?([\d.]+)\)? ?(GB|MB)|< (\d+) +(bytes) of memory required",
+        r"(?i)Generating DAG \S Light ?: ([\d.]+) ?(GB|MB)|DAG buffer,? size:? (\d+)( ?)|Allocating DAG \(?([\d.]+)\)? ?(GB|MB)|size of new DAG: ([\d.]+) ?(MB)|requires ([\d.]+) ?(MB) memory for DAG|< (\d+) +(bytes) of memory required",
     )
 });
 static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"Memory ?: ([\d.]+) ?(GB|MB)|with (\d+) (bytes) of GPU memory|([\d.]+) ?(GB|MB) total, [\d.]+ ?(?:GB|MB) free|(\d+) +(bytes) of memory found",
+        r"Memory ?: +([\d.]+) ?(GB|MB)|with (\d+) (bytes) of GPU memory|([\d.]+) ?(GB|MB) total, [\d.]+ ?(?:GB|MB) free|(\d+) +(bytes) of memory found",
     )
 });
+static LIMIT: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"only ([\d.]+) ?(MB|GB) allowed to allocate in single buffer"));
 static FREE: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\d.]+ ?(?:GB|MB) total, ([\d.]+) ?(GB|MB) free"));
 /// OpenCL's statuses for memory: `CL_MEM_OBJECT_ALLOCATION_FAILURE` is −4, `CL_INVALID_BUFFER_SIZE` is −61.
 static OPENCL: LazyLock<Regex> =
@@ -54,10 +62,14 @@ static SPEAKER: LazyLock<Regex> =
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let lower = passage.line().to_ascii_lowercase();
-    let near: Vec<&str> = passage.onward().take(4).chain(passage.before().take(20)).collect();
+    let near: Vec<&str> = passage.onward().take(4).chain(passage.before().take(40)).collect();
     let is_too_large = ONE_BUFFER.is_match(passage.line());
     let is_refusal = lower.contains("out of memory")
         || lower.contains("insufficient gpu memory")
+        || lower.contains("insufficient memory for dag")
+        || lower.contains("allocation of dag failed")
+        || lower.contains("allocating memory or building dag")
+        || lower.contains("memory for dag but")
         || OPENCL.is_match(passage.line())
         || is_too_large;
     if !is_refusal || !near.iter().any(|line| SPEAKER.is_match(line)) {
@@ -66,6 +78,14 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let figure = |figure: &Regex| near.iter().find_map(|line| captured(figure, line));
     let mut facts = Facts::new("ethminer", Resource::Device, passage);
     (facts.request, facts.total, facts.free) = (figure(&TABLE), figure(&TOTAL), figure(&FREE));
+    if let (Some(request), Some(limit)) = (facts.request, captured(&LIMIT, passage.line())) {
+        facts.state(
+            Cause::ArtificialLimit,
+            Certainty::Likely,
+            format!("The driver allows {limit} in one buffer and the DAG needs {request}; the size of the GPU's memory does not matter."),
+        );
+        return Some(facts);
+    }
     match (facts.request, facts.total) {
         _ if is_too_large => facts.lead(
             Cause::RequestExceedsDevice,
@@ -140,5 +160,16 @@ mod tests {
         let facts = facts_in(text).unwrap();
         assert_eq!(facts.statements[0].certainty, Certainty::Possible);
         assert_ne!(facts_in("CUDA error in file 'solver.cu': out of memory").unwrap().framework, "ethminer");
+    }
+
+    #[test]
+    fn a_table_that_is_larger_than_the_card_or_its_buffers() {
+        let text = "    Memory:  4096 MByte\nStart Mining...\n     Done (2500 ms), size of new DAG: 4200 MByte\nGPU 0: insufficient memory for DAG epoch 397.";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.request, facts.total), (Some(Bytes::mib(4200)), Some(Bytes::gib(4))));
+        let text = "Error: could not allocate memory on GPU 0 to create DAG. Current epoch requires 3000 MB memory for DAG but there is only 2000 MB allowed to allocate in single buffer.";
+        assert_eq!(facts_in(text).unwrap().statements[0].cause, Cause::ArtificialLimit);
+        let text = "GPU 0: error when allocating memory or building DAG. Disabling card.";
+        assert_eq!(facts_in(text).unwrap().framework, "ethminer");
     }
 }

@@ -83,10 +83,14 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         );
     } else if let (Some(allocated), Some(free)) = (figure(&ALLOCATED), facts.free) {
         facts.total = Some(allocated + free);
-        facts.lead(
-            Cause::LiveDataFillsDevice,
-            format!("{allocated} of the GPU is allocated and {free} is free; most of it is usually this program's own data."),
-        );
+        // A program that fills the GPU by itself leaves a remainder smaller than its next chunk. Nothing at all is
+        // left where other processes or the driver's paging take part.
+        if !free.is_zero() {
+            facts.lead(
+                Cause::LiveDataFillsDevice,
+                format!("{allocated} of the GPU is allocated and {free} is free; most of it is usually this program's own data."),
+            );
+        }
     } else if !(text.contains("Out of memory error") || text.contains("FLAGS_fraction")) {
         return None;
     }

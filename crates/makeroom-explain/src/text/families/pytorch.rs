@@ -41,7 +41,9 @@ static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
 });
 static FREE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:is )?free\b"));
 static ALREADY: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:already allocated|is allocated by PyTorch)")
+    pattern(
+        r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:already alloc(?:ated|ate|at|a)?\b|is allocated by PyTorch)",
+    )
 });
 static CACHED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:cached\b|is reserved by PyTorch but unallocated)")
@@ -114,11 +116,11 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 /// The text up to where the next error begins.
 fn first_error(flat: &str) -> &str {
     let own = NEXT_ERROR.find(flat).map_or(0, |found| found.end());
-    let own = if flat[own..].trim_start().starts_with("Tried to allocate") {
-        own + flat[own..].find("allocate").unwrap_or(0) + "allocate".len()
-    } else {
-        own
-    };
+    // The error's first sentence and its "Tried to allocate" are one.
+    let own = NEXT_ERROR
+        .find(&flat[own..])
+        .filter(|next| flat[own..own + next.start()].trim().is_empty())
+        .map_or(own, |next| own + next.end());
     let end = NEXT_ERROR.find(&flat[own..]).map_or(flat.len(), |next| own + next.start());
     &flat[..end]
 }

@@ -35,6 +35,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         if !line.contains("Device store exhausted") {
             facts.severity = Severity::Warning;
         }
+        lead_by_live(&mut facts);
     } else if line.contains("CPU OutOfMemory")
         || line.contains("CpuRetryOOM")
         || line.contains("CpuSplitAndRetryOOM")
@@ -47,10 +48,21 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         );
     } else if line.contains("OOM") {
         facts.request = passage.before().find_map(|line| find_size(&LAST_REQUEST, line));
+        facts.live = passage.before().find_map(|line| captured_size(&HANDLER.captures(line)?, 3));
+        lead_by_live(&mut facts);
     } else {
         return None;
     }
     Some(facts)
+}
+
+/// The handler spills all it can before it gives up, so what RMM still holds is the query's own working set.
+fn lead_by_live(facts: &mut Facts) {
+    if let (Some(request), Some(live)) = (facts.request, facts.live.filter(|live| !live.is_zero())) {
+        let summary =
+            format!("The query holds {live} of GPU memory after spilling, and {request} more does not fit.");
+        facts.lead(Cause::LiveDataFillsDevice, summary);
+    }
 }
 
 #[cfg(test)]

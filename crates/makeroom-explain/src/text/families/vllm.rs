@@ -228,11 +228,12 @@ fn read_sequence_length(mut facts: Facts, text: &str, budget: &Budget) -> Option
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::text::find::facts_in;
 
-    fn conclusion(text: &str) -> (Cause, Certainty) {
+    /// The cause that the family states first.
+    pub(in super::super) fn conclusion(text: &str) -> (Cause, Certainty) {
         let facts = facts_in(text).unwrap();
         assert_eq!(facts.framework, "vllm", "{text}");
         facts

@@ -103,19 +103,11 @@ pub(super) fn read_filled_budget(mut facts: Facts, passage: &Passage<'_>) -> Opt
 
 #[cfg(test)]
 mod tests {
+    use super::super::vllm::tests::conclusion;
     use super::*;
     use crate::text::facts::Severity;
     use crate::text::find::facts_in;
     use makeroom_core::Bytes;
-
-    fn conclusion(text: &str) -> (Cause, Certainty) {
-        let facts = facts_in(text).unwrap();
-        assert_eq!(facts.framework, "vllm", "{text}");
-        facts
-            .statements
-            .first()
-            .map_or((Cause::Undetermined, Certainty::Undetermined), |stated| (stated.cause, stated.certainty))
-    }
 
     #[test]
     fn a_share_that_leaves_nothing_for_the_rest() {

@@ -13,6 +13,8 @@ const SIBLING_SPREAD: f64 = 1.1;
 const RANK_DISTANCE: u64 = 4;
 /// … and they hold about the same.
 const RANK_SPREAD: f64 = 1.3;
+/// A figure of three digits is this exact.
+const ROUNDING: f64 = 0.995;
 /// Fewer equal processes may be equal by chance.
 const LEAST_SIBLINGS: usize = 2;
 
@@ -116,8 +118,10 @@ impl<'facts> Account<'facts> {
     pub(crate) fn is_contradictory(&self) -> bool {
         let (Some(request), Some(free)) = (self.facts.request, self.facts.free) else { return false };
         let is_roomy = self.facts.total.is_none_or(|total| free.share_of(total) >= 0.02);
+        // Texts round: a request that equals the free memory did not fit.
+        let free_at_least = free.scaled(ROUNDING);
         let is_impossible = self.facts.total.is_some_and(|total| free > total.scaled(1.01));
-        is_impossible || (free >= request && is_roomy && !request.is_zero())
+        is_impossible || (free_at_least >= request && is_roomy && !request.is_zero())
     }
 }
 

@@ -16,6 +16,11 @@ const OTHERS_SHARE: f64 = 0.05;
 const UNLISTED_SHARE: f64 = 0.1;
 /// A device with less than this share free is full.
 const FULL: f64 = 0.02;
+/// On Windows the driver lets no process have the whole card: with nothing at all left, up to this share of it belongs
+/// to the desktop and to the driver's own reserve.
+const WINDOWS_RESERVE: f64 = 0.25;
+/// Where the free memory is unknown, a program that holds this share fills the device.
+const NEARLY_ALL: f64 = 0.9;
 /// A program that holds less than this share does not fill the device by itself.
 const MAIN_HOLDER: f64 = 0.4;
 
@@ -110,7 +115,10 @@ pub(super) fn other_processes(account: &Account<'_>) -> Option<Finding> {
     // Memory that the framework does not count includes this process's own context, where the text does not give it.
     let context = if account.own.is_some() { Bytes::ZERO } else { CONTEXT_TYPICAL };
     let is_enough = unlisted >= CONTEXT_CEILING && unlisted - context >= missing;
-    if !is_enough || unlisted.share_of(total) < UNLISTED_SHARE {
+    let is_reserve = facts.allocator != Allocator::TorchAsync
+        && facts.free.is_some_and(Bytes::is_zero)
+        && unlisted.share_of(total) <= WINDOWS_RESERVE;
+    if !is_enough || is_reserve || unlisted.share_of(total) < UNLISTED_SHARE {
         return None;
     }
     // With cudaMallocAsync the text has no figure for the pool's cache: the memory may be the pool's own.
@@ -169,8 +177,12 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
         let summary = format!("{live} is live; with the {request} requested it exceeds {whole} {total}.");
         return Some(Finding::new(Cause::LiveDataFillsDevice, Certainty::Certain, summary).bytes(live));
     }
-    let free = facts.free?;
-    let is_full = free < request || free.share_of(total) < FULL;
+    let Some(free) = facts.free else {
+        let summary = format!("{live} of the GPU's {total} is live, which leaves no room for {request}.");
+        return (live.share_of(total) >= NEARLY_ALL && account.others.is_empty())
+            .then(|| Finding::new(Cause::LiveDataFillsDevice, Certainty::Likely, summary).bytes(live));
+    };
+    let is_full = free <= request || free.share_of(total) < FULL;
     // A program that holds little cannot be what fills the device.
     let is_main_holder =
         live.share_of(total) >= MAIN_HOLDER || live >= account.unlisted().unwrap_or(Bytes::ZERO);

@@ -22,24 +22,33 @@ pub(super) const ROWS: &[Phrase] = &[
     ),
     Phrase::device(
         "opencl",
-        &["CL_INVALID_BUFFER_SIZE", "clCreateBuffer"],
-        r"CL_INVALID_BUFFER_SIZE|clCreateBuffer\W{0,3}-61\b",
+        &["CL_INVALID_BUFFER_SIZE", "clCreateBuffer", "opencl error"],
+        r"CL_INVALID_BUFFER_SIZE|clCreateBuffer.{0,24}?\W-61\b|opencl error\W{0,4}(?:code )?-61\b",
     )
-        .leads(RequestExceedsDevice, ONE_BUFFER),
+    .leads(RequestExceedsDevice, ONE_BUFFER),
     Phrase::device(
         "opencl",
-        &["CL_MEM_OBJECT_ALLOCATION_FAILURE", "clCreateBuffer", "clEnqueue", "clFinish"],
-        r"CL_MEM_OBJECT_ALLOCATION_FAILURE|\bcl(?:Create|Enqueue)\w+\W{0,3}-4\b|\bcl(?:Create|Enqueue|Finish)\w*.{0,40}\berror(?: code)?:? ?-4\b",
+        &["MEM_OBJECT_ALLOCATION_FAILURE", "clCreate", "clEnqueue", "clFinish", "clFlush", "opencl error"],
+        r"MEM_OBJECT_ALLOCATION_FAILURE|\bcl(?:Create|Enqueue|Finish|Flush)\w*.{0,40}?\W-4\b|opencl error\W{0,4}(?:code )?-4\b",
     ),
     Phrase::either(
         "opencl",
-        &["OUT_OF_RESOURCES", "clEnqueue", "clFinish", "(Out of resources)"],
-        r"(?:CL|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_RESOURCES|\bcl[A-Z]\w+ failed: OUT_OF_RESOURCES|\bcl(?:Enqueue|Finish)\w*\W{0,3}-5\b|error(?: code)? -5 \(Out of resources\)",
+        &["OUT_OF_RESOURCES", "clEnqueue", "clFinish", "clFlush", "(Out of resources)", "out of GPU resources", "opencl error", "Kernel: OutOfResources"],
+        r"(?:CL|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_RESOURCES|\bcl[A-Z]\w+ failed: OUT_OF_RESOURCES|\bcl(?:Enqueue|Finish|Flush)\w*.{0,40}?\W-5\b|opencl error\W{0,4}(?:code )?-5\b|NDRangeKernel: OutOfResources|error(?: code)? -5 \(Out of resources\)|out of GPU resources",
     )
     .possible(
         SharedMemoryOrKernelResource,
         "The driver returns this status when a kernel needs too many registers or too much local memory, when device memory is full, and after a crash of the kernel.",
     ),
+    Phrase::either("opencl", &["clCreate", "clEnqueue", "clBuildProgram", "opencl error"], r"\bcl(?:Create|Enqueue|Build)\w*.{0,40}?\W-6\b|opencl error\W{0,4}(?:code )?-6\b")
+        .leads(
+            HostMemory,
+            "Error -6 is OpenCL's status for host memory (CL_OUT_OF_HOST_MEMORY), which drivers use for some other failures too.",
+        ),
+    Phrase::device("opencl", &["clCreateBuffer failed", "clCreateImage failed"], r"clCreate(?:Buffer|Image)\w* failed")
+        .unless(r"INVALID_(?:VALUE|CONTEXT|HOST_PTR|OPERATION)|-3\d\b|-5\d\b"),
+    // Level Zero prints the number of the status.
+    Phrase::device("sycl", &["0x70000003", "1879048195"], r"0x70000003|\b1879048195\b"),
     Phrase::device(
         "sycl",
         &["ERROR_OUT_OF_DEVICE_MEMORY"],
@@ -56,7 +65,8 @@ pub(super) const ROWS: &[Phrase] = &[
         &["DxvkMemoryAllocator"],
         r"DxvkMemoryAllocator: Memory allocation failed(?:.{0,40}?Size:\s*(?P<request>\d+))?",
     )
-    .spanning_lines(),
+    .spanning_lines()
+    .figures_near(r"Heap 0: \d+ MB allocated, (?P<live>\d+) (?P<live_unit>MB) used,.*?(?P<total>\d+) (?P<total_unit>MB) total"),
     Phrase::device(
         "vulkan",
         &[
@@ -96,6 +106,19 @@ pub(super) const ROWS: &[Phrase] = &[
         &["CallbackErrorOutOfMemory", "MTLCommandBufferErrorOutOfMemory"],
         r"ErrorOutOfMemory",
     ),
+    Phrase::device(
+        "mlx",
+        &["maximum allowed buffer size"],
+        r"allocate (?P<request>\d+) (?P<request_unit>bytes) which is greater than the maximum allowed buffer size of (?P<limit>\d+) (?P<limit_unit>bytes)",
+    )
+    .likely(RequestExceedsDevice, "{request} in one buffer is more than the {limit} that Metal allows on this machine."),
+    Phrase::device("mlx", &["[metal::malloc] Resource limit"], r"\[metal::malloc\] Resource limit \((?P<count>\d+)\) exceeded")
+        .likely(
+            ArtificialLimit,
+            "The process has {count} Metal buffers, the most that the driver allows; the memory need not be full.",
+        ),
+    Phrase::device("metal", &["total bytes of NDArray"], r"total bytes of NDArray > 2\*\*32")
+        .likely(RequestExceedsDevice, "A tensor is larger than the 4 GiB that this version of Metal Performance Shaders allows in one buffer."),
     // Renderers.
     Phrase::host("optix", &["OPTIX_ERROR_HOST_OUT_OF_MEMORY"], r"OPTIX_ERROR_HOST_OUT_OF_MEMORY")
         .likely(HostMemory, "OptiX returned its status for host memory."),
@@ -116,7 +139,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"System is out of GPU memory|Out of memory in (?:cu|hip)(?:Mem|Array|Tex|Launch|Module|Stream)\w*",
     ),
     // Encoders.
-    Phrase::device("nvenc", &["EncodeSessionEx"], r"EncodeSessionEx.*(?:memory|\(10\)|: ?10\b)").leads(ArtificialLimit, SESSIONS),
+    Phrase::device("nvenc", &["EncodeSessionEx"], r"EncodeSessionEx.*(?:memory|\(10\)|: ?10\b|client key)").leads(ArtificialLimit, SESSIONS),
     Phrase::device("nvenc", &["simultaneous encoding is limited"], r"simultaneous encoding is limited up to")
         .likely(
             ArtificialLimit,
@@ -175,6 +198,11 @@ mod tests {
                 "vulkan",
             ),
             ("vkAllocateMemory failed -2", "vulkan"),
+            ("err:   DxvkMemoryAllocator: Memory allocation failed", "vulkan"),
+            ("clEnqueueNDRangeKernel failed: -4", "opencl"),
+            ("pyopencl: clFinish failed: MEM_OBJECT_ALLOCATION_FAILURE", "opencl"),
+            ("OpenCL error -4", "opencl"),
+            ("zeMemAllocDevice failed with 0x70000003", "sycl"),
             ("terminate called: vk::Device::allocateMemory: ErrorOutOfDeviceMemory", "vulkan"),
             ("Fatal error: Out of video memory trying to allocate a rendering resource", "unreal"),
             ("D3D12 CreateCommittedResource failed with error E_OUTOFMEMORY", "direct3d"),
@@ -189,6 +217,13 @@ mod tests {
             assert_eq!((facts.framework, facts.resource), (framework, Resource::Device), "{text}");
             assert!(facts.statements.is_empty(), "{text}");
         }
+    }
+
+    #[test]
+    fn dxvks_heap_is_the_account() {
+        let facts = facts_in("err:   DxvkMemoryAllocator: Memory allocation failed\nerr:     Size:      67108864\nerr:     Mem flags: 0x1\nerr:   Heap 0: 5800 MB allocated, 5700 MB used, 5900 MB allocated (driver), 5950 MB budget (driver), 6144 MB total").unwrap();
+        assert_eq!((facts.request, facts.live), (Some(Bytes::mib(64)), Some(Bytes::mib(5700))));
+        assert_eq!(facts.total, Some(Bytes::mib(6144)));
     }
 
     #[test]
@@ -207,6 +242,10 @@ mod tests {
             (facts.request, facts.statements[0].cause),
             (Some(Bytes::gib(24)), Cause::RequestExceedsDevice)
         );
+        let facts = facts_in("[metal::malloc] Attempting to allocate 4294967296 bytes which is greater than the maximum allowed buffer size of 1073741824 bytes.").unwrap();
+        assert_eq!((facts.framework, facts.statements[0].cause), ("mlx", Cause::RequestExceedsDevice));
+        let facts = facts_in("RuntimeError: [metal::malloc] Resource limit (499000) exceeded.").unwrap();
+        assert_eq!(facts.statements[0].cause, Cause::ArtificialLimit);
         let facts = facts_in("vkAllocateMemory failed -10").unwrap();
         assert_eq!(facts.statements[0].cause, Cause::ArtificialLimit);
     }
@@ -216,6 +255,10 @@ mod tests {
         let facts = facts_in("clFinish(-5): kernel gave up").unwrap();
         assert_eq!((facts.resource, facts.statements[0].certainty), (Resource::Unknown, Certainty::Possible));
         assert!(facts_in("DXGI_ERROR_DEVICE_REMOVED: the GPU device instance has been suspended").is_none());
-        assert!(facts_in("clEnqueueWriteBuffer(-38)").is_none());
+        let facts = facts_in("clBuildProgram failed: -6").unwrap();
+        assert_eq!((facts.statements[0].cause, facts.statements[0].leads), (Cause::HostMemory, true));
+        for text in ["clEnqueueWriteBuffer(-38)", "clEnqueueNDRangeKernel failed: -54", "OpenCL error -45"] {
+            assert!(facts_in(text).is_none(), "{text}");
+        }
     }
 }

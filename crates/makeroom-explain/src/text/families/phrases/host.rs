@@ -1,21 +1,31 @@
-//! Host memory that ran out, in the words of operating systems, launchers, schedulers and language runtimes. The
-//! kernel's own log is read by [`oom_killer`](super::super::oom_killer).
+//! Host memory that ran out, in the words of operating systems, launchers and schedulers. Language runtimes, compilers
+//! and databases are in [`runtimes`](super::runtimes); the kernel's own log is read by [`oom_killer`](super::super::oom_killer).
 
 use super::{GPU_WORDS, Phrase, family};
-use crate::Cause::HostMemory;
+use crate::Cause::{HostMemory, Undetermined};
+use crate::Certainty;
 
 /// Windows could not commit the memory.
 const COMMIT: &str =
     "Windows could not commit the memory: RAM and page file together are too small. The GPU is not involved.";
 /// The process was killed from outside.
 const KILLED: &str = "The process was killed from outside (SIGKILL), which the kernel does when the machine's memory runs out; the text does not show who did it.";
-const COMPILER: &str = "The compiler ran out of host memory; building needs RAM, not GPU memory.";
 const SHARED: &str = "Shared memory (/dev/shm) is full; it is part of the machine's memory.";
 const WORKER: &str =
     "A data-loader worker was killed, which the kernel does when the machine's memory runs out.";
 const PYTHON: &str = "Python's MemoryError is about host memory unless an extension raised it.";
 
 pub(super) const ROWS: &[Phrase] = &[
+    Phrase::either(
+        "host",
+        &["potential root causes", "Possible reasons include"],
+        r"(?:potential root causes|Possible reasons include).*\b(?:OOM|memory)\b",
+    )
+    .states(
+        Undetermined,
+        Certainty::Undetermined,
+        "A worker died and its supervisor does not know why: the kernel's OOM killer is one of the reasons that it lists. The kernel's log (dmesg) shows whether it was that one.",
+    ),
     Phrase::host(
         "host",
         &[
@@ -109,6 +119,12 @@ pub(super) const ROWS: &[Phrase] = &[
     ),
     Phrase::host(
         "host",
+        &["job killed: mem job total"],
+        r"job killed: mem job total (?P<used>\d+) ?(?P<used_unit>[kmg]?b) exceeded limit (?P<limit>\d+) ?(?P<limit_unit>[kmg]?b)",
+    )
+    .certain(HostMemory, "The job used {used} of host memory, above its limit of {limit}, and was killed. The GPU is not involved."),
+    Phrase::host(
+        "host",
         &["PBS: job killed"],
         r"PBS: job killed: (?:v|p)?mem (?P<used>\d+)(?P<used_unit>[kmg]?b) exceeded limit (?P<limit>\d+)(?P<limit_unit>[kmg]?b)",
     )
@@ -186,6 +202,9 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .unless(r"Too many open files|Permission denied")
     .certain(HostMemory, SHARED),
+    Phrase::host("host", &["killed by signal"], r"killed by signal: ?Bus error")
+        .spanning_lines()
+        .likely(HostMemory, SHARED),
     Phrase::host("host", &["bus error"], r"\bbus error\b")
         .near(r"DataLoader|/dev/shm|shared memory|num_workers|torch/utils/data")
         .likely(
@@ -207,97 +226,6 @@ pub(super) const ROWS: &[Phrase] = &[
             HostMemory,
             "Ray's object store, a share of the node's RAM, is full. The GPU is not involved.",
         ),
-    // Language runtimes.
-    Phrase::host(
-        "host",
-        &["ArrowMemoryError", "malloc of size"],
-        r"\bmalloc of size (?P<request>\d+) failed|realloc of size (?P<grown>\d+) failed",
-    )
-    .certain(HostMemory, "Arrow could not allocate host memory. The GPU is not involved."),
-    Phrase::host(
-        "host",
-        &[
-            "Out of Memory Error: failed to",
-            "C error: out of memory",
-            "vector memory exhausted",
-            "vector memory limit of",
-        ],
-        r"Out of Memory Error: failed to (?:allocate|pin|offload)|Error tokenizing data\. C error: out of memory|vector memory (?:exhausted|limit of)",
-    )
-    .certain(
-        HostMemory,
-        "The program's data does not fit the machine's memory, or the limit set for it. The GPU is not involved.",
-    ),
-    Phrase::host(
-        "host",
-        &["Unable to allocate", "ArrayMemoryError"],
-        r"Unable to allocate (?:(?P<request>[\d.]+) ?(?P<request_unit>[KMGTPE]?i?B|bytes) for an |an? )?array\b|ArrayMemoryError",
-    )
-    .certain(
-        HostMemory,
-        "NumPy requested an array that does not fit the machine's memory. The GPU is not involved.",
-    ),
-    Phrase::host(
-        "host",
-        &[
-            "java.lang.OutOfMemoryError",
-            "heap out of memory",
-            "GC overhead limit",
-            "memory for the Java Runtime",
-        ],
-        r"java\.lang\.OutOfMemoryError|JavaScript heap out of memory|GC overhead limit exceeded|insufficient memory for the Java Runtime",
-    )
-    .certain(
-        HostMemory,
-        "The heap of the language runtime is full: host memory, often under a limit of its own (-Xmx, --max-old-space-size).",
-    ),
-    Phrase::host(
-        "host",
-        &["cannot allocate vector of size"],
-        r"cannot allocate vector of size (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]b)",
-    )
-    .certain(HostMemory, "R could not allocate a vector in the machine's memory. The GPU is not involved."),
-    Phrase::host(
-        "host",
-        &["memory allocation of "],
-        r"memory allocation of (?P<request>\d+) (?P<request_unit>bytes) failed",
-    )
-    .certain(HostMemory, "A Rust program could not allocate host memory. The GPU is not involved."),
-    Phrase::host(
-        "host",
-        &[
-            "in function 'OutOfMemoryError'",
-            "Insufficient memory) Failed to allocate",
-            "Insufficient memory (Failed to allocate",
-        ],
-        r"Failed to allocate (?P<request>\d+) (?P<request_unit>bytes)",
-    )
-    .certain(HostMemory, "OpenCV could not allocate host memory. The GPU is not involved."),
-    Phrase::host(
-        "host",
-        &["you tried to allocate"],
-        r"Torch: not enough memory: you tried to allocate (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]?B)",
-    )
-    .certain(
-        HostMemory,
-        "Torch could not allocate host memory: the tensor is on the CPU. The GPU is not involved.",
-    ),
-    // Compilers.
-    Phrase::host(
-        "host",
-        &[
-            "Killed signal terminated program",
-            "internal compiler error: Killed",
-            "terminated with signal 9",
-            "died due to signal 9",
-            "cc1plus: out of memory",
-            "LLVM ERROR: out of memory",
-        ],
-        r"Killed signal terminated program|internal compiler error: Killed|terminated with signal 9|died due to signal 9|cc1plus: out of memory",
-    )
-    .likely(HostMemory, COMPILER),
-    Phrase::either("host", &["LLVM ERROR: out of memory"], r"LLVM ERROR: out of memory")
-        .leads(HostMemory, COMPILER),
     // The operating system.
     Phrase::host(
         "host",
@@ -325,7 +253,7 @@ pub(super) const ROWS: &[Phrase] = &[
     .not_near(r"failed to mlock")
     .likely(HostMemory, "The limit on locked memory (ulimit -l) is too small. The GPU is not involved."),
     Phrase::either("host", &["Cannot allocate memory"], r"Cannot allocate memory")
-        .unless(r"CPUAllocator|cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba")
+        .unless(r"CPUAllocator|cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba|static TLS")
         .not_near(r"EncodeSessionEx|h264_nvenc|hevc_nvenc|av1_nvenc")
         .leads(
             HostMemory,
@@ -347,11 +275,46 @@ pub(super) const ROWS: &[Phrase] = &[
         r"(?:in|un)sufficient (?:system )?RAM\b|not enough (?:system |free |CPU )?RAM\b|(?:run|runs|ran|running) out of (?:system |CPU |host )?(?:RAM|system memory|CPU memory|host memory)\b|OOM[^.]{0,24}\bCPU RAM|CPU OOM\b",
     )
     .leads(HostMemory, "The text names the machine's own memory (RAM), not the GPU's."),
+    Phrase::host(
+        "host",
+        &["os error 8)", "os error 1450", "WinError 1450", "WinError 8]", "Not enough memory resources are available to process"],
+        r"\bos error (?:8|1450)\)|WinError (?:8|1450)\]|Not enough memory resources are available to process this command",
+    )
+    .certain(HostMemory, COMMIT),
+    Phrase::host(
+        "host",
+        &["memorystatus: kill", "low swap: killing", "EXC_RESOURCE", "jetsam"],
+        r"memorystatus: kill|low swap: killing|EXC_RESOURCE .*MEMORY|\bjetsam\b.*\b(?:kill|reason|event)",
+    )
+    .certain(HostMemory, "macOS killed the process because the machine's memory, or the limit for this process, was used up."),
+    Phrase::host("host", &["mach_vm_map(size="], r"mach_vm_map\(size=(?P<request>\d+)[^)]*\) failed")
+        .certain(HostMemory, "macOS could not map {request} of host memory. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &[
+            "out of system memory",
+            "system is out of memory",
+            "swap space exhausted",
+            "low on resource: memory",
+            "oom killed",
+            "exceeded its memory",
+            "memory limit exceeded",
+            "bad_array_new_length",
+        ],
+        r"^\W*(?:error: )?out of system memory|system is out of memory|swap space (?:is )?exhausted|low on resource: memory|\boom killed\b|exceeded its memory (?:request|limit)|(?:job|container|cgroup|pod).{0,24}memory limit exceeded|memory limit exceeded.{0,24}(?:container|cgroup|pod|job)|bad_array_new_length",
+    )
+    .unless(GPU_WORDS)
+    .likely(HostMemory, "The machine's memory, or the job's share of it, ran out. The GPU is not involved."),
+    Phrase::host("host", &["Pin memory thread exited"], r"Pin memory thread exited unexpectedly")
+        .leads(HostMemory, "The thread that pins host memory for the data loader ended, usually because pinned memory or RAM ran out."),
+    Phrase::host("host", &["killed as a result of limit of"], r"killed as a result of limit of /")
+        .certain(HostMemory, "The container or job reached its memory limit and the kernel killed a process. The GPU is not involved."),
     // Killed from outside.
+    Phrase::host("host", &["status=9/KILL"], r"code=killed, status=9/KILL").leads(HostMemory, KILLED),
     Phrase::either(
         "host",
         &["Killed"],
-        r"^\W*(?:\S+: line \d+:\W*)?(?:\[\d+\]\W*)?(?:\d+ +)?Killed(?:: 9)?(?: {3}|\W*$)|\bzsh: killed\b|^\s*\[\d+\]\W*\d+ +killed\b|\bKilled: 9\b|signal: killed\b",
+        r"^make\S*: .*\] Killed\s*$|^\W*(?:\S+: line \d+:\W*)?(?:\[\d+\]\W*)?(?:\d+ +)?Killed(?:: 9)?(?: {3}|\W*$)|\bzsh: killed\b|^\s*\[\d+\]\W*\d+ +killed\b|\bKilled: 9\b|signal: killed\b",
     )
     .unless(r"cuda|\bgpu\b|cumem|device memory")
     .leads(HostMemory, KILLED),
@@ -377,8 +340,10 @@ pub(super) const ROWS: &[Phrase] = &[
             "code = -9",
             "code=-9",
             "status -9",
+            "errno 137",
+            "due to 137",
         ],
-        r"(?:code|status)\W{0,6}(?:is |of )?(?:137|-9)\b|\bsignal:? 9\b|SIGKILL",
+        r"exit\w* due to 137\b|(?:code|status|errno)\W{0,6}(?:is |of )?(?:137|-9)\b|\bsignal:? 9\b|SIGKILL",
     )
     .unless(r"\b(?:SIGTERM|send|sending|trap|handler)\b.*SIGKILL|cumem|kill -s|kill -9|potential root causes")
     .not_near(r"Reason: +(?:Error|Completed|Evicted)\b")
@@ -449,9 +414,32 @@ mod tests {
             "OSError: [Errno 12] Cannot allocate memory",
             "fatal error: CALL_AND_RETRY_LAST Allocation failed - JavaScript heap out of memory",
             "numpy.core._exceptions._ArrayMemoryError: Unable to allocate array with shape (90000, 90000) and data type float64",
+            "slurmstepd: error: Detected 1 oom-kill event(s) in step 12.0 cgroup. Some of your processes may have been killed by the cgroup out-of-memory handler.",
+            "job killed: mem job total 9000 kb exceeded limit 8000 kb",
+            "Not enough memory resources are available to process this command. (os error 8)",
+            "Insufficient system resources exist to complete the requested service. (os error 1450)",
+            "kernel: memorystatus: killing_specific_process pid 77 [python]",
+            "kernel: low swap: killing largest compressed process with pid 77 (python)",
+            "*** mach_vm_map(size=1073741824) failed (error code=3)",
+            "Task in /slurm/uid_7/job_9 killed as a result of limit of /slurm/uid_7/job_9",
         ] {
             assert_eq!(stated(text).1, Certainty::Certain, "{text}");
         }
+        for text in [
+            "Evicted: The node was low on resource: memory.",
+            "container job-7: oom killed",
+            "error: Job memory limit exceeded",
+            "terminate called after throwing an instance of 'std::bad_array_new_length'",
+        ] {
+            assert_eq!(stated(text).1, Certainty::Likely, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_guesses_decides_nothing() {
+        let text = "(raylet) Raylet is terminated. Possible reasons include: (1) SIGKILL by the user or system OOM killer, (2) Invalid memory access";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.statements.len(), facts.statements[0].cause), (1, Cause::Undetermined));
     }
 
     #[test]
@@ -491,6 +479,10 @@ mod tests {
             "traceback : Signal 9 (SIGKILL) received by PID 4100",
             "launch.py:315: process 4100 exits with return code = -9",
             "RuntimeError: DataLoader worker (pid 4100) is killed by signal: Killed.",
+            "make: *** [Makefile:12: train] Killed",
+            "npm ERR! errno 137",
+            "app.service: Main process exited, code=killed, status=9/KILL",
+            "RuntimeError: Pin memory thread exited unexpectedly",
         ] {
             let (facts, certainty, leads) = stated(text);
             assert!(certainty == Certainty::Possible && leads, "{text}");

@@ -4,11 +4,15 @@
 use super::{Phrase, family};
 use crate::Cause::{
     ArtificialLimit, HostMemory, LiveDataFillsDevice, OtherProcesses, SharedMemoryOrKernelResource,
+    Undetermined,
 };
+use crate::Certainty;
 
 const PINNED: &str = "The call that failed allocates pinned host memory. The GPU's memory is not involved.";
 const NO_CONTEXT: &str = "The driver had no memory for a context. This process holds nothing yet, so other processes hold the GPU.";
 const ONE_BUFFER: &str = "OpenCL could not allocate a buffer. One buffer may take only a part of the GPU's memory, often a quarter.";
+/// A definite reason near NCCL's error.
+const NAMED_BY_NCCL: &str = r"Cuda failure|Last error:\s*\S|illegal|kernel image|assert|invalid (?:device|argument|usage)|unspecified|Xid|timed? ?out|peer access|insufficient|driver version|out of memory|compute capability|not compatible|system error";
 const OFF_HEAP: &str = "Host memory outside the Java heap ran out, or JavaCPP's limit for it (-Dorg.bytedeco.javacpp.maxbytes) is reached. The GPU is not involved.";
 
 pub(super) const ROWS: &[Phrase] = &[
@@ -109,6 +113,11 @@ pub(super) const ROWS: &[Phrase] = &[
             HostMemory,
             "A Dask worker used up its budget of host memory and was restarted. The GPU is not involved.",
         ),
+    Phrase::host("dask", &["KilledWorker"], r"KilledWorker\b.*workers died while (?:running|trying to run) it")
+        .leads(
+            HostMemory,
+            "Several Dask workers died on the same task, which usually means that each ran out of host memory.",
+        ),
     Phrase::host(
         "dask",
         &["Worker memory limit:"],
@@ -125,7 +134,7 @@ pub(super) const ROWS: &[Phrase] = &[
             "Caffe could not allocate pinned host memory. The GPU's memory is not involved.",
         ),
     Phrase::device("caffe", &["== cudaSuccess (2 vs. 0)"], r"Check failed")
-        .beside(r"Memory required for data: (?P<needed>\d+)")
+        .figures_near(r"Memory required for data: (?P<needed>\d+)")
         .possible(
             LiveDataFillsDevice,
             "Caffe reports that the network's data needs {needed}; weights, gradients and workspaces come on top.",
@@ -182,6 +191,29 @@ pub(super) const ROWS: &[Phrase] = &[
     .spanning_lines()
     .unless(r"unknown error|ErrorNotSupported|NotSupported|IllegalAddress"),
     Phrase::device("kokkos", &["Kokkos_Cuda", "Kokkos_HIP"], r"MemoryAllocation|out of memory"),
+    Phrase::device(
+        "cusparse",
+        &["insufficient resources when calling"],
+        r"insufficient resources when calling .?cusparse",
+    ),
+    // A program's own check of a call that pins host memory.
+    Phrase::host(
+        "cuda",
+        &["HostAlloc", "MallocHost", "hipHostMalloc", "MemHostAlloc"],
+        r"\b(?:cudaHostAlloc|cudaMallocHost|hipHostMalloc|cuMemHostAlloc|cuMemAllocHost)\b(?:\([^)]*\))?:? (?:call )?(?:fail|error)",
+    )
+    .unless(r"out of memory|MemoryAllocation|OUT_OF_MEMORY|invalid|illegal|not (?:supported|permitted|initialized)|insufficient driver|driver version")
+    .likely(HostMemory, PINNED),
+    // NCCL prints the reason below where it knows it, or with NCCL_DEBUG=INFO.
+    Phrase::host("nccl", &["NCCL WARN Failed to malloc"], r"NCCL WARN Failed to malloc (?P<request>\d+) bytes")
+        .certain(HostMemory, "NCCL could not allocate host memory. The GPU's memory is not involved."),
+    Phrase::either("nccl", &["unhandled cuda error"], r"(?:ProcessGroupNCCL|NCCL version).*unhandled cuda error|unhandled cuda error.*(?:NCCL ver|ncclUnhandled)")
+        .not_near(NAMED_BY_NCCL)
+        .states(
+            Undetermined,
+            Certainty::Undetermined,
+            "NCCL hides the CUDA error that it received: too little memory for its buffers is a common one, a failed kernel or a driver fault are others. NCCL_DEBUG=INFO prints it.",
+        ),
     // Thrust and CUB: the runtime's word for the error says that it was the GPU's memory.
     Phrase::device(
         "thrust",
@@ -256,6 +288,16 @@ mod tests {
             assert_eq!((facts.framework, facts.statements.len()), (framework, 0), "{text}");
             assert_eq!((facts.resource, facts.request), (Resource::Device, None), "{text}");
         }
+    }
+
+    #[test]
+    fn nccl_without_a_reason_leaves_it_open() {
+        let text = "torch.distributed.DistBackendError: NCCL error in: torch/csrc/ProcessGroupNCCL.cpp:1970, unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL version 2.20.5";
+        assert_eq!(facts_in(text).unwrap().statements[0].cause, Cause::Undetermined);
+        let named = format!(
+            "{text}\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 'invalid device symbol'"
+        );
+        assert!(facts_in(&named).is_none());
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub(in crate::text) mod graphics;
 pub(in crate::text) mod host;
 pub(in crate::text) mod libraries;
 pub(in crate::text) mod programs;
+pub(in crate::text) mod runtimes;
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -33,7 +34,7 @@ pub(super) struct Phrase {
     near: Option<&'static str>,
     not_near: Option<&'static str>,
     unless: Option<&'static str>,
-    beside: Option<&'static str>,
+    figures_near: Option<&'static str>,
     spans_lines: bool,
     is_decimal: bool,
     resource: Resource,
@@ -64,7 +65,7 @@ impl Phrase {
             near: None,
             not_near: None,
             unless: None,
-            beside: None,
+            figures_near: None,
             spans_lines: false,
             is_decimal: false,
             resource,
@@ -107,8 +108,8 @@ impl Phrase {
     }
 
     /// Figures in a line around it, the nearest one above first.
-    const fn beside(mut self, words: &'static str) -> Self {
-        self.beside = Some(words);
+    const fn figures_near(mut self, words: &'static str) -> Self {
+        self.figures_near = Some(words);
         self
     }
 
@@ -166,10 +167,10 @@ impl Phrase {
         {
             return None;
         }
-        let beside = patterns.beside.as_ref().and_then(|words| {
+        let near = patterns.figures_near.as_ref().and_then(|words| {
             passage.before().chain(passage.onward().skip(1)).find_map(|line| words.captures(line))
         });
-        let figures = Figures { found, beside, is_decimal: self.is_decimal };
+        let figures = Figures { found, near, is_decimal: self.is_decimal };
         let mut facts = Facts {
             severity: self.severity,
             request: figures.size("request"),
@@ -206,7 +207,7 @@ pub(super) struct Patterns {
     near: Option<Regex>,
     not_near: Option<Regex>,
     unless: Option<Regex>,
-    beside: Option<Regex>,
+    figures_near: Option<Regex>,
 }
 
 impl Patterns {
@@ -217,7 +218,7 @@ impl Patterns {
             near: row.near.map(compile),
             not_near: row.not_near.map(compile),
             unless: row.unless.map(compile),
-            beside: row.beside.map(compile),
+            figures_near: row.figures_near.map(compile),
         }
     }
 }
@@ -225,14 +226,14 @@ impl Patterns {
 /// What a row's patterns captured.
 struct Figures<'text> {
     found: Captures<'text>,
-    beside: Option<Captures<'text>>,
+    near: Option<Captures<'text>>,
     is_decimal: bool,
 }
 
 impl Figures<'_> {
     fn text(&self, group: &str) -> Option<&str> {
         let own = self.found.name(group);
-        own.or_else(|| self.beside.as_ref()?.name(group)).map(|found| found.as_str())
+        own.or_else(|| self.near.as_ref()?.name(group)).map(|found| found.as_str())
     }
 
     fn size(&self, group: &str) -> Option<Bytes> {
@@ -339,7 +340,7 @@ mod tests {
 
     #[test]
     fn every_row_compiles_and_has_its_anchors_in_lower_or_upper_case() {
-        for rows in [host::ROWS, libraries::ROWS, programs::ROWS, graphics::ROWS] {
+        for rows in [host::ROWS, runtimes::ROWS, libraries::ROWS, programs::ROWS, graphics::ROWS] {
             for row in rows {
                 let _ = Patterns::of(row);
                 assert!(!row.anchors.is_empty(), "{}", row.words);
@@ -352,7 +353,7 @@ mod tests {
     fn a_summary_without_its_figures_is_not_stated() {
         let found = Regex::new(r"(?P<name>\w+) holds(?: (?P<held>\d+)(?P<held_unit>kB))?").unwrap();
         let fill = |text: &'static str| {
-            let figures = Figures { found: found.captures(text).unwrap(), beside: None, is_decimal: false };
+            let figures = Figures { found: found.captures(text).unwrap(), near: None, is_decimal: false };
             figures.fill("{name} held {held}.")
         };
         assert_eq!(fill("python holds 2048kB").as_deref(), Some("python held 2.00 MiB."));

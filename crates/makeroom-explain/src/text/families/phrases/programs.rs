@@ -2,15 +2,26 @@
 
 use super::{Phrase, family};
 use crate::Cause::{
-    ArtificialLimit, HostMemory, IntegerOrShapeBug, LiveDataFillsDevice, OtherProcesses, Preallocation,
+    ArtificialLimit, HostMemory, IntegerOrShapeBug, Leak, LiveDataFillsDevice, OtherProcesses, Preallocation,
 };
 
 pub(super) const ROWS: &[Phrase] = &[
     Phrase::device("pytorch", &["Allocation on device", "Got an OOM"], r"Allocation on device(?: \d+)?(?: would exceed|\W*$)|Got an OOM, unloading"),
-    Phrase::device("pytorch", &["valid cuDNN algorithm"], r"Unable to find a valid cuDNN algorithm"),
+    Phrase::device(
+        "pytorch",
+        &["valid cuDNN algorithm", "unable to find an engine"],
+        r"Unable to find a valid cuDNN algorithm|\b(?:FIND|GET) was unable to find an engine to execute",
+    ),
+    Phrase::device("pytorch", &["OOM during optimization"], r"OOM during optimization, irrecoverable"),
     Phrase::device("tensorflow", &["Dst tensor is not initialized"], r"Dst tensor is not initialized"),
     Phrase::device("cuda", &["NvMapMem"], r"NvMapMem\w*: .{0,40}error 12\b"),
     Phrase::device("lammps", &["Insufficient memory on accelerator"], r"Insufficient memory on accelerator"),
+    Phrase::device("heavydb", &["ERR_OUT_OF_GPU_MEM"], r"ERR_OUT_OF_GPU_MEM"),
+    Phrase::device(
+        "lammps",
+        &["geryon"],
+        r"Cuda driver error 2 in call at file '[^']*geryon|OpenCL error in file '[^']*geryon[^']*' in line \d+ : -(?:4|61)\b",
+    ),
     Phrase::host(
         "gromacs",
         &["cudaMallocHost of size", "allocation of the pinned"],
@@ -105,6 +116,56 @@ pub(super) const ROWS: &[Phrase] = &[
         r"Not enough GPU memory (?:to match|for) \d+",
     ),
     Phrase::device(
+        "pytorch",
+        &["dispatched on the CPU or the disk", "any GPU's remaining memory", "No executable batch size found"],
+        r"modules are dispatched on the CPU or the disk|not fit any GPU's remaining memory|No executable batch size found",
+    )
+    .leads(LiveDataFillsDevice, "The model or its batch does not fit the GPU memory that Accelerate may use."),
+    Phrase::device(
+        "hip",
+        &["rocblas_status_memory_error", "miopenStatusAllocFailed", "Hip error creating buffer"],
+        r"rocblas_status_memory_error|miopenStatusAllocFailed|Hip error creating buffer(?: (?P<request>\d+))?",
+    ),
+    // A person reports memory that grows until the program ends.
+    Phrase::either(
+        "",
+        &["usage goes up", "memory goes up", "memory keeps", "usage keeps", "memory grows", "usage grows", "memory increases", "usage increases", "memory leak", "泄露", "泄漏", "升高"],
+        r"\b(?:memory|v?ram)\b.{0,60}\b(?:goes up|keeps? (?:growing|increasing|rising)|grows|increases|climbs)\b.{0,80}\b(?:until|crash\w*|killed)\b|\bthere (?:is|should be|seems to be|must be) (?:a|some) (?:\w+ ){0,2}memory leak|(?:memory|显存|内存).{0,20}(?:升高|增长|泄[露漏]).{0,60}(?:炸|卡掉|爆|崩)",
+    )
+    .unless(r"(?i)\b(?:fix|no|not|without|avoid|prevent)\w*\b.{0,30}(?:leak|grow|increas)")
+    .leads(Leak, "The text says that memory grows until the program ends: something from every step stays alive."),
+    Phrase::either(
+        "lm-studio",
+        &["due to insufficient system resources"],
+        r"aborted due to insufficient system resources",
+    )
+    .possible(
+        LiveDataFillsDevice,
+        "LM Studio estimated that the model does not fit the memory of this machine and did not load it.",
+    ),
+    Phrase::device("redshift", &["cannot operate with less than"], r"cannot operate with less than .{0,20}of free VRAM"),
+    Phrase::device(
+        "fluidx3d",
+        &["does not have enough memory"],
+        r"does not have enough memory\W+Allocating another (?P<request>\d+) (?P<request_unit>MB) would use a total of \d+ MB / (?P<total>\d+) (?P<total_unit>MB)",
+    )
+    .spanning_lines()
+    .leads(LiveDataFillsDevice, "The grid needs {request} more, and the GPU has {total}."),
+    Phrase::device(
+        "",
+        &[" but only ", "but you have", ", but "],
+        r"\b(?:requires|needs?|needed|required)\b.{0,24}?(?P<request>\d[\d.]*) ?(?P<request_unit>[GM]i?B) (?:of )?(?:free )?(?:GPU memory|VRAM|video memory|device memory).{0,24}? but (?:only |you have (?:only )?)?(?P<free>\d[\d.]*) ?(?P<free_unit>[GM]i?B)",
+    ),
+    Phrase::device(
+        "physx",
+        &["PxGpuDynamicsMemoryConfig"],
+        r"need to increase PxGpuDynamicsMemoryConfig::(?P<setting>\w+) to (?P<value>\d+)",
+    )
+    .likely(
+        ArtificialLimit,
+        "A buffer of the GPU simulation has a fixed size and is full: {setting} must be at least {value}. The GPU's memory is not the limit.",
+    ),
+    Phrase::device(
         "invokeai",
         &["Insufficient GPU memory to load model"],
         r"Insufficient GPU memory to load model",
@@ -122,6 +183,11 @@ pub(super) const ROWS: &[Phrase] = &[
         "ascend",
         &["rtMalloc", "drvMemAlloc", "EL0004"],
         r"rtMalloc\w*.{0,40}fail|drvMemAlloc\w*.{0,40}fail|EL0004: .*allocate",
+    ),
+    Phrase::device(
+        "mindspore",
+        &["Malloc device memory failed", "memory isn't enough and alloc failed"],
+        r"Malloc device memory failed, size\[(?P<request>\d+)\].*?(?:HBM size:(?P<total>\d+) free size:(?P<free>\d+)|$)|memory isn't enough and alloc failed.*?(?:alloc size: (?P<needed>\d+)|$)",
     ),
     Phrase::device("pytorch", &["more than 1EB memory"], r"Tried to allocate more than 1EB memory")
         .certain(
@@ -159,6 +225,11 @@ mod tests {
                 "ERROR: out of memory in /opt/relion/src/acc/cuda/cuda_mem_utils.h at line 12 (error-code 2)",
                 "relion",
             ),
+            ("RuntimeError: FIND was unable to find an engine to execute this computation", "pytorch"),
+            ("ERROR | trainer | OOM during optimization, irrecoverable", "pytorch"),
+            ("Cuda driver error 2 in call at file 'lib/gpu/geryon/nvd_memory.h' in line 15.", "lammps"),
+            ("OpenCL error in file 'lib/gpu/geryon/ocl_timer.h' in line 15 : -4.", "lammps"),
+            ("ERR_OUT_OF_GPU_MEM: the working set of columns does not fit", "heavydb"),
             (
                 "ERROR: Not enough GPU memory to match 32768 features. Reduce the maximum number of matches.",
                 "colmap",
@@ -182,6 +253,31 @@ mod tests {
         assert_eq!((facts.free, facts.request), (Some(Bytes::mib(1)), Some(Bytes::mib(4))));
         let facts = facts_in("W0101 1 memory.cc:212] Failed to allocate CUDA memory with byte size 1048576 on GPU 2: CNMEM_STATUS_OUT_OF_MEMORY").unwrap();
         assert_eq!((facts.device, facts.statements[0].cause), (Some(DeviceIndex(2)), Cause::ArtificialLimit));
+    }
+
+    #[test]
+    fn needs_are_compared_with_the_card() {
+        let facts = facts_in("The model requires 14.5 GB of VRAM but only 11.0 GB is available").unwrap();
+        assert_eq!((facts.request, facts.free), (Some(Bytes::mib(14_848)), Some(Bytes::gib(11))));
+        let facts = facts_in("Error: Device \"GPU\" does not have enough memory.   |\n|    Allocating another 9000 MB would use a total of 12000 MB / 8000 MB.").unwrap();
+        assert_eq!((facts.request, facts.total), (Some(Bytes::mib(9000)), Some(Bytes::mib(8000))));
+        let facts = facts_in("RuntimeError: Malloc device memory failed, size[1073741824], ret[207001], Device 0 Available HBM size:34359738368 free size:4194304").unwrap();
+        assert_eq!((facts.framework, facts.free), ("mindspore", Some(Bytes::mib(4))));
+        let facts = facts_in("PhysX error: the application need to increase PxGpuDynamicsMemoryConfig::foundLostPairsCapacity to 4096").unwrap();
+        assert_eq!(facts.statements[0].cause, Cause::ArtificialLimit);
+    }
+
+    #[test]
+    fn memory_that_grows_until_the_end_is_a_leak() {
+        for text in [
+            "the ram usage goes up all the time until it crashes",
+            "More and more is used, there must be a GPU memory leak",
+        ] {
+            let stated = &facts_in(text).unwrap_or_else(|| panic!("not read: {text}")).statements[0];
+            assert_eq!((stated.cause, stated.leads), (Cause::Leak, true), "{text}");
+        }
+        assert!(facts_in("This release fixes a memory leak that grows until the crash").is_none());
+        assert!(facts_in("memory increases with the batch size").is_none());
     }
 
     #[test]

@@ -69,7 +69,9 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             "A CUDA library could not start. It allocates outside the framework's pool, and the pool takes nearly the whole GPU at start.".to_owned(),
         ),
     };
-    if certainty == Certainty::Possible {
+    // The pool itself ran short before: then the library's failure has that reason, and its size is not the question.
+    let is_pool_full = passage.before().any(|line| line.contains("this is not a failure"));
+    if certainty == Certainty::Possible && !is_pool_full {
         facts.lead(Cause::Preallocation, summary);
     } else {
         facts.state(Cause::Preallocation, certainty, summary);

@@ -28,7 +28,7 @@ pub(crate) const FAMILY: Family = Family {
 
 static TENSOR: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"OOM when allocating tensor (?:with|of) shape ?\[([-\d, ]*)\](?: and type (\w+))?(?: on (\S+))?(?: by allocator (\w+))?",
+        r"(?i)OOM when allocating tensor (?:with|of) shape ?\[([-\d, ]*)\](?: and type (\w+))?(?: on (\S+))?(?: by allocator (\w+))?",
     )
 });
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)/(?:device:)?GPU:(\d+)"));
@@ -79,11 +79,28 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         );
     } else {
         facts.resource = if device.is_some() { Resource::Device } else { Resource::Unknown };
+        lead_by_fraction(passage, &mut facts);
         state_share(start, &mut facts);
         start.state(&mut facts);
         Dump::above(passage).state(false, &mut facts);
     }
     Some(facts)
+}
+
+/// A configured fraction of the GPU below this share is the limit that a tensor meets first.
+const SMALL_FRACTION: f64 = 0.5;
+static FRACTION: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)gpu_memory_fraction\W{1,4}(0?\.\d+)"));
+
+/// The text shows that TensorFlow may use only a small part of the GPU.
+fn lead_by_fraction(passage: &Passage<'_>, facts: &mut Facts) {
+    let set = passage.all().find_map(|line| captured_number::<f64>(&FRACTION.captures(line)?, 1));
+    if let Some(fraction) = set.filter(|&fraction| fraction < SMALL_FRACTION) {
+        let percent = (fraction * 100.0).round();
+        facts.lead(
+            Cause::ArtificialLimit,
+            format!("The text limits TensorFlow to {percent} % of the GPU (gpu_memory_fraction)."),
+        );
+    }
 }
 
 /// A tensor larger than all that TensorFlow may use needs no further explanation.
@@ -171,5 +188,12 @@ mod tests {
     fn an_exhausted_resource_of_another_program_is_not_taken() {
         let facts = facts_in("ResourceExhaustedError: \n\nOut of memory error on GPU 0. Cannot allocate 10.0MB memory on GPU 0, available memory is only 5.0MB.").unwrap();
         assert_ne!(facts.framework, "tensorflow");
+    }
+
+    #[test]
+    fn a_small_fraction_is_the_limit() {
+        let text = "ResourceExhaustedError: OOM when allocating tensor with shape[1,64,300,800]\nconfig.GPU_MEMORY_FRACTION = 0.05";
+        let stated = &facts_in(text).unwrap().statements[0];
+        assert_eq!((stated.cause, stated.leads), (Cause::ArtificialLimit, true));
     }
 }
