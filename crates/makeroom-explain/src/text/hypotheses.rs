@@ -3,6 +3,7 @@
 
 use super::facts::Resource;
 use super::fixes;
+use super::holders;
 use super::situation::Situation;
 use crate::advice::Maker;
 use crate::text::environment::System;
@@ -86,7 +87,7 @@ fn check(cause: Cause, situation: &Situation<'_>) -> Option<Fix> {
         }
         Cause::RequestExceedsDevice => Fix::new("the GPU has less memory than the request").command(total),
         Cause::OtherProcesses | Cause::HiddenHolder => {
-            let list = fixes::list_holders(situation);
+            let list = holders::list_holders(situation);
             Fix { action: "memory is in use before this program starts".to_owned(), ..list }
         }
         Cause::HostMemory => match environment.system {

@@ -10,6 +10,7 @@ use super::log::Log;
 use super::programs::{self, Program, Work};
 use super::searched::Searched;
 use super::settings::Settings;
+use super::smaller::BATCH;
 use super::smi_table;
 
 /// A failure with all that surrounds it.
@@ -58,17 +59,10 @@ impl<'log> Situation<'log> {
 
     /// The batch size, if the text names it: near the failure, or as an option anywhere.
     pub(crate) fn batch(&self) -> Option<u64> {
-        const OPTIONS: [&str; 7] = [
-            "per_device_train_batch_size",
-            "--train_batch_size",
-            "train_batch_size",
-            "--batch_size",
-            "batch_size",
-            "--batch",
-            "samples_per_gpu",
-        ];
-        let option =
-            || self.settings.number(&OPTIONS).filter(|&batch| batch >= 1.0).map(|batch| batch as u64);
+        let option = || {
+            let batch = self.settings.number(BATCH).or_else(|| self.settings.number(&["samples_per_gpu"]));
+            batch.filter(|&batch| batch >= 1.0).map(|batch| batch as u64)
+        };
         self.facts.batch.or(self.context.batch).or_else(option)
     }
 
@@ -111,6 +105,12 @@ impl<'log> Situation<'log> {
             })
             .filter(|&(_, free)| free >= Bytes::gib(1))
             .max_by_key(|&(_, free)| free)
+    }
+
+    /// The number of devices, where the text has a table of them.
+    pub(crate) fn device_count(&self) -> Option<usize> {
+        let tables = smi_table::tables(self.settings.parts().into_iter().flat_map(str::lines));
+        tables.last().map(|table| table.devices.len()).filter(|&count| count > 0)
     }
 
     /// Memory that must be freed for the request to fit, where size is what failed it.

@@ -5,6 +5,7 @@ use makeroom_core::Bytes;
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::environment::System;
+use crate::text::host_fixes;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -72,19 +73,18 @@ fn host(situation: &Situation<'_>) -> Vec<Fix> {
                 .command(environment.export(&format!("TF_CUDA_HOST_MEM_LIMIT_IN_MB={limit}"))),
         );
     }
-    fixes.push(match environment.system {
-        System::Windows => {
-            Fix::new("enlarge the page file to 64 GB or more").command("SystemPropertiesPerformance")
-        }
-        System::Wsl => {
-            Fix::new("give WSL more memory in %UserProfile%\\.wslconfig").command("[wsl2]\nmemory=24GB")
-        }
-        _ => Fix::new("let the container lock memory").command("docker run --ulimit memlock=-1 …"),
-    });
+    let is_pinned =
+        ["pinned", "on host", "cuda_host", "host_bfc"].iter().any(|words| facts.quote.contains(words));
+    if is_pinned && environment.system == System::Linux {
+        fixes.push(Fix::new("let the container lock memory").command("docker run --ulimit memlock=-1 …"));
+    }
     fixes.push(
         Fix::new("keep fewer examples in memory: a smaller shuffle buffer, one batch ahead")
             .command("dataset.shuffle(1000).batch(batch_size).prefetch(1)"),
     );
+    if !is_pinned || environment.system != System::Linux {
+        fixes.extend(host_fixes::steps(situation).into_iter().take(2));
+    }
     fixes
 }
 

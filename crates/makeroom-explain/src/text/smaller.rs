@@ -1,0 +1,427 @@
+//! Less data at once, in the words of the text: a smaller batch, shorter sequences, smaller images, smaller buffers.
+//!
+//! For programs whose own options are not known. Where the text shows an option that memory grows with, the step
+//! repeats its spelling with the value to try; where it does not, the step names the setting of the framework or
+//! the call of the API.
+
+use makeroom_core::Bytes;
+
+use super::environment::System;
+use super::facts::{Facts, Resource};
+use super::situation::Situation;
+use crate::Fix;
+use crate::advice::Maker;
+use crate::thresholds::CONTEXT_TYPICAL;
+
+/// Options that memory grows with, by the words that advice has for them.
+const SIZES: &[Size] = &[
+    Size::count(
+        "pass fewer images per GPU",
+        &[
+            "samples_per_gpu",
+            "imgs_per_gpu",
+            "ims_per_batch",
+            "images_per_gpu",
+            "batch_size_per_gpu",
+            "videos_per_gpu",
+        ],
+    ),
+    Size::count(
+        "run fewer environments at once",
+        &["--num_envs", "num_envs", "--num_environments", "num_agents"],
+    ),
+    Size::length(
+        "generate fewer frames",
+        &["--num_frames", "num_frames", "--video_length", "video_length", "n_frames"],
+        1,
+    ),
+    Size::side(
+        "use smaller images",
+        &[
+            "--img_size",
+            "--image_size",
+            "--imgsz",
+            "img_size",
+            "image_size",
+            "imgsz",
+            "--resolution",
+            "resolution",
+            "--crop_size",
+            "crop_size",
+            "--input_size",
+            "input_size",
+            "imsize",
+            "--img",
+            "--load_size",
+            "--fine_size",
+            "--max_size",
+            "max_size",
+            "--image_height",
+            "--train_size",
+        ],
+    ),
+    Size::side(
+        "use smaller tiles",
+        &["--tile", "--tile_size", "tile_size", "--tilesize", "--crop", "--patch"],
+    ),
+    Size::length(
+        "shorten the sequences",
+        &[
+            "--max_seq_length",
+            "max_seq_length",
+            "--max_seq_len",
+            "max_seq_len",
+            "--seq_length",
+            "seq_length",
+            "--seq_len",
+            "seq_len",
+            "--cutoff_len",
+            "cutoff_len",
+            "--block_size",
+            "block_size",
+            "--max_length",
+            "max_length",
+            "--max_len",
+            "max_len",
+            "--context_length",
+            "context_length",
+            "model_max_length",
+            "--max_source_length",
+            "max_prompt_length",
+        ],
+        64,
+    ),
+    Size::length(
+        "generate fewer tokens",
+        &["--max_new_tokens", "max_new_tokens", "--max_tokens", "max_tokens"],
+        64,
+    ),
+    Size::count(
+        "generate fewer results at once",
+        &[
+            "num_images_per_prompt",
+            "--n_samples",
+            "--num_samples",
+            "num_return_sequences",
+            "num_generations",
+            "--num_beams",
+            "num_beams",
+            "--beam_size",
+            "beam_size",
+        ],
+    ),
+    Size::length(
+        "process fewer rays or points at once",
+        &[
+            "--chunk",
+            "--netchunk",
+            "--chunk_size",
+            "chunk_size",
+            "--N_rand",
+            "num_rays",
+            "--num_points",
+            "num_points",
+            "npoints",
+            "max_points",
+            "n_points",
+            "--num_rays",
+        ],
+        1,
+    ),
+    Size::count("sample fewer neighbors", &["num_neighbors", "--num_neighbors", "fanout", "--fan_out"]),
+];
+
+/// The batch size under its usual names.
+pub(crate) const BATCH: &[&str] = &[
+    "per_device_train_batch_size",
+    "--train_batch_size",
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "--micro_batch_size",
+    "micro_batch_size",
+    "--batch_size",
+    "batch_size",
+    "--batchsize",
+    "batchsize",
+    "--bs",
+    "--batch",
+    "--bsz",
+    "--b",
+];
+
+/// One kind of size.
+struct Size {
+    action: &'static str,
+    names: &'static [&'static str],
+    kind: Kind,
+    /// There is no step below this value.
+    least: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Count,
+    /// Memory grows with the square.
+    Side,
+}
+
+impl Size {
+    const fn count(action: &'static str, names: &'static [&'static str]) -> Self {
+        Self { action, names, kind: Kind::Count, least: 1 }
+    }
+
+    const fn length(action: &'static str, names: &'static [&'static str], least: u64) -> Self {
+        Self { action, names, kind: Kind::Count, least }
+    }
+
+    const fn side(action: &'static str, names: &'static [&'static str]) -> Self {
+        Self { action, names, kind: Kind::Side, least: 64 }
+    }
+
+    /// The step, where the text shows the option.
+    fn step(&self, situation: &Situation<'_>) -> Option<Fix> {
+        let shown = situation.settings.shown(self.names)?;
+        let is_size = (2.0..1e7).contains(&shown.value) && shown.value.fract() == 0.0;
+        let from = if is_size { shown.value as u64 } else { return None };
+        let factor = situation.shrink_factor().unwrap_or(0.5);
+        let to = match self.kind {
+            // A step that is too small to matter is not worth a run.
+            Kind::Count => (from as f64 * factor.min(0.75)) as u64,
+            // A side below 32 is not a number of pixels; the others are multiples of 32 in most networks.
+            Kind::Side if from < 2 * self.least => return None,
+            Kind::Side => (from as f64 * factor.min(0.75).sqrt()) as u64 / 32 * 32,
+        };
+        let to = rounded(to).max(self.least);
+        (to < from).then(|| Fix::new(format!("{} from {from} to {to}", self.action)).command(shown.with(to)))
+    }
+}
+
+/// Large values are multiples of 64, as lengths usually are.
+fn rounded(value: u64) -> u64 {
+    if value >= 256 { value / 64 * 64 } else { value }
+}
+
+/// The steps for the sizes that the text shows, besides the batch.
+pub(crate) fn shown_sizes(situation: &Situation<'_>) -> Vec<Fix> {
+    SIZES.iter().filter_map(|size| size.step(situation)).take(2).collect()
+}
+
+/// Less data at once: a smaller batch, or smaller inputs where the batch is 1 already.
+pub(crate) fn less_data(situation: &Situation<'_>) -> Vec<Fix> {
+    if is_own_code(situation.facts) {
+        return vec![smaller_buffers(situation)];
+    }
+    match situation.batch() {
+        Some(batch) if batch > 1 => vec![batch_from(situation, batch)],
+        Some(_) => {
+            let mut fixes = shown_sizes(situation);
+            if fixes.is_empty() {
+                fixes.extend(smaller_input(situation));
+            }
+            if let Some(first) = fixes.first_mut() {
+                first.action = format!("the batch size is already 1: {}", first.action);
+            }
+            fixes
+        }
+        None => {
+            let mut fixes = shown_sizes(situation);
+            if fixes.is_empty() || situation.is_training() {
+                fixes.push(batch_of_one(situation));
+            }
+            fixes
+        }
+    }
+}
+
+/// The batch size from its present value to one that fits.
+fn batch_from(situation: &Situation<'_>, batch: u64) -> Fix {
+    let is_training = situation.is_training();
+    let smaller = if is_training { situation.smaller_batch(batch) } else { situation.smaller(batch) };
+    let accumulate = if is_training {
+        format!(
+            ", and accumulate gradients over {} steps to keep the effective batch",
+            batch.div_ceil(smaller)
+        )
+    } else {
+        String::new()
+    };
+    let shown = situation.settings.shown(BATCH).filter(|shown| shown.value as u64 == batch);
+    let option = shown.map_or_else(|| format!("batch_size={smaller}"), |shown| shown.with(smaller));
+    Fix::new(format!("reduce the batch size from {batch} to {smaller}{accumulate}")).command(option)
+}
+
+/// The least batch, where the text does not show the present one.
+fn batch_of_one(situation: &Situation<'_>) -> Fix {
+    let aim =
+        situation.to_free().map_or(String::new(), |bytes| format!("; at least {} must go", roughly(bytes)));
+    let is_torch = situation.facts.framework.starts_with("pytorch") || is_from_pytorch(situation.facts);
+    if situation.is_training() {
+        let command = if is_torch { "DataLoader(dataset, batch_size=1)" } else { "batch_size=1" };
+        return Fix::new(format!(
+            "set the batch size to 1, double it while it fits, and accumulate gradients to keep the effective batch{aim}"
+        ))
+        .command(command);
+    }
+    Fix::new(format!("pass one input at a time, and double the batch while it fits{aim}"))
+        .command("batch_size=1")
+}
+
+/// A smaller input where nothing shows its size: by what the network reads.
+fn smaller_input(situation: &Situation<'_>) -> Option<Fix> {
+    let mentions = |words: &[&str]| words.iter().any(|word| situation.settings.mentions(word));
+    if mentions(&[
+        "tokenizer",
+        "input_ids",
+        "bert",
+        "llama",
+        "gpt",
+        "seq_len",
+        "self_attn",
+        "decoder_layer",
+        "lm_head",
+    ]) {
+        return Some(
+            Fix::new("truncate the sequences: memory grows with their length")
+                .command("tokenizer(texts, truncation=True, max_length=512)"),
+        );
+    }
+    mentions(&["conv2d", "image", "img", "resnet", "unet", "vae", "segmentation", "backbone", "pixel"]).then(
+        || {
+            Fix::new("halve the sides of the images: a quarter of the activations")
+                .command("x = torch.nn.functional.interpolate(x, scale_factor=0.5)")
+        },
+    )
+}
+
+/// Buffers that fit what is free, in a program that calls the driver itself.
+fn smaller_buffers(situation: &Situation<'_>) -> Fix {
+    let facts = situation.facts;
+    let at = facts.site.as_deref().map_or(String::new(), |site| format!("at {site}: "));
+    let room = facts
+        .free
+        .filter(|_| !situation.account.is_contradictory())
+        .or_else(|| facts.total.map(|total| total - CONTEXT_TYPICAL))
+        .map(|room| room.scaled(USABLE));
+    if let (Some(room), Some(request)) = (room.filter(|&room| room >= Bytes::mib(64)), facts.request) {
+        let chunks = request.get().div_ceil(room.get()).max(2);
+        let chunk = Bytes::new(request.get().div_ceil(chunks));
+        let mib = (chunk.get() >> 20).max(1);
+        return Fix::new(format!(
+            "{at}process the data in {chunks} chunks of {} instead of {request} at once",
+            roughly(chunk)
+        ))
+        .command(format!("size_t chunk_bytes = {mib}ull << 20;"));
+    }
+    let query = match situation.environment.maker {
+        Maker::Amd => "hipMemGetInfo(&free_bytes, &total_bytes); size_t chunk_bytes = free_bytes / 10 * 9;",
+        _ => "cudaMemGetInfo(&free_bytes, &total_bytes); size_t chunk_bytes = free_bytes / 10 * 9;",
+    };
+    Fix::new(format!(
+        "{at}size the buffers by 90 % of the free memory and process the rest in further chunks"
+    ))
+    .command(query)
+}
+
+/// What else a program can do that calls CUDA or HIP itself.
+pub(crate) fn own_code(situation: &Situation<'_>) -> Vec<Fix> {
+    let settings = situation.settings;
+    let mut fixes = vec![smaller_buffers(situation)];
+    let is_hip = situation.environment.maker == Maker::Amd;
+    if settings.mentions("MallocAsync") {
+        fixes.push(
+            Fix::new("return the memory that the stream-ordered pool keeps after frees").command(if is_hip {
+                "hipMemPoolTrimTo(pool, 0);"
+            } else {
+                "cudaMemPoolTrimTo(pool, 0);"
+            }),
+        );
+    }
+    // Managed memory goes beyond the GPU on Linux only.
+    if situation.environment.system == System::Linux
+        && !["cudaMallocManaged", "hipMallocManaged", "managed memory"]
+            .iter()
+            .any(|words| settings.mentions(words))
+    {
+        fixes.push(
+            Fix::new("let the data exceed the GPU: managed memory pages to RAM, at the speed of the bus")
+                .command(if is_hip {
+                    "hipMallocManaged(&pointer, bytes);"
+                } else {
+                    "cudaMallocManaged(&pointer, bytes);"
+                }),
+        );
+    }
+    fixes
+}
+
+/// Free memory that buffers may take: the driver rounds, and other allocations follow.
+const USABLE: f64 = 0.9;
+
+/// A size without more precision than a step needs: to a tenth of a gibibyte, or to 50 MiB, rounded up.
+pub(crate) fn roughly(bytes: Bytes) -> String {
+    if bytes >= Bytes::gib(1) {
+        format!("{:.1} GiB", (bytes.get() as f64 / f64::from(1 << 30) * 10.0).ceil() / 10.0)
+    } else {
+        format!("{} MiB", bytes.get().div_ceil(50 << 20) * 50)
+    }
+}
+
+/// Whether a program calls CUDA or HIP itself, without a framework.
+pub(crate) fn is_own_code(facts: &Facts) -> bool {
+    matches!(facts.framework, "cuda" | "hip" | "thrust")
+        && facts.resource != Resource::Host
+        && !is_from_pytorch(facts)
+}
+
+/// Whether PyTorch on an NVIDIA GPU wrote a text, which it also does without its allocator.
+pub(crate) fn is_from_pytorch(facts: &Facts) -> bool {
+    let words = ["RuntimeError: CUDA error", "RuntimeError: CUDA driver error", "torch."];
+    facts.framework == "pytorch"
+        || (facts.framework == "cuda" && words.iter().any(|words| facts.quote.contains(words)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::context::Context;
+    use super::super::find;
+    use super::super::log::Log;
+    use super::*;
+
+    fn steps(text: &str) -> Vec<String> {
+        let log = Log::new(text);
+        let found = find::failures(&log).unwrap();
+        let context = Context::read(&log, found.index);
+        let situation = Situation::new(&log, found.index, &found.first, &context);
+        less_data(&situation)
+            .into_iter()
+            .map(|fix| format!("{} | {}", fix.action, fix.command.unwrap_or_default()))
+            .collect()
+    }
+
+    const TORCH: &str = "RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB";
+
+    #[test]
+    fn the_texts_own_options_get_values() {
+        assert!(steps(&format!("python train.py --bs 24\n{TORCH}"))[0].ends_with("| --bs 12"));
+        assert!(steps(&format!("python demo.py --img_size 1024\n{TORCH}"))[0].ends_with("| --img_size 704"));
+        assert!(
+            steps(&format!("batch_size=1, max_seq_length=2048\n{TORCH}"))[0]
+                .ends_with("| max_seq_length=1024")
+        );
+        assert!(steps(&format!("python play.py --num_envs=4096\n{TORCH}"))[0].ends_with("| --num_envs=2048"));
+    }
+
+    #[test]
+    fn without_options_the_least_batch() {
+        assert!(steps(&format!("python train.py\n{TORCH}"))[0].ends_with("batch_size=1)"));
+        assert!(steps(TORCH)[0].ends_with("| batch_size=1"));
+        let images = steps(&format!("batch_size=1\nin Conv2d forward\n{TORCH}"));
+        assert!(images[0].contains("already 1") && images[0].contains("scale_factor=0.5"), "{images:?}");
+    }
+
+    #[test]
+    fn buffers_of_a_program_of_ones_own() {
+        let text = "solver.cu:88: cudaMalloc failed: out of memory";
+        assert!(steps(text)[0].contains("at solver.cu:88") && steps(text)[0].contains("free_bytes / 10 * 9"));
+    }
+}
