@@ -2,7 +2,8 @@
 //!
 //! "Reduce the batch size" is a direction. `batch_size=8`, `--lowvram`, `resources.limits.memory: 24Gi`,
 //! `setMemoryPoolLimit(kWORKSPACE, 1ULL << 30)` and `kill 4711` are steps. Commands that only look (`nvidia-smi`,
-//! `clinfo`) and values that the reader has to fill in (`kill PID`, `batch_size //= 2`) do not count.
+//! `clinfo`) and values that the reader has to fill in (`kill PID`, `batch_size //= 2`) do not count, nor do steps
+//! that any program could be given (another GPU, swap) where the cause does not call for them.
 
 use std::sync::LazyLock;
 
@@ -21,6 +22,12 @@ pub(crate) struct Steps {
 static OPEN: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"^(?:sudo )?(?:nvidia-smi|makeroom|rocm-smi|xpu-smi|clinfo|free|dmesg|fuser|tegrastats|sacct|vulkaninfo|memory_pressure|ls|ps|top|print)\b|//=|/= ?2|\bPID\b|\bBYTES\b|\bNUMBER_OF_\w+|\bGPUS_PER_NODE|\bJOBID\b",
+    )
+});
+/// Steps that any program could be given: they count only where other processes are the decided cause.
+static GENERIC: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"^(?:export |set )?(?:CUDA|HIP)_VISIBLE_DEVICES=|^with torch\.inference_mode\(\): …|^torch\.cuda\.empty_cache\(\)$|\.cpu\(\) for part|/swapfile|^print\(",
     )
 });
 /// A setting with its value: an assignment, an option, a call with an argument, a process to stop, a menu entry.
@@ -60,10 +67,13 @@ pub(crate) fn is_recognized(explanation: &Explanation) -> bool {
 /// Looks at all steps of an answer to a text.
 pub(crate) fn of(explanation: &Explanation, text: &str) -> Steps {
     let mut steps = Steps::default();
+    let is_elsewhere = matches!(explanation.verdict.cause, Cause::OtherProcesses | Cause::HiddenHolder);
     for fix in explanation.causes.iter().flat_map(|finding| &finding.fixes) {
+        let is_generic = fix.command.as_deref().is_some_and(|command| GENERIC.is_match(command));
+        let is_step = is_concrete(fix) && (is_elsewhere || !is_generic);
         steps.any = true;
-        steps.concrete |= is_concrete(fix);
-        steps.computed |= is_concrete(fix) && is_computed(fix, text);
+        steps.concrete |= is_step;
+        steps.computed |= is_step && is_computed(fix, text);
     }
     steps
 }

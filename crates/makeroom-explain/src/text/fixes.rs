@@ -9,7 +9,7 @@ use makeroom_core::Bytes;
 use super::environment::System;
 use super::facts::{Facts, Resource};
 use super::general_fixes::{MOST_CHUNKS, general};
-use super::holders::can_make_room_itself;
+use super::holders::{can_make_room_itself, list_holders};
 use super::programs::Work;
 use super::searched::contains_ignoring_case;
 use super::situation::Situation;
@@ -30,6 +30,13 @@ pub(crate) fn attach(findings: &mut [Finding], situation: &Situation<'_>) {
         let is_open = matches!(finding.cause, Cause::Undetermined | Cause::None);
         if finding.fixes.is_empty() && !is_open {
             finding.fixes = for_cause(finding.cause, situation);
+        } else if !is_open
+            && situation.program.work == Work::Inference
+            && !situation.program.owns(situation.facts)
+        {
+            // The compiler's advice is for the author of the program; its options are for the user.
+            let own = (situation.program.advise)(situation, finding.cause);
+            finding.fixes.splice(0..0, own.into_iter().take(2));
         }
         tidy(&mut finding.fixes);
     }
@@ -49,18 +56,24 @@ pub(crate) fn for_cause(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
             }
             fixes
         }
+        // A user of a program cannot change how it allocates.
         Cause::NonFrameworkOverhead if !own.is_empty() => {
-            let is_said_better = |fix: &Fix| smaller::less_data(situation).contains(fix);
-            let mut fixes = general(cause, situation);
-            fixes.retain(|fix| !is_said_better(fix));
-            fixes.into_iter().chain(own).collect()
+            let mut fixes = own;
+            fixes.push(list_holders(situation));
+            fixes
         }
         _ if own.is_empty() => general(cause, situation),
         Cause::Fragmentation => general(cause, situation).into_iter().chain(own).collect(),
         Cause::LiveDataFillsDevice => allocator_first(situation).into_iter().chain(own).collect(),
         // A request this large may be a mistake, which no option cures.
         Cause::RequestExceedsDevice if is_many_times_the_device(situation.facts) => {
-            general(cause, situation).into_iter().chain(own.into_iter().take(2)).collect()
+            let is_application = situation.program.work == Work::Inference;
+            let (first, then) = if is_application {
+                (own.into_iter().take(2).collect(), general(cause, situation))
+            } else {
+                (general(cause, situation), own.into_iter().take(2).collect::<Vec<_>>())
+            };
+            first.into_iter().chain(then).collect()
         }
         Cause::RequestExceedsDevice => own.into_iter().take(3).chain(general(cause, situation)).collect(),
         // What the system can give comes after what the program can do without.

@@ -43,13 +43,17 @@ fn shape(situation: &Situation<'_>) -> Vec<Fix> {
         )
         .command("print(x.shape, x.dtype, x.numel() * x.element_size())"),
     ];
-    if smaller::is_own_code(situation.facts) {
+    let facts = situation.facts;
+    if smaller::is_own_code(facts) || matches!(facts.framework, "kokkos" | "opencl" | "vulkan" | "sycl") {
         fixes = vec![
             Fix::new("compute sizes in 64 bits: a product of two ints overflows at 2 GiB")
                 .command("size_t bytes = static_cast<size_t>(rows) * columns * sizeof(float);"),
         ];
     }
-    if situation.environment.maker == Maker::Nvidia && !super::fixes::is_without_cuda(situation.facts) {
+    if situation.environment.maker == Maker::Nvidia
+        && facts.resource != Resource::Host
+        && !super::fixes::is_without_cuda(facts)
+    {
         fixes.push(
             Fix::new(
                 "run it once without asynchronous launches, so that the traceback names the failing call",
@@ -63,6 +67,9 @@ fn shape(situation: &Situation<'_>) -> Vec<Fix> {
 /// Memory that grows from step to step.
 fn leak(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
+    let is_native = [".cpp", ".cu", "cudaMalloc", "malloc(", "cudaFree", "chprintf", "C++"]
+        .iter()
+        .any(|words| situation.settings.mentions(words));
     let is_python = facts.framework.starts_with("pytorch")
         || ["torch", "epoch", ".py", "python"].iter().any(|words| situation.settings.mentions(words));
     if facts.framework == "tensorflow" || situation.settings.mentions("keras") {
@@ -73,12 +80,24 @@ fn leak(situation: &Situation<'_>) -> Vec<Fix> {
                 .command("tf.compat.v1.get_default_graph().finalize()"),
         ];
     }
-    if !is_python || smaller::is_own_code(facts) {
+    if smaller::is_own_code(facts) || is_native && !is_python {
         return vec![
             advice::leak_without_tensors(),
             Fix::new("list the allocations that are never freed, with their lines")
                 .command("compute-sanitizer --tool memcheck --leak-check full ./program"),
         ];
+    }
+    if !situation.is_training() {
+        let mut fixes = vec![
+            Fix::new("run the model without gradients, and move results to the CPU before keeping them")
+                .command("with torch.inference_mode(): results.append(model(x).cpu())"),
+        ];
+        fixes.extend(smaller::less_data(situation).into_iter().take(1));
+        fixes.push(
+            Fix::new("record allocations with their lines, and compare two requests")
+                .command("torch.cuda.memory._record_memory_history(max_entries=100000)"),
+        );
+        return fixes;
     }
     let mut fixes = advice::leak();
     if facts.resource == Resource::Host {
@@ -135,6 +154,14 @@ fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
         .command("triton.Config({'BLOCK_M': 64, 'BLOCK_N': 32}, num_stages=1)");
     if facts.framework == "triton" || says(&["triton"]) {
         return vec![tiles];
+    }
+    if facts.framework == "jax" || says(&["pallas", "jaxlib", "xla/"]) {
+        return vec![
+            Fix::new("use smaller blocks in the kernel, and fewer pipeline stages")
+                .command("block_q=64, block_k=64, num_stages=1"),
+            Fix::new("or let XLA compile the operation without a kernel of its own")
+                .command(situation.environment.export("XLA_FLAGS=--xla_gpu_enable_triton_gemm=false")),
+        ];
     }
     if says(&["MallocHeap", "device-side malloc", "in-kernel", "kernel heap"]) {
         return vec![

@@ -41,8 +41,32 @@ pub(crate) fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
         see.frees = unlisted.filter(|bytes| !bytes.is_zero());
         fixes.push(see);
     }
+    fixes.splice(0..0, second_framework(situation));
     fixes.extend(another_device(situation));
     fixes
+}
+
+/// Another framework in the same process takes most of the GPU when it starts.
+fn second_framework(situation: &Situation<'_>) -> Option<Fix> {
+    let settings = situation.settings;
+    if !situation.facts.framework.starts_with("pytorch") || !situation.account.others.is_empty() {
+        return None;
+    }
+    let export = |assignment: &str| situation.environment.export(assignment);
+    if ["jaxlib", "import jax", "jax/", "torch_xla", " xla ", "XLA_PYTHON"]
+        .iter()
+        .any(|mark| settings.mentions(mark))
+    {
+        return Some(
+            Fix::new("keep XLA from taking the GPU at its start, if it runs in this process too")
+                .command(export("XLA_PYTHON_CLIENT_PREALLOCATE=false")),
+        );
+    }
+    let is_tensorflow = ["import tensorflow", "tensorflow/"].iter().any(|mark| settings.mentions(mark));
+    is_tensorflow.then(|| {
+        Fix::new("keep TensorFlow from taking the GPU at its start, if it runs in this process too")
+            .command(export("TF_FORCE_GPU_ALLOW_GROWTH=true"))
+    })
 }
 
 /// Another device, by number where a table in the text shows one with room.
@@ -56,7 +80,8 @@ fn another_device(situation: &Situation<'_>) -> Option<Fix> {
                 && situation.facts.device.is_none_or(|device| device.0 == 0)
         }
     };
-    if is_without_cuda(situation.facts) || is_single {
+    let is_tpu = situation.settings.mentions("TPU") || situation.settings.mentions(" hbm");
+    if is_without_cuda(situation.facts) || is_single || is_tpu {
         return None;
     }
     let any = advice::another_device(environment.maker, situation.facts.device)?;
@@ -122,4 +147,9 @@ pub(crate) fn can_make_room_itself(account: &Account<'_>) -> bool {
     let free = account.facts.free.unwrap_or(Bytes::ZERO);
     let request = account.facts.request.unwrap_or(Bytes::MAX);
     account.missing().is_some_and(|missing| held >= missing) || free.share_of(request) >= 0.1
+}
+
+/// The same where the figures do not rule it out.
+pub(crate) fn may_make_room_itself(account: &Account<'_>) -> bool {
+    account.missing().is_none() || can_make_room_itself(account)
 }

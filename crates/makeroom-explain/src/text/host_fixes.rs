@@ -9,7 +9,7 @@ use makeroom_core::Bytes;
 use super::environment::System;
 use super::fixes::is_without_cuda;
 use super::situation::Situation;
-use super::smaller::is_own_code;
+use super::smaller::{self, is_own_code};
 use crate::{Cause, Fix};
 
 /// The steps for a text about host memory.
@@ -34,6 +34,9 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     if let Some(fixes) = runtimes::steps(situation, &lower) {
         return fixes;
     }
+    if says(&["cpuallocator", "you tried to allocate"]) {
+        return tensors_on_cpu(situation);
+    }
     let is_status = says(&["cl_out_of_host", "out_of_host_memory", "vkallocatememory", "out of host memory"]);
     if is_without_cuda(situation.facts) || is_status {
         return driver_status(situation);
@@ -41,6 +44,37 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = limits::steps(situation);
     let is_limited = !fixes.is_empty();
     fixes.extend(by_system(situation, is_limited));
+    fixes
+}
+
+/// A tensor on the CPU that is too large.
+fn tensors_on_cpu(situation: &Situation<'_>) -> Vec<Fix> {
+    /// Parts that any machine has room for.
+    const PART: u64 = 4 << 30;
+    let mut fixes = Vec::new();
+    if situation.facts.request.is_some_and(|request| request > Bytes::gib(1024)) {
+        return vec![
+            Fix::new("print the shape just before the failing line: no machine has room for this tensor")
+                .command("print(x.shape, x.dtype)"),
+        ];
+    }
+    if let Some(request) = situation.facts.request.filter(|request| request.get() > PART) {
+        let parts = request.get().div_ceil(PART).min(1024);
+        fixes.push(
+            Fix::new(format!("compute the tensor of {request} in {parts} parts"))
+                .command(format!("torch.cat([f(part) for part in x.chunk({parts})])")),
+        );
+    }
+    fixes.extend(smaller::less_data(situation));
+    if is_data_loading(situation) {
+        fixes.push(fewer_workers(situation));
+    }
+    let limits = limits::steps(situation);
+    let is_limited = !limits.is_empty();
+    fixes.extend(limits);
+    if !is_limited {
+        fixes.extend(by_system(situation, is_limited).into_iter().take(2));
+    }
     fixes
 }
 
@@ -133,10 +167,11 @@ fn less_in_ram(situation: &Situation<'_>) -> Vec<Fix> {
     if is_data_loading(situation) {
         fixes.push(fewer_workers(situation));
     }
-    if fixes.is_empty() && is_python(situation) {
-        if situation.is_training() {
-            fixes.push(fewer_workers(situation));
-        }
+    if fixes.is_empty() && situation.is_training() && is_python(situation) {
+        fixes.push(fewer_workers(situation));
+    }
+    let is_numpy = says(&["numpy", "np.", ".npy", "pandas"]) || situation.is_training();
+    if fixes.is_empty() && is_numpy && is_python(situation) {
         fixes.push(
             Fix::new("read arrays from disk as they are needed instead of loading them whole")
                 .command("np.load(path, mmap_mode='r')"),
@@ -190,7 +225,12 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
             Fix::new("raise TensorFlow's limit for its pinned pool (64 GiB by default)")
                 .command(situation.environment.export("TF_CUDA_HOST_MEM_LIMIT_IN_MB=131072")),
         );
-    } else if is_own_code(facts) || !is_python(situation) {
+    } else if situation.settings.mentions("faiss") {
+        fixes.push(
+            Fix::new("let FAISS pin less host memory (default 256 MiB per GPU)")
+                .command("resources.setPinnedMemory(64 * 1024 * 1024)"),
+        );
+    } else if is_own_code(facts) || !is_data_loading(situation) && !situation.settings.mentions("torch") {
         fixes.push(
             Fix::new("copy through one pinned buffer of 64 MiB instead of pinning all the data")
                 .command("cudaMallocHost(&staging, 64 << 20);"),
@@ -222,15 +262,29 @@ fn page_file(situation: &Situation<'_>) -> Fix {
     .command(format!("Initial size = Maximum size = {}", size * 1024))
 }
 
-/// Swap for the memory that the process had, at least 16 GB.
+/// Swap for the memory that the process had.
 fn swap(situation: &Situation<'_>) -> Fix {
     let is_board = situation.environment.system == System::Jetson;
-    let least = if is_board { 8 } else { 16 };
-    let size = needed(situation).map_or(least, |held| gigabytes(held).clamp(least, 128));
+    let usual = if is_board { 8 } else { 16 };
+    let size = needed(situation).map_or(usual, |held| gigabytes(held).min(128));
     Fix::new(format!("add {size} GB of swap as a stopgap")).command(format!(
         "sudo fallocate -l {size}G /swapfile && sudo chmod 600 /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile"
     ))
 }
+
+/// The data loader's workers by the names that programs give them: the program, the option to set, its default.
+const WORKERS: &[(&str, &str, &str)] = &[
+    ("YOLO", "--workers 2", "8"),
+    ("Ultralytics YOLO", "workers=2", "8"),
+    ("YOLOX", "-D data_num_workers=1", "4"),
+    ("detectron2", "DATALOADER.NUM_WORKERS 0", "4"),
+    ("OpenMMLab", "--cfg-options data.workers_per_gpu=0", "2"),
+    ("nnU-Net", "nnUNet_n_proc_DA=4", "12"),
+    ("sd-scripts", "--max_data_loader_n_workers 1", "8"),
+    ("timm", "--workers 1", "4"),
+    ("fairseq", "--num-workers 0", "1"),
+    ("Whisper", "num_workers=0", "0"),
+];
 
 fn fewer_workers(situation: &Situation<'_>) -> Fix {
     let shown = situation.settings.shown(&[
@@ -248,6 +302,12 @@ fn fewer_workers(situation: &Situation<'_>) -> Fix {
                 "halve the data-loader workers from {count} to {half}: each holds its own copy of the data set"
             ))
             .command(shown.with(half))
+        }
+        None if let Some((_, option, default)) =
+            WORKERS.iter().find(|(program, _, _)| *program == situation.program.name) =>
+        {
+            Fix::new(format!("load data with fewer worker processes (default {default}): each holds its own copy of the data set"))
+                .command(*option)
         }
         None if situation.settings.number(&["num_workers"]) == Some(0.0) => {
             Fix::new("keep the data set on disk: the loader has no workers left to drop")

@@ -39,7 +39,7 @@ const QUOTES: [char; 4] = ['"', '\'', '`', ']'];
 /// Words that make an option a suggestion, at the end of what stands before it.
 static SUGGESTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r#"(?i)(?:\btry(?:ing)?(?: to)?(?: (?:set|setting|use|using|increas\w+|decreas\w+|reduc\w+|lower\w*|rais\w+|add\w*|pass\w*|with))?|\b(?:consider|recommend|suggest)\w*(?: \w+){0,3}|\be\.g\.,?|\bfor example|\blike|\bset(?:ting)?|\buse|\byou can|\bshould|\bplease \w+|\bor|\bincreas(?:e|ing)|\bdecreas(?:e|ing)|\breduc(?:e|ing)|\blower(?:ing)?)(?: the)? *[`'"(*-]*$"#,
+        r#"(?i)(?:\btry(?:ing)?(?: to)?(?: (?:set|setting|use|using|increas\w+|decreas\w+|reduc\w+|lower\w*|rais\w+|add\w*|pass\w*|with))?|\b(?:consider|recommend|suggest)\w*(?: \w+){0,3}|\brerunning with|\be\.g\.,?|\bfor example|\blike|\bset(?:ting)?|\buse|\byou can|\bshould|\bplease \w+|\bor|\bincreas(?:e|ing)|\bdecreas(?:e|ing)|\breduc(?:e|ing)|\blower(?:ing)?)(?: the)? *[`'"(*-]*$"#,
     )
 });
 /// Before an option this much is looked at for such words.

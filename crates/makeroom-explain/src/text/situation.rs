@@ -113,6 +113,11 @@ impl<'log> Situation<'log> {
         tables.last().map(|table| table.devices.len()).filter(|&count| count > 0)
     }
 
+    /// Whether the failure came while the program started: it loads, initializes or moves a model.
+    pub(crate) fn is_at_start(&self) -> bool {
+        START_WORDS.iter().any(|words| self.settings.mentions(words))
+    }
+
     /// Memory that must be freed for the request to fit, where size is what failed it.
     pub(crate) fn to_free(&self) -> Option<Bytes> {
         self.account.missing().filter(|_| !self.account.is_contradictory())
@@ -124,6 +129,18 @@ const LARGEST_BATCH: u64 = 1 << 20;
 /// Words of a training loop.
 const TRAINING_WORDS: [&str; 8] =
     ["backward(", "optimizer", "trainer", "train.py", "training", "train_", "finetune", "epoch"];
+/// Words of a program that starts.
+const START_WORDS: [&str; 9] = [
+    "model.to(",
+    ".cuda()",
+    "module.to(",
+    "load_state_dict",
+    "torch.load",
+    "during initialization",
+    "device_put",
+    "CtxCreate",
+    "PRNGKey",
+];
 /// Words of a program that only runs a model.
 const INFERENCE_WORDS: [&str; 9] = [
     "inference",

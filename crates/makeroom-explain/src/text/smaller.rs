@@ -100,7 +100,6 @@ const SIZES: &[Size] = &[
         "generate fewer results at once",
         &[
             "num_images_per_prompt",
-            "--n_samples",
             "--num_samples",
             "num_return_sequences",
             "num_generations",
@@ -325,7 +324,19 @@ fn smaller_buffers(situation: &Situation<'_>) -> Fix {
 /// What else a program can do that calls CUDA or HIP itself.
 pub(crate) fn own_code(situation: &Situation<'_>) -> Vec<Fix> {
     let settings = situation.settings;
-    let mut fixes = vec![smaller_buffers(situation)];
+    let mut fixes = Vec::new();
+    if ["cudaMallocHost", "cudaHostAlloc", "cuMemHostAlloc", "hipHostMalloc"]
+        .iter()
+        .any(|call| settings.mentions(call))
+    {
+        fixes.push(
+            Fix::new(
+                "the call allocates pinned host memory: copy through one pinned buffer of 64 MiB instead",
+            )
+            .command("cudaMallocHost(&staging, 64 << 20);"),
+        );
+    }
+    fixes.push(smaller_buffers(situation));
     let is_hip = situation.environment.maker == Maker::Amd;
     if settings.mentions("MallocAsync") {
         fixes.push(

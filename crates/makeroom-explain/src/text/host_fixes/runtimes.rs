@@ -47,6 +47,30 @@ pub(super) fn steps(situation: &Situation<'_>, quote: &str) -> Option<Vec<Fix>> 
                 .command("sudo fallocate -l 16G /swapfile && sudo chmod 600 /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile"),
         ]);
     }
+    if quotes(&["killed"])
+        && says(&[
+            "cargo build",
+            "cargo install",
+            "Compiling ",
+            "nvcc",
+            "flash-attn",
+            "cicc",
+            "building wheel",
+            "ninja",
+        ])
+    {
+        let is_cargo = says(&["cargo", "Compiling "]);
+        return Some(vec![
+            Fix::new("compile one file at a time: each takes 2 to 8 GB with CUDA templates").command(
+                if is_cargo {
+                    "CARGO_BUILD_JOBS=1 RAYON_NUM_THREADS=1 cargo build --release"
+                } else {
+                    "MAX_JOBS=1 pip install …   (or: ninja -j1, make -j1)"
+                },
+            ),
+            super::swap(situation),
+        ]);
+    }
     if quotes(&["for an array", "arraymemoryerror"]) || says(&["ArrayMemoryError", "for an array with shape"])
     {
         return Some(array(situation));
@@ -61,6 +85,8 @@ pub(super) fn steps(situation: &Situation<'_>, quote: &str) -> Option<Vec<Fix>> 
     if says(&[
         "raylet",
         "ray::",
+        "ray-oom-prevention",
+        "ray-core",
         "RayOutOfMemory",
         "ObjectStoreFull",
         "RayTask",

@@ -47,13 +47,8 @@ fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         }
         Cause::ArtificialLimit => vec![raised_limit(situation)],
         Cause::HostMemory => host(situation),
-        _ => {
-            let mut fixes = lever::steps(situation, cause, TENSORFLOW_LEVERS);
-            if !fixes.is_empty() && cause != Cause::Fragmentation {
-                fixes.extend(growth);
-            }
-            fixes
-        }
+        // Allocating on demand takes no less.
+        _ => lever::steps(situation, cause, TENSORFLOW_LEVERS),
     }
 }
 
