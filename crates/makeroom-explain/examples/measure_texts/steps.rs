@@ -24,10 +24,11 @@ static OPEN: LazyLock<Regex> = LazyLock::new(|| {
         r"^(?:sudo )?(?:nvidia-smi|makeroom|rocm-smi|xpu-smi|clinfo|free|dmesg|fuser|tegrastats|sacct|vulkaninfo|memory_pressure|ls|ps|top|print)\b|//=|/= ?2|\bPID\b|\bBYTES\b|\bNUMBER_OF_\w+|\bGPUS_PER_NODE|\bJOBID\b",
     )
 });
-/// Steps that any program could be given: they count only where other processes are the decided cause.
+/// Steps that any program could be given: they count only where other processes or the machine's memory are the
+/// decided cause.
 static GENERIC: LazyLock<Regex> = LazyLock::new(|| {
     regex(
-        r"^(?:export |set )?(?:CUDA|HIP)_VISIBLE_DEVICES=|^with torch\.inference_mode\(\): …|^torch\.cuda\.empty_cache\(\)$|\.cpu\(\) for part|/swapfile|^print\(",
+        r"^(?:export |set )?(?:CUDA|HIP)_VISIBLE_DEVICES=|^with torch\.inference_mode\(\): …|^torch\.cuda\.empty_cache\(\)$|x\.split\(1\)|/swapfile|^print\(",
     )
 });
 /// A setting with its value: an assignment, an option, a call with an argument, a process to stop, a menu entry.
@@ -67,10 +68,12 @@ pub(crate) fn is_recognized(explanation: &Explanation) -> bool {
 /// Looks at all steps of an answer to a text.
 pub(crate) fn of(explanation: &Explanation, text: &str) -> Steps {
     let mut steps = Steps::default();
-    let is_elsewhere = matches!(explanation.verdict.cause, Cause::OtherProcesses | Cause::HiddenHolder);
+    let is_about_machine =
+        matches!(explanation.verdict.cause, Cause::OtherProcesses | Cause::HiddenHolder | Cause::HostMemory);
     for fix in explanation.causes.iter().flat_map(|finding| &finding.fixes) {
-        let is_generic = fix.command.as_deref().is_some_and(|command| GENERIC.is_match(command));
-        let is_step = is_concrete(fix) && (is_elsewhere || !is_generic);
+        let is_generic = fix.command.as_deref().is_some_and(|command| GENERIC.is_match(command))
+            && !fix.action.contains("which has");
+        let is_step = is_concrete(fix) && (is_about_machine || !is_generic);
         steps.any = true;
         steps.concrete |= is_step;
         steps.computed |= is_step && is_computed(fix, text);
@@ -91,5 +94,6 @@ fn is_computed(fix: &Fix, text: &str) -> bool {
     let is_in_text = |number: &str| number.len() >= 3 && text.contains(number);
     fix.frees.is_some()
         || FROM.is_match(&line)
+        || line.contains(" must go")
         || NUMBER.find_iter(&line).any(|number| is_in_text(number.as_str()))
 }

@@ -4,6 +4,7 @@ use makeroom_core::Bytes;
 
 use super::facts::Resource;
 use super::holders;
+use super::own_code;
 use super::situation::Situation;
 use super::smaller::{self, is_from_pytorch, roughly};
 use super::torch_fixes;
@@ -44,7 +45,7 @@ fn shape(situation: &Situation<'_>) -> Vec<Fix> {
         .command("print(x.shape, x.dtype, x.numel() * x.element_size())"),
     ];
     let facts = situation.facts;
-    if smaller::is_own_code(facts) || matches!(facts.framework, "kokkos" | "opencl" | "vulkan" | "sycl") {
+    if own_code::is_own_code(facts) || matches!(facts.framework, "kokkos" | "opencl" | "vulkan" | "sycl") {
         fixes = vec![
             Fix::new("compute sizes in 64 bits: a product of two ints overflows at 2 GiB")
                 .command("size_t bytes = static_cast<size_t>(rows) * columns * sizeof(float);"),
@@ -80,7 +81,7 @@ fn leak(situation: &Situation<'_>) -> Vec<Fix> {
                 .command("tf.compat.v1.get_default_graph().finalize()"),
         ];
     }
-    if smaller::is_own_code(facts) || is_native && !is_python {
+    if own_code::is_own_code(facts) || is_native && !is_python {
         return vec![
             advice::leak_without_tensors(),
             Fix::new("list the allocations that are never freed, with their lines")
@@ -205,8 +206,8 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
         "print the shape of the tensor at the failing line: a request this large often comes from a shape that was not meant",
     )
     .command("print(x.shape, x.dtype)");
-    if smaller::is_own_code(account.facts) {
-        return smaller::own_code(situation);
+    if own_code::is_own_code(account.facts) {
+        return own_code::steps(situation);
     }
     // Half of the memory, because the result needs some too.
     let parts = room.map(|room| request.get().div_ceil(room.scaled(0.5).get().max(1)).max(2));
@@ -340,9 +341,9 @@ fn overhead(situation: &Situation<'_>) -> Vec<Fix> {
                 .command("torch.cuda.set_per_process_memory_fraction(0.9)"),
         );
         fixes.extend(smaller::less_data(situation));
-    } else if smaller::is_own_code(facts) {
+    } else if own_code::is_own_code(facts) {
         fixes.push(advice::fewer_contexts());
-        fixes.extend(smaller::own_code(situation));
+        fixes.extend(own_code::steps(situation));
     } else {
         fixes.push(Fix::new("run fewer processes on this GPU: each keeps a context of 300 to 600 MiB"));
         fixes.extend(smaller::less_data(situation));

@@ -8,8 +8,9 @@ use makeroom_core::Bytes;
 
 use super::environment::System;
 use super::fixes::is_without_cuda;
+use super::own_code::is_own_code;
 use super::situation::Situation;
-use super::smaller::{self, is_own_code};
+use super::smaller;
 use crate::{Cause, Fix};
 
 /// The steps for a text about host memory.
@@ -170,11 +171,10 @@ fn less_in_ram(situation: &Situation<'_>) -> Vec<Fix> {
     if fixes.is_empty() && situation.is_training() && is_python(situation) {
         fixes.push(fewer_workers(situation));
     }
-    let is_numpy = says(&["numpy", "np.", ".npy", "pandas"]) || situation.is_training();
-    if fixes.is_empty() && is_numpy && is_python(situation) {
+    if fixes.is_empty() && is_python(situation) {
         fixes.push(
             Fix::new("read arrays from disk as they are needed instead of loading them whole")
-                .command("np.load(path, mmap_mode='r')"),
+                .command("np.load(path, mmap_mode='r')   (torch.load(path, mmap=True))"),
         );
     }
     fixes

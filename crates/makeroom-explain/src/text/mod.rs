@@ -11,7 +11,8 @@
 //! judge/            facts in, findings out, by the definitions of crate::thresholds
 //! situation.rs      what advice depends on: settings.rs, environment.rs, programs/
 //! fixes.rs          steps for a cause: programs/ in a program's own options, else general_fixes.rs, torch_fixes.rs,
-//!                   holders.rs (other processes), host_fixes.rs (host memory), smaller.rs (less data at once)
+//!                   holders.rs (other processes), host_fixes.rs (host memory), smaller.rs (less data at
+//!                   once), own_code.rs (programs that call the driver)
 //! hypotheses.rs     possible causes of an open case, each with a check
 //! answer.rs         all of it put together
 //! ```
@@ -35,6 +36,7 @@ mod judge;
 mod lines;
 mod log;
 mod other_failure;
+mod own_code;
 mod programs;
 mod searched;
 mod settings;

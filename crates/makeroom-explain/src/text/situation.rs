@@ -118,9 +118,12 @@ impl<'log> Situation<'log> {
         START_WORDS.iter().any(|words| self.settings.mentions(words))
     }
 
-    /// Memory that must be freed for the request to fit, where size is what failed it.
+    /// Memory that must be freed for the request to fit, where size is what failed it. The next allocation needs some
+    /// too, so this is at least a twentieth of the GPU.
     pub(crate) fn to_free(&self) -> Option<Bytes> {
-        self.account.missing().filter(|_| !self.account.is_contradictory())
+        let missing = self.account.missing().filter(|_| !self.account.is_contradictory())?;
+        let margin = self.facts.total.map_or(Bytes::ZERO, |total| total.scaled(MARGIN));
+        Some(missing.max(margin))
     }
 }
 

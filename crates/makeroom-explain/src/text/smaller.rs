@@ -4,14 +4,15 @@
 //! repeats its spelling with the value to try; where it does not, the step names the setting of the framework or
 //! the call of the API.
 
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
 use makeroom_core::Bytes;
 
-use super::environment::System;
-use super::facts::{Facts, Resource};
+use super::facts::Facts;
+use super::own_code::{self, is_own_code};
 use super::situation::Situation;
 use crate::Fix;
-use crate::advice::Maker;
-use crate::thresholds::CONTEXT_TYPICAL;
 
 /// Options that memory grows with, by the words that advice has for them.
 const SIZES: &[Size] = &[
@@ -26,126 +27,87 @@ const SIZES: &[Size] = &[
             "videos_per_gpu",
         ],
     ),
-    Size::count(
-        "run fewer environments at once",
-        &["--num_envs", "num_envs", "--num_environments", "num_agents"],
-    ),
-    Size::length(
-        "generate fewer frames",
-        &["--num_frames", "num_frames", "--video_length", "video_length", "n_frames"],
-        1,
-    ),
+    Size::count("run fewer environments at once", &["num_envs", "num_environments", "num_agents"]),
+    Size::length("generate fewer frames", &["num_frames", "video_length", "n_frames"], 1),
     Size::side(
         "use smaller images",
         &[
-            "--img_size",
-            "--image_size",
-            "--imgsz",
             "img_size",
             "image_size",
             "imgsz",
-            "--resolution",
             "resolution",
-            "--crop_size",
             "crop_size",
-            "--input_size",
             "input_size",
             "imsize",
-            "--img",
-            "--load_size",
-            "--fine_size",
-            "--max_size",
+            "-img",
+            "load_size",
+            "fine_size",
             "max_size",
-            "--image_height",
-            "--train_size",
+            "image_height",
+            "train_size",
         ],
     ),
-    Size::side(
-        "use smaller tiles",
-        &["--tile", "--tile_size", "tile_size", "--tilesize", "--crop", "--patch"],
-    ),
+    Size::side("use smaller tiles", &["tile_size", "tilesize", "-tile", "-crop", "-patch"]),
     Size::length(
         "shorten the sequences",
         &[
-            "--max_seq_length",
             "max_seq_length",
-            "--max_seq_len",
             "max_seq_len",
-            "--seq_length",
             "seq_length",
-            "--seq_len",
             "seq_len",
-            "--cutoff_len",
             "cutoff_len",
-            "--block_size",
             "block_size",
-            "--max_length",
             "max_length",
-            "--max_len",
             "max_len",
-            "--context_length",
             "context_length",
             "model_max_length",
-            "--max_source_length",
+            "max_source_length",
             "max_prompt_length",
         ],
         64,
     ),
-    Size::length(
-        "generate fewer tokens",
-        &["--max_new_tokens", "max_new_tokens", "--max_tokens", "max_tokens"],
-        64,
-    ),
+    Size::length("generate fewer tokens", &["max_new_tokens", "max_tokens"], 64),
     Size::count(
         "generate fewer results at once",
         &[
             "num_images_per_prompt",
-            "--num_samples",
+            "num_samples",
             "num_return_sequences",
             "num_generations",
-            "--num_beams",
             "num_beams",
-            "--beam_size",
             "beam_size",
         ],
     ),
     Size::length(
         "process fewer rays or points at once",
         &[
-            "--chunk",
-            "--netchunk",
-            "--chunk_size",
             "chunk_size",
-            "--N_rand",
+            "netchunk",
+            "-chunk",
+            "N_rand",
             "num_rays",
-            "--num_points",
             "num_points",
             "npoints",
             "max_points",
             "n_points",
-            "--num_rays",
         ],
         1,
     ),
-    Size::count("sample fewer neighbors", &["num_neighbors", "--num_neighbors", "fanout", "--fan_out"]),
+    Size::count("sample fewer neighbors", &["num_neighbors", "fanout", "fan_out"]),
 ];
 
 /// The batch size under its usual names.
 pub(crate) const BATCH: &[&str] = &[
     "per_device_train_batch_size",
-    "--train_batch_size",
     "train_batch_size",
     "train_micro_batch_size_per_gpu",
-    "--micro_batch_size",
     "micro_batch_size",
-    "--batch_size",
     "batch_size",
-    "--batchsize",
     "batchsize",
-    "--bs",
-    "--batch",
-    "--bsz",
-    "--b",
+    "bsz",
+    "-batch",
+    "-bs",
+    "-b",
 ];
 
 /// One kind of size.
@@ -200,15 +162,38 @@ fn rounded(value: u64) -> u64 {
     if value >= 256 { value / 64 * 64 } else { value }
 }
 
+/// All names of all sizes, to look for them in one pass, and the size that each belongs to.
+static NAMES: LazyLock<(Option<AhoCorasick>, Vec<usize>)> = LazyLock::new(|| {
+    let (owners, names): (Vec<usize>, Vec<String>) = SIZES
+        .iter()
+        .enumerate()
+        .flat_map(|(owner, size)| {
+            let words = size.names.iter().map(|name| name.trim_start_matches('-'));
+            words.flat_map(move |name| [(owner, name.to_owned()), (owner, name.replace('_', "-"))])
+        })
+        .unzip();
+    let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(names);
+    debug_assert!(automaton.is_ok(), "{automaton:?}");
+    (automaton.ok(), owners)
+});
+
 /// The steps for the sizes that the text shows, besides the batch.
 pub(crate) fn shown_sizes(situation: &Situation<'_>) -> Vec<Fix> {
-    SIZES.iter().filter_map(|size| size.step(situation)).take(2).collect()
+    let (Some(automaton), owners) = &*NAMES else { return Vec::new() };
+    let mut is_named = vec![false; SIZES.len()];
+    for part in situation.settings.parts() {
+        for found in automaton.find_overlapping_iter(part) {
+            is_named[owners[found.pattern().as_usize()]] = true;
+        }
+    }
+    let named = SIZES.iter().zip(is_named).filter(|(_, is_named)| *is_named);
+    named.filter_map(|(size, _)| size.step(situation)).take(2).collect()
 }
 
 /// Less data at once: a smaller batch, or smaller inputs where the batch is 1 already.
 pub(crate) fn less_data(situation: &Situation<'_>) -> Vec<Fix> {
-    if is_own_code(situation.facts) {
-        return vec![smaller_buffers(situation)];
+    if is_own_code(situation.facts) && own_code::shows_source(situation) {
+        return vec![own_code::smaller_buffers(situation)];
     }
     match situation.batch() {
         Some(batch) if batch > 1 => vec![batch_from(situation, batch)],
@@ -252,7 +237,7 @@ fn batch_from(situation: &Situation<'_>, batch: u64) -> Fix {
 /// The least batch, where the text does not show the present one.
 fn batch_of_one(situation: &Situation<'_>) -> Fix {
     let aim =
-        situation.to_free().map_or(String::new(), |bytes| format!("; at least {} must go", roughly(bytes)));
+        situation.to_free().map_or(String::new(), |bytes| format!("; about {} must go", roughly(bytes)));
     let is_torch = situation.facts.framework.starts_with("pytorch") || is_from_pytorch(situation.facts);
     if situation.is_training() {
         let command = if is_torch { "DataLoader(dataset, batch_size=1)" } else { "batch_size=1" };
@@ -292,82 +277,6 @@ fn smaller_input(situation: &Situation<'_>) -> Option<Fix> {
     )
 }
 
-/// Buffers that fit what is free, in a program that calls the driver itself.
-fn smaller_buffers(situation: &Situation<'_>) -> Fix {
-    let facts = situation.facts;
-    let at = facts.site.as_deref().map_or(String::new(), |site| format!("at {site}: "));
-    let room = facts
-        .free
-        .filter(|_| !situation.account.is_contradictory())
-        .or_else(|| facts.total.map(|total| total - CONTEXT_TYPICAL))
-        .map(|room| room.scaled(USABLE));
-    if let (Some(room), Some(request)) = (room.filter(|&room| room >= Bytes::mib(64)), facts.request) {
-        let chunks = request.get().div_ceil(room.get()).max(2);
-        let chunk = Bytes::new(request.get().div_ceil(chunks));
-        let mib = (chunk.get() >> 20).max(1);
-        return Fix::new(format!(
-            "{at}process the data in {chunks} chunks of {} instead of {request} at once",
-            roughly(chunk)
-        ))
-        .command(format!("size_t chunk_bytes = {mib}ull << 20;"));
-    }
-    let query = match situation.environment.maker {
-        Maker::Amd => "hipMemGetInfo(&free_bytes, &total_bytes); size_t chunk_bytes = free_bytes / 10 * 9;",
-        _ => "cudaMemGetInfo(&free_bytes, &total_bytes); size_t chunk_bytes = free_bytes / 10 * 9;",
-    };
-    Fix::new(format!(
-        "{at}size the buffers by 90 % of the free memory and process the rest in further chunks"
-    ))
-    .command(query)
-}
-
-/// What else a program can do that calls CUDA or HIP itself.
-pub(crate) fn own_code(situation: &Situation<'_>) -> Vec<Fix> {
-    let settings = situation.settings;
-    let mut fixes = Vec::new();
-    if ["cudaMallocHost", "cudaHostAlloc", "cuMemHostAlloc", "hipHostMalloc"]
-        .iter()
-        .any(|call| settings.mentions(call))
-    {
-        fixes.push(
-            Fix::new(
-                "the call allocates pinned host memory: copy through one pinned buffer of 64 MiB instead",
-            )
-            .command("cudaMallocHost(&staging, 64 << 20);"),
-        );
-    }
-    fixes.push(smaller_buffers(situation));
-    let is_hip = situation.environment.maker == Maker::Amd;
-    if settings.mentions("MallocAsync") {
-        fixes.push(
-            Fix::new("return the memory that the stream-ordered pool keeps after frees").command(if is_hip {
-                "hipMemPoolTrimTo(pool, 0);"
-            } else {
-                "cudaMemPoolTrimTo(pool, 0);"
-            }),
-        );
-    }
-    // Managed memory goes beyond the GPU on Linux only.
-    if situation.environment.system == System::Linux
-        && !["cudaMallocManaged", "hipMallocManaged", "managed memory"]
-            .iter()
-            .any(|words| settings.mentions(words))
-    {
-        fixes.push(
-            Fix::new("let the data exceed the GPU: managed memory pages to RAM, at the speed of the bus")
-                .command(if is_hip {
-                    "hipMallocManaged(&pointer, bytes);"
-                } else {
-                    "cudaMallocManaged(&pointer, bytes);"
-                }),
-        );
-    }
-    fixes
-}
-
-/// Free memory that buffers may take: the driver rounds, and other allocations follow.
-const USABLE: f64 = 0.9;
-
 /// A size without more precision than a step needs: to a tenth of a gibibyte, or to 50 MiB, rounded up.
 pub(crate) fn roughly(bytes: Bytes) -> String {
     if bytes >= Bytes::gib(1) {
@@ -377,18 +286,12 @@ pub(crate) fn roughly(bytes: Bytes) -> String {
     }
 }
 
-/// Whether a program calls CUDA or HIP itself, without a framework.
-pub(crate) fn is_own_code(facts: &Facts) -> bool {
-    matches!(facts.framework, "cuda" | "hip" | "thrust")
-        && facts.resource != Resource::Host
-        && !is_from_pytorch(facts)
-}
-
 /// Whether PyTorch on an NVIDIA GPU wrote a text, which it also does without its allocator.
 pub(crate) fn is_from_pytorch(facts: &Facts) -> bool {
     let words = ["RuntimeError: CUDA error", "RuntimeError: CUDA driver error", "torch."];
     facts.framework == "pytorch"
-        || (facts.framework == "cuda" && words.iter().any(|words| facts.quote.contains(words)))
+        || (matches!(facts.framework, "cuda" | "cublas" | "cudnn" | "nccl")
+            && words.iter().any(|words| facts.quote.contains(words)))
 }
 
 #[cfg(test)]
@@ -428,11 +331,5 @@ mod tests {
         assert!(steps(TORCH)[0].ends_with("| batch_size=1"));
         let images = steps(&format!("batch_size=1\nin Conv2d forward\n{TORCH}"));
         assert!(images[0].contains("already 1") && images[0].contains("scale_factor=0.5"), "{images:?}");
-    }
-
-    #[test]
-    fn buffers_of_a_program_of_ones_own() {
-        let text = "solver.cu:88: cudaMalloc failed: out of memory";
-        assert!(steps(text)[0].contains("at solver.cu:88") && steps(text)[0].contains("free_bytes / 10 * 9"));
     }
 }

@@ -41,6 +41,11 @@ fn torch_fragmentation(situation: &Situation<'_>, cached: Bytes) -> Vec<Fix> {
         return Vec::new();
     }
     let variable = environment.allocator_variable();
+    // Blocks above this are not split: small requests then find them whole.
+    let split_at = match situation.facts.request {
+        Some(request) if request <= Bytes::mib(128) => 128,
+        _ => 512,
+    };
     let is_old = situation.facts.allocator == Allocator::TorchWithoutExpandable
         && environment.torch.is_none_or(|version| version < (2, 1));
     if !environment.has_expandable_segments() && !is_old || environment.system == System::Windows {
@@ -48,10 +53,15 @@ fn torch_fragmentation(situation: &Situation<'_>, cached: Bytes) -> Vec<Fix> {
             "keep PyTorch from splitting large blocks (expandable segments do not exist on this platform)",
         )
         .command(
-            environment.export(&format!("{variable}=max_split_size_mb:512,garbage_collection_threshold:0.8")),
+            environment
+                .export(&format!("{variable}=max_split_size_mb:{split_at},garbage_collection_threshold:0.8")),
         )
         .frees(cached);
-        return if situation.settings.mentions("max_split_size_mb:512") { Vec::new() } else { vec![split] };
+        return if situation.settings.configures_allocator("max_split_size_mb:") {
+            Vec::new()
+        } else {
+            vec![split]
+        };
     }
     if situation.is_expandable_on() {
         return Vec::new();
@@ -68,7 +78,7 @@ fn torch_fragmentation(situation: &Situation<'_>, cached: Bytes) -> Vec<Fix> {
             ))
             .frees(cached),
         Fix::new("without an update: keep PyTorch from splitting large blocks")
-            .command(environment.export(&format!("{variable}=max_split_size_mb:512"))),
+            .command(environment.export(&format!("{variable}=max_split_size_mb:{split_at}"))),
     ]
 }
 

@@ -58,7 +58,17 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
                 .command(format!("#$ -l h_vmem={aim}G")),
         );
     }
-    if says(&["OOMKilled", "kubectl", "kubelet", "kubepods", "kubernetes", "restartCount"]) {
+    if says(&[
+        "OOMKilled",
+        "kubectl",
+        "kubelet",
+        "kubepods",
+        "kubernetes",
+        "restartCount",
+        "argo/",
+        " pods ",
+        "pod/",
+    ]) {
         fixes.push(
             Fix::new(format!("raise the container's memory limit{from}"))
                 .command(format!("resources: {{limits: {{memory: {aim}Gi}}}}")),

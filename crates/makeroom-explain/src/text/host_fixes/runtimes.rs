@@ -41,8 +41,9 @@ pub(super) fn steps(situation: &Situation<'_>, quote: &str) -> Option<Vec<Fix>> 
         "killed signal terminated",
     ]) {
         return Some(vec![
-            Fix::new("compile two files at a time: each takes 2 to 8 GB with CUDA templates")
-                .command("MAX_JOBS=2 pip install …   (or: ninja -j2, make -j2)"),
+            Fix::new("compile two files at a time: each takes 2 to 8 GB with heavy templates").command(
+                if says(&["pip", "setup.py", "torch", "wheel"]) { "MAX_JOBS=2 pip install …" } else { "make -j2   (or: ninja -j2)" },
+            ),
             Fix::new("add swap for the build")
                 .command("sudo fallocate -l 16G /swapfile && sudo chmod 600 /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile"),
         ]);

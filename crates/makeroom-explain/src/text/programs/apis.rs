@@ -1,9 +1,14 @@
 //! Programs that are known only by the API they allocate through: SYCL, Metal, `DirectML`, Direct3D, OpenGL, Ascend. Advice
 //! names the settings of the API's runtime and driver, and the usual ones of programs on it.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::environment::System;
+use crate::text::figures::{captured_number, pattern};
 use crate::text::situation::Situation;
 use crate::text::smaller;
 use crate::{Cause, Fix};
@@ -45,6 +50,9 @@ const METAL: Program = Program {
     advise: metal,
 };
 
+/// The machine's memory, as people write it.
+static RAM: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\b(\d{1,3}) ?GB(?: of)?(?: unified| system)? (?:memory|RAM)\b"));
 /// RAM that macOS needs for itself, in mebibytes.
 const LEFT_TO_MACOS: u64 = 8192;
 
@@ -54,8 +62,12 @@ fn metal(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     }
     let mut fixes = smaller::shown_sizes(situation);
     if !situation.settings.mentions("iogpu.wired_limit_mb") {
-        let ram =
-            situation.facts.total.map(|total| total.get() >> 20).filter(|&ram| ram >= 2 * LEFT_TO_MACOS);
+        let in_words = || {
+            let found = situation.settings.parts().into_iter().find_map(|part| RAM.captures(part))?;
+            captured_number::<u64>(&found, 1).map(|gigabytes| gigabytes << 10)
+        };
+        let ram = situation.facts.total.map(|total| total.get() >> 20).or_else(in_words);
+        let ram = ram.filter(|&ram| ram >= 2 * LEFT_TO_MACOS);
         let (machine, limit) = ram.map_or(("a Mac of 32 GB".to_owned(), 24_576), |ram| {
             ("this Mac".to_owned(), ram - LEFT_TO_MACOS)
         });

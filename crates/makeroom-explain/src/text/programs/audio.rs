@@ -8,6 +8,10 @@ use crate::{Cause, Fix};
 pub(super) const PROGRAMS: &[&Program] =
     &[&UVR, &DEMUCS, &PYANNOTE, &BARK, &TORTOISE, &COQUI, &MUSICGEN, &ACE_STEP];
 
+fn is_training(situation: &Situation<'_>) -> bool {
+    situation.is_training()
+}
+
 const UVR: Program = Program {
     name: "Ultimate Vocal Remover",
     frameworks: &[],
@@ -131,13 +135,13 @@ const COQUI_LEVERS: &[Lever] = &[
         "\"batch_size\": {to}, \"grad_accum_steps\": {steps}",
         &["batch_size"],
     )
-    .only(|situation| situation.is_training()),
+    .only(is_training),
     Lever::new("leave out the longest recordings (samples)", "\"max_audio_len\": 132300")
         .unless_said(&["max_audio_len"])
-        .only(|situation| situation.is_training()),
+        .only(is_training),
     Lever::new("train in 16 bits", "\"mixed_precision\": true")
         .unless_said(&["mixed_precision\": true"])
-        .only(|situation| situation.is_training()),
+        .only(is_training),
     Lever::new("speak one sentence at a time", "tts.tts(text, split_sentences=True)")
         .unless_said(&["split_sentences=True"])
         .only(|situation| !situation.is_training()),

@@ -2,8 +2,8 @@
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
+use crate::text::own_code;
 use crate::text::situation::Situation;
-use crate::text::smaller;
 use crate::{Cause, Fix};
 
 pub(super) const APPLICATIONS: &[&Program] = &[&HAMI, &OPENCV, &PARSEC];
@@ -121,9 +121,14 @@ const OPENCL: Program = Program {
 
 const OPENCL_LEVERS: &[Lever] = &[
     Lever::new(
-        "split the largest buffer in at least 2: one buffer is capped, often at a quarter of the GPU",
-        "clinfo | grep -E 'Max memory allocation|Global memory size'",
+        "split the largest buffer by the driver's cap on one, often a quarter of the GPU (`clinfo` shows it)",
+        "clGetDeviceInfo(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(most), &most, NULL); size_t chunk = most / 10 * 9;",
     ),
+    Lever::new(
+        "on Intel: build kernels for buffers above 4 GB, and allocate with CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL",
+        "clBuildProgram(program, 1, &device, \"-cl-intel-greater-than-4GB-buffer-required\", NULL, NULL);",
+    )
+    .only(|situation| ["intel", "arc"].iter().any(|words| situation.settings.mentions(words))),
     Lever::new("lift AMD's cap on one buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
         .unless_said(&["GPU_MAX_ALLOC_PERCENT=100"])
         .only(|situation| {
@@ -139,9 +144,11 @@ const CUDA: Program = Program {
     marks: &[],
     work: Work::Other,
     advise: |situation, cause| match cause {
-        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice if smaller::is_own_code(situation.facts) => {
+        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice
+            if own_code::is_own_code(situation.facts) =>
+        {
             let mut fixes = ranks(situation, cause);
-            fixes.extend(smaller::own_code(situation));
+            fixes.extend(own_code::steps(situation));
             fixes
         }
         _ => Vec::new(),
@@ -212,7 +219,7 @@ mod tests {
             (
                 "the OpenCL program",
                 "clEnqueueNDRangeKernel failed: CL_MEM_OBJECT_ALLOCATION_FAILURE: out of memory on AMD Radeon",
-                "clinfo",
+                "MAX_MEM_ALLOC_SIZE",
                 ("GPU_MAX_ALLOC_PERCENT=100", "GPU_MAX_ALLOC_PERCENT"),
             ),
         ] {

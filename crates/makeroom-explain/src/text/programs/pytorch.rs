@@ -1,5 +1,7 @@
 //! Any program on PyTorch that none of the other files knows: training loops and inference.
 
+use makeroom_core::Bytes;
+
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::advice::Maker;
@@ -33,6 +35,17 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         return Vec::new();
     }
     let mut fixes = smaller::less_data(situation);
+    // Level Zero caps one allocation, whatever is free.
+    if situation.environment.maker == Maker::Intel
+        && situation.facts.request.is_some_and(|request| request >= Bytes::gib(4))
+        && !situation.settings.mentions("RELAXED_ALLOCATION_LIMITS=1")
+    {
+        fixes.insert(
+            0,
+            Fix::new("allow single allocations above the driver's default of 4 GB")
+                .command(situation.environment.export("UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1")),
+        );
+    }
     if situation.is_training() {
         fixes.extend(torch_fixes::training_steps(situation));
         fixes.extend(smaller::shown_sizes(situation));
@@ -90,8 +103,25 @@ fn transformers(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     if situation.is_training() {
         return advise(situation, cause);
     }
-    lever::steps(situation, cause, TRANSFORMERS_LEVERS)
+    let mut fixes = lever::steps(situation, cause, TRANSFORMERS_LEVERS);
+    // Weights get what activations and the KV cache leave of the card.
+    let cap =
+        situation.facts.total.map(|total| total.scaled(WEIGHTS_SHARE).get() >> 30).filter(|&cap| cap >= 1);
+    if let Some(cap) =
+        cap.filter(|_| cause == Cause::LiveDataFillsDevice && !situation.settings.mentions("max_memory"))
+    {
+        fixes.insert(
+            fixes.len().min(1),
+            Fix::new(format!("keep {cap} GiB of the weights on the GPU and the rest in RAM")).command(format!(
+                "from_pretrained(…, device_map=\"auto\", max_memory={{0: \"{cap}GiB\", \"cpu\": \"64GiB\"}})"
+            )),
+        );
+    }
+    fixes
 }
+
+/// The part of a GPU that weights may take.
+const WEIGHTS_SHARE: f64 = 0.75;
 
 const TRANSFORMERS_LEVERS: &[Lever] = &[
     Lever::new(

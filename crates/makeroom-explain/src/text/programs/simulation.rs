@@ -5,7 +5,7 @@ use super::{Program, Work};
 use crate::Cause;
 
 pub(super) const PROGRAMS: &[&Program] =
-    &[&FLUIDX3D, &QUDA, &GRID, &SPECFEM, &PICONGPU, &BOLTZ, &LUXCORE, &PCSX2, &DGVOODOO];
+    &[&FLUIDX3D, &QUDA, &GRID, &SPECFEM, &PICONGPU, &BOLTZ, &LUXCORE, &PCSX2, &SWITCH, &DGVOODOO];
 
 const FLUIDX3D: Program = Program {
     name: "FluidX3D",
@@ -173,6 +173,23 @@ const PCSX2_LEVERS: &[Lever] = &[
     ),
     Lever::new("do not keep replacement textures in memory", "Precache Textures = off"),
     Lever::new("or render in software: Settings > Graphics", "Renderer = Software"),
+];
+
+const SWITCH: Program = Program {
+    name: "the emulator",
+    frameworks: &[],
+    marks: &["Ryujinx", "yuzu", "suyu", "dolphin-emu", "cemu"],
+    work: Work::Other,
+    advise: |situation, cause| lever::steps(situation, cause, SWITCH_LEVERS),
+};
+
+const SWITCH_LEVERS: &[Lever] = &[
+    Lever::new("render at the console's resolution: Settings > Graphics", "Resolution Scale = Native (1x)"),
+    Lever::new("filter textures less: Settings > Graphics", "Anisotropic Filtering = Auto"),
+    Lever::new(
+        "recompress textures, where the emulator can: Settings > Graphics",
+        "Texture Recompression = on",
+    ),
 ];
 
 const DGVOODOO: Program = Program {

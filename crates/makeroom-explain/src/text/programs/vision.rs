@@ -3,6 +3,7 @@
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
+use crate::text::situation::Situation;
 
 pub(super) const PROGRAMS: &[&Program] = &[
     &SEGMENT_ANYTHING,
@@ -17,6 +18,10 @@ pub(super) const PROGRAMS: &[&Program] = &[
     &HUNYUAN_3D,
     &OBJECT_DETECTION,
 ];
+
+fn is_training(situation: &Situation<'_>) -> bool {
+    situation.is_training()
+}
 
 const SEGMENT_ANYTHING: Program = Program {
     name: "Segment Anything",
@@ -152,9 +157,9 @@ const MONAI_LEVERS: &[Lever] = &[
     )
     .unless_said(&["sw_batch_size=1", "device='cpu'"]),
     Lever::new("train on smaller patches, one per image", "RandCropByPosNegLabeld(…, spatial_size=(64, 64, 64), num_samples=1)")
-        .only(|situation| situation.is_training()),
+        .only(is_training),
     Lever::batch("lower the batch size{from}", "DataLoader(dataset, batch_size={to})", &["batch_size"])
-        .only(|situation| situation.is_training()),
+        .only(is_training),
     Lever::new("keep fewer volumes cached", "CacheDataset(…, cache_rate=0.1)").unless_said(&["cache_rate=0.1"]),
 ];
 

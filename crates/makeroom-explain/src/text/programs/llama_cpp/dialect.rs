@@ -92,8 +92,8 @@ impl Dialect {
     pub(super) fn short_context(self, total: Option<Bytes>) -> u64 {
         match self {
             Self::Ollama if total.is_some_and(|total| total >= Bytes::gib(23)) => 8192,
-            Self::Ollama => 2048,
-            Self::Kobold | Self::LmStudio => 2048,
+
+            Self::Ollama | Self::Kobold | Self::LmStudio => 2048,
             _ => 4096,
         }
     }
