@@ -69,6 +69,15 @@ impl Environment {
         } else {
             System::Linux
         };
+        // Metal is Apple's, whoever writes about it.
+        let is_metal = ["kIOGPU", "ggml_metal", "MTLCommandBuffer", "Metal Performance"]
+            .iter()
+            .any(|mark| text.contains(mark));
+        let (system, maker) = if is_metal && !text.contains("CUDA error") {
+            (System::MacOs, Maker::Apple)
+        } else {
+            (system, maker)
+        };
         let version =
             |found: regex::Captures<'_>| Some((captured_number(&found, 1)?, captured_number(&found, 2)?));
         Self {

@@ -1,127 +1,135 @@
-//! Steps against running out of host memory, by operating system and by what ran out: shared memory, pinned
-//! memory, the page file, a cgroup's limit, RAM itself.
+//! Steps against running out of host memory, by what ran out (shared memory, pinned memory, a language's heap, a
+//! limit, RAM itself), by who ran out of it (a data loader, a compiler, a model that loads), and by operating system.
+
+mod limits;
+mod runtimes;
+
+use makeroom_core::Bytes;
 
 use super::environment::System;
+use super::fixes::is_without_cuda;
+use super::own_code::is_own_code;
 use super::situation::Situation;
-use crate::Fix;
-use crate::advice::Maker;
+use super::smaller;
+use crate::{Cause, Fix};
 
 /// The steps for a text about host memory.
 pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
-    let quote = situation.facts.quote.as_str();
-    let lower = quote.to_ascii_lowercase();
+    let lower = situation.facts.quote.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|words| lower.contains(words));
-    if says(&["/dev/shm", "shm_open", "shm-size", "nccl-shm", "torch_shm", "shared memory", "bus error"]) {
-        return shared_memory();
+    if says(&["/dev/shm", "shm_open", "shm-size", "nccl-shm", "torch_", "shared memory", "bus error"]) {
+        return shared_memory(situation);
     }
-    if says(&["pinned", "cudahostalloc", "cudamallochost", "cuda_host", "page-locked"]) {
+    if says(&[
+        "pinned",
+        "cudahostalloc",
+        "cudamallochost",
+        "cuda_host",
+        "page-locked",
+        "hostregister",
+        "memlock",
+        "mlock",
+    ]) {
         return pinned(situation);
     }
-    if says(&["java heap", "java.lang.outofmemory", "gc overhead"]) {
-        return vec![
-            Fix::new("raise the heap: to 8 GiB, or to what the machine can spare").command("-Xmx8g"),
-            Fix::new("on Spark: raise the executor's memory and its overhead")
-                .command("--executor-memory 8g --conf spark.executor.memoryOverhead=4g"),
-        ];
+    if let Some(fixes) = runtimes::steps(situation, &lower) {
+        return fixes;
     }
-    if says(&["cc1plus", "nvcc", "cicc", "ninja", "g++", "clang", "rustc", "compiler"]) {
-        return vec![
-            Fix::new("compile with fewer parallel jobs")
-                .command("MAX_JOBS=2 pip install …   (or: ninja -j2, make -j2)"),
-            Fix::new("add swap for the build")
-                .command("sudo fallocate -l 16G /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile"),
-        ];
+    if says(&["cpuallocator", "you tried to allocate"]) {
+        return tensors_on_cpu(situation);
     }
-    if says(&["for an array", "arraymemoryerror"]) {
-        return vec![
-            Fix::new("halve the array: use float32 or int32 instead of 64 bits")
-                .command("np.zeros(shape, dtype=np.float32)"),
-            Fix::new("or keep it on disk and process it in chunks")
-                .command("np.memmap(path, dtype=np.float32, mode='w+', shape=shape)"),
-        ];
+    let is_status = says(&["cl_out_of_host", "out_of_host_memory", "vkallocatememory", "out of host memory"]);
+    if is_without_cuda(situation.facts) || is_status {
+        return driver_status(situation);
     }
-    if super::fixes::is_without_cuda(situation.facts) {
-        return vec![Fix::new(
-            "close other programs, lower texture quality by one level, and update the graphics driver",
-        )];
-    }
-    match situation.environment.system {
-        System::Windows => windows(situation),
-        System::MacOs => vec![
-            Fix::new("close the largest programs (Activity Monitor, Memory tab): the GPU shares this memory"),
-            fewer_workers(situation),
-        ],
-        System::Wsl => {
-            let mut fixes = vec![
-                Fix::new(
-                    "give WSL more memory: set this in %UserProfile%\\.wslconfig, then run `wsl --shutdown`",
-                )
-                .command("[wsl2]\nmemory=24GB\nswap=32GB"),
-            ];
-            fixes.extend(linux(situation));
-            fixes
-        }
-        System::Linux | System::Jetson => linux(situation),
-    }
+    let mut fixes = limits::steps(situation);
+    let is_limited = !fixes.is_empty();
+    fixes.extend(by_system(situation, is_limited));
+    fixes
 }
 
-fn shared_memory() -> Vec<Fix> {
-    vec![
-        Fix::new("give the container more shared memory (the default is 64 MB)").command(
-            "docker run --shm-size=8g …   (Kubernetes: an emptyDir with medium: Memory at /dev/shm)",
-        ),
-        Fix::new("or load data without worker processes").command("DataLoader(…, num_workers=0)"),
-    ]
-}
-
-fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
-    let mut fixes = vec![
-        Fix::new("pin less host memory: load without pinning").command("DataLoader(…, pin_memory=False)"),
-        Fix::new("raise the limit on locked memory before the program starts").command("ulimit -l unlimited"),
-    ];
-    if situation.facts.framework == "tensorflow" {
-        fixes.insert(
-            0,
-            Fix::new("raise TensorFlow's limit for its pinned pool (64 GiB by default)")
-                .command(situation.environment.export("TF_CUDA_HOST_MEM_LIMIT_IN_MB=131072")),
+/// A tensor on the CPU that is too large.
+fn tensors_on_cpu(situation: &Situation<'_>) -> Vec<Fix> {
+    /// Parts that any machine has room for.
+    const PART: u64 = 4 << 30;
+    let mut fixes = Vec::new();
+    if situation.facts.request.is_some_and(|request| request > Bytes::gib(1024)) {
+        return vec![
+            Fix::new("print the shape just before the failing line: no machine has room for this tensor")
+                .command("print(x.shape, x.dtype)"),
+        ];
+    }
+    if let Some(request) = situation.facts.request.filter(|request| request.get() > PART) {
+        let parts = request.get().div_ceil(PART).min(1024);
+        fixes.push(
+            Fix::new(format!("compute the tensor of {request} in {parts} parts"))
+                .command(format!("torch.cat([f(part) for part in x.chunk({parts})])")),
         );
+    }
+    fixes.extend(smaller::less_data(situation));
+    if is_data_loading(situation) {
+        fixes.push(fewer_workers(situation));
+    }
+    let limits = limits::steps(situation);
+    let is_limited = !limits.is_empty();
+    fixes.extend(limits);
+    if !is_limited {
+        fixes.extend(by_system(situation, is_limited).into_iter().take(2));
     }
     fixes
 }
 
-fn windows(situation: &Situation<'_>) -> Vec<Fix> {
-    vec![
-        Fix::new(
-            "enlarge the page file to 64 GB or more: System > About > Advanced system settings > Performance > Advanced > Virtual memory",
-        )
-        .command("SystemPropertiesPerformance"),
-        fewer_workers(situation),
-        Fix::new("close other programs: each Python worker that imports CUDA commits 2 to 5 GB"),
-    ]
+/// Programs on graphics and compute drivers return this status for the driver's own resources too: what makes the
+/// program's buffers smaller helps here.
+fn driver_status(situation: &Situation<'_>) -> Vec<Fix> {
+    let mut fixes: Vec<Fix> =
+        (situation.program.advise)(situation, Cause::LiveDataFillsDevice).into_iter().take(2).collect();
+    match situation.environment.system {
+        System::Windows => fixes.push(page_file(situation)),
+        System::MacOs => {}
+        _ => fixes.push(swap(situation)),
+    }
+    fixes
 }
 
-fn linux(situation: &Situation<'_>) -> Vec<Fix> {
-    let settings = situation.settings;
+/// RAM ran out: what to set on this system, and what to load less of.
+fn by_system(situation: &Situation<'_>, is_limited: bool) -> Vec<Fix> {
     let mut fixes = Vec::new();
-    if settings.mentions("slurm") || settings.mentions("oom_kill") || settings.mentions("StepId") {
-        fixes.push(Fix::new("request more memory from Slurm").command("#SBATCH --mem=64G"));
-        fixes.push(Fix::new("see what the job used").command("sacct -j JOBID --format=MaxRSS,ReqMem,State"));
+    match situation.environment.system {
+        System::Windows => fixes.push(page_file(situation)),
+        System::Wsl => {
+            let memory = gigabytes(needed(situation).map_or(Bytes::gib(24), |held| held.scaled(1.25)));
+            fixes.push(
+                Fix::new("give WSL more memory than half of the machine's: set this in %UserProfile%\\.wslconfig, then run `wsl --shutdown`")
+                    .command(format!("[wsl2]\nmemory={memory}GB\nswap={memory}GB")),
+            );
+        }
+        System::MacOs => {
+            fixes.push(Fix::new(
+                "close the largest programs (Activity Monitor, Memory tab): the GPU shares this memory",
+            ));
+        }
+        System::Jetson => fixes.push(
+            Fix::new("run without the desktop, which takes about 800 MB of the board's memory")
+                .command("sudo systemctl set-default multi-user.target && sudo reboot"),
+        ),
+        System::Linux => {}
     }
-    if ["OOMKilled", "kubectl", "kubelet", "kubepods"].iter().any(|mark| settings.mentions(mark)) {
-        fixes.push(
-            Fix::new("raise the container's memory limit").command("resources: {limits: {memory: 64Gi}}"),
-        );
+    fixes.extend(less_in_ram(situation));
+    let has_swap = !matches!(situation.environment.system, System::Windows | System::MacOs | System::Wsl);
+    if has_swap && !is_limited {
+        fixes.push(swap(situation));
     }
-    if settings.mentions("ray") && settings.mentions("node running low on memory") {
-        fixes.push(
-            Fix::new("run fewer tasks at once: reserve more CPUs or memory for each")
-                .command("@ray.remote(num_cpus=4, memory=16 * 1024**3)"),
-        );
-    }
-    if settings.mentions("cgroup") && fixes.is_empty() {
-        fixes.push(Fix::new("raise the container's memory limit").command("docker run --memory=64g …"));
-    }
-    if situation.environment.maker == Maker::Nvidia && settings.mentions("zero_stage")
+    fixes
+}
+
+/// What a program can keep out of RAM, by what the text shows it does.
+fn less_in_ram(situation: &Situation<'_>) -> Vec<Fix> {
+    let settings = situation.settings;
+    let says = |words: &[&str]| words.iter().any(|words| settings.mentions(words));
+    let mut fixes = Vec::new();
+    if settings.mentions("offload_optimizer")
+        || settings.mentions("offload_param")
         || settings.mentions("cpu_offload")
     {
         fixes.push(
@@ -129,33 +137,196 @@ fn linux(situation: &Situation<'_>) -> Vec<Fix> {
                 .command("\"offload_optimizer\": {\"device\": \"none\"}"),
         );
     }
-    fixes.push(fewer_workers(situation));
-    if fixes.len() < 3 {
-        fixes
-            .push(Fix::new("load weights and data without a second copy in RAM").command(
-                "from_pretrained(…, low_cpu_mem_usage=True)   (data: np.load(path, mmap_mode='r'))",
-            ));
+    let is_loading = says(&[
+        "Loading checkpoint",
+        "loading shards",
+        "from_pretrained",
+        "load_state_dict",
+        "torch.load",
+        "safetensors",
+        "modeling_utils",
+        "AutoModel",
+        "load_model",
+        "loading model",
+        "loading weight",
+    ]);
+    if is_loading && says(&["torch", "transformers", "checkpoint", "from_pretrained", ".bin", "safetensors"])
+    {
+        if says(&["from_pretrained", "transformers", "checkpoint shards", "AutoModel"]) {
+            fixes.push(
+                Fix::new("load the weights in 16 bits, one shard at a time, straight to the GPU").command(
+                    "from_pretrained(…, torch_dtype=torch.bfloat16, low_cpu_mem_usage=True, device_map=\"auto\")",
+                ),
+            );
+        } else {
+            fixes.push(
+                Fix::new("map the checkpoint instead of reading it into RAM")
+                    .command("torch.load(path, mmap=True, map_location='cpu')"),
+            );
+        }
     }
-    let is_limited =
-        ["slurm", "oomkilled", "kubectl", "cgroup", "PBS"].iter().any(|mark| settings.mentions(mark));
-    if fixes.len() < 4 && !is_limited {
+    if is_data_loading(situation) {
+        fixes.push(fewer_workers(situation));
+    }
+    if fixes.is_empty() && situation.is_training() && is_python(situation) {
+        fixes.push(fewer_workers(situation));
+    }
+    if fixes.is_empty() && is_python(situation) {
         fixes.push(
-            Fix::new("add swap as a stopgap")
-                .command("sudo fallocate -l 32G /swapfile && sudo chmod 600 /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile"),
+            Fix::new("read arrays from disk as they are needed instead of loading them whole")
+                .command("np.load(path, mmap_mode='r')   (torch.load(path, mmap=True))"),
         );
     }
     fixes
 }
 
-fn fewer_workers(situation: &Situation<'_>) -> Fix {
-    let workers = situation.settings.number(&["--num_workers", "num_workers", "--workers", "workers"]);
-    match workers {
-        Some(count) if count >= 2.0 => {
-            let half = (count / 2.0) as u64;
-            Fix::new(format!("halve the data-loader workers from {count} to {half}: each holds its own copy of the data set"))
-                .command(format!("num_workers={half}"))
-        }
-        _ => Fix::new("load data with fewer worker processes: each holds its own copy of the data set")
-            .command("num_workers=0"),
+fn is_python(situation: &Situation<'_>) -> bool {
+    ["python", ".py", "torch", "numpy", "pandas"].iter().any(|words| situation.settings.mentions(words))
+}
+
+/// Whether worker processes of a data loader are part of the picture.
+fn is_data_loading(situation: &Situation<'_>) -> bool {
+    ["DataLoader", "num_workers", "dataloader", "worker (pid", "--workers", "data loader", "process pool"]
+        .iter()
+        .any(|words| situation.settings.mentions(words))
+}
+
+fn shared_memory(situation: &Situation<'_>) -> Vec<Fix> {
+    let settings = situation.settings;
+    let mut fixes = Vec::new();
+    if ["kubectl", "kubelet", "kubernetes", "pod/", "kubeflow"].iter().any(|mark| settings.mentions(mark)) {
+        fixes.push(
+            Fix::new("mount a memory volume at /dev/shm: pods get 64 MB by default")
+                .command("volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 8Gi}}]"),
+        );
+    } else if settings.mentions("docker-compose") || settings.mentions("compose.y") {
+        fixes.push(Fix::new("give the service more shared memory (default 64 MB)").command("shm_size: 8gb"));
+    } else {
+        fixes.push(
+            Fix::new("give the container more shared memory (default 64 MB)")
+                .command("docker run --shm-size=8g …   (or --ipc=host)"),
+        );
     }
+    fixes.push(fewer_workers(situation));
+    if settings.mentions("torch") || settings.mentions("DataLoader") {
+        fixes.push(
+            Fix::new("outside a container: pass tensors between processes in files instead of /dev/shm")
+                .command("torch.multiprocessing.set_sharing_strategy('file_system')"),
+        );
+    }
+    fixes
+}
+
+fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
+    let facts = situation.facts;
+    let mut fixes = Vec::new();
+    if facts.framework == "tensorflow" {
+        fixes.push(
+            Fix::new("raise TensorFlow's limit for its pinned pool (64 GiB by default)")
+                .command(situation.environment.export("TF_CUDA_HOST_MEM_LIMIT_IN_MB=131072")),
+        );
+    } else if situation.settings.mentions("faiss") {
+        fixes.push(
+            Fix::new("let FAISS pin less host memory (default 256 MiB per GPU)")
+                .command("resources.setPinnedMemory(64 * 1024 * 1024)"),
+        );
+    } else if is_own_code(facts) || !is_data_loading(situation) && !situation.settings.mentions("torch") {
+        fixes.push(
+            Fix::new("copy through one pinned buffer of 64 MiB instead of pinning all the data")
+                .command("cudaMallocHost(&staging, 64 << 20);"),
+        );
+    } else {
+        fixes.push(Fix::new("load data without pinning it").command("DataLoader(…, pin_memory=False)"));
+    }
+    match situation.environment.system {
+        System::Windows => fixes.push(page_file(situation)),
+        System::Wsl => fixes.push(
+            Fix::new("give WSL more memory in %UserProfile%\\.wslconfig: it pins at most half of it")
+                .command("[wsl2]\nmemory=24GB"),
+        ),
+        System::MacOs => {}
+        System::Linux | System::Jetson => fixes.push(
+            Fix::new("raise the limit on locked memory before the program starts")
+                .command("ulimit -l unlimited   (Docker: --ulimit memlock=-1)"),
+        ),
+    }
+    fixes
+}
+
+/// Windows commits memory against RAM and page file together.
+fn page_file(situation: &Situation<'_>) -> Fix {
+    let size = situation.facts.request.map_or(64, |request| gigabytes(request.scaled(2.0)).max(64));
+    Fix::new(format!(
+        "enlarge the page file to {size} GB (SystemPropertiesPerformance > Advanced > Virtual memory > Change)"
+    ))
+    .command(format!("Initial size = Maximum size = {}", size * 1024))
+}
+
+/// Swap for the memory that the process had.
+fn swap(situation: &Situation<'_>) -> Fix {
+    let is_board = situation.environment.system == System::Jetson;
+    let usual = if is_board { 8 } else { 16 };
+    let size = needed(situation).map_or(usual, |held| gigabytes(held).min(128));
+    Fix::new(format!("add {size} GB of swap as a stopgap")).command(format!(
+        "sudo fallocate -l {size}G /swapfile && sudo chmod 600 /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile"
+    ))
+}
+
+/// The data loader's workers by the names that programs give them: the program, the option to set, its default.
+const WORKERS: &[(&str, &str, &str)] = &[
+    ("YOLO", "--workers 2", "8"),
+    ("Ultralytics YOLO", "workers=2", "8"),
+    ("YOLOX", "-D data_num_workers=1", "4"),
+    ("detectron2", "DATALOADER.NUM_WORKERS 0", "4"),
+    ("OpenMMLab", "--cfg-options data.workers_per_gpu=0", "2"),
+    ("nnU-Net", "nnUNet_n_proc_DA=4", "12"),
+    ("sd-scripts", "--max_data_loader_n_workers 1", "8"),
+    ("timm", "--workers 1", "4"),
+    ("fairseq", "--num-workers 0", "1"),
+    ("Whisper", "num_workers=0", "0"),
+];
+
+fn fewer_workers(situation: &Situation<'_>) -> Fix {
+    let shown = situation.settings.shown(&[
+        "--num_workers",
+        "num_workers",
+        "--workers",
+        "--n_workers",
+        "workers_per_gpu",
+        "workers",
+    ]);
+    match shown.filter(|shown| (2.0..1e4).contains(&shown.value)) {
+        Some(shown) => {
+            let (count, half) = (shown.value as u64, shown.value as u64 / 2);
+            Fix::new(format!(
+                "halve the data-loader workers from {count} to {half}: each holds its own copy of the data set"
+            ))
+            .command(shown.with(half))
+        }
+        None if let Some((_, option, default)) =
+            WORKERS.iter().find(|(program, _, _)| *program == situation.program.name) =>
+        {
+            Fix::new(format!("load data with fewer worker processes (default {default}): each holds its own copy of the data set"))
+                .command(*option)
+        }
+        None if situation.settings.number(&["num_workers"]) == Some(0.0) => {
+            Fix::new("keep the data set on disk: the loader has no workers left to drop")
+                .command("np.load(path, mmap_mode='r')")
+        }
+        None => Fix::new("load data in the main process: each worker holds its own copy of the data set")
+            .command("DataLoader(…, num_workers=0)"),
+    }
+}
+
+/// Memory that was needed, as far as the text says: what the killed process held, else the request.
+fn needed(situation: &Situation<'_>) -> Option<Bytes> {
+    let facts = situation.facts;
+    let held = facts.statements.iter().find_map(|statement| statement.bytes);
+    held.or(facts.request).filter(|bytes| (Bytes::mib(512)..=Bytes::gib(4096)).contains(bytes))
+}
+
+/// A size in whole gigabytes that people set: the next multiple of 4, of 16 from 32 on.
+fn gigabytes(bytes: Bytes) -> u64 {
+    let whole = bytes.get().div_ceil(1 << 30).max(1);
+    if whole > 32 { whole.div_ceil(16) * 16 } else { whole.div_ceil(4) * 4 }
 }

@@ -1,8 +1,11 @@
 //! What may be the cause when the text does not decide: ranked hypotheses, each with one check that decides it and
 //! the steps if it is true.
 
+use makeroom_core::Bytes;
+
 use super::facts::Resource;
 use super::fixes;
+use super::holders;
 use super::situation::Situation;
 use crate::advice::Maker;
 use crate::text::environment::System;
@@ -10,6 +13,10 @@ use crate::{Cause, Certainty, Finding, Fix};
 
 /// More hypotheses than this do not help.
 const MOST: usize = 3;
+/// The steps of the first hypothesis, and of each further one: an answer is read on one screen.
+const MOST_STEPS: [usize; 3] = [4, 2, 2];
+/// A request this small fails on a GPU that is full already.
+const SMALL: Bytes = Bytes::mib(256);
 
 /// Adds hypotheses to the findings of an open case. The format's own possible causes keep their place before the
 /// general ones.
@@ -26,6 +33,7 @@ pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
             });
         }
     }
+    shorten(findings);
     findings.retain(|finding| finding.cause == Cause::Undetermined || !finding.fixes.is_empty());
     for finding in findings.iter_mut().filter(|finding| finding.certainty <= Certainty::Possible) {
         finding.check = check(finding.cause, situation);
@@ -34,6 +42,23 @@ pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
         for fix in finding.fixes.iter_mut().filter(|fix| checked.is_some() && fix.command == checked) {
             *fix = Fix::new("stop the processes that are yours").command("kill PID");
         }
+    }
+}
+
+/// Leaves each hypothesis the steps that none before it has, as many as are read.
+fn shorten(findings: &mut [Finding]) {
+    let mut said: Vec<Fix> = Vec::new();
+    let open = findings.iter_mut().filter(|finding| finding.cause != Cause::Undetermined);
+    for (place, finding) in open.enumerate() {
+        fixes::tidy(&mut finding.fixes);
+        let is_new =
+            |fix: &Fix| said.iter().all(|known| known.command.is_none() || known.command != fix.command);
+        // The only step of a hypothesis stays, so that it has one.
+        if finding.fixes.iter().any(is_new) {
+            finding.fixes.retain(is_new);
+        }
+        finding.fixes.truncate(MOST_STEPS.get(place).copied().unwrap_or(1));
+        said.extend(finding.fixes.iter().cloned());
     }
 }
 
@@ -54,14 +79,25 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
         Resource::Host => causes.push((Cause::HostMemory, "The machine's memory ran out.".to_owned())),
         Resource::Kernel => {}
         Resource::Device | Resource::Unknown => {
-            causes.push((
+            if situation.account.is_contradictory() && situation.environment.system == System::Windows {
+                causes.push((
+                    Cause::HostMemory,
+                    "Windows backs GPU memory with RAM and page file; it fails an allocation when both are full, whatever the GPU has free.".to_owned(),
+                ));
+            }
+            let own = (
                 Cause::LiveDataFillsDevice,
                 format!("The memory that {program} needs does not fit this GPU."),
-            ));
-            causes.push((
+            );
+            let others = (
                 Cause::OtherProcesses,
                 "Another process, or an earlier run that did not exit, holds the GPU.".to_owned(),
-            ));
+            );
+            if is_small(situation) {
+                causes.extend([others, own]);
+            } else {
+                causes.extend([own, others]);
+            }
             if facts.resource == Resource::Unknown {
                 causes
                     .push((Cause::HostMemory, "The machine's own memory ran out, not the GPU's.".to_owned()));
@@ -69,6 +105,14 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
         }
     }
     causes
+}
+
+/// Whether a request is so small that the GPU was full before it, and the text does not show by what. A program
+/// that fills the GPU itself fails at such a request too, but then it has asked for more before.
+fn is_small(situation: &Situation<'_>) -> bool {
+    let facts = situation.facts;
+    let is_known = facts.live.is_some_and(|live| !live.is_zero()) || facts.reserved.is_some();
+    facts.request.is_some_and(|request| request < SMALL) && !is_known && situation.is_at_start()
 }
 
 /// The check that decides a hypothesis.
@@ -86,7 +130,7 @@ fn check(cause: Cause, situation: &Situation<'_>) -> Option<Fix> {
         }
         Cause::RequestExceedsDevice => Fix::new("the GPU has less memory than the request").command(total),
         Cause::OtherProcesses | Cause::HiddenHolder => {
-            let list = fixes::list_holders(situation);
+            let list = holders::list_holders(situation);
             Fix { action: "memory is in use before this program starts".to_owned(), ..list }
         }
         Cause::HostMemory => match environment.system {

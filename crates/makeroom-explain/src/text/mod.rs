@@ -10,7 +10,9 @@
 //! context.rs        what else the log says: memory that grows, the program's line
 //! judge/            facts in, findings out, by the definitions of crate::thresholds
 //! situation.rs      what advice depends on: settings.rs, environment.rs, programs/
-//! fixes.rs          steps for a cause; host_fixes.rs for host memory; programs/ in a program's own options
+//! fixes.rs          steps for a cause: programs/ in a program's own options, else general_fixes.rs, torch_fixes.rs,
+//!                   holders.rs (other processes), host_fixes.rs (host memory), smaller.rs (less data at
+//!                   once), own_code.rs (programs that call the driver)
 //! hypotheses.rs     possible causes of an open case, each with a check
 //! answer.rs         all of it put together
 //! ```
@@ -25,6 +27,8 @@ mod family;
 mod figures;
 mod find;
 mod fixes;
+mod general_fixes;
+mod holders;
 mod host_fixes;
 mod hypotheses;
 mod job;
@@ -32,13 +36,16 @@ mod judge;
 mod lines;
 mod log;
 mod other_failure;
+mod own_code;
 mod programs;
 mod searched;
 mod settings;
 mod site;
 mod situation;
+mod smaller;
 mod smi_table;
 mod stream;
+mod torch_fixes;
 mod undetermined;
 
 pub use answer::explain_text;

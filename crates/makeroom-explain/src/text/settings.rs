@@ -17,10 +17,29 @@ pub(crate) struct Settings<'log> {
     text: Searched<'log>,
 }
 
+/// An option with a number, as a text writes it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Shown<'log> {
+    dashes: &'log str,
+    name: &'log str,
+    separator: &'static str,
+    pub(crate) value: f64,
+}
+
+impl Shown<'_> {
+    /// The option with another value.
+    pub(crate) fn with(&self, value: u64) -> String {
+        format!("{}{}{}{value}", self.dashes, self.name, self.separator)
+    }
+}
+
+/// Characters that quote a name or a value.
+const QUOTES: [char; 4] = ['"', '\'', '`', ']'];
+
 /// Words that make an option a suggestion, at the end of what stands before it.
 static SUGGESTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r#"(?i)(?:\btry(?:ing)?(?: to)?(?: (?:set|setting|use|using|increas\w+|decreas\w+|reduc\w+|lower\w*|rais\w+|add\w*|pass\w*|with))?|\b(?:consider|recommend|suggest)\w*(?: \w+){0,3}|\be\.g\.,?|\bfor example|\blike|\bset(?:ting)?|\buse|\byou can|\bshould|\bplease \w+|\bor|\bincreas(?:e|ing)|\bdecreas(?:e|ing)|\breduc(?:e|ing)|\blower(?:ing)?)(?: the)? *[`'"(*-]*$"#,
+        r#"(?i)(?:\btry(?:ing)?(?: to)?(?: (?:set|setting|use|using|increas\w+|decreas\w+|reduc\w+|lower\w*|rais\w+|add\w*|pass\w*|with))?|\b(?:consider|recommend|suggest)\w*(?: \w+){0,3}|\brerunning with|\be\.g\.,?|\bfor example|\blike|\bset(?:ting)?|\buse|\byou can|\bshould|\bplease \w+|\bor|\bincreas(?:e|ing)|\bdecreas(?:e|ing)|\breduc(?:e|ing)|\blower(?:ing)?)(?: the)? *[`'"(*-]*$"#,
     )
 });
 /// Before an option this much is looked at for such words.
@@ -41,6 +60,22 @@ impl<'log> Settings<'log> {
     /// A numeric option.
     pub(crate) fn number(&self, names: &[&str]) -> Option<f64> {
         names.iter().find_map(|name| self.uses(name).find_map(|rest| value_after(rest)?.parse().ok()))
+    }
+
+    /// A numeric option as the text writes it, so that advice can repeat the spelling with another value.
+    pub(crate) fn shown(&self, names: &[&str]) -> Option<Shown<'log>> {
+        names.iter().find_map(|name| {
+            self.found(name).find_map(|(before, name, rest)| {
+                let value = value_after(rest)?.parse().ok()?;
+                let dashes = before.len() - before.trim_end_matches('-').len();
+                let separator = match rest.trim_start_matches(QUOTES).trim_start().chars().next() {
+                    Some('=' | '(') => "=",
+                    Some(':') => ": ",
+                    _ => " ",
+                };
+                Some(Shown { dashes: &before[before.len() - dashes..], name, separator, value })
+            })
+        })
     }
 
     /// Whether a switch is on: a flag on a command line, or an option set to a value that means yes.
@@ -88,13 +123,20 @@ impl<'log> Settings<'log> {
 
     /// The text behind each use of an option that is not a suggestion.
     fn uses(&self, name: &str) -> impl Iterator<Item = &'log str> {
+        self.found(name).map(|(_, _, rest)| rest)
+    }
+
+    /// The text before each use of an option that is not a suggestion, the option's name, and the text behind it.
+    fn found(&self, name: &str) -> impl Iterator<Item = (&'log str, &'log str, &'log str)> {
         let is_short = name.starts_with('-') && !name.starts_with("--");
         let word = name.trim_start_matches('-').to_owned();
         self.text.parts().into_iter().flat_map(move |part| {
-            let found: Vec<&str> = occurrences(part, &word)
+            let found: Vec<_> = occurrences(part, &word)
                 .filter(|&start| is_option(&part[..start], is_short) && !is_suggested(&part[..start]))
-                .map(|start| &part[start + word.len()..])
-                .filter(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || "_-".contains(next)))
+                .map(|start| (&part[..start], &part[start..start + word.len()], &part[start + word.len()..]))
+                .filter(|(_, _, rest)| {
+                    !rest.starts_with(|next: char| next.is_alphanumeric() || "_-".contains(next))
+                })
                 .collect();
             found
         })
@@ -121,7 +163,6 @@ fn is_suggested(before: &str) -> bool {
 
 /// The value behind an option's name: after `=`, `:`, white space or an opening parenthesis.
 fn value_after(rest: &str) -> Option<&str> {
-    const QUOTES: [char; 4] = ['"', '\'', '`', ']'];
     let unquoted = rest.trim_start_matches(QUOTES);
     let trimmed = unquoted.trim_start();
     let has_space = trimmed.len() < unquoted.len();
@@ -161,6 +202,20 @@ mod tests {
             settings("llama-server -m m.gguf -ngl 99 -c 32768").number(&["-ngl", "--n-gpu-layers"]),
             Some(99.0)
         );
+    }
+
+    #[test]
+    fn an_option_is_repeated_as_it_is_written() {
+        for (text, with) in [
+            ("python train.py --batch-size 32 --lr 1e-3", "--batch-size 8"),
+            ("Namespace(batch_size=32, lr=0.001)", "batch_size=8"),
+            ("  batch_size: 32", "batch_size: 8"),
+            ("{\"batch_size\": 32}", "batch_size: 8"),
+        ] {
+            let shown = settings(text).shown(&["batch_size"]).unwrap();
+            assert_eq!((shown.value, shown.with(8).as_str()), (32.0, with), "{text}");
+        }
+        assert_eq!(settings("try reducing batch_size=4").shown(&["batch_size"]), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::log::Log;
 use super::programs::{self, Program, Work};
 use super::searched::Searched;
 use super::settings::Settings;
+use super::smaller::BATCH;
 use super::smi_table;
 
 /// A failure with all that surrounds it.
@@ -58,17 +59,10 @@ impl<'log> Situation<'log> {
 
     /// The batch size, if the text names it: near the failure, or as an option anywhere.
     pub(crate) fn batch(&self) -> Option<u64> {
-        const OPTIONS: [&str; 7] = [
-            "per_device_train_batch_size",
-            "--train_batch_size",
-            "train_batch_size",
-            "--batch_size",
-            "batch_size",
-            "--batch",
-            "samples_per_gpu",
-        ];
-        let option =
-            || self.settings.number(&OPTIONS).filter(|&batch| batch >= 1.0).map(|batch| batch as u64);
+        let option = || {
+            let batch = self.settings.number(BATCH).or_else(|| self.settings.number(&["samples_per_gpu"]));
+            batch.filter(|&batch| batch >= 1.0).map(|batch| batch as u64)
+        };
         self.facts.batch.or(self.context.batch).or_else(option)
     }
 
@@ -113,9 +107,23 @@ impl<'log> Situation<'log> {
             .max_by_key(|&(_, free)| free)
     }
 
-    /// Memory that must be freed for the request to fit, where size is what failed it.
+    /// The number of devices, where the text has a table of them.
+    pub(crate) fn device_count(&self) -> Option<usize> {
+        let tables = smi_table::tables(self.settings.parts().into_iter().flat_map(str::lines));
+        tables.last().map(|table| table.devices.len()).filter(|&count| count > 0)
+    }
+
+    /// Whether the failure came while the program started: it loads, initializes or moves a model.
+    pub(crate) fn is_at_start(&self) -> bool {
+        START_WORDS.iter().any(|words| self.settings.mentions(words))
+    }
+
+    /// Memory that must be freed for the request to fit, where size is what failed it. The next allocation needs some
+    /// too, so this is at least a twentieth of the GPU.
     pub(crate) fn to_free(&self) -> Option<Bytes> {
-        self.account.missing().filter(|_| !self.account.is_contradictory())
+        let missing = self.account.missing().filter(|_| !self.account.is_contradictory())?;
+        let margin = self.facts.total.map_or(Bytes::ZERO, |total| total.scaled(MARGIN));
+        Some(missing.max(margin))
     }
 }
 
@@ -124,6 +132,18 @@ const LARGEST_BATCH: u64 = 1 << 20;
 /// Words of a training loop.
 const TRAINING_WORDS: [&str; 8] =
     ["backward(", "optimizer", "trainer", "train.py", "training", "train_", "finetune", "epoch"];
+/// Words of a program that starts.
+const START_WORDS: [&str; 9] = [
+    "model.to(",
+    ".cuda()",
+    "module.to(",
+    "load_state_dict",
+    "torch.load",
+    "during initialization",
+    "device_put",
+    "CtxCreate",
+    "PRNGKey",
+];
 /// Words of a program that only runs a model.
 const INFERENCE_WORDS: [&str; 9] = [
     "inference",

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Bytes;
 use regex::Regex;
 
 use super::facts::{Facts, Resource};
@@ -9,6 +10,9 @@ use super::figures::pattern;
 use super::situation::Situation;
 use crate::advice::Maker;
 use crate::{Cause, Certainty, Finding};
+
+/// A request below this fits any GPU that is not full.
+const SMALL: Bytes = Bytes::mib(64);
 
 static SIZE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b\d[\d.,]* ?(?:[KMGT]i?B|bytes)\b"));
 
@@ -24,7 +28,14 @@ pub(crate) fn finding(facts: &Facts, situation: &Situation<'_>) -> Finding {
                 (None, Some(total)) => format!(" on a GPU of {total}"),
                 (None, None) => String::new(),
             };
-            format!("An allocation of {request} failed{with}; the text does not show what holds the memory.")
+            let reason = if situation.account.is_contradictory() {
+                "the size of the request does not explain the failure"
+            } else if used.is_none() && facts.free.is_none() && request < SMALL {
+                "so small a request fails only on a GPU that is full already, and the text does not show what holds the memory"
+            } else {
+                "the text does not show what holds the memory"
+            };
+            format!("An allocation of {request} failed{with}; {reason}.")
         }
         None => without_request(facts, situation),
     };

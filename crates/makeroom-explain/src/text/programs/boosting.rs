@@ -19,7 +19,7 @@ const XGBOOST: Program = Program {
 
 const XGBOOST_LEVERS: &[Lever] = &[
     Lever::lower(
-        "use fewer bins{from} (default 256): the quantized data shrinks with them",
+        "use fewer bins{from|, default 256}: the quantized data shrinks with them",
         "max_bin={to}",
         &["max_bin"],
         128,
@@ -56,7 +56,7 @@ const LIGHTGBM: Program = Program {
 
 const LIGHTGBM_LEVERS: &[Lever] = &[
     Lever::lower(
-        "use fewer bins{from} (default 255): 63 is what LightGBM recommends for GPUs",
+        "use fewer bins{from|, default 255}: 63 is what LightGBM recommends for GPUs",
         "max_bin=63",
         &["max_bin"],
         63,

@@ -2,6 +2,7 @@
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
+use crate::text::own_code;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -102,7 +103,7 @@ const HAMI: Program = Program {
 
 const OPENCL: Program = Program {
     name: "the OpenCL program",
-    frameworks: &[],
+    frameworks: &["opencl"],
     marks: &[
         "CL_MEM_OBJECT_ALLOCATION_FAILURE",
         "clCreateBuffer",
@@ -120,9 +121,14 @@ const OPENCL: Program = Program {
 
 const OPENCL_LEVERS: &[Lever] = &[
     Lever::new(
-        "split the largest buffer in at least 2: one buffer is capped, often at a quarter of the GPU",
-        "clinfo | grep -E 'Max memory allocation|Global memory size'",
+        "split the largest buffer by the driver's cap on one, often a quarter of the GPU (`clinfo` shows it)",
+        "clGetDeviceInfo(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(most), &most, NULL); size_t chunk = most / 10 * 9;",
     ),
+    Lever::new(
+        "on Intel: build kernels for buffers above 4 GB, and allocate with CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL",
+        "clBuildProgram(program, 1, &device, \"-cl-intel-greater-than-4GB-buffer-required\", NULL, NULL);",
+    )
+    .only(|situation| ["intel", "arc"].iter().any(|words| situation.settings.mentions(words))),
     Lever::new("lift AMD's cap on one buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
         .unless_said(&["GPU_MAX_ALLOC_PERCENT=100"])
         .only(|situation| {
@@ -137,29 +143,44 @@ const CUDA: Program = Program {
     frameworks: &["cuda", "hip", ""],
     marks: &[],
     work: Work::Other,
-    advise: |situation, cause| {
-        if situation.settings.mentions("mpi") || situation.settings.mentions("rank ") {
-            ranks(cause)
-        } else {
-            Vec::new()
+    advise: |situation, cause| match cause {
+        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice
+            if own_code::is_own_code(situation.facts) =>
+        {
+            let mut fixes = ranks(situation, cause);
+            fixes.extend(own_code::steps(situation));
+            fixes
         }
+        _ => Vec::new(),
     },
 };
 
 /// Ranks that share a GPU need the sum of their parts.
-fn ranks(cause: Cause) -> Vec<Fix> {
-    match cause {
-        Cause::LiveDataFillsDevice => vec![
-            Fix::new("run one rank per GPU: ranks that share one need the sum of their memory")
-                .command("mpirun -np NUMBER_OF_GPUS …"),
-            Fix::new(
-                "spread the ranks over more GPUs or nodes, so that each holds a smaller part of the mesh",
-            )
-            .command("srun --ntasks-per-node=GPUS_PER_NODE --gpus-per-task=1 …"),
-            Fix::new("halve the problem per rank: twice the ranks on twice the GPUs, or a coarser mesh"),
-        ],
-        _ => Vec::new(),
+fn ranks(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+    let settings = situation.settings;
+    let is_slurm = ["srun ", "sbatch", "slurm"].iter().any(|words| settings.mentions(words));
+    let is_mpi = is_slurm
+        || ["mpirun", "mpiexec", "MPI_", "MPI rank", "Open MPI", "OpenMPI", "MPI process", "[Rank 0]"]
+            .iter()
+            .any(|words| settings.mentions(words));
+    if !is_mpi || cause != Cause::LiveDataFillsDevice {
+        return Vec::new();
     }
+    let ranks = settings.shown(&["-np", "--np", "-n", "--ntasks", "--ntasks-per-node"]);
+    let fewer = ranks.filter(|ranks| ranks.value >= 2.0).map(|ranks| {
+        let (from, to) = (ranks.value as u64, ranks.value as u64 / 2);
+        Fix::new(format!(
+            "run {to} ranks instead of {from}, if several share a GPU: they need the sum of their memory"
+        ))
+        .command(ranks.with(to))
+    });
+    let one_each = Fix::new("run one rank per GPU, on twice as many GPUs: each then holds half of the mesh")
+        .command(if is_slurm {
+            "srun --ntasks-per-gpu=1 --gpus=8 …"
+        } else {
+            "mpirun -np 8 bash -c 'CUDA_VISIBLE_DEVICES=$OMPI_COMM_WORLD_LOCAL_RANK exec ./program'"
+        });
+    fewer.into_iter().chain([one_each]).collect()
 }
 
 /// A table, with chunks in the first place.
@@ -198,7 +219,7 @@ mod tests {
             (
                 "the OpenCL program",
                 "clEnqueueNDRangeKernel failed: CL_MEM_OBJECT_ALLOCATION_FAILURE: out of memory on AMD Radeon",
-                "clinfo",
+                "MAX_MEM_ALLOC_SIZE",
                 ("GPU_MAX_ALLOC_PERCENT=100", "GPU_MAX_ALLOC_PERCENT"),
             ),
         ] {
@@ -218,7 +239,11 @@ mod tests {
             "{steps:?}"
         );
         let (_, steps) =
-            advice("MPI_Abort(MPI_COMM_WORLD, 1)\nCUDA error 2: out of memory", Cause::LiveDataFillsDevice);
-        assert!(steps[0].action.contains("one rank per GPU"), "{steps:?}");
+            advice("mpirun -np 8 ./solver\nCUDA error 2: out of memory", Cause::LiveDataFillsDevice);
+        assert_eq!(steps[0].command.as_deref(), Some("-np 4"));
+        assert!(steps[1].action.contains("one rank per GPU"), "{steps:?}");
+        let (_, steps) =
+            advice("compiled with nvcc\nCUDA error 2: out of memory", Cause::LiveDataFillsDevice);
+        assert!(steps.iter().all(|fix| !fix.action.contains("rank")), "{steps:?}");
     }
 }

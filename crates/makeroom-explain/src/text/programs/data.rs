@@ -274,8 +274,10 @@ fn cupy(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 const CUPY_LEVERS: &[Lever] = &[
     Lever::batch("process fewer rows at a time{from}", "batch_size={to}", &["batch_size"])
         .only(|situation| situation.batch().is_some()),
-    Lever::new("release unused blocks between steps", "cupy.get_default_memory_pool().free_all_blocks()")
-        .unless_said(&["free_all_blocks()"]),
+    Lever::new(
+        "compute in at least 2 chunks, each result copied to the host",
+        "numpy.concatenate([f(cupy.asarray(part)).get() for part in numpy.array_split(x, 2)])",
+    ),
     Lever::new(
         "let managed memory spill to the host",
         "cupy.cuda.set_allocator(cupy.cuda.MemoryPool(cupy.cuda.malloc_managed).malloc)",
@@ -283,10 +285,6 @@ const CUPY_LEVERS: &[Lever] = &[
     .unless_said(&["malloc_managed"]),
     Lever::new("compute in 32 bits: CuPy defaults to 64", "x = cupy.asarray(x, dtype=cupy.float32)")
         .unless_said(&["float32"]),
-    Lever::new(
-        "compute in at least 2 chunks, each result copied to the host",
-        "numpy.concatenate([f(cupy.asarray(part)).get() for part in numpy.array_split(x, 2)])",
-    ),
 ];
 
 #[cfg(test)]
@@ -306,7 +304,7 @@ mod tests {
             ("FAISS", "StandardGpuResources: alloc fail type FlatData dev 0 space Device stream 0x5 size 8589934592 bytes (cudaMalloc error out of memory [2])".to_owned(), "useFloat16", ("index_factory(d, 'IVF1024,PQ32')", "PQ64")),
             ("DALI", "nvidia/dali: Critical error in pipeline: Error in thread 0: [/opt/dali/dali/core/mm/async_pool.h:50] Can't allocate 314572800 bytes on device 0. CUDA allocation failed".to_owned(), "Pipeline(batch_size=1)", ("Pipeline(prefetch_queue_depth=1)", "prefetch_queue_depth")),
             ("Numba", "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY".to_owned(), "NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT=1", ("x = cuda.managed_array(n)", "managed_array")),
-            ("CuPy", "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 4,294,967,296 bytes (allocated so far: 6,442,450,944 bytes).".to_owned(), "free_all_blocks", ("pool.free_all_blocks()", "free_all_blocks")),
+            ("CuPy", "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 4,294,967,296 bytes (allocated so far: 6,442,450,944 bytes).".to_owned(), "array_split(x, 2)", ("cupy.cuda.malloc_managed", "malloc_managed")),
         ] {
             check(name, &log, first, set);
         }

@@ -134,6 +134,21 @@ pub(super) fn with_image(situation: &Situation<'_>, cause: Cause, levers: &[Leve
     fixes
 }
 
+/// Whether the failure is in attention without a fused kernel, or on a backend that has none.
+fn is_attention(situation: &Situation<'_>) -> bool {
+    situation.environment.maker == Maker::Apple
+        || [
+            "attention_scores",
+            "get_attention_scores",
+            ".softmax(",
+            "baddbmm",
+            "torch.bmm(",
+            "AttnProcessor.__call__",
+        ]
+        .iter()
+        .any(|words| situation.settings.mentions(words))
+}
+
 const DIFFUSERS: Program = Program {
     name: "diffusers",
     frameworks: &[],
@@ -152,6 +167,9 @@ const DIFFUSERS: Program = Program {
 };
 
 const DIFFUSERS_LEVERS: &[Lever] = &[
+    Lever::new("compute attention in slices: the matrix is not stored as a whole", "pipe.enable_attention_slicing(\"max\")")
+        .unless_said(&["enable_attention_slicing(", "flash_attn"])
+        .only(is_attention),
     Lever::new("move each component to the GPU only while it works, instead of pipe.to(\"cuda\")", "pipe.enable_model_cpu_offload()")
         .unless_said(&["enable_model_cpu_offload()", "enable_sequential_cpu_offload()", ".enable_model_cpu_offload("])
         .only(|situation| situation.environment.maker != Maker::Apple),
@@ -159,9 +177,6 @@ const DIFFUSERS_LEVERS: &[Lever] = &[
         .unless_said(&["enable_sequential_cpu_offload("])
         .only(|situation| situation.settings.mentions("enable_model_cpu_offload(")),
     Lever::new("decode in tiles", "pipe.vae.enable_tiling()").unless_said(&["enable_tiling(", "enable_vae_tiling("]),
-    Lever::new("compute attention in slices: this backend has no fused kernel", "pipe.enable_attention_slicing()")
-        .unless_said(&["enable_attention_slicing("])
-        .only(|situation| situation.environment.maker == Maker::Apple),
     Lever::lower("generate fewer frames{from}", "num_frames={to}", &["num_frames"], 49).only(is_video),
     Lever::new("load the weights in 16 bits", "from_pretrained(…, torch_dtype=torch.bfloat16)")
         .unless_said(&["torch.float16", "torch.bfloat16", "variant=\"fp16\"", "bnb_4bit"]),

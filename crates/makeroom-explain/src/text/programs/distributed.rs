@@ -3,6 +3,7 @@
 use super::lever::{self, Lever};
 use super::training::{has_many_gpus, is_evaluating};
 use super::{Program, Work};
+use crate::Cause;
 use crate::advice::Maker;
 use crate::text::situation::Situation;
 
@@ -15,8 +16,27 @@ const DEEPSPEED: Program = Program {
     frameworks: &[],
     marks: &["deepspeed", "sigkill_handler"],
     work: Work::Training,
-    advise: |situation, cause| lever::steps(situation, cause, DEEPSPEED_LEVERS),
+    advise: |situation, cause| match cause {
+        Cause::HostMemory => lever::steps(situation, Cause::LiveDataFillsDevice, DEEPSPEED_HOST),
+        _ => lever::steps(situation, cause, DEEPSPEED_LEVERS),
+    },
 };
+
+const DEEPSPEED_HOST: &[Lever] = &[
+    Lever::new(
+        "offload to a disk instead of RAM",
+        "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/local_nvme\"}",
+    )
+    .unless_said(&["nvme"])
+    .only(|situation| situation.settings.mentions("offload")),
+    Lever::new("start fewer ranks: each loads the whole model into RAM", "deepspeed --num_gpus 2 …")
+        .unless_said(&["--num_gpus 1", "--num_gpus 2", "--num_gpus=1"]),
+    Lever::new(
+        "load the weights in 16 bits, without a second copy",
+        "from_pretrained(…, torch_dtype=torch.bfloat16, low_cpu_mem_usage=True)",
+    )
+    .unless_said(&["low_cpu_mem_usage=True"]),
+];
 
 fn is_stage_three(situation: &Situation<'_>) -> bool {
     ["zero3", "zero-3", "stage3", "stage_3", "stage\": 3", "stage=3", "stage 3", "zero_stage 3"]

@@ -83,11 +83,6 @@ const JAX_LEVERS: &[Lever] = &[
         &["batch_size", "--batch_size", "per_device_batch_size"],
     ),
     Lever::new(
-        "recompute activations instead of keeping them for the gradient",
-        "loss_fn = jax.checkpoint(loss_fn)",
-    )
-    .unless_said(&["jax.checkpoint", "jax.remat", "nn.remat"]),
-    Lever::new(
         "let results reuse the memory of arguments that are not needed afterward",
         "jax.jit(step, donate_argnums=(0,))",
     )
@@ -97,6 +92,12 @@ const JAX_LEVERS: &[Lever] = &[
         "params = jax.tree.map(lambda x: x.astype(jax.numpy.bfloat16), params)",
     )
     .unless_said(&["bfloat16", "float16"]),
+    Lever::new(
+        "recompute activations instead of keeping them, if it computes gradients",
+        "loss_fn = jax.checkpoint(loss_fn)",
+    )
+    .unless_said(&["jax.checkpoint", "jax.remat", "nn.remat"])
+    .only(|situation| !situation.is_inference()),
     Lever::new(
         "make XLA's scheduler aim for less memory (default 95 %)",
         "XLA_FLAGS=--xla_gpu_memory_limit_slop_factor=80",

@@ -1,5 +1,6 @@
 //! Table entries for a program's own options: what to set, to which value, and how a text shows that it is set.
 
+use crate::text::holders;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -18,7 +19,7 @@ const ACCUMULATION: [&str; 6] = [
 const USUAL_ACCUMULATION: u64 = 8;
 
 /// One option of a program and the value to try. In `action` and `command`, `{to}` is that value, `{from}` or
-/// `{from UNIT}` is " from N UNIT" where the text shows the present value, and `{steps}` is the number of
+/// `{from UNIT|ELSE}` is " from N UNIT" where the text shows the present value and ELSE where it does not, and `{steps}` is the number of
 /// accumulation steps that keeps the effective batch.
 pub(super) struct Lever {
     action: &'static str,
@@ -190,11 +191,16 @@ impl Lever {
     }
 }
 
-/// A text with its `{from UNIT}` filled in: " from N UNIT" where the present value is known, else nothing.
+/// A text with its `{from UNIT|ELSE}` filled in: " from N UNIT" where the present value is known, else what stands
+/// behind the bar, or nothing.
 fn with_present(text: &str, from: Option<u64>) -> String {
     let Some((before, rest)) = text.split_once("{from") else { return text.to_owned() };
-    let Some((unit, after)) = rest.split_once('}') else { return text.to_owned() };
-    from.map_or_else(|| format!("{before}{after}"), |from| format!("{before} from {from}{unit}{after}"))
+    let Some((inside, after)) = rest.split_once('}') else { return text.to_owned() };
+    let (unit, unknown) = inside.split_once('|').unwrap_or((inside, ""));
+    from.map_or_else(
+        || format!("{before}{unknown}{after}"),
+        |from| format!("{before} from {from}{unit}{after}"),
+    )
 }
 
 impl Number {
@@ -232,6 +238,9 @@ pub(super) fn steps(situation: &Situation<'_>, cause: Cause, levers: &[Lever]) -
     let all = levers.iter().filter_map(|lever| lever.step(situation));
     match cause {
         Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice => all.collect(),
+        Cause::OtherProcesses | Cause::HiddenHolder if !holders::may_make_room_itself(&situation.account) => {
+            Vec::new()
+        }
         Cause::OtherProcesses | Cause::HiddenHolder | Cause::Fragmentation | Cause::NonFrameworkOverhead => {
             all.take(FEW).collect()
         }

@@ -189,7 +189,7 @@ fn experts(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
 fn shorter_context(situation: &Situation<'_>, dialect: Dialect, kv: Option<Bytes>) -> Option<Fix> {
     let now = situation.settings.number(CONTEXT).filter(|&tokens| tokens >= 1.0).map(|tokens| tokens as u64);
     let Some(now) = now else {
-        return Some(dialect.context(None, 8192));
+        return Some(dialect.context(None, dialect.short_context(situation.facts.total)));
     };
     if now <= SHORT_CONTEXT {
         return None;

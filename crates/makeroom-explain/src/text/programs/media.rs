@@ -73,7 +73,7 @@ const HASHCAT_LEVERS: &[Lever] = &[
 const JOHN: Program = Program {
     name: "John the Ripper",
     frameworks: &[],
-    marks: &["john/run", "opencl_common.c", "opencl_DES", "john --format"],
+    marks: &["john/run", "opencl_common.c", "_fmt_plug.c", "opencl_DES", "john --format"],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, JOHN_LEVERS),
 };

@@ -12,6 +12,9 @@
 //!
 //! To add a program: a `Program` in the file of its group, its place in that file's list, a test in that file.
 
+mod apis;
+mod assistants;
+mod audio;
 mod boosting;
 mod compute;
 mod cryo_em;
@@ -24,6 +27,7 @@ mod graphics;
 mod image_training;
 mod images;
 mod jax;
+mod learning;
 mod lever;
 mod llama_cpp;
 mod media;
@@ -32,6 +36,7 @@ mod pytorch;
 mod runtimes;
 mod science;
 mod serving;
+mod simulation;
 mod speech;
 mod tensorflow;
 #[cfg(test)]
@@ -39,6 +44,7 @@ mod testing;
 mod toolkits;
 mod training;
 mod video;
+mod vision;
 mod web_ui;
 
 use std::sync::LazyLock;
@@ -65,6 +71,13 @@ pub(crate) struct Program {
     pub(crate) advise: fn(&Situation<'_>, Cause) -> Vec<Fix>,
 }
 
+impl Program {
+    /// Whether a failure is in this program's own format, not in that of a library below it.
+    pub(crate) fn owns(&self, facts: &Facts) -> bool {
+        self.frameworks.contains(&facts.framework)
+    }
+}
+
 /// What a program does with its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
@@ -78,6 +91,7 @@ pub(crate) enum Work {
 
 /// Programs that people start.
 const APPLICATIONS: &[&[&Program]] = &[
+    assistants::FEEDBACK,
     serving::PROGRAMS,
     llama_cpp::PROGRAMS,
     video::PROGRAMS,
@@ -91,7 +105,12 @@ const APPLICATIONS: &[&[&Program]] = &[
     graphics::PROGRAMS,
     media::PROGRAMS,
     detection::PROGRAMS,
+    audio::PROGRAMS,
     speech::PROGRAMS,
+    vision::PROGRAMS,
+    simulation::PROGRAMS,
+    assistants::PROGRAMS,
+    learning::PROGRAMS,
     data::APPLICATIONS,
     jax::APPLICATIONS,
     tensorflow::APPLICATIONS,
@@ -183,7 +202,9 @@ pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
         .or_else(|| all().nth(application?))
         .or_else(|| listed(LIBRARIES).find(by_format))
         .or_else(|| all().nth(library?))
-        .or_else(|| compute::FALLBACK.iter().copied().find(|program| by_format(program)))
+        .or_else(|| {
+            apis::FALLBACK.iter().chain(compute::FALLBACK).copied().find(|program| by_format(program))
+        })
         .unwrap_or(&plain::PLAIN)
 }
 

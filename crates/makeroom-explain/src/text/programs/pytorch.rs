@@ -1,10 +1,12 @@
 //! Any program on PyTorch that none of the other files knows: training loops and inference.
 
+use makeroom_core::Bytes;
+
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::advice::Maker;
-use crate::text::fixes;
 use crate::text::situation::Situation;
+use crate::text::{smaller, torch_fixes};
 use crate::{Cause, Fix};
 
 pub(super) const APPLICATIONS: &[&Program] = &[&TRANSFORMERS];
@@ -32,11 +34,23 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     if !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice) {
         return Vec::new();
     }
-    let mut fixes = vec![fixes::smaller_batch(situation)];
+    let mut fixes = smaller::less_data(situation);
+    // Level Zero caps one allocation, whatever is free.
+    if situation.environment.maker == Maker::Intel
+        && situation.facts.request.is_some_and(|request| request >= Bytes::gib(4))
+        && !situation.settings.mentions("RELAXED_ALLOCATION_LIMITS=1")
+    {
+        fixes.insert(
+            0,
+            Fix::new("allow single allocations above the driver's default of 4 GB")
+                .command(situation.environment.export("UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1")),
+        );
+    }
     if situation.is_training() {
-        fixes.extend(fixes::training_steps(situation));
-        fixes.extend(lever::steps(situation, cause, TRAINING_LEVERS));
+        fixes.extend(torch_fixes::training_steps(situation));
+        fixes.extend(smaller::shown_sizes(situation));
     } else if situation.is_inference() {
+        fixes.extend(smaller::shown_sizes(situation));
         fixes.extend(lever::steps(situation, cause, INFERENCE_LEVERS));
     } else {
         fixes.extend(lever::steps(situation, cause, OPEN_LEVERS));
@@ -58,50 +72,11 @@ const OPEN_LEVERS: &[Lever] = &[
         .only(|situation| matches!(situation.environment.maker, Maker::Nvidia | Maker::Amd)),
 ];
 
-const TRAINING_LEVERS: &[Lever] = &[
-    Lever::side(
-        "train on smaller images{from}",
-        "--img_size {to}",
-        &[
-            "--img_size",
-            "--image_size",
-            "--crop_size",
-            "--input_size",
-            "img_size",
-            "image_size",
-            "crop_size",
-            "imsize",
-        ],
-        0,
-        (64, 32),
-    ),
-    Lever::lower(
-        "shorten the sequences{from}",
-        "--max_seq_length {to}",
-        &["--max_seq_length", "max_seq_length", "--max_len", "--seq_len"],
-        0,
-    )
-    .at_least(64, 64),
-    Lever::lower(
-        "run fewer environments at once{from}",
-        "--num_envs {to}",
-        &["--num_envs", "num_envs", "--num-envs", "vec.total-agents", "num_agents"],
-        0,
-    ),
-];
-
 const INFERENCE_LEVERS: &[Lever] = &[
     Lever::new("turn off gradients, so that no activations are kept", "with torch.inference_mode(): …")
         .unless_said(&["inference_mode", "no_grad"]),
     Lever::new("load the weights in 16 bits", "model.half()")
         .unless_said(&[".half()", "float16", "bfloat16", "fp16", "autocast"]),
-    Lever::side(
-        "pass smaller images{from}",
-        "--img_size {to}",
-        &["--img_size", "--image_size", "--size", "--resolution", "img_size", "imsize"],
-        0,
-        (64, 32),
-    ),
     Lever::new(
         "process the input in parts and move each result to the CPU",
         "torch.cat([model(part).cpu() for part in x.split(1)])",
@@ -128,8 +103,25 @@ fn transformers(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     if situation.is_training() {
         return advise(situation, cause);
     }
-    lever::steps(situation, cause, TRANSFORMERS_LEVERS)
+    let mut fixes = lever::steps(situation, cause, TRANSFORMERS_LEVERS);
+    // Weights get what activations and the KV cache leave of the card.
+    let cap =
+        situation.facts.total.map(|total| total.scaled(WEIGHTS_SHARE).get() >> 30).filter(|&cap| cap >= 1);
+    if let Some(cap) =
+        cap.filter(|_| cause == Cause::LiveDataFillsDevice && !situation.settings.mentions("max_memory"))
+    {
+        fixes.insert(
+            fixes.len().min(1),
+            Fix::new(format!("keep {cap} GiB of the weights on the GPU and the rest in RAM")).command(format!(
+                "from_pretrained(…, device_map=\"auto\", max_memory={{0: \"{cap}GiB\", \"cpu\": \"64GiB\"}})"
+            )),
+        );
+    }
+    fixes
 }
+
+/// The part of a GPU that weights may take.
+const WEIGHTS_SHARE: f64 = 0.75;
 
 const TRANSFORMERS_LEVERS: &[Lever] = &[
     Lever::new(
@@ -198,7 +190,7 @@ mod tests {
     fn training_and_inference_differ() {
         let commands =
             |text: &str| -> String { format!("{:?}", advice(&torch(text), Cause::LiveDataFillsDevice).1) };
-        assert!(commands("python train.py --crop_size 512").contains("--img_size"));
+        assert!(commands("python train.py --crop_size 512").contains("--crop_size 3"));
         assert!(commands("python train.py").contains("gradient_checkpointing"));
         assert!(!commands("python demo.py inference").contains("gradient_checkpointing"));
     }

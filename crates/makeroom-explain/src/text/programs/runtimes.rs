@@ -1,8 +1,12 @@
 //! Inference runtimes: TensorRT, ONNX Runtime, `OpenVINO`, `CTranslate2`.
 
+use std::sync::LazyLock;
+
 use makeroom_core::Bytes;
+use regex::Regex;
 
 use super::{Program, Work};
+use crate::text::figures::pattern;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -75,9 +79,10 @@ fn tensorrt(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                             .command("--fp16   (config.set_flag(trt.BuilderFlag.FP16))"),
                     );
                 }
+                let (from, shapes) = largest_shape(situation);
                 fixes.push(
-                    Fix::new("allow smaller inputs at most: the largest shape decides")
-                        .command("--maxShapes=input:1x3x512x512"),
+                    Fix::new(format!("allow smaller inputs at most{from}: the largest shape decides"))
+                        .command(format!("--maxShapes={shapes}")),
                 );
                 if settings.number(&["builderOptimizationLevel"]).is_none() && !is_old(situation) {
                     fixes.push(
@@ -89,15 +94,42 @@ fn tensorrt(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                     Fix::new("create one execution context per GPU, and share its memory between engines")
                         .command("engine.create_execution_context_without_device_memory()"),
                 );
-                fixes.push(
-                    Fix::new("rebuild the engine for a smaller largest batch")
-                        .command("trtexec --onnx=model.onnx --maxShapes=input:1x3x512x512 --fp16"),
-                );
+                fixes.push(Fix::new("rebuild the engine for a smaller largest batch").command(format!(
+                    "trtexec --onnx=model.onnx --maxShapes={} --fp16",
+                    largest_shape(situation).1
+                )));
             }
             fixes
         }
         _ => Vec::new(),
     }
+}
+
+/// An input and its shape, as options and `trtexec` write them.
+static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"--(?:max|opt)?[sS]hapes=[\x22']?([\w./-]+):(\d{1,6}(?:x\d{1,6}){1,5})|Input binding for ([\w./-]+) with dimensions (\d{1,6}(?:x\d{1,6}){1,5})",
+    )
+});
+
+/// The present largest shape, and one of half the size under the same name: half the batch, else half the sides.
+fn largest_shape(situation: &Situation<'_>) -> (String, String) {
+    let found = situation.settings.parts().into_iter().find_map(|part| SHAPE.captures(part));
+    let named = found.as_ref().and_then(|found| {
+        Some((found.get(1).or(found.get(3))?.as_str(), found.get(2).or(found.get(4))?.as_str()))
+    });
+    let Some((name, shape)) = named else { return (String::new(), "input:1x3x512x512".to_owned()) };
+    let mut sides: Vec<u64> = shape.split('x').filter_map(|side| side.parse().ok()).collect();
+    match sides.first_mut() {
+        Some(batch) if *batch > 1 => *batch /= 2,
+        _ => {
+            for side in sides.iter_mut().skip(2) {
+                *side = (*side / 64 * 32).max(32);
+            }
+        }
+    }
+    let sides: Vec<String> = sides.iter().map(u64::to_string).collect();
+    (format!(" than {name}:{shape}"), format!("{name}:{}", sides.join("x")))
 }
 
 /// Whether the text comes from a version before 8.4, which had its own call for the workspace.
@@ -227,6 +259,12 @@ fn openvino(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let is_llama = settings.mentions("llama-cli") || settings.mentions("llama-server");
     let mut fixes = Vec::new();
     match cause {
+        Cause::IntegerOrShapeBug => fixes.push(
+            Fix::new(
+                "turn off prefix caching, whose block count wraps in long chats, and update OpenVINO GenAI",
+            )
+            .command("scheduler_config.enable_prefix_caching = False"),
+        ),
         Cause::ArtificialLimit => {
             if is_llama {
                 let context =
@@ -343,6 +381,19 @@ mod tests {
         );
         let scratch = "[E] Internal error: plugin node Resize_1 requires 33554432 bytes of scratch space, but only 16777216 is available. Try increasing the workspace size with IBuilder::setMaxWorkspaceSize().";
         assert!(commands(scratch, Cause::ArtificialLimit)[0].starts_with("trtexec --workspace=32"));
+    }
+
+    #[test]
+    fn the_shapes_of_the_log_get_smaller() {
+        let built = |option: &str| {
+            let text = format!(
+                "trtexec --onnx=m.onnx {option}\n[E] Error[1]: [defaultAllocator.cpp::allocate::31] Error Code 1: Cuda Runtime (out of memory)"
+            );
+            commands(&text, Cause::LiveDataFillsDevice).join(" ")
+        };
+        assert!(built("--maxShapes=images:8x3x640x640").contains("--maxShapes=images:4x3x640x640"));
+        assert!(built("--shapes=images:1x3x640x640").contains("--maxShapes=images:1x3x320x320"));
+        assert!(built("").contains("--maxShapes=input:1x3x512x512"));
     }
 
     #[test]

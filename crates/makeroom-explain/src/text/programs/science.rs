@@ -10,7 +10,7 @@ pub(super) const PROGRAMS: &[&Program] = &[&LAMMPS, &GROMACS, &OPENMM, &AMBER, &
 /// Ranks that share a GPU each hold buffers of their own.
 const FEWER_RANKS: Lever = Lever::new(
     "run one rank per GPU: ranks that share one each hold their own buffers",
-    "mpirun -np NUMBER_OF_GPUS …",
+    "mpirun -np 1 …   (as many ranks as GPUs)",
 );
 
 const LAMMPS: Program = Program {
@@ -134,7 +134,13 @@ const NAMD: Program = Program {
     frameworks: &[],
     marks: &["namd2", "namd3", "NAMD", "CudaTileListKernel", "CudaPme"],
     work: Work::Other,
-    advise: |situation, cause| lever::steps(situation, cause, NAMD_LEVERS),
+    advise: |situation, cause| match cause {
+        Cause::SharedMemoryOrKernelResource => vec![
+            Fix::new("split the box into more patches: too many atoms are in one").command("twoAwayX yes"),
+            Fix::new("shorten the pair list").command("pairlistdist 13.5"),
+        ],
+        _ => lever::steps(situation, cause, NAMD_LEVERS),
+    },
 };
 
 const NAMD_LEVERS: &[Lever] = &[
@@ -160,7 +166,7 @@ fn amrex(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             vec![
                 Fix::new("reserve less at the start (by default three quarters of the GPU per rank)")
                     .command(format!("amrex.the_arena_init_size={size}")),
-                Fix::new("run one rank per GPU").command("mpirun -np NUMBER_OF_GPUS …"),
+                Fix::new("run one rank per GPU").command("mpirun -np 1 …   (as many ranks as GPUs)"),
             ]
         }
         _ => lever::steps(situation, cause, AMREX_LEVERS),
@@ -196,7 +202,7 @@ const KOKKOS: Program = Program {
 
 const KOKKOS_LEVERS: &[Lever] = &[
     FEWER_RANKS,
-    Lever::new("spread the mesh over twice the GPUs", "mpirun -np N … --kokkos-map-device-id-by=mpi_rank"),
+    Lever::new("spread the mesh over twice the GPUs", "mpirun -np 2 … --kokkos-map-device-id-by=mpi_rank"),
     Lever::new("let views spill to the host", "Kokkos::View<double*, Kokkos::SharedSpace>")
         .unless_said(&["SharedSpace", "CudaUVM"]),
     Lever::new("free views before the next phase allocates", "view = decltype(view)();"),

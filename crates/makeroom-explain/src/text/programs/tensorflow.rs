@@ -1,10 +1,15 @@
 //! TensorFlow and Keras. TensorFlow takes nearly the whole GPU at the start unless it is told to grow.
 
+use std::sync::LazyLock;
+
 use makeroom_core::Bytes;
+use regex::Regex;
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::environment::System;
+use crate::text::figures::{captured_number, pattern};
+use crate::text::host_fixes;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -32,11 +37,24 @@ fn limit(situation: &Situation<'_>) -> u64 {
 
 fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let growth = (!grows(situation)).then(|| {
-        Fix::new("let TensorFlow allocate memory as it needs it")
-            .command(situation.environment.export("TF_FORCE_GPU_ALLOW_GROWTH=true"))
+        let fix = Fix::new("let TensorFlow allocate memory as it needs it");
+        if is_first(situation) {
+            fix.command("config.gpu_options.allow_growth = True; tf.Session(config=config)")
+        } else {
+            fix.command(situation.environment.export("TF_FORCE_GPU_ALLOW_GROWTH=true"))
+        }
     });
     let cap = || {
         let limit = limit(situation);
+        if is_first(situation) {
+            let share = situation
+                .facts
+                .free
+                .zip(situation.facts.total)
+                .map_or(0.4, |(free, total)| free.share_of(total) * 0.9);
+            return Fix::new("cap the share of the GPU that each process takes")
+                .command(format!("config.gpu_options.per_process_gpu_memory_fraction = {share:.2}"));
+        }
         Fix::new(format!("cap each process at {limit} MiB"))
             .command(format!("tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit={limit})])"))
     };
@@ -46,15 +64,50 @@ fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         }
         Cause::ArtificialLimit => vec![raised_limit(situation)],
         Cause::HostMemory => host(situation),
+        // Allocating on demand takes no less.
         _ => {
             let mut fixes = lever::steps(situation, cause, TENSORFLOW_LEVERS);
-            if !fixes.is_empty() && cause != Cause::Fragmentation {
-                fixes.extend(growth);
+            if situation.batch().is_none()
+                && let Some(first) = fixes.first_mut()
+                && let Some(batch) = first_side(situation)
+            {
+                let half = batch / 2;
+                *first = Fix::new(format!(
+                    "lower the batch size from {batch}, the first side of the tensor that failed, to {half}"
+                ))
+                .command(format!("model.fit(…, batch_size={half})"));
             }
             fixes
         }
     }
 }
+
+static SHAPE: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"allocating tensor (?:with )?(?:of )?shape ?\[(\d{1,4}),\d+,\d+,\d+\]"));
+
+/// The first side of the image tensor that failed, which is the batch in most networks.
+fn first_side(situation: &Situation<'_>) -> Option<u64> {
+    let found = situation.settings.parts().into_iter().find_map(|part| SHAPE.captures(part))?;
+    captured_number(&found, 1).filter(|batch| (2..=1024).contains(batch))
+}
+
+/// Whether the text comes from TensorFlow 1: sessions, its wording, or its years.
+fn is_first(situation: &Situation<'_>) -> bool {
+    const MARKS: [&str; 7] = [
+        "tf.Session",
+        "(see above for traceback)",
+        "client/session.py",
+        "tensorflow-gpu==1",
+        "tf.ConfigProto",
+        "allow_growth",
+        "contrib",
+    ];
+    MARKS.iter().any(|mark| situation.settings.mentions(mark))
+        || situation.settings.parts().iter().any(|part| YEARS.is_match(part))
+}
+
+static YEARS: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?m)^\W{0,4}201[5-9]-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] "));
 
 /// Host memory, most of it pinned for copies to the GPU in a pool that grows by doubling.
 fn host(situation: &Situation<'_>) -> Vec<Fix> {
@@ -72,19 +125,18 @@ fn host(situation: &Situation<'_>) -> Vec<Fix> {
                 .command(environment.export(&format!("TF_CUDA_HOST_MEM_LIMIT_IN_MB={limit}"))),
         );
     }
-    fixes.push(match environment.system {
-        System::Windows => {
-            Fix::new("enlarge the page file to 64 GB or more").command("SystemPropertiesPerformance")
-        }
-        System::Wsl => {
-            Fix::new("give WSL more memory in %UserProfile%\\.wslconfig").command("[wsl2]\nmemory=24GB")
-        }
-        _ => Fix::new("let the container lock memory").command("docker run --ulimit memlock=-1 …"),
-    });
+    let is_pinned =
+        ["pinned", "on host", "cuda_host", "host_bfc"].iter().any(|words| facts.quote.contains(words));
+    if is_pinned && environment.system == System::Linux {
+        fixes.push(Fix::new("let the container lock memory").command("docker run --ulimit memlock=-1 …"));
+    }
     fixes.push(
         Fix::new("keep fewer examples in memory: a smaller shuffle buffer, one batch ahead")
             .command("dataset.shuffle(1000).batch(batch_size).prefetch(1)"),
     );
+    if !is_pinned || environment.system != System::Linux {
+        fixes.extend(host_fixes::steps(situation).into_iter().take(2));
+    }
     fixes
 }
 
@@ -118,9 +170,18 @@ const TENSORFLOW_LEVERS: &[Lever] = &[
         "export TF_GPU_ALLOCATOR=cuda_malloc_async",
         "gpu_cudamallocasync",
     ])
+    .only(|situation| !is_first(situation))
     .variable(),
     Lever::new("train in 16 bits", "tf.keras.mixed_precision.set_global_policy('mixed_float16')")
-        .unless_said(&["mixed_float16", "mixed_bfloat16"]),
+        .unless_said(&["mixed_float16", "mixed_bfloat16"])
+        .only(|situation| !is_first(situation)),
+    Lever::new("train in 16 bits (TensorFlow 1.14 and later)", "TF_ENABLE_AUTO_MIXED_PRECISION=1")
+        .unless_said(&["AUTO_MIXED_PRECISION=1"])
+        .only(is_first)
+        .variable(),
+    Lever::new("swap the activations of recurrent layers to RAM", "tf.nn.dynamic_rnn(…, swap_memory=True)")
+        .unless_said(&["swap_memory=True"])
+        .only(|situation| is_first(situation) && situation.settings.mentions("rnn")),
     Lever::new("free the graph of earlier models between runs", "tf.keras.backend.clear_session()")
         .unless_said(&["clear_session"])
         .only(|situation| {

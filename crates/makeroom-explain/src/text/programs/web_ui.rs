@@ -75,6 +75,7 @@ const FORGE: Program = Program {
     frameworks: &[],
     marks: &[
         "webui-forge",
+        "[Memory Management] Target",
         "webui-reforge",
         "sd-forge",
         "modules_forge",

@@ -1,5 +1,7 @@
 //! The same settings by the names that each program on llama.cpp gives them.
 
+use makeroom_core::Bytes;
+
 use crate::Fix;
 use crate::text::situation::Situation;
 
@@ -85,12 +87,27 @@ impl Dialect {
         })
     }
 
+    /// A context below the default, where the text does not show the present one. Ollama's default grows with the
+    /// GPU: 4096 tokens below 24 GiB, 32768 below 48 GiB; llama.cpp's is 4096 or the model's maximum.
+    pub(super) fn short_context(self, total: Option<Bytes>) -> u64 {
+        match self {
+            Self::Ollama if total.is_some_and(|total| total >= Bytes::gib(23)) => 8192,
+
+            Self::Ollama | Self::Kobold | Self::LmStudio => 2048,
+            _ => 4096,
+        }
+    }
+
     /// A shorter context.
     pub(super) fn context(self, now: Option<u64>, tokens: u64) -> Fix {
-        let action = now
-            .map_or("limit the context: by default it can be the model's maximum".to_owned(), |now| {
-                format!("halve the context from {now} tokens: the KV cache shrinks with it")
-            });
+        let unset = match self {
+            Self::Ollama => "shorten the context (default 4096 tokens, more on GPUs from 24 GiB on)",
+            Self::Kobold => "shorten the context (default 4096 or 8192 tokens, by version)",
+            _ => "limit the context: by default it can be the model's maximum",
+        };
+        let action = now.map_or(unset.to_owned(), |now| {
+            format!("halve the context from {now} tokens: the KV cache shrinks with it")
+        });
         Fix::new(action).command(match self {
             Self::Ollama => format!("/set parameter num_ctx {tokens}"),
             Self::Kobold => format!("--contextsize {tokens}"),

@@ -72,13 +72,10 @@ fn larger_share(situation: &Situation<'_>) -> Option<Fix> {
         return None;
     }
     let from = now.map_or(format!("the default (about {DEFAULT_SHARE})"), |now| now.to_string());
-    let fix = Fix::new(format!("raise the static share from {from}: weights and KV cache live in it"))
-        .command(format!("--mem-fraction-static {suggested:.2}"));
-    let total = situation.facts.free.zip(situation.facts.live).map(|(free, live)| free + live);
-    Some(match total.zip(now) {
-        Some((total, now)) => fix.frees(total.scaled(suggested - now)),
-        None => fix,
-    })
+    Some(
+        Fix::new(format!("raise the static share from {from}: weights and KV cache live in it"))
+            .command(format!("--mem-fraction-static {suggested:.2}")),
+    )
 }
 
 fn smaller_share(situation: &Situation<'_>) -> Fix {

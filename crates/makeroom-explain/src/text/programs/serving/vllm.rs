@@ -99,12 +99,10 @@ fn larger_share(situation: &Situation<'_>, budget: &Budget) -> Option<Fix> {
         return None;
     }
     let from = budget.share.map_or("the default 0.9".to_owned(), |share| share.to_string());
-    let fix = Fix::new(format!("raise vLLM's share of the GPU from {from}, if no other process needs it"))
-        .command(format!("--gpu-memory-utilization {suggested:.2}"));
-    Some(match budget.total {
-        Some(total) => fix.frees(total.scaled(suggested - now)),
-        None => fix,
-    })
+    Some(
+        Fix::new(format!("raise vLLM's share of the GPU from {from}, if no other process needs it"))
+            .command(format!("--gpu-memory-utilization {suggested:.2}")),
+    )
 }
 
 /// A share that leaves memory for everything outside the KV cache.

@@ -1,14 +1,17 @@
 //! Measures `why` on a labeled collection of texts.
 //!
 //! ```sh
-//! cargo run --release -p makeroom-explain --example measure_texts -- TEXTS.jsonl [--wrong] [--answers]
+//! cargo run --release -p makeroom-explain --example measure_texts -- TEXTS.jsonl [--wrong] [--answers] [--steps]
 //! ```
 //!
 //! Each line of the collection is `{"source", "kind", "expected", "accept", "text"}`; `expected` is a cause as in
 //! `--json`, or null where nothing failed, also within `accept`. `--wrong` prints the texts whose cause is neither expected nor
-//! acceptable, `--answers` every answer in full, for a reader to grade.
+//! acceptable, `--answers` every answer in full, for a reader to grade, `--steps` the answers to failures without a
+//! step that names a setting and its value.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+mod steps;
 
 use std::error::Error;
 use std::time::Instant;
@@ -22,7 +25,10 @@ struct Count {
     same: usize,
     acceptable: usize,
     failures: usize,
+    recognized: usize,
     with_step: usize,
+    with_value: usize,
+    computed: usize,
     negatives: usize,
     claimed: usize,
     overclaimed: usize,
@@ -30,23 +36,29 @@ struct Count {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("usage: measure_texts TEXTS.jsonl [--wrong] [--answers]")?;
+    let path = arguments.next().ok_or("usage: measure_texts TEXTS.jsonl [--wrong] [--answers] [--steps]")?;
     let flags: Vec<String> = arguments.collect();
-    let (wrong, answers) = (flags.contains(&"--wrong".to_owned()), flags.contains(&"--answers".to_owned()));
+    let has = |flag: &str| flags.iter().any(|given| given == flag);
+    let (wrong, answers, without) = (has("--wrong"), has("--answers"), has("--steps"));
     let mut count = Count::default();
     let started = Instant::now();
     for line in std::fs::read_to_string(&path)?.lines().filter(|line| !line.is_empty()) {
         let report: Value = serde_json::from_str(line)?;
-        let explanation = explain_text(report["text"].as_str().ok_or("a line without a text")?);
+        let text = report["text"].as_str().ok_or("a line without a text")?;
+        let explanation = explain_text(text);
         let is_wrong = add(&mut count, &report, &explanation);
-        if answers || (wrong && is_wrong) {
+        let is_without = add_steps(&mut count, &report, &explanation, text);
+        if answers || (wrong && is_wrong) || (without && is_without) {
             print(&report, &explanation);
         }
     }
     println!("{} texts in {:.2} s", count.texts, started.elapsed().as_secs_f64());
     println!("cause as expected            {}/{}", count.same, count.texts);
     println!("cause expected or acceptable {}/{}", count.acceptable, count.texts);
-    println!("failures with a step         {}/{}", count.with_step, count.failures);
+    println!("failures recognized          {}/{}", count.recognized, count.failures);
+    println!("  with a step                {}/{}", count.with_step, count.recognized);
+    println!("  with a setting and value   {}/{}", count.with_value, count.recognized);
+    println!("  with figures of the text   {}/{}", count.computed, count.recognized);
     println!("negatives claimed            {}/{}", count.claimed, count.negatives);
     println!("overclaimed                  {}", count.overclaimed);
     Ok(())
@@ -71,9 +83,21 @@ fn add(count: &mut Count, report: &Value, explanation: &Explanation) -> bool {
         count.claimed += usize::from(!matches!(explanation.verdict.cause, Cause::None | Cause::Undetermined));
     } else {
         count.failures += 1;
-        count.with_step += usize::from(explanation.causes.iter().any(|finding| !finding.fixes.is_empty()));
     }
     !is_acceptable
+}
+
+/// Counts the steps of a recognized failure; true where none names a setting and its value.
+fn add_steps(count: &mut Count, report: &Value, explanation: &Explanation, text: &str) -> bool {
+    if report["expected"].is_null() || !steps::is_recognized(explanation) {
+        return false;
+    }
+    let steps = steps::of(explanation, text);
+    count.recognized += 1;
+    count.with_step += usize::from(steps.any);
+    count.with_value += usize::from(steps.concrete);
+    count.computed += usize::from(steps.computed);
+    !steps.concrete
 }
 
 fn print(report: &Value, explanation: &Explanation) {

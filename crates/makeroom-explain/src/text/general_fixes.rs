@@ -1,0 +1,352 @@
+//! The steps for each cause that hold for any program, fitted to the framework or API that wrote the text.
+
+use makeroom_core::Bytes;
+
+use super::facts::Resource;
+use super::holders;
+use super::own_code;
+use super::situation::Situation;
+use super::smaller::{self, is_from_pytorch, roughly};
+use super::torch_fixes;
+use crate::advice::{self, Maker};
+use crate::thresholds::CONTEXT_TYPICAL;
+use crate::{Cause, Fix};
+
+/// Work in more parts than this is a wrong shape rather than a plan.
+pub(crate) const MOST_CHUNKS: u64 = 16;
+/// Live memory that private pools may be before they are worth a step.
+const POOL_SHARE: f64 = 0.5;
+
+/// The steps for a cause.
+pub(crate) fn general(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
+    match cause {
+        Cause::Fragmentation => torch_fixes::fragmentation(situation),
+        Cause::LiveDataFillsDevice => torch_fixes::live_data(situation),
+        Cause::OtherProcesses | Cause::HiddenHolder => holders::others(cause, situation),
+        Cause::RequestExceedsDevice => request_too_large(situation),
+        Cause::ArtificialLimit => limit(situation),
+        Cause::Preallocation => preallocation(situation),
+        Cause::NonFrameworkOverhead => overhead(situation),
+        Cause::HostMemory => super::host_fixes::steps(situation),
+        Cause::SharedMemoryOrKernelResource => kernel(situation),
+        Cause::Leak => leak(situation),
+        Cause::IntegerOrShapeBug => shape(situation),
+        Cause::CacheHeldByFramework => other_cache(situation),
+        Cause::Undetermined | Cause::None => Vec::new(),
+    }
+}
+
+/// A size that came from a wrong shape or an overflow.
+fn shape(situation: &Situation<'_>) -> Vec<Fix> {
+    let mut fixes = vec![
+        Fix::new(
+            "print the shape and data type just before the failing line: an index or a product of sizes overflowed",
+        )
+        .command("print(x.shape, x.dtype, x.numel() * x.element_size())"),
+    ];
+    let facts = situation.facts;
+    if own_code::is_own_code(facts) || matches!(facts.framework, "kokkos" | "opencl" | "vulkan" | "sycl") {
+        fixes = vec![
+            Fix::new("compute sizes in 64 bits: a product of two ints overflows at 2 GiB")
+                .command("size_t bytes = static_cast<size_t>(rows) * columns * sizeof(float);"),
+        ];
+    }
+    if situation.environment.maker == Maker::Nvidia
+        && facts.resource != Resource::Host
+        && !super::fixes::is_without_cuda(facts)
+    {
+        fixes.push(
+            Fix::new(
+                "run it once without asynchronous launches, so that the traceback names the failing call",
+            )
+            .command(situation.environment.export("CUDA_LAUNCH_BLOCKING=1")),
+        );
+    }
+    fixes
+}
+
+/// Memory that grows from step to step.
+fn leak(situation: &Situation<'_>) -> Vec<Fix> {
+    let facts = situation.facts;
+    let is_native = [".cpp", ".cu", "cudaMalloc", "malloc(", "cudaFree", "chprintf", "C++"]
+        .iter()
+        .any(|words| situation.settings.mentions(words));
+    let is_python = facts.framework.starts_with("pytorch")
+        || ["torch", "epoch", ".py", "python"].iter().any(|words| situation.settings.mentions(words));
+    if facts.framework == "tensorflow" || situation.settings.mentions("keras") {
+        return vec![
+            Fix::new("free the graph of earlier models after each fold or trial")
+                .command("tf.keras.backend.clear_session()"),
+            Fix::new("do not build operations in the training loop: fix the graph before it")
+                .command("tf.compat.v1.get_default_graph().finalize()"),
+        ];
+    }
+    if own_code::is_own_code(facts) || is_native && !is_python {
+        return vec![
+            advice::leak_without_tensors(),
+            Fix::new("list the allocations that are never freed, with their lines")
+                .command("compute-sanitizer --tool memcheck --leak-check full ./program"),
+        ];
+    }
+    if !situation.is_training() {
+        let mut fixes = vec![
+            Fix::new("run the model without gradients, and move results to the CPU before keeping them")
+                .command("with torch.inference_mode(): results.append(model(x).cpu())"),
+        ];
+        fixes.extend(smaller::less_data(situation).into_iter().take(1));
+        fixes.push(
+            Fix::new("record allocations with their lines, and compare two requests")
+                .command("torch.cuda.memory._record_memory_history(max_entries=100000)"),
+        );
+        return fixes;
+    }
+    let mut fixes = advice::leak();
+    if facts.resource == Resource::Host {
+        fixes.push(
+            Fix::new("end the data-loader workers after each epoch: their copies grow")
+                .command("DataLoader(…, num_workers=0, persistent_workers=False)"),
+        );
+    } else {
+        fixes.push(
+            Fix::new("record allocations with their lines, and compare two steps")
+                .command("torch.cuda.memory._record_memory_history(max_entries=100000)"),
+        );
+    }
+    fixes
+}
+
+/// The other framework in the process keeps a cache.
+fn other_cache(situation: &Situation<'_>) -> Vec<Fix> {
+    let settings = situation.settings;
+    let mut fixes = Vec::new();
+    if settings.mentions("cupy") {
+        fixes.push(
+            Fix::new("cap CuPy's pool, and release it before PyTorch allocates")
+                .command("cupy.get_default_memory_pool().set_limit(fraction=0.3)"),
+        );
+    }
+    if settings.mentions("tensorflow") {
+        fixes.push(
+            Fix::new("let TensorFlow allocate memory as it needs it")
+                .command(situation.environment.export("TF_FORCE_GPU_ALLOW_GROWTH=true")),
+        );
+    }
+    if settings.mentions("jax") {
+        fixes.push(
+            Fix::new("let JAX allocate memory as it needs it")
+                .command(situation.environment.export("XLA_PYTHON_CLIENT_PREALLOCATE=false")),
+        );
+    }
+    fixes.push(advice::empty_other_cache());
+    if settings.mentions("torch") {
+        fixes.push(
+            Fix::new("cap PyTorch's cache, so that it leaves half of the GPU")
+                .command("torch.cuda.set_per_process_memory_fraction(0.5)"),
+        );
+    }
+    fixes
+}
+
+/// Registers, shared memory or the heap inside a kernel.
+fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
+    let facts = situation.facts;
+    let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
+    let tiles = Fix::new("use smaller tiles: a smaller BLOCK size, or fewer pipeline stages")
+        .command("triton.Config({'BLOCK_M': 64, 'BLOCK_N': 32}, num_stages=1)");
+    if facts.framework == "triton" || says(&["triton"]) {
+        return vec![tiles];
+    }
+    if facts.framework == "jax" || says(&["pallas", "jaxlib", "xla/"]) {
+        return vec![
+            Fix::new("use smaller blocks in the kernel, and fewer pipeline stages")
+                .command("block_q=64, block_k=64, num_stages=1"),
+            Fix::new("or let XLA compile the operation without a kernel of its own")
+                .command(situation.environment.export("XLA_FLAGS=--xla_gpu_enable_triton_gemm=false")),
+        ];
+    }
+    if says(&["MallocHeap", "device-side malloc", "in-kernel", "kernel heap"]) {
+        return vec![
+            Fix::new("raise the in-kernel heap before the first launch (default 8 MiB)")
+                .command("cudaDeviceSetLimit(cudaLimitMallocHeapSize, 256 << 20);"),
+        ];
+    }
+    if facts.framework == "numba" {
+        return vec![
+            Fix::new("launch fewer threads per block").command("kernel[(n + 127) // 128, 128](…)"),
+            Fix::new("let the compiler use fewer registers").command("@cuda.jit(max_registers=64)"),
+        ];
+    }
+    if super::fixes::is_without_cuda(facts) {
+        return vec![
+            Fix::new("use smaller work groups").command("size_t local_work_size[] = {64};"),
+            Fix::new("keep less in local memory: half the tile").command("#define TILE_SIZE 16"),
+        ];
+    }
+    let registers = Fix::new("launch fewer threads per block, or let the compiler use fewer registers")
+        .command("nvcc -maxrregcount=64 …   (or __launch_bounds__(256) on the kernel)");
+    if !facts.quote.to_ascii_lowercase().contains("shared") {
+        return vec![registers];
+    }
+    let needed = facts.request.filter(|bytes| *bytes <= Bytes::mib(1)).map_or(98_304, Bytes::get);
+    vec![
+        Fix::new("keep a smaller tile in shared memory: 48 KiB per block need no setting")
+            .command("kernel<<<grid, 128, 48 * 1024>>>(…)"),
+        Fix::new("allow the kernel more dynamic shared memory, up to the device's limit").command(format!(
+            "cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {needed});"
+        )),
+    ]
+}
+
+fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
+    let account = &situation.account;
+    let request = account.facts.request.unwrap_or(Bytes::ZERO);
+    let room = account.facts.total.map(|total| total - CONTEXT_TYPICAL).filter(|room| !room.is_zero());
+    let is_torch = account.facts.framework.starts_with("pytorch");
+    let shape = Fix::new(
+        "print the shape of the tensor at the failing line: a request this large often comes from a shape that was not meant",
+    )
+    .command("print(x.shape, x.dtype)");
+    if own_code::is_own_code(account.facts) {
+        return own_code::steps(situation);
+    }
+    // Half of the memory, because the result needs some too.
+    let parts = room.map(|room| request.get().div_ceil(room.scaled(0.5).get().max(1)).max(2));
+    let split = parts.map(|parts| {
+        let fix = Fix::new(format!(
+            "compute it in {parts} parts of {} each, or spread it over several GPUs",
+            roughly(Bytes::new(request.get() / parts))
+        ));
+        if is_torch {
+            fix.command(format!("torch.cat([f(part).cpu() for part in x.chunk({parts})])"))
+        } else {
+            fix
+        }
+    });
+    match split {
+        Some(split) if parts.is_some_and(|parts| parts <= 2 * MOST_CHUNKS) => vec![split, shape],
+        Some(split) => vec![shape, split],
+        None => {
+            let mut fixes = vec![shape];
+            fixes.extend(smaller::less_data(situation));
+            fixes
+        }
+    }
+}
+
+fn limit(situation: &Situation<'_>) -> Vec<Fix> {
+    let (account, facts) = (&situation.account, situation.facts);
+    let settings = situation.settings;
+    if facts.framework.starts_with("pytorch") {
+        let held = account.reserved.or(facts.live).unwrap_or(Bytes::ZERO);
+        let needed = facts.request.map(|request| held + request);
+        let fraction = match (needed, facts.total) {
+            (Some(needed), Some(total)) => (needed.share_of(total) * 1.05).clamp(0.01, 1.0),
+            _ => 1.0,
+        };
+        let mut fix = Fix::new("raise the limit, or remove the call that sets it")
+            .command(format!("torch.cuda.set_per_process_memory_fraction({fraction:.2})"));
+        fix.frees = match (facts.total, facts.limit) {
+            (Some(total), Some(limit)) => Some((total - limit).min(facts.free.unwrap_or(Bytes::MAX))),
+            _ => None,
+        };
+        return vec![fix];
+    }
+    let mut fixes = Vec::new();
+    if ["MIG ", "mig-", "MIG-"].iter().any(|words| settings.mentions(words)) {
+        fixes.push(
+            Fix::new("use a larger MIG slice: this profile is half of the GPU")
+                .command("sudo nvidia-smi mig -cgi 9 -C"),
+        );
+    }
+    let needed = match (facts.limit, facts.request) {
+        (Some(limit), Some(request)) if request > limit => Some(request),
+        (Some(limit), Some(request)) => Some(limit + request),
+        _ => None,
+    };
+    let value = match (needed, facts.limit) {
+        (Some(needed), Some(limit)) => format!(" from {limit} to at least {}", roughly(needed)),
+        (None, Some(limit)) => format!(" above {limit}"),
+        _ => String::new(),
+    };
+    fixes.push(Fix::new(format!("raise the limit that the program was given{value}")));
+    fixes.extend(smaller::less_data(situation));
+    fixes
+}
+
+/// A framework took most of the card at its start.
+fn preallocation(situation: &Situation<'_>) -> Vec<Fix> {
+    let environment = situation.environment;
+    let says = |words: &str| situation.settings.mentions(words);
+    let mut fixes = Vec::new();
+    if situation.facts.framework == "jax" || says("jax") || says("XLA_PYTHON_CLIENT") {
+        fixes.push(
+            Fix::new("let JAX allocate memory as it needs it")
+                .command(environment.export("XLA_PYTHON_CLIENT_PREALLOCATE=false")),
+        );
+        fixes.push(
+            Fix::new("or give it a smaller share (default .75)")
+                .command(environment.export("XLA_PYTHON_CLIENT_MEM_FRACTION=.50")),
+        );
+    }
+    if situation.facts.framework == "tensorflow" || says("tensorflow") || says("keras") {
+        fixes.push(
+            Fix::new("let TensorFlow allocate memory as it needs it")
+                .command(environment.export("TF_FORCE_GPU_ALLOW_GROWTH=true")),
+        );
+    }
+    if says("vllm") {
+        fixes.push(
+            Fix::new("give vLLM a smaller share of the GPU (default 0.9)")
+                .command("--gpu-memory-utilization 0.5"),
+        );
+    }
+    if fixes.is_empty() {
+        fixes = holders::others(Cause::OtherProcesses, situation);
+    }
+    fixes
+}
+
+fn overhead(situation: &Situation<'_>) -> Vec<Fix> {
+    let (account, facts) = (&situation.account, situation.facts);
+    let mut fixes = Vec::new();
+    if facts.framework == "pytorch-mps" {
+        fixes.push(torch_fixes::watermark());
+        fixes.extend(smaller::less_data(situation));
+        return fixes;
+    }
+    if let Some(pools) =
+        facts.private_pools.filter(|pools| pools.share_of(facts.live.unwrap_or(Bytes::MAX)) >= POOL_SHARE)
+    {
+        fixes.push(
+            Fix::new("capture fewer CUDA graphs, or let them share one pool")
+                .command("torch.cuda.graph(g, pool=shared_pool)")
+                .frees(pools),
+        );
+    }
+    if let Some(overhead) = account.overhead().filter(|&overhead| overhead > CONTEXT_TYPICAL) {
+        fixes.push(
+            Fix::new("look for a second framework or direct CUDA allocations in this process, and for NCCL buffers")
+                .frees(overhead - CONTEXT_TYPICAL),
+        );
+    }
+    if facts.framework == "nccl" || situation.settings.mentions("nccl") {
+        fixes.push(
+            Fix::new("shrink NCCL's buffers: half of the default 4 MiB per channel")
+                .command(situation.environment.export("NCCL_BUFFSIZE=2097152")),
+        );
+    }
+    if facts.framework.starts_with("pytorch") || is_from_pytorch(facts) || facts.framework == "nccl" {
+        fixes.push(
+            Fix::new("leave libraries some memory: cap PyTorch's allocator below the whole GPU")
+                .command("torch.cuda.set_per_process_memory_fraction(0.9)"),
+        );
+        fixes.extend(smaller::less_data(situation));
+    } else if own_code::is_own_code(facts) {
+        fixes.push(advice::fewer_contexts());
+        fixes.extend(own_code::steps(situation));
+    } else {
+        fixes.push(Fix::new("run fewer processes on this GPU: each keeps a context of 300 to 600 MiB"));
+        fixes.extend(smaller::less_data(situation));
+    }
+    fixes
+}

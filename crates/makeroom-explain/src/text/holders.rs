@@ -1,0 +1,155 @@
+//! Steps against memory that other processes hold: which ones to stop, which other device to use.
+
+use makeroom_core::Bytes;
+
+use super::environment::System;
+use super::fixes::is_without_cuda;
+use super::judge::Account;
+use super::situation::Situation;
+use crate::advice::{self, Maker};
+use crate::thresholds::CONTEXT_TYPICAL;
+use crate::{Cause, Fix};
+
+/// Only the largest of other processes are worth stopping.
+const MOST_STOPPED: usize = 3;
+
+/// The steps where the memory is elsewhere.
+pub(crate) fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
+    let account = &situation.account;
+    let siblings = account.sibling_contexts();
+    if account.are_ranks() || (!siblings.is_empty() && siblings.len() == account.others.len()) {
+        return sibling_ranks(account.others_bytes());
+    }
+    let mut others = account.others.clone();
+    others.sort_by_key(|process| std::cmp::Reverse(process.bytes));
+    let mut fixes: Vec<Fix> = others
+        .iter()
+        .take(MOST_STOPPED)
+        .map(|process| {
+            Fix::new(format!("stop process {} if it is yours; its unsaved work is lost", process.pid))
+                .command(format!("kill {}", process.pid))
+                .frees(process.bytes)
+        })
+        .collect();
+    let unlisted = account.unlisted().map(|unlisted| unlisted - CONTEXT_TYPICAL);
+    if fixes.is_empty() {
+        let mut see = if cause == Cause::HiddenHolder {
+            advice::find_hidden_holders()
+        } else {
+            list_holders(situation)
+        };
+        see.frees = unlisted.filter(|bytes| !bytes.is_zero());
+        fixes.push(see);
+    }
+    fixes.splice(0..0, second_framework(situation));
+    fixes.extend(another_device(situation));
+    fixes
+}
+
+/// Another framework in the same process takes most of the GPU when it starts.
+fn second_framework(situation: &Situation<'_>) -> Option<Fix> {
+    let settings = situation.settings;
+    if !situation.facts.framework.starts_with("pytorch") || !situation.account.others.is_empty() {
+        return None;
+    }
+    let export = |assignment: &str| situation.environment.export(assignment);
+    if ["jaxlib", "import jax", "jax/", "torch_xla", " xla ", "XLA_PYTHON"]
+        .iter()
+        .any(|mark| settings.mentions(mark))
+    {
+        return Some(
+            Fix::new("keep XLA from taking the GPU at its start, if it runs in this process too")
+                .command(export("XLA_PYTHON_CLIENT_PREALLOCATE=false")),
+        );
+    }
+    let is_tensorflow = ["import tensorflow", "tensorflow/"].iter().any(|mark| settings.mentions(mark));
+    is_tensorflow.then(|| {
+        Fix::new("keep TensorFlow from taking the GPU at its start, if it runs in this process too")
+            .command(export("TF_FORCE_GPU_ALLOW_GROWTH=true"))
+    })
+}
+
+/// Another device, by number where a table in the text shows one with room.
+fn another_device(situation: &Situation<'_>) -> Option<Fix> {
+    let environment = situation.environment;
+    // A desktop has one GPU for computing, a board none to choose from.
+    let is_single = match situation.device_count() {
+        Some(count) => count < 2,
+        None => {
+            matches!(environment.system, System::Windows | System::Wsl | System::Jetson)
+                && situation.facts.device.is_none_or(|device| device.0 == 0)
+        }
+    };
+    let is_tpu = situation.settings.mentions("TPU") || situation.settings.mentions(" hbm");
+    if is_without_cuda(situation.facts) || is_single || is_tpu {
+        return None;
+    }
+    let any = advice::another_device(environment.maker, situation.facts.device)?;
+    let assignment = any.command.as_deref()?.strip_prefix("export ")?;
+    let variable = assignment.split('=').next()?;
+    if let Some((device, free)) = situation.emptier_device() {
+        return Some(
+            Fix::new(format!("or use GPU {device}, which has {free} free"))
+                .command(environment.export(&format!("{variable}={device}"))),
+        );
+    }
+    // Numbers in an error count the visible devices only.
+    let visible = situation.settings.number(&[variable]).map(|device| device as u32);
+    let command = match visible {
+        Some(visible) => environment.export(&format!("{variable}={}", u32::from(visible == 0))),
+        None => environment.export(assignment),
+    };
+    Some(Fix { command: Some(command), ..any })
+}
+
+/// One device per rank.
+pub(crate) fn sibling_ranks(held: Bytes) -> Vec<Fix> {
+    vec![
+        Fix::new("pin each rank to its own GPU before it touches CUDA")
+            .command("torch.cuda.set_device(int(os.environ['LOCAL_RANK']))")
+            .frees(held),
+        Fix::new("load checkpoints to the CPU: a checkpoint saved from GPU 0 reopens GPU 0 in every rank")
+            .command("torch.load(path, map_location='cpu')"),
+        Fix::new("or show each process only its own GPU")
+            .command("CUDA_VISIBLE_DEVICES=$LOCAL_RANK python …"),
+    ]
+}
+
+/// The command that lists the holders of device memory on this system.
+pub(crate) fn list_holders(situation: &Situation<'_>) -> Fix {
+    let environment = situation.environment;
+    match (environment.system, environment.maker) {
+        (System::Windows | System::Wsl, Maker::Nvidia) => Fix::new(
+            "list the processes on the GPU and close the ones you do not need (browser, games, other Python)",
+        )
+        .command("nvidia-smi"),
+        (System::Jetson, _) => {
+            Fix::new("list the processes that share the board's memory").command("sudo tegrastats")
+        }
+        (System::Linux, Maker::Nvidia) if is_notebook(situation) => {
+            Fix::new("restart the notebook's kernel: models of earlier cells stay on the GPU until then")
+                .command("Runtime > Restart session   (Jupyter: Kernel > Restart Kernel)")
+        }
+        _ => advice::list_holders(environment.maker),
+    }
+}
+
+/// Whether the program runs in a notebook, where earlier cells may be the holder.
+fn is_notebook(situation: &Situation<'_>) -> bool {
+    ["ipykernel", "<ipython-input", "jupyter", "google.colab", "/content/", "kaggle/"]
+        .iter()
+        .any(|mark| situation.settings.mentions(mark))
+}
+
+/// Whether this process holds, or requests, enough that less of it would do.
+pub(crate) fn can_make_room_itself(account: &Account<'_>) -> bool {
+    let held = account.reserved.or(account.facts.live).unwrap_or(Bytes::ZERO);
+    let free = account.facts.free.unwrap_or(Bytes::ZERO);
+    let request = account.facts.request.unwrap_or(Bytes::MAX);
+    account.missing().is_some_and(|missing| held >= missing) || free.share_of(request) >= 0.1
+}
+
+/// The same where the figures do not rule it out.
+pub(crate) fn may_make_room_itself(account: &Account<'_>) -> bool {
+    account.missing().is_none() || can_make_room_itself(account)
+}

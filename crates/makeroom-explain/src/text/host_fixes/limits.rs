@@ -1,0 +1,137 @@
+//! Limits on host memory that schedulers and containers set: which option raises them, and to what.
+
+use std::sync::LazyLock;
+
+use makeroom_core::Bytes;
+use regex::Regex;
+
+use super::{gigabytes, needed};
+use crate::Fix;
+use crate::text::figures::{binary_size, captured_number, pattern};
+use crate::text::situation::Situation;
+
+/// A limit as command lines, manifests and schedulers write it.
+static SET: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r#"(?ix)
+        --mem(?:-per-cpu|-per-gpu|ory|ory-limit)?[=\ ](?P<a>\d+)(?P<au>[KMGT]?)
+      | \b(?:h_vmem|s_vmem|mem|vmem|pmem)=(?P<b>\d+)(?P<bu>[KMGT])B?
+      | \bmemory:\s*["']?(?P<c>\d+)(?P<cu>[KMGT])i?
+      | \bReqMem\S*\s*[=:]\s*(?P<d>\d+)(?P<du>[KMGT])
+      | \bmemory:\ usage\ \d+kB,\ limit\ (?P<e>\d+)(?P<eu>k)B
+      | \bexceeded\ (?:job|step)?\ ?memory\ limit\ \((?:\d+)\ >\ (?P<f>\d+)\)
+        "#,
+    )
+});
+/// What a scheduler says that the job used and was allowed, in MB.
+static USED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)limit \((\d{2,9}) ?> ?(\d{2,9})\)"));
+static PBS_USED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)mem (\d+)([kmg])b exceeded limit (\d+)([kmg])b"));
+
+/// The options of whichever limits the text shows; nothing where there is none.
+pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
+    let settings = situation.settings;
+    let says = |marks: &[&str]| marks.iter().any(|mark| settings.mentions(mark));
+    let present = present(situation);
+    let aim = aim(situation, present);
+    let from = present.map_or(String::new(), |limit| format!(" from {limit}"));
+    let mut fixes = Vec::new();
+    if says(&["slurm", "srun:", "sbatch", "StepId=", "salloc"]) {
+        fixes.push(
+            Fix::new(format!("request more memory from Slurm{from}"))
+                .command(format!("#SBATCH --mem={aim}G")),
+        );
+    } else if says(&["PBS", "qsub", "torque", "moab", "MEM usage hard limit"]) {
+        let aim =
+            used(situation).map_or(aim * 1024, |used| used.scaled(1.25).get().div_ceil(100 << 20) * 100);
+        fixes.push(
+            Fix::new(format!("request more memory from PBS{from}")).command(format!("#PBS -l mem={aim}mb")),
+        );
+    } else if says(&["TERM_MEMLIMIT", "bsub", "LSF"]) {
+        fixes.push(
+            Fix::new(format!("request more memory from LSF{from}"))
+                .command(format!("bsub -M {aim}GB -R \"rusage[mem={aim}GB]\" …")),
+        );
+    } else if says(&["h_vmem", "Grid Engine", "qrsh"]) {
+        fixes.push(
+            Fix::new(format!("request more memory per slot from Grid Engine{from}"))
+                .command(format!("#$ -l h_vmem={aim}G")),
+        );
+    }
+    if says(&[
+        "OOMKilled",
+        "kubectl",
+        "kubelet",
+        "kubepods",
+        "kubernetes",
+        "restartCount",
+        "argo/",
+        " pods ",
+        "pod/",
+    ]) {
+        fixes.push(
+            Fix::new(format!("raise the container's memory limit{from}"))
+                .command(format!("resources: {{limits: {{memory: {aim}Gi}}}}")),
+        );
+    }
+    let is_in_cgroup = says(&["memory cgroup", "mem_cgroup", "CONSTRAINT_MEMCG", "docker", "container"])
+        && !says(&["CONSTRAINT_NONE", "global_oom"]);
+    if fixes.is_empty() && is_in_cgroup {
+        fixes.push(
+            Fix::new(format!(
+                "raise the container's memory limit{from} (Docker Desktop: Settings > Resources > Memory)"
+            ))
+            .command(format!("docker run --memory={aim}g …")),
+        );
+    }
+    if fixes.is_empty() && says(&["ulimit -v", "RLIMIT_AS", "address space"]) {
+        fixes.push(Fix::new("lift the limit on address space").command("ulimit -v unlimited"));
+    }
+    if fixes.is_empty() && says(&["google.colab", "colab", "/content/"]) {
+        fixes.push(
+            Fix::new("choose a runtime with more RAM")
+                .command("Runtime > Change runtime type > Runtime shape = High-RAM"),
+        );
+    }
+    fixes
+}
+
+/// The limit that the text shows.
+fn present(situation: &Situation<'_>) -> Option<Bytes> {
+    let stated = || {
+        situation.settings.parts().iter().find_map(|part| {
+            let found = SET.captures(part)?;
+            let (number, unit) = ["a", "b", "c", "d", "e"]
+                .iter()
+                .find_map(|group| Some((found.name(group)?, found.name(&format!("{group}u"))?)))?;
+            // A number alone is in mebibytes, as Slurm has it.
+            let unit = if unit.as_str().is_empty() { "M" } else { unit.as_str() };
+            binary_size(number.as_str(), unit)
+        })
+    };
+    situation.facts.limit.or_else(stated).filter(|limit| (Bytes::mib(64)..=Bytes::gib(8192)).contains(limit))
+}
+
+/// What the job used, where the scheduler says so.
+fn used(situation: &Situation<'_>) -> Option<Bytes> {
+    situation.settings.parts().iter().find_map(|part| {
+        let in_megabytes = || captured_number(&USED.captures(part)?, 1).map(Bytes::mib);
+        let with_unit = || {
+            let found = PBS_USED.captures(part)?;
+            binary_size(&found[1], &found[2])
+        };
+        in_megabytes().or_else(with_unit)
+    })
+}
+
+/// The limit to request, in gibibytes: half as much again as was used, or twice the present limit.
+fn aim(situation: &Situation<'_>, present: Option<Bytes>) -> u64 {
+    let from_use = used(situation).or_else(|| needed(situation)).map(|used| used.scaled(1.5));
+    let from_limit = present.map(|limit| limit.scaled(2.0));
+    // What a killed process held is below the limit that killed it.
+    let aim = match (from_use, from_limit) {
+        (Some(a), Some(b)) => Some(a.max(b)),
+        (a, b) => a.or(b),
+    };
+    aim.map_or(64, gigabytes)
+}

@@ -1,0 +1,210 @@
+//! Host memory of a language's runtime, a compiler or a data framework: each has its own setting.
+
+use std::sync::LazyLock;
+
+use makeroom_core::Bytes;
+use regex::Regex;
+
+use super::gigabytes;
+use crate::Fix;
+use crate::text::figures::{binary_size, captured_number, pattern};
+use crate::text::situation::Situation;
+
+static HEAP: LazyLock<Regex> = LazyLock::new(|| pattern(r"-Xmx(\d+)([kmgKMG])"));
+/// NumPy names the array that it could not allocate.
+static ARRAY: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"array with shape \((\d+)[^)]*\)(?: and data type (\w+))?"));
+
+/// The steps where the quoted line, or marks in the text, show a runtime with settings of its own.
+pub(super) fn steps(situation: &Situation<'_>, quote: &str) -> Option<Vec<Fix>> {
+    let settings = situation.settings;
+    let quotes = |words: &[&str]| words.iter().any(|words| quote.contains(words));
+    let says = |words: &[&str]| words.iter().any(|words| settings.mentions(words));
+    if quotes(&["javascript heap", "allocation failed - javascript"]) {
+        return Some(vec![
+            Fix::new("raise the heap of Node.js to 8 GiB")
+                .command(situation.environment.export("NODE_OPTIONS=--max-old-space-size=8192")),
+        ]);
+    }
+    if quotes(&["java heap", "java.lang.outofmemory", "gc overhead", "java runtime"]) {
+        return Some(java(situation));
+    }
+    if quotes(&[
+        "cc1plus",
+        "nvcc",
+        "cicc",
+        "ninja",
+        "g++",
+        "clang",
+        "rustc",
+        "compiler",
+        "killed signal terminated",
+    ]) {
+        return Some(vec![
+            Fix::new("compile two files at a time: each takes 2 to 8 GB with heavy templates").command(
+                if says(&["pip", "setup.py", "torch", "wheel"]) { "MAX_JOBS=2 pip install …" } else { "make -j2   (or: ninja -j2)" },
+            ),
+            Fix::new("add swap for the build")
+                .command("sudo fallocate -l 16G /swapfile && sudo chmod 600 /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile"),
+        ]);
+    }
+    if quotes(&["killed"])
+        && says(&[
+            "cargo build",
+            "cargo install",
+            "Compiling ",
+            "nvcc",
+            "flash-attn",
+            "cicc",
+            "building wheel",
+            "ninja",
+        ])
+    {
+        let is_cargo = says(&["cargo", "Compiling "]);
+        return Some(vec![
+            Fix::new("compile one file at a time: each takes 2 to 8 GB with CUDA templates").command(
+                if is_cargo {
+                    "CARGO_BUILD_JOBS=1 RAYON_NUM_THREADS=1 cargo build --release"
+                } else {
+                    "MAX_JOBS=1 pip install …   (or: ninja -j1, make -j1)"
+                },
+            ),
+            super::swap(situation),
+        ]);
+    }
+    if quotes(&["for an array", "arraymemoryerror"]) || says(&["ArrayMemoryError", "for an array with shape"])
+    {
+        return Some(array(situation));
+    }
+    if quotes(&["cannot allocate vector of size", "vector memory"]) {
+        return Some(vec![
+            Fix::new("raise R's limit, and let the system swap").command("R_MAX_VSIZE=64Gb R"),
+            Fix::new("read the data in pieces, with fewer columns")
+                .command("data.table::fread(path, select = 1:20)"),
+        ]);
+    }
+    if says(&[
+        "raylet",
+        "ray::",
+        "ray-oom-prevention",
+        "ray-core",
+        "RayOutOfMemory",
+        "ObjectStoreFull",
+        "RayTask",
+        "ray.exceptions",
+        "WorkerCrashedError",
+    ]) {
+        return Some(ray(situation));
+    }
+    if situation.facts.framework == "dask" || says(&["distributed.nanny", "distributed.worker", "dask"]) {
+        return Some(dask(situation));
+    }
+    if says(&["org.apache.spark", "pyspark", "spark-submit", "ExecutorLostFailure"]) {
+        return Some(spark(situation));
+    }
+    None
+}
+
+fn java(situation: &Situation<'_>) -> Vec<Fix> {
+    let heap = situation
+        .settings
+        .parts()
+        .iter()
+        .find_map(|part| HEAP.captures(part).and_then(|found| binary_size(&found[1], &found[2])));
+    let (from, to) = match heap {
+        Some(heap) => (format!(" from {heap}"), gigabytes(heap.scaled(2.0))),
+        None => (" (default: a quarter of the RAM)".to_owned(), 8),
+    };
+    let mut fixes = vec![Fix::new(format!("raise the heap{from}")).command(format!("-Xmx{to}g"))];
+    if situation.settings.mentions("spark") {
+        fixes.extend(spark(situation));
+    }
+    fixes
+}
+
+fn spark(situation: &Situation<'_>) -> Vec<Fix> {
+    let cores = situation
+        .settings
+        .number(&["--executor-cores", "spark.executor.cores"])
+        .map_or(2, |cores| (cores / 2.0) as u64)
+        .max(1);
+    vec![
+        Fix::new("give each executor more memory, and memory outside its heap")
+            .command("--executor-memory 16g --conf spark.executor.memoryOverhead=4g"),
+        Fix::new("run fewer tasks per executor").command(format!("--executor-cores {cores}")),
+        Fix::new("use smaller partitions (default 200)").command("--conf spark.sql.shuffle.partitions=800"),
+    ]
+}
+
+/// An array that is too large: fewer bytes per element, or a part at a time.
+fn array(situation: &Situation<'_>) -> Vec<Fix> {
+    let found = situation.settings.parts().into_iter().find_map(|part| ARRAY.captures(part));
+    let kind = found.as_ref().and_then(|found| found.get(2)).map_or("float64", |kind| kind.as_str());
+    let rows: Option<u64> = found.as_ref().and_then(|found| captured_number(found, 1));
+    let mut fixes = Vec::new();
+    let smaller = match kind {
+        "float64" => Some("float32"),
+        "int64" => Some("int32"),
+        "complex128" => Some("complex64"),
+        _ => None,
+    };
+    if let Some(smaller) = smaller {
+        fixes
+            .push(Fix::new(format!("halve the array: {smaller} instead of {kind}")).command(format!(
+                "array.astype(np.{smaller})   (or dtype=np.{smaller} where it is created)"
+            )));
+    }
+    if let Some(rows) = rows.filter(|&rows| rows >= 8) {
+        let part = rows.div_ceil(8);
+        let size = situation
+            .facts
+            .request
+            .map_or(String::new(), |bytes| format!(", {} each", Bytes::new(bytes.get() / 8)));
+        fixes.push(
+            Fix::new(format!("process the {rows} rows in 8 parts{size}")).command(format!(
+                "for start in range(0, {rows}, {part}): process(data[start:start + {part}])"
+            )),
+        );
+    }
+    fixes.push(
+        Fix::new("or keep the array on disk")
+            .command(format!("np.memmap(path, dtype=np.{kind}, mode='w+', shape=shape)")),
+    );
+    fixes
+}
+
+fn ray(situation: &Situation<'_>) -> Vec<Fix> {
+    let settings = situation.settings;
+    let mut fixes = Vec::new();
+    if ["ObjectStoreFull", "object store is full"].iter().any(|words| settings.mentions(words)) {
+        fixes.push(
+            Fix::new("enlarge the object store (default 30 % of the RAM)")
+                .command("ray.init(object_store_memory=32 * 1024**3)"),
+        );
+    }
+    fixes.push(
+        Fix::new("run fewer tasks at once: reserve memory for each, so that Ray starts no more than fit")
+            .command("@ray.remote(num_cpus=4, memory=16 * 1024**3)"),
+    );
+    if settings.mentions("memory pressure")
+        || settings.mentions("memory usage threshold")
+        || settings.mentions("of the memory on node")
+    {
+        fixes.push(
+            Fix::new("let tasks use more of the node before Ray kills them (default 0.95)")
+                .command(situation.environment.export("RAY_memory_usage_threshold=0.98")),
+        );
+    }
+    fixes
+}
+
+fn dask(situation: &Situation<'_>) -> Vec<Fix> {
+    let limit = situation.facts.limit.map_or(16, |limit| gigabytes(limit.scaled(2.0)));
+    vec![
+        Fix::new("run fewer workers with more memory each (default: the RAM divided by the workers)")
+            .command(format!("LocalCluster(n_workers=2, memory_limit='{limit}GB')")),
+        Fix::new("use smaller partitions").command("ddf = ddf.repartition(partition_size='100MB')"),
+        Fix::new("spill to disk earlier (default 0.7)")
+            .command("dask.config.set({'distributed.worker.memory.spill': 0.5})"),
+    ]
+}

@@ -1,0 +1,150 @@
+//! Steps for programs that call CUDA or HIP themselves: buffers that fit what is free, pools, managed memory.
+
+use makeroom_core::Bytes;
+
+use super::environment::System;
+use super::facts::{Facts, Resource};
+use super::situation::Situation;
+use super::smaller::{is_from_pytorch, roughly, shown_sizes};
+use crate::Fix;
+use crate::advice::Maker;
+use crate::thresholds::CONTEXT_TYPICAL;
+
+/// Free memory that buffers may take: the driver rounds, and other allocations follow.
+const USABLE: f64 = 0.9;
+
+/// Buffers that fit what is free, in a program that calls the driver itself.
+pub(crate) fn smaller_buffers(situation: &Situation<'_>) -> Fix {
+    let facts = situation.facts;
+    let at = facts.site.as_deref().map_or(String::new(), |site| format!("at {site}: "));
+    let room = facts
+        .free
+        .filter(|_| !situation.account.is_contradictory())
+        .or_else(|| facts.total.map(|total| total - CONTEXT_TYPICAL))
+        .map(|room| room.scaled(USABLE));
+    if let (Some(room), Some(request)) = (room.filter(|&room| room >= Bytes::mib(64)), facts.request) {
+        let chunks = request.get().div_ceil(room.get()).max(2);
+        let chunk = Bytes::new(request.get().div_ceil(chunks));
+        let mib = (chunk.get() >> 20).max(1);
+        return Fix::new(format!(
+            "{at}process the data in {chunks} chunks of {} instead of {request} at once",
+            roughly(chunk)
+        ))
+        .command(format!("size_t chunk_bytes = {mib}ull << 20;"));
+    }
+    let query = match situation.environment.maker {
+        Maker::Amd => "hipMemGetInfo(&free_bytes, &total_bytes); size_t chunk_bytes = free_bytes / 10 * 9;",
+        _ => "cudaMemGetInfo(&free_bytes, &total_bytes); size_t chunk_bytes = free_bytes / 10 * 9;",
+    };
+    Fix::new(format!(
+        "{at}size the buffers by 90 % of the free memory and process the rest in further chunks"
+    ))
+    .command(query)
+}
+
+/// Whether the text shows the source of a program that calls the driver, so that its reader can change it.
+pub(crate) fn shows_source(situation: &Situation<'_>) -> bool {
+    situation.facts.site.is_some()
+        || ["cudaMalloc", "cuMem", "hipMalloc", ".cu", ".cpp", "nvcc", "<<<", "int main"]
+            .iter()
+            .any(|mark| situation.settings.mentions(mark))
+}
+
+/// What else a program can do that calls CUDA or HIP itself.
+pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
+    let settings = situation.settings;
+    if !shows_source(situation) {
+        let mut fixes = shown_sizes(situation);
+        fixes.push(
+            Fix::new("give the program one input at a time, if it has such a setting")
+                .command("batch_size=1"),
+        );
+        fixes.push(
+            Fix::new("or run it on the CPU, if it can")
+                .command(situation.environment.export("CUDA_VISIBLE_DEVICES=-1")),
+        );
+        return fixes;
+    }
+    let mut fixes = Vec::new();
+    if ["cudaMallocHost", "cudaHostAlloc", "cuMemHostAlloc", "hipHostMalloc"]
+        .iter()
+        .any(|call| settings.mentions(call))
+    {
+        fixes.push(
+            Fix::new(
+                "the call allocates pinned host memory: copy through one pinned buffer of 64 MiB instead",
+            )
+            .command("cudaMallocHost(&staging, 64 << 20);"),
+        );
+    }
+    fixes.push(smaller_buffers(situation));
+    let is_hip = situation.environment.maker == Maker::Amd;
+    if settings.mentions("MallocAsync") {
+        fixes.push(
+            Fix::new("return the memory that the stream-ordered pool keeps after frees").command(if is_hip {
+                "hipMemPoolTrimTo(pool, 0);"
+            } else {
+                "cudaMemPoolTrimTo(pool, 0);"
+            }),
+        );
+    }
+    // Managed memory goes beyond the GPU on Linux only.
+    if situation.environment.system == System::Linux
+        && !["cudaMallocManaged", "hipMallocManaged", "managed memory"]
+            .iter()
+            .any(|words| settings.mentions(words))
+    {
+        fixes.push(
+            Fix::new("let the data exceed the GPU: managed memory pages to RAM, at the speed of the bus")
+                .command(if is_hip {
+                    "hipMallocManaged(&pointer, bytes);"
+                } else {
+                    "cudaMallocManaged(&pointer, bytes);"
+                }),
+        );
+    }
+    fixes
+}
+
+/// Whether a program calls CUDA or HIP itself, without a framework.
+pub(crate) fn is_own_code(facts: &Facts) -> bool {
+    matches!(facts.framework, "cuda" | "hip" | "thrust")
+        && facts.resource != Resource::Host
+        && !is_from_pytorch(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::context::Context;
+    use super::super::find;
+    use super::super::log::Log;
+    use super::*;
+
+    fn lines(text: &str) -> Vec<String> {
+        let log = Log::new(text);
+        let found = find::failures(&log).unwrap();
+        let context = Context::read(&log, found.index);
+        let situation = Situation::new(&log, found.index, &found.first, &context);
+        steps(&situation)
+            .into_iter()
+            .map(|fix| format!("{} | {}", fix.action, fix.command.unwrap_or_default()))
+            .collect()
+    }
+
+    #[test]
+    fn buffers_of_a_program_of_ones_own() {
+        let steps = lines("solver.cu:88: cudaMalloc failed: out of memory");
+        assert!(
+            steps[0].contains("at solver.cu:88") && steps[0].contains("free_bytes / 10 * 9"),
+            "{steps:?}"
+        );
+        assert!(steps.iter().any(|step| step.contains("cudaMallocManaged")), "{steps:?}");
+    }
+
+    #[test]
+    fn the_user_of_a_program_is_not_told_to_change_its_source() {
+        let steps = lines("500 Internal Server Error: CUDA error: out of memory");
+        assert!(steps.iter().all(|step| !step.contains("cudaM")), "{steps:?}");
+        assert!(steps.iter().any(|step| step.contains("CUDA_VISIBLE_DEVICES=-1")), "{steps:?}");
+    }
+}

@@ -1,0 +1,204 @@
+//! Programs that are known only by the API they allocate through: SYCL, Metal, `DirectML`, Direct3D, OpenGL, Ascend. Advice
+//! names the settings of the API's runtime and driver, and the usual ones of programs on it.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::lever::{self, Lever};
+use super::{Program, Work};
+use crate::text::environment::System;
+use crate::text::figures::{captured_number, pattern};
+use crate::text::situation::Situation;
+use crate::text::smaller;
+use crate::{Cause, Fix};
+
+pub(super) const FALLBACK: &[&Program] = &[&SYCL, &METAL, &DIRECTML, &DIRECT3D, &ASCEND];
+
+const SYCL: Program = Program {
+    name: "the SYCL program",
+    frameworks: &["sycl"],
+    marks: &[],
+    work: Work::Other,
+    advise: |situation, cause| match cause {
+        Cause::ArtificialLimit => lever::steps(situation, Cause::LiveDataFillsDevice, SYCL_LEVERS),
+        _ => lever::steps(situation, cause, SYCL_LEVERS),
+    },
+};
+
+const SYCL_LEVERS: &[Lever] = &[
+    Lever::new(
+        "allow single allocations above the driver's default of 4 GB",
+        "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1",
+    )
+    .unless_said(&["RELAXED_ALLOCATION_LIMITS=1"])
+    .variable(),
+    Lever::new(
+        "size each buffer by what the device allows",
+        "size_t most = device.get_info<sycl::info::device::max_mem_alloc_size>() / 10 * 9;",
+    )
+    .unless_said(&["max_mem_alloc_size"]),
+    Lever::new("let data live in host memory and move on use", "sycl::malloc_shared<float>(count, queue)")
+        .unless_said(&["malloc_shared"]),
+];
+
+const METAL: Program = Program {
+    name: "the Metal program",
+    frameworks: &["metal"],
+    marks: &[],
+    work: Work::Other,
+    advise: metal,
+};
+
+/// The machine's memory, as people write it.
+static RAM: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\b(\d{1,3}) ?GB(?: of)?(?: unified| system)? (?:memory|RAM)\b"));
+/// RAM that macOS needs for itself, in mebibytes.
+const LEFT_TO_MACOS: u64 = 8192;
+
+fn metal(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+    if !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::ArtificialLimit) {
+        return Vec::new();
+    }
+    let mut fixes = smaller::shown_sizes(situation);
+    if !situation.settings.mentions("iogpu.wired_limit_mb") {
+        let in_words = || {
+            let found = situation.settings.parts().into_iter().find_map(|part| RAM.captures(part))?;
+            captured_number::<u64>(&found, 1).map(|gigabytes| gigabytes << 10)
+        };
+        let ram = situation.facts.total.map(|total| total.get() >> 20).or_else(in_words);
+        let ram = ram.filter(|&ram| ram >= 2 * LEFT_TO_MACOS);
+        let (machine, limit) = ram.map_or(("a Mac of 32 GB".to_owned(), 24_576), |ram| {
+            ("this Mac".to_owned(), ram - LEFT_TO_MACOS)
+        });
+        fixes.push(
+            Fix::new(format!(
+                "raise the share of RAM that the GPU may use: all but 8 GB on {machine} (default about two thirds; resets at reboot)"
+            ))
+            .command(format!("sudo sysctl iogpu.wired_limit_mb={limit}")),
+        );
+    }
+    if situation.settings.mentions("mlx") {
+        fixes.push(Fix::new("release MLX's cache of freed buffers").command("mx.set_cache_limit(0)"));
+    }
+    fixes.extend(smaller::less_data(situation).into_iter().take(1));
+    fixes
+}
+
+const DIRECTML: Program = Program {
+    name: "the DirectML program",
+    frameworks: &["directml"],
+    marks: &[],
+    work: Work::Inference,
+    advise: |situation, cause| lever::steps(situation, cause, DIRECTML_LEVERS),
+};
+
+const DIRECTML_LEVERS: &[Lever] = &[
+    Lever::switch(
+        "Stable Diffusion web UI: keep one part of the model on the GPU at a time, and attention in chunks",
+        "--lowvram --opt-sub-quad-attention",
+        &["--lowvram"],
+    ),
+    Lever::new("drop --no-half and --precision full: they double the model", "--upcast-sampling").only(
+        |situation| {
+            situation.settings.mentions("--no-half ") || situation.settings.mentions("--precision full")
+        },
+    ),
+    Lever::new("generate at the model's native size", "width = 512, height = 512"),
+    Lever::new(
+        "ONNX Runtime: do not keep memory patterns, which DirectML does not support",
+        "session_options.enable_mem_pattern = False",
+    )
+    .only(|situation| situation.settings.mentions("onnx")),
+];
+
+const DIRECT3D: Program = Program {
+    name: "the graphics program",
+    frameworks: &["direct3d", "opengl", "d3d", "directx"],
+    marks: &[],
+    work: Work::Other,
+    advise: |situation, cause| match cause {
+        Cause::ArtificialLimit => lever::steps(situation, Cause::LiveDataFillsDevice, DIRECT3D_LEVERS),
+        _ => lever::steps(situation, cause, DIRECT3D_LEVERS),
+    },
+};
+
+const DIRECT3D_LEVERS: &[Lever] = &[
+    Lever::new("lower texture quality in the program's settings by one level", "Textures = Medium"),
+    Lever::new("render fewer pixels", "Resolution = 1920 x 1080, render scale = 75 %"),
+    Lever::new("turn off multisampling: each sample is a copy of the frame", "Anti-aliasing (MSAA) = off"),
+    Lever::new(
+        "enlarge the page file: Windows backs video memory with it (SystemPropertiesPerformance > Advanced > Virtual memory)",
+        "Initial size = Maximum size = 32768",
+    )
+    .only(|situation| situation.environment.system == System::Windows),
+];
+
+const ASCEND: Program = Program {
+    name: "the Ascend program",
+    frameworks: &["ascend"],
+    marks: &[],
+    work: Work::Other,
+    advise: ascend,
+};
+
+fn ascend(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+    match cause {
+        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::Fragmentation => {
+            let mut fixes = Vec::new();
+            if !situation.settings.mentions("PYTORCH_NPU_ALLOC_CONF") {
+                fixes.push(
+                    Fix::new("turn on expandable segments, so that the NPU's cache fragments less")
+                        .command("export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True"),
+                );
+            }
+            fixes.splice(0..0, smaller::less_data(situation));
+            fixes
+        }
+        Cause::OtherProcesses | Cause::HiddenHolder => {
+            vec![Fix::new("or use another NPU").command("export ASCEND_RT_VISIBLE_DEVICES=1")]
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::advice;
+    use super::*;
+
+    fn commands(text: &str) -> (&'static str, Vec<String>) {
+        let (program, steps) = advice(text, Cause::LiveDataFillsDevice);
+        (program.name, steps.into_iter().filter_map(|fix| fix.command).collect())
+    }
+
+    #[test]
+    fn each_api_has_settings_with_values() {
+        for (text, name, first) in [
+            (
+                "level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)",
+                "the SYCL program",
+                "export UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1",
+            ),
+            (
+                "Execution of the command buffer was aborted: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+                "the Metal program",
+                "sudo sysctl iogpu.wired_limit_mb=24576",
+            ),
+            (
+                "RuntimeError: Could not allocate tensor with 1048576 bytes. There is not enough GPU video memory available!",
+                "the DirectML program",
+                "--lowvram --opt-sub-quad-attention",
+            ),
+            (
+                "D3D11 device lost: CreateTexture2D failed: E_OUTOFMEMORY",
+                "the graphics program",
+                "Textures = Medium",
+            ),
+        ] {
+            let (program, steps) = commands(text);
+            assert_eq!(program, name, "{text}");
+            assert_eq!(steps.first().map(String::as_str), Some(first), "{steps:?}");
+        }
+    }
+}

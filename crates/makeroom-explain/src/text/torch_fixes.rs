@@ -1,0 +1,170 @@
+//! PyTorch's own remedies, as far as the platform and the version have them: allocator settings, and what usually
+//! helps training and inference.
+
+use makeroom_core::Bytes;
+
+use super::environment::System;
+use super::facts::Allocator;
+use super::situation::Situation;
+use super::smaller;
+use crate::Fix;
+use crate::advice::{self, Maker};
+
+/// A cache in pieces.
+pub(crate) fn fragmentation(situation: &Situation<'_>) -> Vec<Fix> {
+    let cached = situation.account.cached.unwrap_or(Bytes::ZERO);
+    let mut fixes = Vec::new();
+    match situation.facts.allocator {
+        Allocator::Torch | Allocator::TorchWithoutExpandable => {
+            fixes.extend(torch_fragmentation(situation, cached));
+        }
+        Allocator::Bfc => fixes.push(
+            Fix::new("use CUDA's stream-ordered allocator instead of the framework's arena")
+                .command(situation.environment.export("TF_GPU_ALLOCATOR=cuda_malloc_async"))
+                .frees(cached),
+        ),
+        _ => {}
+    }
+    fixes.push(if situation.is_inference() {
+        Fix::new("release the cache between requests, and keep input sizes to a few fixed shapes")
+            .command("torch.cuda.empty_cache()")
+    } else {
+        Fix::new("pad batches to a few fixed lengths or image sizes, so that freed blocks fit again")
+    });
+    fixes
+}
+
+/// PyTorch's remedies for a fragmented cache, as far as the platform and the version have them.
+fn torch_fragmentation(situation: &Situation<'_>, cached: Bytes) -> Vec<Fix> {
+    let environment = situation.environment;
+    if matches!(environment.maker, Maker::Intel | Maker::Apple) {
+        return Vec::new();
+    }
+    let variable = environment.allocator_variable();
+    // Blocks above this are not split: small requests then find them whole.
+    let split_at = match situation.facts.request {
+        Some(request) if request <= Bytes::mib(128) => 128,
+        _ => 512,
+    };
+    let is_old = situation.facts.allocator == Allocator::TorchWithoutExpandable
+        && environment.torch.is_none_or(|version| version < (2, 1));
+    if !environment.has_expandable_segments() && !is_old || environment.system == System::Windows {
+        let split = Fix::new(
+            "keep PyTorch from splitting large blocks (expandable segments do not exist on this platform)",
+        )
+        .command(
+            environment
+                .export(&format!("{variable}=max_split_size_mb:{split_at},garbage_collection_threshold:0.8")),
+        )
+        .frees(cached);
+        return if situation.settings.configures_allocator("max_split_size_mb:") {
+            Vec::new()
+        } else {
+            vec![split]
+        };
+    }
+    if situation.is_expandable_on() {
+        return Vec::new();
+    }
+    if !is_old {
+        let command = environment.export(&format!("{variable}=expandable_segments:True"));
+        return vec![Fix { command: Some(command), ..advice::expandable_segments() }.frees(cached)];
+    }
+    vec![
+        Fix::new("update PyTorch to 2.1 or later and turn on expandable segments")
+            .command(format!(
+                "pip install --upgrade torch && {}",
+                environment.export(&format!("{variable}=expandable_segments:True"))
+            ))
+            .frees(cached),
+        Fix::new("without an update: keep PyTorch from splitting large blocks")
+            .command(environment.export(&format!("{variable}=max_split_size_mb:{split_at}"))),
+    ]
+}
+
+/// What costs nothing to try where the card is full: the allocator's own settings.
+pub(crate) fn allocator_first(situation: &Situation<'_>) -> Vec<Fix> {
+    let facts = situation.facts;
+    let mut fixes = Vec::new();
+    if facts.framework == "pytorch-mps" {
+        fixes.push(watermark());
+    }
+    let can_be_in_pieces = situation
+        .account
+        .shortage()
+        .is_some_and(|shortage| shortage.cached >= shortage.missing() && facts.allocator == Allocator::Torch);
+    if can_be_in_pieces {
+        fixes.extend(torch_fragmentation(situation, Bytes::ZERO).into_iter().take(1).map(|mut fix| {
+            fix.action = format!("{}: worth trying first, it costs nothing", fix.action);
+            fix
+        }));
+    }
+    fixes
+}
+
+/// Live tensors fill the device.
+pub(crate) fn live_data(situation: &Situation<'_>) -> Vec<Fix> {
+    let is_torch = situation.facts.framework.starts_with("pytorch");
+    let mut fixes = allocator_first(situation);
+    fixes.extend(smaller::less_data(situation));
+    if !is_torch {
+        return fixes;
+    }
+    if situation.is_inference() {
+        fixes.push(
+            Fix::new("load the weights in 16 bits, or in 4 bits")
+                .command("from_pretrained(…, torch_dtype=torch.bfloat16)   (or load_in_4bit=True)"),
+        );
+        fixes.push(
+            Fix::new("run under inference mode, so that no activations are kept for gradients")
+                .command("with torch.inference_mode(): …"),
+        );
+    } else {
+        fixes.extend(training_steps(situation));
+    }
+    fixes
+}
+
+/// What usually helps a training run, less what is on already.
+pub(crate) fn training_steps(situation: &Situation<'_>) -> Vec<Fix> {
+    let settings = situation.settings;
+    let mut fixes = Vec::new();
+    if !settings.is_on(&[
+        "--gradient_checkpointing",
+        "gradient_checkpointing",
+        "use_checkpoint",
+        "--use_checkpoint",
+    ]) {
+        fixes.push(advice::checkpointing());
+    }
+    let is_half = settings.is_on(&["--fp16", "--bf16", "fp16", "bf16", "--amp", "--use_amp"])
+        || [
+            "mixed_precision=fp16",
+            "mixed_precision=bf16",
+            "mixed_precision fp16",
+            "mixed_precision=\"fp16",
+            "mixed_precision=\"bf16",
+            "precision=16",
+            "autocast",
+        ]
+        .iter()
+        .any(|words| settings.mentions(words));
+    if !is_half {
+        fixes.push(advice::half_precision(situation.environment.maker));
+    }
+    if !["8bit", "8-bit", "adafactor", "paged_adam", "bnb"].iter().any(|words| settings.mentions(words))
+        && situation.environment.maker == Maker::Nvidia
+    {
+        fixes.push(
+            Fix::new("keep the optimizer state in 8 bits, a quarter of AdamW's size")
+                .command("optimizer = bitsandbytes.optim.AdamW8bit(model.parameters(), lr=…)"),
+        );
+    }
+    fixes
+}
+
+/// What Apple's limit needs.
+pub(crate) fn watermark() -> Fix {
+    Fix::new("release PyTorch's cache between runs, then lift its limit (the machine may swap)")
+        .command("torch.mps.empty_cache()   (and: export PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0)")
+}
