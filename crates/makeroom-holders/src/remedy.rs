@@ -236,7 +236,7 @@ fn loses(loss: Loss, holder: &Holder, process: &Process) -> String {
         process.belonging.pod.as_ref().map_or(String::new(), |pod| {
             format!(", in pod {pod}, which restarts it unless the pod is deleted")
         });
-    format!("{what}: {}, user {}{age}{pod}", process.command_line(), process.user_name)
+    format!("{what} ({}, user {}{age}{pod})", process.command_line(), process.user_name)
 }
 
 /// A duration in the two units that matter.

@@ -187,7 +187,7 @@ fn a_report_is_one_file_and_says_what_it_left_out() {
     assert!(output.status.success(), "{remarked}");
     assert!(said.starts_with("gpt2_varlen.pickle.gz: NOTHING FAILED: "), "{said}");
     assert!(
-        remarked.contains("report.html has ") && remarked.contains("reduced to stay below 10 MB"),
+        remarked.contains("report.html (") && remarked.contains("reduced to stay below 10 MB"),
         "{remarked}"
     );
     let html = fs::read_to_string(&path).unwrap();

@@ -74,7 +74,7 @@ impl Cause {
             Self::HiddenProcesses => "processes that the system hides from this user",
             Self::Mismatch => "NVML and the driver have different versions",
             Self::Display => "a display and the programs that draw on it",
-            Self::Driver => "the driver itself: no process uses the GPU",
+            Self::Driver => "the driver itself (no process uses the GPU)",
         }
     }
 }

@@ -100,7 +100,7 @@ fn device_text(out: &mut String, device: &Device, most: usize, columns: usize) {
     problems_text(out, device, columns);
     for group in &device.idle {
         let text = format!(
-            "{} idle {} of process {} hold {}: workers that only load data need no GPU; start them before using CUDA, or with CUDA_VISIBLE_DEVICES=\"\"",
+            "{} idle {} of process {}: {}. Workers that only load data need no GPU: start them before using CUDA, or with CUDA_VISIBLE_DEVICES=\"\"",
             group.pids.len(),
             if group.pids.len() == 1 { "context" } else { "contexts" },
             group.parent,

@@ -44,7 +44,7 @@ fn leftovers_go_before_what_somebody_waits_for() {
     let (_, requirement) = require(&machine, &scenario, "4GiB");
     let remedy = &requirement["plan"]["remedies"][0];
     assert_eq!(remedy["command"], format!("kill {worker}"));
-    assert!(remedy["loses"].as_str().unwrap().starts_with("nothing, it is a leftover worker: ./hold orphan"));
+    assert!(remedy["loses"].as_str().unwrap().starts_with("nothing, it is a leftover worker (./hold orphan"));
 }
 
 #[test]
@@ -55,11 +55,11 @@ fn a_program_that_a_shell_left_running_is_not_a_leftover() {
     let (_, requirement) = require(&machine, &scenario, "4GiB");
     let remedy = &requirement["plan"]["remedies"][0];
     assert_eq!(remedy["command"], format!("kill {own}"), "the smaller of two that lose alike");
-    assert!(remedy["loses"].as_str().unwrap().starts_with("unsaved work: ./hold files"));
+    assert!(remedy["loses"].as_str().unwrap().starts_with("unsaved work (./hold files"));
     let (_, requirement) = require(&machine, &scenario, "5GiB");
     let remedy = &requirement["plan"]["remedies"][0];
     assert_eq!(remedy["command"], format!("kill {program}"));
-    assert!(remedy["loses"].as_str().unwrap().starts_with("unsaved work: ./hold detached"));
+    assert!(remedy["loses"].as_str().unwrap().starts_with("unsaved work (./hold detached"));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn the_command_and_the_loss_are_printed_and_nothing_is_ended() {
     let output = machine.makeroom("", &["ps", "--require", "4GiB"]).output().unwrap();
     let said = text(&output.stdout);
     assert!(said.contains(&format!("kill {pid}  frees 6.")), "{said}");
-    assert!(said.contains("lost: unsaved work: ./hold memory 6000, user"), "{said}");
+    assert!(said.contains("lost: unsaved work (./hold memory 6000, user"), "{said}");
     assert!(std::path::Path::new(&format!("/proc/{pid}")).exists());
 }
 

@@ -75,7 +75,9 @@ fn a_divided_card_that_tells_only_root_still_shows_its_parts() {
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0));
     assert!(
-        said.contains("could not read memory, compute processes, graphics processes: the current user does not have permission"),
+        said.contains(
+            "could not read memory, compute processes, graphics processes, MPS clients: the current user"
+        ),
         "{said}"
     );
     assert!(said.contains("sudo makeroom ps") && said.contains("MIG instance 0/1"), "{said}");
