@@ -66,7 +66,7 @@ fn what_is_in_the_file_is_what_the_server_answers() {
     assert_eq!(of("moment"), of("allocations"));
     assert!(of("moment").len() > 100, "{}", of("moment").len());
     let reduced = made.reduced.unwrap();
-    assert!(reduced.contains(&format!("{} of its", of("moment").len())), "{reduced}");
+    assert!(reduced.contains(&format!("memory layout at {} of ", of("moment").len())), "{reduced}");
 }
 
 #[test]
