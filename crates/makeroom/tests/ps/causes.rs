@@ -1,4 +1,4 @@
-//! Memory that nobody listed holds: the right cause first, with its evidence.
+//! Memory without a listed owner: the right cause first, with its evidence.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
