@@ -9,7 +9,7 @@ same() {
         problems+=("exit status $(cat "$WORK/$name.plain.status") became $(cat "$WORK/$name.run.status")")
     [ -s "$WORK/$name.plain.out" ] || problems+=("the program printed nothing: $(tail -1 "$WORK/$name.plain.err")")
     files=$(find "$WORK" -maxdepth 1 -name "$name.room" -o -maxdepth 1 -name "$name.[0-9]*.room" | wc -l)
-    [ "$files" = "$processes" ] || problems+=("$files recordings of $processes processes")
+    [ "$files" = "$processes" ] || problems+=("$files recordings for $processes processes")
     dropped=$(ask 'at(why, "run", "dropped_events")' why="$WORK/$name.why.json")
     [ "$dropped" = 0 ] || problems+=("$dropped events are missing")
     if [ ${#problems[@]} -eq 0 ]; then
@@ -36,13 +36,13 @@ compiled() {
     elif build "$name" "$source" "$@"; then
         both "$name" 1 "$text" "$WORK/$name"
     else
-        report FAILED "$name" "does not build: $(head -1 "$WORK/$name.build")"
+        report FAILED "$name" "build failed: $(head -1 "$WORK/$name.build")"
     fi
 }
 
-compiled runtime_static "every allocating call of the runtime, linked statically" runtime.cu
+compiled runtime_static "every allocating runtime call, linked statically" runtime.cu
 compiled runtime_shared "the same, linked with libcudart.so" runtime.cu -cudart shared
-compiled driver "the driver's interface, linked with -lcuda" driver.cu -lcuda
+compiled driver "driver API, linked with -lcuda" driver.cu -lcuda
 compiled streams "stream-ordered memory and a pool" streams.cu
 compiled graphs "a graph with memory nodes" graphs.cu
 compiled managed "managed memory" managed.cu
@@ -58,12 +58,12 @@ for mode in native expandable async; do
     both "train_$mode" 1 "8 losses of a GPT, bit for bit ($settings)" "$PYTHON" "$PROGRAMS/torch_train.py" gpt2 8
     unset PYTORCH_CUDA_ALLOC_CONF
 done
-both workers_fork 2 "data-loader workers by fork, a CUDA subprocess" "$PYTHON" "$PROGRAMS/torch_workers.py" fork
-both workers_spawn 2 "data-loader workers by spawn, a CUDA subprocess" "$PYTHON" "$PROGRAMS/torch_workers.py" spawn
+both workers_fork 2 "forked data-loader workers and a CUDA child process" "$PYTHON" "$PROGRAMS/torch_workers.py" fork
+both workers_spawn 2 "spawned data-loader workers and a CUDA child process" "$PYTHON" "$PROGRAMS/torch_workers.py" spawn
 for module in cupy jax; do
     if has_module $module; then
         both $module 1 "same output" "$PYTHON" "$PROGRAMS/${module}_program.py"
     else
-        report skipped $module "no $module"
+        report skipped $module "$module is not installed"
     fi
 done

@@ -27,7 +27,7 @@ theirs=$(ask 'at(own, "end", "torch", "allocation.all.allocated")' own="$WORK/tr
 ours=$(ask 'at(replay, "trace", "calls", "stream_alloc", "done")' replay="$WORK/train_async.replay.json")
 status=FAILED
 [ "$theirs" = "$ours" ] && [ "$ours" != null ] && status=ok
-report $status train_async "$theirs allocations by the native allocator's count, $ours recorded" theirs="$theirs" ours="$ours"
+report $status train_async "PyTorch's native allocator counts $theirs allocations, the recording $ours" theirs="$theirs" ours="$ours"
 
 # Frees too: what PyTorch still holds is what the recording has not seen freed, and it holds the same bytes.
 theirs=$(ask 'at(own, "end", "torch", "allocated_bytes.all.peak")' own="$WORK/train_native.run.json")
@@ -36,10 +36,10 @@ reserved=$(ask 'at(own, "end", "torch", "reserved_bytes.all.peak")' own="$WORK/t
 if holds 'at(own, "end", "torch", "reserved_bytes.all.peak") <= at(why, "run", "peaks", 0, "bytes")
         <= at(own, "end", "torch", "reserved_bytes.all.peak") + (128 << 20)' \
     own="$WORK/train_native.run.json" why="$WORK/train_native.why.json"; then
-    report ok train_native_peak "at its peak PyTorch reserved $((reserved >> 20)) MiB; the process took $((ours >> 20)) MiB" \
+    report ok train_native_peak "at its peak PyTorch reserved $((reserved >> 20)) MiB; the process used $((ours >> 20)) MiB" \
         allocated="$theirs" reserved="$reserved" ours="$ours"
 else
-    report FAILED train_native_peak "at its peak PyTorch reserved $reserved bytes; the process took $ours" \
+    report FAILED train_native_peak "at its peak PyTorch reserved $reserved bytes; the process used $ours" \
         allocated="$theirs" reserved="$reserved" ours="$ours"
 fi
 
@@ -52,8 +52,8 @@ elif build streams streams.cu; then
         holds 'at(why, "run", "pending_frees") == []' why="$WORK/streams.why.json"; then
         report ok streams_waited "201 frees in stream order, all known to be complete after cudaStreamSynchronize"
     else
-        report FAILED streams_waited "frees are called waiting after their streams were waited for"
+        report FAILED streams_waited "frees are reported as pending after their streams were synchronized"
     fi
 else
-    report FAILED streams_waited "does not build: $(head -1 "$WORK/streams.build")"
+    report FAILED streams_waited "build failed: $(head -1 "$WORK/streams.build")"
 fi

@@ -1,4 +1,4 @@
-# Accounts close: at a refusal and at the end of training less than 128 MiB is unaccounted for, and the line for free
+# Breakdowns add up: at a failed allocation and at the end of training less than 128 MiB is unaccounted for, and the line for free
 # memory is what the driver said to the program itself at that moment.
 
 MOST=$((128 << 20))
@@ -11,11 +11,11 @@ closes() {
     free=$(ask 'lines(at(why, "ledger")).get("free")' "${files[@]}")
     context=$(ask 'lines(at(why, "ledger")).get("context and code")' "${files[@]}")
     truth=$(ask "at(own, '$moment', 'torch', 'free')" "${files[@]}")
-    holds 'at(why, "ledger", "total_bytes") is not None' "${files[@]}" || problems+=("the account has no total")
+    holds 'at(why, "ledger", "total_bytes") is not None' "${files[@]}" || problems+=("the breakdown has no total")
     holds "abs(at(why, 'ledger', 'unaccounted_bytes')) < $MOST" "${files[@]}" || problems+=("unaccounted: $rest bytes")
     if [ "$moment" != - ]; then
         holds "abs(lines(at(why, 'ledger'))['free'] - at(own, '$moment', 'torch', 'free')) < $MOST" "${files[@]}" ||
-            problems+=("free: $free bytes, by the driver $truth")
+            problems+=("free: $free bytes, according to the driver $truth")
     fi
     if [ ${#problems[@]} -eq 0 ]; then
         report ok "$name" "$text: $((rest / 1048576)) MiB unaccounted, context and code $((${context/null/0} >> 20)) MiB" \
@@ -29,14 +29,14 @@ closes() {
 refused() {
     local name=$1
     if [ "$(cat "$WORK/$name.run.status")" != 0 ] || ! grep -q '^refused' "$WORK/$name.run.out"; then
-        report FAILED "$name" "was not refused, or did not go on: $(tail -1 "$WORK/$name.run.err")"
+        report FAILED "$name" "no allocation failed, or the program did not continue: $(tail -1 "$WORK/$name.run.err")"
         return 1
     fi
 }
 
 # Under a limit the card that the program sees is the limit, and what the driver answers is about that card.
 recorded refusal_limit --limit 6GiB -- "$PYTHON" "$PROGRAMS/torch_refusal.py" 700 100
-refused refusal_limit && closes refusal_limit - "refused by --limit 6GiB"
+refused refusal_limit && closes refusal_limit - "failed at --limit 6GiB"
 
 for mode in native expandable async; do
     case $mode in
@@ -50,15 +50,15 @@ for mode in native expandable async; do
     # program hears of it: what the driver tells the program is of a later moment.
     moment=refused
     [ $mode = expandable ] && moment=-
-    refused "refusal_$mode" && closes "refusal_$mode" $moment "tensors fill the card ($settings)"
+    refused "refusal_$mode" && closes "refusal_$mode" $moment "tensors fill the GPU ($settings)"
 done
 if ! has_nvcc; then
     report skipped fill_card "no nvcc"
 elif build fill_card fill_card.cu; then
     recorded fill_card -- "$WORK/fill_card" 1024
-    refused fill_card && closes fill_card - "cudaMalloc fills the card"
+    refused fill_card && closes fill_card - "cudaMalloc fills the GPU"
 else
-    report FAILED fill_card "does not build: $(head -1 "$WORK/fill_card.build")"
+    report FAILED fill_card "build failed: $(head -1 "$WORK/fill_card.build")"
 fi
 PYTORCH_CUDA_ALLOC_CONF=backend:native recorded train_native -- "$PYTHON" "$PROGRAMS/torch_train.py" gpt2 8
-closes train_native end "training that ended well"
+closes train_native end "training that finished"

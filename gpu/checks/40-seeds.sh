@@ -7,8 +7,8 @@ SEEDS=(s000_1_allocate_and_free s000_2_shared_memory s000_3_streams s002_1_kerne
 found() {
     local name=$1 text=$2 expression=$3 pattern=$4 problems=()
     [ "$(cat "$WORK/$name.run.status")" = 0 ] || problems+=("exit status $(cat "$WORK/$name.run.status")")
-    holds "$expression" why="$WORK/$name.why.json" || problems+=("not in the answer of why: $expression")
-    said "$pattern" "$name" || problems+=("not said: $pattern")
+    holds "$expression" why="$WORK/$name.why.json" || problems+=("not in the JSON of why: $expression")
+    said "$pattern" "$name" || problems+=("not printed: $pattern")
     if [ ${#problems[@]} -eq 0 ]; then
         report ok "$name" "$text"
     else
@@ -23,7 +23,7 @@ fi
 for name in "${SEEDS[@]}"; do build "$name" "seeds/$name.cu" & done
 wait
 for name in "${SEEDS[@]}"; do
-    [ -x "$WORK/$name" ] || { report FAILED "$name" "does not build: $(head -1 "$WORK/$name.build")"; continue; }
+    [ -x "$WORK/$name" ] || { report FAILED "$name" "build failed: $(head -1 "$WORK/$name.build")"; continue; }
     arguments=()
     [ "$name" = s002_2_host_leak ] && arguments=(400 fill)
     recorded "$name" -- "$WORK/$name" "${arguments[@]}"
@@ -33,32 +33,32 @@ CLEAN='at(why, "verdict", "cause") == "none" and at(why, "run", "never_freed") =
     and at(why, "run", "failed_launches") == [] and at(why, "run", "pending_frees") == []
     and at(why, "run", "refusals") == 0'
 found s000_1_allocate_and_free "clean" "$CLEAN" "everything was given back"
-found s000_2_shared_memory "a kernel that asks for 4 MiB of shared memory did not start" \
+found s000_2_shared_memory "a kernel requesting 4 MiB of shared memory failed to launch" \
     'at(why, "verdict", "cause") == "shared_memory_or_kernel_resource"
         and at(why, "run", "failed_launches", 0, "shared_memory_bytes") == 4 << 20
         and at(why, "run", "failed_launches", 0, "count") == 1' \
     "did not start.*4.00 MiB of shared memory"
-found s000_3_streams "32 MiB asked for while four frees of 4 MiB wait for their streams" \
+found s000_3_streams "32 MiB requested while four frees of 4 MiB are pending" \
     'at(why, "run", "never_freed") == [] and at(why, "run", "pending_frees", 0, "asked_meanwhile", "bytes") == 32 << 20
         and at(why, "run", "pending_frees", 0, "asked_meanwhile", "pending", "frees") == 4
         and at(why, "run", "pending_frees", 0, "asked_meanwhile", "pending", "bytes") == 16 << 20' \
     "freed in stream order.*16.00 MiB in 4 frees on 4 streams"
-found s002_1_kernel_new "device-side malloc against a heap of 8 MiB" \
+found s002_1_kernel_new "device-side malloc with a heap of 8 MiB" \
     'at(why, "run", "kernel_heap", "limit_bytes") == 8 << 20 and at(why, "run", "kernel_heap", "modules") == 1
         and at(why, "run", "never_freed", 0, "bytes") == 512 << 20' \
     "device-side malloc.*8.00 MiB"
-found s002_2_host_leak "1.56 GiB of host memory grown in 400 rounds" \
+found s002_2_host_leak "host memory grew by 1.56 GiB in 400 rounds" \
     'at(why, "run", "host_growth", "last_bytes") - at(why, "run", "host_growth", "first_bytes") > 1 << 30
         and at(why, "run", "never_freed") == []' \
     "host memory: the process grew"
-found s002_3_large_request "clean: 4 GiB fit" "$CLEAN" "everything was given back"
+found s002_3_large_request "clean: 4 GiB fits" "$CLEAN" "everything was given back"
 found s003_1_missing_free "1 GiB never freed, with its line" \
     'at(why, "run", "never_freed", 0, "bytes") == 1 << 30
         and "s003_1_missing_free.cu:" in at(why, "run", "never_freed", 0, "sites", 0, "site")' \
     "never freed: 1.00 GiB of GPU memory in 1 allocation"
 found s003_2_device_reset "clean" "$CLEAN" "took no GPU memory|everything was given back"
 if [ ! -e "$WORK/s003_3_library.room" ] && said "nothing was recorded" s003_3_library; then
-    report ok s003_3_library "uses no CUDA, and leaves no recording"
+    report ok s003_3_library "does not use CUDA and leaves no recording"
 else
-    report FAILED s003_3_library "a program without CUDA left a recording, or was not called one"
+    report FAILED s003_3_library "a program without CUDA left a recording, or run did not report it"
 fi

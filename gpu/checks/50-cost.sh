@@ -41,7 +41,7 @@ for size in gpt2 small; do
     figures=(percent="$percent" each_ns="$each" calls="$calls" seconds="$seconds")
     if [ $size = small ]; then
         # Nothing but launches of small kernels: the worst case, shown and not limited.
-        report ok inside_small "$text (bound by the host: the worst case, not limited)" "${figures[@]}"
+        report ok inside_small "$text (host-bound worst case, without a limit)" "${figures[@]}"
     elif [ "$(ask "$percent <= 2.0")" = true ]; then
         report ok "inside_$size" "$text" "${figures[@]}"
     else

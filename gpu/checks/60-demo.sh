@@ -19,14 +19,14 @@ explained() {
     if holds "(lambda it: it is not None and $expression)($found)" demo="$WORK/demo.json"; then
         report ok "$name" "$text" cause="$cause"
     else
-        report FAILED "$name" "not explained as it should be; the verdict is $cause" cause="$cause"
+        report FAILED "$name" "wrong explanation; the verdict is $cause" cause="$cause"
     fi
 }
 
-explained fragmentation 'at(it, "verdict", "cause") == "fragmentation"' "memory in pieces is called fragmentation"
-explained large-batch 'at(it, "request", "bytes") > 0' "the request that was refused is named"
-explained missing-free 'len(at(it, "run", "never_freed")) > 0' "what was never freed is listed"
-explained stream-ordered-frees 'len(at(it, "run", "pending_frees")) > 0' "frees that wait for a stream are listed"
-explained kernel-heap 'at(it, "run", "kernel_heap", "limit_bytes") > 0' "device-side malloc is told with its heap"
-explained context-left-behind 'len(at(it, "run", "contexts_never_destroyed")) > 0' "contexts that nobody destroyed are listed"
+explained fragmentation 'at(it, "verdict", "cause") == "fragmentation"' "reported as fragmentation"
+explained large-batch 'at(it, "request", "bytes") > 0' "the failed request is reported"
+explained missing-free 'len(at(it, "run", "never_freed")) > 0' "memory that was never freed is listed"
+explained stream-ordered-frees 'len(at(it, "run", "pending_frees")) > 0' "pending stream-ordered frees are listed"
+explained kernel-heap 'at(it, "run", "kernel_heap", "limit_bytes") > 0' "device-side malloc is reported with its heap"
+explained context-left-behind 'len(at(it, "run", "contexts_never_destroyed")) > 0' "contexts that were never destroyed are listed"
 explained pinned-memory 'any(left["kind"] == "pinned" for left in at(it, "run", "never_freed"))' "pinned memory that was never freed is listed"

@@ -30,7 +30,7 @@ peak() { ask "at($1, 'end', 'peak_reserved')" "${figures[@]}"; }
 spread() { ask "sorted(at(run, 'end', 'median_step') * 1000 for run in [$(seq -s, -f "$1%g" "$RUNS")])" "${figures[@]}"; }
 
 if cmp -s "$WORK/pool_native_1.plain.out" "$WORK/pool_pool_1.run.out" && [ -s "$WORK/pool_pool_1.run.out" ]; then
-    report ok losses "$STEPS losses are the same to the last bit"
+    report ok losses "$STEPS losses are bit-for-bit equal"
 else
     report FAILED losses "differ: $(diff "$WORK/pool_native_1.plain.out" "$WORK/pool_pool_1.run.out" | head -3 | tr '\n' ' ') $(tail -2 "$WORK/pool_pool_1.run.err" | tr '\n' ' ')"
 fi
@@ -58,7 +58,7 @@ report $status inside "$text" figures="$(ask "at(run, 'end', 'pool')" "${inside[
 if said 'PyTorch reserved .* its default allocator would have taken .* expandable segments saved' pool_pool_1; then
     report ok summary "$(grep -A1 'PyTorch reserved' "$WORK/pool_pool_1.run.err" | tr -s ' \n' ' ')"
 else
-    report FAILED summary "says nothing about expandable segments"
+    report FAILED summary "the summary does not mention expandable segments"
 fi
 
 # same NAME WHAT OPTION... -- COMMAND...: the same output and status with the pool.
@@ -85,7 +85,7 @@ for feature in history mempool share; do
 done
 recorded pool_out_of_memory --pool --limit 8GiB -- "$PYTHON" "$PROGRAMS/pool_features.py" out_of_memory
 if [ "$(head -1 "$WORK/pool_out_of_memory.run.out")" = "7 True" ] && [ "$(cat "$WORK/pool_out_of_memory.run.status")" = 0 ]; then
-    report ok out_of_memory "a caught refusal under --limit 8GiB, and the program goes on"
+    report ok out_of_memory "an allocation failed at --limit 8GiB, and the program continued"
 else
     report FAILED out_of_memory "$(head -2 "$WORK/pool_out_of_memory.run.out" | tr '\n' ' ') $(tail -2 "$WORK/pool_out_of_memory.run.err" | tr '\n' ' ')"
 fi
@@ -105,7 +105,7 @@ live=$(ask "at(pool1, 'end', 'peak_allocated')" "${figures[@]}")
 limit=$((${live/null/0} * 5 / 6 + (700 << 20)))
 recorded pool_spill --pool --spill 16GiB --limit "$limit" --no-stacks -- "$PYTHON" "$PROGRAMS/pool_train.py" gpt2 12
 if [ "$(cat "$WORK/pool_spill.run.status")" = 0 ] && [ "$(cat "$WORK/pool_spill.run.out")" = "$(head -12 "$WORK/pool_native_1.plain.out")" ]; then
-    report ok spill "live bytes a fifth over the limit, the same losses; $(grep -i spill "$WORK/pool_spill.run.err" | head -1 | sed 's/^ *//')" \
+    report ok spill "live memory is 20 % over the limit, losses are equal; $(grep -i spill "$WORK/pool_spill.run.err" | head -1 | sed 's/^ *//')" \
         limit="$limit" live="$live" median_step="$(ask "at(spill, 'end', 'median_step')" "spill=$WORK/pool_spill.run.json")"
 else
     report FAILED spill "$(tail -3 "$WORK/pool_spill.run.err" | tr '\n' ' ')"

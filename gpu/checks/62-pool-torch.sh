@@ -25,7 +25,7 @@ one() {
 # The most that NVML counted for the process and its children; where it does not say, the device's own figure.
 whole() { printf '(at(%s, "peak", "processes") or (at(%s, "peak", "used") or 0) - (at(%s, "peak", "before") or 0))' "$1" "$1" "$1"; }
 
-printf '  %-10s %8s %11s %8s %8s  %s\n' workload plain expandable pool ratio "GB of the whole process, by NVML; and the summary's line" | tee "$LOGS/table.txt"
+printf '  %-10s %8s %11s %8s %8s  %s\n' workload plain expandable pool ratio "GB of the whole process according to NVML, and the line of the summary" | tee "$LOGS/table.txt"
 for name in "${WORKLOADS[@]}"; do
     for mode in plain expandable pool; do one "$name" $mode; done
     files=("plain=$LOGS/$name.plain.json" "expandable=$LOGS/$name.expandable.json" "pool=$LOGS/$name.pool.json")
@@ -36,25 +36,25 @@ for name in "${WORKLOADS[@]}"; do
     figures=(plain="$(ask "$(whole plain)" "${files[@]}")" expandable="$(ask "$(whole expandable)" "${files[@]}")" pool="$(ask "$(whole pool)" "${files[@]}")" ratio="$ratio")
     why=
     if [ "$(cat "$LOGS/$name.plain.status")" != 0 ]; then
-        report skipped "pool_torch_$name" "does not run without makeroom either: $(tail -1 "$LOGS/$name.plain.err")" "${figures[@]}"
+        report skipped "pool_torch_$name" "also fails without makeroom: $(tail -1 "$LOGS/$name.plain.err")" "${figures[@]}"
         continue
     fi
     [ "$(cat "$LOGS/$name.pool.status")" = 0 ] || why+="status $(cat "$LOGS/$name.pool.status"): $(grep -v '^makeroom\|^  ' "$LOGS/$name.pool.err" | tail -1). "
-    [ "$(cat "$LOGS/$name.expandable.status")" = 0 ] || why+="plain expandable segments fail as well. "
+    [ "$(cat "$LOGS/$name.expandable.status")" = 0 ] || why+="it also fails with plain expandable segments. "
     cmp -s "$LOGS/$name.plain.out" "$LOGS/$name.pool.out" || why+="output differs: $(diff "$LOGS/$name.plain.out" "$LOGS/$name.pool.out" | head -2 | tr '\n' ' '). "
-    cmp -s "$LOGS/$name.plain.out" "$LOGS/$name.expandable.out" || why+="plain expandable segments differ as well. "
-    [ -n "$line" ] || why+="the summary says nothing about expandable segments. "
-    [ "$(ask "0 < $ratio <= 1.01")" = true ] || why+="$ratio of plain expandable segments. "
+    cmp -s "$LOGS/$name.plain.out" "$LOGS/$name.expandable.out" || why+="it also differs with plain expandable segments. "
+    [ -n "$line" ] || why+="the summary does not mention expandable segments. "
+    [ "$(ask "0 < $ratio <= 1.01")" = true ] || why+="uses $ratio of the memory of plain expandable segments. "
     if [ -z "$why" ]; then
         # The table has it already.
-        report ok "pool_torch_$name" "same output, $ratio of plain expandable segments" "${figures[@]}" >/dev/null
+        report ok "pool_torch_$name" "same output, $ratio of the memory of plain expandable segments" "${figures[@]}" >/dev/null
     else
         report FAILED "pool_torch_$name" "$why" "${figures[@]}"
     fi
 done
 passed=$(grep -c '"status": "ok"' <(grep '"name": "pool_torch_' "$WORK/results.jsonl"))
 if [ "$passed" = ${#WORKLOADS[@]} ]; then
-    report ok pool_torch "${#WORKLOADS[@]} workloads: the same output, at most 1.01 of plain expandable segments"
+    report ok pool_torch "${#WORKLOADS[@]} workloads: same output, at most 1.01 of the memory of plain expandable segments"
 else
     report FAILED pool_torch "$passed of ${#WORKLOADS[@]} workloads passed; logs in $LOGS"
 fi

@@ -30,7 +30,7 @@ suite() {
     done
     # A suite of which nothing passes plain was not run: a module is missing.
     if [ "$passed" -gt 0 ] && [ -z "$differ" ]; then
-        report ok "suite_$name" "$text: $count tests, $passed passed, the same plain, under run and under run --pool" tests="$count" passed="$passed"
+        report ok "suite_$name" "$text: $count tests, $passed passed, with the same results plain, under run and under run --pool" tests="$count" passed="$passed"
     else
         report FAILED "suite_$name" "$text: $count tests; ${differ:-none ran: $(tail -1 "$LOGS/$name.plain.err")}" tests="$count" passed="$passed"
     fi

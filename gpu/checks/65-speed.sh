@@ -34,19 +34,19 @@ speed() {
     local flags
     read -ra flags <<<"$(torch_flags)"
     if ! command -v c++ >/dev/null || [ ${#flags[@]} -eq 0 ]; then
-        report skipped speed "no C++ compiler, or no headers of CUDA"
+        report skipped speed "no C++ compiler, or no CUDA headers"
         return
     fi
     if ! c++ -std=c++17 -O2 "$PROGRAMS/pool_speed.cpp" -I "$root/crates/makeroom-pool-c/include" "$library" \
         -Wl,-rpath,"$(dirname "$library")" -Wl,--allow-shlib-undefined "${flags[@]}" -o "$WORK/pool_speed" 2>"$WORK/pool_speed.build"; then
-        report FAILED speed "does not build: $(grep -m1 error "$WORK/pool_speed.build")"
+        report FAILED speed "build failed: $(grep -m1 error "$WORK/pool_speed.build")"
         return
     fi
     plain pool_speed "$WORK/pool_speed"
     local result="run=$WORK/pool_speed.plain.out" text status=FAILED
     text=$(ask '", ".join("%s %.0f of %.0f ns" % (name, run[name]["pool_ns"], run[name]["native_ns"]) for name in run)' "$result")
     if holds 'all(3 * run[name]["pool_ns"] <= run[name]["native_ns"] for name in run)' "$result"; then status=ok; fi
-    report $status speed "pool of native, for a pair: $text $(tail -1 "$WORK/pool_speed.plain.err")" \
+    report $status speed "pool / native, per allocate-and-free pair: $text $(tail -1 "$WORK/pool_speed.plain.err")" \
         worst="$(ask 'max(run[name]["pool_ns"] / run[name]["native_ns"] for name in run)' "$result")"
 }
 

@@ -26,7 +26,7 @@ c_example() {
     fi
     if ! cc "$root/examples/c/pool.c" -I "$root/crates/makeroom-pool-c/include" "$library" \
         -Wl,-rpath,"$(dirname "$library")" -ldl -o "$WORK/pool_c" 2>"$WORK/pool_c.build"; then
-        report FAILED pool_c "does not build: $(head -1 "$WORK/pool_c.build")"
+        report FAILED pool_c "build failed: $(head -1 "$WORK/pool_c.build")"
         return
     fi
     plain pool_c "$WORK/pool_c" "$WORK/pool_c.pickle"
@@ -55,7 +55,7 @@ pluggable() {
     plain pluggable "$PYTHON" "$PROGRAMS/pluggable.py" "$library" "$WORK"
     local result=pluggable.plain.out
     if [ "$(cat "$WORK/pluggable.plain.status")" = 0 ]; then
-        report ok pluggable "$(ask '"%d losses equal to the last bit; reserved at the peak %.2f GiB, PyTorch %.2f GiB" % (
+        report ok pluggable "$(ask '"%d losses are bit-for-bit equal; peak reserved %.2f GiB, PyTorch %.2f GiB" % (
             run["steps"], run["pool_peak_reserved"] / 2**30, run["native_peak_reserved"] / 2**30)' run="$WORK/$result")" \
             pool_peak_reserved="$(ask 'at(run, "pool_peak_reserved")' run="$WORK/$result")" \
             pool_peak_live="$(ask 'at(run, "pool_peak_live")' run="$WORK/$result")" \

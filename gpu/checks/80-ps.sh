@@ -1,5 +1,5 @@
-# Who holds the card: the account of `makeroom ps` closes while processes of different kinds hold memory, and each of them
-# is in it with what it took.
+# Which processes hold the GPU: the figures of `makeroom ps` add up while processes of different kinds hold memory, and each
+# is listed with its size.
 
 MOST=$((128 << 20))
 OPEN=()
@@ -16,7 +16,7 @@ hold() {
         grep -q ready "$WORK/ps.$name.out" && return 0
         sleep 0.2
     done
-    report FAILED "$name" "holds nothing after 60 s: $(tail -1 "$WORK/ps.$name.err")"
+    report FAILED "$name" "allocated nothing within 60 s: $(tail -1 "$WORK/ps.$name.err")"
     return 1
 }
 
@@ -46,7 +46,7 @@ used=$(ask "at($device, 'used_bytes')" "${files[@]}")
 count=$(ask "len(at($device, 'holders'))" "${files[@]}")
 causes=$(ask "' '.join(c['cause'] for c in at($device, 'unlisted', 'causes'))" "${files[@]}")
 figures=(unlisted="$rest" held="$held" used="$used" used_before="$before" holders="$count" sizes_mib="$sizes" causes="$causes")
-text="$kinds processes hold memory, $count listed ($sizes MiB), $((${rest/null/0} / 1048576)) MiB held by nobody listed"
+text="$kinds processes hold memory, $count listed ($sizes MiB), $((${rest/null/0} / 1048576)) MiB without a listed owner"
 if holds "abs(at($device, 'unlisted', 'bytes')) < $MOST" "${files[@]}" && [ "$count" -ge "$kinds" ]; then
     report ok ledger "$text" "${figures[@]}"
 else
@@ -54,18 +54,18 @@ else
 fi
 sum="at($device, 'free_bytes') + at($device, 'reserved_bytes') + $held + at($device, 'unlisted', 'bytes')"
 if holds "$sum == at($device, 'total_bytes')" "${files[@]}"; then
-    report ok adds_up "free + reserved + holders + nobody listed is all of the card"
+    report ok adds_up "free + reserved + processes + without an owner is the total"
 else
     report FAILED adds_up "the lines do not add up: $(ask "$sum" "${files[@]}")"
 fi
 seen=$(ask "sum(1 for h in at($device, 'holders') if h['process'] and 'ps_holder' in ' '.join(h['process']['command']))" "${files[@]}")
 whole=$(ask 'at(ps, "view", "whole_machine")' "${files[@]}")
 if [ "$seen" -ge "$kinds" ]; then
-    report ok processes "$seen holders are known by their command line" seen="$seen" whole_machine="$whole"
+    report ok processes "$seen processes are shown with their command line" seen="$seen" whole_machine="$whole"
 elif [ "$whole" = false ]; then
-    report skipped processes "this is a container: the driver counts the host's processes, $seen of $kinds are known" seen="$seen" whole_machine="$whole"
+    report skipped processes "this is a container: the driver lists host PIDs, $seen of $kinds processes are visible" seen="$seen" whole_machine="$whole"
 else
-    report FAILED processes "$seen of $kinds holders are known by their command line" seen="$seen" whole_machine="$whole"
+    report FAILED processes "$seen of $kinds processes are shown with their command line" seen="$seen" whole_machine="$whole"
 fi
 
 # Half of what is free can be had; more than the card has cannot.
@@ -75,9 +75,9 @@ met=$?
 "$MAKEROOM" ps --require 9999GiB >"$WORK/ps.require.out" 2>&1
 unmet=$?
 if [ $met -eq 0 ] && [ $unmet -eq 1 ]; then
-    report ok require "--require exits 0 for half of what is free and 1 for more than the card has"
+    report ok require "--require exits 0 for half of the free memory and 1 for more than the GPU has"
 else
-    report FAILED require "--require exits $met for half of what is free and $unmet for more than the card has"
+    report FAILED require "--require exits $met for half of the free memory and $unmet for more than the GPU has"
 fi
 times=$(for _ in 1 2 3 4 5; do /usr/bin/env bash -c "TIMEFORMAT=%R; time \"$MAKEROOM\" ps --json >/dev/null" 2>&1; done | sort -n | sed -n 3p)
 report ok time "makeroom ps takes $times s (median of five)" seconds="$times"
@@ -91,7 +91,7 @@ account managed
 files=(ps="$WORK/ps.managed.json")
 more=$(ask "at($device, 'unlisted', 'bytes') - ${rest/null/0}" "${files[@]}")
 causes=$(ask "' '.join(c['cause'] for c in at($device, 'unlisted', 'causes'))" "${files[@]}")
-text="3072 MiB of managed memory: $((${more/null/0} / 1048576)) MiB more are held by nobody listed; causes: ${causes:-none}"
+text="3072 MiB of managed memory: $((${more/null/0} / 1048576)) MiB more without a listed owner; causes: ${causes:-none}"
 if [ "${more/null/0}" -lt $MOST ] || [ "${causes%% *}" = managed_memory ]; then
     report ok managed "$text" unlisted_more="$more" causes="$causes"
 else
@@ -102,4 +102,4 @@ for input in "${OPEN[@]}"; do exec {input}>&-; done
 wait
 account after
 after=$(ask 'at(ps, "devices", 0, "used_bytes")' ps="$WORK/ps.after.json")
-report ok given_back "used before $((${before/null/0} >> 20)) MiB, after $((${after/null/0} >> 20)) MiB" used_before="$before" used_after="$after"
+report ok given_back "in use before: $((${before/null/0} >> 20)) MiB, after: $((${after/null/0} >> 20)) MiB" used_before="$before" used_after="$after"

@@ -22,13 +22,13 @@ fits() {
     runs=$(ask 'len(at(fit, "runs"))' fit="$answer")
     local beyond=$((batch + (batch + 49) / 50 + 1)) said="$batch in $runs runs"
     if ! trains "fit_${model}_at" "$model" "$batch"; then
-        report FAILED "fit_$model" "$said, and it does not run"
+        report FAILED "fit_$model" "$said, but it fails"
     elif trains "fit_${model}_beyond" "$model" "$beyond"; then
-        report FAILED "fit_$model" "$said, but $beyond runs too" batch="$batch" runs="$runs"
+        report FAILED "fit_$model" "$said, but $beyond also fits" batch="$batch" runs="$runs"
     elif [ "$runs" -gt 4 ]; then
         report FAILED "fit_$model" "$said" batch="$batch" runs="$runs"
     else
-        report ok "fit_$model" "$said; $beyond is refused" batch="$batch" runs="$runs"
+        report ok "fit_$model" "$said; $beyond fails" batch="$batch" runs="$runs"
     fi
 }
 

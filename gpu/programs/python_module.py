@@ -93,7 +93,7 @@ def use_pool(folder):
         wrong.append("the losses differ")
     # PyTorch counts what it rounded up to 512 bytes.
     if not 0.98 < pool["most"] / native["most"] <= 1.01:
-        wrong.append(f"max_memory_allocated is {pool['most']} and not about {native['most']}")
+        wrong.append(f"max_memory_allocated is {pool['most']}, expected about {native['most']}")
     if pool["most_after_reset"] > pool["most"] or pool["events"] < 1000:
         wrong.append("peaks or history do not work")
     if pool["reserved"] > native["reserved"]:
@@ -103,7 +103,7 @@ def use_pool(folder):
         wrong.append("expandable segments change the losses or reserve more")
     if expandable["stats"]["peak_reserved"] != expandable["reserved"]:
         wrong.append("the figures of use_pool() are not PyTorch's")
-    text = f"{STEPS} losses equal; at most {pool['most'] / GIB:.2f} GiB in {pool['reserved'] / GIB:.2f} GiB, PyTorch in {native['reserved'] / GIB:.2f} GiB"
+    text = f"{STEPS} losses equal; peak {pool['most'] / GIB:.2f} GiB in {pool['reserved'] / GIB:.2f} GiB reserved, PyTorch reserves {native['reserved'] / GIB:.2f} GiB"
     return wrong, text, {"pool": pool["stats"], "native_reserved": native["reserved"]}
 
 
@@ -174,10 +174,10 @@ def watch_lines():
             kept.append(torch.empty(3 << 20, dtype=torch.uint8, device="cuda"))
             del buffer
             w.step()
-    wrong = [] if w.leak_per_step_bytes == 3 << 20 else [f"a leak of {w.leak_per_step_bytes} a step"]
+    wrong = [] if w.leak_per_step_bytes == 3 << 20 else [f"a leak of {w.leak_per_step_bytes} bytes per step"]
     if "python_module.py" not in json.dumps(w.to_dict()["devices"][0]["leaking"]):
-        wrong.append("the line is not named")
-    return wrong, f"{w.leak_per_step_bytes >> 20} MiB a step, with its line", {"peak": w.peak_bytes}
+        wrong.append("the line is missing")
+    return wrong, f"{w.leak_per_step_bytes >> 20} MiB per step, with its line", {"peak": w.peak_bytes}
 
 
 def excepthook():
@@ -216,13 +216,13 @@ def chunks():
     makeroom.chunks(data, function, room="1GiB", out=result)
     again = time.perf_counter() - start
     if not torch.equal(result, expected):
-        wrong.append("the results differ in an array of their own")
+        wrong.append("the results in a separate array differ")
     place = torch.empty_like(data).fill_(0)
     start = time.perf_counter()
     place.copy_(data), place.copy_(data)
     host = time.perf_counter() - start
     if peak > 1.1 * GIB:
-        wrong.append(f"{peak} bytes were taken of 1 GiB")
+        wrong.append(f"{peak} bytes were used, the limit is 1 GiB")
     text = f"2 GiB through 1 GiB in {count} pieces, {2 / seconds:.1f} GiB/s, again {2 / again:.1f}, host copies {2 / host:.1f}"
     return wrong, text, {"pieces": sizes[:count], "seconds": seconds, "again": again, "host": host}
 
@@ -238,8 +238,8 @@ def cupy_pool():
     wrong = [] if total == expected else [f"{total} instead of {expected}"]
     stats = pool.stats()
     if stats.live < first.nbytes or stats.allocations < 2:
-        wrong.append("CuPy did not ask the pool")
-    return wrong, f"{stats.allocations} allocations of CuPy, {stats.peak_live >> 20} MiB at the peak", stats._asdict()
+        wrong.append("CuPy did not use the pool")
+    return wrong, f"{stats.allocations} CuPy allocations, peak {stats.peak_live >> 20} MiB", stats._asdict()
 
 
 def plugin(folder):

@@ -13,9 +13,9 @@ async function checkVerdict(page: Page, said: Why): Promise<void> {
   await expect(verdict).toHaveAttribute("data-certainty", said.verdict.certainty);
   await expect(page.getByTestId("summary")).toContainText(said.verdict.summary.slice(0, 200));
   if (said.request !== null) await expect(page.getByTestId("asked")).toContainText(bytes(said.request.bytes));
-  await page.getByText("all of it, as").click();
+  await page.getByText("full output of `makeroom why`").click();
   await expect(page.getByTestId("why-text")).toBeVisible();
-  await page.getByText("all of it, as").click();
+  await page.getByText("full output of `makeroom why`").click();
 }
 
 interface Line {
@@ -90,7 +90,7 @@ async function driveSeries(page: Page, events: number): Promise<void> {
   if (Number(placed) > 0)
     await expect(page.getByTestId("cursor-a")).toHaveAttribute("aria-valuenow", String(Number(placed) - 1));
   await page.keyboard.press("e");
-  await expect(page.getByText("One step is one event.").or(page.getByText("keeps no finer steps"))).toBeVisible();
+  await expect(page.getByText("Each step is one event.").or(page.getByText("has no finer steps"))).toBeVisible();
   await page.keyboard.press("0");
 }
 
@@ -123,8 +123,8 @@ async function driveTables(page: Page, sites: number, way: Way): Promise<void> {
   await page.keyboard.press("6");
   await expect(page.getByTestId("site")).toHaveCount(Math.min(100, sites));
   if (sites > 0) {
-    await page.getByRole("button", { name: "allocated in all" }).click();
-    await expect(page.locator("th[aria-sort=descending]")).toHaveText(/allocated in all/);
+    await page.getByRole("button", { name: "allocated in total" }).click();
+    await expect(page.locator("th[aria-sort=descending]")).toHaveText(/allocated in total/);
     await page.keyboard.press("s");
     await expect(page.locator("tr.chosen")).toHaveCount(1);
     await page.keyboard.press("Escape");
@@ -140,7 +140,7 @@ async function driveTables(page: Page, sites: number, way: Way): Promise<void> {
   await page.keyboard.press("8");
   await expect(page.getByTestId("tab-whatif")).toHaveAttribute("aria-selected", "true");
   if (way === "report") {
-    await expect(page.getByText("made without the what-if table")).toBeVisible();
+    await expect(page.getByText("This report has no what-if table")).toBeVisible();
     return;
   }
   await page.getByTestId("whatif-start").click();

@@ -270,7 +270,7 @@ test("a file that grows is noticed and read again", async ({ page }) => {
     copyFileSync(join(ROOT, "traces", "seed004.pickle.gz"), copy);
     await page.evaluate(() => dispatchEvent(new Event("focus")));
     await expect(page.getByTestId("changed")).toBeVisible();
-    await page.getByRole("button", { name: "read it again" }).click();
+    await page.getByRole("button", { name: "reload it" }).click();
     await expect(page.getByTestId("summary")).toContainText("223.13 MiB");
     await expect(page.getByTestId("changed")).toBeHidden();
     appendFileSync(copy, "no longer a recording");
@@ -288,7 +288,7 @@ test("two pages of one server never mix what was read before and after", async (
     await expect(other.getByTestId("asked")).toContainText("865.02 MiB");
     copyFileSync(join(ROOT, "traces", "seed004.pickle.gz"), copy);
     await page.evaluate(() => dispatchEvent(new Event("focus")));
-    await page.getByRole("button", { name: "read it again" }).click();
+    await page.getByRole("button", { name: "reload it" }).click();
     await expect(page.getByTestId("summary")).toContainText("223.13 MiB");
     await other.keyboard.press("p");
     await expect(other.getByTestId("summary")).toContainText("223.13 MiB");
@@ -301,7 +301,7 @@ test("a server that is gone is said", async ({ page }) => {
   await openPage(page, served.url);
   served.end();
   await page.evaluate(() => dispatchEvent(new Event("focus")));
-  await expect(page.getByTestId("trouble")).toContainText("does not answer");
+  await expect(page.getByTestId("trouble")).toContainText("does not respond");
 });
 
 test("two viewers at once do not disturb each other", async ({ page, context }) => {

@@ -68,10 +68,9 @@ export function describe(pane: Pane, segment: Segment, offset: number): string {
   if (block === undefined) return where;
   const [start, size, state, site] = block;
   const address = addressOf(segment.address, start);
-  if (state === NOTHING) return `${bytes(size)} between two allocations, not held`;
+  if (state === NOTHING) return `${bytes(size)} free for the driver, between two allocations`;
   if (state === FREE) return `hole of ${bytes(size)} at ${address}, in a ${where}`;
-  if (state === MERGED)
-    return `${bytes(size)} of small blocks at ${address}, ${share(site, 1000)} of it live, in a ${where}`;
+  if (state === MERGED) return `${bytes(size)} of small blocks at ${address}, ${share(site, 1000)} live, in a ${where}`;
   const known = pane.site(site);
   return `${bytes(size)} ${STATES[state] ?? ""} at ${address}: ${known === undefined ? "other" : `${known.label} ${shorten(known.name, 120)}`}, in a ${where}`;
 }

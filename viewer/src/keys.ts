@@ -26,7 +26,7 @@ function tab(pane: Pane, name: Tab): void {
   go(pane, "tables");
 }
 
-/** Moves the active cursor by so many hundredths of the view, at least by one event. */
+/** Moves the active cursor by a number of hundredths of the view, at least by one event. */
 function nudge(pane: Pane, hundredths: number): void {
   const { from, to, a, b } = pane.place;
   const active = pane.state.value.active;
@@ -73,7 +73,7 @@ export const KEYS: Key[] = [
   {
     keys: ["?"],
     shown: "?",
-    does: "these keys",
+    does: "show these keys",
     run: (model) => {
       model.help.value = !model.help.value;
     },
@@ -89,7 +89,7 @@ export const KEYS: Key[] = [
   {
     keys: ["2"],
     shown: "2",
-    does: "go to the account",
+    does: "go to the memory breakdown",
     run: (_, pane) => {
       go(pane, "account");
     },
@@ -105,7 +105,7 @@ export const KEYS: Key[] = [
   {
     keys: ["4"],
     shown: "4",
-    does: "go to the address space (arrows: blocks and segments, Enter: open; Tab: into it, + − arrows)",
+    does: "go to the address space (arrows: select a block or segment, Enter: open it; then Tab, + − and arrows inside it)",
     run: (_, pane) => {
       go(pane, "space");
     },
@@ -113,7 +113,7 @@ export const KEYS: Key[] = [
   {
     keys: ["5"],
     shown: "5",
-    does: "go to the flame graph (arrows: frames, Enter: fill, Backspace: all)",
+    does: "go to the flame graph (arrows: select a frame, Enter: zoom in, Backspace: show all)",
     run: (_, pane) => {
       go(pane, "flame");
     },
@@ -121,7 +121,7 @@ export const KEYS: Key[] = [
   {
     keys: ["6"],
     shown: "6",
-    does: "sites",
+    does: "table of sites",
     run: (_, pane) => {
       tab(pane, "sites");
     },
@@ -129,7 +129,7 @@ export const KEYS: Key[] = [
   {
     keys: ["7"],
     shown: "7",
-    does: "allocations",
+    does: "table of allocations",
     run: (_, pane) => {
       tab(pane, "allocations");
     },
@@ -137,7 +137,7 @@ export const KEYS: Key[] = [
   {
     keys: ["8"],
     shown: "8",
-    does: "what if",
+    does: "what-if table",
     run: (_, pane) => {
       tab(pane, "whatif");
     },
@@ -145,7 +145,7 @@ export const KEYS: Key[] = [
   {
     keys: ["ArrowLeft"],
     shown: "←",
-    does: "cursor back by a hundredth of the view",
+    does: "move the cursor left by 1 % of the view",
     run: (_, pane) => {
       nudge(pane, -1);
     },
@@ -153,7 +153,7 @@ export const KEYS: Key[] = [
   {
     keys: ["ArrowRight"],
     shown: "→",
-    does: "cursor on by a hundredth of the view",
+    does: "move the cursor right by 1 % of the view",
     run: (_, pane) => {
       nudge(pane, 1);
     },
@@ -161,7 +161,7 @@ export const KEYS: Key[] = [
   {
     keys: ["Shift+ArrowLeft"],
     shown: "Shift ←",
-    does: "view back by a quarter",
+    does: "move the view left by a quarter",
     run: (_, pane) => {
       pan(pane, -0.25);
     },
@@ -169,7 +169,7 @@ export const KEYS: Key[] = [
   {
     keys: ["Shift+ArrowRight"],
     shown: "Shift →",
-    does: "view on by a quarter",
+    does: "move the view right by a quarter",
     run: (_, pane) => {
       pan(pane, 0.25);
     },
@@ -177,7 +177,7 @@ export const KEYS: Key[] = [
   {
     keys: [","],
     shown: ",",
-    does: "cursor back by one event",
+    does: "cursor to the previous event",
     run: (_, pane) => {
       stepEvent(pane, -1);
     },
@@ -185,7 +185,7 @@ export const KEYS: Key[] = [
   {
     keys: ["."],
     shown: ".",
-    does: "cursor on by one event",
+    does: "cursor to the next event",
     run: (_, pane) => {
       stepEvent(pane, 1);
     },
@@ -193,7 +193,7 @@ export const KEYS: Key[] = [
   {
     keys: ["+", "="],
     shown: "+",
-    does: "nearer, around the cursor",
+    does: "zoom in at the cursor",
     run: (_, pane) => {
       near(pane, 0.5);
     },
@@ -201,7 +201,7 @@ export const KEYS: Key[] = [
   {
     keys: ["-"],
     shown: "−",
-    does: "farther",
+    does: "zoom out",
     run: (_, pane) => {
       near(pane, 2);
     },
@@ -209,7 +209,7 @@ export const KEYS: Key[] = [
   {
     keys: ["e"],
     shown: "e",
-    does: "down to single events around the cursor",
+    does: "zoom in to single events at the cursor",
     run: (_, pane) => {
       near(pane, 40 / Math.max(1, pane.place.to - pane.place.from));
     },
@@ -217,7 +217,7 @@ export const KEYS: Key[] = [
   {
     keys: ["0"],
     shown: "0",
-    does: "the whole run",
+    does: "show the whole run",
     run: (_, pane) => {
       if (pane.device !== undefined) pane.update({ from: 0, to: extent(pane.device) });
     },
@@ -233,7 +233,7 @@ export const KEYS: Key[] = [
   {
     keys: ["b"],
     shown: "b",
-    does: "keys move cursor B (set where A is if there is none)",
+    does: "keys move cursor B (placed at A if there is none)",
     run: (_, pane) => {
       pane.update({ active: "b", b: pane.place.b ?? pane.place.a });
     },
@@ -241,7 +241,7 @@ export const KEYS: Key[] = [
   {
     keys: ["x"],
     shown: "x",
-    does: "take cursor B away",
+    does: "remove cursor B",
     run: (_, pane) => {
       pane.update({ b: null, active: "a", difference: false });
     },
@@ -249,7 +249,7 @@ export const KEYS: Key[] = [
   {
     keys: ["d"],
     shown: "d",
-    does: "flame graph: live at A, or the change from A to B",
+    does: "flame graph: switch between live at A and the change from A to B",
     run: (_, pane) => {
       if (pane.place.b === null) pane.update({ b: pane.device?.events ?? null, difference: true });
       else pane.update({ difference: !pane.state.value.difference });
@@ -258,7 +258,7 @@ export const KEYS: Key[] = [
   {
     keys: ["f"],
     shown: "f",
-    does: "cursor to the next refusal",
+    does: "cursor to the next failed allocation",
     run: (_, pane) => {
       failure(pane);
     },
@@ -274,7 +274,7 @@ export const KEYS: Key[] = [
   {
     keys: ["y"],
     shown: "y",
-    does: "scale up to the limit or the card",
+    does: "scale to the limit or the size of the GPU",
     run: (_, pane) => {
       pane.update({ tall: !pane.state.value.tall });
     },
@@ -290,7 +290,7 @@ export const KEYS: Key[] = [
   {
     keys: ["Shift+S"],
     shown: "Shift s",
-    does: "highlight the site before",
+    does: "highlight the previous site",
     run: (_, pane) => {
       cycle(pane, -1);
     },
@@ -298,7 +298,7 @@ export const KEYS: Key[] = [
   {
     keys: ["Escape"],
     shown: "Esc",
-    does: "nothing highlighted, no segment open, all of the flame graph",
+    does: "clear the highlight, close the segment, show the whole flame graph",
     run: (_, pane) => {
       pane.update({ site: null, segment: null, node: 0 });
     },
@@ -314,7 +314,7 @@ export const KEYS: Key[] = [
   {
     keys: ["w"],
     shown: "w",
-    does: "all that `makeroom why` prints",
+    does: "full output of makeroom why",
     run: (model, pane) => {
       model.details.value = { title: "makeroom why", text: pane.input.text };
     },
@@ -322,7 +322,7 @@ export const KEYS: Key[] = [
   {
     keys: ["g"],
     shown: "g",
-    does: "the next GPU of the recording",
+    does: "next GPU of the recording",
     run: (_, pane) => {
       const next = (pane.state.value.device + 1) % Math.max(1, pane.input.devices.length);
       pane.update({ device: next, from: null, to: null, a: null, b: null, site: null, segment: null, node: 0 });
@@ -331,7 +331,7 @@ export const KEYS: Key[] = [
   {
     keys: ["i"],
     shown: "i",
-    does: "keys act on the other input",
+    does: "keys control the other input",
     run: (model) => {
       model.focus.value = (model.focus.value + 1) % Math.max(1, model.panes.length);
       model.remember();
@@ -340,7 +340,7 @@ export const KEYS: Key[] = [
   {
     keys: ["t"],
     shown: "t",
-    does: "light or dark",
+    does: "switch between light and dark",
     run: (model) => {
       model.turn();
     },

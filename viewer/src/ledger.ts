@@ -41,9 +41,9 @@ export function entries(why: Why): Entry | null {
     if (live && entry.parts.length === 0) entry.parts = sites;
     else if (live)
       entry.parts.push({
-        name: "by place in the program",
+        name: "by line of the program",
         bytes: total,
-        note: "the same bytes, by who asked",
+        note: "the same bytes, by allocation site",
         parts: sites,
         place: true,
       });

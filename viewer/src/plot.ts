@@ -267,7 +267,7 @@ function failures(plot: uPlot, shown: Shown, ratio: number): void {
     ctx.lineTo(x + 5 * ratio, bbox.top - 9 * ratio);
     ctx.lineTo(x, bbox.top - 1 * ratio);
     ctx.fill();
-    const text = `refused ${bytes(failure.size)}`;
+    const text = `failed: ${bytes(failure.size)}`;
     const width = ctx.measureText(text).width;
     const left = x + width + 10 * ratio > bbox.left + bbox.width ? x - width - 8 * ratio : x + 8 * ratio;
     if (left < free) continue;

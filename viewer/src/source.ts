@@ -74,7 +74,7 @@ export class ServerSource implements Source {
       this.reading ??= reading;
       if (reading !== this.reading) {
         this.stale();
-        throw new AnswerError("The files were read again.", "load the page anew");
+        throw new AnswerError("The files have been reloaded.", "reload the page");
       }
       const answer = { value: (await response.json()) as unknown, path, nearest: false };
       if (!changes(path)) {
@@ -98,7 +98,7 @@ async function reach(path: string, method: string): Promise<Response> {
   try {
     return await fetch(path, { method });
   } catch {
-    throw new AnswerError("The server does not answer.", "is `makeroom view` still running in its terminal?");
+    throw new AnswerError("The server does not respond.", "check that `makeroom view` is still running");
   }
 }
 
@@ -110,7 +110,7 @@ async function check(response: Response): Promise<Response> {
   } catch {
     // Not JSON: the status says what there is to say.
   }
-  throw new AnswerError(told.error ?? `The server answered ${response.status}.`, told.hint ?? null);
+  throw new AnswerError(told.error ?? `The server returned ${response.status}.`, told.hint ?? null);
 }
 
 export class EmbeddedSource implements Source {
@@ -142,16 +142,13 @@ export class EmbeddedSource implements Source {
     const answer = this.peek<T>(path);
     if (answer) return Promise.resolve(answer);
     return Promise.reject(
-      new AnswerError(
-        "This report was reduced and does not hold this.",
-        "open the recording itself with `makeroom view`",
-      ),
+      new AnswerError("This report is reduced and does not contain this.", "open the recording with `makeroom view`"),
     );
   }
 
   post(): Promise<void> {
     return Promise.reject(
-      new AnswerError("A report computes nothing.", "open the recording itself with `makeroom view`"),
+      new AnswerError("A report cannot compute anything.", "open the recording with `makeroom view`"),
     );
   }
 

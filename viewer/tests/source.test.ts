@@ -41,7 +41,7 @@ describe("a report", () => {
   });
   it("refuses what it does not hold", async () => {
     await expect(source.get("/api/0/0/whatif")).rejects.toThrow("reduced");
-    await expect(source.post()).rejects.toThrow("computes nothing");
+    await expect(source.post()).rejects.toThrow("cannot compute anything");
   });
   it("sorts, filters and pages the rows it kept", async () => {
     const ask = async (query: string) => (await source.get<Allocations>(`/api/0/0/allocations/10?${query}`)).value;

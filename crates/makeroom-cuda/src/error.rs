@@ -14,13 +14,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is no driver, or none that can be loaded.
-    #[error("no CUDA driver could be loaded: {reason}")]
+    #[error("could not load the CUDA driver: {reason}")]
     NotLoaded {
         /// What the dynamic linker said.
         reason: String,
     },
     /// The driver is older than the function, or the library is no driver.
-    #[error("this CUDA driver has no {function}")]
+    #[error("the CUDA driver does not have {function}")]
     Missing {
         /// The function's exported name.
         function: &'static str,
@@ -43,9 +43,9 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NotLoaded { .. } => Some(
-                "install NVIDIA's driver; in a container, pass the GPU in (docker run --gpus all). Without a GPU: makeroom demo",
+                "install the NVIDIA driver; in a container, pass the GPU (docker run --gpus all). To try makeroom without a GPU: makeroom demo",
             ),
-            Self::Missing { .. } => Some("update NVIDIA's driver: nvidia-smi shows its version"),
+            Self::Missing { .. } => Some("update the NVIDIA driver; nvidia-smi shows its version"),
             Self::Refused(refusal) => refusal.code.hint(),
             Self::OutOfBounds { .. } => None,
         }
@@ -94,12 +94,12 @@ impl fmt::Display for Refusal {
         if let Some(requested) = self.requested {
             write!(formatter, " of {requested}")?;
         }
-        write!(formatter, " answered {}", self.code.0)?;
+        write!(formatter, " failed with {}", self.code.0)?;
         if let Some(name) = self.name {
             write!(formatter, " ({name})")?;
         }
         if let (Some(free), Some(total)) = (self.free, self.total) {
-            write!(formatter, "; {free} of {total} was free")?;
+            write!(formatter, "; {free} of {total} free")?;
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// What a driver function answers: a `CUresult`.
+/// What a driver function returns: a `CUresult`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Code(pub u32);
 
@@ -141,13 +141,11 @@ impl Code {
 
     fn hint(self) -> Option<&'static str> {
         match self {
-            Self::OUT_OF_MEMORY => Some("to see what fills the card: makeroom run -- your program"),
-            Self::NO_DEVICE => Some(
-                "the driver is there and sees no device: look at CUDA_VISIBLE_DEVICES, and into the container's options",
-            ),
-            Self::NOT_INITIALIZED => {
-                Some("a forked child has no driver: start processes with spawn, not with fork")
+            Self::OUT_OF_MEMORY => Some("to see what fills the GPU: makeroom run -- PROGRAM"),
+            Self::NO_DEVICE => {
+                Some("the driver sees no GPU: check CUDA_VISIBLE_DEVICES and the container's options")
             }
+            Self::NOT_INITIALIZED => Some("CUDA does not work after fork: start child processes with spawn"),
             Self::INVALID_CONTEXT => Some("make a context current on this thread first"),
             _ => None,
         }
@@ -169,9 +167,9 @@ mod tests {
             total: Some(Bytes::gib(8)),
         };
         let text =
-            "cuMemAlloc_v2 of 2.00 GiB answered 2 (CUDA_ERROR_OUT_OF_MEMORY); 1.00 GiB of 8.00 GiB was free";
+            "cuMemAlloc_v2 of 2.00 GiB failed with 2 (CUDA_ERROR_OUT_OF_MEMORY); 1.00 GiB of 8.00 GiB free";
         assert_eq!(Error::from(refusal).to_string(), text);
         let bare = Refusal { name: None, requested: None, free: None, total: None, ..refusal };
-        assert_eq!(bare.to_string(), "cuMemAlloc_v2 answered 2");
+        assert_eq!(bare.to_string(), "cuMemAlloc_v2 failed with 2");
     }
 }

@@ -34,7 +34,7 @@ fn running_out_says_what_was_asked_and_what_was_there() {
     assert_eq!(
         error.to_string(),
         format!(
-            "cuMemAlloc_v2 of 2.00 GiB answered 2 (CUDA_ERROR_OUT_OF_MEMORY); {free} of 1.00 GiB was free"
+            "cuMemAlloc_v2 of 2.00 GiB failed with 2 (CUDA_ERROR_OUT_OF_MEMORY); {free} of 1.00 GiB free"
         )
     );
     let Error::Refused(refusal) = error else { panic!("{error}") };

@@ -198,7 +198,7 @@ fn every_call_is_made_and_every_failure_is_told() {
     assert_eq!(
         error.to_string(),
         format!(
-            "cuMemAlloc_v2 of 4.00 MiB answered 2; {} of 1.00 GiB was free",
+            "cuMemAlloc_v2 of 4.00 MiB failed with 2; {} of 1.00 GiB free",
             gpu.driver.memory().unwrap().free
         )
     );
@@ -215,7 +215,7 @@ fn an_old_driver_lacks_functions_and_says_so() {
     let driver = gpu.resolve(|name: &CStr| !missing.contains(&name.to_str().unwrap()));
     let error = PhysicalMemory::create(driver, Location::device(0), Bytes::mib(2)).unwrap_err();
     assert_eq!(error, Error::Missing { function: "cuMemCreate" });
-    assert_eq!(error.to_string(), "this CUDA driver has no cuMemCreate");
+    assert_eq!(error.to_string(), "the CUDA driver does not have cuMemCreate");
     assert!(error.hint().is_some_and(|hint| hint.contains("update")));
     let error = DeviceMemory::allocate_on(&Stream::default_of(driver), SIZE).unwrap_err();
     assert_eq!(error, Error::Missing { function: "cuMemAllocAsync" });

@@ -14,9 +14,10 @@ const CARD: &str = "memory=2GiB,context=512MiB";
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         name: "fragmentation",
-        title: "many sizes, and memory in pieces",
-        about: "A training loop whose batches grow a little, and that keeps results of each step. They are cut out of \
-                memory that the step has just given back; what is left of that is too small for the next step. Seen as: out of memory with most of the reserved memory unused.",
+        title: "growing batches fragment the memory",
+        about: "A training loop whose batches grow a little and that keeps a result of each step. The results are placed in \
+                memory that the step has just freed, and the free blocks between them are too small for the next \
+                step. Symptom: out of memory although most of the reserved memory is free.",
         software: CARD,
         real: SHARE,
         held_by_other_percent: 0,
@@ -24,9 +25,9 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         name: "large-batch",
-        title: "a batch that is too large",
-        about: "Weights and optimizer are there, and the batch is doubled until the activations of all layers do not \
-                fit beside them. Seen as: out of memory in the forward pass, at any one of its lines.",
+        title: "the batch is too large",
+        about: "With weights and optimizer state loaded, the batch doubles until the activations of all layers no longer \
+                fit. Symptom: out of memory in the forward pass, at any of its lines.",
         software: CARD,
         real: SHARE,
         held_by_other_percent: 0,
@@ -34,9 +35,9 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         name: "missing-free",
-        title: "a free that is missing on an error path",
-        about: "A server that answers requests. An invalid one returns early, before its input is freed. Seen as: out \
-                of memory after hours, at a place that has nothing to do with it.",
+        title: "an error path does not free its memory",
+        about: "A server whose handler returns early on an invalid request, before it frees the input. Symptom: out of \
+                memory after hours, at an unrelated line.",
         software: CARD,
         real: SHARE,
         held_by_other_percent: 0,
@@ -44,9 +45,9 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         name: "stream-ordered-frees",
-        title: "freed on a stream, and not back yet",
-        about: "Buffers are freed in the order of busy streams, and a large request comes from outside of the pool \
-                right afterwards. Seen as: out of memory although everything was freed.",
+        title: "memory freed on a stream is not available yet",
+        about: "Buffers are freed in stream order on busy streams, and a large allocation outside the pool follows \
+                immediately. Symptom: out of memory although everything was freed.",
         software: "memory=2GiB,context=512MiB,kernel=200000000",
         real: SHARE,
         held_by_other_percent: 0,
@@ -55,8 +56,8 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         name: "two-frameworks",
         title: "two frameworks in one process",
-        about: "The first framework preprocesses and gives its tensors back to its own cache; the second asks the \
-                driver. Seen as: out of memory in the second, with nothing alive in either.",
+        about: "The first framework preprocesses and frees its tensors into its own cache; the second allocates from \
+                the driver. Symptom: out of memory in the second framework, with no live tensors in either.",
         software: CARD,
         real: SHARE,
         held_by_other_percent: 0,
@@ -64,9 +65,9 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         name: "context-left-behind",
-        title: "contexts that nobody destroys",
-        about: "Every worker makes a context of its own and frees all its memory, but not the context. Seen as: memory \
-                that is used and that no allocation explains.",
+        title: "CUDA contexts that are never destroyed",
+        about: "Every worker creates its own context and frees its memory, but not the context. Symptom: memory in use \
+                that no allocation explains.",
         software: "memory=2GiB,context=384MiB",
         real: SHARE,
         held_by_other_percent: 0,
@@ -74,19 +75,19 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         name: "other-process",
-        title: "another process holds the card",
-        about: "A quarter of the card is asked for while another process has most of it. Seen as: out of memory on the \
-                first allocation.",
+        title: "another process fills the GPU",
+        about: "The program allocates a quarter of the GPU while another process holds most of it. Symptom: out of memory \
+                on the first allocation.",
         software: "memory=2GiB,context=256MiB",
-        real: OnRealCard::Never("it would have to fill the card, and others may need it"),
+        real: OnRealCard::Never("it would have to fill the GPU, which others may need"),
         held_by_other_percent: 80,
         program: situations::other_process::run,
     },
     Situation {
         name: "kernel-heap",
         title: "malloc inside a kernel",
-        about: "A kernel asks for 64 MiB of the in-kernel heap, which has 8 MiB unless the program says otherwise. Seen \
-                as: a null pointer inside the kernel, and no error anywhere.",
+        about: "A kernel allocates 64 MiB from the device heap, which has 8 MiB by default. Symptom: a null pointer \
+                inside the kernel, and no error anywhere.",
         software: CARD,
         real: SHARE,
         held_by_other_percent: 0,
@@ -95,8 +96,8 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         name: "pinned-memory",
         title: "pinned host memory that is never freed",
-        about: "A loader pins a new buffer for every batch and frees none. Seen as: out of memory from CUDA while the \
-                GPU is empty, or a machine that gets slow.",
+        about: "A data loader pins a new buffer for every batch and frees none. Symptom: out of memory from CUDA while \
+                the GPU is empty, or a machine that slows down.",
         software: "memory=2GiB,context=512MiB,host=128MiB",
         real: SHARE,
         held_by_other_percent: 0,

@@ -45,13 +45,13 @@ pub enum ExportError {
     #[error(transparent)]
     Write(#[from] io::Error),
     /// The writer of Parquet refused.
-    #[error("the table could not be written: {0}")]
+    #[error("could not write the table: {0}")]
     Parquet(#[from] ::parquet::errors::ParquetError),
     /// The writer of JSON refused.
-    #[error("the file could not be written: {0}")]
+    #[error("could not write the file: {0}")]
     Json(#[from] serde_json::Error),
     /// The writer of comma-separated values refused.
-    #[error("the table could not be written: {0}")]
+    #[error("could not write the table: {0}")]
     Csv(#[from] ::csv::Error),
 }
 

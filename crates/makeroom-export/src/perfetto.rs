@@ -39,11 +39,8 @@ pub(crate) fn write(trace: &Trace, to: impl Write) -> Result<Option<String>, Exp
     let about = json!({ "exporter": exporter, "allocations_without_a_slice": left_out });
     write!(file.to, "\n],\"otherData\":{about}}}\n")?;
     file.to.flush()?;
-    Ok((left_out > 0).then(|| {
-        format!(
-            "{left_out} allocations, the smaller ones, have no slice of their own; the counters count them"
-        )
-    }))
+    Ok((left_out > 0)
+        .then(|| format!("the {left_out} smallest allocations have no slice; the counters include them")))
 }
 
 struct File<W> {

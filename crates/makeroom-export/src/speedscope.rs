@@ -46,7 +46,7 @@ fn moments(history: &History<'_>) -> Vec<(String, usize)> {
     let actions = history.device.events.actions().iter().enumerate();
     let refusals = actions.filter(|(_, action)| **action == Action::OutOfMemory).take(MOST_REFUSALS);
     let mut moments: Vec<(String, usize)> =
-        refusals.map(|(event, _)| (format!("live when event {event} was refused"), event)).collect();
+        refusals.map(|(event, _)| (format!("live when event {event} failed"), event)).collect();
     moments.push(("live at the peak".to_owned(), history.allocations.peak.0));
     moments.push(("live at the end".to_owned(), history.device.events.len()));
     moments

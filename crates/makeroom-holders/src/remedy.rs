@@ -222,20 +222,21 @@ fn quoted(unit: &str) -> String {
 fn loses(loss: Loss, holder: &Holder, process: &Process) -> String {
     let is_orphaned = holder.findings.iter().any(|finding| matches!(finding, Finding::Orphaned { .. }));
     let what = if is_orphaned && loss == Loss::Leftover {
-        "nothing anybody waits for"
+        "nothing, it is a leftover worker"
     } else if holder.is(&Finding::IdleContext) {
         "a worker; its parent may fail"
     } else if holder.is(&Finding::MpsServer) {
         "the work of all its clients"
     } else {
-        "what it has not saved"
+        "unsaved work"
     };
     let age = process.age.map_or(String::new(), |age| format!(", running for {}", words_of(age)));
     // Kubernetes keeps a pod's containers running.
-    let pod = process.belonging.pod.as_ref().map_or(String::new(), |pod| {
-        format!(", in pod {pod}, which starts it again unless the pod is deleted")
-    });
-    format!("{what}: {}, user {}{age}{pod}", process.command_line(), process.user_name)
+    let pod =
+        process.belonging.pod.as_ref().map_or(String::new(), |pod| {
+            format!(", in pod {pod}, which restarts it unless the pod is deleted")
+        });
+    format!("{what} ({}, user {}{age}{pod})", process.command_line(), process.user_name)
 }
 
 /// A duration in the two units that matter.

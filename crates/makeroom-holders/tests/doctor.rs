@@ -20,7 +20,8 @@ fn machine(test: &str, variables: &[(&str, &str)], files: &[(&str, &str)]) -> Su
         fs::write(path, content).unwrap();
     }
     let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-    Surroundings { environment: variables.iter().map(pair).collect(), root }
+    let proc = root.join("proc");
+    Surroundings { environment: variables.iter().map(pair).collect(), root, proc }
 }
 
 fn survey() -> Survey {
@@ -63,7 +64,7 @@ fn pairs_that_do_not_work_together() {
     let old = Survey { driver: "550.90.07".into(), cuda: Some(12040), ..survey() };
     let found = complaints(&surroundings, old);
     assert_eq!((found[0].0, found[0].1), ("versions", Verdict::Problem));
-    assert!(found[0].2.contains("needs a driver from 580 on; this is 550.90.07"));
+    assert!(found[0].2.contains("needs driver 580 or later; this is 550.90.07"));
     let checks = examine(&Ok(survey()), &surroundings);
     assert_eq!(find(&checks, "versions")[0].verdict, Verdict::Good);
     let package = "venv/lib/python3.12/site-packages/torch-2.8.0+cu129.dist-info/METADATA";
@@ -79,12 +80,15 @@ fn a_module_of_another_version_than_the_library() {
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.10  Thu Jan 1 2025\nGCC version: gcc 12.2.0";
     let surroundings = machine("module", &[], &[("proc/driver/nvidia/version", line)]);
     let found = complaints(&surroundings, survey());
-    assert!(found[0].2.contains("the loaded module is 570.86.10 and the library is 580.159.03"), "{found:?}");
+    assert!(
+        found[0].2.contains("the loaded kernel module is 570.86.10, but the library is 580.159.03"),
+        "{found:?}"
+    );
 }
 
 #[test]
 fn cards_that_cannot_be_used() {
-    let lost = Problem { what: "its memory".into(), answer: "lost".into(), kind: ProblemKind::Lost };
+    let lost = Problem { what: "memory".into(), answer: "lost".into(), kind: ProblemKind::Lost };
     let cards = vec![
         Card { problems: vec![lost], ..Card::default() },
         Card { index: 1, compute_mode: Some(ComputeMode::Prohibited), ..Card::default() },
@@ -128,7 +132,7 @@ fn a_device_that_is_named_twice_hides_all() {
     let surroundings = machine("twice", &[("CUDA_VISIBLE_DEVICES", "0,1, 0")], &[]);
     let checks = examine(&Ok(two), &surroundings);
     let check = find(&checks, "visible_devices")[0];
-    assert!(check.found.contains("`0` comes twice, and CUDA then shows no card at all"), "{check:?}");
+    assert!(check.found.contains("`0` is repeated, so CUDA shows no GPU"), "{check:?}");
     assert_eq!(check.fix.as_deref(), Some("export CUDA_VISIBLE_DEVICES=0,1"));
 }
 
@@ -147,7 +151,7 @@ fn values_that_pytorch_does_not_take() {
         let found = complaints(&machine("values", &[("PYTORCH_CUDA_ALLOC_CONF", setting)], &[]), survey());
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].1, Verdict::Problem);
-        let words = format!("PYTORCH_CUDA_ALLOC_CONF: `{setting}`: {reason}; PyTorch stops when it reads it");
+        let words = format!("PYTORCH_CUDA_ALLOC_CONF: `{setting}`: {reason}; PyTorch fails on it");
         assert_eq!(found[0].2, words);
     }
     let package = "usr/lib/python3.12/dist-packages/torch-2.9.1+cu128.dist-info/METADATA";
@@ -170,9 +174,8 @@ fn limits_of_host_memory() {
         ("sys/fs/cgroup/a/memory.max", "17179869184\n"),
     ];
     let found = complaints(&machine("limits", &[], &files), survey());
-    assert!(
-        found.iter().any(|(subject, _, found)| *subject == "locked_memory" && found.starts_with("8.00 MiB"))
-    );
+    assert!(found.iter().any(|(subject, _, found)| *subject == "locked_memory"
+        && found.starts_with("locked memory limit: 8.00 MiB")));
     assert!(
         found.iter().any(|(subject, _, found)| *subject == "host_memory" && found.contains("16.00 GiB")),
         "{found:?}"
@@ -200,32 +203,32 @@ fn settings_that_contradict_or_are_not_read() {
         (
             &[("PYTORCH_CUDA_ALLOC_CONF", "expandable_segment:True")],
             Verdict::Problem,
-            "no `expandable_segment`",
+            "does not know `expandable_segment`",
         ),
         (
             &[("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:true")],
             Verdict::Problem,
-            "neither True nor False",
+            "must be exactly True or False",
         ),
         (
             &[("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync,max_split_size_mb:64")],
             Verdict::Warning,
-            "nothing reads max_split_size_mb",
+            "ignores max_split_size_mb",
         ),
         (
             &[("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True,max_split_size_mb:64")],
             Verdict::Warning,
-            "max_split_size_mb keeps blocks whole",
+            "max_split_size_mb stops large blocks from being split",
         ),
         (
             &[("PYTORCH_CUDA_ALLOC_CONF", "garbage_collection_threshold:0.8")],
             Verdict::Note,
-            "does nothing unless",
+            "has no effect unless",
         ),
         (
             &[("XLA_PYTHON_CLIENT_ALLOCATOR", "platform"), ("XLA_PYTHON_CLIENT_PREALLOCATE", "false")],
             Verdict::Warning,
-            "XLA_PYTHON_CLIENT_PREALLOCATE does nothing",
+            "XLA_PYTHON_CLIENT_PREALLOCATE has no effect",
         ),
         (&[("CUDA_MODULE_LOADING", "EAGER")], Verdict::Warning, "loads all kernels"),
         (&[("MAKEROOM", "off")], Verdict::Warning, "records nothing"),
@@ -291,6 +294,6 @@ fn what_several_cards_share_is_one_line() {
     let checks = examine(&Ok(survey), &machine("shared", &[], &[]));
     let (modes, persistence) = (find(&checks, "compute_mode"), find(&checks, "persistence"));
     assert_eq!((modes.len(), persistence.len()), (1, 1));
-    assert!(modes[0].found.starts_with("GPUs 0, 1, 2 are closed to CUDA"), "{}", modes[0].found);
+    assert!(modes[0].found.starts_with("GPUs 0, 1, 2 are in compute mode PROHIBITED"), "{}", modes[0].found);
     assert_eq!(modes[0].fix.as_deref(), Some("sudo nvidia-smi -i 0,1,2 -c DEFAULT"));
 }

@@ -103,7 +103,7 @@ fn a_container_goes_with_all_that_it_holds() {
     assert_eq!(remedies.len(), 1, "{remedies:?}");
     assert_eq!((remedies[0].pids.as_slice(), remedies[0].frees), (&[2, 3][..], Bytes::gib(4)));
     assert!(remedies[0].loses.contains("and 1 more process"), "{}", remedies[0].loses);
-    assert!(remedies[0].loses.contains("starts it again unless the pod is deleted"));
+    assert!(remedies[0].loses.contains("restarts it unless the pod is deleted"));
 }
 
 #[test]

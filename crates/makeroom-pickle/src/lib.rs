@@ -191,7 +191,7 @@ impl<W: Write> Pickle<W> {
     fn memoize(&mut self) -> io::Result<Memo> {
         self.to.write_all(&[0x94])?;
         let memo = Memo(self.written);
-        self.written = self.written.checked_add(1).ok_or_else(|| io::Error::other("too many texts"))?;
+        self.written = self.written.checked_add(1).ok_or_else(|| io::Error::other("too many strings"))?;
         Ok(memo)
     }
 }

@@ -1,4 +1,4 @@
-//! The result of `makeroom doctor`: what is wrong first, each with what to do.
+//! The result of `makeroom doctor`: problems first, each with its fix.
 
 use std::fmt::Write as _;
 
@@ -6,6 +6,7 @@ use anstyle::AnsiColor;
 use makeroom_holders::doctor::{Check, Verdict};
 use serde_json::{Value, json};
 
+use crate::run::count;
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
@@ -29,13 +30,15 @@ pub fn doctor_json(checks: &[Check]) -> Value {
 pub fn doctor_text(checks: &[Check], columns: usize) -> String {
     let columns = columns.max(LEAST_COLUMNS);
     let mut out = String::new();
-    let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
-    let (problems, warnings) = (count(Verdict::Problem), count(Verdict::Warning));
+    let of = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
+    let (problems, warnings) = (of(Verdict::Problem), of(Verdict::Warning));
     let title = match (problems, warnings) {
-        (0, 0) => "nothing stands in the way".to_owned(),
-        (0, warnings) => format!("{warnings} to look at"),
-        (problems, 0) => format!("{problems} to mend"),
-        (problems, warnings) => format!("{problems} to mend, {warnings} to look at"),
+        (0, 0) => "no problems found".to_owned(),
+        (0, warnings) => count(warnings as u64, "warning"),
+        (problems, 0) => count(problems as u64, "problem"),
+        (problems, warnings) => {
+            format!("{}, {}", count(problems as u64, "problem"), count(warnings as u64, "warning"))
+        }
     };
     let _ = writeln!(out, "\n{MARGIN}{TITLE}{title}{TITLE:#}\n");
     for check in checks {
@@ -72,7 +75,7 @@ mod tests {
         let text = plain(&doctor_text(&checks, 60));
         assert_eq!(
             text,
-            "\n  1 to mend\n\n  problem  GPU 0 is closed\n           open it\n  good     driver 580\n"
+            "\n  1 problem\n\n  problem  GPU 0 is closed\n           open it\n  good     driver 580\n"
         );
         assert_eq!(doctor_json(&checks)["checks"][0]["verdict"], "problem");
     }

@@ -6,7 +6,7 @@ use makeroom_core::Bytes;
 use makeroom_fit::{Alternative, Answer, Stop};
 use serde_json::{Value, json};
 
-use crate::table::{Column, table};
+use crate::table::{Column, Row, table};
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
@@ -164,7 +164,7 @@ pub fn fit_text(report: &FitReport, columns: usize) -> String {
         None => nothing(&mut out, report, columns),
     }
     let _ = writeln!(out);
-    runs(&mut out, &report.runs);
+    runs(&mut out, &report.runs, columns);
     out
 }
 
@@ -200,29 +200,27 @@ fn found(out: &mut String, report: &FitReport, answer: &Answer, columns: usize) 
     for line in wrap(&text, columns - 2) {
         let _ = writeln!(out, "{MARGIN}{line}");
     }
-    let sites: Vec<Vec<String>> = parts
+    let sites: Vec<Row> = parts
         .sites
         .iter()
         .filter(|site| !site.place.is_empty())
-        .map(|site| vec![site.place.clone(), site.per_unit.to_string()])
+        .map(|site| Row { cells: vec![site.place.clone(), site.per_unit.to_string()], remark: String::new() })
         .collect();
     if !sites.is_empty() {
         let _ = writeln!(out);
-        let headings = [("growing memory", false), ("per unit", true)];
-        table(out, &headings.map(|(heading, is_number)| Column { heading, is_number }), &sites);
+        table(out, &[Column::text("growing memory"), Column::number("per unit")], &sites, columns);
     }
     if !answer.alternatives.is_empty() {
         let _ = writeln!(out);
-        let headings = [("change", false), ("batch", true), ("", false)];
-        let rows: Vec<Vec<String>> = answer.alternatives.iter().map(row).collect();
-        table(out, &headings.map(|(heading, is_number)| Column { heading, is_number }), &rows);
+        let rows: Vec<Row> = answer.alternatives.iter().map(row).collect();
+        table(out, &[Column::text("change"), Column::number("batch")], &rows, columns);
     }
 }
 
-fn row(alternative: &Alternative) -> Vec<String> {
+fn row(alternative: &Alternative) -> Row {
     let batch = alternative.batch.unwrap_or(0);
     let about = if alternative.is_estimate { "about " } else { "" };
-    vec![alternative.name.clone(), format!("{about}{batch}"), alternative.how.clone()]
+    Row { cells: vec![alternative.name.clone(), format!("{about}{batch}")], remark: alternative.how.clone() }
 }
 
 fn nothing(out: &mut String, report: &FitReport, columns: usize) {
@@ -267,21 +265,21 @@ fn no_law(runs: &[FitRun]) -> String {
     )
 }
 
-fn runs(out: &mut String, runs: &[FitRun]) {
-    let headings = [("run", true), ("steps", true), ("peak live", true), ("time", true), ("", false)];
-    let rows: Vec<Vec<String>> = runs
+fn runs(out: &mut String, runs: &[FitRun], columns: usize) {
+    let headings = ["run", "steps", "peak live", "time"].map(Column::number);
+    let rows: Vec<Row> = runs
         .iter()
         .map(|run| {
-            vec![
+            let cells = vec![
                 run.batch.to_string(),
                 run.steps.map_or(String::new(), |steps| steps.to_string()),
                 run.peak_live.map_or(String::new(), |live| live.to_string()),
                 format!("{:.0} s", run.seconds.max(1.0)),
-                run.remark(),
-            ]
+            ];
+            Row { cells, remark: run.remark() }
         })
         .collect();
-    table(out, &headings.map(|(heading, is_number)| Column { heading, is_number }), &rows);
+    table(out, &headings, &rows, columns);
     let is_shown = |run: &FitRun| run.end == FitEnd::Shown;
     if runs.iter().any(is_shown) {
         let which = if runs.iter().all(is_shown) { "each run" } else { "each other run" };

@@ -11,8 +11,8 @@ use crate::wrap::clip;
 /// Other processes that hold the device.
 const MOST_OTHERS: usize = 5;
 
-/// Who else holds the device with this identity, by the driver's own list; nothing where it lists nobody. `own` is the
-/// process that was refused.
+/// The other processes that the driver lists on the GPU with this UUID; empty if there are none. `own` is the process
+/// whose allocation failed.
 pub fn others_text(account: &Account, uuid: &str, own: u32, columns: usize) -> String {
     let mut out = String::new();
     let parts = account.devices.iter().flat_map(|device| &device.parts);
@@ -22,12 +22,12 @@ pub fn others_text(account: &Account, uuid: &str, own: u32, columns: usize) -> S
     if others.is_empty() {
         return out;
     }
-    let _ = writeln!(out, "\n{MARGIN}Who else holds it at this moment");
+    let _ = writeln!(out, "\n{MARGIN}Other processes on this GPU now");
     for holder in others.iter().take(MOST_OTHERS) {
         let bytes = holder.bytes.map_or_else(|| "?".to_owned(), |bytes| bytes.to_string());
         let who = holder.process.as_ref().map_or_else(
-            || "not to be seen from here".to_owned(),
-            |process| format!("{} of {}", process.program(), process.user_name),
+            || "not visible from here".to_owned(),
+            |process| format!("{}, user {}", process.program(), process.user_name),
         );
         let line = format!("{MARGIN}{bytes:>14}  process {}, {who}", holder.pid);
         let _ = writeln!(out, "{}", clip(&line, columns.max(LEAST_COLUMNS)));
@@ -35,6 +35,6 @@ pub fn others_text(account: &Account, uuid: &str, own: u32, columns: usize) -> S
     if let Some(more) = others.len().checked_sub(MOST_OTHERS).filter(|&more| more > 0) {
         let _ = writeln!(out, "{MARGIN}{:>14}  and {}", "", count(more as u64, "other"));
     }
-    let _ = writeln!(out, "{MARGIN}to see all of it: {COMMAND}makeroom ps{COMMAND:#}\n");
+    let _ = writeln!(out, "{MARGIN}to see all processes: {COMMAND}makeroom ps{COMMAND:#}\n");
     out
 }

@@ -6,7 +6,7 @@ use makeroom_core::{Bytes, CallCount};
 use makeroom_sim::{Check, ComparedRun, Comparison};
 use serde_json::{Value, json};
 
-use crate::table::{Column, table};
+use crate::table::{Column, Row, table};
 use crate::text::{DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
@@ -83,7 +83,7 @@ pub fn replay_text(report: &Comparison, memory: Option<Bytes>, columns: usize) -
         check_text(&mut out, check, columns);
     }
     if !report.runs.is_empty() {
-        runs_text(&mut out, &report.runs);
+        runs_text(&mut out, &report.runs, columns);
     }
     for note in &report.notes {
         for line in wrap(&format!("note: {note}"), columns - 2) {
@@ -121,35 +121,34 @@ fn check_text(out: &mut String, check: &Check, columns: usize) {
     let _ = writeln!(out);
 }
 
-fn runs_text(out: &mut String, runs: &[ComparedRun]) {
+fn runs_text(out: &mut String, runs: &[ComparedRun], width: usize) {
     let columns = [
-        Column { heading: "allocator", is_number: false },
-        Column { heading: "reserved", is_number: true },
-        Column { heading: "÷ live", is_number: true },
-        Column { heading: "driver calls", is_number: true },
-        Column { heading: "driver time", is_number: true },
-        Column { heading: "smallest memory", is_number: true },
-        Column { heading: "", is_number: false },
+        Column::text("allocator"),
+        Column::number("reserved"),
+        Column::number("÷ live").dropped(3),
+        Column::number("driver calls").dropped(1),
+        Column::number("driver time").dropped(2),
+        Column::number("smallest memory").dropped(4),
     ];
-    let rows: Vec<Vec<String>> = runs.iter().map(run_row).collect();
-    table(out, &columns, &rows);
+    let rows: Vec<Row> = runs.iter().map(run_row).collect();
+    table(out, &columns, &rows, width);
 }
 
-fn run_row(run: &ComparedRun) -> Vec<String> {
+fn run_row(run: &ComparedRun) -> Row {
     let outcome = &run.outcome;
-    let refusal = outcome.refusal.map(|refusal| {
-        let place = refusal.event.map_or("its start".to_owned(), |event| format!("event {event}"));
+    let remark = outcome.refusal.map_or(String::new(), |refusal| {
+        let place = refusal.event.map_or("the start".to_owned(), |event| format!("event {event}"));
         format!("out of memory at {place}: {}", Bytes::new(refusal.bytes))
     });
-    vec![
+    let cells = vec![
         format!("{}{}", run.allocator, if run.is_estimate { " (estimate)" } else { "" }),
         Bytes::new(outcome.peak_reserved).to_string(),
         run.reserved_over_live().map_or(String::new(), |ratio| format!("{ratio:.3}")),
         outcome.driver_calls.to_string(),
         driver_time(outcome.driver_nanoseconds),
         run.smallest_memory.map_or(String::new(), |bytes| Bytes::new(bytes).to_string()),
-        refusal.unwrap_or_default(),
-    ]
+    ];
+    Row { cells, remark }
 }
 
 /// A duration as people read it.

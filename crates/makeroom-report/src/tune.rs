@@ -7,7 +7,7 @@ use makeroom_sim::{ComparedRun, Trial, Tuning};
 use serde_json::{Value, json};
 
 use crate::replay::{driver_time, replay_run_json};
-use crate::table::{Column, table};
+use crate::table::{Column, Row, table};
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
@@ -59,15 +59,18 @@ pub fn tune_text(tuning: &Tuning, memory: Option<Bytes>, notes: &[String], colum
         Some(best) => better(&mut out, tuning, best, memory, columns),
         None => nothing_better(&mut out, tuning, memory, columns),
     }
-    let headings =
-        [("setting", false), ("reserved", true), ("÷ live", true), ("driver time", true), ("", false)];
-    let headings = headings.map(|(heading, is_number)| Column { heading, is_number });
+    let headings = [
+        Column::text("setting"),
+        Column::number("reserved"),
+        Column::number("÷ live").dropped(1),
+        Column::number("driver time").dropped(2),
+    ];
     let mut rows = vec![row("as recorded", &tuning.recorded)];
     rows.extend(tuning.trials.iter().take(MOST_ROWS).map(|trial| {
         row(if trial.settings.is_empty() { "PyTorch's defaults" } else { &trial.settings }, &trial.run)
     }));
     let _ = writeln!(out);
-    table(&mut out, &headings, &rows);
+    table(&mut out, &headings, &rows, columns);
     if tuning.trials.len() > MOST_ROWS {
         let _ =
             writeln!(out, "{MARGIN}  {DIM}and {} more, none better{DIM:#}", tuning.trials.len() - MOST_ROWS);
@@ -83,7 +86,7 @@ pub fn tune_text(tuning: &Tuning, memory: Option<Bytes>, notes: &[String], colum
     out
 }
 
-/// What is said where what is older than the recording made a difference.
+/// The note for a recording in which older blocks made a difference.
 fn in_place_note(run: &ComparedRun) -> String {
     format!(
         "with blocks older than the recording in place, the recorded setting reserves {} at its peak; the runs compared here all start empty",
@@ -143,16 +146,17 @@ fn nothing_better(out: &mut String, tuning: &Tuning, memory: Option<Bytes>, colu
     }
 }
 
-fn row(name: &str, run: &ComparedRun) -> Vec<String> {
-    vec![
+fn row(name: &str, run: &ComparedRun) -> Row {
+    let cells = vec![
         name.to_owned(),
         Bytes::new(run.outcome.peak_reserved).to_string(),
         run.reserved_over_live().map_or(String::new(), |ratio| format!("{ratio:.3}")),
         driver_time(run.outcome.driver_nanoseconds),
-        run.outcome
-            .refusal
-            .map_or(String::new(), |refusal| format!("out of memory: {}", Bytes::new(refusal.bytes))),
-    ]
+    ];
+    let refusal = run.outcome.refusal;
+    let remark =
+        refusal.map_or(String::new(), |refusal| format!("out of memory: {}", Bytes::new(refusal.bytes)));
+    Row { cells, remark }
 }
 
 #[cfg(test)]

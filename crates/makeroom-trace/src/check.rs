@@ -44,7 +44,7 @@ fn gaps(device: &DeviceTrace) -> Option<String> {
     let first = untiled.next()?;
     let covered = first.blocks.iter().map(|block| block.size).sum::<makeroom_core::Bytes>();
     Some(format!(
-        "device {}: segments not filled exactly by their blocks: {}; at {}, blocks of {} lie in {}",
+        "device {}: segments not filled exactly by their blocks: {}; the first, at {}, has {} of blocks in {}",
         device.device,
         untiled.count() + 1,
         first.address,
@@ -118,7 +118,7 @@ mod tests {
             trace.notes,
             [
                 "device 0: segments that overlap the next one: 1, the first at 0xa",
-                "device 0: segments not filled exactly by their blocks: 3; at 0xa, blocks of 19 B lie in 20 B",
+                "device 0: segments not filled exactly by their blocks: 3; the first, at 0xa, has 19 B of blocks in 20 B",
             ]
         );
     }

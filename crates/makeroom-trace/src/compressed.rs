@@ -39,7 +39,7 @@ pub(crate) fn zstd<'a>(packed: impl Read + 'a) -> Box<dyn Read + 'a> {
 
 /// Why a stream was given up; travels inside an [`io::Error`].
 #[derive(Debug, thiserror::Error)]
-#[error("{packed} of compressed data unpack to more than {unpacked}")]
+#[error("{packed} of compressed data expands to more than {unpacked}")]
 pub(crate) struct Bomb {
     pub(crate) packed: Bytes,
     pub(crate) unpacked: Bytes,
@@ -48,7 +48,7 @@ pub(crate) struct Bomb {
 /// Content that does not have the checksum its frame gives; travels inside an [`io::Error`].
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the zstd frame that ends at byte {end} of the compressed data has the checksum {given:08x}, but its content \
+    "the zstd frame that ends at byte {end} of the compressed data has the checksum {given:08x}, but its contents \
      {found:08x}"
 )]
 struct WrongChecksum {
@@ -182,7 +182,7 @@ mod tests {
         let cause = read_on().expect_err("a bomb");
         assert_eq!(
             read_failed(0, cause).to_string(),
-            "1000 B of compressed data unpack to more than 17.00 MiB"
+            "1000 B of compressed data expands to more than 17.00 MiB"
         );
         packed.set(1 << 30);
         assert!(read_on().is_ok());

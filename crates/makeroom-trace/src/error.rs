@@ -37,7 +37,7 @@ pub enum Error {
     #[error("the input is empty")]
     Empty,
     /// A known format, but not one that holds a recording.
-    #[error("this is {format}, neither a recording nor a log")]
+    #[error("this is {format}, not a recording or a log")]
     OtherFormat {
         /// The format, with its article: "a zip archive".
         format: &'static str,
@@ -45,7 +45,7 @@ pub enum Error {
         hint: &'static str,
     },
     /// Neither a recording nor text.
-    #[error("this is neither a recording nor a log: it begins with the bytes {head}")]
+    #[error("this is not a recording or a log: it starts with the bytes {head}")]
     Unrecognised {
         /// The first bytes, in hexadecimal.
         head: String,
@@ -57,25 +57,25 @@ pub enum Error {
         limit: Bytes,
     },
     /// A little compressed data that unpacks to an absurd amount.
-    #[error("{packed} of compressed data unpack to more than {unpacked}")]
+    #[error("{packed} of compressed data expands to more than {unpacked}")]
     CompressionBomb {
         /// What had been read.
         packed: Bytes,
         /// What it had become.
         unpacked: Bytes,
     },
-    /// The pickle wants something called.
+    /// The pickle contains a call.
     #[error(
-        "the file asks to call {callable} at byte {offset}; a snapshot holds only data, so it is not read"
+        "the file calls {callable} at byte {offset}; memory snapshots contain only data, so makeroom does not read it"
     )]
     AsksToCall {
-        /// What it wants called, as far as the file names it there.
+        /// The callable, as far as the file names it there.
         callable: String,
         /// Where.
         offset: u64,
     },
     /// The pickle stops in the middle.
-    #[error("the file ends at byte {offset}, where {expected} was expected")]
+    #[error("the file ends at byte {offset}; expected {expected}")]
     Truncated {
         /// How long the file is.
         offset: u64,
@@ -83,7 +83,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// The pickle is damaged.
-    #[error("byte {offset}: {expected} was expected, and {found} was found")]
+    #[error("byte {offset}: expected {expected}, found {found}")]
     Malformed {
         /// Where.
         offset: u64,
@@ -93,7 +93,7 @@ pub enum Error {
         found: String,
     },
     /// The file holds more of something than any recording has.
-    #[error("byte {offset}: the file holds more than {limit} {what}")]
+    #[error("byte {offset}: the file has more than {limit} {what}")]
     TooMany {
         /// Where the limit was reached.
         offset: u64,
@@ -103,7 +103,7 @@ pub enum Error {
         limit: u64,
     },
     /// The pickle is sound and holds something else.
-    #[error("this pickle is not a memory snapshot: it ends at byte {offset} and holds {found}")]
+    #[error("this pickle is not a memory snapshot: it ends at byte {offset} and contains {found}")]
     NotASnapshot {
         /// The length of the pickle.
         offset: u64,
@@ -117,7 +117,7 @@ pub enum Error {
         offset: u64,
     },
     /// A line of an RMM log is damaged.
-    #[error("line {line} (byte {offset}): {expected} was expected, and `{found}` was found")]
+    #[error("line {line} (byte {offset}): expected {expected}, found `{found}`")]
     RmmLine {
         /// Which line, counted from 1.
         line: u64,
@@ -138,43 +138,43 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Directory { path } => {
-                return Some(format!("name a file in it: ls {}", path.display()));
+                return Some(format!("pass a file in it: ls {}", path.display()));
             }
             Self::Open { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound => {
                 "check the name; `-` reads from standard input"
             }
-            Self::Open { .. } => "check that the file may be read: ls -l",
+            Self::Open { .. } => "check its permissions: ls -l",
             Self::Empty => {
-                "a program that is killed while it writes leaves an empty file; run it again, or pass its log"
+                "a program killed while writing leaves an empty file; run it again, or pass its log"
             }
             Self::Read { .. } => {
-                "the file is damaged or was cut off; check a compressed file with `gzip -t` or `zstd -t`, \
+                "the file is damaged or truncated; check a compressed file with `gzip -t` or `zstd -t`, \
                  and copy it again"
             }
             Self::OtherFormat { hint, .. } => hint,
             Self::Unrecognised { .. } => {
-                "makeroom reads .room recordings, PyTorch memory snapshots (pickle), RMM logs (CSV) and text with an error in it, \
-                 each also as gzip or zstd"
+                "makeroom reads .room recordings, PyTorch memory snapshots (pickle), RMM logs (CSV) and text that contains an error, \
+                 also compressed with gzip or zstd"
             }
             Self::TextTooLong { .. } => "pass the part with the error: tail -n 1000 LOG | makeroom why -",
             Self::CompressionBomb { .. } => {
-                "no recording compresses that well; if you trust the file, unpack it first: gzip -dk FILE"
+                "recordings do not compress that well; if you trust the file, decompress it first: gzip -dk FILE"
             }
             Self::AsksToCall { .. } => {
-                "do not load this file with Python's pickle either unless you trust who made it; model \
-                 checkpoints ask for calls, memory snapshots never do"
+                "do not load it with Python's pickle unless you trust its source; model checkpoints contain calls, \
+                 memory snapshots do not"
             }
             Self::Truncated { .. } => {
-                "the program was probably killed while it wrote the snapshot; write it again, with fewer events: \
+                "the program was probably killed while writing the snapshot; write it again with fewer events: \
                  torch.cuda.memory._record_memory_history(max_entries=100000)"
             }
-            Self::Malformed { .. } => "the file was damaged on its way; copy it again and compare sha256sum",
+            Self::Malformed { .. } => "the file is damaged; copy it again and compare sha256sum",
             Self::TooMany { .. } | Self::NotASnapshot { .. } => DUMP_A_SNAPSHOT,
             Self::NothingRecorded { .. } => {
-                "the program or the disk gave out as recording began; check the disk with `df .` and run it again"
+                "the program ended or the disk was full when recording started; check the disk with `df .` and run it again"
             }
             Self::RmmLine { .. } => {
-                "processes that log into one file garble it; give each its own: RMM_LOG_FILE=rmm.$$.csv"
+                "several processes may have written to one file; give each its own: RMM_LOG_FILE=rmm.$$.csv"
             }
         };
         Some(hint.to_owned())

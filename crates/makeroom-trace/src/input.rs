@@ -15,7 +15,7 @@ use crate::{compressed, pickle, rmm_log, room, text, torch_snapshot};
 
 /// What an input turned out to be.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a program has one input, and boxing it would help nobody")]
+#[expect(clippy::large_enum_variant, reason = "a program has one input, so boxing it saves nothing")]
 pub enum Input {
     /// A recording.
     Trace(Trace),
@@ -60,7 +60,7 @@ fn open_file(path: &Path) -> Result<File, Error> {
 }
 
 /// A stream whose kind is known: a recording is read, a text is not.
-#[expect(clippy::large_enum_variant, reason = "a program has one input, and boxing it would help nobody")]
+#[expect(clippy::large_enum_variant, reason = "a program has one input, so boxing it saves nothing")]
 enum Recognized<'stream> {
     Trace(Trace),
     Text(Box<dyn Read + 'stream>),
@@ -95,8 +95,8 @@ fn recognize<'stream>(stream: impl Read + 'stream) -> Result<Recognized<'stream>
         };
     }
     Err(Error::OtherFormat {
-        format: "compressed several times over",
-        hint: "unpack it first, for example with gzip -dk",
+        format: "a file compressed more than once",
+        hint: "decompress it first, for example with gzip -dk",
     })
 }
 
@@ -152,10 +152,10 @@ enum Format {
 }
 
 const NOT_A_RECORDING: &str =
-    "pass a .room recording, a PyTorch memory snapshot, an RMM log or the text of an error";
+    "pass a .room recording, a PyTorch memory snapshot, an RMM log or the error text";
 
-const CHANGED_ROOM: &str = "a .room recording that was taken for text and changed on its way";
-const COPY_AGAIN: &str = "copy it again without conversion, for example with scp, and compare sha256sum";
+const CHANGED_ROOM: &str = "a .room recording damaged by a text-mode transfer";
+const COPY_AGAIN: &str = "copy it again in binary mode, for example with scp, and compare sha256sum";
 
 /// Formats that people pass by mistake, by how they begin.
 const OTHER_FORMATS: [(&[u8], &str, &str); 13] = [
@@ -170,18 +170,18 @@ const OTHER_FORMATS: [(&[u8], &str, &str); 13] = [
     ),
     (
         b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.",
-        "a model checkpoint of an old PyTorch",
+        "a model checkpoint of an old PyTorch version",
         "a memory snapshot is written by torch.cuda.memory._dump_snapshot(\"run.pickle\")",
     ),
     (
         b"\x7fELF",
         "a program or library (ELF)",
-        "pass what the program printed: PROGRAM 2>&1 | makeroom why -",
+        "pass the output of the program: PROGRAM 2>&1 | makeroom why -",
     ),
     (b"\x89PNG", "a picture (PNG)", NOT_A_RECORDING),
-    (b"\xfd7zXZ\0", "xz-compressed", "unpack it on the way: xz -dc FILE | makeroom why -"),
-    (b"BZh", "bzip2-compressed", "unpack it on the way: bzip2 -dc FILE | makeroom why -"),
-    (b"\x04\x22\x4d\x18", "lz4-compressed", "unpack it on the way: lz4 -dc FILE | makeroom why -"),
+    (b"\xfd7zXZ\0", "xz-compressed", "decompress it first: xz -dc FILE | makeroom why -"),
+    (b"BZh", "bzip2-compressed", "decompress it first: bzip2 -dc FILE | makeroom why -"),
+    (b"\x04\x22\x4d\x18", "lz4-compressed", "decompress it first: lz4 -dc FILE | makeroom why -"),
     (b"SQLite format 3\0", "an SQLite database", NOT_A_RECORDING),
     (b"\x93NUMPY", "a NumPy array", NOT_A_RECORDING),
     (b"\x89HDF", "an HDF5 file", NOT_A_RECORDING),

@@ -42,7 +42,7 @@ pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
         match Row::parse(line) {
             Ok(row) => row.push_to(&mut device, &mut clock),
             Err(_) if !lines.is_complete() => {
-                trace.notes.push(format!("line {} is cut off and was passed over", lines.number));
+                trace.notes.push(format!("line {} is truncated and was skipped", lines.number));
             }
             Err(expected) => return Err(lines.error(expected)),
         }

@@ -29,7 +29,7 @@ fn os_system_is_refused_and_nothing_runs() {
         assert_eq!(
             refusal(&bytes),
             format!(
-                "the file asks to call `os.system` at byte {offset}; a snapshot holds only data, so it is not read"
+                "the file calls `os.system` at byte {offset}; memory snapshots contain only data, so makeroom does not read it"
             )
         );
     }
@@ -213,7 +213,7 @@ fn sizes_below_zero_are_left_out_and_counted() {
     assert_eq!((device.events.len(), device.segments.len(), device.segments[0].blocks.len()), (1, 1, 1));
     assert_eq!(device.segments[0].blocks[0].requested, None);
     assert!(
-        trace.notes.contains(&"passed over, with a size that no memory has: 4".to_owned()),
+        trace.notes.contains(&"entries with an impossible size, skipped: 4".to_owned()),
         "{:?}",
         trace.notes
     );
@@ -222,24 +222,21 @@ fn sizes_below_zero_are_left_out_and_counted() {
 #[test]
 fn machines_in_an_impossible_state_are_reported_with_the_place() {
     for (bytes, message) in [
-        (&b"\x80\x02."[..], "byte 2: a value on the stack was expected, and none was found"),
-        (b"\x80\x020", "byte 2: a value on the stack was expected, and none was found"),
-        (b"\x80\x02e", "byte 2: a mark on the stack was expected, and none was found"),
-        (b"\x80\x02](N(.", "byte 6: a value on the stack was expected, and none was found"),
-        (b"\x80\x02(e.", "byte 3: a value on the stack was expected, and none was found"),
-        (b"\x80\x02}(Nu.", "byte 5: a value for each key was expected, and a key without a value was found"),
-        (b"\x80\x02NNa.", "byte 4: a list to append to was expected, and something else was found"),
-        (b"\x80\x02]NNs.", "byte 5: a dict to put keys into was expected, and something else was found"),
-        (b"\x80\x02}Na.", "byte 4: a list to append to was expected, and something else was found"),
-        (b"\x80\x02h\x07.", "byte 2: a memo number that is in use was expected, and number 7 was found"),
-        (b"\x80\x02\xff.", "byte 2: a pickle opcode was expected, and the byte 0xff was found"),
-        (b"\x80\x02Iabc\n.", "byte 2: an integer was expected, and `abc` was found"),
-        (b"\x80\x02Sabc\n.", "byte 2: a quoted text was expected, and `abc` was found"),
-        (b"\x80\x02Npx\n.", "byte 3: a memo number was expected, and `x` was found"),
-        (
-            b"\x80\x02\x80\x09.",
-            "byte 2: a pickle protocol from 0 to 5 was expected, and protocol 9 was found",
-        ),
+        (&b"\x80\x02."[..], "byte 2: expected a value on the stack, found none"),
+        (b"\x80\x020", "byte 2: expected a value on the stack, found none"),
+        (b"\x80\x02e", "byte 2: expected a mark on the stack, found none"),
+        (b"\x80\x02](N(.", "byte 6: expected a value on the stack, found none"),
+        (b"\x80\x02(e.", "byte 3: expected a value on the stack, found none"),
+        (b"\x80\x02}(Nu.", "byte 5: expected a value for each key, found a key without a value"),
+        (b"\x80\x02NNa.", "byte 4: expected a list to append to, found something else"),
+        (b"\x80\x02]NNs.", "byte 5: expected a dict to put keys into, found something else"),
+        (b"\x80\x02}Na.", "byte 4: expected a list to append to, found something else"),
+        (b"\x80\x02h\x07.", "byte 2: expected a known memo number, found number 7"),
+        (b"\x80\x02\xff.", "byte 2: expected a pickle opcode, found the byte 0xff"),
+        (b"\x80\x02Iabc\n.", "byte 2: expected an integer, found `abc`"),
+        (b"\x80\x02Sabc\n.", "byte 2: expected a quoted string, found `abc`"),
+        (b"\x80\x02Npx\n.", "byte 3: expected a memo number, found `x`"),
+        (b"\x80\x02\x80\x09.", "byte 2: expected a pickle protocol from 0 to 5, found protocol 9"),
     ] {
         let error = read_trace(bytes).expect_err("it is damaged");
         assert_eq!(error.to_string(), message, "{bytes:x?}");

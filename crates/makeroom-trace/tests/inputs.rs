@@ -69,22 +69,18 @@ fn a_text_that_is_too_long_is_refused_with_the_way_out() {
 #[test]
 fn what_is_neither_is_named() {
     for (bytes, message, hint) in [
-        (&b""[..], "the input is empty", "killed while it writes"),
-        (b"PK\x03\x04\x14\0", "this is a zip archive, neither a recording nor a log", "checkpoint"),
+        (&b""[..], "the input is empty", "killed while writing"),
+        (b"PK\x03\x04\x14\0", "this is a zip archive, not a recording or a log", "checkpoint"),
         (
             b"\x7fELF\x02\x01",
-            "this is a program or library (ELF), neither a recording nor a log",
+            "this is a program or library (ELF), not a recording or a log",
             "PROGRAM 2>&1 | makeroom why -",
         ),
-        (b"\x89PNG\r\n", "this is a picture (PNG), neither a recording nor a log", "snapshot"),
-        (
-            b"\xfd7zXZ\0\0",
-            "this is xz-compressed, neither a recording nor a log",
-            "xz -dc FILE | makeroom why -",
-        ),
+        (b"\x89PNG\r\n", "this is a picture (PNG), not a recording or a log", "snapshot"),
+        (b"\xfd7zXZ\0\0", "this is xz-compressed, not a recording or a log", "xz -dc FILE | makeroom why -"),
         (
             b"ROOM\x01\x00\x00\x00\xff",
-            "this is neither a recording nor a log: it begins with the bytes 52 4f 4f 4d 01 00 00 00",
+            "this is not a recording or a log: it starts with the bytes 52 4f 4f 4d 01 00 00 00",
             "gzip or zstd",
         ),
     ] {

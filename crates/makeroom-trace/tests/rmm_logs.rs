@@ -50,7 +50,7 @@ fn times_go_on_after_midnight_and_have_older_forms() {
 fn a_torn_last_line_is_a_note() {
     let trace = read("1,10:00:00.0,allocate,0x1,1,0x0\n1,10:00:00.1,alloc").expect("a log");
     assert_eq!(trace.event_count(), 1);
-    assert_eq!(trace.notes, ["line 3 is cut off and was passed over"]);
+    assert_eq!(trace.notes, ["line 3 is truncated and was skipped"]);
     // A complete last line without its end is an event.
     assert_eq!(read("1,10:00:00.0,allocate,0x1,1,0x0").expect("a log").event_count(), 1);
     assert_eq!(read("").expect("a log").event_count(), 0);
@@ -68,10 +68,7 @@ fn damage_is_named_by_line() {
         ("1,10:00:00.0,free,0x1,1,0x0,7", "six fields"),
     ] {
         let error = read(&format!("1,10:00:00.0,allocate,0x1,1,0x0\n{line}\n")).expect_err("damaged");
-        assert_eq!(
-            error.to_string(),
-            format!("line 3 (byte 71): {message} was expected, and `{line}` was found")
-        );
+        assert_eq!(error.to_string(), format!("line 3 (byte 71): expected {message}, found `{line}`"));
         assert!(error.hint().is_some());
     }
     let long = read(&format!("{}\n", "x".repeat(5000))).expect_err("too long");

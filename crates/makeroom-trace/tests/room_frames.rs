@@ -59,15 +59,15 @@ fn a_changed_byte_ends_the_reading_before_its_frame() {
 #[test]
 fn sense_is_asked_of_frames_that_are_intact() {
     for (payload, message) in [
-        (&b""[..], "a thread was expected, and the end of the record was found"),
-        (b"\x01\x00", "a record was expected, and the byte 0x00 was found"),
-        (b"\x01\x01\x05\x01ab", "a record of that length was expected, and the byte 0x01 was found"),
-        (b"\x01\x01\x01\x00", "the number of a name was expected, and the byte 0x00 was found"),
-        (b"\x01\x03\x02\x01\x01", "a frame was expected, and the byte 0x01 was found"),
-        (b"\x01\x80\x00", "a time was expected, and the end of the record was found"),
-        (b"\x01\xbf\x05\x00\x00", "a kind of event from 63 on was expected, and the byte 0x05 was found"),
-        (b"\x01\x05\x02\x00\x20", "known fields of a sample was expected, and the byte 0x20 was found"),
-        (b"\x01\x08\x04\x00\x00\x00\x07", "the end of the record was expected, and the byte 0x07 was found"),
+        (&b""[..], "expected a thread, found the end of the record"),
+        (b"\x01\x00", "expected a record, found the byte 0x00"),
+        (b"\x01\x01\x05\x01ab", "expected a record of that length, found the byte 0x01"),
+        (b"\x01\x01\x01\x00", "expected the number of a name, found the byte 0x00"),
+        (b"\x01\x03\x02\x01\x01", "expected a frame, found the byte 0x01"),
+        (b"\x01\x80\x00", "expected a time, found the end of the record"),
+        (b"\x01\xbf\x05\x00\x00", "expected a kind of event from 63 on, found the byte 0x05"),
+        (b"\x01\x05\x02\x00\x20", "expected known fields of a sample, found the byte 0x20"),
+        (b"\x01\x08\x04\x00\x00\x00\x07", "expected the end of the record, found the byte 0x07"),
     ] {
         let mut bytes = beginning(&rooms::header());
         let start = bytes.len() + FRAME_HEAD;

@@ -474,7 +474,7 @@ fn only_the_last_answer_to_a_request_counts() {
         .read();
     assert!(!actions(&trace).iter().any(|&(action, ..)| action == Action::OutOfMemory));
     assert_eq!(trace.process.as_ref().unwrap().refused_then_served, 1);
-    assert_eq!(trace.notes, ["requests that the driver refused, and served when they were made again: 1"]);
+    assert_eq!(trace.notes, ["driver allocations that failed and succeeded when retried: 1"]);
 
     // It refuses again, and PyTorch gives up: one refusal, PyTorch's own.
     let trace = Recording { file: first.file.clone() }
@@ -568,8 +568,8 @@ fn other_failures_and_undefined_stacks_are_noted() {
     assert_eq!(
         trace.notes,
         [
-            "events with a stack that the file does not define: 1",
-            "calls that failed for another reason than memory: 1, the first: device_alloc with error 201",
+            "events whose stack is missing from the file: 1",
+            "calls that failed for a reason other than memory: 1; the first: device_alloc with error 201",
         ]
     );
 }

@@ -223,7 +223,7 @@ fn remarks_losses_and_the_end_are_told() {
     });
     assert_eq!(
         trace.notes,
-        ["Python 3.15 was not tested: native stacks only", "events that the recorder could not keep: 42"]
+        ["Python 3.15 was not tested: native stacks only", "events that the recorder dropped: 42"]
     );
     let process = trace.process.unwrap();
     assert_eq!(process.remarks.len(), 2);
@@ -267,7 +267,9 @@ fn torn_files_say_how_much_was_left() {
     assert_eq!(trace.event_count(), 0);
     assert_eq!(
         trace.notes,
-        ["the last 66 B of the file are torn and were left unread, as after a kill or on a full disk"]
+        [
+            "the last 66 B of the file are incomplete and were not read: the program was killed, or the disk was full"
+        ]
     );
     assert_eq!(trace.process.unwrap().unread, Bytes::new(66));
     match makeroom_trace::read(&whole[..50]) {
@@ -280,11 +282,7 @@ fn torn_files_say_how_much_was_left() {
 fn what_a_later_version_wrote_is_passed_over_and_noted() {
     assert_eq!(
         read(&golden("later.room")).notes,
-        [
-            "!",
-            "events that the recorder could not keep: 1",
-            "records of a later version of makeroom, passed over: 7"
-        ]
+        ["!", "events that the recorder dropped: 1", "records of a later version of makeroom, skipped: 7"]
     );
 }
 

@@ -253,8 +253,8 @@ fn unknown_actions_are_counted() {
         assert_eq!(
             trace.notes,
             [
-                "trace entries passed over, of the unknown kind `teleport`: 2",
-                "trace entries passed over, of the unknown kind `size`: 1",
+                "trace entries of the unknown kind `teleport`, skipped: 2",
+                "trace entries of the unknown kind `size`, skipped: 1",
             ]
         );
     });
@@ -319,18 +319,18 @@ fn long_lists_come_in_portions() {
 fn sound_pickles_of_something_else_are_named() {
     for (data, found) in [
         (Data::None, "None"),
-        (text("hello"), "a text"),
+        (text("hello"), "a string"),
         (int(7), "a number"),
         (list([]), "an empty list"),
         (list([int(1), int(2), int(3)]), "a list of something else"),
         (dict([]), "an empty dict or a list of something else"),
         (dict([("model", int(1)), ("epoch", int(2))]), "a dict with the keys `model`, `epoch`"),
-        (dict([("segments", int(1))]), "a dict whose `segments` is no list"),
+        (dict([("segments", int(1))]), "a dict whose `segments` is not a list"),
         (list([event("alloc", 1)]), "a list of trace entries without the snapshot around it"),
     ] {
         let error = read_trace(&pickle(&data, Writer::Protocol4)).expect_err("not a snapshot");
         let text = error.to_string();
-        assert!(text.ends_with(&format!("and holds {found}")), "{text}");
+        assert!(text.ends_with(&format!("and contains {found}")), "{text}");
         assert!(text.contains(&format!("byte {}", pickle(&data, Writer::Protocol4).len())), "{text}");
         assert!(error.hint().is_some_and(|hint| hint.contains("_dump_snapshot")));
     }
@@ -351,9 +351,9 @@ fn trouble_inside_is_noted_and_not_an_error() {
     assert_eq!(
         trace.notes,
         [
-            "passed over in `segments`, being none: 1",
+            "entries of `segments` that are not segments, skipped: 1",
             "device 0: segments that overlap the next one: 1, the first at 0x1b58",
-            "device 0: segments not filled exactly by their blocks: 2; at 0x1b58, blocks of 0 B lie in 2.00 KiB",
+            "device 0: segments not filled exactly by their blocks: 2; the first, at 0x1b58, has 0 B of blocks in 2.00 KiB",
         ]
     );
 }

@@ -76,12 +76,14 @@ fn answer(
         Method::POST if path == "/api/reload" => host.reload().map(|()| (JSON, b"{}".to_vec())),
         Method::POST => {
             let (input, device) = viewer.what_if_of(path).ok_or_else(|| {
-                Refusal::new(404, format!("nothing can be started at {path}"), "/api/reload or …/whatif")
+                Refusal::new(404, format!("cannot POST to {path}"), "use /api/reload or …/whatif")
             })?;
             begin_what_if(viewer, input, device)?;
             Ok((JSON, viewer.answer(path, "")?))
         }
-        _ => Err(Refusal::new(405, format!("{} is not answered", request.method()), "GET or POST")),
+        _ => {
+            Err(Refusal::new(405, format!("method {} is not supported", request.method()), "use GET or POST"))
+        }
     }
 }
 
@@ -98,7 +100,7 @@ fn begin_what_if(viewer: &Arc<Viewer>, input: usize, device: usize) -> Result<()
         Ok(_) => Ok(()),
         Err(error) => {
             what_if.give_up();
-            Err(Refusal::new(500, format!("no thread could be started: {error}"), "try again"))
+            Err(Refusal::new(500, format!("could not start a thread: {error}"), "try again"))
         }
     }
 }
@@ -113,11 +115,11 @@ fn permitted(headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
     if !named.as_deref().is_some_and(is_ours) || hosts.next().is_some() {
         let named = named.unwrap_or_default();
         let hint = format!("open http://127.0.0.1:{port}/");
-        return Err(Refusal::new(403, format!("this server is not called `{named}`"), hint));
+        return Err(Refusal::new(403, format!("unexpected host `{named}`"), hint));
     }
     let foreign = |what: &str, value: &str| {
-        let hint = format!("open http://127.0.0.1:{port}/ itself");
-        Err(Refusal::new(403, format!("a request of another site is refused ({what}: {value})"), hint))
+        let hint = format!("open http://127.0.0.1:{port}/ directly");
+        Err(Refusal::new(403, format!("request from another site rejected ({what}: {value})"), hint))
     };
     if let Some(origin) = text(headers.get(ORIGIN))
         && !origin.strip_prefix("http://").is_some_and(is_ours)

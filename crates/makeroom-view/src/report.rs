@@ -40,7 +40,7 @@ pub struct Report {
 /// Writes everything that a viewer knows into one file.
 pub fn report(viewer: &Viewer, with_what_if: bool) -> Result<Report, Refusal> {
     let empty = page::with_data("")
-        .ok_or_else(|| Refusal::new(500, "the page has no place for data", "build viewer/ again"))?;
+        .ok_or_else(|| Refusal::new(500, "the page has no place for data", "rebuild viewer/"))?;
     let mut book = Book { viewer, entries: Vec::new(), paths: HashSet::new(), left: 0, is_full: false };
     book.left = ((MOST_BYTES - empty.len().min(MOST_BYTES)) / 4 * 3).saturating_sub(SPARE);
     let mut setting =
@@ -63,8 +63,8 @@ pub fn report(viewer: &Viewer, with_what_if: bool) -> Result<Report, Refusal> {
     if html.len() > MOST_BYTES {
         return Err(Refusal::new(
             500,
-            format!("the report would have {} bytes", html.len()),
-            "leave the second input out, or use makeroom view without -o",
+            format!("the report would be {} bytes, which is too large", html.len()),
+            "pass only one input, or use makeroom view without -o",
         ));
     }
     Ok(Report { html, reduced })
@@ -132,18 +132,18 @@ impl Book<'_> {
             self.around_key_moments(&name, input, timeline, finest, floor)?;
             if kept < of || finest > 0 {
                 let series = match crate::timeline::width(finest) {
-                    1 => "the whole series".to_owned(),
-                    every => format!("the series to one point for {every} events"),
+                    1 => "the full timeline".to_owned(),
+                    every => format!("the timeline with one point per {every} events"),
                 };
                 let whose = self.name(input, device);
-                left_out.push(format!("{whose}{series} and the memory at {kept} of its {of} moments"));
+                left_out.push(format!("{whose}{series}, and the memory layout at {kept} of {of} moments"));
             }
         }
         // A cursor tells only so many moments apart; no more are kept where there would be room for them.
-        let why = if self.is_full { " is reduced to stay below 10 MB. It" } else { "" };
+        let why = if self.is_full { " is reduced to stay below 10 MB: it" } else { "" };
         Ok((!left_out.is_empty()).then(|| {
             format!(
-                "This file{why} keeps {}. `makeroom view` on the recording shows all.",
+                "This file{why} contains {}. For everything, open the recording with `makeroom view`.",
                 left_out.join("; ")
             )
         }))
@@ -277,7 +277,7 @@ fn packed_size(answer: &[u8]) -> Result<usize, Refusal> {
 }
 
 fn unpackable(error: &std::io::Error) -> Refusal {
-    Refusal::new(500, format!("an answer could not be compressed: {error}"), "report this")
+    Refusal::new(500, format!("could not compress the data: {error}"), "report this")
 }
 
 #[cfg(test)]

@@ -31,11 +31,11 @@ impl Refusal {
     }
 
     fn no_such_path(path: &str) -> Self {
-        Self::new(404, format!("there is nothing at {path}"), "the paths are listed in viewer/PROTOCOL.md")
+        Self::new(404, format!("{path} does not exist"), "viewer/PROTOCOL.md lists the paths")
     }
 
     fn out_of_range(what: &str, value: &str, most: usize) -> Self {
-        Self::new(404, format!("there is no {what} {value}"), format!("they go from 0 to {most}"))
+        Self::new(404, format!("{what} {value} does not exist"), format!("valid numbers are 0 to {most}"))
     }
 
     pub(crate) fn json(&self) -> Vec<u8> {
@@ -102,7 +102,7 @@ impl Viewer {
         let input: &Input = self.find_input(input)?;
         let rest: Vec<&str> = parts.collect();
         let recording = input.trace.as_ref().ok_or_else(|| {
-            Refusal::new(404, "this input is a text", "only its verdict and its account can be shown")
+            Refusal::new(404, "this input is text", "it has only a verdict and a memory breakdown")
         })?;
         if rest == ["stacks"] {
             return written(&recording.trie().table());
@@ -181,8 +181,8 @@ impl Question<'_> {
         written(&found.ok_or_else(|| {
             Refusal::new(
                 404,
-                format!("no segment begins at {address} then"),
-                "take an address from the answer about the moment",
+                format!("no segment starts at {address} at that moment"),
+                "use a segment address of that moment",
             )
         })?)
     }
@@ -192,8 +192,8 @@ fn wanted(query: &str) -> Result<Wanted, Refusal> {
     let mut wanted = Wanted::default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let wrong =
-            |hint: &str| Refusal::new(400, format!("{name}={value} cannot be followed"), hint.to_owned());
-        let number = || value.parse().map_err(|_| wrong("a number"));
+            |hint: &str| Refusal::new(400, format!("invalid parameter {name}={value}"), hint.to_owned());
+        let number = || value.parse().map_err(|_| wrong("use a number"));
         match &*name {
             "sort" => {
                 wanted.sort = match &*value {
@@ -201,20 +201,20 @@ fn wanted(query: &str) -> Result<Wanted, Refusal> {
                     "age" => Sort::Age,
                     "site" => Sort::Site,
                     "address" => Sort::Address,
-                    _ => return Err(wrong("size, age, site or address")),
+                    _ => return Err(wrong("use size, age, site or address")),
                 }
             }
             "order" => {
                 wanted.is_descending = match &*value {
                     "" | "desc" => true,
                     "asc" => false,
-                    _ => return Err(wrong("asc or desc")),
+                    _ => return Err(wrong("use asc or desc")),
                 }
             }
             "filter" => wanted.filter = value.into_owned(),
             "offset" => wanted.offset = number()?,
             "limit" => wanted.limit = number()?,
-            _ => return Err(wrong("sort, order, filter, offset or limit")),
+            _ => return Err(wrong("use sort, order, filter, offset or limit")),
         }
     }
     Ok(wanted)
@@ -222,5 +222,5 @@ fn wanted(query: &str) -> Result<Wanted, Refusal> {
 
 fn written(value: &impl Serialize) -> Result<Vec<u8>, Refusal> {
     serde_json::to_vec(value)
-        .map_err(|error| Refusal::new(500, format!("the answer cannot be written: {error}"), "report this"))
+        .map_err(|error| Refusal::new(500, format!("could not write the response: {error}"), "report this"))
 }

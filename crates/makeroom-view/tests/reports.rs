@@ -66,7 +66,7 @@ fn what_is_in_the_file_is_what_the_server_answers() {
     assert_eq!(of("moment"), of("allocations"));
     assert!(of("moment").len() > 100, "{}", of("moment").len());
     let reduced = made.reduced.unwrap();
-    assert!(reduced.contains(&format!("{} of its", of("moment").len())), "{reduced}");
+    assert!(reduced.contains(&format!("memory layout at {} of ", of("moment").len())), "{reduced}");
 }
 
 #[test]
@@ -116,7 +116,10 @@ fn a_file_with_room_left_is_not_called_reduced() {
     let made = report(&Viewer::new(vec![opened]), false).unwrap();
     assert!(made.html.len() < 2_000_000, "{}", made.html.len());
     let left_out = made.reduced.unwrap();
-    assert!(left_out.starts_with("This file keeps the whole series and the memory at "), "{left_out}");
+    assert!(
+        left_out.starts_with("This file contains the full timeline, and the memory layout at "),
+        "{left_out}"
+    );
     assert!(!left_out.contains("10 MB"), "{left_out}");
 }
 

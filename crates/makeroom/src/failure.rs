@@ -1,4 +1,4 @@
-//! How a command fails: one line that says what and with which value, a hint, exit status 1.
+//! How a command fails: one line with the failure and its value, a hint, exit status 1.
 
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -24,19 +24,19 @@ pub(crate) enum Failure {
         error: makeroom_trace::Error,
     },
     /// No file was named, and standard input is a terminal.
-    #[error("no input: name a file, or pipe a program's output into `makeroom why`")]
+    #[error("no input: pass a file, or pipe a program's output into `makeroom why`")]
     NoInput,
     /// The command has no place for the batch.
-    #[error("the command has no {{}} where the batch goes")]
+    #[error("the command has no {{}} for the batch size")]
     NoPlaceholder,
     /// The runs cannot be made under this allocator.
-    #[error("a program cannot be run under `{allocator}`")]
+    #[error("cannot run a program with the allocator `{allocator}`")]
     NoRunUnder {
         /// The allocator, as it was typed.
         allocator: String,
     },
-    /// A run ended badly, and not for want of memory.
-    #[error("with {batch} the program ended with {status}{}", if said.is_empty() { String::new() } else { format!("\n\n{said}\n") })]
+    /// A run failed for another reason than memory.
+    #[error("with batch size {batch} the program ended with {status}{}", if said.is_empty() { String::new() } else { format!("\n\n{said}\n") })]
     ProbeFailed {
         /// What was put into the command.
         batch: u64,
@@ -45,8 +45,8 @@ pub(crate) enum Failure {
         /// The end of what it printed.
         said: String,
     },
-    /// A run took no device memory.
-    #[error("{program} took no memory of a GPU{}", seconds.map_or(String::new(), |seconds| format!(" within {seconds} s")))]
+    /// A run allocated no GPU memory.
+    #[error("{program} allocated no GPU memory{}", seconds.map_or(String::new(), |seconds| format!(" within {seconds} s")))]
     NoCuda {
         /// The program.
         program: String,
@@ -54,29 +54,29 @@ pub(crate) enum Failure {
         seconds: Option<u64>,
     },
     /// The user wanted to stop.
-    #[error("stopped; the program was ended")]
+    #[error("interrupted; the program was stopped")]
     Interrupted,
     /// There is no program to run.
     #[error("no program to run")]
     NoProgram,
     /// The recorder could not be put where programs can load it.
-    #[error("the recorder could not be set up: {0}")]
+    #[error("could not install the recorder: {0}")]
     Library(std::io::Error),
-    /// The CUDA driver refused, or there is none.
+    /// A CUDA call failed, or there is no driver.
     #[error("{0}")]
     Gpu(#[from] makeroom_cuda::Error),
-    /// A demonstration was asked for that there is not.
-    #[error("there is no demonstration `{name}`")]
+    /// The named demonstration does not exist.
+    #[error("unknown demonstration `{name}`")]
     NoSuchSituation {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
     /// A demonstration left no recording.
-    #[error("the demonstration `{name}` left nothing to explain: {said}")]
+    #[error("the demonstration `{name}` wrote no recording: {said}")]
     NoRecording {
         /// The situation.
         name: &'static str,
-        /// What its program said.
+        /// What its program printed.
         said: String,
     },
     /// The program could not be started.
@@ -88,7 +88,7 @@ pub(crate) enum Failure {
         error: std::io::Error,
     },
     /// The folder that should hold the processes does not.
-    #[error("{}: there are no processes here", folder.display())]
+    #[error("{} is not a /proc file system", folder.display())]
     NoProcesses {
         /// The folder.
         folder: std::path::PathBuf,
@@ -96,7 +96,7 @@ pub(crate) enum Failure {
     /// There is no terminal to draw on.
     #[error("top needs a terminal")]
     NoTerminal,
-    /// Nobody could be listened to.
+    /// The metrics server could not listen.
     #[error("{address}: {error}")]
     Listen {
         /// Where.
@@ -123,8 +123,8 @@ pub(crate) enum Failure {
         /// What the system said.
         error: std::io::Error,
     },
-    /// A result would have taken the place of what it is made of.
-    #[error("{name} is the input itself")]
+    /// The output would overwrite the input.
+    #[error("{name} is the input: it would be overwritten")]
     OverInput {
         /// The file, as the user named it.
         name: String,
@@ -137,17 +137,17 @@ pub(crate) enum Failure {
         /// What went wrong.
         error: makeroom_export::ExportError,
     },
-    /// Bytes that are no text would have gone to a terminal.
-    #[error("this form is not for a terminal")]
+    /// Binary output would have gone to a terminal.
+    #[error("this format is binary and not for a terminal")]
     BinaryToTerminal,
-    /// The driver could not be asked.
+    /// The driver could not be queried.
     #[error("{0}")]
     Driver(makeroom_holders::SurveyError),
     /// The result could not be written.
-    #[error("the result could not be written: {0}")]
+    #[error("could not write the result: {0}")]
     Output(std::io::Error),
-    /// Something that every program needs could not be had: a process, a pipe, a file of its own.
-    #[error("the system refused: {0}")]
+    /// A process, a pipe or a temporary file could not be created.
+    #[error("a system call failed: {0}")]
     System(#[from] std::io::Error),
     /// No batch is within the bounds.
     #[error("no multiple of {multiple} is at most {most}")]
@@ -158,20 +158,20 @@ pub(crate) enum Failure {
         most: u64,
     },
     /// A result is too large or odd to be written as JSON.
-    #[error("the result could not be written as JSON: {0}")]
+    #[error("could not write the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// A device was asked for that the input does not have.
-    #[error("{name}: holds no device {asked}; it has {present}")]
+    /// The input does not have this device.
+    #[error("{name} has no device {asked}, only {present}")]
     NoSuchDevice {
         /// The file, as the user named it.
         name: String,
-        /// The device asked for.
+        /// The requested device.
         asked: u32,
         /// The devices there are.
         present: String,
     },
-    /// A recording was wanted and a text came.
-    #[error("{name}: this is a text, not a recording")]
+    /// The input is text, and the command needs a recording.
+    #[error("{name}: this is text, not a recording")]
     NotARecording {
         /// The file, as the user named it.
         name: String,
@@ -182,7 +182,7 @@ pub(crate) enum Failure {
         /// The file, as the user named it.
         name: String,
     },
-    /// PyTorch's allocator was asked about, and the recording has none.
+    /// The command is about PyTorch's allocator, and the recording has none.
     #[error("{name}: {error}")]
     NoPytorch {
         /// The file, as the user named it.
@@ -228,23 +228,23 @@ impl Failure {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
             Self::NoInput => Some("for example: python train.py 2>&1 | makeroom why".to_owned()),
             Self::NoProcesses { .. } => {
-                Some("name the folder where /proc, or the host's, is mounted: --proc /host/proc".to_owned())
+                Some("pass the directory where the host's /proc is mounted: --proc /host/proc".to_owned())
             }
             Self::NoPlaceholder => Some("for example: makeroom fit -- python train.py --batch {}".to_owned()),
             Self::NoRunUnder { .. } => Some(
-                "there are pytorch[:SETTINGS], pytorch-2.9[:SETTINGS], cuda-async and makeroom; to predict others: makeroom replay"
+                "use pytorch[:SETTINGS], pytorch-2.9[:SETTINGS], cuda-async or makeroom; to predict others: makeroom replay"
                     .to_owned(),
             ),
             Self::ProbeFailed { .. } => Some(
-                "run the command by itself first; it gets no input and no terminal here".to_owned(),
+                "run the command without makeroom first; here it has no input and no terminal".to_owned(),
             ),
-            Self::NoCuda { seconds: Some(_), .. } => Some("to wait for longer: --seconds 600".to_owned()),
-            Self::NoCuda { .. } => Some("to see whether the recorder reaches it: makeroom run -- and the command".to_owned()),
-            Self::NoTerminal => Some("for a program or a file: makeroom ps --json".to_owned()),
-            Self::Listen { .. } => Some("another address: makeroom serve --listen 127.0.0.1:9402".to_owned()),
-            Self::ListenToView { .. } => Some("leave --port out to have a free one chosen".to_owned()),
-            Self::BinaryToTerminal => Some("name a file with -o FILE, or pass it on with a pipe".to_owned()),
-            Self::OverInput { .. } => Some("name another file with -o".to_owned()),
+            Self::NoCuda { seconds: Some(_), .. } => Some("to wait longer: --seconds 600".to_owned()),
+            Self::NoCuda { .. } => Some("to check that the recorder works with it: makeroom run -- COMMAND".to_owned()),
+            Self::NoTerminal => Some("for scripts and files: makeroom ps --json".to_owned()),
+            Self::Listen { .. } => Some("try another address: makeroom serve --listen 127.0.0.1:9402".to_owned()),
+            Self::ListenToView { .. } => Some("omit --port to use a free one".to_owned()),
+            Self::BinaryToTerminal => Some("write to a file with -o FILE, or to a pipe".to_owned()),
+            Self::OverInput { .. } => Some("write to another file with -o".to_owned()),
             Self::View(refusal) => Some(refusal.hint.clone()),
             Self::Driver(error) => Some(error.hint().to_owned()),
             Self::Gpu(error) => error.hint().map(str::to_owned),
@@ -253,44 +253,44 @@ impl Failure {
                 Some("to explain an error text: makeroom why -".to_owned())
             }
             Self::NotARecording { name } => Some(format!("to explain an error text: makeroom why {name}")),
-            Self::NoSuchDevice { .. } => Some("leave --device out to have one chosen".to_owned()),
+            Self::NoSuchDevice { .. } => Some("omit --device to have makeroom choose".to_owned()),
             Self::EmptyRecording { .. } => Some(
-                "a program that took no memory leaves such a file; what else it holds: makeroom why FILE".to_owned(),
+                "a program that allocated no GPU memory leaves such a file; for its other contents: makeroom why FILE".to_owned(),
             ),
             Self::NoPytorch { name, .. } => {
                 let name = if name == STANDARD_INPUT { "-" } else { name };
                 Some(format!(
-                    "its requests under other allocators: makeroom replay {name}; the program with makeroom's pool: makeroom run --pool -- PROGRAM"
+                    "to replay it with other allocators: makeroom replay {name}; to run the program with makeroom's pool: makeroom run --pool -- PROGRAM"
                 ))
             }
-            Self::NoBatch { .. } => Some("a larger --max, or a smaller --multiple".to_owned()),
+            Self::NoBatch { .. } => Some("use a larger --max or a smaller --multiple".to_owned()),
             Self::Program { error, .. } => Some(
                 match error.kind() {
-                    ErrorKind::NotFound => "check the name; a program that is not on the PATH needs its folder: ./program",
+                    ErrorKind::NotFound => "check the name; a program outside PATH needs its directory: ./program",
                     ErrorKind::PermissionDenied => {
-                        "it may not be executed; a script runs under its interpreter: makeroom run -- python script.py"
+                        "it is not executable; run a script with its interpreter: makeroom run -- python script.py"
                     }
-                    _ => "try to start it without makeroom",
+                    _ => "check that it starts without makeroom",
                 }
                 .to_owned(),
             ),
             Self::Write { .. } | Self::Export { .. } => {
-                Some("name another file or folder: -o PATH".to_owned())
+                Some("write to another file or directory: -o PATH".to_owned())
             }
-            Self::Output(_) => Some("make room where it goes, or send it elsewhere: makeroom … > FILE".to_owned()),
+            Self::Output(_) => Some("free space there, or write elsewhere: makeroom … > FILE".to_owned()),
             Self::System(_) => Some(
-                "it needs processes, open files and a little room for files of its own: ulimit -a; df -h /tmp".to_owned(),
+                "check the limits on processes and open files and the space for temporary files: ulimit -a; df -h /tmp".to_owned(),
             ),
             Self::Library(_) => Some(
-                "export XDG_RUNTIME_DIR=FOLDER: a folder of your own in which files may be executed".to_owned(),
+                "export XDG_RUNTIME_DIR=DIR, a directory of yours that is not mounted noexec".to_owned(),
             ),
             Self::NoProgram => Some("for example: makeroom run -- python train.py".to_owned()),
-            Self::NoRecording { .. } => Some("to see whether programs can be recorded here: makeroom doctor".to_owned()),
+            Self::NoRecording { .. } => Some("to check whether programs can be recorded here: makeroom doctor".to_owned()),
             Self::Mismatched { .. } => Some(
-                "the run was made by another version of PyTorch, under a limit (pass it with --memory), or with a setting that the snapshot does not hold"
+                "the run used another version of PyTorch, a memory limit (pass it with --memory), or a setting that is not in the snapshot"
                     .to_owned(),
             ),
-            // Whoever stopped it knows why; a number or a text that no JSON holds is nobody's to mend.
+            // The user interrupted it; and there is no fix for a value that JSON cannot represent.
             Self::Interrupted | Self::Json(_) => None,
         }
     }

@@ -153,7 +153,7 @@ fn kernel_heap() {
     let heap = causes.iter().find(|cause| cause["cause"] == "shared_memory_or_kernel_resource").unwrap();
     assert_eq!(heap["bytes"], 8 * MIB);
     assert!(shows(&shown, "cudaLimitMallocHeapSize"));
-    assert!(shown["said"][0].as_str().unwrap().contains("64.00 MiB of a heap of 8.00 MiB"));
+    assert!(shown["said"][0].as_str().unwrap().contains("64.00 MiB from a heap of 8.00 MiB"));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn every_situation_is_shown_and_its_recording_kept_where_asked() {
         let why = makeroom(&folder, &["why", &format!("kept/{name}.room")]);
         assert!(why.status.success(), "{}", text(&why.stderr));
     }
-    assert!(said.contains("9 programs run, recorded and explained"), "{said}");
+    assert!(said.contains("Ran, recorded and explained 9 programs"), "{said}");
 }
 
 #[test]
@@ -204,7 +204,6 @@ fn nothing_is_left_behind_and_errors_are_told() {
     let unknown = makeroom(&folder, &["demo", "framgentation"]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(
-        text(&unknown.stderr)
-            .contains("there is no demonstration `framgentation`\n\nhint: makeroom demo --list")
+        text(&unknown.stderr).contains("unknown demonstration `framgentation`\n\nhint: makeroom demo --list")
     );
 }

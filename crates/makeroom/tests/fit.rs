@@ -115,7 +115,7 @@ fn a_refusal_that_the_program_gets_over_is_not_the_end() {
     assert!(runs.iter().all(|run| run["refused"] == false && run["refusals_survived"] == 1), "{answer:#}");
     let said =
         String::from_utf8(machine.fit(&["--runs", "2", "--", "./train", "greedy", "{}"]).stdout).unwrap();
-    assert!(said.contains("at the edge: refused once, and went on"), "{said}");
+    assert!(said.contains("an allocation failed once, and the program continued"), "{said}");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_beginning_that_is_far_off_is_survived_and_what_was_not_run_is_not_called_th
     assert!(told <= truth && told * 100 >= truth * 95, "{told} of {truth}: {answer:#}");
     let said = machine.fit(&["--runs", "2", "--", "./train", "plain", "{}"]).stdout;
     let said = String::from_utf8(said).unwrap();
-    assert!(said.contains(" ran, and no run was left for more (--runs)"), "{said}");
+    assert!(said.contains(" was confirmed, and the number of runs was used up (--runs)"), "{said}");
 }
 
 /// A verdict must not contradict the table below it, nor the table how the runs ended.
@@ -180,10 +180,10 @@ fn more_of_the_same_is_not_called_the_same_memory() {
     let machine = Machine::new("pile", "memory=16GiB,context=400MiB");
     let output = machine.fit(&["--", "./train", "pile", "{}"]);
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(!output.status.success() && said.contains("NO LAW FOUND"), "{said}");
-    assert!(said.contains("At most 36.00 MiB was live with 4, and 2.25 GiB with 256"), "{said}");
+    assert!(!output.status.success() && said.contains("NO MODEL FOUND"), "{said}");
+    assert!(said.contains("The live peak was 36.00 MiB with 4 and 2.25 GiB with 256"), "{said}");
     assert!(!said.contains("DOES NOT DEPEND") && !said.contains("was stopped once"), "{said}");
-    assert_eq!(said.matches("ended by itself").count(), 2, "{said}");
+    assert_eq!(said.matches("exited by itself").count(), 2, "{said}");
     let answer = machine.answer(&["--", "./train", "pile", "{}"]);
     assert_eq!((&answer["reason"], &answer["runs"][0]["end"]), (&"no_law".into(), &"by_itself".into()));
 }
@@ -206,18 +206,21 @@ fn what_cannot_be_answered_is_said() {
         String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
     };
     for (words, message) in [
-        (&["--", "./train", "plain", "4"][..], "the command has no {} where the batch goes"),
-        (&["--", "./train", "deaf", "{}"], "MEMORY DOES NOT DEPEND ON IT"),
+        (&["--", "./train", "plain", "4"][..], "the command has no {} for the batch size"),
+        (&["--", "./train", "deaf", "{}"], "MEMORY DOES NOT DEPEND ON THE BATCH SIZE"),
         (&["--", "./train", "quit", "{}"], "ValueError: the labels are missing"),
-        (&["--", "./train", "nothing", "{}"], "took no memory of a GPU"),
+        (&["--", "./train", "nothing", "{}"], "allocated no GPU memory"),
         (&["--", "./no-such-program", "{}"], "./no-such-program: No such file"),
-        (&["--allocator", "bfc", "--", "./train", "plain", "{}"], "a program cannot be run under `bfc`"),
-        (&["--margin", "80", "--", "./train", "plain", "{}"], "it is a number from 0 to 50"),
-        (&["--memory", "100MiB", "--", "./train", "plain", "{}"], "NOTHING THAT WAS TRIED FITS"),
+        (
+            &["--allocator", "bfc", "--", "./train", "plain", "{}"],
+            "cannot run a program with the allocator `bfc`",
+        ),
+        (&["--margin", "80", "--", "./train", "plain", "{}"], "expected a number from 0 to 50"),
+        (&["--memory", "100MiB", "--", "./train", "plain", "{}"], "NO TESTED BATCH SIZE FITS"),
         (&["--max", "5", "--multiple", "8", "--", "./train", "plain", "{}"], "no multiple of 8 is at most 5"),
         (&["--max", "4294967296", "--", "./train", "plain", "{}"], "4294967296 is not in 1..=4294967295"),
-        (&["--", "false", "{}"], "with 4 the program ended with exit status: 1\n\nhint: "),
-        (&["--seconds", "1", "--", "sleep", "1{}"], "took no memory of a GPU within 1 s"),
+        (&["--", "false", "{}"], "with batch size 4 the program ended with exit status: 1\n\nhint: "),
+        (&["--seconds", "1", "--", "sleep", "1{}"], "allocated no GPU memory within 1 s"),
     ] {
         let all = said(words);
         assert!(all.contains(message), "{words:?}: {all}");

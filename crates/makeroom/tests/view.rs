@@ -187,7 +187,7 @@ fn a_report_is_one_file_and_says_what_it_left_out() {
     assert!(output.status.success(), "{remarked}");
     assert!(said.starts_with("gpt2_varlen.pickle.gz: NOTHING FAILED: "), "{said}");
     assert!(
-        remarked.contains("report.html has ") && remarked.contains("reduced to stay below 10 MB"),
+        remarked.contains("report.html (") && remarked.contains("reduced to stay below 10 MB"),
         "{remarked}"
     );
     let html = fs::read_to_string(&path).unwrap();
@@ -202,7 +202,10 @@ fn a_report_that_is_small_is_not_called_reduced() {
         makeroom().arg("view").arg(trace("oom_batch.pickle.gz")).arg("-o").arg(&path).output().unwrap();
     let (said, remarked) = printed(&output);
     assert!(said.starts_with("oom_batch.pickle.gz: AN ARTIFICIAL LIMIT, likely: "), "{said}");
-    assert!(remarked.contains("This file keeps the whole series and the memory at "), "{remarked}");
+    assert!(
+        remarked.contains("This file contains the full timeline, and the memory layout at "),
+        "{remarked}"
+    );
     assert!(!remarked.contains("10 MB"), "{remarked}");
     assert!(fs::metadata(&path).unwrap().len() < 9_000_000);
 }
@@ -215,12 +218,12 @@ fn what_cannot_be_served_or_written_says_why() {
     let output = makeroom().args(["view", "--no-browser", "--port", &port]).arg(&path).output().unwrap();
     let (_, remarked) = printed(&output);
     assert_eq!(output.status.code(), Some(1));
-    assert!(remarked.contains("hint: leave --port out"), "{remarked}");
+    assert!(remarked.contains("hint: omit --port"), "{remarked}");
     let output = makeroom().arg("view").arg(&path).args(["-o", "/nowhere/report.html"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(printed(&output).1.contains("/nowhere/report.html"), "{:?}", printed(&output));
     let output = makeroom().args(["export", "/etc/hostname", "--to", "csv"]).output().unwrap();
-    assert!(printed(&output).1.contains("this is a text, not a recording"), "{:?}", printed(&output));
+    assert!(printed(&output).1.contains("this is text, not a recording"), "{:?}", printed(&output));
     let output =
         makeroom().arg("export").arg(&path).args(["--to", "parquet", "-o", "/nowhere/x"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -269,7 +272,10 @@ fn a_result_never_takes_the_place_of_its_input_or_of_a_device() {
             let output = makeroom().args(arguments).arg(&recording).arg("-o").arg(onto).output().unwrap();
             let (_, said) = printed(&output);
             assert_eq!(output.status.code(), Some(1), "{said}");
-            assert!(said.contains("is the input itself") && said.contains("hint: "), "{said}");
+            assert!(
+                said.contains("is the input: it would be overwritten") && said.contains("hint: "),
+                "{said}"
+            );
             assert_eq!(fs::read(&recording).unwrap(), before);
         }
     }

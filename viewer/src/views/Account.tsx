@@ -48,7 +48,7 @@ export function Account({ pane }: { pane: Pane }) {
     }
   };
   return (
-    <section class="account" aria-label="account" id={`account-${pane.index}`} tabIndex={-1}>
+    <section class="account" aria-label="memory breakdown" id={`account-${pane.index}`} tabIndex={-1}>
       <h2>
         {way.map((entry, depth) => (
           <span key={depth}>
@@ -72,7 +72,7 @@ export function Account({ pane }: { pane: Pane }) {
           <span class="figure">{`, ${bytes(here.bytes)}`}</span>
         ) : null}
       </h2>
-      <div class="stack" role="img" aria-label="the account as a bar; the table below has the same figures">
+      <div class="stack" role="img" aria-label="the memory breakdown as a bar; the table below has the same figures">
         {here.parts.map((part, index) => {
           const { background, pattern } = look(part, index, colors);
           if (part.bytes <= 0) return null;

@@ -144,7 +144,7 @@ export function AddressSpace({ pane }: { pane: Pane }) {
             ? "loading …"
             : error.message
           : summary(moment, cursor.toUpperCase(), device?.has_segments ?? false)}
-        {answer?.nearest ? " This report keeps no moment nearer than this." : ""}
+        {answer?.nearest ? " This report has no moment closer than this one." : ""}
       </p>
       <canvas
         ref={canvas}
@@ -152,7 +152,7 @@ export function AddressSpace({ pane }: { pane: Pane }) {
         tabIndex={0}
         role="application"
         aria-roledescription="memory map"
-        aria-label={`${count(segments.length)} segments; arrow keys go through blocks and segments, Enter opens one`}
+        aria-label={`${count(segments.length)} segments; arrow keys select blocks and segments, Enter opens one`}
         data-testid="map"
         data-segments={segments.length}
         data-sites={sites.length}
@@ -171,7 +171,7 @@ export function AddressSpace({ pane }: { pane: Pane }) {
       />
       <p class="quiet status" role="status">
         {text === ""
-          ? `1 px = ${bytes(drawn.bytesPerPixel)}; one box is one segment, empty is unused, hatched is freed and waiting for a stream`
+          ? `1 px = ${bytes(drawn.bytesPerPixel)}; each box is a segment; empty is free, hatched is freed and waiting for a stream`
           : text}
       </p>
       {tip !== null && text !== "" && (
@@ -192,8 +192,8 @@ function summary(moment: Moment, cursor: string, segments: boolean): string {
   const head = `${cursor}: ${placeText(moment)}. `;
   const pending = moment.pending > 0 ? ` (${bytes(moment.pending)} of it freed and waiting for a stream)` : "";
   if (!segments) return `${head}${bytes(moment.live)} live${pending}.`;
-  const parts = `${bytes(moment.live)} live${pending} + ${bytes(moment.rounding)} rounding + ${bytes(moment.free)} unused`;
-  return `${head}${bytes(moment.reserved)} reserved = ${parts}, ${share(moment.free, moment.reserved)} of it unused.`;
+  const parts = `${bytes(moment.live)} live${pending} + ${bytes(moment.rounding)} rounding + ${bytes(moment.free)} free`;
+  return `${head}${bytes(moment.reserved)} reserved = ${parts}, ${share(moment.free, moment.reserved)} free.`;
 }
 
 export function segmentTitle(segment: Segment): string {

@@ -13,7 +13,7 @@ import { splitSort, Table, type Column } from "./Table";
 const COLUMNS: Column[] = [
   { id: "address", title: "address" },
   { id: "size", title: "size", figure: true },
-  { id: "requested", title: "asked for", figure: true, sorts: false },
+  { id: "requested", title: "requested", figure: true, sorts: false },
   { id: "site", title: "site", wide: true },
   { id: "age", title: "from event", figure: true },
   { id: "until", title: "until", figure: true, sorts: false },
@@ -54,9 +54,9 @@ export function AllocationsTable({ pane }: { pane: Pane }) {
   return (
     <>
       <p class="quiet" data-testid="allocations-total">
-        {count(total)} allocations{state.filter === "" ? "" : " match"}, {bytes(all)} in all, live at{" "}
+        {count(total)} allocations{state.filter === "" ? "" : " match"}, {bytes(all)} in total, live at{" "}
         {event === b ? "B" : "A"} (event {count(event)})
-        {kept ? "; this report keeps the largest 500 of some moments, and this is the nearest of them" : ""}
+        {kept ? "; this report has the 500 largest at some moments, and this is the closest one" : ""}
       </p>
       <Table
         label="allocations"
@@ -70,7 +70,7 @@ export function AllocationsTable({ pane }: { pane: Pane }) {
           <Row key={row.address} pane={pane} row={row} stacks={stacks} />
         ))}
       </Table>
-      {rows.length === 0 && <p class="empty">{page === 0 ? "nothing is live here" : "no more rows are kept"}</p>}
+      {rows.length === 0 && <p class="empty">{page === 0 ? "no live allocations" : "no more rows in this report"}</p>}
       {pages > 1 && (
         <Pager page={page} more={rows.length === PAGE && (page + 1) * PAGE < total} onPage={setPage}>
           {count(page * PAGE + 1)} to {count(Math.min(total, page * PAGE + rows.length))} of {count(total)}
@@ -88,7 +88,7 @@ function Row({ pane, row, stacks }: { pane: Pane; row: Allocation; stacks: Stack
       <button
         type="button"
         class="plain"
-        title="put the cursor there"
+        title="move the cursor there"
         onClick={() => {
           pane.moveCursor(pane.state.value.active, event);
         }}
@@ -116,7 +116,7 @@ function Row({ pane, row, stacks }: { pane: Pane; row: Allocation; stacks: Stack
         <Whole model={pane.model} text={site?.name ?? ""} most={110} />
         {row.pending === true && <span class="quiet"> freed, waiting</span>}
       </td>
-      <td class="figure">{go(row.from) ?? <span class="quiet">before it began</span>}</td>
+      <td class="figure">{go(row.from) ?? <span class="quiet">before the recording</span>}</td>
       <td class="figure">{go(row.until) ?? <span class="quiet">the end</span>}</td>
       <td class="figure">{row.stream}</td>
       <td>

@@ -85,11 +85,11 @@ function Head({ model }: { model: Model }) {
       {changed && (
         <p class="bar-note" role="status" data-testid="changed">
           {inputs.inputs.some((input) => input.vanished === true)
-            ? "The file is gone; this is what was read of it."
-            : "The file has changed since it was read."}{" "}
+            ? "The file no longer exists; this is its last contents."
+            : "The file has changed."}{" "}
           {inputs.can_reload === true && (
             <button type="button" onClick={reload}>
-              read it again
+              reload it
             </button>
           )}
         </p>
@@ -132,7 +132,7 @@ function PaneView({ pane }: { pane: Pane }) {
         <Account pane={pane} />
       </div>
       {device === undefined ? (
-        <p class="empty">This input is a text: it holds no memory over time.</p>
+        <p class="empty">This input is text: it has no memory timeline.</p>
       ) : (
         <>
           <section aria-label="memory over time" id={`time-${pane.index}`} tabIndex={-1}>
@@ -142,7 +142,7 @@ function PaneView({ pane }: { pane: Pane }) {
               <Readout pane={pane} />
             </div>
             {device.history === "none" ? (
-              <p class="empty">This input holds one moment and no history.</p>
+              <p class="empty">This input is a single moment without a history.</p>
             ) : (
               <Timeline pane={pane} />
             )}
@@ -153,7 +153,7 @@ function PaneView({ pane }: { pane: Pane }) {
               <AddressSpace pane={pane} />
             </section>
             <section aria-label="flame graph" id={`flame-${pane.index}`} tabIndex={-1}>
-              <h2>Who holds it</h2>
+              <h2>Flame graph</h2>
               <Flame pane={pane} />
             </section>
           </div>

@@ -33,7 +33,7 @@ export function Summary({ model }: { model: Model }) {
   if (before === undefined || after === undefined) return null;
   const figures: [string, (pane: Pane) => number | undefined][] = [
     ["live at the peak", (pane) => pane.device?.peak.live],
-    ["reserved then", (pane) => pane.device?.peak.reserved],
+    ["reserved at that time", (pane) => pane.device?.peak.reserved],
   ];
   return (
     <section class="compare" aria-label="both inputs">

@@ -133,7 +133,7 @@ export function Flame({ pane }: { pane: Pane }) {
   return (
     <div ref={box} class="flame">
       <div class="tools">
-        <div class="switch" role="radiogroup" aria-label="what the flame graph shows">
+        <div class="switch" role="radiogroup" aria-label="contents of the flame graph">
           <label>
             <input
               type="radio"
@@ -176,12 +176,12 @@ export function Flame({ pane }: { pane: Pane }) {
               pane.update({ node: 0 });
             }}
           >
-            all of it
+            show all
           </button>
         )}
         <span class="quiet" data-testid="flame-total">
           {!ready ? "loading …" : difference ? `${signed(whole)} from A to B` : `${bytes(whole)} live at A`}
-          {liveA?.nearest || liveB?.nearest ? " (the nearest moment this report keeps)" : ""}
+          {liveA?.nearest || liveB?.nearest ? " (the closest moment in this report)" : ""}
         </span>
       </div>
       <div class="scroll">
@@ -190,7 +190,7 @@ export function Flame({ pane }: { pane: Pane }) {
           tabIndex={0}
           role="application"
           aria-roledescription="flame graph"
-          aria-label="flame graph; arrow keys go along frames, Enter fills the width with one, Backspace shows all"
+          aria-label="flame graph; arrow keys select frames, Enter zooms in to one, Backspace shows all"
           data-testid="flame"
           data-boxes={boxes.length}
           onKeyDown={press}
@@ -227,7 +227,9 @@ export function Flame({ pane }: { pane: Pane }) {
           </button>
         )}
       </p>
-      {difference && <p class="quiet">+ grew, − shrank (hatched). A box is as wide as what changed below it.</p>}
+      {difference && (
+        <p class="quiet">+ grew, − shrank (hatched). The width of a box is the sum of the changes below it.</p>
+      )}
     </div>
   );
 }

@@ -4,9 +4,9 @@ import { KEYS } from "../keys";
 import type { Model } from "../model";
 
 const POINTER: [string, string][] = [
-  ["wheel", "nearer and farther, over the series and over a segment"],
-  ["drag", "move the view; on a cursor, move it; in the strip below, choose a part"],
-  ["click", "put the active cursor; Shift: cursor B; Ctrl: highlight the site under the pointer"],
+  ["wheel", "zoom, over the timeline and over a segment"],
+  ["drag", "move the view; on a cursor: move it; in the strip below: select a range"],
+  ["click", "place the active cursor; with Shift: cursor B; with Ctrl: highlight the site under the pointer"],
 ];
 
 export function Help({ model }: { model: Model }) {

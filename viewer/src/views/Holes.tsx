@@ -53,7 +53,7 @@ export function Holes({
           )}
           {free !== null && (
             <tr data-testid="free">
-              <th scope="row">free, by the driver&apos;s count</th>
+              <th scope="row">free according to the driver</th>
               <td class="figure">{bytes(free)}</td>
               <td>
                 <div class="bar small" style={bar(free)} />
@@ -86,15 +86,15 @@ export function Holes({
         </tbody>
       </table>
       {failure !== undefined && failure.free !== null && free === null && (
-        <p class="quiet">The driver had {bytes(failure.free)} free when it refused.</p>
+        <p class="quiet">The driver had {bytes(failure.free)} free when the allocation failed.</p>
       )}
     </div>
   );
 }
 
-function title(refused: boolean, holes: boolean): string {
-  if (!refused) return "The largest holes";
+function title(failed: boolean, holes: boolean): string {
+  if (!failed) return "Largest holes";
   return holes
-    ? "The refused request and the largest holes, at one scale"
-    : "The refused request and what was free, at one scale";
+    ? "The failed request and the largest holes, to scale"
+    : "The failed request and the free memory, to scale";
 }

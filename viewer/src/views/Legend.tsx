@@ -1,4 +1,4 @@
-// The layers of the series by name, the largest at the peak first, with what each holds at the active cursor. A layer
+// The layers of the timeline by name, the largest at the peak first, with what each holds at the active cursor. A layer
 // is chosen here, and highlighted everywhere.
 import { useEffect, useState } from "preact/hooks";
 import { bytes } from "../format";
@@ -65,10 +65,10 @@ export function Legend({ pane, columns }: { pane: Pane; columns: Columns | null 
     }))
     .filter(({ most, index }) => most > 0 || (values[index] ?? 0) > 0);
   return (
-    <ol class="legend" aria-label="layers of the series">
+    <ol class="legend" aria-label="layers of the timeline">
       <li class="quiet head">
         <span>by site</span>
-        <span>{`${exact ? "" : "about, "}at ${active === "b" && b !== null ? "B" : "A"}`}</span>
+        <span>{`${exact ? "" : "about "}at ${active === "b" && b !== null ? "B" : "A"}`}</span>
       </li>
       {rows.map(({ site, name, index }) => (
         <li key={index}>

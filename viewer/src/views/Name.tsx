@@ -27,7 +27,7 @@ export function Whole({ model, text, most = SHOWN }: { model: Model; text: strin
       data-testid="whole"
       title={`all ${text.length} characters`}
       onClick={() => {
-        model.details.value = { title: "the whole name", text };
+        model.details.value = { title: "the full name", text };
       }}
     >
       whole

@@ -109,7 +109,7 @@ export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: numb
         tabIndex={0}
         role="application"
         aria-roledescription="segment"
-        aria-label="one segment; left and right go along its blocks, plus and minus nearer and farther"
+        aria-label="one segment; left and right select its blocks, plus and minus zoom"
         data-testid="strip"
         data-view={view.join(" ")}
         onKeyDown={press}
@@ -121,7 +121,7 @@ export function SegmentStrip({ pane, event, segment }: { pane: Pane; event: numb
         }}
       />
       <p class="quiet status" role="status">
-        {spot === null ? "the wheel, or + and −, go nearer and farther" : describe(pane, shown, spot)}
+        {spot === null ? "zoom with the wheel or + and −" : describe(pane, shown, spot)}
       </p>
     </div>
   );

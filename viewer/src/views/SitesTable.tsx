@@ -15,7 +15,7 @@ const COLUMNS: Column[] = [
   { id: "live_at_peak", title: "at the peak", figure: true },
   { id: "peak", title: "its own peak", figure: true },
   { id: "live_at_end", title: "at the end", figure: true },
-  { id: "allocated", title: "allocated in all", figure: true },
+  { id: "allocated", title: "allocated in total", figure: true },
   { id: "count", title: "allocations", figure: true },
   { id: "link", title: "", sorts: false },
 ];

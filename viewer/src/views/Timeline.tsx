@@ -240,15 +240,15 @@ export function Timeline({ pane }: { pane: Pane }) {
       <Overview pane={pane} width={chart} />
       <p class="quiet note">
         {columns !== null && columns.grain > 1
-          ? `One step is ${count(columns.grain)} events and shows the moment in it when most was live; the dotted line is the lowest. `
-          : "One step is one event. "}
+          ? `Each step is ${count(columns.grain)} events and shows their highest live memory; the dotted line is the lowest. `
+          : "Each step is one event. "}
         {columns !== null && !columns.exact && pane.model.source.embedded
-          ? "This report keeps no finer steps here. "
+          ? "This report has no finer steps here. "
           : ""}
         {bound !== null && bound > (shown.current?.top ?? 0)
-          ? `The ${device.limit === null ? "card ends" : "limit lies"} above, at ${bytes(bound)} (key y). `
+          ? `The ${device.limit === null ? "GPU has" : "limit is"} ${bytes(bound)}, above this range (press y to show it). `
           : ""}
-        {device.history === "partial" ? "The recording began late: hatched memory was there before it. " : ""}
+        {device.history === "partial" ? "The recording started late: hatched memory was allocated before it. " : ""}
       </p>
     </div>
   );

@@ -30,7 +30,7 @@ export function Verdict({ pane }: { pane: Pane }) {
       </p>
       {why.request !== null && (
         <p data-testid="asked">
-          <span class="quiet">asked for</span> {bytes(why.request.bytes)}
+          <span class="quiet">requested</span> {bytes(why.request.bytes)}
           {why.request.site !== null && (
             <>
               {" "}
@@ -41,7 +41,7 @@ export function Verdict({ pane }: { pane: Pane }) {
       )}
       {fixes.length > 0 && (
         <>
-          <h3>What to do, most room first</h3>
+          <h3>Fixes, most effective first</h3>
           <ol class="fixes">
             {fixes.map((fix, index) => (
               <FixRow key={index} pane={pane} fix={fix} />
@@ -68,7 +68,7 @@ export function Verdict({ pane }: { pane: Pane }) {
         </details>
       )}
       <details class="whole">
-        <summary>all of it, as `makeroom why` prints it</summary>
+        <summary>full output of `makeroom why`</summary>
         <pre data-testid="why-text">{text.slice(0, 200_000)}</pre>
       </details>
     </section>

@@ -7,12 +7,12 @@ import { splitSort, Table, type Column } from "./Table";
 
 const COLUMNS: Column[] = [
   { id: "allocator", title: "allocator", wide: true },
-  { id: "peak_reserved_bytes", title: "reserved at most", figure: true },
+  { id: "peak_reserved_bytes", title: "peak reserved", figure: true },
   { id: "reserved_over_live", title: "÷ live", figure: true },
-  { id: "smallest_memory_bytes", title: "smallest memory it fits", figure: true },
+  { id: "smallest_memory_bytes", title: "smallest memory", figure: true },
   { id: "driver_calls", title: "driver calls", figure: true },
-  { id: "driver_time_us", title: "time in them", figure: true },
-  { id: "oom", title: "refused", figure: true, sorts: false },
+  { id: "driver_time_us", title: "driver time", figure: true },
+  { id: "oom", title: "out of memory", figure: true, sorts: false },
 ];
 
 function sorted(rows: WhatIfRow[], sort: string): WhatIfRow[] {
@@ -65,7 +65,7 @@ export function WhatIfTable({ pane }: { pane: Pane }) {
   };
   // A report computes nothing: what was not run when it was made cannot be started in it.
   if (source.embedded && (missing !== null || answer?.state === "idle"))
-    return <p class="empty">This report was made without the what-if table (view -o … --what-if makes it).</p>;
+    return <p class="empty">This report has no what-if table (add it with makeroom view -o … --what-if).</p>;
   if (missing !== null) return <p class="empty">{missing}</p>;
   if (answer === null) return <p class="empty">loading …</p>;
   const least = Math.max(1, ...answer.rows.map((row) => row.peak_reserved_bytes));
@@ -74,9 +74,9 @@ export function WhatIfTable({ pane }: { pane: Pane }) {
       {answer.state === "idle" && (
         <p>
           <button type="button" class="main" data-testid="whatif-start" onClick={start}>
-            Run this recording under other allocators
+            Replay this recording with other allocators
           </button>{" "}
-          <span class="quiet">exact for PyTorch&apos;s, in the background; the page stays usable</span>
+          <span class="quiet">runs in the background; exact for PyTorch</span>
         </p>
       )}
       {answer.state === "running" && (
@@ -85,7 +85,7 @@ export function WhatIfTable({ pane }: { pane: Pane }) {
           {answer.of} allocators
         </p>
       )}
-      {answer.state === "failed" && <p class="failed">{answer.error ?? "It could not be computed."}</p>}
+      {answer.state === "failed" && <p class="failed">{answer.error ?? "The replay failed."}</p>}
       {answer.rows.length > 0 && (
         <Table
           label="what if"

@@ -20,7 +20,7 @@ pub(crate) fn run(card: &Card, output: &mut dyn Write) -> Outcome {
             return Ok(());
         }
         let free = card.driver.memory()?.free;
-        writeln!(output, "worker {worker} is done; {free} is free")?;
+        writeln!(output, "worker {worker} finished; {free} free")?;
     }
     let wanted = card.percent(50);
     match results_of_all_workers(card, wanted) {

@@ -25,7 +25,7 @@ pub(crate) fn run(card: &Card, output: &mut dyn Write) -> Outcome {
             Err(OutOfMemory { requested, reserved, live }) => {
                 writeln!(
                     output,
-                    "step {step}: {requested} refused; {live} of tensors in {reserved} that the framework holds"
+                    "step {step}: allocating {requested} failed; {live} of tensors in {reserved} reserved by the framework"
                 )?;
                 break;
             }

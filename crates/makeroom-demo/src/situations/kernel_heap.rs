@@ -53,12 +53,12 @@ pub(crate) fn run(card: &Card, output: &mut dyn Write) -> Outcome {
     let mut bytes = [0; 8];
     answer.region().read(&mut bytes)?;
     match u64::from_ne_bytes(bytes) {
-        0 => writeln!(output, "malloc of {wanted} in the kernel answered NULL; the heap has {heap}")?,
+        0 => writeln!(output, "malloc of {wanted} in the kernel returned NULL; the heap has {heap}")?,
         UNTOUCHED => writeln!(
             output,
-            "a kernel asked for {wanted} of a heap of {heap} (the software GPU runs no kernels: it saw the launch only)"
+            "a kernel requested {wanted} from a heap of {heap} (the software GPU does not run kernels, only records the launch)"
         )?,
-        address => writeln!(output, "malloc in the kernel answered {address:#x}")?,
+        address => writeln!(output, "malloc in the kernel returned {address:#x}")?,
     }
     answer.free()?;
     Ok(())

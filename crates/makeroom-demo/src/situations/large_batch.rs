@@ -19,13 +19,13 @@ pub(crate) fn run(card: &Card, output: &mut dyn Write) -> Outcome {
     loop {
         match forward(card, batch) {
             Ok(activations) => {
-                writeln!(output, "a batch of {batch} fits")?;
+                writeln!(output, "batch size {batch} fits")?;
                 for layer in activations {
                     layer.free()?;
                 }
             }
             Err(error) => {
-                writeln!(output, "a batch of {batch} does not: {error}")?;
+                writeln!(output, "batch size {batch} does not fit: {error}")?;
                 break;
             }
         }

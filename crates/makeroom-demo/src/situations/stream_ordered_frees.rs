@@ -50,13 +50,16 @@ pub(crate) fn run(card: &Card, output: &mut dyn Write) -> Outcome {
     let waiting = Bytes::new(each.get() * STREAMS);
     match large_buffer_right_afterwards(card, wanted) {
         Ok(large) => {
-            writeln!(output, "{wanted} taken while {waiting} freed on {STREAMS} streams may still wait")?;
+            writeln!(
+                output,
+                "allocated {wanted} while {waiting} freed on {STREAMS} streams may still be pending"
+            )?;
             large.free()?;
         }
         Err(error) => {
             writeln!(output, "{error}, with {waiting} freed on {STREAMS} streams")?;
             card.driver.synchronize()?;
-            writeln!(output, "after waiting for the streams {} is free", card.driver.memory()?.free)?;
+            writeln!(output, "after synchronizing the streams: {} free", card.driver.memory()?.free)?;
         }
     }
     model.free()?;

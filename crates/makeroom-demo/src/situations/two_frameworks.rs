@@ -22,11 +22,11 @@ pub(crate) fn run(card: &Card, output: &mut dyn Write) -> Outcome {
     }) {
         Ok(weights) => weights,
         Err(OutOfMemory { requested, .. }) => {
-            writeln!(output, "the first framework was refused {requested}")?;
+            writeln!(output, "the first framework failed to allocate {requested}")?;
             return Ok(());
         }
     };
-    writeln!(output, "the first framework is done and holds {}", first.reserved())?;
+    writeln!(output, "the first framework finished and caches {}", first.reserved())?;
     match workspace_of_the_second(card, card.percent(40)) {
         Ok(workspace) => workspace.free()?,
         Err(error) => writeln!(output, "the second framework: {error}")?,

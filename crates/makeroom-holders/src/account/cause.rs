@@ -1,15 +1,15 @@
-//! The names of why memory is used that nobody listed holds, in words and for programs.
+//! The causes of memory without a listed owner: titles for people, names for programs.
 
 use makeroom_core::Bytes;
 
 use super::Certainty;
 
-/// Why memory is used that nobody listed holds. The names are a contract.
+/// Why memory is in use without a listed owner. The names are a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// Processes of another PID namespace: a container sees its own, the driver counts the host's.
     OtherNamespace,
-    /// A process that ended and was not collected, or whose threads live on.
+    /// A process that exited and was not reaped, or whose threads are still running.
     Zombie,
     /// A process that waits in the kernel and cannot be killed.
     Uninterruptible,
@@ -19,21 +19,21 @@ pub enum Cause {
     Mps,
     /// Processes use the driver that it does not list.
     NotListed,
-    /// Managed memory, which the driver counts for nobody.
+    /// Managed memory, which the driver assigns to no process.
     ManagedMemory,
-    /// Memory that a process opened of another one, which has ended.
+    /// Memory of an exited process that another process still has open.
     ImportedMemory,
-    /// The driver may not tell this user.
+    /// The driver hides processes from this user.
     NoPermission,
     /// The driver lists processes without their sizes.
     NoSize,
     /// Processes that are hidden from this user.
     HiddenProcesses,
-    /// The driver's lists make no sense: its library is of another version.
+    /// The driver's lists make no sense: the library and the driver have different versions.
     Mismatch,
-    /// A display, and what draws on it.
+    /// A display and the programs that draw on it.
     Display,
-    /// Nobody uses the driver, so it keeps the memory by itself.
+    /// No process uses the driver, so it holds the memory itself.
     Driver,
 }
 
@@ -61,20 +61,20 @@ impl Cause {
     /// The cause in words.
     pub fn words(self) -> &'static str {
         match self {
-            Self::OtherNamespace => "processes of another PID namespace",
-            Self::Zombie => "a process that ended and was not collected",
-            Self::Uninterruptible => "a process that hangs in the kernel",
+            Self::OtherNamespace => "processes in another PID namespace",
+            Self::Zombie => "a process that exited and was not reaped",
+            Self::Uninterruptible => "a process stuck in the kernel",
             Self::OrphanedWorkers => "workers whose parent died",
             Self::Mps => "clients of the MPS server",
             Self::NotListed => "processes that the driver does not list",
-            Self::ManagedMemory => "managed memory, which the driver counts for nobody",
-            Self::ImportedMemory => "memory of a process that ended, which another keeps open",
-            Self::NoPermission => "processes that the driver does not tell this user of",
-            Self::NoSize => "processes whose size the driver does not tell",
-            Self::HiddenProcesses => "processes that are hidden from this user",
-            Self::Mismatch => "a library of another version than the driver",
-            Self::Display => "a display and what draws on it",
-            Self::Driver => "the driver itself: nobody uses it",
+            Self::ManagedMemory => "managed memory, which the driver assigns to no process",
+            Self::ImportedMemory => "memory of an exited process that another process keeps open",
+            Self::NoPermission => "processes that the driver hides from this user",
+            Self::NoSize => "processes whose size the driver does not report",
+            Self::HiddenProcesses => "processes that the system hides from this user",
+            Self::Mismatch => "NVML and the driver have different versions",
+            Self::Display => "a display and the programs that draw on it",
+            Self::Driver => "the driver itself (no process uses the GPU)",
         }
     }
 }

@@ -62,19 +62,19 @@ impl Finding {
     /// The finding in words, to stand beside a holder.
     pub fn words(&self) -> String {
         match self {
-            Self::Zombie { parent, threads: 0 | 1 } => format!("zombie, its parent is {parent}"),
-            Self::Zombie { threads, .. } => format!("zombie with {} living threads", threads - 1),
+            Self::Zombie { parent, threads: 0 | 1 } => format!("zombie, parent {parent}"),
+            Self::Zombie { threads, .. } => format!("zombie, threads still running: {}", threads - 1),
             Self::Uninterruptible => "state D, cannot be killed".to_owned(),
             Self::Stopped => "stopped".to_owned(),
-            Self::Orphaned { group: Some(group) } => format!("its parent {group} is dead"),
+            Self::Orphaned { group: Some(group) } => format!("its process group leader {group} is dead"),
             Self::Orphaned { group: None } => "its parent is dead".to_owned(),
             Self::IdleContext => "idle context".to_owned(),
             Self::MpsServer => "MPS server".to_owned(),
             Self::MpsClient => "MPS client".to_owned(),
             Self::Graphics => "graphics".to_owned(),
-            Self::OtherNamespace { inner_pid } => format!("{inner_pid} in its namespace"),
-            Self::Unseen => "cannot be seen from here".to_owned(),
-            Self::NoSize => "size not told".to_owned(),
+            Self::OtherNamespace { inner_pid } => format!("PID {inner_pid} in its container"),
+            Self::Unseen => "not visible from here".to_owned(),
+            Self::NoSize => "size unknown".to_owned(),
         }
     }
 }

@@ -117,7 +117,7 @@ fn only_a_parent_that_is_dead_is_called_so() {
     assert_eq!(cause.pids, [77, 78]);
     let [of_adopted, of_left] = &cause.evidence[..] else { panic!("{:?}", cause.evidence) };
     assert!(of_adopted.ends_with("and its parent is dead"), "its group's first lives: {of_adopted}");
-    assert!(of_left.ends_with("and its parent 60 is dead"), "{of_left}");
+    assert!(of_left.ends_with("and its process group leader 60 is dead"), "{of_left}");
 }
 
 #[test]

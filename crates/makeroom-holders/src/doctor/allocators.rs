@@ -54,7 +54,7 @@ pub(super) fn check(surroundings: &Surroundings, packages: &Packages) -> Vec<Che
     checks.extend(jax(surroundings));
     checks.extend(tensorflow(surroundings));
     if surroundings.variable("CUDA_MODULE_LOADING") == Some("EAGER") {
-        let found = "CUDA_MODULE_LOADING=EAGER: every process loads all kernels of all libraries, hundreds of MiB for each context";
+        let found = "CUDA_MODULE_LOADING=EAGER: every process loads all kernels of all libraries, hundreds of MiB per context";
         checks.push(Check::new("allocators", Verdict::Warning, found).fix("unset CUDA_MODULE_LOADING"));
     }
     if surroundings.variable("MAKEROOM") == Some("off") {
@@ -62,11 +62,7 @@ pub(super) fn check(surroundings: &Surroundings, packages: &Packages) -> Vec<Che
         checks.push(Check::new("allocators", Verdict::Warning, found).fix("unset MAKEROOM"));
     }
     if checks.is_empty() {
-        checks.push(Check::new(
-            "allocators",
-            Verdict::Good,
-            "no setting of an allocator contradicts another",
-        ));
+        checks.push(Check::new("allocators", Verdict::Good, "no conflicting allocator settings"));
     }
     checks
 }
@@ -77,8 +73,8 @@ fn pytorch(surroundings: &Surroundings, packages: &Packages) -> Vec<Check> {
     let Some(&(name, value)) = set.first() else { return Vec::new() };
     let mut checks = Vec::new();
     for (other, ignored) in set.iter().skip(1).filter(|(_, other)| *other != value) {
-        let found = format!("{other}={ignored} is ignored: {name}={value} is set too, and wins");
-        checks.push(warning(found, format!("unset {other}, with what it says merged into {name}")));
+        let found = format!("{other}={ignored} is ignored because {name}={value} is also set");
+        checks.push(warning(found, format!("merge it into {name}, then unset {other}")));
     }
     if let Some(torch) =
         packages.torch.as_ref().filter(|torch| name == "PYTORCH_ALLOC_CONF" && torch.release < (2, 10))
@@ -99,20 +95,18 @@ fn settings(name: &str, value: &str, version: Version) -> Vec<Check> {
     let get = |key: &str| pairs.iter().find(|(known, _)| *known == key).map(|(_, value)| *value);
     for (key, setting) in &pairs {
         if !SETTINGS.contains(key) {
-            let found = format!("{name}: PyTorch knows no `{key}`, and stops when it reads it");
+            let found = format!("{name}: PyTorch does not know `{key}` and fails on it");
             checks.push(
-                Check::new("allocators", Verdict::Problem, found).fix(format!("leave `{key}` out of {name}")),
+                Check::new("allocators", Verdict::Problem, found).fix(format!("remove `{key}` from {name}")),
             );
         } else if SWITCHES.contains(key) && !matches!(*setting, "True" | "False") {
-            let found =
-                format!("{name}: `{key}:{setting}` is neither True nor False, in exactly these letters");
+            let found = format!("{name}: `{key}:{setting}` must be exactly True or False");
             checks.push(Check::new("allocators", Verdict::Problem, found).fix(format!("write {key}:True")));
         } else if !NOT_MODELLED.contains(key)
             && let Err(refused) = taken.set(key, setting)
         {
-            let found =
-                format!("{name}: `{key}:{setting}`: {}; PyTorch stops when it reads it", refused.reason);
-            let fix = format!("leave `{key}` out of {name}, or give it such a value");
+            let found = format!("{name}: `{key}:{setting}`: {}; PyTorch fails on it", refused.reason);
+            let fix = format!("remove `{key}` from {name}, or set a valid value");
             checks.push(Check::new("allocators", Verdict::Problem, found).fix(fix));
         }
     }
@@ -122,20 +116,20 @@ fn settings(name: &str, value: &str, version: Version) -> Vec<Check> {
     }
     if get("backend") == Some("cudaMallocAsync") && pairs.len() > 1 {
         let others: Vec<&str> = pairs.iter().map(|(key, _)| *key).filter(|key| *key != "backend").collect();
-        let found = format!("{name}: under backend:cudaMallocAsync nothing reads {}", others.join(", "));
+        let found = format!("{name}: backend:cudaMallocAsync ignores {}", others.join(", "));
         checks.push(warning(found, format!("export {name}=backend:cudaMallocAsync")));
         return checks;
     }
     let is_expandable = get("expandable_segments") == Some("True");
     if is_expandable && get("max_split_size_mb").is_some() {
         let found = format!(
-            "{name}: max_split_size_mb keeps blocks whole that expandable_segments:True would cut and grow as needed"
+            "{name}: max_split_size_mb stops large blocks from being split, which works against expandable_segments:True"
         );
         checks.push(warning(found, format!("export {name}=expandable_segments:True")));
     }
     if get("garbage_collection_threshold").is_some() && get("per_process_memory_fraction").is_none() {
         let found = format!(
-            "{name}: garbage_collection_threshold does nothing unless the program sets a memory fraction below 1"
+            "{name}: garbage_collection_threshold has no effect unless the program sets a memory fraction below 1"
         );
         let fix = "add per_process_memory_fraction:0.95 (PyTorch 2.10 and later), or call torch.cuda.set_per_process_memory_fraction(0.95)";
         checks.push(Check::new("allocators", Verdict::Note, found).fix(fix));
@@ -175,14 +169,14 @@ fn jax(surroundings: &Surroundings) -> Vec<Check> {
     if let [(new, value), (old, other)] = set[..]
         && value != other
     {
-        let found = format!("{old}={other} is the old name of {new}={value}");
+        let found = format!("{old}={other} is ignored: it is the old name of {new}, which is set to {value}");
         checks.push(warning(found, format!("unset {old}")));
     }
     if surroundings.variable("XLA_PYTHON_CLIENT_ALLOCATOR") == Some("platform") {
         for name in ["XLA_PYTHON_CLIENT_PREALLOCATE", fractions[0], fractions[1]] {
             if surroundings.variable(name).is_some() {
                 let found = format!(
-                    "{name} does nothing under XLA_PYTHON_CLIENT_ALLOCATOR=platform, which keeps no memory"
+                    "{name} has no effect with XLA_PYTHON_CLIENT_ALLOCATOR=platform, which does not cache memory"
                 );
                 checks.push(warning(found, format!("unset {name}")));
             }
@@ -197,7 +191,7 @@ fn tensorflow(surroundings: &Surroundings) -> Vec<Check> {
         .is_some_and(|value| value.eq_ignore_ascii_case("true"));
     let is_async = surroundings.variable("TF_GPU_ALLOCATOR") == Some("cuda_malloc_async");
     if grows && is_async {
-        let found = "TF_FORCE_GPU_ALLOW_GROWTH is about TensorFlow's own allocator, which TF_GPU_ALLOCATOR=cuda_malloc_async replaces";
+        let found = "TF_FORCE_GPU_ALLOW_GROWTH has no effect with TF_GPU_ALLOCATOR=cuda_malloc_async";
         return vec![Check::new("allocators", Verdict::Note, found).fix("unset TF_FORCE_GPU_ALLOW_GROWTH")];
     }
     Vec::new()

@@ -21,8 +21,8 @@ pub(super) fn check(
     checks.extend(loaded_module(survey, surroundings));
     checks.extend(pair(survey, packages));
     if survey.cards.is_empty() {
-        let found = "the driver has no card";
-        let fix = "lspci | grep -i nvidia shows whether the machine has one; dmesg says why the driver does not take it";
+        let found = "the driver finds no GPU";
+        let fix = "check that the machine has one (lspci | grep -i nvidia), and look in dmesg for why the driver does not use it";
         checks.push(Check::new("cards", Verdict::Problem, found).fix(fix));
     }
     for card in &survey.cards {
@@ -37,21 +37,21 @@ pub(super) fn check(
 
 fn version(survey: &Survey) -> Check {
     let cuda = survey.cuda.map_or(String::new(), |version| {
-        format!(", serves CUDA up to {}.{}", version / 1000, version % 1000 / 10)
+        format!(", supports CUDA up to {}.{}", version / 1000, version % 1000 / 10)
     });
     let cards = survey.cards.len();
-    let cards = if cards == 1 { "1 card".to_owned() } else { format!("{cards} cards") };
+    let cards = if cards == 1 { "1 GPU".to_owned() } else { format!("{cards} GPUs") };
     Check::new("driver", Verdict::Good, format!("driver {}{cuda}, {cards}", survey.driver))
 }
 
 /// The module in the kernel and the library beside it: after an update they differ until the module is loaded again.
 fn loaded_module(survey: &Survey, surroundings: &Surroundings) -> Option<Check> {
-    let text = surroundings.read("proc/driver/nvidia/version")?;
+    let text = surroundings.read_proc("driver/nvidia/version")?;
     let loaded = text.split_ascii_whitespace().find(|word| is_version(word))?;
     if loaded == survey.driver || survey.driver.is_empty() {
         return None;
     }
-    let found = format!("the loaded module is {loaded} and the library is {}", survey.driver);
+    let found = format!("the loaded kernel module is {loaded}, but the library is {}", survey.driver);
     Some(
         Check::new("driver", Verdict::Warning, found)
             .fix("reboot, or reload the module: rmmod nvidia_uvm nvidia && modprobe nvidia"),
@@ -70,7 +70,7 @@ fn pair(survey: &Survey, packages: &Packages) -> Option<Check> {
     let (_, oldest) = OLDEST_DRIVERS.iter().find(|(served, _)| *served == major)?;
     let name = format!("PyTorch {} for CUDA {major}.{minor}", torch.version);
     if driver < *oldest {
-        let found = format!("{name} needs a driver from {oldest} on; this is {}", survey.driver);
+        let found = format!("{name} needs driver {oldest} or later; this is {}", survey.driver);
         let fix =
             format!("update the driver, or install a build for CUDA {} or older", newest_served(driver));
         return Some(Check::new("versions", Verdict::Problem, found).fix(fix));
@@ -79,14 +79,14 @@ fn pair(survey: &Survey, packages: &Packages) -> Option<Check> {
         survey.cuda.map(|version| (version.unsigned_abs() / 1000, version.unsigned_abs() % 1000 / 10));
     if served.is_some_and(|served| served < (major, minor)) {
         let found = format!(
-            "{name} is newer than the driver's CUDA: its own kernels run, those that are compiled when first used (PTX) do not"
+            "{name} is newer than the driver's CUDA: precompiled kernels run, but kernels compiled at run time (PTX) fail"
         );
         return Some(
             Check::new("versions", Verdict::Warning, found)
                 .fix("update the driver before using torch.compile or extensions built from PTX"),
         );
     }
-    Some(Check::new("versions", Verdict::Good, format!("{name} and driver {} work together", survey.driver)))
+    Some(Check::new("versions", Verdict::Good, format!("{name} is compatible with driver {}", survey.driver)))
 }
 
 fn newest_served(driver: u32) -> u32 {
@@ -103,7 +103,7 @@ fn of_card(card: &Card) -> Vec<Check> {
             ProblemKind::NoPermission => Verdict::Note,
             ProblemKind::Other => Verdict::Warning,
         };
-        let found = format!("GPU {index}: {} could not be read: {}", problem.what, problem.answer);
+        let found = format!("GPU {index}: could not read {}: {}", problem.what, problem.answer);
         checks.push(Check::new("cards", verdict, found).fix(problem.hint(index)));
     }
     checks
@@ -113,24 +113,28 @@ fn of_card(card: &Card) -> Vec<Check> {
 fn modes(cards: &[Card]) -> Vec<Check> {
     let mut checks = Vec::new();
     if let Some(group) = Group::of(cards, |card| card.compute_mode == Some(ComputeMode::Prohibited)) {
-        let found = format!("{} {} closed to CUDA: the compute mode is PROHIBITED", group.names, group.is());
+        let found = format!(
+            "{} {} in compute mode PROHIBITED: CUDA cannot use {}",
+            group.names,
+            group.is(),
+            if group.is_one { "it" } else { "them" }
+        );
         let fix = format!("sudo nvidia-smi -i {} -c DEFAULT", group.indices);
         checks.push(Check::new("compute_mode", Verdict::Problem, found).fix(fix));
     }
     if let Some(group) = Group::of(cards, |card| card.compute_mode == Some(ComputeMode::Exclusive)) {
         let found = format!(
-            "{} {} one process at a time (EXCLUSIVE_PROCESS): the second one fails, data-loader workers that use CUDA too",
+            "{} {} only one process at a time (EXCLUSIVE_PROCESS): a second one fails, including data-loader workers that use CUDA",
             group.names,
-            if group.is_one { "takes" } else { "take" }
+            if group.is_one { "accepts" } else { "accept" }
         );
         let fix = format!("sudo nvidia-smi -i {} -c DEFAULT", group.indices);
         checks.push(Check::new("compute_mode", Verdict::Note, found).fix(fix));
     }
     if let Some(group) = Group::of(cards, |card| card.is_persistent == Some(false)) {
         let found = format!(
-            "{} {} shut down when the last user ends: the next program waits, and settings are lost",
-            group.names,
-            group.is()
+            "persistence mode is off on {}: the driver shuts down when the last process exits, so the next program starts slowly and settings are lost",
+            group.names
         );
         let fix = "sudo systemctl enable --now nvidia-persistenced, or sudo nvidia-smi -pm 1";
         checks.push(Check::new("persistence", Verdict::Note, found).fix(fix));
@@ -165,14 +169,14 @@ impl Group {
 fn divided(card: &Card) -> Check {
     let index = card.index;
     if card.parts.is_empty() {
-        let found = format!("GPU {index} is set to be divided (MIG) and has no parts: no program can use it");
+        let found = format!("GPU {index} is in MIG mode without instances: programs cannot use it");
         let fix = format!(
-            "make parts (sudo nvidia-smi mig -i {index} -cgi 0 -C), or sudo nvidia-smi -i {index} -mig 0"
+            "create instances (sudo nvidia-smi mig -i {index} -cgi 0 -C), or disable MIG (sudo nvidia-smi -i {index} -mig 0)"
         );
         return Check::new("mig", Verdict::Problem, found).fix(fix);
     }
     let found = format!(
-        "GPU {index} is divided into {} parts (MIG): a process uses one of them, the first unless told otherwise",
+        "GPU {index} is in MIG mode with {} instances: a process uses only one of them, the first by default",
         card.parts.len()
     );
     let fix = card.parts.last().map(|part| format!("export CUDA_VISIBLE_DEVICES={}", part.uuid));
@@ -191,17 +195,17 @@ fn visible(survey: &Survey, surroundings: &Surroundings) -> Option<Check> {
         None => (
             Verdict::Note,
             format!(
-                "CUDA_VISIBLE_DEVICES={value}: programs see {} of {cards} cards",
+                "CUDA_VISIBLE_DEVICES={value}: programs see {} of {cards} GPUs",
                 value.split(',').count()
             ),
         ),
         Some(_) if value.trim().is_empty() || value.trim() == "-1" => {
-            (Verdict::Warning, "CUDA_VISIBLE_DEVICES hides every card".to_owned())
+            (Verdict::Warning, "CUDA_VISIBLE_DEVICES hides every GPU".to_owned())
         }
         Some(name) => (
             Verdict::Problem,
             format!(
-                "CUDA_VISIBLE_DEVICES={value}: there is no `{name}`, and CUDA takes nothing from there on ({cards} cards)"
+                "CUDA_VISIBLE_DEVICES={value}: GPU `{name}` does not exist; CUDA ignores it and all entries after it"
             ),
         ),
     };
@@ -221,8 +225,7 @@ fn repeated(survey: &Survey, value: &str) -> Option<Check> {
             names.push((name, &card.uuid));
         }
     }
-    let found =
-        format!("CUDA_VISIBLE_DEVICES={value}: `{}` comes twice, and CUDA then shows no card at all", again?);
+    let found = format!("CUDA_VISIBLE_DEVICES={value}: `{}` is repeated, so CUDA shows no GPU", again?);
     let once: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
     let fix = format!("export CUDA_VISIBLE_DEVICES={}", once.join(","));
     Some(Check::new("visible_devices", Verdict::Problem, found).fix(fix))
@@ -246,14 +249,14 @@ fn service(surroundings: &Surroundings) -> Vec<Check> {
         let below = folder.trim_start_matches('/');
         if !surroundings.path(below).join("control").exists() {
             let found = format!(
-                "CUDA_MPS_PIPE_DIRECTORY={folder} and no MPS daemon listens there: programs use the card without it"
+                "CUDA_MPS_PIPE_DIRECTORY={folder}, but no MPS daemon listens there: programs run without MPS"
             );
-            checks.push(Check::new("mps", Verdict::Warning, found).fix("start it with the same variable (nvidia-cuda-mps-control -d), or unset CUDA_MPS_PIPE_DIRECTORY"));
+            checks.push(Check::new("mps", Verdict::Warning, found).fix("start the daemon with the same variable (nvidia-cuda-mps-control -d), or unset CUDA_MPS_PIPE_DIRECTORY"));
         }
     }
     if let Some(limit) = surroundings.variable("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT") {
         let found = format!(
-            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={limit}: under MPS each client is refused memory beyond that, whatever is free"
+            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT={limit}: under MPS, each client's allocations fail beyond that"
         );
         checks.push(Check::new("mps", Verdict::Note, found));
     }

@@ -20,18 +20,18 @@ pub(super) fn check(surroundings: &Surroundings, has_driver: bool) -> Vec<Check>
 
 /// What a process may lock. The driver pins memory by itself, network cards do not.
 fn locked(surroundings: &Surroundings) -> Option<Check> {
-    let limits = surroundings.read("proc/self/limits")?;
+    let limits = surroundings.read_proc("self/limits")?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
     let soft = line.split_ascii_whitespace().next()?;
     let Ok(bytes) = soft.parse::<u64>() else {
-        return Some(Check::new("locked_memory", Verdict::Good, "locked memory is not limited"));
+        return Some(Check::new("locked_memory", Verdict::Good, "no limit on locked memory"));
     };
     let bytes = Bytes::new(bytes);
     if bytes >= LEAST_LOCKED {
-        return Some(Check::new("locked_memory", Verdict::Good, format!("{bytes} may be locked")));
+        return Some(Check::new("locked_memory", Verdict::Good, format!("locked memory limit: {bytes}")));
     }
     let found = format!(
-        "{bytes} of host memory may be locked: cudaHostAlloc does not ask for more, but RDMA does (NCCL over InfiniBand or RoCE fails with `ibv_reg_mr`)"
+        "locked memory limit: {bytes}; cudaHostAlloc is not affected, but RDMA is (NCCL over InfiniBand or RoCE fails with `ibv_reg_mr`)"
     );
     let fix = "ulimit -l unlimited; in a container: docker run --ulimit memlock=-1";
     Some(Check::new("locked_memory", Verdict::Note, found).fix(fix))
@@ -41,15 +41,15 @@ fn locked(surroundings: &Surroundings) -> Option<Check> {
 fn group(surroundings: &Surroundings) -> Option<Check> {
     let limit = group_limit(surroundings)?;
     let found = format!(
-        "this control group may use {limit} of host memory, pinned memory included: beyond that the kernel ends a process without a word from CUDA"
+        "this cgroup is limited to {limit} of host memory, including pinned memory: beyond that, the OOM killer ends the process without a CUDA error"
     );
-    let fix = "raise it (docker run --memory, resources.limits.memory, sbatch --mem), or pin less: fewer workers, a smaller prefetch_factor";
+    let fix = "raise the limit (docker run --memory, resources.limits.memory, sbatch --mem), or pin less: fewer workers, a smaller prefetch_factor";
     Some(Check::new("host_memory", Verdict::Note, found).fix(fix))
 }
 
 /// The tightest limit on the way up from this process's group; `None` where there is none.
 fn group_limit(surroundings: &Surroundings) -> Option<Bytes> {
-    let groups = surroundings.read("proc/self/cgroup")?;
+    let groups = surroundings.read_proc("self/cgroup")?;
     let mut limits = Vec::new();
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':');
@@ -92,10 +92,9 @@ fn shared(surroundings: &Surroundings) -> Option<Check> {
         ));
     }
     let found = format!(
-        "/dev/shm has {free} free of {size}: data-loader workers pass batches through it and die of `Bus error`"
+        "/dev/shm has {free} free of {size}: data-loader workers pass batches through it and can crash with `Bus error`"
     );
-    let fix =
-        "docker run --shm-size=8g or --ipc=host; in Kubernetes an emptyDir with medium: Memory at /dev/shm";
+    let fix = "docker run --shm-size=8g or --ipc=host; in Kubernetes: an emptyDir with medium: Memory, mounted at /dev/shm";
     Some(Check::new("shared_memory", Verdict::Warning, found).fix(fix))
 }
 
@@ -117,10 +116,10 @@ fn files(surroundings: &Surroundings) -> Option<Check> {
         .into_iter()
         .find(|name| rustix::fs::access(surroundings.path("dev").join(name), access).is_err());
     Some(match closed {
-        None => Check::new("device_files", Verdict::Good, "the driver's files can be opened"),
+        None => Check::new("device_files", Verdict::Good, "the driver's device files are accessible"),
         Some(name) => {
-            let found = format!("/dev/{name} may not be opened by this user: CUDA finds no device");
-            let fix = "join the group that owns it (ls -l /dev/nvidia*, often `video`), or let the container have it";
+            let found = format!("this user cannot open /dev/{name}: CUDA finds no GPU");
+            let fix = "join the group that owns it (ls -l /dev/nvidia*, often `video`), or pass it to the container";
             Check::new("device_files", Verdict::Problem, found).fix(fix)
         }
     })

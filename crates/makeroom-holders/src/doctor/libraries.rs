@@ -14,16 +14,16 @@ pub(super) fn check(surroundings: &Surroundings) -> Option<Check> {
     let is_called = |name: &str| folder.trim_end_matches('/').rsplit('/').any(|part| part == name);
     if is_called("stubs") {
         let found = format!(
-            "LD_LIBRARY_PATH finds libcuda.so.1 in {folder}: that one is for linking, and CUDA fails with `stub library` (34)"
+            "LD_LIBRARY_PATH finds libcuda.so.1 in {folder}: that is the stub for linking, and CUDA fails with `stub library` (34)"
         );
-        let fix = "take the folder out of LD_LIBRARY_PATH; a linker gets it by -L";
+        let fix = "remove the directory from LD_LIBRARY_PATH; pass it to the linker with -L";
         return Some(Check::new("libraries", Verdict::Problem, found).fix(fix));
     }
     if is_called("compat") {
         let found = format!(
-            "LD_LIBRARY_PATH finds libcuda.so.1 in {folder}: forward compatibility works on data-centre cards alone (else error 804), and not where the driver is newer (803)"
+            "LD_LIBRARY_PATH finds libcuda.so.1 in {folder}: forward compatibility works only on data-center GPUs (else error 804) and not with a newer driver (error 803)"
         );
-        let fix = "take the folder out of LD_LIBRARY_PATH where the driver serves this CUDA by itself";
+        let fix = "remove the directory from LD_LIBRARY_PATH if the driver supports this CUDA version";
         return Some(Check::new("libraries", Verdict::Warning, found).fix(fix));
     }
     None

@@ -23,22 +23,24 @@ use crate::survey::{Survey, SurveyError};
 
 pub use packages::Packages;
 
-/// What is looked at beside the driver.
+/// What is examined besides the driver.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     /// The environment that programs would get.
     pub environment: BTreeMap<String, String>,
-    /// The folder that is taken for `/`.
+    /// The directory that stands for `/`.
     pub root: PathBuf,
+    /// The process file system: `/proc`, or where a container has the host's.
+    pub proc: PathBuf,
 }
 
 impl Surroundings {
-    /// This process's own. Variables that are not text are left out.
-    pub fn own() -> Self {
+    /// This process's own, with `/proc` read from `proc`. Variables that are not text are left out.
+    pub fn own(proc: PathBuf) -> Self {
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        Self { environment, root: PathBuf::from("/") }
+        Self { environment, root: PathBuf::from("/"), proc }
     }
 
     /// A variable, if it is set to something.
@@ -52,6 +54,11 @@ impl Surroundings {
 
     fn read(&self, below: &str) -> Option<String> {
         std::fs::read_to_string(self.path(below)).ok()
+    }
+
+    /// Reads a file below `/proc`.
+    fn read_proc(&self, below: &str) -> Option<String> {
+        std::fs::read_to_string(self.proc.join(below)).ok()
     }
 }
 

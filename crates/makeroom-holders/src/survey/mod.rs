@@ -128,13 +128,13 @@ impl Problem {
     pub fn hint(&self, card: u32) -> String {
         match self.kind {
             ProblemKind::Lost => {
-                "reboot; if it happens again, look into dmesg for Xid 79 and at the card's power and seating"
+                "reboot; if it happens again, look for Xid 79 in dmesg and check the GPU's power and seating"
                     .to_owned()
             }
             ProblemKind::NeedsReset => format!("nvidia-smi --gpu-reset -i {card}"),
-            ProblemKind::NoPermission => "ask as root: sudo makeroom ps".to_owned(),
+            ProblemKind::NoPermission => "run as root: sudo makeroom ps".to_owned(),
             ProblemKind::Other => {
-                "nvidia-smi should say the same; look into dmesg for lines with NVRM".to_owned()
+                "check whether nvidia-smi reports the same, and look for NVRM lines in dmesg".to_owned()
             }
         }
     }

@@ -87,7 +87,7 @@ fn survey(library: &Nvml) -> Result<Survey, NvmlError> {
 fn card_at(library: &Nvml, index: u32) -> Card {
     match library.device_by_index(index) {
         Ok(device) => card(&device, index, false),
-        Err(error) => Card { index, problems: vec![problem("the card", &error)], ..Card::default() },
+        Err(error) => Card { index, problems: vec![problem("GPU", &error)], ..Card::default() },
     }
 }
 
@@ -95,14 +95,14 @@ fn card(device: &Device<'_>, index: u32, is_part: bool) -> Card {
     let mut card = Card { index, name: device.name().unwrap_or_default(), ..Card::default() };
     match device.uuid() {
         Ok(uuid) => card.uuid = uuid,
-        Err(error) => card.problems.push(problem("its UUID", &error)),
+        Err(error) => card.problems.push(problem("UUID", &error)),
     }
     match device.memory_info() {
         Ok(memory) => {
             let (total, reserved, used, free) = (memory.total, memory.reserved, memory.used, memory.free);
             card.memory = Some(Memory { total, reserved, used, free });
         }
-        Err(error) => card.problems.push(problem("its memory", &error)),
+        Err(error) => card.problems.push(problem("memory", &error)),
     }
     if !is_part {
         whole(&mut card, device);
@@ -126,7 +126,7 @@ fn whole(card: &mut Card, device: &Device<'_>) {
     match device.mig_mode() {
         Ok(mode) => card.is_divided = mode.current == 1,
         Err(error) if is_lacking(&error) => {}
-        Err(error) => card.problems.push(problem("whether it is divided", &error)),
+        Err(error) => card.problems.push(problem("MIG mode", &error)),
     }
     if card.is_divided {
         parts(card, device);
@@ -138,9 +138,9 @@ fn lists(card: &mut Card, device: &Device<'_>) {
     let compute = newest_or(device.running_compute_processes(), || device.running_compute_processes_v2());
     let graphics = newest_or(device.running_graphics_processes(), || device.running_graphics_processes_v2());
     let lists = [
-        (List::Compute, "its compute processes", compute),
-        (List::Graphics, "its graphics processes", graphics),
-        (List::Mps, "its MPS clients", device.mps_running_compute_processes()),
+        (List::Compute, "compute processes", compute),
+        (List::Graphics, "graphics processes", graphics),
+        (List::Mps, "MPS clients", device.mps_running_compute_processes()),
     ];
     for (list, what, processes) in lists {
         match processes {
@@ -163,7 +163,7 @@ fn parts(card: &mut Card, device: &Device<'_>) {
         match device.mig_device_by_index(index) {
             Ok(part) => card.parts.push(Card { minor: card.minor, ..self::card(&part, index, true) }),
             Err(NvmlError::NotFound) => {}
-            Err(error) => card.problems.push(problem(&format!("its part {index}"), &error)),
+            Err(error) => card.problems.push(problem(&format!("MIG instance {index}"), &error)),
         }
     }
 }

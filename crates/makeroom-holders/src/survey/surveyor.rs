@@ -44,19 +44,19 @@ struct Stuck {
 #[derive(Debug, thiserror::Error)]
 pub enum SurveyError {
     /// The library could not be loaded.
-    #[error("NVML is not here: {0}")]
+    #[error("NVML not found: {0}")]
     NoLibrary(String),
     /// The driver is not loaded.
     #[error("the NVIDIA driver is not loaded")]
     NoDriver,
     /// The library and the loaded driver are of different versions.
-    #[error("NVML and the loaded driver are of different versions")]
+    #[error("NVML and the loaded driver have different versions")]
     Mismatch,
     /// The driver refused.
-    #[error("NVML did not start: {0}")]
+    #[error("NVML failed: {0}")]
     Refused(String),
     /// The driver did not answer in time.
-    #[error("the NVIDIA driver has not answered for {seconds} s{place}")]
+    #[error("the NVIDIA driver did not respond within {seconds} s{place}")]
     Hangs {
         /// How long it was waited for.
         seconds: u64,
@@ -64,7 +64,7 @@ pub enum SurveyError {
         place: String,
     },
     /// The process that asks could not be started or ended early.
-    #[error("NVML could not be asked: {0}")]
+    #[error("could not query NVML: {0}")]
     Asker(io::Error),
 }
 
@@ -73,17 +73,19 @@ impl SurveyError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NoLibrary(_) => {
-                "install the NVIDIA driver; in a container, start it with the NVIDIA runtime (docker run --gpus all) so that libnvidia-ml.so.1 is mounted"
+                "install the NVIDIA driver; in a container, start it with the NVIDIA runtime (docker run --gpus all) so that libnvidia-ml.so.1 is available"
             }
-            Self::NoDriver => "load it (modprobe nvidia), and look into dmesg if that fails",
+            Self::NoDriver => "load it (modprobe nvidia); if that fails, look in dmesg for the reason",
             Self::Mismatch => {
-                "the driver was updated under a running system: reboot, or stop every user of the GPU and reload the module (rmmod nvidia_uvm nvidia && modprobe nvidia)"
+                "the driver was updated while the system was running: reboot, or stop every process that uses a GPU and reload the module (rmmod nvidia_uvm nvidia && modprobe nvidia)"
             }
-            Self::Refused(_) => "nvidia-smi should say the same; look into dmesg for lines with NVRM",
+            Self::Refused(_) => "check whether nvidia-smi reports the same, and look for NVRM lines in dmesg",
             Self::Hangs { .. } => {
-                "dmesg shows what the driver waits for (lines with NVRM or Xid); processes in state D cannot be killed, a reset or a reboot ends them"
+                "look for NVRM or Xid lines in dmesg; processes in state D cannot be killed, so reset the GPU or reboot"
             }
-            Self::Asker(_) => "run makeroom from a file that may be executed",
+            Self::Asker(_) => {
+                "check that the makeroom binary is still in place and executable: it starts itself to query NVML"
+            }
         }
     }
 }
@@ -186,8 +188,8 @@ fn farewell(child: &mut Child, deadline: Duration) -> Option<ExitStatus> {
 /// Why a process does not answer that has closed its pipes.
 fn ended(mut child: Child) -> SurveyError {
     let status = farewell(&mut child, LONGEST_FAREWELL);
-    let status = status.map_or("in an unknown way".to_owned(), |status| status.to_string());
-    SurveyError::Asker(io::Error::other(format!("the process that asks ended: {status}")))
+    let status = status.map_or("unknown status".to_owned(), |status| status.to_string());
+    SurveyError::Asker(io::Error::other(format!("the process that queries NVML ended: {status}")))
 }
 
 fn hang(child: &Child, waited: Duration) -> SurveyError {
@@ -197,9 +199,9 @@ fn hang(child: &Child, waited: Duration) -> SurveyError {
         .and_then(|line| line.rsplit_once(')')?.1.trim_start().chars().next());
     let function = std::fs::read_to_string(folder.join("wchan")).unwrap_or_default();
     let place = match (state, function.as_str()) {
-        (Some('D'), "" | "0") => ": the process that asks is in uninterruptible sleep".to_owned(),
+        (Some('D'), "" | "0") => ": the process that queries NVML is in uninterruptible sleep".to_owned(),
         (Some('D'), function) => {
-            format!(": the process that asks is in uninterruptible sleep in {function}")
+            format!(": the process that queries NVML is in uninterruptible sleep in {function}")
         }
         _ => String::new(),
     };

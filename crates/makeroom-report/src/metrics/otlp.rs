@@ -29,8 +29,8 @@ pub fn otlp_json(account: &Account) -> Value {
         sum("hw.gpu.memory.limit", "Size of the GPU memory", &points.limit),
         sum("hw.gpu.memory.usage", "GPU memory used", &points.usage),
         gauge("hw.gpu.memory.utilization", "Fraction of GPU memory used", &points.utilization),
-        sum("makeroom.memory.held", "GPU memory by who holds it", &points.held),
-        sum("makeroom.memory.unlisted", "GPU memory that no listed process holds", &points.unlisted),
+        sum("makeroom.memory.held", "GPU memory by owner", &points.held),
+        sum("makeroom.memory.unlisted", "GPU memory without a listed owner", &points.unlisted),
     ];
     json!({
         "resourceMetrics": [{

@@ -28,19 +28,16 @@ pub fn prometheus_text(account: &Account, took: Duration) -> String {
     let free = gauges("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB)");
     let used = gauges("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB)");
     let reserved = gauges("DCGM_FI_DEV_FB_RESERVED", "Framebuffer memory reserved by the driver (in MiB)");
-    let memory =
-        gauges("makeroom_memory_bytes", "Memory of the device by what it is: the states add up to all of it");
-    let held = gauges("makeroom_held_bytes", "Memory by who holds it");
-    let holders = gauges("makeroom_holders", "Processes that the driver lists on the device");
-    let idle = gauges("makeroom_idle_context_bytes", "Memory of contexts that hold nothing else");
-    let unlisted = gauges(
-        "makeroom_unlisted_bytes",
-        "Memory that no listed process holds, under its most probable cause",
-    );
-    let answered = gauges("makeroom_device_up", "Whether the device answers");
+    let memory = gauges("makeroom_memory_bytes", "GPU memory by state; the states add up to the total");
+    let held = gauges("makeroom_held_bytes", "GPU memory by owner");
+    let holders = gauges("makeroom_holders", "Number of processes that the driver lists on the GPU");
+    let idle = gauges("makeroom_idle_context_bytes", "GPU memory of CUDA contexts without allocations");
+    let unlisted =
+        gauges("makeroom_unlisted_bytes", "GPU memory without a listed owner, by its most likely cause");
+    let responds = gauges("makeroom_device_up", "1 if the GPU responds");
     for (name, help, value) in [
-        ("makeroom_up", "Whether the driver answers", f64::from(u8::from(account.driver.is_ok()))),
-        ("makeroom_look_seconds", "How long it took to look", took.as_secs_f64()),
+        ("makeroom_up", "1 if the driver responds", f64::from(u8::from(account.driver.is_ok()))),
+        ("makeroom_look_seconds", "Seconds to read the GPUs", took.as_secs_f64()),
     ] {
         let gauge = Gauge::<f64, AtomicU64>::default();
         gauge.set(value);
@@ -53,7 +50,7 @@ pub fn prometheus_text(account: &Account, took: Duration) -> String {
             let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
             own.iter().cloned().chain(more).collect()
         };
-        answered.get_or_create(&with(&[])).set(f64::from(u8::from(device.memory.is_some())));
+        responds.get_or_create(&with(&[])).set(f64::from(u8::from(device.memory.is_some())));
         let Some(figures) = device.memory else { continue };
         for (gauges, bytes) in [
             (&total, figures.total),

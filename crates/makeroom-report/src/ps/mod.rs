@@ -1,5 +1,5 @@
-//! The result of `makeroom ps`: the verdict, one table per device, the fullest first, and why memory is used that nobody
-//! listed holds.
+//! The result of `makeroom ps`: the verdict, one table per GPU, the fullest first, and the causes of memory without a
+//! listed owner.
 
 mod json;
 mod text;
@@ -8,10 +8,10 @@ mod verdict;
 use makeroom_holders::{Account, Device};
 
 pub use json::ps_json;
-pub(crate) use text::{age, belonging};
+pub(crate) use text::belonging;
 pub use text::{ps_text, users_text};
 
-/// The devices, the fullest first; those that did not answer before all others.
+/// The devices, the fullest first; those that did not respond before all others.
 fn by_need(account: &Account) -> Vec<&Device> {
     let mut devices: Vec<&Device> = account.devices.iter().collect();
     devices.sort_by(|one, other| {

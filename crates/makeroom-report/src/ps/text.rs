@@ -1,4 +1,4 @@
-//! The account as text: the verdict, then one table per device, who holds most first.
+//! The account as text: the verdict, then one table per GPU, the largest process first.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use makeroom_core::Bytes;
 use makeroom_holders::{Account, Device, DeviceMemory, Holder, Problem, Process, Requirement, UnlistedCause};
 
 use super::by_need;
-use super::verdict::verdict;
+use super::verdict::{likely_cause, verdict};
 use crate::bars::bar;
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::{clip, wrap};
@@ -16,11 +16,11 @@ use crate::wrap::{clip, wrap};
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 /// Columns of a bar.
 const BAR_COLUMNS: usize = 14;
-/// Holders that are shown unless all are asked for: of a device at most so many,
+/// Holders shown without `--all`: at most this many of one GPU,
 const MOST_HOLDERS: usize = 12;
-/// of all devices together some so many,
+/// about this many of all GPUs together,
 const MOST_ROWS: usize = 24;
-/// and of each at least so many.
+/// and at least this many of each.
 const LEAST_HOLDERS: usize = 3;
 /// Causes of one device that are shown.
 const MOST_CAUSES: usize = 3;
@@ -48,12 +48,12 @@ pub fn ps_text(
     out
 }
 
-/// The processes that use the driver, for when it cannot be asked.
+/// The processes that use the driver, for when it cannot be queried.
 pub fn users_text(account: &Account, columns: usize) -> String {
     let columns = columns.max(LEAST_COLUMNS);
     let mut out = String::new();
     if account.users.is_empty() {
-        let _ = writeln!(out, "\n{MARGIN}no process that can be seen from here has the driver's files open");
+        let _ = writeln!(out, "\n{MARGIN}no process visible from here has the driver's files open");
         return out;
     }
     let _ = writeln!(out, "\n{MARGIN}{TITLE}processes with the driver's files open{TITLE:#}");
@@ -77,7 +77,7 @@ pub fn users_text(account: &Account, columns: usize) -> String {
 }
 
 fn device_text(out: &mut String, device: &Device, most: usize, columns: usize) {
-    let kind = if device.label.part.is_some() { "part" } else { "GPU" };
+    let kind = if device.label.part.is_some() { "MIG instance" } else { "GPU" };
     let _ = write!(out, "\n{MARGIN}{TITLE}{kind} {}{TITLE:#}", device.label);
     for name in [&device.name, &device.uuid] {
         if !name.is_empty() {
@@ -87,7 +87,7 @@ fn device_text(out: &mut String, device: &Device, most: usize, columns: usize) {
     let is_idle = device.holders.is_empty() && !device.unlisted.matters() && !device.is_divided;
     match device.memory {
         Some(memory) if is_idle => {
-            let _ = writeln!(out, "\n{MARGIN}  {} of {} free, nobody holds any", memory.free, memory.total);
+            let _ = writeln!(out, "\n{MARGIN}  {} of {} free, no processes", memory.free, memory.total);
         }
         Some(memory) => {
             let _ = writeln!(out);
@@ -100,7 +100,7 @@ fn device_text(out: &mut String, device: &Device, most: usize, columns: usize) {
     problems_text(out, device, columns);
     for group in &device.idle {
         let text = format!(
-            "{} idle {} of process {} hold {}: workers that only load data need no GPU; start them before CUDA is used, or with CUDA_VISIBLE_DEVICES=\"\"",
+            "{} idle {} of process {}: {}. Workers that only load data need no GPU: start them before using CUDA, or with CUDA_VISIBLE_DEVICES=\"\"",
             group.pids.len(),
             if group.pids.len() == 1 { "context" } else { "contexts" },
             group.parent,
@@ -116,16 +116,15 @@ fn device_text(out: &mut String, device: &Device, most: usize, columns: usize) {
     }
 }
 
-/// What the driver did not answer, in one line for each reason. That it does not tell the memory matters most.
+/// What could not be read, in one line per reason; the memory comes first.
 fn problems_text(out: &mut String, device: &Device, columns: usize) {
     let mut rest: Vec<&Problem> = device.problems.iter().collect();
-    rest.sort_by_key(|problem| problem.what != "its memory");
+    rest.sort_by_key(|problem| problem.what != "memory");
     while let Some(&first) = rest.first() {
         let (alike, others): (Vec<&Problem>, Vec<&Problem>) =
             rest.iter().partition(|problem| problem.answer == first.answer);
-        let more: Vec<&str> = alike.iter().skip(1).map(|problem| problem.what.as_str()).collect();
-        let more = if more.is_empty() { String::new() } else { format!("; nor {}", more.join(", ")) };
-        let text = format!("{} could not be read: {}{more}", first.what, first.answer);
+        let what: Vec<&str> = alike.iter().map(|problem| problem.what.as_str()).collect();
+        let text = format!("could not read {}: {}", what.join(", "), first.answer);
         paragraph(out, &text, columns, WARNING);
         for line in wrap(&first.hint(device.label.card), columns - 8) {
             let _ = writeln!(out, "{MARGIN}    {COMMAND}{line}{COMMAND:#}");
@@ -153,7 +152,7 @@ fn account_text(out: &mut String, device: &Device, memory: DeviceMemory, most: u
     }
     let unlisted = device.unlisted.bytes;
     if unlisted != 0 {
-        let mut row = line(Bytes::new(unlisted.unsigned_abs()), "nobody listed");
+        let mut row = line(Bytes::new(unlisted.unsigned_abs()), "no listed process");
         if unlisted < 0 {
             row.shown.insert(0, '−');
             row.bytes = None;
@@ -162,13 +161,13 @@ fn account_text(out: &mut String, device: &Device, memory: DeviceMemory, most: u
     }
     rows.push(line(memory.reserved, "reserved by the driver"));
     rows.push(line(memory.free, "free"));
-    rows.push(Row { bytes: None, ..line(memory.total, "all of it") });
+    rows.push(Row { bytes: None, ..line(memory.total, "total") });
     let width = |of: fn(&Row) -> &str| rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0);
     let (pid, size) = (width(|row| &row.pid).max(7), width(|row| &row.shown));
     let (user, age) = (width(|row| &row.user).clamp(4, 12), width(|row| &row.age).max(3));
     let heading = format!(
         "  {:>pid$}  {:>size$}  {:<BAR_COLUMNS$}  {:<user$}  {:>age$}  command",
-        "process", "memory", "", "user", "for"
+        "process", "memory", "", "user", "age"
     );
     let _ = writeln!(out, "{MARGIN}{DIM}{heading}{DIM:#}");
     for row in rows {
@@ -197,10 +196,10 @@ fn row(holder: &Holder) -> Row {
         notes.extend(belonging(process));
     }
     if let Some(peak) = holder.peak {
-        notes.push(format!("at most {peak}"));
+        notes.push(format!("peak {peak}"));
     }
     if let Some(recording) = &holder.recording {
-        let live = recording.live.map_or(String::new(), |live| format!("{live} by its own calls, "));
+        let live = recording.live.map_or(String::new(), |live| format!("allocated {live} itself, "));
         notes.push(format!("{live}makeroom why {}", recording.shown_name()));
     }
     Row {
@@ -245,7 +244,7 @@ fn line(bytes: Bytes, what: &str) -> Row {
 }
 
 /// A duration in one unit, or two where the second matters.
-pub(crate) fn age(age: Option<Duration>) -> String {
+fn age(age: Option<Duration>) -> String {
     let Some(seconds) = age.map(|age| age.as_secs()) else { return String::new() };
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -259,21 +258,19 @@ fn unlisted_text(out: &mut String, device: &Device, columns: usize) {
     let bytes = Bytes::new(device.unlisted.bytes.unsigned_abs());
     let causes = &device.unlisted.causes;
     let Some(first) = causes.first() else {
-        let text = format!("{bytes} is used and nothing shows by whom");
+        let text = format!("{bytes} is in use by an unknown process");
         paragraph(out, &text, columns, WARNING);
         return;
     };
-    let (words, certainty) = (first.cause.words(), first.certainty.word());
     let title = if device.unlisted.bytes < 0 {
-        format!("{bytes} more is listed than used: {words}, {certainty}")
+        format!("processes report {bytes} more than the GPU has in use; {}", likely_cause(first))
     } else {
-        format!("{bytes} held by nobody listed: {words}, {certainty}")
+        format!("{bytes} without a listed owner; {}", likely_cause(first))
     };
     paragraph(out, &title, columns, WARNING);
     cause_text(out, first, columns);
     for cause in causes.iter().skip(1).take(MOST_CAUSES - 1) {
-        let text = format!("or {}, {}", cause.cause.words(), cause.certainty.word());
-        paragraph(out, &text, columns, Style::new());
+        paragraph(out, &likely_cause(cause), columns, Style::new());
         cause_text(out, cause, columns);
     }
 }
@@ -293,30 +290,33 @@ fn cause_text(out: &mut String, cause: &UnlistedCause, columns: usize) {
     }
 }
 
-/// Who would have to go for a size that cannot be had.
+/// Which processes to stop to get a size that is not free.
 fn plan_text(out: &mut String, account: &Account, requirement: &Requirement, columns: usize) {
     if requirement.is_met() || requirement.best.is_none() {
         return;
     }
     let _ = writeln!(out);
     let Some(plan) = &requirement.plan else {
-        let text = "Not even if every process went that can be ended from here.";
+        let text = "Stopping every process that can be stopped from here would not free enough.";
         paragraph_at(out, text, columns, Style::new());
         if account.devices.iter().any(|device| device.unlisted.matters()) {
-            let text = "What nobody listed holds is not counted in that: see above.";
+            let text = "This does not include memory without a listed owner (see above).";
             paragraph_at(out, text, columns, Style::new());
         }
         return;
     };
-    let _ =
-        writeln!(out, "{MARGIN}On GPU {} these would have to go; makeroom ends nothing itself:", plan.device);
+    let _ = writeln!(
+        out,
+        "{MARGIN}To free enough on GPU {}, run these commands (makeroom does not):",
+        plan.device
+    );
     for remedy in &plan.remedies {
         let _ = writeln!(out, "{MARGIN}  {COMMAND}{}{COMMAND:#}  frees {}", remedy.command, remedy.frees);
         for line in wrap(&format!("lost: {}", remedy.loses), columns - 8) {
             let _ = writeln!(out, "{MARGIN}    {DIM}{line}{DIM:#}");
         }
     }
-    let _ = writeln!(out, "{MARGIN}Then {} would be free.", plan.free_then);
+    let _ = writeln!(out, "{MARGIN}Then {} is free.", plan.free_then);
 }
 
 fn paragraph(out: &mut String, text: &str, columns: usize, style: Style) {

@@ -1,10 +1,10 @@
 //! The first lines of the account: what matters most, before the tables that show why.
 //!
-//! Asked for a size, whether it can be had. Else, and below it, devices that do not answer and memory that nobody listed
-//! holds; where there is neither, how full the devices are.
+//! With `--require`, whether that much is free. Then GPUs that do not respond and memory without a listed owner; if there
+//! is neither, how full the GPUs are.
 
 use makeroom_core::Bytes;
-use makeroom_holders::{Account, Device, DeviceMemory, Requirement};
+use makeroom_holders::{Account, Certainty, Device, DeviceMemory, Requirement, UnlistedCause};
 
 use super::by_need;
 
@@ -24,7 +24,7 @@ pub(super) fn verdict(account: &Account, requirement: Option<&Requirement>) -> V
     let mut lines: Vec<Line> =
         requirement.map(|requirement| required(account, requirement)).into_iter().collect();
     if account.driver.is_ok() && account.devices.is_empty() {
-        lines.push(warning("the driver has no device".to_owned()));
+        lines.push(warning("the driver finds no GPU".to_owned()));
     }
     let devices: Vec<&Device> = by_need(account).into_iter().flat_map(with_parts).collect();
     lines.extend(devices.iter().filter_map(|device| silent(device)).map(warning));
@@ -37,7 +37,7 @@ pub(super) fn verdict(account: &Account, requirement: Option<&Requirement>) -> V
     lines
 }
 
-/// A device and its parts. What is missing on a part is missing on the card too, and is told once.
+/// A GPU and its MIG instances. Memory missing on an instance is missing on its GPU too, and is reported once.
 fn with_parts(device: &Device) -> Vec<&Device> {
     if device.parts.iter().any(|part| part.unlisted.matters()) {
         return device.parts.iter().collect();
@@ -49,33 +49,35 @@ fn required(account: &Account, requirement: &Requirement) -> Line {
     let size = requirement.size;
     let text = match requirement.best {
         Some((label, free)) if requirement.is_met() => {
-            let text = format!("{size} can be had: GPU {label} has {free} free");
+            let text = format!("{size} is free on GPU {label} (free: {free})");
             return Line { text, is_warning: false };
         }
         Some((label, free)) if requirement.only.is_some() => {
-            format!("{size} cannot be had: GPU {label} has {free} free")
+            format!("{size} is not free: GPU {label} has {free}")
         }
-        Some((label, free)) => format!("{size} cannot be had: GPU {label} has most, {free} free"),
-        None => format!("{size} cannot be had: {}", missing(account, requirement.only)),
+        Some((label, free)) => format!("{size} is not free: GPU {label} has the most, {free}"),
+        None => format!("{size} is not free: {}", missing(account, requirement.only)),
     };
     warning(text)
 }
 
-/// What is not there. A card that was asked for may be the only one missing.
+/// What is missing: every GPU, or only the one that was named.
 fn missing(account: &Account, only: Option<u32>) -> String {
     let present: Vec<String> = account.devices.iter().map(|device| device.label.card.to_string()).collect();
     match only {
         Some(only) if present.contains(&only.to_string()) => {
-            format!("GPU {only} has no part that can be used")
+            format!("GPU {only} has no usable MIG instance")
         }
-        Some(only) if !present.is_empty() => format!("there is no GPU {only}, only {}", present.join(", ")),
-        _ => "there is no device".to_owned(),
+        Some(only) if !present.is_empty() => {
+            format!("there is no GPU {only}, only GPU {}", present.join(", "))
+        }
+        _ => "there is no GPU".to_owned(),
     }
 }
 
 fn silent(device: &Device) -> Option<String> {
     let problem = device.problems.first().filter(|_| device.memory.is_none() && device.parts.is_empty())?;
-    Some(format!("GPU {} does not answer: {}", device.label, problem.answer))
+    Some(format!("GPU {} does not respond: {}", device.label, problem.answer))
 }
 
 fn unlisted(device: &Device) -> Option<String> {
@@ -84,9 +86,17 @@ fn unlisted(device: &Device) -> Option<String> {
         return None;
     }
     let bytes = Bytes::new(device.unlisted.bytes.unsigned_abs());
-    let why =
-        first.map_or(String::new(), |cause| format!(": {}, {}", cause.cause.words(), cause.certainty.word()));
-    Some(format!("{bytes} of GPU {} is held by nobody listed{why}", device.label))
+    let why = first.map_or(String::new(), |cause| format!("; {}", likely_cause(cause)));
+    Some(format!("GPU {}: {bytes} has no listed owner{why}", device.label))
+}
+
+/// A cause with how sure it is: `likely cause: workers whose parent died`.
+pub(super) fn likely_cause(cause: &UnlistedCause) -> String {
+    let certainty = match cause.certainty {
+        Certainty::Certain => String::new(),
+        certainty => format!("{} ", certainty.word()),
+    };
+    format!("{certainty}cause: {}", cause.cause.words())
 }
 
 /// How full the devices are, the fullest and the emptiest by name.
@@ -96,10 +106,10 @@ fn fullness(devices: &[&Device]) -> Option<String> {
     let (fullest, memory) = known.first()?;
     let most = fullest.holders.first().filter(|holder| holder.bytes.is_some());
     let holder = match (most, fullest.holders.len()) {
-        (None, 0) => "; nobody holds any".to_owned(),
+        (None, 0) => ", no processes".to_owned(),
         (None, _) => String::new(),
         (Some(holder), _) => {
-            format!("; process {} holds most, {}", holder.pid, holder.bytes.unwrap_or_default())
+            format!("; process {} holds the most, {}", holder.pid, holder.bytes.unwrap_or_default())
         }
     };
     let fullest = format!("GPU {} has {} of {} free", fullest.label, memory.free, memory.total);

@@ -1,8 +1,10 @@
-//! The screen: devices, holders with their history, and the sites of one program.
+//! The screen: GPUs, processes with their history, and the lines of code of one program.
 //!
-//! Everything fits 80 columns; a wider terminal gives the command more room.
+//! The table adapts to the terminal: the narrower it is, the fewer and narrower its columns, so that the command stays
+//! visible.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use makeroom_core::Bytes;
 use makeroom_explain::Site;
@@ -17,15 +19,14 @@ use ratatui::{Frame, Terminal};
 use super::rows::Row;
 use super::{Screen, Sites, usable};
 use crate::bars::bar;
-use crate::ps::age;
 use crate::wrap::{clip, wrap};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
-/// Columns of a device's bar.
-const BAR_COLUMNS: usize = 20;
-/// Columns of a holder's history.
-const HISTORY_COLUMNS: usize = 12;
+/// Columns of a GPU's bar: on a wide terminal, and on a narrow one.
+const BAR_COLUMNS: [usize; 2] = [20, 16];
+/// Columns that the command keeps, whatever else is known about the process.
+const LEAST_COMMAND: usize = 16;
 /// Devices that are shown; more are counted.
 const MOST_DEVICES: usize = 8;
 /// Lines of the lower half.
@@ -71,7 +72,7 @@ impl Screen {
 
     fn title(&self, columns: usize) -> Line<'static> {
         let text = match &self.account {
-            None => "makeroom top: looking".to_owned(),
+            None => "makeroom top: reading GPUs".to_owned(),
             Some(Account { driver: Err(error), .. }) => format!("makeroom top: {error}"),
             Some(Account { driver: Ok(driver), host, .. }) => {
                 let cuda = driver.cuda_text().map_or(String::new(), |cuda| format!(", CUDA {cuda}"));
@@ -97,14 +98,14 @@ impl Screen {
 
     fn device_line(&self, device: &Device, columns: usize) -> Line<'static> {
         let Some(memory) = device.memory else {
-            let why = device.problems.first().map_or("does not answer", |problem| problem.answer.as_str());
+            let why = device.problems.first().map_or("does not respond", |problem| problem.answer.as_str());
             let text = format!("GPU {:<3} {why}", device.label.to_string());
             return Line::styled(clip(&text, columns), BOLD);
         };
         let taken = memory.total - memory.free;
         let share = taken.share_of(memory.total);
         let unlisted = if device.unlisted.matters() {
-            format!("  nobody: {}", Bytes::new(device.unlisted.bytes.unsigned_abs()))
+            format!("  no owner: {}", Bytes::new(device.unlisted.bytes.unsigned_abs()))
         } else {
             String::new()
         };
@@ -114,7 +115,9 @@ impl Screen {
             share * 100.0,
             device.name
         );
-        let room = columns.saturating_sub(BAR_COLUMNS + 10);
+        let [wide, narrow] = BAR_COLUMNS;
+        let bar_columns = if columns >= 100 { wide } else { narrow };
+        let room = columns.saturating_sub(bar_columns + 10);
         let colour = match share {
             share if share >= 0.95 => Color::Red,
             share if share >= 0.8 => Color::Yellow,
@@ -122,7 +125,7 @@ impl Screen {
         };
         Line::from(vec![
             Span::styled(format!("GPU {:<4}", device.label.to_string()), BOLD),
-            Span::styled(format!("{:<BAR_COLUMNS$} ", bar(share, BAR_COLUMNS)), self.coloured(colour)),
+            Span::styled(format!("{:<bar_columns$} ", bar(share, bar_columns)), self.coloured(colour)),
             Span::raw(clip(&text, room)),
         ])
     }
@@ -134,11 +137,8 @@ impl Screen {
     fn draw_table(&self, frame: &mut Frame<'_>, area: Rect) {
         let rows = self.rows();
         let columns = usize::from(area.width);
-        let heading = format!(
-            "{:>4} {:>8} {:<9} {:>10} {:<HISTORY_COLUMNS$} {:>10} COMMAND",
-            "GPU", "PROCESS", "USER", "MEMORY", "HISTORY", "FOR"
-        );
-        let mut lines = vec![Line::styled(clip(&heading, columns), DIM)];
+        let widths = Widths::of(columns);
+        let mut lines = vec![Line::styled(clip(&widths.heading(), columns), DIM)];
         // The selected row stays in sight.
         let room = usize::from(area.height).saturating_sub(1);
         let first = (self.selected() + 1).saturating_sub(room);
@@ -147,12 +147,11 @@ impl Screen {
             if position == self.selected() {
                 style = style.add_modifier(Modifier::REVERSED);
             }
-            lines.push(Line::styled(format!("{:<columns$}", clip(&row_text(row), columns)), style));
+            lines.push(Line::styled(format!("{:<columns$}", widths.row(row, columns)), style));
         }
-        // A driver that does not answer has said nothing about holders.
+        // A driver that does not respond has listed no processes.
         if rows.is_empty() && self.account.as_ref().is_some_and(|account| account.driver.is_ok()) {
-            let text =
-                if self.filter.is_empty() { "nobody holds memory" } else { "nobody matches the filter" };
+            let text = if self.filter.is_empty() { "no processes" } else { "no process matches the filter" };
             lines.push(Line::raw(format!("     {text}")));
         }
         frame.render_widget(Paragraph::new(Text::from(lines)), area);
@@ -165,32 +164,88 @@ impl Screen {
         let filter = if self.filter.is_empty() { String::new() } else { format!(" ({})", self.filter) };
         let reversed = if self.is_reversed { ", reversed" } else { "" };
         let text = format!(
-            "q quit  s sort: {}{reversed}  r reverse  / filter{filter}  ↑↓ enter sites",
+            "q quit  s sort: {}{reversed}  r reverse  / filter{filter}  ↑↓ select  enter lines of code",
             self.order.name()
         );
         Line::styled(text, DIM)
     }
 }
 
-fn row_text(row: &Row) -> String {
-    let bytes = row.bytes.map_or("?".to_owned(), |bytes| bytes.to_string());
-    let mark = if row.recording.is_some() { "●" } else { " " };
-    format!(
-        "{:>4} {:>8} {:<9} {bytes:>10} {:<HISTORY_COLUMNS$} {:>10} {mark}{}",
-        row.device,
-        row.pid,
-        clip(&row.user, 9),
-        history(&row.history),
-        age(row.age),
-        row.what
-    )
+/// Columns of the table's fields; a field of no columns is left out.
+struct Widths {
+    user: usize,
+    history: usize,
+    age: usize,
 }
 
-/// The last looks as a line of bars, the holder's own most being the highest.
-fn history(values: &VecDeque<u64>) -> String {
+impl Widths {
+    /// The fields that leave room for the command.
+    fn of(columns: usize) -> Self {
+        match columns {
+            100.. => Self { user: 12, history: 12, age: 6 },
+            76.. => Self { user: 8, history: 8, age: 6 },
+            60.. => Self { user: 8, history: 0, age: 6 },
+            _ => Self { user: 0, history: 0, age: 0 },
+        }
+    }
+
+    fn heading(&self) -> String {
+        self.fields(["GPU", "PROCESS", "USER", "MEMORY", "HISTORY", "AGE"]) + " COMMAND"
+    }
+
+    fn row(&self, row: &Row, columns: usize) -> String {
+        let bytes = row.bytes.map_or("?".to_owned(), |bytes| bytes.to_string());
+        let (pid, history, age) =
+            (row.pid.to_string(), history(&row.history, self.history), short_age(row.age));
+        let fields = self.fields([&row.device, &pid, &row.user, &bytes, &history, &age]);
+        let mark = if row.recording.is_some() { "●" } else { " " };
+        let room = columns.saturating_sub(fields.chars().count() + 1);
+        clip(&format!("{fields}{mark}{}", with_notes(&row.command, &row.notes, room)), columns)
+    }
+
+    fn fields(&self, [device, pid, user, memory, history, age]: [&str; 6]) -> String {
+        let mut text = format!("{device:>4} {pid:>8}");
+        if self.user > 0 {
+            text += &format!(" {:<1$}", clip(user, self.user), self.user);
+        }
+        text += &format!(" {memory:>10}");
+        if self.history > 0 {
+            text += &format!(" {:<1$}", clip(history, self.history), self.history);
+        }
+        if self.age > 0 {
+            text += &format!(" {age:>0$}", self.age);
+        }
+        text
+    }
+}
+
+/// A command and the notes about its process. Where there is no room for both, the command is cut first, but not below
+/// [`LEAST_COMMAND`].
+fn with_notes(command: &str, notes: &str, room: usize) -> String {
+    if notes.is_empty() {
+        return command.to_owned();
+    }
+    let notes = format!("  [{notes}]");
+    let left = room.saturating_sub(notes.chars().count());
+    clip(command, left.max(LEAST_COMMAND)) + &notes
+}
+
+/// A duration in at most six columns: `45 s`, `12 min`, `3h07`, `12d`.
+fn short_age(age: Option<Duration>) -> String {
+    let Some(seconds) = age.map(|age| age.as_secs()) else { return String::new() };
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86400 => format!("{}h{:02}", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d", seconds / 86400),
+    }
+}
+
+/// The last readings as a line of bars; the process's own peak is the highest.
+fn history(values: &VecDeque<u64>, columns: usize) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().max().unwrap_or(0).max(1);
-    let recent = values.iter().skip(values.len().saturating_sub(HISTORY_COLUMNS));
+    let recent = values.iter().skip(values.len().saturating_sub(columns));
     let highest = (HEIGHTS.len() - 1) as f64;
     recent.map(|&value| HEIGHTS[(value as f64 / most as f64 * highest) as usize % HEIGHTS.len()]).collect()
 }
@@ -198,7 +253,10 @@ fn history(values: &VecDeque<u64>) -> String {
 fn sites_text(sites: &Sites, area: Rect) -> Paragraph<'static> {
     let columns = usize::from(area.width);
     let mut lines = vec![Line::styled(
-        clip(&format!("sites of {}, at its peak, by its recording (esc closes)", sites.pid), columns),
+        clip(
+            &format!("lines of code of {} at its peak, from its recording (esc closes)", sites.pid),
+            columns,
+        ),
         BOLD,
     )];
     match &sites.found {
@@ -206,7 +264,7 @@ fn sites_text(sites: &Sites, area: Rect) -> Paragraph<'static> {
         Some(Err(why)) => lines.extend(
             wrap(why, columns.saturating_sub(4)).into_iter().map(|line| Line::raw(format!("  {line}"))),
         ),
-        Some(Ok(found)) if found.is_empty() => lines.push(Line::raw("  nothing is live in it")),
+        Some(Ok(found)) if found.is_empty() => lines.push(Line::raw("  no live memory")),
         Some(Ok(found)) => add_sites(&mut lines, found, 0, columns),
     }
     lines.truncate(usize::from(area.height));

@@ -40,7 +40,7 @@ pub enum Key {
     Escape,
 }
 
-/// What the view asks of whoever runs it.
+/// A request to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// To end.
@@ -101,7 +101,7 @@ pub struct Screen {
     is_reversed: bool,
     filter: String,
     is_filtering: bool,
-    /// The row that somebody selected; else it is the first, whoever that is.
+    /// The selected row; `None` selects the first.
     chosen: Option<usize>,
     sites: Option<Sites>,
     uses_colour: bool,
@@ -188,7 +188,8 @@ impl Screen {
     fn open(&mut self) -> Option<Request> {
         let row = self.rows().into_iter().nth(self.selected())?;
         let Some(recording) = row.recording else {
-            let why = "not recorded: start it with makeroom run -- PROGRAM to see its sites".to_owned();
+            let why =
+                "not recorded: start it with makeroom run -- PROGRAM to see its lines of code".to_owned();
             self.sites = Some(Sites { pid: row.pid, found: Some(Err(why)) });
             return None;
         };

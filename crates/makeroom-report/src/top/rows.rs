@@ -18,7 +18,9 @@ pub(super) struct Row {
     pub(super) bytes: Option<Bytes>,
     pub(super) user: String,
     pub(super) age: Option<Duration>,
-    pub(super) what: String,
+    pub(super) command: String,
+    /// What is odd about the process and what it belongs to, separated by commas.
+    pub(super) notes: String,
     pub(super) is_odd: bool,
     pub(super) history: VecDeque<u64>,
     pub(super) recording: Option<PathBuf>,
@@ -58,15 +60,14 @@ fn row(screen: &Screen, device: &Device, holder: &Holder) -> Row {
     let process = holder.process.as_ref();
     let mut notes: Vec<String> = holder.findings.iter().map(Finding::words).collect();
     notes.extend(process.map(belonging).unwrap_or_default());
-    let command = process.map_or(String::new(), Process::command_line);
-    let what = if notes.is_empty() { command } else { format!("[{}] {command}", notes.join(", ")) };
     Row {
         device: device.label.to_string(),
         pid: holder.pid,
         bytes: holder.bytes,
         user: process.map_or(String::new(), |process| process.user_name.clone()),
         age: process.and_then(|process| process.age),
-        what,
+        command: process.map_or(String::new(), Process::command_line),
+        notes: notes.join(", "),
         is_odd: !holder.findings.is_empty(),
         history: screen.history.get(&(device.uuid.clone(), holder.pid)).cloned().unwrap_or_default(),
         recording: process.and_then(|process| process.files.recording.clone()).map(|(path, _)| path),
@@ -75,6 +76,7 @@ fn row(screen: &Screen, device: &Device, holder: &Holder) -> Row {
 
 /// Whether a row has the filter's words in it, in any order and whatever their letters' case.
 fn matches(row: &Row, filter: &str) -> bool {
-    let text = format!("gpu{} {} {} {}", row.device, row.pid, row.user, row.what).to_lowercase();
+    let text =
+        format!("gpu{} {} {} {} {}", row.device, row.pid, row.user, row.notes, row.command).to_lowercase();
     filter.to_lowercase().split_whitespace().all(|word| text.contains(word))
 }

@@ -76,13 +76,32 @@ fn screen() -> Screen {
 fn devices_and_holders_fit_eighty_columns() {
     let lines = lines(&screen());
     assert_eq!(lines[0], "makeroom top  node  driver 580.1, CUDA 13.0");
-    assert!(lines[1].starts_with("GPU 0   ███████████▎"), "{}", lines[1]);
-    assert!(lines[1].contains("45.00 GiB of  80.00 GiB  56 %  nobody: 3.00 GiB"), "{}", lines[1]);
+    assert!(lines[1].starts_with("GPU 0   █████████ "), "{}", lines[1]);
+    assert!(lines[1].contains("45.00 GiB of  80.00 GiB  56 %  no owner: 3.00 GiB"), "{}", lines[1]);
     let row = &lines[line_of(&lines, "alice")];
     assert!(row.contains("40.00 GiB ▁█"), "{row}");
     assert!(row.contains("python train.py"), "{row}");
-    assert!(lines[line_of(&lines, "bob")].contains("●[stopped] python"));
+    let row = &lines[line_of(&lines, "bob")];
+    assert!(row.contains("●python train.py") && row.ends_with("[stopped]"), "{row}");
     assert!(lines[23].starts_with("q quit  s sort: memory"));
+}
+
+#[test]
+fn the_command_stays_visible_on_narrow_terminals() {
+    let mut account = account(Bytes::gib(40));
+    let odd = &mut account.devices[0].holders[1];
+    odd.findings.push(Finding::OtherNamespace { inner_pid: 7 });
+    odd.process.as_mut().unwrap().age = Some(std::time::Duration::from_secs(11_220));
+    let mut screen = Screen::new(false);
+    screen.update(account);
+    for columns in [40, 60, 80, 120] {
+        let text = screen.plain(columns, 24);
+        assert!(text.lines().all(|line| line.chars().count() <= usize::from(columns)), "{text}");
+        let row = text.lines().find(|line| line.contains("   9 ")).unwrap();
+        assert!(row.contains("●python train.p"), "{columns}: {row}");
+        assert_eq!(row.contains("3h07"), columns >= 60, "{columns}: {row}");
+        assert_eq!(row.contains("[stopped, PID 7 in its container]"), columns == 120, "{columns}: {row}");
+    }
 }
 
 #[test]

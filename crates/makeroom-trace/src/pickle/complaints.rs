@@ -31,7 +31,7 @@ impl<H: Heap> Machine<'_, '_, H> {
 
     #[cold]
     pub(super) fn not_remembered(&self, number: u64) -> Box<Error> {
-        self.malformed("a memo number that is in use", format!("number {number}"))
+        self.malformed("a known memo number", format!("number {number}"))
     }
 
     #[cold]
@@ -50,7 +50,7 @@ impl<H: Heap> Machine<'_, '_, H> {
             Fault::NotAList => ("a list to append to", "something else"),
             Fault::NotADict => ("a dict to put keys into", "something else"),
             Fault::Changed => {
-                ("data without circles", "a change to a container that is already part of another")
+                ("data without cycles", "a change to a container that is already part of another")
             }
             Fault::TooMany(limit) => return self.too_many(limit.what, limit.count),
         };
@@ -68,8 +68,7 @@ impl<H: Heap> Machine<'_, '_, H> {
             },
             _ => self.name_in_lines(),
         };
-        let callable =
-            name.map_or_else(|| "something without a name".to_owned(), |name| quoted(name.as_bytes()));
+        let callable = name.map_or_else(|| "an unnamed callable".to_owned(), |name| quoted(name.as_bytes()));
         self.refused(callable)
     }
 

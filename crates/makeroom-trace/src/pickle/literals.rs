@@ -62,13 +62,13 @@ impl<H: Heap> Machine<'_, '_, H> {
             op::INT | op::LONG => self.number_line("an integer", text_forms::integer)?,
             op::FLOAT => self.number_line("a number", text_forms::float)?,
             op::UNICODE => {
-                let text = text_forms::unicode(self.source.line("a text")?);
+                let text = text_forms::unicode(self.source.line("a string")?);
                 self.heap.text(&text)
             }
             op::STRING => {
-                let line = self.source.line("a text")?;
+                let line = self.source.line("a string")?;
                 let text = text_forms::string(line).ok_or_else(|| quoted(line));
-                let text = text.map_err(|found| self.malformed("a quoted text", found))?;
+                let text = text.map_err(|found| self.malformed("a quoted string", found))?;
                 self.heap.text(&text)
             }
             _ => return Ok(None),
@@ -78,9 +78,9 @@ impl<H: Heap> Machine<'_, '_, H> {
     /// A text of so many bytes. One that is too long for any name is passed over.
     pub(super) fn text(&mut self, length: u64) -> Outcome<Value> {
         if length > LONGEST_PIECE as u64 {
-            return self.opaque(length, "a text");
+            return self.opaque(length, "a string");
         }
-        Ok(self.heap.text(self.source.piece(length as usize, "a text")?))
+        Ok(self.heap.text(self.source.piece(length as usize, "a string")?))
     }
 
     fn long(&mut self, length: u64) -> Outcome<Value> {

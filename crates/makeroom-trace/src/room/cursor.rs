@@ -130,6 +130,6 @@ mod tests {
     fn a_length_beyond_the_end_is_an_error_that_names_the_byte() {
         let mut cursor = Cursor::new(&[9, b'a'], 100);
         let error = cursor.text("a name").unwrap_err();
-        assert_eq!(error.to_string(), "byte 101: a name was expected, and the byte 0x61 was found");
+        assert_eq!(error.to_string(), "byte 101: expected a name, found the byte 0x61");
     }
 }

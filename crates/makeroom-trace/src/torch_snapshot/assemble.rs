@@ -21,7 +21,7 @@ use crate::pickle::{Heap, Value};
 /// The trace that the pieces of a snapshot make, given what is on top and where the pickle ended.
 pub(super) fn assemble(mut heap: SnapshotHeap, top: Value, offset: u64) -> Result<Trace, Error> {
     if let Value::Object(id) = top {
-        heap.close(id).map_err(|_| Error::NotASnapshot { offset, found: "too much".to_owned() })?;
+        heap.close(id).map_err(|_| Error::NotASnapshot { offset, found: "too many objects".to_owned() })?;
     }
     let record = match heap.get(top) {
         Some(Object::Record(index)) => heap.records.get(index as usize).cloned().unwrap_or_default(),
@@ -32,7 +32,7 @@ pub(super) fn assemble(mut heap: SnapshotHeap, top: Value, offset: u64) -> Resul
     };
     for key in [Word::Segments, Word::DeviceTraces] {
         if record.get(key).is_some_and(|value| !heap.is_list(value)) {
-            let found = format!("a dict whose `{}` is no list", key.text());
+            let found = format!("a dict whose `{}` is not a list", key.text());
             return Err(Error::NotASnapshot { offset, found });
         }
     }
@@ -47,7 +47,7 @@ pub(super) fn assemble(mut heap: SnapshotHeap, top: Value, offset: u64) -> Resul
     heap.note_unknown_actions(&mut trace.notes);
     if heap.impossible_sizes > 0 {
         let count = heap.impossible_sizes;
-        trace.notes.push(format!("passed over, with a size that no memory has: {count}"));
+        trace.notes.push(format!("entries with an impossible size, skipped: {count}"));
     }
     trace.settings = heap.settings(&record);
     trace.stacks = std::mem::take(&mut heap.stacks);
@@ -112,9 +112,9 @@ impl SnapshotHeap {
     fn describe(&self, top: Value) -> String {
         match top {
             Value::None => "None".to_owned(),
-            Value::Bool(_) => "a truth value".to_owned(),
+            Value::Bool(_) => "a boolean".to_owned(),
             Value::Int(_) | Value::Float(_) => "a number".to_owned(),
-            Value::Text(_) => "a text".to_owned(),
+            Value::Text(_) => "a string".to_owned(),
             Value::Opaque => "bytes, a set or a huge number".to_owned(),
             Value::Object(_) => match self.get(top) {
                 Some(Object::Record(index)) => self.describe_dict(index),
@@ -141,7 +141,7 @@ impl SnapshotHeap {
             .map(|key| format!("`{}`", key.chars().take(40).collect::<String>().escape_debug()))
             .collect();
         if keys.is_empty() {
-            return "a dict whose keys are no texts".to_owned();
+            return "a dict whose keys are not strings".to_owned();
         }
         format!("a dict with the keys {}", keys.join(", "))
     }
@@ -160,7 +160,7 @@ impl SnapshotHeap {
             device_at(devices, device).segments.push(segment);
         }
         if passed_over > 0 {
-            notes.push(format!("passed over in `segments`, being none: {passed_over}"));
+            notes.push(format!("entries of `segments` that are not segments, skipped: {passed_over}"));
         }
     }
 
@@ -217,13 +217,13 @@ impl SnapshotHeap {
         for &(name, count) in &self.unknown_actions {
             let name = match name {
                 Value::Text(text) => self.text_of(text).chars().take(40).collect(),
-                _ => String::from("(no text)"),
+                _ => String::from("(not a string)"),
             };
-            notes.push(format!("trace entries passed over, of the unknown kind `{name}`: {count}"));
+            notes.push(format!("trace entries of the unknown kind `{name}`, skipped: {count}"));
         }
         if self.further_unknown_actions > 0 {
             let count = self.further_unknown_actions;
-            notes.push(format!("trace entries passed over, of further unknown kinds: {count}"));
+            notes.push(format!("trace entries of other unknown kinds, skipped: {count}"));
         }
     }
 
@@ -277,7 +277,7 @@ impl SnapshotHeap {
             }
         }
         if let Some(index) = self.take(list, Object::event_list) {
-            notes.push("`device_traces` is one list of entries; they were taken for device 0".to_owned());
+            notes.push("`device_traces` is a single list; its entries were assigned to device 0".to_owned());
             runs_by_device.push((0, std::mem::take(&mut self.event_lists[index as usize])));
         }
         let (overflowed, most) = (record.get(Word::TraceOverflowed), record.get(Word::TraceMaxEntries));

@@ -1,4 +1,4 @@
-//! `makeroom doctor`: what can go wrong here before anything runs.
+//! `makeroom doctor`: checks this machine for GPU memory problems.
 
 use std::io;
 use std::process::{Command, ExitCode};
@@ -15,7 +15,7 @@ use crate::output;
 /// Runs `makeroom doctor`.
 pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode, Failure> {
     let survey = looking::once(&arguments.looking)?.survey();
-    let mut checks = examine(&survey, &Surroundings::own());
+    let mut checks = examine(&survey, &Surroundings::own(arguments.looking.proc.clone()));
     checks.push(injection());
     checks.sort_by_key(|check| check.verdict);
     if arguments.json {
@@ -27,16 +27,22 @@ pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode, Failure> {
     Ok(if has_problem { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Whether the recorder of `makeroom run` gets into programs: it is put into one that shows what it has loaded.
+/// Whether programs load the recorder of `makeroom run`: tested with one that prints its own mappings.
 fn injection() -> Check {
     match injected() {
         Ok(true) => Check::new("injection", Verdict::Good, "makeroom run can record programs here"),
-        Ok(false) => Check::new("injection", Verdict::Warning, "the recorder of makeroom run is not loaded into programs")
-            .fix("programs must be linked dynamically against glibc, and LD_PRELOAD must not be cleared on the way"),
-        Err(error) => {
-            Check::new("injection", Verdict::Warning, format!("the recorder of makeroom run could not be tried: {error}"))
-                .fix("export XDG_RUNTIME_DIR=FOLDER: a folder of your own in which files may be executed")
-        }
+        Ok(false) => Check::new(
+            "injection",
+            Verdict::Warning,
+            "programs do not load the recorder of makeroom run",
+        )
+        .fix("check that programs are linked dynamically against glibc and that nothing clears LD_PRELOAD"),
+        Err(error) => Check::new(
+            "injection",
+            Verdict::Warning,
+            format!("could not test the recorder of makeroom run: {error}"),
+        )
+        .fix("export XDG_RUNTIME_DIR=DIR, a directory of yours that is not mounted noexec"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `makeroom top`: a live view of who holds what.
+//! `makeroom top`: a live view of the processes on each GPU.
 //!
 //! One thread looks, another reads recordings when their sites are asked for; this one waits for keys and draws. On a
 //! terminal that can only print (`TERM=dumb`) every look is printed below the one before it.
@@ -132,7 +132,7 @@ fn sites(recording: &Path) -> Result<Vec<Site>, String> {
             let question = TraceQuestion { room: Room::Unknown, device: None };
             Ok(explain_trace(&trace, &question).sites)
         }
-        Ok(Input::Text(_)) => Err("the file is no recording".to_owned()),
+        Ok(Input::Text(_)) => Err("not a recording".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

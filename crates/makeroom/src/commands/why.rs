@@ -95,7 +95,8 @@ fn explain(input: &Path, options: &RecordingOptions) -> Result<Explanation, Fail
     let mut explanation = explain_running(&trace, &question);
     explanation.notes.insert(
         0,
-        "the program still runs: this is what its recording holds so far, and what is live may still be freed".to_owned(),
+        "the program is still running: this is its recording so far, and live memory may still be freed"
+            .to_owned(),
     );
     Ok(explanation)
 }

@@ -30,12 +30,25 @@ fn modes_of_cards_are_read_from_the_driver() {
     let output = machine.makeroom("mode=2,mig=0:2", &["doctor"]).output().unwrap();
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said.contains("GPU 0 is closed to CUDA"), "{said}");
+    assert!(said.contains("GPU 0 is in compute mode PROHIBITED"), "{said}");
     assert!(said.contains("sudo nvidia-smi -i 0 -c DEFAULT"), "{said}");
-    assert!(said.contains("divided into 2 parts"), "{said}");
+    assert!(said.contains("in MIG mode with 2 instances"), "{said}");
     let value = json(&machine.makeroom("mode=3", &["doctor", "--json"]).output().unwrap());
     assert_eq!(verdict(&value, "compute_mode").as_deref(), Some("note"));
     assert_eq!(verdict(&value, "persistence").as_deref(), Some("note"));
+}
+
+#[test]
+fn the_kernel_module_is_read_below_proc() {
+    let machine = Machine::new("proc");
+    let proc = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("doctor-proc");
+    std::fs::create_dir_all(proc.join("driver/nvidia")).unwrap();
+    std::fs::write(proc.join("uptime"), "1.00 1.00\n").unwrap();
+    let version = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  450.80.02  Wed Sep 23 2020\n";
+    std::fs::write(proc.join("driver/nvidia/version"), version).unwrap();
+    let arguments = ["doctor", "--proc", proc.to_str().unwrap()];
+    let said = text(&machine.makeroom("", &arguments).output().unwrap().stdout).to_owned();
+    assert!(said.contains("the loaded kernel module is 450.80.02"), "{said}");
 }
 
 #[test]
@@ -58,6 +71,6 @@ fn settings_of_the_environment_are_looked_at() {
     let output = command.output().unwrap();
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said.contains("`expandable_segments:yes` is neither True nor False"), "{said}");
-    assert!(said.contains("there is no `3`"), "{said}");
+    assert!(said.contains("`expandable_segments:yes` must be exactly True or False"), "{said}");
+    assert!(said.contains("GPU `3` does not exist"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! Memory that nobody listed holds: the right cause first, with its evidence.
+//! Memory without a listed owner: the right cause first, with its evidence.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
@@ -32,7 +32,7 @@ fn a_zombie_whose_threads_live_on() {
     wait_for_state(pid, 'Z');
     let (cause, certainty, evidence) = first_cause(&with_orphan(&machine, ""));
     assert_eq!((cause.as_str(), certainty.as_str()), ("zombie", "likely"));
-    assert!(evidence.contains("1 of its threads have not"), "{evidence}");
+    assert!(evidence.contains("has exited with threads still running: 1"), "{evidence}");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn managed_memory_that_a_recording_knows() {
     let device = with_orphan(&machine, "");
     let (cause, _, evidence) = first_cause(&device);
     assert_eq!(cause, "managed_memory", "{device:#}");
-    assert!(evidence.contains("2.00 GiB of managed memory, by its own recording"), "{evidence}");
+    assert!(evidence.contains("2.00 GiB of managed memory, according to its recording"), "{evidence}");
     assert_eq!(device["unlisted"]["causes"][0]["bytes"], 2 * GIB);
     let recording = &device["holders"][0]["recording"];
     assert!(recording["file"].as_str().unwrap().ends_with("run.room"));
@@ -116,7 +116,7 @@ fn memory_that_another_process_keeps_open() {
     let device = with_orphan(&machine, "");
     let (cause, certainty, evidence) = first_cause(&device);
     assert_eq!((cause.as_str(), certainty.as_str()), ("imported_memory", "likely"), "{device:#}");
-    assert!(evidence.contains("1 piece of another process's memory open"), "{evidence}");
+    assert!(evidence.contains("1 allocation of other processes open"), "{evidence}");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn another_namespace_hides_its_processes() {
     assert_eq!(account["view"]["whole_machine"], false);
     let (cause, certainty, evidence) = first_cause(device);
     assert_eq!((cause.as_str(), certainty.as_str()), ("other_namespace", "certain"), "{device:#}");
-    assert!(evidence.contains("cannot be seen from here"), "{evidence}");
+    assert!(evidence.contains("not visible from here"), "{evidence}");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn lists_that_this_user_may_not_read() {
     let (cause, certainty, evidence) =
         first_cause(&with_orphan(&machine, "fail=nvmlDeviceGetComputeRunningProcesses_v3:4"));
     assert_eq!((cause.as_str(), certainty.as_str()), ("no_permission", "certain"));
-    assert!(evidence.contains("its compute processes"), "{evidence}");
+    assert!(evidence.contains("could not read compute processes"), "{evidence}");
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn processes_of_others_that_may_not_be_looked_into() {
     assert!(account["view"]["unreadable_processes"].as_u64().unwrap() > 0);
     let (cause, certainty, evidence) = first_cause(&account["devices"][0]);
     assert_eq!((cause.as_str(), certainty.as_str()), ("hidden_processes", "possible"));
-    assert!(evidence.contains("may not be looked into"), "{evidence}");
+    assert!(evidence.contains("cannot be inspected"), "{evidence}");
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn figures_that_make_no_sense() {
     assert_closes(&device);
     let (cause, certainty, evidence) = first_cause(&device);
     assert_eq!((cause.as_str(), certainty.as_str()), ("version_mismatch", "likely"));
-    assert!(evidence.contains("process 77 holds more than the whole card"), "{evidence}");
+    assert!(evidence.contains("process 77 holds more than the GPU has"), "{evidence}");
 }
 
 /// A command as a user without rights, with a folder of that user's own; `None` where that cannot be had.

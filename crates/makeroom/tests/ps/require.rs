@@ -44,7 +44,7 @@ fn leftovers_go_before_what_somebody_waits_for() {
     let (_, requirement) = require(&machine, &scenario, "4GiB");
     let remedy = &requirement["plan"]["remedies"][0];
     assert_eq!(remedy["command"], format!("kill {worker}"));
-    assert!(remedy["loses"].as_str().unwrap().starts_with("nothing anybody waits for: ./hold orphan"));
+    assert!(remedy["loses"].as_str().unwrap().starts_with("nothing, it is a leftover worker (./hold orphan"));
 }
 
 #[test]
@@ -55,11 +55,11 @@ fn a_program_that_a_shell_left_running_is_not_a_leftover() {
     let (_, requirement) = require(&machine, &scenario, "4GiB");
     let remedy = &requirement["plan"]["remedies"][0];
     assert_eq!(remedy["command"], format!("kill {own}"), "the smaller of two that lose alike");
-    assert!(remedy["loses"].as_str().unwrap().starts_with("what it has not saved: ./hold files"));
+    assert!(remedy["loses"].as_str().unwrap().starts_with("unsaved work (./hold files"));
     let (_, requirement) = require(&machine, &scenario, "5GiB");
     let remedy = &requirement["plan"]["remedies"][0];
     assert_eq!(remedy["command"], format!("kill {program}"));
-    assert!(remedy["loses"].as_str().unwrap().starts_with("what it has not saved: ./hold detached"));
+    assert!(remedy["loses"].as_str().unwrap().starts_with("unsaved work (./hold detached"));
 }
 
 #[test]
@@ -83,8 +83,11 @@ fn more_than_the_card_has_cannot_be_had_by_anything() {
     let output = machine.makeroom("", &["ps", "--require", "9GiB"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stdout);
-    assert!(said.contains("9.00 GiB cannot be had: GPU 0 has most"), "{said}");
-    assert!(said.contains("Not even if every process went"), "{said}");
+    assert!(said.contains("9.00 GiB is not free: GPU 0 has the most"), "{said}");
+    assert!(
+        said.contains("Stopping every process that can be stopped from here would not free enough"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -94,7 +97,7 @@ fn the_command_and_the_loss_are_printed_and_nothing_is_ended() {
     let output = machine.makeroom("", &["ps", "--require", "4GiB"]).output().unwrap();
     let said = text(&output.stdout);
     assert!(said.contains(&format!("kill {pid}  frees 6.")), "{said}");
-    assert!(said.contains("lost: what it has not saved: ./hold memory 6000, user"), "{said}");
+    assert!(said.contains("lost: unsaved work (./hold memory 6000, user"), "{said}");
     assert!(std::path::Path::new(&format!("/proc/{pid}")).exists());
 }
 
@@ -121,9 +124,9 @@ fn a_card_that_was_asked_for_is_the_one_that_is_judged() {
     };
     let (status, full) = said("0");
     assert_eq!(status, Some(1), "{full}");
-    assert!(full.contains("4.00 GiB cannot be had: GPU 0 has ") && !full.contains("has most"), "{full}");
+    assert!(full.contains("4.00 GiB is not free: GPU 0 has ") && !full.contains("has the most"), "{full}");
     let (status, missing) = said("5");
     assert_eq!(status, Some(1), "{missing}");
-    assert!(missing.contains("4.00 GiB cannot be had: there is no GPU 5, only 0, 1"), "{missing}");
+    assert!(missing.contains("4.00 GiB is not free: there is no GPU 5, only GPU 0, 1"), "{missing}");
     assert_eq!(said("1").0, Some(0));
 }

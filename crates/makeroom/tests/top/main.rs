@@ -97,7 +97,7 @@ fn holders_are_shown_and_q_ends_it() {
     assert!(shown.contains("makeroom top"), "{shown}");
     assert!(shown.contains(&pid.to_string()), "{shown}");
     // Only what changes is drawn, so words come one by one.
-    assert!(shown.contains("nobody:") && shown.contains("1.00"), "{shown}");
+    assert!(shown.contains("owner:") && shown.contains("1.00"), "{shown}");
     assert!(!shown.contains("\u{1b}[31m") && !shown.contains("38;5;"), "NO_COLOR is set: {shown}");
 }
 
@@ -108,7 +108,7 @@ fn sites_of_a_program_that_runs_under_makeroom_run_are_shown() {
     let pid = machine.start(&mut command, 1)[0];
     let Some(mut terminal) = Terminal::start(&machine, "xterm", "") else { return };
     terminal.press(&format!("{pid} "), "\r");
-    terminal.press(&format!("sites of {pid}, at its peak"), "");
+    terminal.press(&format!("lines of code of {pid} at its peak"), "");
     terminal.press("1.00 GiB  context in hold", "q");
     assert_eq!(terminal.end().0, Some(0));
 }

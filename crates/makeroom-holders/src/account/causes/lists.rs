@@ -1,4 +1,4 @@
-//! Causes that lie in what the driver's lists and this view of the machine leave out.
+//! Causes in the gaps of the driver's lists and of this view of the machine.
 
 use makeroom_core::Bytes;
 
@@ -14,10 +14,11 @@ impl Scene<'_> {
         let unseen: Vec<u32> =
             self.holders(|holder| holder.is(&Finding::Unseen)).map(|holder| holder.pid).collect();
         let mut evidence = vec![
-            "this is not the machine's first PID namespace, and the driver counts processes there".to_owned(),
+            "this PID namespace is not the host's, and the driver lists processes by their host PID"
+                .to_owned(),
         ];
         if !unseen.is_empty() {
-            evidence.push(format!("the driver lists {}, which cannot be seen from here", numbers(&unseen)));
+            evidence.push(format!("the driver lists {}, not visible from here", numbers(&unseen)));
         }
         // What is seen here says more than that something is not.
         let certainty = match (unseen.is_empty(), self.suspects.is_empty()) {
@@ -36,19 +37,19 @@ impl Scene<'_> {
             .filter(|(_, managed)| !managed.is_zero())
             .collect();
         let fix =
-            "end the process, or let it prefetch less: what it does not use moves to the host by itself";
+            "stop the process, or prefetch less in it: managed memory that is not in use moves to the host";
         if recorded.is_empty() {
             let computing: Vec<u32> = self
                 .holders(|holder| holder.lists.contains(&List::Compute) && holder.recording.is_none())
                 .map(|holder| holder.pid)
                 .collect();
             let evidence =
-                format!("{} may hold some; makeroom run -- PROGRAM would record it", numbers(&computing));
+                format!("{} may use managed memory; makeroom run -- PROGRAM records it", numbers(&computing));
             return (!computing.is_empty())
                 .then(|| found(Cause::ManagedMemory, Certainty::Possible, vec![evidence], computing, fix));
         }
         let evidence = recorded.iter().map(|(holder, managed)| {
-            format!("{} has {managed} of managed memory, by its own recording", holder.pid)
+            format!("{} has {managed} of managed memory, according to its recording", holder.pid)
         });
         let evidence = evidence.collect();
         let pids = recorded.iter().map(|(holder, _)| holder.pid).collect();
@@ -64,15 +65,15 @@ impl Scene<'_> {
             .filter(|(_, imported)| *imported > 0)
             .collect();
         let evidence = imports.iter().map(|(holder, imported)| {
-            let pieces = if *imported == 1 { "1 piece".to_owned() } else { format!("{imported} pieces") };
+            let count = if *imported == 1 { "1 allocation".to_owned() } else { format!("{imported} allocations") };
             format!(
-                "{} has {pieces} of another process's memory open, by its own recording: that memory stays when its maker ends",
+                "{} has {count} of other processes open, according to its recording: memory shared this way stays in use after its owner exits",
                 holder.pid
             )
         });
         let evidence: Vec<String> = evidence.collect();
         let pids: Vec<u32> = imports.iter().map(|(holder, _)| holder.pid).collect();
-        let fix = format!("end who keeps it open: kill {}", words(&pids));
+        let fix = format!("stop the process that keeps it open: kill {}", words(&pids));
         (!pids.is_empty())
             .then(|| found(Cause::ImportedMemory, Certainty::Likely, evidence, pids.clone(), fix))
     }
@@ -80,8 +81,8 @@ impl Scene<'_> {
     pub(super) fn no_permission(&self) -> Option<UnlistedCause> {
         let refused = self.card.problems.iter().filter(|problem| problem.kind == ProblemKind::NoPermission);
         let evidence: Vec<String> =
-            refused.map(|problem| format!("{}: {}", problem.what, problem.answer)).collect();
-        let fix = "ask as root: sudo makeroom ps";
+            refused.map(|problem| format!("could not read {}: {}", problem.what, problem.answer)).collect();
+        let fix = "run as root: sudo makeroom ps";
         (!evidence.is_empty())
             .then(|| found(Cause::NoPermission, Certainty::Certain, evidence, Vec::new(), fix))
     }
@@ -90,7 +91,7 @@ impl Scene<'_> {
         let blind: Vec<u32> =
             self.holders(|holder| holder.bytes.is_none()).map(|holder| holder.pid).collect();
         let evidence = vec![format!("the driver lists {} without a size", numbers(&blind))];
-        let fix = "ask where the driver tells it: on the host, not in a container or under WSL";
+        let fix = "run makeroom ps on the host: the driver reports no sizes in containers and under WSL";
         (!blind.is_empty()).then(|| found(Cause::NoSize, Certainty::Certain, evidence, blind.clone(), fix))
     }
 
@@ -105,13 +106,13 @@ impl Scene<'_> {
             evidence.push("/proc is mounted with hidepid: other users' processes are not shown".to_owned());
         }
         if !unseen.is_empty() {
-            evidence.push(format!("the driver lists {}, which /proc does not have", numbers(&unseen)));
+            evidence.push(format!("the driver lists {}, missing from /proc", numbers(&unseen)));
         }
         let certainty = if evidence.is_empty() { Certainty::Possible } else { Certainty::Likely };
         if view.unreadable > 0 {
-            evidence.push(format!("{} processes may not be looked into", view.unreadable));
+            evidence.push(format!("{} processes cannot be inspected", view.unreadable));
         }
-        let fix = "ask as root: sudo makeroom ps";
+        let fix = "run as root: sudo makeroom ps";
         (!evidence.is_empty())
             .then(|| found(Cause::HiddenProcesses, certainty, evidence, unseen.clone(), fix))
     }
@@ -123,9 +124,8 @@ impl Scene<'_> {
             .map(|holder| holder.pid)
             .collect();
         let evidence =
-            vec![format!("the driver says that {} holds more than the whole card", numbers(&absurd))];
-        let fix =
-            "use the libnvidia-ml.so.1 of the installed driver; in containers it is mounted from the host";
+            vec![format!("the driver reports that {} holds more than the GPU has", numbers(&absurd))];
+        let fix = "use the libnvidia-ml.so.1 of the installed driver; in a container, mount it from the host";
         (!absurd.is_empty()).then(|| found(Cause::Mismatch, Certainty::Likely, evidence, absurd.clone(), fix))
     }
 
@@ -134,12 +134,12 @@ impl Scene<'_> {
             self.holders(|holder| holder.lists.contains(&List::Graphics)).map(|holder| holder.pid).collect();
         let mut evidence = Vec::new();
         if self.card.drives_display == Some(true) {
-            evidence.push("the card drives a display".to_owned());
+            evidence.push("the GPU drives a display".to_owned());
         }
         if !drawing.is_empty() {
-            evidence.push(format!("{} draws with it", numbers(&drawing)));
+            evidence.push(format!("{} uses it for graphics", numbers(&drawing)));
         }
-        let fix = "compute on a card without a display, or stop the display manager: systemctl isolate multi-user.target";
+        let fix = "compute on a GPU without a display, or stop the display manager: systemctl isolate multi-user.target";
         (!evidence.is_empty())
             .then(|| found(Cause::Display, Certainty::Possible, evidence, drawing.clone(), fix))
     }
@@ -153,10 +153,9 @@ impl Scene<'_> {
         if !sees_all || is_used {
             return None;
         }
-        let evidence =
-            vec!["every process could be looked into, and none has the files of this card open".to_owned()];
+        let evidence = vec!["every process was inspected, and none has this GPU's files open".to_owned()];
         let fix = format!(
-            "reset the card: nvidia-smi --gpu-reset -i {}; if that is refused, reload the driver or reboot",
+            "reset the GPU: nvidia-smi --gpu-reset -i {}; if that fails, reload the driver or reboot",
             self.card.index
         );
         Some(found(Cause::Driver, Certainty::Likely, evidence, Vec::new(), fix))

@@ -1,4 +1,4 @@
-//! Causes that are processes: they use the card, and the driver does not list them.
+//! Causes that are processes: they use the GPU, and the driver does not list them.
 
 use super::{Scene, Suspect, found, found_of, numbers, pids_of, words};
 use crate::account::{Cause, Certainty, Finding, UnlistedCause, findings};
@@ -13,7 +13,7 @@ impl Scene<'_> {
             .iter()
             .map(|process| {
                 format!(
-                    "{} has ended, and {} of its threads have not",
+                    "{} has exited with threads still running: {}",
                     process.stat.pid,
                     process.stat.threads.saturating_sub(1)
                 )
@@ -29,7 +29,7 @@ impl Scene<'_> {
                 processes.known.get(&stat.parent).is_some_and(|parent| super::uses(parent, self.card))
             }) {
                 evidence.push(format!(
-                    "{} ({}) has ended and its parent {} has not asked how",
+                    "{} ({}) has exited, and its parent {} has not collected it",
                     zombie.pid, zombie.name, zombie.parent
                 ));
                 pids.push(zombie.pid);
@@ -42,7 +42,7 @@ impl Scene<'_> {
             return None;
         }
         let fix = format!(
-            "a zombie cannot be killed; end the parent that does not collect it: kill {}",
+            "a zombie cannot be killed; stop the parent that has not collected it: kill {}",
             words(&parents)
         );
         Some(found(Cause::Zombie, certainty, evidence, pids, fix))
@@ -58,7 +58,7 @@ impl Scene<'_> {
             )
         });
         let fix = format!(
-            "it cannot be killed; reset the card (nvidia-smi --gpu-reset -i {}) or reboot",
+            "it cannot be killed; reset the GPU (nvidia-smi --gpu-reset -i {}) or reboot",
             self.card.index
         );
         found_of(Cause::Uninterruptible, Certainty::Likely, evidence.collect(), &hanging, fix)
@@ -96,11 +96,11 @@ impl Scene<'_> {
         if servers.is_empty() {
             return None;
         }
-        let mut evidence = vec![format!("{} serves CUDA for other processes", numbers(&servers))];
+        let mut evidence = vec![format!("{} runs CUDA work for other processes", numbers(&servers))];
         if !clients.is_empty() {
             evidence.push(format!("the driver lists its clients {}", words(&clients)));
         }
-        let fix = "echo get_client_list SERVER | nvidia-cuda-mps-control names its clients; echo quit | nvidia-cuda-mps-control ends it and them";
+        let fix = "echo get_client_list SERVER | nvidia-cuda-mps-control lists its clients; echo quit | nvidia-cuda-mps-control stops the server and its clients";
         let fix = fix.replace("SERVER", &servers[0].to_string());
         Some(found(Cause::Mps, Certainty::Likely, evidence, servers, fix))
     }

@@ -77,23 +77,20 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
             notes.push(format!("{what}: {number}"));
         }
     };
-    count("events that the recorder could not keep", process.dropped);
-    count("events with a stack that the file does not define", collected.undefined);
-    count("records of a later version of makeroom, passed over", collected.unknown);
-    count(
-        "requests that the driver refused, and served when they were made again",
-        process.refused_then_served,
-    );
+    count("events that the recorder dropped", process.dropped);
+    count("events whose stack is missing from the file", collected.undefined);
+    count("records of a later version of makeroom, skipped", collected.unknown);
+    count("driver allocations that failed and succeeded when retried", process.refused_then_served);
     if let Some((kind, error)) = collected.first_failed {
         notes.push(format!(
-            "calls that failed for another reason than memory: {}, the first: {} with error {error}",
+            "calls that failed for a reason other than memory: {}; the first: {} with error {error}",
             collected.failed,
             kind.name()
         ));
     }
     if !process.unread.is_zero() {
         notes.push(format!(
-            "the last {} of the file are torn and were left unread, as after a kill or on a full disk",
+            "the last {} of the file are incomplete and were not read: the program was killed, or the disk was full",
             process.unread
         ));
     }

@@ -1,4 +1,4 @@
-//! What a person reads of the demonstration.
+//! The demonstration as text.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -36,7 +36,7 @@ pub(crate) fn all(shown: &[Shown], machine: &Machine, kept: Option<&Path>) -> St
         match recorded {
             Ok(recorded) => brief(&mut text, recorded),
             Err(reason) => {
-                let _ = writeln!(text, "{INDENT}not on a real GPU: {reason}");
+                let _ = writeln!(text, "{INDENT}not run on a real GPU: {reason}");
                 let _ = writeln!(
                     text,
                     "{INDENT}{}",
@@ -46,11 +46,11 @@ pub(crate) fn all(shown: &[Shown], machine: &Machine, kept: Option<&Path>) -> St
         }
     }
     let count = shown.iter().filter(|shown| shown.recorded.is_ok()).count();
-    let _ = writeln!(text, "\n  {count} programs run, recorded and explained.");
-    let _ = writeln!(text, "  One with all of its account: {}", command("makeroom demo fragmentation"));
+    let _ = writeln!(text, "\n  Ran, recorded and explained {count} programs.");
+    let _ = writeln!(text, "  One of them in full: {}", command("makeroom demo fragmentation"));
     match kept {
         Some(folder) => {
-            let _ = writeln!(text, "  The recordings: {}", folder.display());
+            let _ = writeln!(text, "  Recordings: {}", folder.display());
         }
         None => {
             let _ = writeln!(text, "  Your own program: {}", command("makeroom run -- ./program"));
@@ -69,21 +69,18 @@ pub(crate) fn whole(shown: &Shown, machine: &Machine, kept: Option<&Path>) -> St
     paragraph(&mut text, "  ", situation.about);
     match recorded {
         Ok(Recorded { said, explanation, file }) => {
-            text.push_str("\n  The program says\n");
+            text.push_str("\n  Program output\n");
             for line in said.lines() {
                 let _ = writeln!(text, "{INDENT}{FAINT}{line}{FAINT:#}");
             }
             text.push_str(&explanation_text(explanation, output::columns(), None));
             if kept.is_some() {
-                let _ = writeln!(
-                    text,
-                    "  The recording: {}\n",
-                    command(&format!("makeroom why {}", file.display()))
-                );
+                let _ =
+                    writeln!(text, "  Recording: {}\n", command(&format!("makeroom why {}", file.display())));
             }
         }
         Err(reason) => {
-            let _ = writeln!(text, "\n  It does not run on a real GPU: {reason}");
+            let _ = writeln!(text, "\n  Not run on a real GPU: {reason}");
             let again = format!("makeroom demo --gpu software {}", situation.name);
             let _ = writeln!(text, "  {}\n", command(&again));
         }
@@ -93,12 +90,12 @@ pub(crate) fn whole(shown: &Shown, machine: &Machine, kept: Option<&Path>) -> St
 
 fn place(machine: &Machine) -> String {
     match machine {
-        Machine::Real { name } => format!("on {name}, each in 2 GiB of it"),
-        Machine::Software { .. } => "on a GPU in software of 2 GiB".to_owned(),
+        Machine::Real { name } => format!("on {name}, each limited to 2 GiB"),
+        Machine::Software { .. } => "on a 2 GiB software GPU".to_owned(),
     }
 }
 
-/// Why it is not a real GPU, where nobody asked for the other.
+/// Why it is not a real GPU, unless the software GPU was requested.
 fn reason(text: &mut String, machine: &Machine) {
     if let Machine::Software { reason: Some(reason), .. } = machine {
         paragraph(text, "  ", &format!("({reason})"));
@@ -107,14 +104,14 @@ fn reason(text: &mut String, machine: &Machine) {
 
 fn brief(text: &mut String, recorded: &Recorded) {
     if let Some(line) = recorded.said.lines().last() {
-        paragraph(text, INDENT, &format!("it says: {line}"));
+        paragraph(text, INDENT, &format!("output: {line}"));
     }
     let Explanation { verdict, causes, .. } = &recorded.explanation;
     let _ = writeln!(text, "{INDENT}{CAUSE}{}{CAUSE:#}, {}", verdict.cause.title(), verdict.certainty);
     paragraph(text, INDENT, &verdict.summary);
     let fix = causes.first().and_then(|finding| finding.fixes.first());
     if let Some(fix) = fix {
-        paragraph(text, INDENT, &format!("do: {}", fix.action));
+        paragraph(text, INDENT, &format!("fix: {}", fix.action));
         if let Some(line) = &fix.command {
             let _ = writeln!(text, "{INDENT}    {}", command(line));
         }

@@ -1,4 +1,4 @@
-//! Answers `/metrics` and `/healthz`, and nothing else.
+//! Serves `/metrics` and `/healthz`, and nothing else.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) async fn serve(listener: TcpListener, sampler: Arc<Sampler>) {
 
 async fn answer(request: &Request<Incoming>, sampler: &Arc<Sampler>) -> Response<Full<Bytes>> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET\n".to_owned());
+        let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET and HEAD\n".to_owned());
         refused.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
@@ -37,18 +37,22 @@ async fn answer(request: &Request<Incoming>, sampler: &Arc<Sampler>) -> Response
                 let kind = if wants_open_metrics(request) { OPEN_METRICS } else { PLAIN_METRICS };
                 response(StatusCode::OK, kind, prometheus_text(&sample.account, sample.took))
             }
-            None => response(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "the look failed\n".to_owned()),
+            None => {
+                response(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "reading the GPUs failed\n".to_owned())
+            }
         },
         "/healthz" => match sampler.sample().await.as_ref().map(|sample| &sample.account.driver) {
             Some(Ok(_)) => response(StatusCode::OK, PLAIN, "ok\n".to_owned()),
             Some(Err(error)) => response(StatusCode::SERVICE_UNAVAILABLE, PLAIN, format!("{error}\n")),
-            None => response(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "the look failed\n".to_owned()),
+            None => {
+                response(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, "reading the GPUs failed\n".to_owned())
+            }
         },
         "/" => {
             let text = "makeroom serve: /metrics for Prometheus, /healthz for probes\n".to_owned();
             response(StatusCode::OK, PLAIN, text)
         }
-        _ => response(StatusCode::NOT_FOUND, PLAIN, "there are /metrics and /healthz\n".to_owned()),
+        _ => response(StatusCode::NOT_FOUND, PLAIN, "not found; use /metrics or /healthz\n".to_owned()),
     }
 }
 

@@ -38,10 +38,10 @@ pub(crate) async fn push(collector: Collector, every: Duration, sampler: Arc<Sam
         let problem = match sent {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(format!("no answer for {} s", PATIENCE.as_secs())),
+            Err(_) => Some(format!("no response within {} s", PATIENCE.as_secs())),
         };
         if problem != failed {
-            let text = problem.as_ref().map_or("takes metrics again".to_owned(), Clone::clone);
+            let text = problem.as_ref().map_or("accepts metrics again".to_owned(), Clone::clone);
             output::remark(&format!("makeroom: {collector}: {text}\n"));
         }
         failed = problem;
@@ -62,5 +62,5 @@ async fn send(collector: &Collector, body: String) -> io::Result<()> {
     // The connection ends well when what it answers has been read.
     let _ = Limited::new(response.into_body(), LONGEST_ANSWER).collect().await;
     connection.abort();
-    if status.is_success() { Ok(()) } else { Err(io::Error::other(format!("it answered {status}"))) }
+    if status.is_success() { Ok(()) } else { Err(io::Error::other(format!("returned {status}"))) }
 }

@@ -106,12 +106,13 @@ impl Host for Files {
 
     fn reload(&self) -> Result<(), Refusal> {
         if !self.can_reload() {
-            let hint = "write the input into a file first";
+            let hint = "write the input to a file first";
             return Err(Refusal::new(409, "standard input cannot be read again", hint));
         }
         let _alone = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let read = read(&self.paths, self.question).map_err(|failure| {
-            let hint = failure.hint().unwrap_or_else(|| "what was read before is still shown".to_owned());
+            let hint =
+                failure.hint().unwrap_or_else(|| "the page still shows the previous contents".to_owned());
             Refusal::new(409, failure.to_string(), hint)
         })?;
         *self.read.write().unwrap_or_else(PoisonError::into_inner) = read;

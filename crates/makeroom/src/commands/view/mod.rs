@@ -52,7 +52,7 @@ fn write_report(viewer: &Viewer, path: &Path, with_what_if: bool) -> Result<(), 
     let failed = |error| Failure::Write { name: path.display().to_string(), error };
     place::write(path, |file| file.write_all(report.html.as_bytes())).map_err(failed)?;
     let size = makeroom_core::Bytes::new(report.html.len() as u64);
-    output::remark(&format!("makeroom: {} has {size}\n", path.display()));
+    output::remark(&format!("makeroom: wrote {} ({size})\n", path.display()));
     if let Some(reduced) = report.reduced {
         output::remark(&format!("makeroom: {reduced}\n"));
     }
@@ -73,9 +73,9 @@ fn serve(arguments: &View, files: Files) -> Result<(), Failure> {
             tokio::spawn(accept::accept(listener, move |request| answer(Arc::clone(&files), request, port)));
         output::result(&format!("{url}\n"))?;
         if !arguments.no_browser && !browser::open(&url) {
-            output::remark("makeroom: no browser found here; open the address in one\n");
+            output::remark("makeroom: no browser found; open this address in one\n");
         }
-        output::remark("makeroom: Ctrl-C ends it\n");
+        output::remark("makeroom: press Ctrl-C to stop\n");
         ended.await;
         serving.abort();
         Ok::<_, Failure>(())
@@ -90,7 +90,7 @@ async fn answer(files: Arc<Files>, request: Request<Incoming>, port: u16) -> Res
     let answered = tokio::task::spawn_blocking(move || respond(&*files, &request, port)).await;
     let Ok(response) = answered else {
         let mut failed = Response::new(Full::new(Bytes::from_static(
-            b"{\"error\":\"the answer could not be computed\",\"hint\":\"report this with the input\"}",
+            b"{\"error\":\"the server failed to compute this response\",\"hint\":\"please report this, with the input if possible\"}",
         )));
         *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         return failed;
