@@ -100,6 +100,10 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) no_stacks: bool,
 
+    /// Leave the program's arguments out of the recording [default: keep them, with secrets masked]
+    #[arg(long)]
+    pub(crate) no_command_line: bool,
+
     /// Show no status line while the program runs
     #[arg(long)]
     pub(crate) no_status: bool,

@@ -123,6 +123,24 @@ pub(crate) enum Failure {
         /// What the system said.
         error: std::io::Error,
     },
+    /// A summary would have taken the place of the program or of a file that it was given.
+    #[error("{name} is the program, or a file that it is given, and is not replaced")]
+    OverProgram {
+        /// The file, as the user named it.
+        name: String,
+    },
+    /// The file that a run is to be recorded into is something else.
+    #[error("{name} is not a recording and is not replaced")]
+    NotReplaced {
+        /// The file, as the user named it.
+        name: String,
+    },
+    /// A process named a file that is not one of its run's recordings.
+    #[error("{name}: this is not a recording of this run")]
+    OfAnotherRun {
+        /// The file.
+        name: String,
+    },
     /// A result would have taken the place of what it is made of.
     #[error("{name} is the input itself")]
     OverInput {
@@ -245,6 +263,8 @@ impl Failure {
             Self::ListenToView { .. } => Some("leave --port out to have a free one chosen".to_owned()),
             Self::BinaryToTerminal => Some("name a file with -o FILE, or pass it on with a pipe".to_owned()),
             Self::OverInput { .. } => Some("name another file with -o".to_owned()),
+            Self::OverProgram { .. } => Some("name another file: --summary PATH".to_owned()),
+            Self::NotReplaced { .. } => Some("name another file with -o, or remove this one first".to_owned()),
             Self::View(refusal) => Some(refusal.hint.clone()),
             Self::Driver(error) => Some(error.hint().to_owned()),
             Self::Gpu(error) => error.hint().map(str::to_owned),
@@ -291,7 +311,7 @@ impl Failure {
                     .to_owned(),
             ),
             // Whoever stopped it knows why; a number or a text that no JSON holds is nobody's to mend.
-            Self::Interrupted | Self::Json(_) => None,
+            Self::Interrupted | Self::Json(_) | Self::OfAnotherRun { .. } => None,
         }
     }
 }

@@ -6,6 +6,7 @@ mod doctor;
 mod export;
 mod fit;
 mod looking;
+pub(crate) mod new_file;
 mod place;
 mod ps;
 mod recording;
