@@ -71,6 +71,8 @@ notices! {
     PoolOtherContext = 12 Warning "memory in a context that the program made itself is the driver's: the pool serves the device's primary context, which CUDA's runtime uses";
     /// The system forbids what PyTorch's expandable segments need to be shared.
     CannotShareSegments = 13 Error "PyTorch shares tensors with another process, which needs pidfd_getfd with expandable segments, and this system does not permit that: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False";
+    /// The program has limited its descriptors.
+    NoDescriptors = 14 Warning "the program may open no more files, so those of its libraries could not be read: names of functions are missing";
 }
 
 static RAISED: AtomicU32 = AtomicU32::new(0);

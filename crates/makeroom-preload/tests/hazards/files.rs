@@ -30,7 +30,9 @@ fn a_program_without_descriptors_is_recorded_to_its_end() {
             let began = Instant::now();
             let recording = program.argument(what).check_one();
             assert!(began.elapsed() < Duration::from_secs(8), "{what}: {:?}", began.elapsed());
-            recording.assert_complete();
+            let notes = recording.texts();
+            assert_eq!(!notes.is_empty(), what == "limit", "{what}: {notes:?}");
+            assert!(recording.dropped.is_empty() && recording.end.is_some(), "{what}");
             recording.assert_balanced();
             assert!(recording.count(EventKind::DeviceAlloc) >= 60, "{what}");
         }
