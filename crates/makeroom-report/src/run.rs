@@ -207,7 +207,7 @@ fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, colum
     for pending in &run.pending {
         paragraph(out, &waiting(pending), columns);
     }
-    for context in &run.contexts {
+    for context in run.contexts.iter().filter(|_| run.missing.is_none()) {
         let site = context.site.as_ref().map_or(String::new(), |site| format!(", made at {site}"));
         let _ = writeln!(out, "{MARGIN}never destroyed: {}{site}", count(context.count, "context"));
     }
@@ -251,10 +251,13 @@ fn never_freed(out: &mut String, left: &Leftover, run: &RunSummary, columns: usi
     let end = match run.end {
         Some(ProcessEnd::Exited(_)) => ", left to the driver's cleanup at exit",
         Some(ProcessEnd::Replaced) => ", when it became another program",
-        _ => ", when the recording ended",
+        Some(ProcessEnd::Signalled(_)) => ", when a signal ended it",
+        _ => "",
     };
+    // What came after the recording is not known.
+    let state = if run.missing.is_some() { "live when the recording stops" } else { "never freed" };
     let allocations = count(left.allocations, "allocation");
-    let _ = writeln!(out, "{MARGIN}never freed: {} of {what} in {allocations}{end}", left.bytes);
+    let _ = writeln!(out, "{MARGIN}{state}: {} of {what} in {allocations}{end}", left.bytes);
     for site in left.sites.iter().take(MOST_SITES) {
         let through = site.through.as_ref().map_or(String::new(), |through| format!("  via {through}"));
         let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(", called by {caller}"));
