@@ -59,6 +59,8 @@ pub struct ProcessRecord {
     pub dropped: u64,
     /// The torn end of the file.
     pub unread: Bytes,
+    /// From the beginning of the recording to its last record, in microseconds.
+    pub recorded_us: u64,
 }
 
 /// Who a process was.

@@ -21,7 +21,7 @@ pub use explanation::{
 pub use ledger::{Ledger, LedgerLine};
 pub use run::{
     ExpandableSummary, HostGrowth, Kept, KernelHeap, LaunchFailure, LeftContext, LeftKind, LeftSite,
-    Leftover, LibraryHold, PoolSummary, RefusedContexts, RunSummary, WaitingFrees,
+    Leftover, LibraryHold, Missing, PoolSummary, RefusedContexts, RunSummary, WaitingFrees,
 };
 pub use text::{TextReader, explain_text};
 pub use trace::{

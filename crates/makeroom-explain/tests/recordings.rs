@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use makeroom_core::{Bytes, Frame, Trace};
+use makeroom_core::{Bytes, Frame, ProcessEnd, Trace};
 use makeroom_explain::{Cause, Certainty, Explanation, LedgerLine, Room, Site, TraceQuestion, explain_trace};
 use makeroom_trace::Input;
 
@@ -51,31 +51,60 @@ fn fragmentation_is_named_with_the_lines_that_hold_the_memory() {
     assert!(explanation.causes[0].fixes[0].command.as_deref().unwrap().contains("expandable_segments:True"));
 }
 
-/// A recording that was cut off anywhere: it is never said that nothing failed, since the end is not in it.
+/// A recording that was cut off anywhere, also between two frames, as where a disk was full: it is never said that nothing
+/// failed, since the end is not in it.
 #[test]
 fn a_recording_that_breaks_off_does_not_show_that_nothing_failed() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../makeroom-trace/tests/golden/solver.room");
     let whole = std::fs::read(path).unwrap();
-    let mut torn = 0;
-    for end in (100..whole.len()).step_by(7) {
+    let (mut torn, mut clean) = (0, 0);
+    for end in 100..whole.len() {
         let Ok(Input::Trace(trace)) = makeroom_trace::read(&whole[..end]) else { continue };
         let process = trace.process.as_ref().unwrap();
-        if process.unread.is_zero() || process.end.is_some() {
+        if process.end.is_some() {
             continue;
         }
         let verdict = explain_trace(&trace, &TraceQuestion::default()).verdict;
         assert_ne!(verdict.cause, Cause::None, "{end}: {}", verdict.summary);
         if verdict.cause == Cause::Undetermined {
-            torn += 1;
-            assert!(
-                verdict.summary.starts_with("The recording breaks off, its last "),
-                "{}",
-                verdict.summary
-            );
+            let is_torn = !process.unread.is_zero();
+            *(if is_torn { &mut torn } else { &mut clean }) += 1;
+            assert_eq!(verdict.certainty, Certainty::Undetermined);
+            assert!(verdict.summary.starts_with("The recording stops after "), "{}", verdict.summary);
+            assert_eq!(verdict.summary.contains(" are torn"), is_torn, "{}", verdict.summary);
             assert!(verdict.summary.contains("Up to there: "), "{}", verdict.summary);
         }
     }
-    assert!(torn > 0);
+    assert!(torn > 0 && clean > 0);
+}
+
+/// A recorder that failed says so at its end, and events may be lost in the middle: neither shows that nothing failed.
+#[test]
+fn a_recording_with_gaps_is_not_certain_that_nothing_failed() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../makeroom-trace/tests/golden/solver.room");
+    let whole = std::fs::read(path).unwrap();
+    let Ok(Input::Trace(mut trace)) = makeroom_trace::read(&whole[..]) else { panic!("it is a recording") };
+    for device in &mut trace.devices {
+        device.events = makeroom_core::Events::default();
+    }
+    let process = trace.process.as_mut().unwrap();
+    *process = makeroom_core::ProcessRecord {
+        identity: process.identity.clone(),
+        end: Some(ProcessEnd::Exited(0)),
+        recorded_us: 12_345_678,
+        ..makeroom_core::ProcessRecord::default()
+    };
+    let verdict = |trace: &Trace| explain_trace(trace, &TraceQuestion::default()).verdict;
+    assert_eq!(verdict(&trace).cause, Cause::None);
+    assert_eq!(verdict(&trace).certainty, Certainty::Certain);
+    trace.process.as_mut().unwrap().dropped = 3;
+    assert_eq!(verdict(&trace).certainty, Certainty::Likely);
+    assert!(verdict(&trace).summary.ends_with("3 events could not be recorded."));
+    trace.process.as_mut().unwrap().end = Some(ProcessEnd::Detached);
+    assert_eq!(verdict(&trace).cause, Cause::Undetermined);
+    assert!(verdict(&trace).summary.starts_with("The recording stops after 12 s: the recorder failed"));
+    trace.process.as_mut().unwrap().end = None;
+    assert_eq!(verdict(&trace).cause, Cause::Undetermined);
 }
 
 #[test]

@@ -15,6 +15,11 @@ use crate::processes::shown;
 /// A longer file is not read: `makeroom why` does that, with patience.
 const LONGEST_FILE: u64 = 128 << 20;
 
+/// What the recorder calls its thread.
+const WRITER: &[u8] = b"makeroom";
+/// Threads of one process that are looked at.
+const MOST_THREADS: usize = 1 << 14;
+
 /// What a recording says of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
@@ -63,8 +68,20 @@ pub(crate) fn read(path: &Path, name: &Path) -> Recordings {
 /// another user, it cannot be told.
 pub fn is_being_written(path: &Path, pid: u32) -> bool {
     let Ok(path) = path.canonicalize() else { return false };
-    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    files.into_iter().any(|file| std::fs::read_link(file.path()).is_ok_and(|open| open == path))
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let tables = writers(&process).chain([process.join("fd")]);
+    tables
+        .flat_map(|table| std::fs::read_dir(table).into_iter().flatten().flatten())
+        .any(|file| std::fs::read_link(file.path()).is_ok_and(|open| open == path))
+}
+
+/// The tables of descriptors of a process's recorder: its thread has one of its own.
+pub(crate) fn writers(process: &Path) -> impl Iterator<Item = PathBuf> {
+    let threads = std::fs::read_dir(process.join("task")).into_iter().flatten().flatten().take(MOST_THREADS);
+    threads
+        .map(|thread| thread.path())
+        .filter(|thread| std::fs::read(thread.join("comm")).is_ok_and(|name| name.trim_ascii_end() == WRITER))
+        .map(|thread| thread.join("fd"))
 }
 
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! A pool with the layers that its options asked for.
 
 use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, BufWriter};
 use std::path::Path;
 use std::sync::Arc;
@@ -93,15 +94,15 @@ pub(crate) fn save(path: &Path, pools: &[SnapshotOf<'_>]) -> Result<()> {
     let failed = |error: io::Error| {
         Failure::new(abi::FILE, format!("the snapshot could not be written to {}: {error}", path.display()))
     };
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}", std::process::id()));
-    let beside = Path::new(&beside);
-    let written = File::create(beside)
-        .and_then(|file| write_torch_snapshot(BufWriter::new(file), pools))
-        .and_then(|()| std::fs::rename(beside, path));
+    // A name that nobody can foresee, and new: a link that somebody planted is not followed.
+    let number = RandomState::new().hash_one(std::process::id());
+    let draft = path.with_file_name(format!(".makeroom-{number:016x}.part"));
+    let file = File::options().write(true).create_new(true).open(&draft).map_err(failed)?;
+    let written =
+        write_torch_snapshot(BufWriter::new(file), pools).and_then(|()| std::fs::rename(&draft, path));
     if written.is_err() {
         // What was begun is of no use; where even that cannot be removed it stays.
-        let _ = std::fs::remove_file(beside);
+        let _ = std::fs::remove_file(&draft);
     }
     written.map_err(failed)
 }

@@ -40,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) spill: Option<u64>,
     /// Whether `run` wants to hear what the process holds, to show it.
     pub(crate) is_watched: bool,
+    /// Whether the recording names the program without its arguments.
+    pub(crate) leaves_arguments_out: bool,
     /// Who wants to hear of refusals.
     pub(crate) socket: Option<Vec<u8>>,
 }
@@ -79,6 +81,7 @@ impl Config {
             pool: text(c"MAKEROOM_POOL").as_deref() == Some(b"on"),
             spill: number(c"MAKEROOM_SPILL"),
             is_watched: text(c"MAKEROOM_STATUS").is_some_and(|value| value == b"on"),
+            leaves_arguments_out: text(c"MAKEROOM_COMMAND_LINE").is_some_and(|value| value == b"off"),
             socket: text(c"MAKEROOM_SOCKET"),
         }
     }

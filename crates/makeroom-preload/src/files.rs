@@ -1,8 +1,10 @@
-//! Files, opened out of a program's way.
+//! Files and sockets, opened out of a program's way.
 //!
-//! A program may close all descriptors it does not know (daemons do), and the number may then be another file's. So
-//! descriptors have high numbers, are read only at given offsets, which takes nothing out of a pipe that got the
-//! number, and are closed only if they are still the same file.
+//! A program may close all descriptors it does not know (daemons do), put files of its own under any number, and have no
+//! number left. The writer therefore has a table of descriptors of its own (`own_table`), where none of that reaches it.
+//! Where the kernel gives it none, descriptors have high numbers and are identified before each use by the file that
+//! they are: read only at given offsets, which takes nothing out of a pipe that got the number, and closed only if they
+//! are still the same file.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -13,52 +15,106 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 
+use crate::own_table;
+
 /// Descriptors below are the program's to number.
 const LOWEST: RawFd = 512;
 /// How much is read at once: the kernel's own files come in pages.
 const PIECE: usize = 64 << 10;
+/// How often a descriptor is made again that the program took while it was made.
+const ATTEMPTS: u32 = 16;
 
 /// A file, or a socket, that is closed only if it is still there.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     file: ManuallyDrop<File>,
-    identity: Option<Identity>,
+    identity: Identity,
 }
 
 /// Which file a descriptor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity(u64, u64);
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+    kind: u32,
+}
+
+/// What a descriptor says of its file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Status {
+    pub(crate) identity: Identity,
+    /// How many names it has.
+    pub(crate) links: u64,
+    /// How long it is.
+    pub(crate) length: u64,
+}
 
 impl Guarded {
-    /// Opens a file.
+    /// Opens a file. What the program put under the number in the meantime is not taken for it: the name must lead to
+    /// the same file.
     pub(crate) fn open(path: &CString, flags: i32) -> io::Result<Self> {
-        // SAFETY: the path ends in a zero byte.
-        let descriptor = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, 0o644) };
-        if descriptor < 0 { Err(io::Error::last_os_error()) } else { Ok(Self::new(descriptor)) }
+        for _ in 0..ATTEMPTS {
+            // SAFETY: the path ends in a zero byte.
+            let descriptor = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, 0o600) };
+            if descriptor < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let is_same = |found: &Status| {
+                own_table::is_here()
+                    || status_of_name(path).is_some_and(|named| named.identity == found.identity)
+            };
+            if let Some(file) = Self::take(descriptor, is_same) {
+                return Ok(file);
+            }
+        }
+        Err(io::Error::other("the program closes descriptors all the time"))
     }
 
-    /// Takes a descriptor that was just made and moves it out of the way.
-    pub(crate) fn new(descriptor: RawFd) -> Self {
-        // SAFETY: the descriptor was just made.
-        let moved = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, LOWEST) };
-        let number = if moved < 0 { descriptor } else { moved };
-        if moved >= 0 {
-            // SAFETY: the first descriptor was just made and is not used any more.
-            unsafe { libc::close(descriptor) };
+    /// A socket for datagrams to another process.
+    pub(crate) fn socket() -> io::Result<Self> {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        for _ in 0..ATTEMPTS {
+            // SAFETY: making a socket has no conditions.
+            let descriptor = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
+            if descriptor < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            if let Some(socket) = Self::take(descriptor, |found| found.identity.kind == libc::S_IFSOCK) {
+                return Ok(socket);
+            }
         }
-        // SAFETY: the descriptor is nobody else's; it is not closed by the file, which is never dropped.
+        Err(io::Error::other("the program closes descriptors all the time"))
+    }
+
+    /// Takes a descriptor that was just made, if it is still what was made, and moves it out of the way.
+    fn take(descriptor: RawFd, is_expected: impl Fn(&Status) -> bool) -> Option<Self> {
+        status_of(descriptor).filter(&is_expected)?;
+        let number = if own_table::is_here() { descriptor } else { move_up(descriptor) };
+        let found = status_of(number).filter(&is_expected)?;
+        // SAFETY: the descriptor was just made and is the file that was opened; the `File` never closes it.
         let file = unsafe { File::from_raw_fd(number) };
-        Self { file: ManuallyDrop::new(file), identity: identity(number) }
+        Some(Self { file: ManuallyDrop::new(file), identity: found.identity })
+    }
+
+    /// What the descriptor is now, if it is still this file.
+    pub(crate) fn status(&self) -> Option<Status> {
+        status_of(self.file.as_raw_fd()).filter(|found| found.identity == self.identity)
     }
 
     /// Whether the descriptor is still this file.
     pub(crate) fn is_there(&self) -> bool {
-        self.identity.is_some() && identity(self.file.as_raw_fd()) == self.identity
+        self.status().is_some()
     }
 
     /// Whether it is the same file as another.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.identity.is_some() && self.identity == other.identity
+        self.identity == other.identity
+    }
+
+    /// Takes another descriptor of the same file instead of this one, which is gone. Its number may be the new one's, so
+    /// it is not closed.
+    pub(crate) fn replace_gone(&mut self, again: Self) {
+        std::mem::forget(std::mem::replace(self, again));
     }
 }
 
@@ -77,6 +133,21 @@ impl Drop for Guarded {
             unsafe { libc::close(self.file.as_raw_fd()) };
         }
     }
+}
+
+/// Gives a descriptor a high number and gives the low one back; the low one where there is none.
+fn move_up(descriptor: RawFd) -> RawFd {
+    // SAFETY: duplicating a number that may be anything has no conditions.
+    let moved = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, LOWEST) };
+    if moved < 0 {
+        return descriptor;
+    }
+    let same = |number| status_of(number).map(|found| found.identity);
+    if same(descriptor) == same(moved) {
+        // SAFETY: it was just made, and is still the file that has the high number now.
+        unsafe { libc::close(descriptor) };
+    }
+    moved
 }
 
 /// Opens a file to read it.
@@ -107,62 +178,109 @@ pub(crate) fn read_text(path: impl AsRef<OsStr>) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Sends a message to a datagram socket. Nobody listening is no error, and a listener that is busy is not waited for.
-pub(crate) fn send(path: &[u8], message: &[u8]) {
-    // SAFETY: all zeros are a valid address without a name.
-    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    if path.len() >= address.sun_path.len() {
-        return;
-    }
-    for (place, &byte) in address.sun_path.iter_mut().zip(path) {
-        *place = libc::c_char::from_ne_bytes([byte]);
-    }
-    // SAFETY: making a socket has no conditions.
-    let socket = unsafe {
-        libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)
-    };
-    if socket < 0 {
-        return;
-    }
-    let socket = Guarded::new(socket);
-    // SAFETY: the message and the address are valid for their lengths.
-    unsafe {
-        libc::sendto(
-            socket.as_raw_fd(),
-            message.as_ptr().cast(),
-            message.len(),
-            libc::MSG_NOSIGNAL,
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_un>() as libc::socklen_t,
-        );
+/// Removes a file that was just made, if the name still leads to it.
+pub(crate) fn remove(path: &CString, file: &Guarded) {
+    let flags = libc::AT_SYMLINK_NOFOLLOW;
+    if status_by(|place| {
+        // SAFETY: the path ends in a zero byte, and the place is valid.
+        unsafe { libc::fstatat(libc::AT_FDCWD, path.as_ptr(), place, flags) }
+    })
+    .is_some_and(|named| named.identity == file.identity)
+    {
+        // SAFETY: the path ends in a zero byte.
+        unsafe { libc::unlink(path.as_ptr()) };
     }
 }
 
-fn identity(descriptor: RawFd) -> Option<Identity> {
-    // SAFETY: all zeros are a valid `stat`, and it is a valid place for the answer.
-    unsafe {
-        let mut status: libc::stat = std::mem::zeroed();
-        (libc::fstat(descriptor, &raw mut status) == 0).then_some(Identity(status.st_dev, status.st_ino))
-    }
+/// Which file a descriptor is, whoever made it.
+pub(crate) fn identity(descriptor: RawFd) -> Option<Identity> {
+    status_of(descriptor).map(|found| found.identity)
+}
+
+fn status_of(descriptor: RawFd) -> Option<Status> {
+    // SAFETY: the place is valid; a number without a file is an error.
+    status_by(|place| unsafe { libc::fstat(descriptor, place) })
+}
+
+fn status_of_name(path: &CString) -> Option<Status> {
+    // SAFETY: the path ends in a zero byte, and the place is valid.
+    status_by(|place| unsafe { libc::stat(path.as_ptr(), place) })
+}
+
+fn status_by(ask: impl FnOnce(*mut libc::stat) -> i32) -> Option<Status> {
+    // SAFETY: all zeros are a valid `stat`.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    (ask(&raw mut status) == 0).then(|| Status {
+        identity: Identity {
+            device: status.st_dev,
+            inode: status.st_ino,
+            kind: status.st_mode & libc::S_IFMT,
+        },
+        #[allow(clippy::useless_conversion, reason = "it has another width on aarch64")]
+        links: u64::from(status.st_nlink),
+        length: u64::try_from(status.st_size).unwrap_or(0),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Runs something in a table of descriptors of its own, where other tests do not take numbers; the code under test
+    /// does not know of it.
+    fn apart(test: fn()) {
+        let run = move || {
+            // SAFETY: copies the table, which has no conditions.
+            if unsafe { libc::unshare(libc::CLONE_FILES) } == 0 {
+                test();
+            } else {
+                eprintln!("skipped: this system gives no thread a table of its own");
+            }
+        };
+        std::thread::spawn(run).join().unwrap();
+    }
+
     #[test]
     fn a_file_whose_number_was_taken_is_left_alone() {
-        let own = open(b"/proc/self/exe").unwrap();
-        let number = own.as_raw_fd();
-        assert!(number >= LOWEST);
-        let other = File::open("/proc/self/maps").unwrap();
-        // SAFETY: what a program does that closes all descriptors: both numbers are this test's.
-        unsafe { libc::dup2(other.as_raw_fd(), number) };
-        assert!(!own.is_there());
-        drop(own);
-        // SAFETY: the number is this test's.
-        assert_eq!(unsafe { libc::close(number) }, 0, "it was still open");
+        apart(|| {
+            let own = open(b"/proc/self/exe").unwrap();
+            let number = own.as_raw_fd();
+            assert!(number >= LOWEST);
+            let other = File::open("/proc/self/maps").unwrap();
+            // SAFETY: what a program does that closes all descriptors: both numbers are this test's.
+            unsafe { libc::dup2(other.as_raw_fd(), number) };
+            assert!(!own.is_there());
+            drop(own);
+            // SAFETY: the number is this test's.
+            assert_eq!(unsafe { libc::close(number) }, 0, "it was still open");
+        });
+    }
+
+    /// A file that is opened again gets the number that was closed.
+    #[test]
+    fn a_file_that_is_opened_again_stays_open() {
+        apart(|| {
+            let path = CString::new("/proc/self/exe").unwrap();
+            let mut own = Guarded::open(&path, libc::O_RDONLY).unwrap();
+            let number = own.as_raw_fd();
+            // SAFETY: what a program does that closes all descriptors: the number is this test's.
+            unsafe { libc::close(number) };
+            let again = Guarded::open(&path, libc::O_RDONLY).unwrap();
+            assert_eq!(again.as_raw_fd(), number);
+            assert!(again.is_same(&own));
+            own.replace_gone(again);
+            assert!(own.is_there());
+        });
+    }
+
+    #[test]
+    fn a_descriptor_that_is_another_file_is_not_taken() {
+        apart(|| {
+            let other = File::open("/proc/self/maps").unwrap();
+            let number = other.as_raw_fd();
+            assert!(Guarded::take(number, |found| found.identity.kind == libc::S_IFSOCK).is_none());
+            assert!(identity(number).is_some(), "it is not closed");
+        });
     }
 
     #[test]

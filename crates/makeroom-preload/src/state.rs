@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::config::config;
 use crate::hooks::tensors;
 use crate::record::threads;
-use crate::{cost, exits, limit, lookup, pool, python, writer};
+use crate::{cost, exits, limit, lookup, notices, pool, python, writer};
 
 const UNINITIALISED: u32 = 0;
 const STARTING: u32 = 1;
@@ -37,7 +37,10 @@ pub(crate) fn is_disabled() -> bool {
 /// without it.
 #[inline]
 pub(crate) fn steps_aside() -> bool {
-    is_disabled() && !config().goes_on()
+    is_disabled() && {
+        notices::print_what_is_left();
+        !config().goes_on()
+    }
 }
 
 /// Whether events are wanted.
@@ -86,6 +89,8 @@ fn begin() -> bool {
         unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
         exits::register();
     }
+    // A successful lookup, so that the error of one above is not the program's to see.
+    lookup::real(libc::RTLD_NEXT, c"dlopen");
     let has_writer = writer::start();
     // Whoever disabled the recorder meanwhile keeps it disabled.
     let next = if has_writer { RECORDING } else { DISABLED };
@@ -111,6 +116,7 @@ extern "C" fn constructor() {
     if config().is_off {
         disable();
     }
+    notices::remember_stderr();
     exits::prepare();
 }
 

@@ -9,6 +9,7 @@ mod bars;
 #[cfg(target_os = "linux")]
 mod doctor;
 mod fit;
+mod incomplete;
 mod json;
 #[cfg(target_os = "linux")]
 mod metrics;
@@ -32,6 +33,7 @@ mod wrap;
 #[cfg(target_os = "linux")]
 pub use doctor::{doctor_json, doctor_text};
 pub use fit::{FitEnd, FitReport, FitRun, fit_json, fit_text};
+pub use incomplete::{EarlyStop, lost_recording_text};
 pub use json::explanation_json;
 #[cfg(target_os = "linux")]
 pub use metrics::{otlp_json, prometheus_text};
@@ -41,8 +43,8 @@ pub use others::others_text;
 pub use ps::{ps_json, ps_text, users_text};
 pub use replay::{replay_json, replay_run_json, replay_text};
 pub use run::{
-    further_refusals_text, nothing_recorded_text, refused_text, run_summary_text, stepped_aside_text,
-    switched_off_text, unreadable_text, unrecorded_text,
+    further_refusals_text, nothing_recorded_text, process_unrecorded_text, refused_text, run_summary_text,
+    stepped_aside_text, still_recorded_text, switched_off_text, unprepared_text, unrecorded_text,
 };
 pub use tame::tame;
 pub use text::explanation_text;

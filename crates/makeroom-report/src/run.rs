@@ -9,6 +9,7 @@ use makeroom_explain::{
     WaitingFrees,
 };
 
+use crate::incomplete::{self, EarlyStop};
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::{clip, wrap};
 
@@ -26,14 +27,22 @@ const LEAST_GAIN: u64 = 100;
 /// A pool beside PyTorch is worth a line from one part in so many of PyTorch's memory on.
 const LEAST_SHARE: u64 = 20;
 
-/// What to say about a process when it has ended; `file` is where it was recorded.
-pub fn run_summary_text(explanation: &Explanation, file: &str, columns: usize) -> String {
+/// What to say about a process when it has ended; `file` is where it was recorded, `stop` what it reported of the end of
+/// that.
+pub fn run_summary_text(
+    explanation: &Explanation,
+    file: &str,
+    stop: Option<&EarlyStop>,
+    columns: usize,
+) -> String {
     let columns = columns.max(LEAST_COLUMNS);
     let mut out = String::new();
     let Some(run) = &explanation.run else { return out };
     let _ = writeln!(out, "{TITLE}makeroom{TITLE:#}: {}", headline(run));
     let verdict = &explanation.verdict;
-    if verdict.cause != Cause::None {
+    // That the end is missing has lines of its own.
+    let is_open_for_missing = run.missing.is_some() && run.is_without_failure();
+    if verdict.cause != Cause::None && !is_open_for_missing {
         let style = if verdict.cause == Cause::Undetermined { AnsiColor::Yellow } else { AnsiColor::Red };
         let style = style.on_default().bold();
         let certainty = verdict.told_certainty().map_or(String::new(), |certainty| format!(", {certainty}"));
@@ -50,12 +59,7 @@ pub fn run_summary_text(explanation: &Explanation, file: &str, columns: usize) -
     for remark in &run.remarks {
         let _ = writeln!(out, "{MARGIN}note: {remark}");
     }
-    if run.end.is_none() {
-        let _ = writeln!(
-            out,
-            "{MARGIN}the process was ended from outside: the last tenth of a second may be missing"
-        );
-    }
+    incomplete::lines(&mut out, run, stop, columns);
     what_to_do(&mut out, explanation, columns);
     let _ = writeln!(out, "{MARGIN}to see all of it: {COMMAND}makeroom why {file}{COMMAND:#}");
     out
@@ -82,6 +86,18 @@ pub fn unrecorded_text(reason: &str) -> String {
     )
 }
 
+/// The line for a process whose recorder could not write, beside others that were recorded.
+pub fn process_unrecorded_text(process: u32, reason: &str) -> String {
+    format!("{TITLE}makeroom{TITLE:#}: process {process} was not recorded: {reason}\n")
+}
+
+/// The line for a process that goes on after the program has ended.
+pub fn still_recorded_text(program: &str, process: u32, file: &str) -> String {
+    format!(
+        "{TITLE}makeroom{TITLE:#}: {program} (process {process}) still runs and is still recorded, into {file}\n"
+    )
+}
+
 /// The line for a run whose file another run has; `name` is where it goes instead.
 pub fn stepped_aside_text(taken: &str, name: &str) -> String {
     format!(
@@ -94,9 +110,9 @@ pub fn further_refusals_text() -> String {
     format!("{TITLE}makeroom{TITLE:#}: further refusals are not shown; the recording has them all\n")
 }
 
-/// The line for a recording that cannot be read.
-pub fn unreadable_text(file: &str, error: &dyn std::error::Error) -> String {
-    format!("{TITLE}makeroom{TITLE:#}: {file}: {error}\n")
+/// The line for a program that is started without a recorder.
+pub fn unprepared_text(program: &str, reason: &str) -> String {
+    format!("{TITLE}makeroom{TITLE:#}: {program} runs unrecorded: {reason}\n")
 }
 
 /// The line that stands above the answer while the program goes on.
@@ -191,7 +207,7 @@ fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, colum
     for pending in &run.pending {
         paragraph(out, &waiting(pending), columns);
     }
-    for context in &run.contexts {
+    for context in run.contexts.iter().filter(|_| run.missing.is_none()) {
         let site = context.site.as_ref().map_or(String::new(), |site| format!(", made at {site}"));
         let _ = writeln!(out, "{MARGIN}never destroyed: {}{site}", count(context.count, "context"));
     }
@@ -235,10 +251,13 @@ fn never_freed(out: &mut String, left: &Leftover, run: &RunSummary, columns: usi
     let end = match run.end {
         Some(ProcessEnd::Exited(_)) => ", left to the driver's cleanup at exit",
         Some(ProcessEnd::Replaced) => ", when it became another program",
-        _ => ", when the recording ended",
+        Some(ProcessEnd::Signalled(_)) => ", when a signal ended it",
+        _ => "",
     };
+    // What came after the recording is not known.
+    let state = if run.missing.is_some() { "live when the recording stops" } else { "never freed" };
     let allocations = count(left.allocations, "allocation");
-    let _ = writeln!(out, "{MARGIN}never freed: {} of {what} in {allocations}{end}", left.bytes);
+    let _ = writeln!(out, "{MARGIN}{state}: {} of {what} in {allocations}{end}", left.bytes);
     for site in left.sites.iter().take(MOST_SITES) {
         let through = site.through.as_ref().map_or(String::new(), |through| format!("  via {through}"));
         let caller = site.caller.as_ref().map_or(String::new(), |caller| format!(", called by {caller}"));
@@ -386,7 +405,7 @@ fn what_to_do(out: &mut String, explanation: &Explanation, columns: usize) {
     }
 }
 
-fn paragraph(out: &mut String, text: &str, columns: usize) {
+pub(crate) fn paragraph(out: &mut String, text: &str, columns: usize) {
     for (index, line) in wrap(text, columns - 4).iter().enumerate() {
         let indent = if index == 0 { "" } else { "  " };
         let _ = writeln!(out, "{MARGIN}{indent}{line}");

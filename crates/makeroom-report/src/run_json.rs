@@ -82,6 +82,8 @@ pub(crate) fn run(run: &RunSummary) -> Value {
             "steady": growth.is_steady,
         })),
         "dropped_events": run.dropped,
+        "recorded_seconds": run.recorded_us as f64 / 1e6,
+        "complete": run.missing.is_none(),
     })
 }
 

@@ -96,6 +96,10 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) no_stacks: bool,
 
+    /// Do not record the program's arguments [default: record them, with secrets masked]
+    #[arg(long)]
+    pub(crate) no_command_line: bool,
+
     /// Do not show the status line
     #[arg(long)]
     pub(crate) no_status: bool,

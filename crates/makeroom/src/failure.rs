@@ -123,6 +123,24 @@ pub(crate) enum Failure {
         /// What the system said.
         error: std::io::Error,
     },
+    /// The summary would overwrite the program or one of its files.
+    #[error("{name} is the program or one of its files: it would be overwritten")]
+    OverProgram {
+        /// The file, as the user named it.
+        name: String,
+    },
+    /// The recording would overwrite another kind of file.
+    #[error("{name} exists and is not a recording")]
+    NotReplaced {
+        /// The file, as the user named it.
+        name: String,
+    },
+    /// A process reported a file that is not a recording of this run.
+    #[error("{name} is not a recording of this run")]
+    OfAnotherRun {
+        /// The file.
+        name: String,
+    },
     /// The output would overwrite the input.
     #[error("{name} is the input: it would be overwritten")]
     OverInput {
@@ -245,6 +263,8 @@ impl Failure {
             Self::ListenToView { .. } => Some("omit --port to use a free one".to_owned()),
             Self::BinaryToTerminal => Some("write to a file with -o FILE, or to a pipe".to_owned()),
             Self::OverInput { .. } => Some("write to another file with -o".to_owned()),
+            Self::OverProgram { .. } => Some("write to another file: --summary PATH".to_owned()),
+            Self::NotReplaced { .. } => Some("write to another file with -o, or remove this one first".to_owned()),
             Self::View(refusal) => Some(refusal.hint.clone()),
             Self::Driver(error) => Some(error.hint().to_owned()),
             Self::Gpu(error) => error.hint().map(str::to_owned),
@@ -291,7 +311,7 @@ impl Failure {
                     .to_owned(),
             ),
             // The user interrupted it; and there is no fix for a value that JSON cannot represent.
-            Self::Interrupted | Self::Json(_) => None,
+            Self::Interrupted | Self::Json(_) | Self::OfAnotherRun { .. } => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use makeroom_core::Bytes;
 
-use super::{LaunchFailure, LeftKind, RunSummary};
+use super::{LaunchFailure, LeftKind, Missing, RunSummary};
 use crate::advice::{host_memory_in_pieces, raise_kernel_heap, record_with_stacks};
 use crate::{Cause, Certainty, Explanation, Finding, Fix, Verdict};
 
@@ -30,13 +30,36 @@ pub(crate) fn judge_failures(explanation: &mut Explanation, summary: &RunSummary
     }
 }
 
-/// A recording whose end is torn off says nothing of what happened there: that nothing failed is not known.
-pub(crate) fn judge_torn(explanation: &mut Explanation, unread: Bytes) {
+/// A recording that does not tell how its process ended: what happened there is not known, so neither is that nothing
+/// failed. The same, in part, where events are missing in the middle.
+pub(crate) fn judge_missing(explanation: &mut Explanation, summary: &RunSummary) {
+    let Some(missing) = summary.missing else {
+        judge_dropped(explanation, summary.dropped);
+        return;
+    };
+    let seconds = seconds(summary.recorded_us);
+    let stop = match missing {
+        Missing::End => format!(
+            "The recording stops after {seconds} and has no end: the process was killed, or it ran on and could not be recorded any more."
+        ),
+        Missing::Torn(bytes) => format!(
+            "The recording stops after {seconds}: its last {bytes} are torn, as after a kill or on a full disk."
+        ),
+        Missing::Rest => {
+            format!(
+                "The recording stops after {seconds}: the recorder failed, and the program ran on without it."
+            )
+        }
+    };
     if explanation.verdict.cause != Cause::None {
+        // A torn end has a note already.
+        if !matches!(missing, Missing::Torn(_)) {
+            explanation.notes.push(stop);
+        }
         return;
     }
     let summary = format!(
-        "The recording breaks off, its last {unread} are torn: how the run ended is not in it. Up to there: {}",
+        "{stop} Whether anything failed after that is unknown. Up to there: {}",
         explanation.verdict.summary
     );
     explanation.causes.retain(|finding| finding.cause != Cause::None);
@@ -44,8 +67,29 @@ pub(crate) fn judge_torn(explanation: &mut Explanation, unread: Bytes) {
     explanation.verdict = Verdict { cause, certainty, summary: summary.clone() };
     explanation.causes.insert(0, finding(cause, certainty, None, summary, Vec::new()));
     explanation.next.push(
-        Fix::new("record it again, on a disk with room for the whole file").command("makeroom run -- …"),
+        Fix::new("record it again to its end, on a disk with room for the whole file")
+            .command("makeroom run -- …"),
     );
+}
+
+/// Among events that were lost may be a failure.
+fn judge_dropped(explanation: &mut Explanation, dropped: u64) {
+    if dropped == 0 || explanation.verdict.cause != Cause::None {
+        return;
+    }
+    let missing = format!(" {} could not be recorded.", count(dropped, "event"));
+    explanation.verdict.certainty = Certainty::Likely;
+    explanation.verdict.summary.push_str(&missing);
+    for finding in explanation.causes.iter_mut().filter(|finding| finding.cause == Cause::None) {
+        finding.certainty = Certainty::Likely;
+        finding.evidence.push(missing.trim().to_owned());
+    }
+}
+
+/// A length of time, as precise as it helps.
+fn seconds(microseconds: u64) -> String {
+    let seconds = microseconds as f64 / 1e6;
+    if seconds < 10.0 { format!("{seconds:.1} s") } else { format!("{seconds:.0} s") }
 }
 
 /// What can be said once the process has ended.

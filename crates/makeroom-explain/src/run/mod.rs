@@ -21,7 +21,7 @@ mod summarise;
 
 use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, PendingFrees, ProcessEnd};
 
-pub(crate) use judge::{judge, judge_failures, judge_torn};
+pub(crate) use judge::{judge, judge_failures, judge_missing};
 pub(crate) use summarise::summarise;
 
 /// One process from its beginning to its end.
@@ -71,6 +71,10 @@ pub struct RunSummary {
     pub host_growth: Option<HostGrowth>,
     /// Events that the recorder could not keep.
     pub dropped: u64,
+    /// How long it was recorded, in microseconds.
+    pub recorded_us: u64,
+    /// What keeps the recording from telling how the process ended.
+    pub missing: Option<Missing>,
     /// What the recorder remarked.
     pub remarks: Vec<String>,
 }
@@ -81,18 +85,34 @@ impl RunSummary {
         matches!(self.end, Some(ProcessEnd::Exited(_)))
     }
 
-    /// Whether there is nothing to say but the peak.
-    pub fn is_clean(&self) -> bool {
+    /// Whether nothing that was recorded failed.
+    pub fn is_without_failure(&self) -> bool {
         self.refusals == 0
             && self.pinned_refusals == 0
             && self.refused_contexts.is_none()
             && self.failed_launches.is_empty()
+    }
+
+    /// Whether there is nothing to say but the peak.
+    pub fn is_clean(&self) -> bool {
+        self.is_without_failure()
             && self.kernel_heap.is_none()
             && self.left.is_empty()
             && self.pending.is_empty()
             && self.contexts.is_empty()
             && self.host_growth.is_none()
     }
+}
+
+/// What keeps a recording from telling how its process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It has no end: the process was killed, or the recorder could not write any more.
+    End,
+    /// Its last bytes are torn.
+    Torn(Bytes),
+    /// The recorder stepped aside before the process ended.
+    Rest,
 }
 
 /// Contexts for which there was no memory, and who held it when the first of them was refused.

@@ -1,9 +1,9 @@
 //! From the recording of a process to what it left behind or missed.
 
-use makeroom_core::{Action, Bytes, DeviceTrace, PinnedBlock, ProcessRecord, StreamFrees, Trace};
+use makeroom_core::{Action, Bytes, DeviceTrace, PinnedBlock, ProcessEnd, ProcessRecord, StreamFrees, Trace};
 
 use super::left::Left;
-use super::{Kept, KernelHeap, LeftKind, RunSummary, WaitingFrees};
+use super::{Kept, KernelHeap, LeftKind, Missing, RunSummary, WaitingFrees};
 use crate::trace::{DEFAULT_HEAP, History, Places, is_outside, peak_taken, states_at};
 
 /// The summary of a recorded process; `None` where only an allocator was recorded.
@@ -31,6 +31,8 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
         freed_with_contexts: process.freed_with_contexts,
         host_growth: super::host::growth(process),
         dropped: process.dropped,
+        recorded_us: process.recorded_us,
+        missing: missing(process),
         remarks: process.remarks.iter().map(|remark| remark.text.clone()).collect(),
         ..RunSummary::default()
     };
@@ -45,6 +47,16 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
         add_left(&mut summary, Left::new(kind, blocks, places));
     }
     Some(summary)
+}
+
+/// What keeps the recording from telling how the process ended.
+fn missing(process: &ProcessRecord) -> Option<Missing> {
+    match process.end {
+        None if !process.unread.is_zero() => Some(Missing::Torn(process.unread)),
+        None => Some(Missing::End),
+        Some(ProcessEnd::Detached) => Some(Missing::Rest),
+        Some(_) => None,
+    }
 }
 
 fn add_device(summary: &mut RunSummary, process: &ProcessRecord, device: &DeviceTrace, places: Places<'_>) {

@@ -77,11 +77,8 @@ pub fn explain_trace(trace: &Trace, question: &TraceQuestion) -> Explanation {
     let mut explanation = explain_memory(trace, question);
     if let Some(summary) = run::summarise(trace) {
         run::judge(&mut explanation, &summary);
+        run::judge_missing(&mut explanation, &summary);
         explanation.run = Some(summary);
-    }
-    let torn = trace.process.as_ref().filter(|process| process.end.is_none() && !process.unread.is_zero());
-    if let Some(process) = torn {
-        run::judge_torn(&mut explanation, process.unread);
     }
     explanation
 }

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::stat::{Stat, State};
+use crate::recording::writers;
 
 /// Open files of one process that are looked at: CUDA opens its own early, and a server may have millions.
 const MOST_FILES: usize = 1 << 16;
@@ -37,6 +38,13 @@ impl OpenFiles {
         }
         let threads = fs::read_dir(folder.join("task")).ok()?.flatten();
         threads.filter_map(|thread| Self::read_folder(&thread.path().join("fd"))).find(Self::has_driver)
+    }
+
+    /// Looks for the recording of a process that counts: the recorder's descriptors are its thread's alone.
+    pub(super) fn find_recording(&mut self, folder: &Path) {
+        if self.recording.is_none() {
+            self.recording = writers(folder).find_map(|table| Self::read_folder(&table)?.recording);
+        }
     }
 
     fn read_folder(folder: &Path) -> Option<Self> {

@@ -194,8 +194,9 @@ impl<'root> Reader<'root> {
         self.uptime.map(|uptime| uptime.saturating_sub(started))
     }
 
-    fn process(&mut self, stat: Stat, files: OpenFiles) -> Process {
+    fn process(&mut self, stat: Stat, mut files: OpenFiles) -> Process {
         let folder = self.folder(stat.pid);
+        files.find_recording(&folder);
         let status = text(&folder.join("status"), LONGEST_FILE);
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let user = field("Uid").and_then(|line| line.split_ascii_whitespace().nth(1)?.parse().ok());

@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::writer::Expected;
-use crate::{errno, state, writer};
+use crate::{errno, notices, state, writer};
 
 /// What the program passed to `exit` or `quick_exit`.
 static STATUS: AtomicI32 = AtomicI32::new(0);
@@ -63,6 +63,7 @@ pub(crate) fn finish(status: Option<i32>) {
         writer::finish(status.unwrap_or_else(|| STATUS.load(Ordering::Relaxed)));
         state::disable();
     }
+    notices::print_what_is_left();
 }
 
 /// What the program is about to do.

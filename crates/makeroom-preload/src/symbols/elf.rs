@@ -4,9 +4,11 @@
 //! out of the file and is checked by reading.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt as _;
 
 use crate::files;
+use crate::notices::{Notice, raise};
 
 /// Tables beyond this are not read.
 const LARGEST_TABLE: u64 = 256 << 20;
@@ -36,7 +38,7 @@ pub(crate) struct Elf {
 impl Elf {
     /// Reads the tables of a 64-bit little-endian file.
     pub(crate) fn open(path: &[u8]) -> Option<Self> {
-        let file = files::open(path).ok()?;
+        let file = open(path)?;
         let head = read(&file, 0, 64)?;
         if head.get(..6)? != b"\x7fELF\x02\x01" {
             return None;
@@ -77,13 +79,23 @@ impl Elf {
         if address - entry.address >= entry.size.max(1) {
             return None;
         }
-        let file = files::open(path).ok()?;
+        let file = open(path)?;
         let mut name = vec![0; LONGEST_NAME];
         let length = file.read_at(&mut name, entry.name).ok()?;
         name.truncate(length);
         name.truncate(name.iter().position(|&byte| byte == 0)?);
         Some(name)
     }
+}
+
+/// Opens a library. A limit on descriptors is said: what is missing then is not missing from the library.
+fn open(path: &[u8]) -> Option<files::Guarded> {
+    let is_limit = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+    let opened = files::open(path);
+    if opened.as_ref().is_err_and(is_limit) {
+        raise(Notice::NoDescriptors);
+    }
+    opened.ok()
 }
 
 fn add_functions(file: &File, section: &[u8], names: u64, functions: &mut Vec<Entry>) -> Option<()> {

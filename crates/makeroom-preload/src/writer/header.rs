@@ -5,13 +5,12 @@ use std::os::unix::ffi::OsStringExt as _;
 
 use makeroom_trace::room::Header;
 
+use super::secrets;
 use crate::config::config;
 use crate::{clock, files};
 
 /// Describes this process. What cannot be found out stays empty.
 pub(crate) fn describe() -> Header {
-    let command_line = files::read("/proc/self/cmdline").unwrap_or_default();
-    let words = command_line.strip_suffix(b"\0").unwrap_or(&command_line);
     Header {
         run: config().run,
         wall_ns: clock::wall_ns(),
@@ -23,9 +22,19 @@ pub(crate) fn describe() -> Header {
         host: files::read("/proc/sys/kernel/hostname").unwrap_or_default().trim_ascii_end().to_vec(),
         executable: link("/proc/self/exe"),
         working_directory: link("/proc/self/cwd"),
-        command_line: words.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect(),
+        command_line: command_line(),
         rest: Vec::new(),
     }
+}
+
+/// The command line without its secrets, or without its arguments where that is wanted.
+fn command_line() -> Vec<Vec<u8>> {
+    let bytes = files::read("/proc/self/cmdline").unwrap_or_default();
+    let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes).split(|&byte| byte == 0);
+    if config().leaves_arguments_out {
+        return words.take(1).map(<[u8]>::to_vec).collect();
+    }
+    secrets::masked(words)
 }
 
 fn link(path: &str) -> Vec<u8> {

@@ -1,8 +1,12 @@
 //! The writer: one thread that turns what hooks leave in their rings into the file.
 //!
-//! It wakes every tenth of a second, and at once when a ring is half full or an allocation was refused. What it writes
+//! It wakes 25 times a second, and at once when a ring is half full or an allocation was refused. What it writes
 //! are whole frames, appended by `write`: whatever ends the process, the file is readable up to the last of them. When
-//! the file cannot be written any more, recording stops, it is said once, and the program goes on.
+//! the file cannot be written any more, recording stops, `run` is told, or it is printed once, and the program goes on;
+//! `run` still hears of what is refused.
+//!
+//! The thread is made by `pthread_create`, not by the standard library, whose threads begin by asking the loader: whoever
+//! makes the first call inside of `dlopen` holds the loader's lock and waits here until the file is there.
 
 mod definitions;
 mod header;
@@ -10,24 +14,30 @@ mod host;
 mod live;
 mod output;
 mod patience;
+mod reports;
+mod secrets;
 mod turn;
 
+use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use makeroom_trace::room::{End, EndReason};
 
 use crate::config::config;
-use crate::notices::{Notice, print, raise_loudly};
-use crate::{clock, files, state, wait};
+use crate::notices::{Notice, print, print_later, raise};
+use crate::{clock, own_table, state, wait};
 pub(crate) use definitions::spell_uuid;
 use output::Output;
 use patience::Patience;
+use reports::Reports;
 use turn::Writer;
 
-/// How old an event becomes before it is in the file.
-const INTERVAL: Duration = Duration::from_millis(100);
+/// How old an event becomes before it is in the file. A process that is killed loses no more than that and one turn of the
+/// writer; a tenth of a second is promised, and on a busy machine the writer comes late.
+const INTERVAL: Duration = Duration::from_millis(40);
 
 /// Counts reasons to wake.
 static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -45,6 +55,24 @@ static WRITTEN: AtomicU32 = AtomicU32::new(0);
 static EXPECTED: AtomicI32 = AtomicI32::new(0);
 /// The writer's thread: it must never wait for itself.
 static THREAD: AtomicI32 = AtomicI32::new(0);
+/// Whether the file is written, and whether `run` listens.
+static IS_WRITING: AtomicBool = AtomicBool::new(false);
+static IS_HEARD: AtomicBool = AtomicBool::new(false);
+
+/// The writer's stack: reading symbols takes some.
+const STACK: usize = 2 << 20;
+const BEGINNING: u32 = 0;
+const BEGUN: u32 = 1;
+const FAILED: u32 = 2;
+
+/// What the thread that makes a writer waits for.
+#[derive(Debug, Default)]
+struct Beginning {
+    /// [`BEGINNING`], [`BEGUN`] or [`FAILED`].
+    state: AtomicU32,
+    /// Why it failed, where nobody else was told.
+    failure: OnceLock<String>,
+}
 
 /// How the process is about to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,26 +93,119 @@ impl Expected {
     }
 }
 
-/// Makes the file and starts the thread; says whether that went well.
+/// Starts the thread, which makes the file; says whether that went well.
 pub(crate) fn start() -> bool {
+    let beginning = Arc::new(Beginning::default());
+    if !with_signals_blocked(|| spawn(Arc::clone(&beginning))) {
+        return false;
+    }
+    let mut patience = Patience::new();
+    while beginning.state.load(Ordering::Acquire) == BEGINNING && !patience.is_over() {
+        wait::sleep(&beginning.state, BEGINNING, INTERVAL);
+    }
+    if let Some(failure) = beginning.failure.get() {
+        print(failure);
+    }
+    // A file that takes long is waited for by the events.
+    beginning.state.load(Ordering::Acquire) != FAILED
+}
+
+/// Makes the writer's thread, which nobody waits for.
+fn spawn(beginning: Arc<Beginning>) -> bool {
+    let argument = Arc::into_raw(beginning);
+    // Where that stack is too small for the program's thread-local memory the usual size will do.
+    let is_made = [Some(STACK), None].into_iter().any(|stack| {
+        // SAFETY: the attributes are initialized before they are used, and all places are valid.
+        unsafe {
+            let mut attributes = std::mem::zeroed();
+            let mut thread = std::mem::zeroed();
+            libc::pthread_attr_init(&raw mut attributes);
+            libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+            if let Some(stack) = stack {
+                libc::pthread_attr_setstacksize(&raw mut attributes, stack);
+            }
+            let place = argument.cast_mut().cast();
+            let result = libc::pthread_create(&raw mut thread, &raw const attributes, main, place);
+            libc::pthread_attr_destroy(&raw mut attributes);
+            result == 0
+        }
+    });
+    if !is_made {
+        // SAFETY: no thread took the reference over.
+        drop(unsafe { Arc::from_raw(argument) });
+    }
+    is_made
+}
+
+extern "C" fn main(argument: *mut c_void) -> *mut c_void {
+    // SAFETY: `spawn` gave this reference away.
+    let beginning = unsafe { Arc::from_raw(argument.cast_const().cast::<Beginning>()) };
+    // SAFETY: `gettid` has no conditions, and the name ends in a zero byte.
+    unsafe {
+        THREAD.store(libc::gettid(), Ordering::Relaxed);
+        libc::prctl(libc::PR_SET_NAME, c"makeroom".as_ptr());
+    }
+    patience::is_of_this_thread();
+    if catch_unwind(AssertUnwindSafe(|| work(&beginning))).is_err() {
+        state::disable();
+        raise(Notice::Panicked);
+        tell_panic();
+    }
+    IS_WRITING.store(false, Ordering::Release);
+    IS_FINISHED.store(1, Ordering::Release);
+    wait::wake(&IS_FINISHED);
+    beginning.finish(FAILED);
+    std::ptr::null_mut()
+}
+
+/// What was known of the file is gone with the panic; that it stops here is not.
+fn tell_panic() {
+    let _ = catch_unwind(|| {
+        let mut reports = Reports::new(config().socket.as_deref());
+        reports.send("stopped", format!("0 {}", Notice::Panicked.text()).as_bytes());
+        reports.deliver_all();
+        if !reports.are_heard() {
+            print_later(Notice::Panicked.text().to_owned());
+        }
+    });
+}
+
+fn work(beginning: &Beginning) {
+    own_table::leave_shared();
     let header = header::describe();
+    let mut reports = Reports::new(config().socket.as_deref());
     let output = match Output::create(&config().file, &header) {
         Ok(output) => output,
         Err(failure) => {
-            print(&format!("nothing is recorded: {failure}"));
-            if let Some(socket) = &config().socket {
-                files::send(socket, format!("unrecorded {} {failure}", header.pid).as_bytes());
+            reports.send("unrecorded", failure.to_string().as_bytes());
+            reports.deliver_all();
+            if !reports.are_heard() {
+                let _ = beginning.failure.set(format!("nothing is recorded: {failure}"));
             }
-            return false;
+            beginning.finish(FAILED);
+            return;
         }
     };
-    let writer = Writer::new(output);
+    let mut writer = Writer::new(output, reports, header.monotonic_ns);
     // Before anything can end the process: `run` must know of the file.
     writer.tell_beginning();
-    with_signals_blocked(|| {
-        let thread = std::thread::Builder::new().name("makeroom".to_owned());
-        thread.spawn(move || work(writer)).is_ok()
-    })
+    IS_HEARD.store(writer.is_heard(), Ordering::Release);
+    IS_WRITING.store(true, Ordering::Release);
+    beginning.finish(BEGUN);
+    work_until_end(writer);
+}
+
+impl Beginning {
+    /// Says, once, what came of it.
+    fn finish(&self, state: u32) {
+        let _ = self.state.compare_exchange(BEGINNING, state, Ordering::AcqRel, Ordering::Relaxed);
+        wait::wake(&self.state);
+    }
+}
+
+/// Whether the writer tells `run` what the user must know.
+pub(crate) fn reports_to_run() -> bool {
+    IS_HEARD.load(Ordering::Acquire) && IS_FINISHED.load(Ordering::Acquire) == 0
 }
 
 /// Wakes the writer before its time.
@@ -120,11 +241,13 @@ pub(crate) fn flush(expected: Expected) {
 /// Writes what is there, and goes on; says whether anybody does. For code in the program itself, which wants to read the
 /// file: it is as the program is at this moment.
 pub(crate) fn flush_for_program() -> bool {
-    let is_there = THREAD.load(Ordering::Relaxed) != 0 && IS_FINISHED.load(Ordering::Acquire) == 0;
-    if is_there && !is_writer() {
+    if !IS_WRITING.load(Ordering::Acquire) {
+        return false;
+    }
+    if !is_writer() {
         bring_up_to_date();
     }
-    is_there
+    IS_WRITING.load(Ordering::Acquire)
 }
 
 /// Asks the writer for a turn and waits until it is over, but not forever.
@@ -162,22 +285,12 @@ pub(crate) fn reset_after_fork() {
     IS_FINISHED.store(0, Ordering::Relaxed);
     EXPECTED.store(0, Ordering::Relaxed);
     THREAD.store(0, Ordering::Relaxed);
+    IS_WRITING.store(false, Ordering::Relaxed);
+    IS_HEARD.store(false, Ordering::Relaxed);
     patience::reset_after_fork();
 }
 
-fn work(writer: Writer) {
-    if catch_unwind(AssertUnwindSafe(|| work_until_end(writer))).is_err() {
-        state::disable();
-        raise_loudly(Notice::Panicked);
-    }
-    IS_FINISHED.store(1, Ordering::Release);
-    wait::wake(&IS_FINISHED);
-}
-
 fn work_until_end(mut writer: Writer) {
-    // SAFETY: `gettid` has no conditions.
-    THREAD.store(unsafe { libc::gettid() }, Ordering::Relaxed);
-    patience::is_of_this_thread();
     loop {
         let seen = CALLS.load(Ordering::Acquire);
         let asked = ASKED.load(Ordering::Acquire);
@@ -189,8 +302,14 @@ fn work_until_end(mut writer: Writer) {
             writer.turn(take_expected_end())
         };
         if let Err(failure) = turn {
+            IS_WRITING.store(false, Ordering::Release);
+            if !writer.stop(&failure) {
+                print_later(format!("recording stopped: {failure}; the program goes on"));
+            }
+        }
+        if writer.is_useless() {
+            IS_HEARD.store(false, Ordering::Release);
             state::disable();
-            print(&format!("recording stopped: {failure}; the program goes on"));
             return;
         }
         if is_last || is_detached {

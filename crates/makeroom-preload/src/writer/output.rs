@@ -1,7 +1,8 @@
 //! The file: made once, appended to in whole frames.
 //!
-//! A program may close all descriptors it does not know: before each write the descriptor must still be this file; if
-//! not, the file is opened again by its name.
+//! Before each write the descriptor must still be this file, the file must still have a name, and it must be as long as it
+//! was left: a recording that was deleted, or that somebody else cut, stops, and it is said. Where the writer shares the
+//! program's descriptors, one that the program closed is opened again by its name.
 
 use std::ffi::{CString, OsStr};
 use std::fmt;
@@ -12,10 +13,10 @@ use std::time::Duration;
 
 use makeroom_trace::room::{Header, beginning};
 
-use crate::files::Guarded;
+use crate::files::{self, Guarded};
 
-const APPEND: i32 = libc::O_WRONLY | libc::O_APPEND;
-/// How often, and how long apart, a file is opened again that seems to be another.
+const APPEND: i32 = libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW;
+/// How often, and how long apart, a file is opened again that the program closed, or that seems to be another.
 const PATIENCE: u32 = 100;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(1);
 /// Files of one process before it gives up: a process records again after each `exec`.
@@ -28,6 +29,8 @@ pub(crate) struct Output {
     file: Guarded,
     /// The length up to the last whole frame.
     length: u64,
+    /// Whether this file system counts names.
+    counts_names: bool,
 }
 
 /// A file that could not be written.
@@ -53,9 +56,15 @@ impl Output {
             let name = CString::new(path.clone()).map_err(|_| failure(io::ErrorKind::InvalidInput.into()))?;
             match Guarded::open(&name, APPEND | libc::O_CREAT | libc::O_EXCL) {
                 Ok(file) => {
-                    let mut output = Self { path: name, file, length: 0 };
-                    output.append(&beginning(header))?;
-                    return Ok(output);
+                    let counts_names = file.status().is_some_and(|status| status.links > 0);
+                    let mut output = Self { path: name, file, length: 0, counts_names };
+                    return match output.append(&beginning(header)) {
+                        Ok(()) => Ok(output),
+                        Err(failure) => {
+                            files::remove(&output.path, &output.file);
+                            Err(failure)
+                        }
+                    };
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < MOST_NAMES => {
                     attempt += 1;
@@ -83,11 +92,14 @@ impl Output {
             let descriptor = self.descriptor()?;
             // SAFETY: the buffer is valid for its length.
             let written = unsafe { libc::write(descriptor, rest.as_ptr().cast(), rest.len()) };
-            if let Ok(written) = usize::try_from(written) {
-                rest = rest.get(written..).unwrap_or_default();
-                continue;
-            }
-            let error = io::Error::last_os_error();
+            let error = match usize::try_from(written) {
+                Ok(0) => io::ErrorKind::WriteZero.into(),
+                Ok(written) => {
+                    rest = rest.get(written..).unwrap_or_default();
+                    continue;
+                }
+                Err(_) => io::Error::last_os_error(),
+            };
             let is_closed = error.raw_os_error() == Some(libc::EBADF);
             if error.kind() != io::ErrorKind::Interrupted && !is_closed {
                 // SAFETY: cutting a file that is ours; half a frame at its end would be skipped anyway.
@@ -98,20 +110,28 @@ impl Output {
         Ok(())
     }
 
-    /// The file's descriptor. One that the program closed is opened again; one that it closes while that happens, too.
+    /// The file's descriptor, if the file is as it was left. One that the program closed is opened again; one that it
+    /// closes while that happens, too.
     fn descriptor(&mut self) -> io::Result<RawFd> {
-        let mut patience = PATIENCE;
-        while !self.file.is_there() {
+        for attempt in 0..=PATIENCE {
+            if let Some(status) = self.file.status() {
+                if self.counts_names && status.links == 0 {
+                    return Err(io::Error::other("the file was deleted"));
+                }
+                if status.length < self.length {
+                    return Err(io::Error::other("the file was cut"));
+                }
+                return Ok(self.file.as_raw_fd());
+            }
+            if attempt > 0 {
+                std::thread::sleep(BETWEEN_ATTEMPTS);
+            }
             let again = Guarded::open(&self.path, APPEND)?;
             if again.is_same(&self.file) {
-                self.file = again;
-            } else if patience == 0 {
-                return Err(io::Error::other("the file was replaced"));
+                self.file.replace_gone(again);
             }
-            patience = patience.saturating_sub(1);
-            std::thread::sleep(BETWEEN_ATTEMPTS);
         }
-        Ok(self.file.as_raw_fd())
+        Err(io::Error::other("the file was replaced, or the program closes its descriptor all the time"))
     }
 }
 

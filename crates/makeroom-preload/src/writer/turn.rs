@@ -1,8 +1,5 @@
 //! One turn of the writer: empty all rings, write what they held.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 use makeroom_trace::room::{
     ContextHandle, DeviceSample, DropReason, Dropped, Encoder, End, EndReason, Event, EventKind, Note,
@@ -13,54 +10,71 @@ use super::definitions::Definitions;
 use super::host::Host;
 use super::live::{Figures, Live};
 use super::output::{Failure, Output};
+use super::reports::Reports;
 use crate::config::config;
 use crate::driver::types::OUT_OF_MEMORY;
 use crate::hooks::call;
 use crate::record::event::{RawEvent, SAMPLE};
 use crate::record::threads;
-use crate::{clock, cost, files, notices};
+use crate::{clock, cost, notices};
 
 /// How often the host's memory is measured: more often while a program starts, so that a short one can be judged.
 const HOST_INTERVAL_NS: u64 = 1_000_000_000;
 const FIRST_HOST_INTERVAL_NS: u64 = 90_000_000;
 const FIRST_HOST_SAMPLES: u32 = 100;
+/// How often `run` is told what the process holds.
+const STATUS_INTERVAL_NS: u64 = 100_000_000;
 /// A batch of definitions that is longer is sealed before the turn is over.
 const LONG_BATCH: usize = 4 << 20;
 
 /// The writer's state.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    output: Output,
+    /// The file; none once it could not be written any more. Refusals are still reported.
+    output: Option<Output>,
+    path: Vec<u8>,
+    reports: Reports,
+    /// When the recording began, and when it was last written to.
+    began_ns: u64,
+    written_ns: u64,
     definitions: Definitions,
     host: Host,
     last_host_ns: u64,
     host_samples: u32,
     notices_said: u32,
+    notices_told: u32,
     has_tensors: bool,
     buffer: Vec<u8>,
     refusals: Vec<RawEvent>,
-    /// What the process holds, where somebody watches.
+    /// What the process holds, where somebody watches, and when that was told.
     live: Option<Live>,
+    told_ns: u64,
 }
 
 impl Writer {
     /// A writer to a file that has its beginning.
-    pub(crate) fn new(output: Output) -> Self {
+    pub(crate) fn new(output: Output, reports: Reports, began_ns: u64) -> Self {
         let mut definitions = Definitions::new(ThreadNumber(0));
         if let Some(limit) = config().limit {
             definitions.encoder.limit(Bytes::new(limit));
         }
         Self {
-            output,
+            path: output.path().to_vec(),
+            output: Some(output),
+            reports,
+            began_ns,
+            written_ns: began_ns,
             definitions,
             host: Host::new(),
             last_host_ns: 0,
             host_samples: 0,
             notices_said: 0,
+            notices_told: 0,
             has_tensors: false,
             buffer: Vec::new(),
             refusals: Vec::new(),
             live: config().is_watched.then(Live::default),
+            told_ns: 0,
         }
     }
 
@@ -71,14 +85,50 @@ impl Writer {
 
     /// Writes what is left, and how it ended: with an exit status, or because the recorder steps aside.
     pub(crate) fn last_turn(&mut self, status: Option<i32>) -> Result<(), Failure> {
-        self.turn_with(Some(End {
+        let result = self.turn_with(Some(End {
             time_ns: clock::monotonic_ns(),
             reason: if status.is_some() { EndReason::Exit } else { EndReason::Detached },
             status: status.unwrap_or(0) as u32 & 0xff,
-        }))
+        }));
+        if status.is_none() && !self.is_stopped() && result.is_ok() {
+            self.tell_stop("the recorder failed and stepped aside");
+        }
+        self.reports.deliver_all();
+        result
+    }
+
+    /// Stops writing for good and tells `run` why; says whether it listens, and hears of refusals from now on.
+    pub(crate) fn stop(&mut self, failure: &Failure) -> bool {
+        // Closed, so that nobody takes it for one that is still written.
+        self.output = None;
+        self.tell_stop(&failure.to_string());
+        self.tell_refusals();
+        self.reports.deliver_all();
+        self.is_heard()
+    }
+
+    /// Whether nothing is left to do: nothing is written, and nobody listens.
+    pub(crate) fn is_useless(&self) -> bool {
+        self.is_stopped() && !self.is_heard()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.output.is_none()
     }
 
     fn turn_with(&mut self, end: Option<End>) -> Result<(), Failure> {
+        if self.is_stopped() {
+            self.look_for_refusals();
+        } else {
+            self.write(end)?;
+        }
+        self.tell_notices();
+        self.tell_refusals();
+        self.tell_status();
+        Ok(())
+    }
+
+    fn write(&mut self, end: Option<End>) -> Result<(), Failure> {
         let mut definitions = Vec::new();
         let mut frames = Vec::new();
         for (_, ring) in threads::rings() {
@@ -86,6 +136,7 @@ impl Writer {
             let buffer = std::mem::take(&mut self.buffer);
             let mut encoder = Encoder::new(ThreadNumber(u64::from(thread)), buffer);
             ring.drain(|event| {
+                self.see(event);
                 self.encode(event, &mut encoder);
                 if self.definitions.encoder.len() > LONG_BATCH {
                     seal(self.definitions.encoder.bytes(), &mut definitions);
@@ -112,12 +163,37 @@ impl Writer {
             self.definitions.encoder.clear();
         }
         definitions.append(&mut frames);
-        if !definitions.is_empty() {
-            self.output.append(&definitions)?;
+        if let Some(output) = self.output.as_mut().filter(|_| !definitions.is_empty()) {
+            output.append(&definitions)?;
+            self.written_ns = clock::monotonic_ns();
         }
-        self.tell_refusals();
-        self.tell_status();
         Ok(())
+    }
+
+    /// Empties all rings without writing anything.
+    fn look_for_refusals(&mut self) {
+        for (_, ring) in threads::rings() {
+            ring.drain(|event| self.see(event));
+            threads::free_if_left(ring);
+        }
+    }
+
+    /// Takes an event into account, whether it is written or not.
+    fn see(&mut self, raw: &RawEvent) {
+        if raw.kind == SAMPLE {
+            return;
+        }
+        if let Some(live) = &mut self.live {
+            live.see(raw);
+        }
+        let kind = EventKind::from_number(raw.kind);
+        let is_tensor = matches!(kind, EventKind::TensorAlloc | EventKind::TensorFree);
+        self.has_tensors |= is_tensor;
+        let is_refusal = i32::from(raw.result) == OUT_OF_MEMORY && kind != EventKind::LaunchFailed;
+        if is_refusal && (is_tensor || !self.has_tensors || is_on_host(raw)) {
+            // PyTorch gives its cache back and asks again before it gives up: only then is it refused.
+            self.refusals.push(*raw);
+        }
     }
 
     fn encode(&mut self, raw: &RawEvent, encoder: &mut Encoder) {
@@ -129,22 +205,12 @@ impl Writer {
             encoder.sample(&Sample { time_ns: raw.time_ns, device: Some(measured), ..Sample::default() });
             return;
         }
-        if let Some(live) = &mut self.live {
-            live.see(raw);
-        }
         let kind = EventKind::from_number(raw.kind);
         let extra = if kind == EventKind::LaunchFailed {
             self.definitions.interned_name(raw.extra)
         } else {
             raw.extra
         };
-        let is_tensor = matches!(kind, EventKind::TensorAlloc | EventKind::TensorFree);
-        self.has_tensors |= is_tensor;
-        let is_refusal = i32::from(raw.result) == OUT_OF_MEMORY && kind != EventKind::LaunchFailed;
-        if is_refusal && (is_tensor || !self.has_tensors || is_on_host(raw)) {
-            // PyTorch gives its cache back and asks again before it gives up: only then is it refused.
-            self.refusals.push(*raw);
-        }
         encoder.event(&Event {
             kind,
             time_ns: raw.time_ns,
@@ -199,32 +265,58 @@ impl Writer {
     }
 
     /// Tells `run` which file this process writes.
-    pub(crate) fn tell_beginning(&self) {
-        self.tell("recording", "");
+    pub(crate) fn tell_beginning(&mut self) {
+        self.reports.send("recording", &self.path);
+    }
+
+    /// Whether `run` listens.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.reports.are_heard()
+    }
+
+    /// Tells `run` that the file stops here.
+    fn tell_stop(&mut self, reason: &str) {
+        let recorded_ms = self.written_ns.saturating_sub(self.began_ns) / 1_000_000;
+        self.reports.send("stopped", format!("{recorded_ms} {reason}").as_bytes());
+    }
+
+    /// Tells `run` what the user must know, or leaves it to a thread of the program.
+    fn tell_notices(&mut self) {
+        self.reports.deliver();
+        for notice in notices::unsaid_to_user(&mut self.notices_told) {
+            self.reports.send("notice", notice.text().as_bytes());
+            if !self.reports.are_heard() {
+                notices::print_later(notice.text().to_owned());
+            }
+        }
     }
 
     /// Tells `run` what was refused, now that the file holds it.
     fn tell_refusals(&mut self) {
         for refused in std::mem::take(&mut self.refusals) {
             let place = if is_on_host(&refused) { "host".to_owned() } else { refused.device.to_string() };
-            self.tell("refused", &format!("{} {place} ", refused.size));
+            let message = self.with_file(&format!("{} {place} ", refused.size));
+            self.reports.send("refused", &message);
         }
     }
 
     /// Tells `run` what the process holds, if it wants to know and that is news.
     fn tell_status(&mut self) {
+        let now = clock::monotonic_ns();
+        if now.wrapping_sub(self.told_ns) < STATUS_INTERVAL_NS {
+            return;
+        }
         if let Some(figures) = self.live.as_mut().and_then(Live::news) {
+            self.told_ns = now;
             let Figures { device, pinned, tensors, allocations } = figures;
-            self.tell("status", &format!("{device} {pinned} {tensors} {allocations} "));
+            let message = self.with_file(&format!("{device} {pinned} {tensors} {allocations} "));
+            self.reports.mention("status", &message);
         }
     }
 
-    /// Sends `KIND PID FIGURES FILE`. Nobody listening is no error, and a listener that is busy is not waited for.
-    fn tell(&self, kind: &str, figures: &str) {
-        let Some(path) = &config().socket else { return };
-        let file = OsStr::from_bytes(self.output.path());
-        let message = format!("{kind} {} {figures}{}", std::process::id(), file.display());
-        files::send(path, message.as_bytes());
+    /// `FIGURES FILE`.
+    fn with_file(&self, figures: &str) -> Vec<u8> {
+        [figures.as_bytes(), &self.path].concat()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use makeroom_trace::room::EventKind;
 
@@ -14,6 +15,27 @@ fn a_program_that_closes_all_descriptors_keeps_its_own_files() {
         let recording = program.check_one();
         recording.assert_complete();
         assert_eq!(recording.count(EventKind::DeviceAlloc), 2);
+    }
+}
+
+/// Whatever becomes of the program's descriptors, the recording is whole, and the program ends when it wants to.
+#[test]
+fn a_program_without_descriptors_is_recorded_to_its_end() {
+    for what in ["closefrom", "all", "limit", "chroot", "pipe"] {
+        if what == "chroot" && !is_root() {
+            eprintln!("skipped: only root can change its root");
+            continue;
+        }
+        for program in everywhere("descriptors.c") {
+            let began = Instant::now();
+            let recording = program.argument(what).check_one();
+            assert!(began.elapsed() < Duration::from_secs(8), "{what}: {:?}", began.elapsed());
+            let notes = recording.texts();
+            assert_eq!(!notes.is_empty(), what == "limit", "{what}: {notes:?}");
+            assert!(recording.dropped.is_empty() && recording.end.is_some(), "{what}");
+            recording.assert_balanced();
+            assert!(recording.count(EventKind::DeviceAlloc) >= 60, "{what}");
+        }
     }
 }
 

@@ -84,6 +84,17 @@ fn a_plugin_that_binds_to_itself_is_mentioned() {
     }
 }
 
+/// The loader's lock is held while the recorder starts, and nothing that it waits for may need it.
+#[test]
+fn a_library_that_uses_cuda_while_it_is_loaded() {
+    let library = compile("in_constructor.c", "in_constructor.so", &["-shared", "-fPIC", "-lcuda"]);
+    for program in everywhere_without_driver("constructor.c") {
+        let recording = program.argument(&library.display().to_string()).check_one();
+        recording.assert_complete();
+        assert_eq!(recording.count(EventKind::DeviceAlloc), 1);
+    }
+}
+
 #[test]
 fn stacks_can_be_left_out() {
     for program in everywhere("plain.c") {

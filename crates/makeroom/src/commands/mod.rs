@@ -7,6 +7,7 @@ mod export;
 mod fit;
 mod install;
 mod looking;
+pub(crate) mod new_file;
 mod place;
 mod ps;
 mod recording;

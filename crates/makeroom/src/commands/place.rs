@@ -3,11 +3,11 @@
 //!
 //! Only plain files are made that way. A device or a pipe is written to as it is: moving a file there would take it away.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use super::new_file;
 use crate::failure::Failure;
 
 /// Refuses to put a result where one of the inputs is.
@@ -34,8 +34,8 @@ pub(super) fn write<T, E: From<io::Error>>(
     if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         return filled(File::options().write(true).open(path)?);
     }
-    let draft = draft(path);
-    let written = File::create(&draft).map_err(E::from).and_then(filled).and_then(|told| {
+    let (draft, file) = new_file::beside(path, 0o666)?;
+    let written = filled(file).and_then(|told| {
         fs::rename(&draft, path)?;
         Ok(told)
     });
@@ -44,10 +44,4 @@ pub(super) fn write<T, E: From<io::Error>>(
         let _ = fs::remove_file(&draft);
     }
     written
-}
-
-fn draft(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(format!(".{}.part", std::process::id()));
-    PathBuf::from(name)
 }

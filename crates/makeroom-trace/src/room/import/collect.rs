@@ -94,6 +94,8 @@ pub(super) struct Collected {
     /// Calls that were done and calls that failed, by kind.
     pub(super) calls: BTreeMap<u8, (u64, u64)>,
     pub(super) dropped: u64,
+    /// When the last record was made.
+    pub(super) last_ns: i64,
     /// Records and frames of later versions.
     pub(super) unknown: u64,
     /// Events with a stack that was never defined.
@@ -119,6 +121,7 @@ impl Collected {
             limit: None,
             calls: BTreeMap::new(),
             dropped: 0,
+            last_ns: 0,
             unknown: 0,
             undefined: 0,
             failed: 0,
@@ -136,6 +139,15 @@ impl Collected {
     ) -> Result<(), Error> {
         // What follows an end revokes it: `exec` failed, or a handler came back from `abort`.
         self.end = None;
+        let time_ns = match &record {
+            Record::Event(event) => Some(event.time_ns),
+            Record::Sample(sample) => Some(sample.time_ns),
+            Record::Note(note) => Some(note.time_ns),
+            Record::Dropped(dropped) => Some(dropped.time_ns),
+            Record::End(end) => Some(end.time_ns),
+            _ => None,
+        };
+        self.last_ns = time_ns.map_or(self.last_ns, |time_ns| self.last_ns.max(self.clock.since(time_ns)));
         match record {
             Record::Event(event) => self.add_event(thread, &event, offset)?,
             Record::Name { number, text } => self.definitions.define_name(stacks, number, &text),

@@ -48,6 +48,7 @@ pub(super) fn assemble(
     record.remarks = collected.remarks.iter().map(|remark| self::remark(clock, remark)).collect();
     record.driver_keeps = driver_keeps;
     record.dropped = collected.dropped;
+    record.recorded_us = u64::try_from(collected.last_ns).unwrap_or(0) / 1000;
     record.limit = collected.limit;
     record.calls = collected
         .calls

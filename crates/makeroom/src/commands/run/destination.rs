@@ -1,25 +1,33 @@
 //! Where a run is recorded: checked before the program starts, and kept apart from other runs.
 //!
-//! The recorder makes new files only, so a file that the user names again has to go first. Several runs may name the same
-//! one at once, as under `mpirun`: the first to lock the name has it until its summary is said, and every other one puts
-//! the process id into the name and leaves the file alone. The lock is a file beside the recording, so that runs in
-//! different containers meet there too; the system gives it back whatever ends this command.
+//! The recorder makes new files only, so a recording that the user names again has to go first. Nothing else is removed: a
+//! file that is not a recording may be the program itself, or its script. Several runs may name the same file at once, as
+//! under `mpirun`: the first to lock the name has it until its summary is said, and every other one puts the process id
+//! into the name and leaves the file alone. The lock is a file beside the recording, so that runs in different containers
+//! meet there too; the system gives it back whatever ends this command, and the next run removes what was left behind.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use makeroom_trace::room::Reader;
-use rustix::fs::{Access, access};
+use makeroom_trace::room::{MAGIC, Reader};
+use rustix::fs::{Access, OFlags, access};
 
+use crate::commands::new_file::flags;
 use crate::failure::Failure;
 
 /// What every process has a file of its own by.
 const PROCESS: &str = "%p";
-/// How often a lock is made anew that somebody else took away meanwhile.
+/// How often a lock is made again that another run took away.
 const ATTEMPTS: u32 = 100;
+/// How locks are called: `.NAME.lock`.
+const LOCK: &str = ".lock";
+/// How those are called that may be removed for whoever left them.
+const LEFT_LOCK: &[u8] = b".room.lock";
+/// Entries of a folder that are looked at for locks that were left behind.
+const MOST_ENTRIES: usize = 10_000;
 
 /// Where to record.
 #[derive(Debug)]
@@ -45,25 +53,42 @@ impl Destination {
         if names_process(&path) {
             return Ok(Self { pattern: path, taken: None, _lock: None });
         }
-        is_replaceable(&path).map_err(failure)?;
-        let lock = Lock::take(&path).map_err(failure)?;
-        if lock.is_none() || is_being_written(&path) {
+        if !is_replaceable(&path).map_err(failure)? {
+            return Err(Failure::NotReplaced { name: path.display().to_string() });
+        }
+        remove_left_locks(folder);
+        let lock = Lock::take(&path);
+        if matches!(lock, Taking::OfAnotherRun) || is_being_written(&path) {
             return Ok(Self { pattern: with_process(&path), taken: Some(path), _lock: None });
         }
-        if path.exists() {
-            fs::remove_file(&path).map_err(failure)?;
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failure(error)),
+            _ => {}
         }
+        let lock = if let Taking::Taken(lock) = lock { Some(lock) } else { None };
         Ok(Self { pattern: path, taken: None, _lock: lock })
     }
 }
 
-/// Whether there is nothing yet, or a file. What is neither, such as a device, is not this command's to remove.
-fn is_replaceable(path: &Path) -> io::Result<()> {
-    match fs::metadata(path) {
-        Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        Ok(found) if !found.is_file() => Err(io::Error::other("this is no file that could be replaced")),
-        _ => Ok(()),
+/// Whether there is nothing yet, a recording, or an empty file. What is no file, such as a device, is an error: it is not
+/// this command's to remove.
+fn is_replaceable(path: &Path) -> io::Result<bool> {
+    let file = match File::options().read(true).custom_flags(flags(OFlags::NONBLOCK)).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        // A file that may not be read is somebody's, and nothing is known of it.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(false),
+        opened => opened?,
+    };
+    let found = file.metadata()?;
+    if found.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
     }
+    if !found.is_file() {
+        return Err(io::Error::other("this is not a file that could be replaced"));
+    }
+    let mut start = Vec::new();
+    file.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(start.is_empty() || start == MAGIC)
 }
 
 fn names_process(path: &Path) -> bool {
@@ -85,11 +110,16 @@ fn with_process(path: &Path) -> PathBuf {
 /// Whether a recorder has the file open: its run may be gone while the program goes on.
 fn is_being_written(path: &Path) -> bool {
     let Some(process) = File::open(path).ok().and_then(|file| Reader::new(file).ok()) else { return false };
-    let Ok(own) = fs::metadata(path) else { return false };
-    let descriptors = fs::read_dir(format!("/proc/{}/fd", process.header().pid));
-    descriptors.into_iter().flatten().flatten().any(|descriptor| {
-        fs::metadata(descriptor.path()).is_ok_and(|open| (open.dev(), open.ino()) == (own.dev(), own.ino()))
-    })
+    makeroom_holders::is_being_written(path, process.header().pid)
+}
+
+/// What came of an attempt to take a name.
+enum Taking {
+    Taken(Lock),
+    OfAnotherRun,
+    /// The file system has no locks, or something else is in the place of the lock: runs are apart as far as the
+    /// recorder keeps them.
+    Impossible,
 }
 
 /// The right to a name, until it is dropped.
@@ -100,40 +130,71 @@ struct Lock {
 }
 
 impl Lock {
-    /// Takes the right to a name; `None` if another run has it.
-    fn take(recording: &Path) -> io::Result<Option<Self>> {
+    /// Takes the right to a name.
+    fn take(recording: &Path) -> Taking {
         let mut name = std::ffi::OsString::from(".");
         name.push(recording.file_name().unwrap_or_default());
-        name.push(".lock");
+        name.push(LOCK);
         let path = recording.with_file_name(name);
         for _ in 0..ATTEMPTS {
-            let file = File::options().create(true).append(true).open(&path)?;
+            let Some(file) = open_lock(&path, true) else { return Taking::Impossible };
             match file.try_lock() {
-                Err(TryLockError::WouldBlock) => return Ok(None),
-                // A file system without locks: runs are apart as far as the recorder keeps them.
-                Err(TryLockError::Error(_)) | Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Taking::OfAnotherRun,
+                Err(TryLockError::Error(_)) => return Taking::Impossible,
+                Ok(()) => {}
             }
             let lock = Self { path: path.clone(), file };
             // Whoever had it before may have removed the file after it was opened here.
             if lock.is_there() {
-                return Ok(Some(lock));
+                return Taking::Taken(lock);
             }
         }
-        Ok(None)
+        Taking::OfAnotherRun
     }
 
     fn is_there(&self) -> bool {
         let same = |one: fs::Metadata, two: fs::Metadata| (one.dev(), one.ino()) == (two.dev(), two.ino());
-        self.file.metadata().and_then(|own| Ok(same(own, fs::metadata(&self.path)?))).unwrap_or(false)
+        self.file.metadata().and_then(|own| Ok(same(own, fs::symlink_metadata(&self.path)?))).unwrap_or(false)
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
         // Removed while it is held: whoever opens the name from now on makes a new file. One that is left behind is
-        // used by the next run.
+        // removed by the next run.
         if self.is_there() {
             let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Opens a lock: an empty file, and neither a link, which would make a file elsewhere, nor a pipe, which would be waited
+/// for.
+fn open_lock(path: &Path, makes_it: bool) -> Option<File> {
+    let mut options = File::options();
+    options
+        .append(true)
+        .create(makes_it)
+        .mode(0o600)
+        .custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK));
+    let file = options.open(path).ok()?;
+    file.metadata().is_ok_and(|found| found.is_file() && found.len() == 0).then_some(file)
+}
+
+/// Removes the locks of recordings in a folder whose runs were killed: nobody holds them.
+fn remove_left_locks(folder: &Path) {
+    let user = rustix::process::geteuid().as_raw();
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
+    for path in entries.map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        let is_own = || fs::symlink_metadata(&path).is_ok_and(|found| found.uid() == user);
+        if name.starts_with(b".")
+            && name.ends_with(LEFT_LOCK)
+            && is_own()
+            && let Some(file) = open_lock(&path, false)
+            && file.try_lock().is_ok()
+        {
+            drop(Lock { path, file });
         }
     }
 }
@@ -153,14 +214,14 @@ mod tests {
     fn a_name_has_one_run_at_a_time() {
         let folder = folder("destination");
         let path = folder.join("run.room");
-        fs::write(&path, "of an earlier run").unwrap();
+        fs::write(&path, [&MAGIC[..], b"of an earlier run"].concat()).unwrap();
         let first = Destination::take(&path).unwrap();
         assert_eq!((&first.pattern, &first.taken), (&path, &None));
         assert!(!path.exists());
-        fs::write(&path, "of the first").unwrap();
+        fs::write(&path, [&MAGIC[..], b"of the first"].concat()).unwrap();
         let second = Destination::take(&path).unwrap();
         assert_eq!((&second.pattern, &second.taken), (&folder.join("run.%p.room"), &Some(path.clone())));
-        assert_eq!(fs::read_to_string(&path).unwrap(), "of the first");
+        assert!(fs::read(&path).unwrap().ends_with(b"of the first"));
         drop((first, second));
         assert_eq!(Destination::take(&path).unwrap().pattern, path);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "the lock goes with the run");
@@ -178,6 +239,16 @@ mod tests {
         let refused = Destination::take(&folder.join("%p.room")).err().unwrap().to_string();
         assert!(refused.contains("PID.room"), "{refused}");
         assert_eq!(with_process(Path::new("/a.b/run")), Path::new("/a.b/run.%p"));
+    }
+
+    #[test]
+    fn what_is_no_recording_stays() {
+        let folder = folder("other");
+        let path = folder.join("train.room");
+        fs::write(&path, "import torch").unwrap();
+        assert!(matches!(Destination::take(&path), Err(Failure::NotReplaced { .. })));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "import torch");
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -1,24 +1,38 @@
-//! Hears what the recorded processes report: which files they write, what was refused, and what they hold, which the
-//! status line shows.
+//! Hears what the recorded processes report: which files they write, what was refused, what they have to say, that a file
+//! could not be written to its end, and what they hold, which the status line shows.
+//!
+//! Anybody who knows the socket can send anything. What is believed is printed without controls, or names a file that is
+//! read only if it is a recording of this run (`summary`).
 
-use std::collections::BTreeSet;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use makeroom_core::Bytes;
-use makeroom_report::further_refusals_text;
+use makeroom_report::{EarlyStop, further_refusals_text};
 
 use super::status::{self, Figures, Status};
-use super::{library, summary};
+use super::{folders, summary};
+use crate::commands::new_file;
 use crate::output;
 
 /// A message is a few numbers and a path.
 const LONGEST_MESSAGE: usize = 8 << 10;
 /// Refusals of one run that are printed; a program that probes for the largest batch makes many.
 const MOST_REFUSALS: usize = 3;
+/// Notices of one run that are printed.
+const MOST_NOTICES: usize = 20;
+/// Recordings of one run that are told apart.
+const MOST_RECORDINGS: usize = 4096;
+/// How sockets are called.
+const SOCKET: &str = "socket-";
+/// Entries of a folder that are looked at for sockets that were left behind.
+const MOST_ENTRIES: usize = 10_000;
 
 /// What a process reports.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,40 +43,82 @@ enum Message {
     Refused { bytes: Bytes, device: Option<u32>, file: PathBuf },
     /// It could not write a file, for this reason.
     Unrecorded(String),
+    /// Its file has so much of it and no more, for this reason.
+    Stopped { after: Duration, reason: String },
+    /// The user must know this.
+    Notice(String),
     /// It holds so much.
-    Status { process: u32, figures: Figures },
-    /// From this command itself: that was all.
+    Status(Figures),
+    /// There may be nothing more to come: to wake the listener.
     Over,
+}
+
+/// A file that a process wrote.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Recorded {
+    pub(crate) process: u32,
+    pub(crate) file: PathBuf,
+    /// What the process reported, if it could not write all of it.
+    pub(crate) stop: Option<EarlyStop>,
 }
 
 /// What was heard of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    /// The files that were written.
-    pub(crate) recordings: BTreeSet<PathBuf>,
-    /// Why a process could not write one.
-    pub(crate) unrecorded: Option<String>,
+    /// The files that were written, by name.
+    pub(crate) recordings: Vec<Recorded>,
+    /// Processes that could not write one, and why.
+    pub(crate) unrecorded: Vec<(u32, String)>,
+}
+
+impl Heard {
+    fn begin(&mut self, process: u32, file: PathBuf) {
+        let is_known = self.of(process).is_some_and(|known| known.file == file);
+        if !is_known && self.recordings.len() < MOST_RECORDINGS {
+            self.recordings.push(Recorded { process, file, stop: None });
+        }
+    }
+
+    /// The file that a process writes: after an `exec` it is a second one.
+    fn of(&mut self, process: u32) -> Option<&mut Recorded> {
+        self.recordings.iter_mut().rev().find(|known| known.process == process)
+    }
+
+    /// Takes a refusal into account; says whether the recording should have it.
+    fn refuse(&mut self, process: u32, bytes: Bytes, device: Option<u32>) -> bool {
+        let Some(stop) = self.of(process).and_then(|known| known.stop.as_mut()) else { return true };
+        stop.refused += 1;
+        stop.first_refused.get_or_insert((bytes, device));
+        false
+    }
 }
 
 /// The listening end. Its socket goes with it, whether the program was started or not.
 pub(crate) struct Listener {
     path: PathBuf,
+    is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<Heard>>,
 }
 
 impl Listener {
-    /// Starts listening.
-    pub(crate) fn start(mut status: Status) -> io::Result<Self> {
-        let path = library::folder()?.join(format!("socket-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
-        let socket = UnixDatagram::bind(&path)?;
+    /// Starts listening to the processes of a run.
+    pub(crate) fn start(run: &str, mut status: Status) -> io::Result<Self> {
+        let (path, socket) = folders::first(|folder| {
+            let path = folder.join(format!("{SOCKET}{}", new_file::random()));
+            folders::short(&path)?;
+            remove_dead(folder);
+            Ok((path.clone(), UnixDatagram::bind(&path)?))
+        })?;
         socket.set_read_timeout(Some(status::INTERVAL))?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (run, ends) = (run.to_owned(), Arc::clone(&is_over));
         let listen = move || {
-            let heard = listen(&socket, &mut status);
+            let mut heard = listen(&socket, &run, &mut status, &ends);
             status.clear();
+            heard.recordings.sort_by(|one, other| one.file.cmp(&other.file));
             heard
         };
-        Ok(Self { path, thread: Some(std::thread::spawn(listen)) })
+        Ok(Self { path, is_over, thread: Some(std::thread::spawn(listen)) })
     }
 
     /// Where to report to.
@@ -72,8 +128,10 @@ impl Listener {
 
     /// Stops listening; gives what was heard.
     pub(crate) fn finish(mut self) -> Heard {
-        let told = UnixDatagram::unbound().and_then(|socket| socket.send_to(b"over", &self.path));
-        let thread = self.thread.take().filter(|_| told.is_ok());
+        self.is_over.store(true, Ordering::Release);
+        // Without it the listener ends by itself, a moment later.
+        let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to(b"over", &self.path));
+        let thread = self.thread.take();
         thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 }
@@ -85,9 +143,25 @@ impl Drop for Listener {
     }
 }
 
-fn listen(socket: &UnixDatagram, status: &mut Status) -> Heard {
+/// Removes sockets on which nobody listens any more: a run that is killed leaves its own.
+fn remove_dead(folder: &Path) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
+    for path in entries.map(|entry| entry.path()) {
+        let is_socket = path.file_name().is_some_and(|name| name.as_bytes().starts_with(SOCKET.as_bytes()));
+        let is_dead = || {
+            let tried = UnixDatagram::unbound().and_then(|socket| socket.connect(&path));
+            tried.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        if is_socket && is_dead() {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+}
+
+fn listen(socket: &UnixDatagram, run: &str, status: &mut Status, is_over: &AtomicBool) -> Heard {
     let mut heard = Heard::default();
     let mut refusals = 0;
+    let mut notices = 0;
     let mut buffer = vec![0; LONGEST_MESSAGE];
     let mut drawn = Instant::now();
     loop {
@@ -97,27 +171,44 @@ fn listen(socket: &UnixDatagram, status: &mut Status) -> Heard {
         }
         let length = match socket.recv(&mut buffer) {
             Ok(length) => length,
-            Err(error) if is_passing(&error) => continue,
+            Err(error) if is_passing(&error) && !is_over.load(Ordering::Acquire) => continue,
             Err(_) => return heard,
         };
-        match buffer.get(..length).and_then(parse) {
-            Some(Message::Over) => return heard,
-            Some(Message::Recording(file)) => {
-                heard.recordings.insert(file);
+        let Some((process, message)) = buffer.get(..length).and_then(parse) else { continue };
+        match message {
+            // What was sent before the program ended has been read by now.
+            Message::Over if is_over.load(Ordering::Acquire) => return heard,
+            Message::Over => {}
+            Message::Recording(file) => heard.begin(process, file),
+            Message::Unrecorded(reason) if heard.unrecorded.len() < MOST_NOTICES => {
+                heard.unrecorded.push((process, reason));
             }
-            Some(Message::Unrecorded(reason)) => heard.unrecorded = Some(reason),
-            Some(Message::Refused { bytes, device, file }) => {
+            Message::Unrecorded(_) => {}
+            Message::Stopped { after, reason } => {
+                if let Some(known) = heard.of(process) {
+                    known.stop.get_or_insert(EarlyStop { after, reason, ..EarlyStop::default() });
+                }
+            }
+            Message::Notice(text) => {
+                notices += 1;
+                if notices <= MOST_NOTICES {
+                    status.clear();
+                    output::remark(&format!("makeroom: {text}\n"));
+                }
+            }
+            Message::Refused { bytes, device, file } => {
                 refusals += 1;
+                let is_recorded = heard.refuse(process, bytes, device);
                 if refusals <= MOST_REFUSALS {
                     status.clear();
-                    output::remark(&summary::refusal(bytes, device, &file, refusals == 1));
+                    let recording = Some((file.as_path(), run)).filter(|_| is_recorded && refusals == 1);
+                    output::remark(&summary::refusal(bytes, device, recording));
                 } else if refusals == MOST_REFUSALS + 1 {
                     status.clear();
                     output::remark(&further_refusals_text());
                 }
             }
-            Some(Message::Status { process, figures }) => status.report(process, figures),
-            None => {}
+            Message::Status(figures) => status.report(process, figures),
         }
     }
 }
@@ -128,34 +219,56 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-fn parse(message: &[u8]) -> Option<Message> {
-    let text = std::str::from_utf8(message).ok()?;
-    if text == "over" {
-        return Some(Message::Over);
+/// A message, and the process that sent it; 0 for this command itself.
+fn parse(message: &[u8]) -> Option<(u32, Message)> {
+    if message == b"over" {
+        return Some((0, Message::Over));
     }
-    let (kind, rest) = text.split_once(' ')?;
-    let (process, rest) = rest.split_once(' ')?;
-    match kind {
-        "status" => {
-            let mut numbers = rest.split(' ').map(|word| word.parse::<u64>().ok());
-            let mut next = || numbers.next().flatten();
-            let figures =
-                Figures { device: next()?, pinned: next()?, tensors: next()?, allocations: next()? };
-            Some(Message::Status { process: process.parse().ok()?, figures })
-        }
-        "unrecorded" => Some(Message::Unrecorded(rest.to_owned())),
-        "recording" => Some(Message::Recording(PathBuf::from(rest))),
-        "refused" => {
-            let (bytes, rest) = rest.split_once(' ')?;
-            let (device, file) = rest.split_once(' ')?;
-            Some(Message::Refused {
-                bytes: Bytes::new(bytes.parse().ok()?),
-                device: if device == "host" { None } else { Some(device.parse().ok()?) },
-                file: PathBuf::from(file),
+    let (kind, rest) = next_word(message)?;
+    let (process, rest) = next_word(rest)?;
+    let process = number(process)?;
+    let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let message = match kind {
+        b"status" => {
+            let mut words = rest.split(|&byte| byte == b' ').map(number);
+            let mut next = || words.next().flatten();
+            Message::Status(Figures {
+                device: next()?,
+                pinned: next()?,
+                tensors: next()?,
+                allocations: next()?,
             })
         }
-        _ => None,
-    }
+        b"unrecorded" => Message::Unrecorded(text(rest)),
+        b"notice" => Message::Notice(text(rest)),
+        b"recording" => Message::Recording(path(rest)),
+        b"stopped" => {
+            let (after, reason) = next_word(rest)?;
+            Message::Stopped { after: Duration::from_millis(number(after)?), reason: text(reason) }
+        }
+        b"refused" => {
+            let (bytes, rest) = next_word(rest)?;
+            let (device, file) = next_word(rest)?;
+            Message::Refused {
+                bytes: Bytes::new(number(bytes)?),
+                device: if device == b"host" { None } else { Some(number(device)?) },
+                file: path(file),
+            }
+        }
+        _ => return None,
+    };
+    Some((process, message))
+}
+
+/// Up to the next space, and what is behind it.
+fn next_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let space = text.iter().position(|&byte| byte == b' ')?;
+    Some((text.get(..space)?, text.get(space + 1..)?))
+}
+
+fn number<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -164,30 +277,45 @@ mod tests {
 
     #[test]
     fn messages_are_read_and_nonsense_is_not() {
+        let of_42 = |message| Some((42, message));
         assert_eq!(
             parse(b"recording 42 /tmp/a b.room"),
-            Some(Message::Recording(PathBuf::from("/tmp/a b.room")))
+            of_42(Message::Recording(PathBuf::from("/tmp/a b.room")))
         );
         assert_eq!(
-            parse(b"refused 42 4096 1 x.room"),
-            Some(Message::Refused {
-                bytes: Bytes::new(4096),
-                device: Some(1),
-                file: PathBuf::from("x.room")
-            })
+            parse(b"recording 42 a\xff.room"),
+            of_42(Message::Recording(PathBuf::from(std::ffi::OsStr::from_bytes(b"a\xff.room"))))
         );
-        assert_eq!(
-            parse(b"refused 42 4096 host x.room"),
-            Some(Message::Refused { bytes: Bytes::new(4096), device: None, file: PathBuf::from("x.room") })
-        );
+        let refused = |device| Message::Refused { bytes: Bytes::new(4096), device, file: "x.room".into() };
+        assert_eq!(parse(b"refused 42 4096 1 x.room"), of_42(refused(Some(1))));
+        assert_eq!(parse(b"refused 42 4096 host x.room"), of_42(refused(None)));
         assert_eq!(
             parse(b"unrecorded 42 /tmp/x.room: No space left"),
-            Some(Message::Unrecorded("/tmp/x.room: No space left".to_owned()))
+            of_42(Message::Unrecorded("/tmp/x.room: No space left".to_owned()))
         );
+        let (after, reason) = (Duration::from_millis(1200), "No space left".to_owned());
+        assert_eq!(parse(b"stopped 42 1200 No space left"), of_42(Message::Stopped { after, reason }));
+        assert_eq!(parse(b"notice 42 a b"), of_42(Message::Notice("a b".to_owned())));
         assert_eq!(parse(b"refused 42 many 1 x.room"), None);
         let figures = Figures { device: 1, pinned: 2, tensors: 3, allocations: 4 };
-        assert_eq!(parse(b"status 42 1 2 3 4 x.room"), Some(Message::Status { process: 42, figures }));
-        assert_eq!(parse(b"status 42 1 2 3"), None);
-        assert_eq!(parse(b"\xff"), None);
+        assert_eq!(parse(b"status 42 1 2 3 4 x.room"), of_42(Message::Status(figures)));
+        for nonsense in [&b"status 42 1 2 3"[..], b"\xff", b"", b"over 1", b"notice", b"stopped 42 x y"] {
+            assert_eq!(parse(nonsense), None);
+        }
+    }
+
+    #[test]
+    fn refusals_after_a_stop_are_counted_for_the_file_that_lacks_them() {
+        let mut heard = Heard::default();
+        heard.begin(1, "one.room".into());
+        heard.begin(1, "one.room".into());
+        assert!(heard.refuse(1, Bytes::mib(1), None));
+        heard.of(1).unwrap().stop = Some(EarlyStop::default());
+        assert!(!heard.refuse(1, Bytes::mib(2), Some(0)) && !heard.refuse(1, Bytes::mib(3), Some(0)));
+        heard.begin(1, "after-exec.room".into());
+        assert!(heard.refuse(1, Bytes::mib(4), Some(0)));
+        let stop = heard.recordings[0].stop.as_ref().unwrap();
+        assert_eq!((stop.refused, stop.first_refused), (2, Some((Bytes::mib(2), Some(0)))));
+        assert_eq!(heard.recordings.len(), 2);
     }
 }

@@ -6,6 +6,7 @@
 
 mod child;
 mod destination;
+mod folders;
 pub(crate) mod library;
 mod lines;
 mod listener;
@@ -16,10 +17,13 @@ mod summary;
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use makeroom_report::{process_unrecorded_text, unprepared_text};
+
 use crate::cli::Run;
+use crate::commands::place;
 use crate::failure::Failure;
 use crate::output;
 use destination::Destination;
@@ -34,47 +38,44 @@ const USUAL_NAME: &str = "makeroom.%p.room";
 const CHANGED_SETTINGS: &str = "makeroom: --pool turned on expandable segments, but PyTorch did not use them: the program changed \
      PyTorch's allocator settings (often in os.environ before it imports torch), or this build of PyTorch does not support them\n";
 
+/// What records the program.
+struct Recorder {
+    run: String,
+    library: PathBuf,
+    /// Kept to the end: the name is this run's until its recording has been read.
+    destination: Destination,
+    listener: Listener,
+}
+
 /// Runs `makeroom run`.
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let (program, words) = arguments.command.split_first().ok_or(Failure::NoProgram)?;
-    let library = library::place().map_err(Failure::Library)?;
-    // Kept to the end: the name is this run's until its recording has been read.
-    let destination = Destination::take(arguments.output.as_deref().unwrap_or(Path::new(USUAL_NAME)))?;
-    if let Some(taken) = &destination.taken {
-        output::remark(&summary::stepped_aside(taken, &destination.pattern));
+    if let Some(path) = &arguments.summary {
+        spare_program(path, &arguments.command)?;
     }
+    let is_watched = !arguments.no_status && status::is_possible();
+    let screen = Screen::default();
+    let name = program.to_string_lossy();
+    let recorder = Recorder::prepare(arguments, &name, Status::new(is_watched, screen.clone()))?;
     let switches = switches(arguments);
     for note in &switches.notes {
         output::remark(&format!("makeroom: {note}\n"));
     }
     if let Some(obstacle) = obstacle::find(program) {
-        output::remark(&format!("makeroom: {} {obstacle}\n", program.to_string_lossy()));
+        output::remark(&format!("makeroom: {name} {obstacle}\n"));
     }
-    let is_watched = !arguments.no_status && status::is_possible();
-    let screen = Screen::default();
-    let listener = Listener::start(Status::new(is_watched, screen.clone())).map_err(Failure::Library)?;
     let mut command = Command::new(program);
     command.envs(switches.variables);
-    command.args(words).env("LD_PRELOAD", preload(&library)).envs(environment(
-        arguments,
-        &destination,
-        &listener,
-    ));
+    command.args(words);
+    if let Some(recorder) = &recorder {
+        command.env("LD_PRELOAD", preload(&recorder.library)).envs(environment(arguments, recorder));
+    }
     if is_watched {
         command.env("MAKEROOM_STATUS", "on");
     }
     let ended = child::run(&mut command, screen)
-        .map_err(|error| Failure::Program { name: program.to_string_lossy().into_owned(), error })?;
-    let heard = listener.finish();
-    let recordings: Vec<Ended> = heard.recordings.iter().map(|path| Ended::read(path)).collect();
-    if recordings.is_empty() {
-        let is_off = std::env::var_os("MAKEROOM").is_some_and(|value| value == "off");
-        let program = program.to_string_lossy();
-        output::remark(&summary::nothing(&program, is_off, heard.unrecorded.as_deref()));
-    }
-    for recording in &recordings {
-        output::remark(&recording.text());
-    }
+        .map_err(|error| Failure::Program { name: name.clone().into_owned(), error })?;
+    let recordings = recorder.map_or(Vec::new(), |recorder| recorder.finish(&name));
     if switches.expands_torch && recordings.iter().any(Ended::lacks_expandable_segments) {
         output::remark(CHANGED_SETTINGS);
     }
@@ -87,9 +88,70 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     Ok(ended)
 }
 
+impl Recorder {
+    /// Makes everything ready. Where that is not possible the program runs without it, and it is said; unless it was to
+    /// have a limit or a pool, which come with the recorder.
+    fn prepare(arguments: &Run, program: &str, status: Status) -> Result<Option<Self>, Failure> {
+        let run = run_id();
+        let ready = is_proc_mounted().and_then(|()| Ok((library::place()?, Listener::start(&run, status)?)));
+        match ready {
+            Ok((library, listener)) => {
+                let asked = arguments.output.as_deref().unwrap_or(Path::new(USUAL_NAME));
+                let destination = Destination::take(asked)?;
+                if let Some(taken) = &destination.taken {
+                    output::remark(&summary::stepped_aside(taken, &destination.pattern));
+                }
+                Ok(Some(Self { run, library, destination, listener }))
+            }
+            Err(error) if arguments.limit.is_some() || arguments.pool => Err(Failure::Library(error)),
+            Err(error) => {
+                output::remark(&unprepared_text(program, &error.to_string()));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Says what was recorded.
+    fn finish(self, program: &str) -> Vec<Ended> {
+        let heard = self.listener.finish();
+        let recordings: Vec<Ended> =
+            heard.recordings.iter().map(|recorded| Ended::read(recorded, &self.run)).collect();
+        if recordings.is_empty() {
+            let is_off = std::env::var_os("MAKEROOM").is_some_and(|value| value == "off");
+            let reason = heard.unrecorded.first().map(|(_, reason)| reason.as_str());
+            output::remark(&summary::nothing(program, is_off, reason));
+        } else {
+            for (process, reason) in &heard.unrecorded {
+                output::remark(&process_unrecorded_text(*process, reason));
+            }
+        }
+        for recording in &recordings {
+            output::remark(&recording.text());
+        }
+        recordings
+    }
+}
+
+/// Without it neither the program's files nor its code can be named.
+fn is_proc_mounted() -> io::Result<()> {
+    if Path::new("/proc/self/maps").exists() {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::NotFound, "/proc is not mounted"))
+}
+
+/// Refuses to write a summary over the program, or over a file that it is given.
+fn spare_program(summary: &Path, command: &[OsString]) -> Result<(), Failure> {
+    let program = command.first().and_then(|program| obstacle::search(program));
+    let files: Vec<PathBuf> = program.into_iter().chain(command.iter().skip(1).map(PathBuf::from)).collect();
+    let failure = |_| Failure::OverProgram { name: summary.display().to_string() };
+    place::beside(summary, &files).map_err(failure)
+}
+
 fn write_summary(path: &Path, recordings: &[Ended]) -> io::Result<()> {
     let all: Vec<_> = recordings.iter().map(Ended::json).collect();
-    std::fs::write(path, serde_json::to_vec_pretty(&all)?)
+    let text = serde_json::to_vec_pretty(&all)?;
+    place::write(path, |file| io::Write::write_all(file, &text))
 }
 
 /// What the pool needs, if it was asked for.
@@ -101,21 +163,20 @@ fn switches(arguments: &Run) -> pool::Switches {
 }
 
 /// What the recorder is told; its own documentation has the list.
-fn environment(
-    arguments: &Run,
-    destination: &Destination,
-    listener: &Listener,
-) -> Vec<(&'static str, OsString)> {
+fn environment(arguments: &Run, recorder: &Recorder) -> Vec<(&'static str, OsString)> {
     let mut variables = vec![
-        ("MAKEROOM_FILE", destination.pattern.clone().into()),
-        ("MAKEROOM_SOCKET", listener.path().into()),
-        ("MAKEROOM_RUN_ID", run_id().into()),
+        ("MAKEROOM_FILE", recorder.destination.pattern.clone().into()),
+        ("MAKEROOM_SOCKET", recorder.listener.path().into()),
+        ("MAKEROOM_RUN_ID", recorder.run.clone().into()),
     ];
     if let Some(limit) = arguments.limit {
         variables.push(("MAKEROOM_LIMIT", limit.get().to_string().into()));
     }
     if arguments.no_stacks {
         variables.push(("MAKEROOM_STACKS", "none".into()));
+    }
+    if arguments.no_command_line {
+        variables.push(("MAKEROOM_COMMAND_LINE", "off".into()));
     }
     variables
 }

@@ -6,13 +6,16 @@ use std::path::Path;
 use makeroom_core::{Action, Bytes, ProcessEnd, Trace};
 use makeroom_explain::{Cause, Explanation, TraceQuestion, explain_running, explain_trace};
 use makeroom_report::{
-    explanation_json, explanation_text, nothing_recorded_text, others_text, refused_text, run_summary_text,
-    stepped_aside_text, switched_off_text, unreadable_text, unrecorded_text,
+    EarlyStop, explanation_json, explanation_text, lost_recording_text, nothing_recorded_text, others_text,
+    refused_text, run_summary_text, stepped_aside_text, still_recorded_text, switched_off_text,
+    unrecorded_text,
 };
+use makeroom_trace::Input;
 use serde_json::{Value, json};
 
 use super::lines;
-use crate::commands::{looking, recording};
+use super::listener::Recorded;
+use crate::commands::{looking, new_file, recording};
 use crate::failure::Failure;
 use crate::output;
 
@@ -30,17 +33,35 @@ pub(crate) fn stepped_aside(taken: &Path, pattern: &Path) -> String {
     stepped_aside_text(&taken.display().to_string(), &pattern.display().to_string().replace("%p", "PID"))
 }
 
-/// What to say when an allocation was refused. The first time it is the whole verdict, where that can be had.
-pub(crate) fn refusal(bytes: Bytes, device: Option<u32>, file: &Path, is_first: bool) -> String {
+/// What to say when an allocation was refused; with a recording of this run, also why.
+pub(crate) fn refusal(bytes: Bytes, device: Option<u32>, recording: Option<(&Path, &str)>) -> String {
     let mut text = refused_text(bytes, device);
-    if is_first && let Ok(trace) = recording::read_trace(file) {
+    if let Some(trace) = recording.and_then(|(file, run)| read(file, run).ok()) {
         let explanation = explain_running(&trace, &TraceQuestion::default());
+        // The recording does not have it, or not yet: nothing is concluded from that.
+        if explanation.verdict.cause == Cause::None {
+            return text;
+        }
         text.push_str(&explanation_text(&explanation, output::remark_columns(), None));
         if explanation.causes.iter().any(|finding| finding.cause == Cause::OtherProcesses) {
             text.push_str(&others(&trace, device));
         }
     }
     text
+}
+
+/// Reads a recording of this run. The name came over the socket, so what is there may be anything.
+fn read(path: &Path, run: &str) -> Result<Trace, Failure> {
+    let name = || path.display().to_string();
+    let file = new_file::open_plain(path).map_err(|error| Failure::Write { name: name(), error })?;
+    let input = makeroom_trace::read(file).map_err(|error| Failure::input(&name(), error))?;
+    let Input::Trace(trace) = input else { return Err(Failure::NotARecording { name: name() }) };
+    let is_own = trace.process.as_ref().is_some_and(|process| hexadecimal(&process.identity.run) == run);
+    if is_own { Ok(trace) } else { Err(Failure::OfAnotherRun { name: name() }) }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Who else holds the device now, where the driver says it.
@@ -65,16 +86,21 @@ fn takes_fixed_segments(trace: &Trace) -> bool {
 /// A recording at its end.
 pub(crate) struct Ended {
     file: String,
+    stop: Option<EarlyStop>,
+    /// Whether its process goes on, as a server does that the program started.
+    still_runs: bool,
     explanation: Result<Explanation, Failure>,
     /// Whether PyTorch's tensors were in segments of fixed size alone.
     has_fixed_segments: bool,
 }
 
 impl Ended {
-    /// Reads and explains a recording.
-    pub(crate) fn read(path: &Path) -> Self {
-        let mut has_fixed_segments = false;
-        let explanation = recording::read_trace(path).map(|trace| {
+    /// Reads and explains a recording of this run.
+    pub(crate) fn read(recorded: &Recorded, run: &str) -> Self {
+        let path = &recorded.file;
+        let (mut still_runs, mut has_fixed_segments) = (false, false);
+        let explanation = read(path, run).map(|trace| {
+            still_runs = recording::is_running(&trace, path);
             has_fixed_segments = takes_fixed_segments(&trace);
             let has_exited = trace
                 .process
@@ -88,7 +114,8 @@ impl Ended {
             has_fixed_segments &= explanation.run.as_ref().is_some_and(|run| run.expandable.is_empty());
             explanation
         });
-        Self { file: path.display().to_string(), explanation, has_fixed_segments }
+        let stop = recorded.stop.clone();
+        Self { file: path.display().to_string(), stop, still_runs, explanation, has_fixed_segments }
     }
 
     /// Whether PyTorch allocated and none of it was in expandable segments.
@@ -98,17 +125,29 @@ impl Ended {
 
     /// For a person.
     pub(crate) fn text(&self) -> String {
+        let (stop, columns) = (self.stop.as_ref(), output::remark_columns());
         match &self.explanation {
-            Ok(explanation) => run_summary_text(explanation, &self.file, output::remark_columns()),
-            Err(failure) => unreadable_text(&self.file, failure),
+            Ok(Explanation { run: Some(run), .. }) if self.still_runs => {
+                still_recorded_text(&run.program, run.pid, &self.file)
+            }
+            Ok(explanation) => run_summary_text(explanation, &self.file, stop, columns),
+            Err(failure) => lost_recording_text(&self.file, failure, stop, columns),
         }
     }
 
     /// For a program.
     pub(crate) fn json(&self) -> Value {
+        let incomplete = self.stop.as_ref().map(EarlyStop::json);
         match &self.explanation {
-            Ok(explanation) => json!({ "file": self.file, "explanation": explanation_json(explanation) }),
-            Err(failure) => json!({ "file": self.file, "error": failure.to_string() }),
+            Ok(explanation) => json!({
+                "file": self.file,
+                "incomplete": incomplete,
+                "running": self.still_runs,
+                "explanation": explanation_json(explanation),
+            }),
+            Err(failure) => {
+                json!({ "file": self.file, "incomplete": incomplete, "error": failure.to_string() })
+            }
         }
     }
 }

@@ -1,0 +1,184 @@
+//! What `run` is told over its socket.
+//!
+//! The socket is connected once, when the recording begins, so that it does not matter where the program goes afterwards
+//! (`chroot`, another namespace). A listener that is busy is not waited for: what it must know is sent again with the next
+//! turn, and what is only for the eye is dropped. Where nobody listens nothing is kept.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::time::Duration;
+
+use crate::clock;
+use crate::files::Guarded;
+
+/// Messages that wait. A program that probes for its largest batch is refused often: further refusals are dropped.
+const MOST_WAITING: usize = 64;
+/// How long an exit waits for a listener that is busy.
+const LONGEST_GOODBYE_NS: u64 = 100_000_000;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(2);
+
+/// The line to `run`.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    path: Option<Vec<u8>>,
+    socket: Option<Guarded>,
+    waiting: VecDeque<Vec<u8>>,
+}
+
+impl Reports {
+    /// Connects to the listener, if there is one.
+    pub(crate) fn new(path: Option<&[u8]>) -> Self {
+        let mut reports = Self { path: path.map(<[u8]>::to_vec), socket: None, waiting: VecDeque::new() };
+        reports.connect();
+        reports
+    }
+
+    /// Whether somebody listens.
+    pub(crate) fn are_heard(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// Sends what `run` must know: `KIND PID REST`.
+    pub(crate) fn send(&mut self, kind: &str, rest: &[u8]) {
+        if self.are_heard() && self.waiting.len() < MOST_WAITING {
+            self.waiting.push_back(message(kind, rest));
+        }
+        self.deliver();
+    }
+
+    /// Sends what may get lost.
+    pub(crate) fn mention(&mut self, kind: &str, rest: &[u8]) {
+        if self.waiting.is_empty() && self.are_heard() {
+            let _ = self.try_send(&message(kind, rest));
+        }
+    }
+
+    /// Sends what waits, as far as the listener takes it.
+    pub(crate) fn deliver(&mut self) {
+        while let Some(message) = self.waiting.pop_front() {
+            match self.try_send(&message) {
+                Ok(()) => {}
+                Err(error) if is_busy(&error) => {
+                    self.waiting.push_front(message);
+                    return;
+                }
+                Err(_) => {
+                    // It is gone, and nobody takes its place.
+                    (self.path, self.socket) = (None, None);
+                    self.waiting.clear();
+                }
+            }
+        }
+    }
+
+    /// Sends what waits before the process ends, and waits a moment for a listener that is busy.
+    pub(crate) fn deliver_all(&mut self) {
+        let began = clock::monotonic_ns();
+        self.deliver();
+        while !self.waiting.is_empty() && clock::monotonic_ns().wrapping_sub(began) < LONGEST_GOODBYE_NS {
+            std::thread::sleep(BETWEEN_ATTEMPTS);
+            self.deliver();
+        }
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> io::Result<()> {
+        // In a shared table the program may have closed it.
+        if self.socket.as_ref().is_none_or(|socket| !socket.is_there()) {
+            self.connect();
+        }
+        let socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        // SAFETY: the message is valid for its length.
+        let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), flags) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    fn connect(&mut self) {
+        let connected = self.path.as_deref().and_then(connect);
+        if let Some(gone) = std::mem::replace(&mut self.socket, connected) {
+            // Its number may be the new one's.
+            std::mem::forget(gone);
+        }
+    }
+}
+
+fn connect(path: &[u8]) -> Option<Guarded> {
+    // SAFETY: all zeros are a valid address without a name.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    if path.len() >= address.sun_path.len() {
+        return None;
+    }
+    for (place, &byte) in address.sun_path.iter_mut().zip(path) {
+        *place = libc::c_char::from_ne_bytes([byte]);
+    }
+    let socket = Guarded::socket().ok()?;
+    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: the address is valid for its length.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    (result == 0).then_some(socket)
+}
+
+/// Whether a listener may take the message later.
+fn is_busy(error: &io::Error) -> bool {
+    let is_full = error.raw_os_error() == Some(libc::ENOBUFS);
+    is_full || matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+fn message(kind: &str, rest: &[u8]) -> Vec<u8> {
+    let mut message = format!("{kind} {} ", std::process::id()).into_bytes();
+    message.extend_from_slice(rest);
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    fn listener(test: &str) -> (UnixDatagram, Vec<u8>) {
+        let path = std::env::temp_dir().join(format!("makeroom-{test}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let socket = UnixDatagram::bind(&path).unwrap();
+        (socket, path.into_os_string().into_encoded_bytes())
+    }
+
+    fn next(socket: &UnixDatagram) -> String {
+        let mut buffer = [0; 256];
+        let length = socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_busy_listener_hears_all_of_it_later() {
+        let (socket, path) = listener("busy");
+        let mut reports = Reports::new(Some(&path));
+        std::fs::remove_file(std::path::Path::new(std::str::from_utf8(&path).unwrap())).unwrap();
+        let process = std::process::id();
+        let mut sent = 0;
+        while reports.waiting.is_empty() {
+            reports.send("refused", format!("{sent}").as_bytes());
+            sent += 1;
+        }
+        reports.mention("status", b"is lost");
+        reports.send("stopped", b"at last");
+        for number in 0..sent {
+            assert_eq!(next(&socket), format!("refused {process} {number}"));
+            reports.deliver();
+        }
+        assert_eq!(next(&socket), format!("stopped {process} at last"));
+    }
+
+    #[test]
+    fn nothing_is_kept_for_a_listener_that_is_gone() {
+        let (socket, path) = listener("gone");
+        let mut reports = Reports::new(Some(&path));
+        drop(socket);
+        reports.send("stopped", b"");
+        assert!(!reports.are_heard() && reports.waiting.is_empty());
+        assert!(!Reports::new(None).are_heard());
+        std::fs::remove_file(std::path::Path::new(std::str::from_utf8(&path).unwrap())).unwrap();
+    }
+}

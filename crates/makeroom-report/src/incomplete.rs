@@ -1,0 +1,118 @@
+//! What is said of a recording that does not tell how its process ended: as the recorder reported it, or as far as the file
+//! itself shows it.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use makeroom_core::Bytes;
+use makeroom_explain::{Missing, RunSummary};
+use serde_json::{Value, json};
+
+use crate::run::{count, paragraph};
+use crate::text::{MARGIN, TITLE};
+
+/// A recording that stopped while its process ran on, as the process reported it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EarlyStop {
+    /// How long it was recorded.
+    pub after: Duration,
+    /// What stopped it.
+    pub reason: String,
+    /// Allocations that failed after that.
+    pub refused: u64,
+    /// The first of them, and its device; none is the host.
+    pub first_refused: Option<(Bytes, Option<u32>)>,
+}
+
+impl EarlyStop {
+    /// For a program.
+    pub fn json(&self) -> Value {
+        json!({
+            "seconds": self.after.as_secs_f64(),
+            "reason": self.reason,
+            "refused": self.refused,
+            "first_refused_bytes": self.first_refused.map(|(bytes, _)| bytes.get()),
+            "first_refused_device": self.first_refused.and_then(|(_, device)| device),
+        })
+    }
+}
+
+/// The lines of a summary about what the recording does not have.
+pub(crate) fn lines(out: &mut String, run: &RunSummary, stop: Option<&EarlyStop>, columns: usize) {
+    if let Some(stop) = stop {
+        early_stop(out, stop, columns);
+        return;
+    }
+    let text = match run.missing {
+        None => return,
+        Some(Missing::End | Missing::Torn(_)) => {
+            "the recording has no end: the process was ended from outside, or by a bare system call; the last tenth of a second may be missing"
+        }
+        Some(Missing::Rest) => {
+            "the recording is incomplete: the recorder failed, and the program ran on without it"
+        }
+    };
+    paragraph(out, text, columns);
+}
+
+/// The lines for a recording that cannot be read at its end.
+pub fn lost_recording_text(
+    file: &str,
+    error: &dyn std::error::Error,
+    stop: Option<&EarlyStop>,
+    columns: usize,
+) -> String {
+    let error = error.to_string();
+    // Most errors name the file themselves.
+    let named = if error.contains(file) { error } else { format!("{file}: {error}") };
+    let mut out = format!("{TITLE}makeroom{TITLE:#}: the recording cannot be read: {}\n", named.trim_end());
+    if let Some(stop) = stop {
+        early_stop(&mut out, stop, columns);
+    }
+    out
+}
+
+fn early_stop(out: &mut String, stop: &EarlyStop, columns: usize) {
+    let seconds = stop.after.as_secs_f64();
+    let text = format!(
+        "the recording is incomplete: it stops after {seconds:.1} s, and the program ran on ({})",
+        stop.reason
+    );
+    paragraph(out, &text, columns);
+    if stop.refused > 0 {
+        let first = stop.first_refused.map_or(String::new(), |(bytes, device)| match device {
+            Some(device) => format!(", the first for {bytes} on GPU {device}"),
+            None => format!(", the first for {bytes} of pinned host memory"),
+        });
+        let _ = writeln!(out, "{MARGIN}refused after that: {}{first}", count(stop.refused, "allocation"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_reported_goes_before_what_the_file_shows() {
+        let run = RunSummary { missing: Some(Missing::End), ..RunSummary::default() };
+        let stop = EarlyStop {
+            after: Duration::from_millis(1234),
+            reason: "x.room: No space left on device".to_owned(),
+            refused: 2,
+            first_refused: Some((Bytes::mib(256), Some(0))),
+        };
+        let mut out = String::new();
+        lines(&mut out, &run, Some(&stop), 200);
+        assert_eq!(
+            out,
+            "  the recording is incomplete: it stops after 1.2 s, and the program ran on (x.room: No space left on device)\n  \
+             refused after that: 2 allocations, the first for 256.00 MiB on GPU 0\n"
+        );
+        let mut without = String::new();
+        lines(&mut without, &run, None, 200);
+        assert!(without.contains("the recording has no end"), "{without}");
+        let mut whole = String::new();
+        lines(&mut whole, &RunSummary::default(), None, 200);
+        assert_eq!(whole, "");
+    }
+}

@@ -1,0 +1,123 @@
+//! A recording that stops before its program does: nobody may conclude from it that nothing failed.
+
+use std::fs;
+
+use crate::stage::{Stage, mount, text, unmount};
+
+/// What must be said, by `run` and by `why`, of a program that was refused memory after its recording had stopped.
+fn is_told(stage: &Stage, file: &str, said: &str, reason: &str) {
+    assert!(said.contains("makeroom: 256.00 MiB was refused on GPU 0"), "{said}");
+    assert!(said.contains("the recording is incomplete"), "{said}");
+    assert!(said.contains(reason), "{said}");
+    assert!(said.contains("refused after that: 1 allocation, the first for 256.00 MiB on GPU 0"), "{said}");
+    assert!(!said.contains("ended from outside"), "{said}");
+    if stage.path(file).exists() {
+        is_open(stage, file);
+    }
+}
+
+/// `why` neither says that nothing failed nor is it certain of anything.
+fn is_open(stage: &Stage, file: &str) {
+    let why = stage.why(file);
+    assert!(!why.contains("NOTHING FAILED") && why.contains("UNDETERMINED"), "{why}");
+    assert!(why.contains("stops after"), "{why}");
+    let json = stage.why_json(file);
+    assert_eq!(json["verdict"]["certainty"], "undetermined", "{json}");
+}
+
+#[test]
+fn a_full_disk_does_not_mean_that_nothing_failed() {
+    let stage = Stage::new("full-disk");
+    let disk = stage.path("disk");
+    if !mount(&disk, "size=64k") {
+        eprintln!("skipped: a tiny disk can only be mounted by root");
+        return;
+    }
+    let output = stage.run("disk/run.room", "alloc 30000 sleep 300 fill exit 9");
+    let said = text(&output.stderr);
+    let summary = stage.path("summary.json");
+    let second = stage
+        .command(&["run", "--no-status", "--summary", "summary.json", "-o", "disk/run.room", "--", "./steps"])
+        .args(["alloc", "30000", "sleep", "300", "fill", "exit", "9"])
+        .output()
+        .unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&fs::read(summary).unwrap()).unwrap();
+    fs::copy(disk.join("run.room"), stage.path("run.room")).unwrap();
+    unmount(&disk);
+    assert_eq!(output.status.code(), Some(9), "{said}");
+    is_told(&stage, "run.room", &said, "No space left on device");
+    assert_eq!(second.status.code(), Some(9));
+    let incomplete = &told[0]["incomplete"];
+    assert!(incomplete["reason"].as_str().unwrap().contains("No space left on device"), "{told}");
+    assert_eq!(incomplete["refused"], 1, "{told}");
+}
+
+#[test]
+fn a_limit_on_file_sizes_does_not_mean_that_nothing_failed() {
+    let stage = Stage::new("file-limit");
+    let output = stage.run("run.room", "alloc 10 sleep 300 fsize 20000 alloc 30000 sleep 300 fill exit 9");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(9), "{said}");
+    is_told(&stage, "run.room", &said, "File too large");
+}
+
+#[test]
+fn a_recording_that_is_deleted_is_missed() {
+    let stage = Stage::new("deleted");
+    let output = stage.run("run.room", "alloc 10 sleep 300 unlink run.room alloc 10 sleep 300 fill exit 9");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(9), "{said}");
+    is_told(&stage, "run.room", &said, "the file was deleted");
+}
+
+#[test]
+fn a_recording_that_is_cut_is_missed() {
+    let stage = Stage::new("cut");
+    let output = stage.run("run.room", "alloc 10 sleep 300 truncate run.room alloc 10 sleep 300 fill exit 9");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(9), "{said}");
+    assert!(said.contains("256.00 MiB was refused on GPU 0") && said.contains("the file was cut"), "{said}");
+}
+
+/// A server that the program leaves behind has not been ended by anybody.
+#[test]
+fn a_process_that_goes_on_is_not_called_ended() {
+    let stage = Stage::new("goes-on");
+    let script = "./steps alloc 10 sleep 6000 >/dev/null 2>&1 & sleep 1";
+    let output =
+        stage.command(&["run", "--no-status", "-o", "run.room", "--", "sh", "-c", script]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("still runs and is still recorded") && !said.contains("no end"), "{said}");
+}
+
+/// One of two processes finds no place for its file.
+#[test]
+fn a_process_that_is_not_recorded_is_named_beside_one_that_is() {
+    let stage = Stage::new("partly");
+    let script = "./steps alloc 10; MAKEROOM_FILE=/no/such/folder/x.room ./steps alloc 10; exit 3";
+    let output =
+        stage.command(&["run", "--no-status", "-o", "run.room", "--", "sh", "-c", script]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("at its peak") && said.contains(" was not recorded: "), "{said}");
+}
+
+#[test]
+fn a_recording_that_is_moved_goes_on() {
+    let stage = Stage::new("moved");
+    let output = stage.run("run.room", "alloc 10 sleep 300 rename run.room other.room fill exit 9");
+    let said = text(&output.stderr);
+    assert!(said.contains("256.00 MiB was refused on GPU 0"), "{said}");
+    let why = stage.why("other.room");
+    assert!(!why.contains("UNDETERMINED") && !why.contains("NOTHING FAILED"), "{why}");
+}
+
+#[test]
+fn a_process_that_had_no_chance_to_end_its_recording_leaves_the_verdict_open() {
+    for (test, end) in [("killed", "kill"), ("bare-exit", "bare_exit 5")] {
+        let stage = Stage::new(test);
+        let said = text(&stage.run("run.room", &format!("alloc 10 sleep 300 {end}")).stderr);
+        assert!(said.contains("the recording has no end"), "{said}");
+        is_open(&stage, "run.room");
+    }
+}

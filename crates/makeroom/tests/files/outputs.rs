@@ -1,0 +1,95 @@
+//! `-o` and `--summary`: which files they may replace, and what they leave beside them.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::net::UnixDatagram;
+
+use crate::stage::{Stage, text};
+
+/// `-o` refuses this file, starts nothing and leaves it as it was.
+fn is_kept(stage: &Stage, file: &str) {
+    let before = fs::read(stage.path(file)).unwrap();
+    let output = stage.run(file, "alloc 10 exit 3");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.starts_with("error: ") && said.contains("not a recording") && said.contains("\nhint: "),
+        "{said}"
+    );
+    assert_eq!(fs::read(stage.path(file)).unwrap(), before);
+}
+
+#[test]
+fn only_a_recording_is_replaced() {
+    let stage = Stage::new("replaced");
+    fs::write(stage.path("train.py"), "import torch\n").unwrap();
+    is_kept(&stage, "train.py");
+    is_kept(&stage, "steps");
+    fs::write(stage.path("notes.room"), "not what its name says").unwrap();
+    is_kept(&stage, "notes.room");
+    fs::hard_link(stage.path("train.py"), stage.path("hard.room")).unwrap();
+    is_kept(&stage, "hard.room");
+    symlink("train.py", stage.path("soft.room")).unwrap();
+    is_kept(&stage, "soft.room");
+    fs::write(stage.path("empty.room"), "").unwrap();
+    for file in ["new.room", "new.room", "empty.room"] {
+        assert_eq!(stage.run(file, "alloc 10 exit 3").status.code(), Some(3), "{file}");
+        assert!(stage.why(file).contains("steps"));
+    }
+}
+
+#[test]
+fn a_summary_does_not_replace_the_program_or_its_script() {
+    let stage = Stage::new("summary");
+    fs::write(stage.path("script.sh"), "exit 3\n").unwrap();
+    for (summary, command) in [("./steps", ["./steps", "alloc"]), ("script.sh", ["sh", "script.sh"])] {
+        let before = fs::read(stage.path(summary)).unwrap();
+        let words = ["run", "--summary", summary, "--"];
+        let output = stage.command(&words).args(command).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        assert_eq!(fs::read(stage.path(summary)).unwrap(), before);
+    }
+}
+
+#[test]
+fn a_name_that_is_no_text_gets_its_summary() {
+    let stage = Stage::new("bytes");
+    for name in [&b"a\xff.room"[..], b"b\xfe \xc3.room"] {
+        let name = OsStr::from_bytes(name);
+        let output = stage
+            .command(&["run", "--no-status", "-o"])
+            .arg(name)
+            .args(["--", "./steps", "alloc", "10", "exit", "3"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        assert!(stage.path(name).exists());
+        assert!(text(&output.stderr).contains("steps (process"), "{}", text(&output.stderr));
+    }
+}
+
+/// A run that is killed leaves its socket and its lock: the next one takes them away, and only what is dead.
+#[test]
+fn what_killed_runs_left_is_cleaned_up() {
+    let stage = Stage::new("stale");
+    let own = stage.path("own/makeroom");
+    fs::create_dir(&own).unwrap();
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o700)).unwrap();
+    drop(UnixDatagram::bind(own.join("socket-999999")).unwrap());
+    let alive = UnixDatagram::bind(own.join("socket-alive")).unwrap();
+    for name in [".gone.room.lock", ".held.room.lock", ".others.lock"] {
+        fs::write(stage.path(name), "").unwrap();
+    }
+    let held = fs::File::open(stage.path(".held.room.lock")).unwrap();
+    held.lock().unwrap();
+    fs::write(stage.path(".full.room.lock"), "somebody's own").unwrap();
+    let output = stage.run("run.room", "alloc 10 exit 3");
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let is_there = |name: &str| stage.path(name).exists();
+    assert!(!is_there("own/makeroom/socket-999999") && is_there("own/makeroom/socket-alive"));
+    assert!(!is_there(".gone.room.lock") && !is_there(".run.room.lock"));
+    assert!(is_there(".held.room.lock") && is_there(".others.lock") && is_there(".full.room.lock"));
+    drop((alive, held));
+}

@@ -1,0 +1,106 @@
+//! A folder with the software GPU and a program that does what its arguments say.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use crate::surroundings::plain;
+
+/// A test's own folder.
+pub(crate) struct Stage(pub(crate) PathBuf);
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Stage {
+    pub(crate) fn new(test: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("files").join(test);
+        let _ = fs::remove_dir_all(&folder);
+        makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+        fs::copy(program(), folder.join("steps")).unwrap();
+        fs::create_dir(folder.join("own")).unwrap();
+        Self(folder)
+    }
+
+    pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// `makeroom` with these words, in this folder.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        self.command_of(plain(env!("CARGO_BIN_EXE_makeroom")), words)
+    }
+
+    /// `makeroom` started by another program: these words, then makeroom's path and its own words.
+    pub(crate) fn under(&self, other: &[&str], words: &[&str]) -> Command {
+        let mut command = plain(other[0]);
+        command.args(&other[1..]).arg(env!("CARGO_BIN_EXE_makeroom"));
+        self.command_of(command, words)
+    }
+
+    fn command_of(&self, mut command: Command, words: &[&str]) -> Command {
+        command
+            .args(words)
+            .current_dir(&self.0)
+            .env("LD_LIBRARY_PATH", &self.0)
+            .env("MAKEROOM_SIMGPU", "memory=8GiB")
+            .env("MAKEROOM_SIMGPU_DIR", &self.0)
+            .env("XDG_RUNTIME_DIR", self.path("own"))
+            .env_remove("MAKEROOM");
+        command
+    }
+
+    /// Runs `makeroom run -o FILE -- ./steps STEPS`.
+    pub(crate) fn run(&self, file: &str, steps: &str) -> Output {
+        let mut words = vec!["run", "--no-status", "-o", file, "--", "./steps"];
+        words.extend(steps.split(' '));
+        self.command(&words).output().unwrap()
+    }
+
+    /// What `makeroom why` says of a file.
+    pub(crate) fn why(&self, file: impl AsRef<OsStr>) -> String {
+        let output = self.command(&["why"]).arg(file).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// What `makeroom why --json` says of a file.
+    pub(crate) fn why_json(&self, file: impl AsRef<OsStr>) -> serde_json::Value {
+        let output = self.command(&["why", "--json"]).arg(file).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+/// The program, compiled once.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("files").join("program");
+        makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/steps.c");
+        let output = folder.join("steps");
+        let built = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()))
+            .args(["-w", "-g", "-rdynamic", "-o"])
+            .args([&output, &source])
+            .args([OsStr::new("-L"), folder.as_os_str()])
+            .args(["-l:libcuda.so.1", "-lpthread"])
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{}", text(&built.stderr));
+        output
+    })
+}
+
+/// Mounts a disk in memory; says whether that was allowed.
+pub(crate) fn mount(folder: &Path, option: &str) -> bool {
+    fs::create_dir_all(folder).unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", option, "tmpfs"]).arg(folder).output();
+    mounted.is_ok_and(|output| output.status.success())
+}
+
+pub(crate) fn unmount(folder: &Path) {
+    let _ = Command::new("umount").arg(folder).output();
+}
