@@ -32,17 +32,17 @@ done
 CLEAN='at(why, "verdict", "cause") == "none" and at(why, "run", "never_freed") == []
     and at(why, "run", "failed_launches") == [] and at(why, "run", "pending_frees") == []
     and at(why, "run", "refusals") == 0'
-found s000_1_allocate_and_free "clean" "$CLEAN" "everything was given back"
+found s000_1_allocate_and_free "clean" "$CLEAN" "all memory was freed"
 found s000_2_shared_memory "a kernel requesting 4 MiB of shared memory failed to launch" \
     'at(why, "verdict", "cause") == "shared_memory_or_kernel_resource"
         and at(why, "run", "failed_launches", 0, "shared_memory_bytes") == 4 << 20
         and at(why, "run", "failed_launches", 0, "count") == 1' \
-    "did not start.*4.00 MiB of shared memory"
+    "failed to launch.*4.00 MiB of shared memory"
 found s000_3_streams "32 MiB requested while four frees of 4 MiB are pending" \
     'at(why, "run", "never_freed") == [] and at(why, "run", "pending_frees", 0, "asked_meanwhile", "bytes") == 32 << 20
         and at(why, "run", "pending_frees", 0, "asked_meanwhile", "pending", "frees") == 4
         and at(why, "run", "pending_frees", 0, "asked_meanwhile", "pending", "bytes") == 16 << 20' \
-    "freed in stream order.*16.00 MiB in 4 frees on 4 streams"
+    "freed with cudaFreeAsync.*16.00 MiB in 4 frees on 4 streams"
 found s002_1_kernel_new "device-side malloc with a heap of 8 MiB" \
     'at(why, "run", "kernel_heap", "limit_bytes") == 8 << 20 and at(why, "run", "kernel_heap", "modules") == 1
         and at(why, "run", "never_freed", 0, "bytes") == 512 << 20' \
@@ -51,12 +51,12 @@ found s002_2_host_leak "host memory grew by 1.56 GiB in 400 rounds" \
     'at(why, "run", "host_growth", "last_bytes") - at(why, "run", "host_growth", "first_bytes") > 1 << 30
         and at(why, "run", "never_freed") == []' \
     "host memory: the process grew"
-found s002_3_large_request "clean: 4 GiB fits" "$CLEAN" "everything was given back"
+found s002_3_large_request "clean: 4 GiB fits" "$CLEAN" "all memory was freed"
 found s003_1_missing_free "1 GiB never freed, with its line" \
     'at(why, "run", "never_freed", 0, "bytes") == 1 << 30
         and "s003_1_missing_free.cu:" in at(why, "run", "never_freed", 0, "sites", 0, "site")' \
     "never freed: 1.00 GiB of GPU memory in 1 allocation"
-found s003_2_device_reset "clean" "$CLEAN" "took no GPU memory|everything was given back"
+found s003_2_device_reset "clean" "$CLEAN" "no GPU allocation|all memory was freed"
 if [ ! -e "$WORK/s003_3_library.room" ] && said "nothing was recorded" s003_3_library; then
     report ok s003_3_library "does not use CUDA and leaves no recording"
 else

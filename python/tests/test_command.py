@@ -34,5 +34,5 @@ def test_the_command_records_programs(command: str, tmp_path: Path, software_gpu
     script = "from driver import Driver; driver = Driver(); driver.take(1 << 30)"
     done = software_gpu.python(script, command, "run", "-o", str(file), "--")
     assert done.returncode == 0, done.stderr
-    assert "took 1.00 GiB of GPU memory at its peak" in done.stderr
+    assert "used up to 1.00 GiB of GPU memory" in done.stderr
     assert len(makeroom.open(file).allocations) == 1

@@ -72,7 +72,7 @@ def test_the_recorder_knows_the_lines(recorded):
 
 def test_the_recording_of_the_run_is_not_disturbed(recorded):
     _, text = recorded
-    assert "took 332.00 MiB of GPU memory at its peak" in text
+    assert "used up to 332.00 MiB of GPU memory" in text
 
 
 def test_a_recorded_process_without_cuda_used_nothing(command, software_gpu, tmp_path):

@@ -46,10 +46,10 @@ pub(crate) fn lines(out: &mut String, run: &RunSummary, stop: Option<&EarlyStop>
     let text = match run.missing {
         None => return,
         Some(Missing::End | Missing::Torn(_)) => {
-            "the recording has no end: the process was ended from outside, or by a bare system call; the last tenth of a second may be missing"
+            "the recording has no end: the process was killed, or exited by a bare system call; up to the last 0.1 s may be missing"
         }
         Some(Missing::Rest) => {
-            "the recording is incomplete: the recorder failed, and the program ran on without it"
+            "the recording is incomplete: the recorder failed, and the program continued without it"
         }
     };
     paragraph(out, text, columns);
@@ -75,16 +75,16 @@ pub fn lost_recording_text(
 fn early_stop(out: &mut String, stop: &EarlyStop, columns: usize) {
     let seconds = stop.after.as_secs_f64();
     let text = format!(
-        "the recording is incomplete: it stops after {seconds:.1} s, and the program ran on ({})",
+        "the recording is incomplete: it stops after {seconds:.1} s, while the program continued ({})",
         stop.reason
     );
     paragraph(out, &text, columns);
     if stop.refused > 0 {
         let first = stop.first_refused.map_or(String::new(), |(bytes, device)| match device {
-            Some(device) => format!(", the first for {bytes} on GPU {device}"),
-            None => format!(", the first for {bytes} of pinned host memory"),
+            Some(device) => format!(", the first of {bytes} on GPU {device}"),
+            None => format!(", the first of {bytes} of pinned host memory"),
         });
-        let _ = writeln!(out, "{MARGIN}refused after that: {}{first}", count(stop.refused, "allocation"));
+        let _ = writeln!(out, "{MARGIN}failed after that: {}{first}", count(stop.refused, "allocation"));
     }
 }
 
@@ -105,8 +105,8 @@ mod tests {
         lines(&mut out, &run, Some(&stop), 200);
         assert_eq!(
             out,
-            "  the recording is incomplete: it stops after 1.2 s, and the program ran on (x.room: No space left on device)\n  \
-             refused after that: 2 allocations, the first for 256.00 MiB on GPU 0\n"
+            "  the recording is incomplete: it stops after 1.2 s, while the program continued (x.room: No space left on device)\n  \
+             failed after that: 2 allocations, the first of 256.00 MiB on GPU 0\n"
         );
         let mut without = String::new();
         lines(&mut without, &run, None, 200);

@@ -14,7 +14,7 @@ use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::{clip, wrap};
 
 /// What is said of memory without a stack.
-pub(crate) const UNKNOWN_PLACE: &str = "an unknown place";
+pub(crate) const UNKNOWN_PLACE: &str = "an unknown line";
 /// Places that left memory behind.
 const MOST_SITES: usize = 5;
 /// Kernels that did not start.
@@ -49,9 +49,10 @@ pub fn run_summary_text(
         let _ = writeln!(out, "{MARGIN}{style}{}{style:#}{certainty}", verdict.cause.title());
         paragraph(&mut out, &verdict.summary, columns);
     }
-    findings(&mut out, explanation, run, columns);
-    if run.is_clean() && run.has_exited() && run.kept.is_empty() && run.held_by_libraries.is_empty() {
-        let _ = writeln!(out, "{MARGIN}nothing was refused, and everything was given back");
+    if verdict.cause == Cause::None && run.is_clean() && run.has_exited() {
+        healthy(&mut out, run, columns);
+    } else {
+        findings(&mut out, explanation, run, columns);
     }
     if run.dropped > 0 {
         let _ = writeln!(out, "{MARGIN}missing from the recording: {}", count(run.dropped, "event"));
@@ -61,67 +62,94 @@ pub fn run_summary_text(
     }
     incomplete::lines(&mut out, run, stop, columns);
     what_to_do(&mut out, explanation, columns);
-    let _ = writeln!(out, "{MARGIN}to see all of it: {COMMAND}makeroom why {file}{COMMAND:#}");
+    let _ =
+        writeln!(out, "{MARGIN}recording: {file} (to explain it: {COMMAND}makeroom why {file}{COMMAND:#})");
     out
 }
 
 /// The line for a program in which nothing was seen.
 pub fn nothing_recorded_text(program: &str) -> String {
-    format!(
-        "{TITLE}makeroom{TITLE:#}: {program} took no GPU memory that could be seen; nothing was recorded\n"
-    )
+    format!("{TITLE}makeroom{TITLE:#}: no GPU allocation was seen in {program}; nothing was recorded\n")
 }
 
 /// The line for a program from which the environment kept the recorder out.
 pub fn switched_off_text(program: &str) -> String {
     format!(
-        "{TITLE}makeroom{TITLE:#}: nothing was recorded: MAKEROOM=off keeps the recorder out of {program}\n\nhint: {COMMAND}unset MAKEROOM{COMMAND:#}\n"
+        "{TITLE}makeroom{TITLE:#}: nothing was recorded: MAKEROOM=off turns the recorder off in {program}\n\nhint: {COMMAND}unset MAKEROOM{COMMAND:#}\n"
     )
 }
 
 /// The line for a program whose recorder could not write.
 pub fn unrecorded_text(reason: &str) -> String {
     format!(
-        "{TITLE}makeroom{TITLE:#}: nothing was recorded: {reason}\n\nhint: name a file where the program can write: -o PATH\n"
+        "{TITLE}makeroom{TITLE:#}: nothing was recorded: {reason}\n\nhint: use a file that the program can write: -o PATH\n"
     )
 }
 
 /// The line for a process whose recorder could not write, beside others that were recorded.
 pub fn process_unrecorded_text(process: u32, reason: &str) -> String {
-    format!("{TITLE}makeroom{TITLE:#}: process {process} was not recorded: {reason}\n")
+    format!("{TITLE}makeroom{TITLE:#}: PID {process} was not recorded: {reason}\n")
 }
 
 /// The line for a process that goes on after the program has ended.
 pub fn still_recorded_text(program: &str, process: u32, file: &str) -> String {
-    format!(
-        "{TITLE}makeroom{TITLE:#}: {program} (process {process}) still runs and is still recorded, into {file}\n"
-    )
+    format!("{TITLE}makeroom{TITLE:#}: {program} (PID {process}) is still running and recording to {file}\n")
 }
 
 /// The line for a run whose file another run has; `name` is where it goes instead.
 pub fn stepped_aside_text(taken: &str, name: &str) -> String {
-    format!(
-        "{TITLE}makeroom{TITLE:#}: {taken} is another run's, which has not ended: this one goes to {name}\n"
-    )
+    format!("{TITLE}makeroom{TITLE:#}: another run is recording to {taken}; recording to {name} instead\n")
 }
 
 /// The line after which refusals are only counted.
 pub fn further_refusals_text() -> String {
-    format!("{TITLE}makeroom{TITLE:#}: further refusals are not shown; the recording has them all\n")
+    format!("{TITLE}makeroom{TITLE:#}: further failures are not shown; the recording contains all of them\n")
 }
 
 /// The line for a program that is started without a recorder.
 pub fn unprepared_text(program: &str, reason: &str) -> String {
-    format!("{TITLE}makeroom{TITLE:#}: {program} runs unrecorded: {reason}\n")
+    format!("{TITLE}makeroom{TITLE:#}: {program} runs without recording: {reason}\n")
 }
 
 /// The line that stands above the answer while the program goes on.
 pub fn refused_text(bytes: Bytes, device: Option<u32>) -> String {
     let what = match device {
-        Some(device) => format!("{bytes} was refused on GPU {device}"),
-        None => format!("{bytes} of pinned host memory was refused"),
+        Some(device) => format!("allocation of {bytes} failed on GPU {device}"),
+        None => format!("allocation of {bytes} of pinned host memory failed"),
     };
     format!("{TITLE}makeroom{TITLE:#}: {what}\n")
+}
+
+/// The second line of a run in which nothing failed: what is worth knowing, or that there is nothing.
+fn healthy(out: &mut String, run: &RunSummary, columns: usize) {
+    let has_several = run.peaks.len() > 1;
+    let expandable = run.expandable.iter().map(|torch| with_expandable_segments(torch, has_several));
+    let pools = run.pools.iter().filter(|pool| is_worth_a_line(pool, run));
+    let gains: Vec<String> = expandable.chain(pools.map(|pool| pooled(pool, has_several))).collect();
+    let kept = kept_until_exit(run);
+    let text = match (gains.as_slice(), kept.is_empty()) {
+        ([], true) => "nothing failed, and all memory was freed".to_owned(),
+        ([], false) => format!("nothing failed; kept until exit, which is normal: {}", kept.join(", ")),
+        (gains, _) => format!("nothing failed; {}", gains.join("; ")),
+    };
+    paragraph(out, &text, columns);
+    if !run.freed_with_contexts.is_zero() {
+        freed_with_contexts(out, run);
+    }
+}
+
+/// What frameworks and libraries keep until exit, each with its size.
+fn kept_until_exit(run: &RunSummary) -> Vec<String> {
+    let kept = run
+        .kept
+        .iter()
+        .map(|kept| format!("{} {} ({} cached)", kept.by, kept.live + kept.cached, kept.cached));
+    let libraries = library_holds(run).into_iter().map(|(library, holds)| format!("{library} {holds}"));
+    kept.chain(libraries).collect()
+}
+
+fn freed_with_contexts(out: &mut String, run: &RunSummary) {
+    let _ = writeln!(out, "{MARGIN}not freed before its context was destroyed: {}", run.freed_with_contexts);
 }
 
 /// The section of an answer about the process.
@@ -141,31 +169,34 @@ fn headline(run: &RunSummary) -> String {
         .iter()
         .map(|(device, bytes)| match run.peaks.len() {
             1 => format!("{bytes} of GPU memory"),
-            _ => format!("{bytes} of GPU {device}"),
+            _ => format!("{bytes} on GPU {device}"),
         })
         .collect();
     let peaks = if peaks.is_empty() { "no GPU memory".to_owned() } else { peaks.join(", ") };
-    let pinned =
-        if run.pinned_peak.is_zero() { String::new() } else { format!(" and {} pinned", run.pinned_peak) };
-    let limit = run.limit.map_or(String::new(), |limit| format!(", of the {limit} that --limit allows"));
-    format!("{} (process {}) took {peaks} at its peak{pinned}{limit}", run.program, run.pid)
+    let pinned = if run.pinned_peak.is_zero() {
+        String::new()
+    } else {
+        format!(" and {} of pinned memory", run.pinned_peak)
+    };
+    let limit = run.limit.map_or(String::new(), |limit| format!(" (limited to {limit} by --limit)"));
+    format!("{} (PID {}) used up to {peaks}{pinned}{limit}", run.program, run.pid)
 }
 
 fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, columns: usize) {
     if run.refusals > 0 {
-        let _ = writeln!(out, "{MARGIN}refused: {}", count(run.refusals, "allocation"));
+        let _ = writeln!(out, "{MARGIN}failed: {}", count(run.refusals, "allocation"));
     }
     if run.pinned_refusals > 0 && explanation.verdict.cause != Cause::HostMemory {
         let _ = writeln!(
             out,
-            "{MARGIN}refused: {} for pinned memory, the largest for {}",
-            count(run.pinned_refusals, "request"),
+            "{MARGIN}failed: {} of pinned memory, the largest of {}",
+            count(run.pinned_refusals, "allocation"),
             run.largest_pinned_refused
         );
     }
     if let Some(refused) = run.refused_contexts.as_ref().filter(|_| run.refusals > 0) {
         let site = refused.site.as_ref().map_or(String::new(), |site| format!(", at {site}"));
-        let _ = writeln!(out, "{MARGIN}refused: {}{site}", count(refused.count, "context"));
+        let _ = writeln!(out, "{MARGIN}failed: {}{site}", count(refused.count, "context"));
     }
     // The only one that failed is the verdict already.
     let is_told =
@@ -175,12 +206,12 @@ fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, colum
     }
     let more = run.failed_launches.len().saturating_sub(MOST_LAUNCHES);
     if more > 0 {
-        let _ = writeln!(out, "{MARGIN}did not start: {}", count(more as u64, "other kernel"));
+        let _ = writeln!(out, "{MARGIN}failed to launch: {}", count(more as u64, "other kernel"));
     }
     if let Some(heap) = &run.kernel_heap {
-        let set = if heap.is_default { "the default" } else { "as the program set it" };
+        let set = if heap.is_default { "the default" } else { "set by the program" };
         let text = format!(
-            "device-side malloc: kernels of {} call it; their heap holds {} in all, {set}. Beyond that it answers NULL, and no error is reported",
+            "device-side malloc: kernels in {} share a heap of {}, {set}. When it is full, malloc returns NULL without an error",
             count(heap.modules, "module"),
             heap.limit
         );
@@ -193,7 +224,7 @@ fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, colum
     for kept in &run.kept {
         let _ = writeln!(
             out,
-            "{MARGIN}held until the end by {}, as usual: {} live, {} cached",
+            "{MARGIN}kept until exit by {} (normal): {} live, {} cached",
             kept.by, kept.live, kept.cached
         );
     }
@@ -208,15 +239,11 @@ fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, colum
         paragraph(out, &waiting(pending), columns);
     }
     for context in run.contexts.iter().filter(|_| run.missing.is_none()) {
-        let site = context.site.as_ref().map_or(String::new(), |site| format!(", made at {site}"));
+        let site = context.site.as_ref().map_or(String::new(), |site| format!(", created at {site}"));
         let _ = writeln!(out, "{MARGIN}never destroyed: {}{site}", count(context.count, "context"));
     }
     if !run.freed_with_contexts.is_zero() {
-        let _ = writeln!(
-            out,
-            "{MARGIN}not freed by the program: {} that went with its context",
-            run.freed_with_contexts
-        );
+        freed_with_contexts(out, run);
     }
     if let Some(growth) = &run.host_growth {
         let limit = growth.limit.map_or(String::new(), |limit| format!(", of {limit} that it may have"));
@@ -236,7 +263,7 @@ fn failed_launch(launch: &LaunchFailure) -> String {
     let times = if launch.count == 1 { String::new() } else { format!(", {} times", launch.count) };
     let site = launch.site.as_ref().map_or(String::new(), |site| format!(", at {site}"));
     format!(
-        "did not start: {kernel}{times}{site}: {} (error {}, {})",
+        "failed to launch: {kernel}{times}{site}: {} (error {}, {})",
         launch.reason, launch.error, launch.error_name
     )
 }
@@ -246,11 +273,11 @@ fn never_freed(out: &mut String, left: &Leftover, run: &RunSummary, columns: usi
         LeftKind::Device(device) if run.peaks.len() > 1 => format!("memory of GPU {device}"),
         LeftKind::Device(_) => "GPU memory".to_owned(),
         LeftKind::Pinned => "pinned memory".to_owned(),
-        LeftKind::Registered => "pinned memory of the program's own".to_owned(),
+        LeftKind::Registered => "registered host memory".to_owned(),
     };
     let end = match run.end {
-        Some(ProcessEnd::Exited(_)) => ", left to the driver's cleanup at exit",
-        Some(ProcessEnd::Replaced) => ", when it became another program",
+        Some(ProcessEnd::Exited(_)) => ", released by the driver at exit",
+        Some(ProcessEnd::Replaced) => ", when it called exec",
         Some(ProcessEnd::Signalled(_)) => ", when a signal ended it",
         _ => "",
     };
@@ -272,31 +299,39 @@ fn never_freed(out: &mut String, left: &Leftover, run: &RunSummary, columns: usi
     if more > 0 {
         let shown: Bytes = left.sites.iter().take(MOST_SITES).map(|site| site.bytes).sum();
         let rest = (left.bytes - shown).to_string();
-        let _ = writeln!(out, "    {rest:>12}  {}", count(more as u64, "other place"));
+        let _ = writeln!(out, "    {rest:>12}  {}", count(more as u64, "other line"));
     }
 }
 
-/// A line for each library, in the order of what they hold.
+/// A line for each library.
 fn held_by_libraries(out: &mut String, run: &RunSummary) {
-    let mut libraries: Vec<&str> = Vec::new();
+    for (library, holds) in library_holds(run) {
+        let _ = writeln!(out, "{MARGIN}kept until exit by {library} (normal): {holds}");
+    }
+}
+
+/// Each library with all that it holds, in the order of their sizes.
+fn library_holds(run: &RunSummary) -> Vec<(&'static str, String)> {
+    let mut libraries: Vec<&'static str> = Vec::new();
     for hold in &run.held_by_libraries {
         if !libraries.contains(&hold.by) {
             libraries.push(hold.by);
         }
     }
-    for library in libraries {
+    let holds_of = |library: &'static str| {
         let holds = run.held_by_libraries.iter().filter(|hold| hold.by == library);
         let holds: Vec<String> = holds
             .map(|hold| match hold.kind {
                 LeftKind::Device(device) if run.peaks.len() > 1 => {
-                    format!("{} of GPU {device}", hold.bytes)
+                    format!("{} on GPU {device}", hold.bytes)
                 }
                 LeftKind::Device(_) => hold.bytes.to_string(),
                 LeftKind::Pinned | LeftKind::Registered => format!("{} pinned", hold.bytes),
             })
             .collect();
-        let _ = writeln!(out, "{MARGIN}held until the end by {library}, as usual: {}", holds.join(", "));
-    }
+        (library, holds.join(" and "))
+    };
+    libraries.into_iter().map(holds_of).collect()
 }
 
 /// The device of a sentence, where there are several.
@@ -373,14 +408,14 @@ fn waiting(pending: &WaitingFrees) -> String {
     let frees = |bytes: Bytes, frees: u64, streams: u64| {
         format!("{bytes} in {} on {}", count(frees, "free"), count(streams, "stream"))
     };
-    let mut text = String::from("freed in stream order and not seen to be complete (no leak): ");
+    let mut text = String::from("freed with cudaFreeAsync and not known to be complete (not a leak): ");
     let asked = pending.asked.as_ref().filter(|(asked, _)| asked.pending.bytes >= pending.at_end.bytes);
     if let Some((asked, site)) = asked {
         let then = asked.pending;
         let site = site.as_ref().map_or(String::new(), |site| format!(" at {site}"));
         let _ = write!(
             text,
-            "{}, when {} was asked for outside of the driver's pools{site}",
+            "{}, when {} was allocated outside of the driver's pools{site}",
             frees(then.bytes, then.frees, then.streams),
             asked.size
         );
@@ -389,7 +424,7 @@ fn waiting(pending: &WaitingFrees) -> String {
         let _ = write!(text, "{} at the end", frees(end.bytes, end.frees, end.streams));
     }
     if let Some(refused) = pending.at_refusal {
-        let _ = write!(text, "; {} at the first refusal", refused.bytes);
+        let _ = write!(text, "; {} at the first failed allocation", refused.bytes);
     }
     text
 }
@@ -398,7 +433,7 @@ fn what_to_do(out: &mut String, explanation: &Explanation, columns: usize) {
     let mut fixes: Vec<&Fix> = explanation.causes.iter().flat_map(|finding| &finding.fixes).collect();
     fixes.dedup_by_key(|fix| &fix.action);
     for fix in fixes.into_iter().take(MOST_FIXES) {
-        paragraph(out, &format!("to do: {}", fix.action), columns);
+        paragraph(out, &format!("fix: {}", fix.action), columns);
         if let Some(command) = &fix.command {
             let _ = writeln!(out, "{MARGIN}  {COMMAND}{command}{COMMAND:#}");
         }

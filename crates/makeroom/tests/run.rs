@@ -93,9 +93,9 @@ fn a_refusal_is_explained_and_the_status_is_the_programs() {
     assert_eq!(output.status.code(), Some(7), "{said}");
     assert_eq!(text(&output.stdout), "refused: 2\n");
     assert!(said.contains("a line of its own\n"));
-    assert!(said.contains("makeroom: 1.00 TiB was refused on GPU 0\n"), "{said}");
+    assert!(said.contains("makeroom: allocation of 1.00 TiB failed on GPU 0\n"), "{said}");
     assert!(said.contains("REQUEST EXCEEDS THE DEVICE"), "{said}");
-    assert!(said.contains("took 64.00 MiB of GPU memory at its peak"), "{said}");
+    assert!(said.contains("used up to 64.00 MiB of GPU memory"), "{said}");
     assert!(said.contains("1 × keep_block in program"), "{said}");
     assert!(said.contains("never destroyed: 1 context"), "{said}");
     let why = makeroom(&folder, &["why", "run.room"]);
@@ -110,7 +110,7 @@ fn a_limit_is_a_smaller_card() {
         let output = makeroom(&folder, &["run", "--limit", limit, "-o", "run.room", "--", "./program"]);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(99), "{said}");
-        assert!(said.contains(&format!("{refused} was refused on GPU 0")), "{said}");
+        assert!(said.contains(&format!("{refused} failed on GPU 0")), "{said}");
     }
 }
 
@@ -147,7 +147,7 @@ fn a_signal_is_the_status_of_a_shell() {
     let folder = stage("signal");
     let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program", "signal"]);
     assert_eq!(output.status.code(), Some(128 + 15));
-    assert!(text(&output.stderr).contains("ended from outside"));
+    assert!(text(&output.stderr).contains("was killed"));
     let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program", "raise"]);
     assert_eq!(output.status.code(), Some(128 + 15));
     assert!(
@@ -192,7 +192,7 @@ fn what_was_not_recorded_is_not_called_a_program_without_memory() {
     let said = text(&off.stderr);
     assert_eq!(off.status.code(), Some(7), "{said}");
     assert!(
-        said.contains("nothing was recorded: MAKEROOM=off keeps the recorder out of ./program"),
+        said.contains("nothing was recorded: MAKEROOM=off turns the recorder off in ./program"),
         "{said}"
     );
     assert!(said.contains("hint: unset MAKEROOM") && !said.contains("took no GPU memory"), "{said}");
@@ -226,7 +226,7 @@ fn runs_that_name_the_same_file_do_not_take_it_from_each_other() {
     wait_for(&folder.join("run.room"));
     let second = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
     let second = text(&second.stderr);
-    assert!(second.contains("run.room is another run's, which has not ended: this one goes to "), "{second}");
+    assert!(second.contains("run.room; recording to "), "{second}");
     std::fs::write(folder.join("go"), "").unwrap();
     let first = text(&first.wait_with_output().unwrap().stderr);
     let process = |said: &str| {
@@ -261,7 +261,7 @@ fn a_recording_that_is_still_written_is_left_alone() {
     first.wait().unwrap();
     let second = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
     std::fs::write(folder.join("go"), "").unwrap();
-    assert!(text(&second.stderr).contains("run.room is another run's"), "{}", text(&second.stderr));
+    assert!(text(&second.stderr).contains("another run is recording to "), "{}", text(&second.stderr));
     assert!(folder.join("run.room").exists());
 }
 
@@ -270,7 +270,7 @@ fn refusals_that_are_not_shown_are_mentioned_once() {
     let folder = stage("many");
     let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program", "many"]);
     let said = text(&output.stderr);
-    assert_eq!(said.matches("1.00 TiB was refused on GPU 0\n").count(), 3, "{said}");
+    assert_eq!(said.matches("1.00 TiB failed on GPU 0\n").count(), 3, "{said}");
     assert_eq!(said.matches("further refusals are not shown;").count(), 1, "{said}");
     let few = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
     assert!(!text(&few.stderr).contains("further refusals"));

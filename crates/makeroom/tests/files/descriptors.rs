@@ -17,7 +17,7 @@ fn is_recorded(test: &str, steps: &str, out: &str) -> Stage {
     let (took, said) = (began.elapsed(), text(&output.stderr));
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(8), out), "{said}");
     assert!(took < SOON, "{took:?}");
-    assert!(said.contains("makeroom: 256.00 MiB was refused on GPU 0"), "{said}");
+    assert!(said.contains("makeroom: allocation of 256.00 MiB failed on GPU 0"), "{said}");
     assert!(!said.contains("incomplete") && !said.contains("has no end"), "{said}");
     let why = stage.why("run.room");
     assert!(!why.contains("NOTHING FAILED") && !why.contains("UNDETERMINED"), "{why}");

@@ -6,11 +6,11 @@ use crate::stage::{Stage, mount, text, unmount};
 
 /// What must be said, by `run` and by `why`, of a program that was refused memory after its recording had stopped.
 fn is_told(stage: &Stage, file: &str, said: &str, reason: &str) {
-    assert!(said.contains("makeroom: 256.00 MiB was refused on GPU 0"), "{said}");
+    assert!(said.contains("makeroom: allocation of 256.00 MiB failed on GPU 0"), "{said}");
     assert!(said.contains("the recording is incomplete"), "{said}");
     assert!(said.contains(reason), "{said}");
     assert!(said.contains("refused after that: 1 allocation, the first for 256.00 MiB on GPU 0"), "{said}");
-    assert!(!said.contains("ended from outside"), "{said}");
+    assert!(!said.contains("was killed"), "{said}");
     if stage.path(file).exists() {
         is_open(stage, file);
     }
@@ -76,7 +76,7 @@ fn a_recording_that_is_cut_is_missed() {
     let output = stage.run("run.room", "alloc 10 sleep 300 truncate run.room alloc 10 sleep 300 fill exit 9");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(9), "{said}");
-    assert!(said.contains("256.00 MiB was refused on GPU 0") && said.contains("the file was cut"), "{said}");
+    assert!(said.contains("256.00 MiB failed on GPU 0") && said.contains("the file was cut"), "{said}");
 }
 
 /// A server that the program leaves behind has not been ended by anybody.
@@ -107,7 +107,7 @@ fn a_recording_that_is_moved_goes_on() {
     let stage = Stage::new("moved");
     let output = stage.run("run.room", "alloc 10 sleep 300 rename run.room other.room fill exit 9");
     let said = text(&output.stderr);
-    assert!(said.contains("256.00 MiB was refused on GPU 0"), "{said}");
+    assert!(said.contains("256.00 MiB failed on GPU 0"), "{said}");
     let why = stage.why("other.room");
     assert!(!why.contains("UNDETERMINED") && !why.contains("NOTHING FAILED"), "{why}");
 }

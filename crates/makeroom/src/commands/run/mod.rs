@@ -125,7 +125,9 @@ impl Recorder {
                 output::remark(&process_unrecorded_text(*process, reason));
             }
         }
-        for recording in &recordings {
+        // Helper processes that loaded CUDA and never used the GPU are worth a summary only if there is no other.
+        let has_used = recordings.iter().any(|recording| !recording.is_idle());
+        for recording in recordings.iter().filter(|recording| !has_used || !recording.is_idle()) {
             output::remark(&recording.text());
         }
         recordings

@@ -123,6 +123,19 @@ impl Ended {
         self.has_fixed_segments
     }
 
+    /// Whether the process used no GPU memory, and nothing is to be said about it.
+    pub(crate) fn is_idle(&self) -> bool {
+        let Ok(Explanation { run: Some(run), verdict, .. }) = &self.explanation else { return false };
+        let used_nothing = run.peaks.iter().all(|(_, bytes)| bytes.is_zero()) && run.pinned_peak.is_zero();
+        used_nothing
+            && verdict.cause == Cause::None
+            && run.is_clean()
+            && run.missing.is_none()
+            && run.remarks.is_empty()
+            && self.stop.is_none()
+            && !self.still_runs
+    }
+
     /// For a person.
     pub(crate) fn text(&self) -> String {
         let (stop, columns) = (self.stop.as_ref(), output::remark_columns());
