@@ -99,8 +99,8 @@ fn is_first(situation: &Situation<'_>) -> bool {
         "client/session.py",
         "tensorflow-gpu==1",
         "tf.ConfigProto",
-        "allow_growth",
-        "contrib",
+        "gpu_options",
+        "tf.contrib",
     ];
     MARKS.iter().any(|mark| situation.settings.mentions(mark))
         || situation.settings.parts().iter().any(|part| YEARS.is_match(part))
