@@ -222,6 +222,11 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
             fix
         }
     });
+    let is_python = is_torch
+        || [".py", "python", "Traceback", "tensor"].iter().any(|words| situation.settings.mentions(words));
+    if !is_python {
+        return split.into_iter().chain(smaller::less_data(situation)).collect();
+    }
     match split {
         Some(split) if parts.is_some_and(|parts| parts <= 2 * MOST_CHUNKS) => vec![split, shape],
         Some(split) => vec![shape, split],

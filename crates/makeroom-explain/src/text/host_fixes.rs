@@ -44,6 +44,7 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     }
     let mut fixes = limits::steps(situation);
     let is_limited = !fixes.is_empty();
+    fixes.extend(overcommit(situation));
     fixes.extend(by_system(situation, is_limited));
     fixes
 }
@@ -90,6 +91,17 @@ fn driver_status(situation: &Situation<'_>) -> Vec<Fix> {
         _ => fixes.push(swap(situation)),
     }
     fixes
+}
+
+/// A process that cannot fork is short of memory that it may never use.
+fn overcommit(situation: &Situation<'_>) -> Option<Fix> {
+    let lower = situation.facts.quote.to_ascii_lowercase();
+    let is_fork = ["errno 12", "fork", "os.fork"].iter().any(|words| lower.contains(words))
+        && situation.environment.system != System::Windows;
+    is_fork.then(|| {
+        Fix::new("let processes fork without reserving a second copy of their memory (default 0)")
+            .command("sudo sysctl vm.overcommit_memory=1")
+    })
 }
 
 /// RAM ran out: what to set on this system, and what to load less of.
@@ -220,11 +232,8 @@ fn shared_memory(situation: &Situation<'_>) -> Vec<Fix> {
 fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
     let mut fixes = Vec::new();
+    // TensorFlow's pool has a setting of its own, which its own advice names.
     if facts.framework == "tensorflow" {
-        fixes.push(
-            Fix::new("raise TensorFlow's limit for its pinned pool (64 GiB by default)")
-                .command(situation.environment.export("TF_CUDA_HOST_MEM_LIMIT_IN_MB=131072")),
-        );
     } else if situation.settings.mentions("faiss") {
         fixes.push(
             Fix::new("let FAISS pin less host memory (default 256 MiB per GPU)")
@@ -354,6 +363,11 @@ mod tests {
                 "#SBATCH --mem=32G",
             ),
             ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.batch.", "#SBATCH --mem=64G"),
+            (
+                "slurmstepd: error: Step 9.0 exceeded memory limit (20971520 > 8388608), being killed",
+                "#SBATCH --mem=32G",
+            ),
+            ("OSError: [Errno 12] Cannot allocate memory", "sudo sysctl vm.overcommit_memory=1"),
             ("job 12 exceeded MEM usage hard limit (4000 > 2000)", "#PBS -l mem=5000mb"),
             ("kubectl: limits: memory: 8Gi\nReason: OOMKilled", "resources: {limits: {memory: 16Gi}}"),
             ("java -Xmx4g -jar a.jar\njava.lang.OutOfMemoryError: Java heap space", "-Xmx8g"),
