@@ -222,6 +222,11 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
             fix
         }
     });
+    let is_python = is_torch
+        || [".py", "python", "Traceback", "tensor"].iter().any(|words| situation.settings.mentions(words));
+    if !is_python {
+        return split.into_iter().chain(smaller::less_data(situation)).collect();
+    }
     match split {
         Some(split) if parts.is_some_and(|parts| parts <= 2 * MOST_CHUNKS) => vec![split, shape],
         Some(split) => vec![shape, split],
@@ -349,4 +354,55 @@ fn overhead(situation: &Situation<'_>) -> Vec<Fix> {
         fixes.extend(smaller::less_data(situation));
     }
     fixes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::context::Context;
+    use super::super::find;
+    use super::super::log::Log;
+    use super::*;
+
+    fn commands(text: &str, cause: Cause) -> String {
+        let log = Log::new(text);
+        let found = find::failures(&log).unwrap();
+        let context = Context::read(&log, found.index);
+        let situation = Situation::new(&log, found.index, &found.first, &context);
+        let fixes = general(cause, &situation);
+        fixes.into_iter().filter_map(|fix| fix.command).collect::<Vec<_>>().join("\n")
+    }
+
+    const TORCH: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 60.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 20.00 GiB is free.";
+
+    #[test]
+    fn a_request_beyond_the_device_is_computed_in_parts() {
+        assert!(commands(TORCH, Cause::RequestExceedsDevice).contains("x.chunk(6)"));
+    }
+
+    #[test]
+    fn kernels_get_the_settings_of_who_wrote_them() {
+        let launch = "CUDA error: too many resources requested for launch";
+        assert!(commands(launch, Cause::SharedMemoryOrKernelResource).contains("-maxrregcount=64"));
+        let pallas = format!("jax/_src/pallas/kernel.py\n{launch}");
+        assert!(commands(&pallas, Cause::SharedMemoryOrKernelResource).contains("block_q=64"));
+    }
+
+    #[test]
+    fn a_leak_is_sought_where_it_is() {
+        let native = "leak in solver.cu: every step calls cudaMalloc(&p, n)\nCUDA error: out of memory";
+        assert!(commands(native, Cause::Leak).contains("--leak-check full"));
+        let training = format!("epoch 3, train.py\n{TORCH}");
+        assert!(commands(&training, Cause::Leak).contains("loss.item()"));
+    }
+
+    #[test]
+    fn another_device_is_not_the_one_in_use() {
+        let others = |text: &str| commands(text, Cause::OtherProcesses);
+        assert!(others(TORCH).contains("CUDA_VISIBLE_DEVICES=1"));
+        assert!(
+            others(&format!("CUDA_VISIBLE_DEVICES=1 python a.py\n{TORCH}"))
+                .contains("CUDA_VISIBLE_DEVICES=0")
+        );
+        assert!(!others(&format!("C:\\\\Users\\\\me\\\\a.py\n{TORCH}")).contains("VISIBLE_DEVICES"));
+    }
 }

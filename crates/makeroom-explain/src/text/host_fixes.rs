@@ -44,6 +44,7 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     }
     let mut fixes = limits::steps(situation);
     let is_limited = !fixes.is_empty();
+    fixes.extend(overcommit(situation));
     fixes.extend(by_system(situation, is_limited));
     fixes
 }
@@ -90,6 +91,17 @@ fn driver_status(situation: &Situation<'_>) -> Vec<Fix> {
         _ => fixes.push(swap(situation)),
     }
     fixes
+}
+
+/// A process that cannot fork is short of memory that it may never use.
+fn overcommit(situation: &Situation<'_>) -> Option<Fix> {
+    let lower = situation.facts.quote.to_ascii_lowercase();
+    let is_fork = ["errno 12", "fork", "os.fork"].iter().any(|words| lower.contains(words))
+        && situation.environment.system != System::Windows;
+    is_fork.then(|| {
+        Fix::new("let processes fork without reserving a second copy of their memory (default 0)")
+            .command("sudo sysctl vm.overcommit_memory=1")
+    })
 }
 
 /// RAM ran out: what to set on this system, and what to load less of.
@@ -220,11 +232,8 @@ fn shared_memory(situation: &Situation<'_>) -> Vec<Fix> {
 fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
     let mut fixes = Vec::new();
+    // TensorFlow's pool has a setting of its own, which its own advice names.
     if facts.framework == "tensorflow" {
-        fixes.push(
-            Fix::new("raise TensorFlow's limit for its pinned pool (64 GiB by default)")
-                .command(situation.environment.export("TF_CUDA_HOST_MEM_LIMIT_IN_MB=131072")),
-        );
     } else if situation.settings.mentions("faiss") {
         fixes.push(
             Fix::new("let FAISS pin less host memory (default 256 MiB per GPU)")
@@ -329,4 +338,66 @@ fn needed(situation: &Situation<'_>) -> Option<Bytes> {
 fn gigabytes(bytes: Bytes) -> u64 {
     let whole = bytes.get().div_ceil(1 << 30).max(1);
     if whole > 32 { whole.div_ceil(16) * 16 } else { whole.div_ceil(4) * 4 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::context::Context;
+    use super::super::find;
+    use super::super::log::Log;
+    use super::*;
+
+    fn commands(text: &str) -> Vec<String> {
+        let log = Log::new(text);
+        let found = find::failures(&log).unwrap();
+        let context = Context::read(&log, found.index);
+        let situation = Situation::new(&log, found.index, &found.first, &context);
+        steps(&situation).into_iter().filter_map(|fix| fix.command).collect()
+    }
+
+    #[test]
+    fn limits_are_raised_from_the_figures_of_the_text() {
+        for (text, first) in [
+            (
+                "#SBATCH --mem=16G\nslurmstepd: error: Detected 1 oom_kill event in StepId=7.batch.",
+                "#SBATCH --mem=32G",
+            ),
+            ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.batch.", "#SBATCH --mem=64G"),
+            (
+                "slurmstepd: error: Step 9.0 exceeded memory limit (20971520 > 8388608), being killed",
+                "#SBATCH --mem=32G",
+            ),
+            ("OSError: [Errno 12] Cannot allocate memory", "sudo sysctl vm.overcommit_memory=1"),
+            ("job 12 exceeded MEM usage hard limit (4000 > 2000)", "#PBS -l mem=5000mb"),
+            ("kubectl: limits: memory: 8Gi\nReason: OOMKilled", "resources: {limits: {memory: 16Gi}}"),
+            ("java -Xmx4g -jar a.jar\njava.lang.OutOfMemoryError: Java heap space", "-Xmx8g"),
+            (
+                "ValueError: Unable to allocate 8.00 GiB for an array with shape (64, 4096, 4096) and data type float64",
+                "array.astype(np.float32)   (or dtype=np.float32 where it is created)",
+            ),
+            (
+                "RuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.",
+                "docker run --shm-size=8g …   (or --ipc=host)",
+            ),
+        ] {
+            assert_eq!(commands(text).first().map(String::as_str), Some(first), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_the_kernel_killed_is_not_a_slurm_job() {
+        let steps = commands(
+            "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),global_oom,task=solver,pid=7\nOut of memory: Killed process 7 (solver) total-vm:9000000kB, anon-rss:20971520kB, file-rss:0kB",
+        );
+        assert!(steps.iter().all(|step| !step.contains("SBATCH") && !step.contains("docker")), "{steps:?}");
+        assert!(steps.iter().any(|step| step.contains("fallocate -l 20G")), "{steps:?}");
+    }
+
+    #[test]
+    fn workers_are_halved_where_the_text_shows_them() {
+        let steps = commands(
+            "python train.py --num_workers 16\nRuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.",
+        );
+        assert!(steps.contains(&"--num_workers 8".to_owned()), "{steps:?}");
+    }
 }

@@ -23,7 +23,7 @@ static SET: LazyLock<Regex> = LazyLock::new(|| {
         "#,
     )
 });
-/// What a scheduler says that the job used and was allowed, in MB.
+/// What a scheduler says that the job used and was allowed: Slurm in KB, Torque in MB.
 static USED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)limit \((\d{2,9}) ?> ?(\d{2,9})\)"));
 static PBS_USED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)mem (\d+)([kmg])b exceeded limit (\d+)([kmg])b"));
@@ -115,7 +115,11 @@ fn present(situation: &Situation<'_>) -> Option<Bytes> {
 /// What the job used, where the scheduler says so.
 fn used(situation: &Situation<'_>) -> Option<Bytes> {
     situation.settings.parts().iter().find_map(|part| {
-        let in_megabytes = || captured_number(&USED.captures(part)?, 1).map(Bytes::mib);
+        let is_slurm = ["slurm", "srun:"].iter().any(|mark| situation.settings.mentions(mark));
+        let in_megabytes = || {
+            let used: u64 = captured_number(&USED.captures(part)?, 1)?;
+            Some(if is_slurm { Bytes::kib(used) } else { Bytes::mib(used) })
+        };
         let with_unit = || {
             let found = PBS_USED.captures(part)?;
             binary_size(&found[1], &found[2])
@@ -133,5 +137,6 @@ fn aim(situation: &Situation<'_>, present: Option<Bytes>) -> u64 {
         (Some(a), Some(b)) => Some(a.max(b)),
         (a, b) => a.or(b),
     };
-    aim.map_or(64, gigabytes)
+    // A larger machine does not exist: the figures are not what they seem.
+    aim.filter(|&aim| aim <= Bytes::gib(4096)).map_or(64, gigabytes)
 }

@@ -128,7 +128,7 @@ const OPENCL_LEVERS: &[Lever] = &[
         "on Intel: build kernels for buffers above 4 GB, and allocate with CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL",
         "clBuildProgram(program, 1, &device, \"-cl-intel-greater-than-4GB-buffer-required\", NULL, NULL);",
     )
-    .only(|situation| ["intel", "arc"].iter().any(|words| situation.settings.mentions(words))),
+    .only(|situation| ["Intel(R)", "Intel Arc", "Arc(TM)", "UHD Graphics"].iter().any(|words| situation.settings.mentions(words))),
     Lever::new("lift AMD's cap on one buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
         .unless_said(&["GPU_MAX_ALLOC_PERCENT=100"])
         .only(|situation| {

@@ -33,7 +33,9 @@ fn paddle(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         ],
         _ => {
             let mut fixes = lever::steps(situation, cause, PADDLE_LEVERS);
-            let share = situation.settings.number(&["FLAGS_fraction_of_gpu_memory_to_use"]);
+            let share = situation
+                .settings
+                .number(&["FLAGS_fraction_of_gpu_memory_to_use is", "FLAGS_fraction_of_gpu_memory_to_use"]);
             if share.is_some_and(|share| share < 0.9) && cause == Cause::LiveDataFillsDevice {
                 fixes.insert(
                     0,

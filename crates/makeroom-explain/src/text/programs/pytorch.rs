@@ -110,11 +110,15 @@ fn transformers(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     if let Some(cap) =
         cap.filter(|_| cause == Cause::LiveDataFillsDevice && !situation.settings.mentions("max_memory"))
     {
+        let is_mapped = situation.settings.mentions("device_map=\"auto\"")
+            || situation.settings.mentions("device_map='auto'");
+        let map = if is_mapped { "" } else { "device_map=\"auto\", " };
+        fixes.retain(|fix| !fix.command.as_deref().is_some_and(|command| command.contains("device_map")));
         fixes.insert(
             fixes.len().min(1),
-            Fix::new(format!("keep {cap} GiB of the weights on the GPU and the rest in RAM")).command(format!(
-                "from_pretrained(…, device_map=\"auto\", max_memory={{0: \"{cap}GiB\", \"cpu\": \"64GiB\"}})"
-            )),
+            Fix::new(format!("keep {cap} GiB of the weights on the GPU and the rest in RAM")).command(
+                format!("from_pretrained(…, {map}max_memory={{0: \"{cap}GiB\", \"cpu\": \"64GiB\"}})"),
+            ),
         );
     }
     fixes

@@ -82,14 +82,23 @@ fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     }
 }
 
-static SHAPE: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"allocating tensor (?:with )?(?:of )?shape ?\[(\d{1,4}),\d+,\d+,\d+\]"));
+static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"allocating tensor (?:with )?(?:of )?shape ?\[(\d{1,4}), ?(\d{1,5}), ?(\d{1,5}), ?(\d{1,5})\]")
+});
 
 /// The first side of the image tensor that failed, which is the batch in most networks.
 fn first_side(situation: &Situation<'_>) -> Option<u64> {
     let found = situation.settings.parts().into_iter().find_map(|part| SHAPE.captures(part))?;
-    captured_number(&found, 1).filter(|batch| (2..=1024).contains(batch))
+    let side = |group: usize| captured_number::<u64>(&found, group);
+    let (batch, second, third, fourth) = (side(1)?, side(2)?, side(3)?, side(4)?);
+    // The weights of a convolution have four sides too: two of them are the few pixels of its kernel.
+    let has_image = third >= KERNEL && (second >= KERNEL || fourth >= KERNEL);
+    let is_kernel = batch == second && batch <= KERNEL;
+    Some(batch).filter(|batch| (2..=1024).contains(batch) && has_image && !is_kernel)
 }
+
+/// Kernels of convolutions are smaller than this.
+const KERNEL: u64 = 12;
 
 /// Whether the text comes from TensorFlow 1: sessions, its wording, or its years.
 fn is_first(situation: &Situation<'_>) -> bool {
@@ -99,8 +108,8 @@ fn is_first(situation: &Situation<'_>) -> bool {
         "client/session.py",
         "tensorflow-gpu==1",
         "tf.ConfigProto",
-        "allow_growth",
-        "contrib",
+        "gpu_options",
+        "tf.contrib",
     ];
     MARKS.iter().any(|mark| situation.settings.mentions(mark))
         || situation.settings.parts().iter().any(|part| YEARS.is_match(part))
@@ -266,6 +275,19 @@ mod tests {
         ] {
             check(name, &format!("{line}\n{OOM}"), first, set);
         }
+    }
+
+    #[test]
+    fn the_batch_is_the_first_side_of_an_image_not_of_a_kernel() {
+        let first = |shape: &str| {
+            let text = format!(
+                "OOM when allocating tensor with shape[{shape}] and type float on /device:GPU:0 by allocator GPU_0_bfc"
+            );
+            advice(&text, Cause::LiveDataFillsDevice).1.remove(0).command.unwrap_or_default()
+        };
+        assert_eq!(first("48,112,112,64"), "model.fit(…, batch_size=24)");
+        assert_eq!(first("64,32,3,3"), "model.fit(…, batch_size=1)");
+        assert_eq!(first("3,3,512,512"), "model.fit(…, batch_size=1)");
     }
 
     #[test]
