@@ -75,6 +75,7 @@ Examples:
   makeroom run --limit 8GiB -- python train.py          as on a card of 8 GiB
   makeroom run --pool -- python train.py                on memory that does not fragment
   makeroom run --pool --spill 32GiB -- python train.py  the same, spilling to host memory when the GPU is full")]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Run {
     /// The file to record into; further processes get their process id into the name
     #[arg(short, long, value_name = "FILE")]
