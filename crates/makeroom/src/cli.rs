@@ -71,6 +71,7 @@ Examples:
   makeroom run --pool --spill 32GiB -- python train.py  and spill to host memory
 
 Exit status: that of the program.")]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Run {
     /// Recording file [default: makeroom.PID.room]; child processes add their PID
     #[arg(short, long, value_name = "FILE")]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use makeroom_trace::room::EventKind;
 
-use crate::support::{Program, Recording, everywhere, is_root, text};
+use crate::support::{Program, Recording, compile, everywhere, is_root, text};
 
 #[test]
 fn a_program_that_closes_all_descriptors_keeps_its_own_files() {
@@ -27,16 +27,32 @@ fn a_program_without_descriptors_is_recorded_to_its_end() {
             continue;
         }
         for program in everywhere("descriptors.c") {
-            let began = Instant::now();
-            let recording = program.argument(what).check_one();
-            assert!(began.elapsed() < Duration::from_secs(8), "{what}: {:?}", began.elapsed());
-            let notes = recording.texts();
-            assert_eq!(!notes.is_empty(), what == "limit", "{what}: {notes:?}");
-            assert!(recording.dropped.is_empty() && recording.end.is_some(), "{what}");
-            recording.assert_balanced();
-            assert!(recording.count(EventKind::DeviceAlloc) >= 60, "{what}");
+            is_recorded_without_descriptors(&program.argument(what), what);
         }
     }
+}
+
+/// The same where the kernel copies the table of descriptors, or gives the recorder none of its own.
+#[test]
+fn a_program_without_descriptors_is_recorded_where_the_kernel_helps_less() {
+    let forbid = compile("forbid.c", "forbid", &[]).display().to_string();
+    for what in ["closefrom", "all", "limit", "pipe"] {
+        for forbidden in ["close_range", "both"] {
+            let program = Program::new("descriptors.c").argument(what).under(&[&forbid, forbidden]);
+            is_recorded_without_descriptors(&program, what);
+        }
+    }
+}
+
+fn is_recorded_without_descriptors(program: &Program, what: &str) {
+    let began = Instant::now();
+    let recording = program.check_one();
+    assert!(began.elapsed() < Duration::from_secs(9), "{what}: {:?}", began.elapsed());
+    let notes = recording.texts();
+    assert_eq!(!notes.is_empty(), what == "limit", "{what}: {notes:?}");
+    assert!(recording.dropped.is_empty() && recording.end.is_some(), "{what}");
+    recording.assert_balanced();
+    assert!(recording.count(EventKind::DeviceAlloc) >= 60, "{what}");
 }
 
 #[test]

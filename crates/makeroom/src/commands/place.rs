@@ -34,8 +34,8 @@ pub(super) fn write<T, E: From<io::Error>>(
     if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         return filled(File::options().write(true).open(path)?);
     }
-    let (draft, file) = new_file::beside(path, 0o666)?;
-    let written = filled(file).and_then(|told| {
+    let (draft, begun) = new_file::beside(path, 0o666)?;
+    let written = filled(begun).and_then(|told| {
         fs::rename(&draft, path)?;
         Ok(told)
     });

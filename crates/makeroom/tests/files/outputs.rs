@@ -40,6 +40,25 @@ fn only_a_recording_is_replaced() {
     }
 }
 
+/// The recordings of demonstrations have the names of these.
+#[test]
+fn a_demonstration_replaces_only_recordings() {
+    let stage = Stage::new("demonstration");
+    fs::create_dir_all(stage.path("kept/.missing-free")).unwrap();
+    fs::write(stage.path("kept/missing-free.room"), "mine").unwrap();
+    let demo =
+        || stage.command(&["demo", "missing-free", "--gpu", "software", "-o", "kept"]).output().unwrap();
+    let output = demo();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(fs::read_to_string(stage.path("kept/missing-free.room")).unwrap(), "mine");
+    fs::remove_file(stage.path("kept/missing-free.room")).unwrap();
+    for _ in 0..2 {
+        let output = demo();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    assert!(stage.path("kept/.missing-free").exists(), "a folder of the user's own stays");
+}
+
 #[test]
 fn a_summary_does_not_replace_the_program_or_its_script() {
     let stage = Stage::new("summary");

@@ -9,8 +9,8 @@ use makeroom_demo::Situation;
 use makeroom_explain::{Explanation, TraceQuestion, explain_trace};
 
 use super::gpu::Machine;
-use crate::commands::recording;
 use crate::commands::run::{self, library};
+use crate::commands::{new_file, recording};
 use crate::failure::Failure;
 
 /// What came of a situation.
@@ -31,18 +31,15 @@ pub(crate) struct Recorded {
 /// Runs a situation.
 pub(crate) fn run(situation: &'static Situation, machine: &Machine, folder: &Path) -> Result<Shown, Failure> {
     // Each situation has a card of its own: what one leaves behind is not there for the next.
-    let shared = folder.join(format!(".{}", situation.name));
+    let shared = folder.join(format!(".makeroom-{}", new_file::random()));
     let environment = match machine.environment(situation, &shared) {
         Ok(environment) => environment,
         Err(reason) => return Ok(Shown { situation, recorded: Err(reason) }),
     };
     std::fs::create_dir_all(&shared)?;
     let file = folder.join(format!("{}.room", situation.name));
-    if file.exists() {
-        // The recorder makes new files only.
-        std::fs::remove_file(&file)
-            .map_err(|error| Failure::Write { name: file.display().to_string(), error })?;
-    }
+    // The recorder makes new files only.
+    run::make_way(&file)?;
     let other =
         if situation.held_by_other_percent > 0 { Some(Other::start(situation, &environment)?) } else { None };
     let output = program(situation, &environment)?

@@ -53,20 +53,36 @@ impl Destination {
         if names_process(&path) {
             return Ok(Self { pattern: path, taken: None, _lock: None });
         }
-        if !is_replaceable(&path).map_err(failure)? {
-            return Err(Failure::NotReplaced { name: path.display().to_string() });
-        }
+        check_replaceable(&path)?;
         remove_left_locks(folder);
         let lock = Lock::take(&path);
         if matches!(lock, Taking::OfAnotherRun) || is_being_written(&path) {
             return Ok(Self { pattern: with_process(&path), taken: Some(path), _lock: None });
         }
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failure(error)),
-            _ => {}
-        }
+        remove(&path).map_err(failure)?;
         let lock = if let Taking::Taken(lock) = lock { Some(lock) } else { None };
         Ok(Self { pattern: path, taken: None, _lock: lock })
+    }
+}
+
+/// Removes a recording, or an empty file, to make way for a new one.
+pub(crate) fn make_way(path: &Path) -> Result<(), Failure> {
+    check_replaceable(path)?;
+    remove(path).map_err(|error| Failure::Write { name: path.display().to_string(), error })
+}
+
+fn check_replaceable(path: &Path) -> Result<(), Failure> {
+    let name = || path.display().to_string();
+    if is_replaceable(path).map_err(|error| Failure::Write { name: name(), error })? {
+        return Ok(());
+    }
+    Err(Failure::NotReplaced { name: name() })
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }
 

@@ -178,12 +178,11 @@ fn listen(socket: &UnixDatagram, run: &str, status: &mut Status, is_over: &Atomi
         match message {
             // What was sent before the program ended has been read by now.
             Message::Over if is_over.load(Ordering::Acquire) => return heard,
-            Message::Over => {}
             Message::Recording(file) => heard.begin(process, file),
             Message::Unrecorded(reason) if heard.unrecorded.len() < MOST_NOTICES => {
                 heard.unrecorded.push((process, reason));
             }
-            Message::Unrecorded(_) => {}
+            Message::Over | Message::Unrecorded(_) => {}
             Message::Stopped { after, reason } => {
                 if let Some(known) = heard.of(process) {
                     known.stop.get_or_insert(EarlyStop { after, reason, ..EarlyStop::default() });

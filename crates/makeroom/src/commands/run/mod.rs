@@ -27,6 +27,7 @@ use crate::commands::place;
 use crate::failure::Failure;
 use crate::output;
 use destination::Destination;
+pub(crate) use destination::make_way;
 use listener::Listener;
 use status::{Screen, Status};
 use summary::Ended;

@@ -60,8 +60,8 @@ fn read(path: &Path, run: &str) -> Result<Trace, Failure> {
     if is_own { Ok(trace) } else { Err(Failure::OfAnotherRun { name: name() }) }
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+fn hexadecimal(bytes: &[u8; 16]) -> String {
+    format!("{:032x}", u128::from_be_bytes(*bytes))
 }
 
 /// Who else holds the device now, where the driver says it.
