@@ -63,7 +63,7 @@ pub fn run_summary_text(
     incomplete::lines(&mut out, run, stop, columns);
     what_to_do(&mut out, explanation, columns);
     let _ =
-        writeln!(out, "{MARGIN}recording: {file} (to explain it: {COMMAND}makeroom why {file}{COMMAND:#})");
+        writeln!(out, "{MARGIN}recording saved; to explain it: {COMMAND}makeroom why {file}{COMMAND:#}");
     out
 }
 

@@ -80,10 +80,10 @@ impl Stage {
 
     fn same_everywhere(&self, said: &str) -> String {
         let said = said.replace(&format!("{}/", self.folder.display()), "");
-        let mut parts = said.split("(process ");
+        let mut parts = said.split("(PID ");
         let mut same = parts.next().unwrap_or("").to_owned();
         for part in parts {
-            same.push_str("(process PID");
+            same.push_str("(PID PID");
             same.push_str(part.trim_start_matches(|character: char| character.is_ascii_digit()));
         }
         same
@@ -160,9 +160,9 @@ fn a_program_that_still_runs_is_said_to() {
     drop(run.stdin.take());
     run.wait().unwrap();
     let after = stage.why();
-    assert!(while_it_runs.contains("note: the program still runs"), "{while_it_runs}");
+    assert!(while_it_runs.contains("note: the program is still running"), "{while_it_runs}");
     assert!(!while_it_runs.contains("never freed"), "{while_it_runs}");
-    assert!(after.contains("never freed") && !after.contains("still runs"), "{after}");
+    assert!(after.contains("never freed") && !after.contains("still running"), "{after}");
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn pytorchs_settings_are_merged() {
     if may_copy_descriptors() {
         let (settings, said) = run(Some("max_split_size_mb:64"), &["--pool"]);
         assert_eq!(settings, "settings: max_split_size_mb:64,expandable_segments:True\n");
-        assert!(said.starts_with("makeroom: expandable (process "), "nothing is said before it runs: {said}");
+        assert!(said.starts_with("makeroom: expandable (PID "), "nothing is said before it runs: {said}");
         let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
             line.contains("this program does not fragment: PyTorch reserved 60.00 MiB at its peak"),
@@ -438,7 +438,7 @@ fn other_processes_are_told_from_this_one() {
     // In a container the driver's numbers of processes are the machine's, and name nobody there.
     let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap();
     if namespace == Path::new("pid:[4026531836]") {
-        assert!(said.contains(&format!("process {}, holder of ", holder.id())), "{said}");
+        assert!(said.contains(&format!("process {}, holder, user ", holder.id())), "{said}");
     }
     let summary = stage.summary();
     assert_eq!(cause(&summary), "other_processes", "{}", text(&output.stderr));

@@ -230,7 +230,7 @@ fn runs_that_name_the_same_file_do_not_take_it_from_each_other() {
     std::fs::write(folder.join("go"), "").unwrap();
     let first = text(&first.wait_with_output().unwrap().stderr);
     let process = |said: &str| {
-        let (_, after) = said.split_once("program (process ").expect(said);
+        let (_, after) = said.split_once("program (PID ").expect(said);
         after.split_once(')').unwrap().0.to_owned()
     };
     let (of_first, of_second) = (process(&first), process(&second));
@@ -271,9 +271,9 @@ fn refusals_that_are_not_shown_are_mentioned_once() {
     let output = makeroom(&folder, &["run", "-o", "run.room", "--", "./program", "many"]);
     let said = text(&output.stderr);
     assert_eq!(said.matches("1.00 TiB failed on GPU 0\n").count(), 3, "{said}");
-    assert_eq!(said.matches("further refusals are not shown;").count(), 1, "{said}");
+    assert_eq!(said.matches("further failures are not shown;").count(), 1, "{said}");
     let few = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
-    assert!(!text(&few.stderr).contains("further refusals"));
+    assert!(!text(&few.stderr).contains("further failures"));
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn the_line_is_seen_and_goes_and_the_output_stays_whole() {
     let last = rows(&bytes);
     assert!(!last.iter().any(|row| is_status(row)), "{last:#?}");
     let end = last.iter().position(|row| row == "line 99 is whole").unwrap();
-    assert!(last[end + 1].starts_with("makeroom: program (process "), "{last:#?}");
+    assert!(last[end + 1].starts_with("makeroom: program (PID "), "{last:#?}");
     assert!(last[end - 1] == "line 98 is whole", "{last:#?}");
     terminal.process(&b"below\r\n".repeat(30));
     assert_eq!(terminal.screen().rows(0, 80).filter(|row| row.trim_end() == "below").count(), 23);

@@ -9,7 +9,7 @@ fn is_told(stage: &Stage, file: &str, said: &str, reason: &str) {
     assert!(said.contains("makeroom: allocation of 256.00 MiB failed on GPU 0"), "{said}");
     assert!(said.contains("the recording is incomplete"), "{said}");
     assert!(said.contains(reason), "{said}");
-    assert!(said.contains("refused after that: 1 allocation, the first for 256.00 MiB on GPU 0"), "{said}");
+    assert!(said.contains("failed after that: 1 allocation, the first of 256.00 MiB on GPU 0"), "{said}");
     assert!(!said.contains("was killed"), "{said}");
     if stage.path(file).exists() {
         is_open(stage, file);
@@ -87,7 +87,7 @@ fn a_process_that_goes_on_is_not_called_ended() {
     let output =
         stage.command(&["run", "--no-status", "-o", "run.room", "--", "sh", "-c", script]).output().unwrap();
     let said = text(&output.stderr);
-    assert!(said.contains("still runs and is still recorded") && !said.contains("no end"), "{said}");
+    assert!(said.contains("is still running and recording") && !said.contains("no end"), "{said}");
 }
 
 /// One of two processes finds no place for its file.
@@ -99,7 +99,7 @@ fn a_process_that_is_not_recorded_is_named_beside_one_that_is() {
         stage.command(&["run", "--no-status", "-o", "run.room", "--", "sh", "-c", script]).output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("at its peak") && said.contains(" was not recorded: "), "{said}");
+    assert!(said.contains("used up to") && said.contains(" was not recorded: "), "{said}");
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn a_name_that_is_no_text_gets_its_summary() {
             .unwrap();
         assert_eq!(output.status.code(), Some(3));
         assert!(stage.path(name).exists());
-        assert!(text(&output.stderr).contains("steps (process"), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("steps (PID"), "{}", text(&output.stderr));
     }
 }
 

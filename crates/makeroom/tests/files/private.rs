@@ -70,5 +70,5 @@ fn the_command_line_can_be_left_out() {
     let output = stage.command(&words).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(!holds(&stage, "run.room", "my-dataset") && holds(&stage, "run.room", "steps"));
-    assert!(text(&output.stderr).contains("steps (process"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("steps (PID"), "{}", text(&output.stderr));
 }

@@ -21,7 +21,7 @@ fn run(stage: &Stage, temporary: impl AsRef<Path>, steps: &str) -> Output {
 fn is_recorded(stage: &Stage, output: &Output) {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("steps (process ") && said.contains("at its peak"), "{said}");
+    assert!(said.contains("steps (PID ") && said.contains("used up to"), "{said}");
     assert!(!said.contains("ld.so"), "{said}");
     assert!(stage.path("run.room").exists());
 }
@@ -98,5 +98,5 @@ fn without_proc_the_program_runs_unrecorded() {
     let output = stage.under(&hidden, &words).output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("/proc is not mounted") && said.contains("unrecorded"), "{said}");
+    assert!(said.contains("/proc is not mounted") && said.contains("without recording"), "{said}");
 }
