@@ -304,12 +304,18 @@ fn a_program_into_which_nothing_can_be_loaded_is_named() {
 #[test]
 fn a_program_that_is_not_there_is_an_error() {
     let folder = stage("missing");
-    let output = makeroom(&folder, &["run", "--", "./no-such-program"]);
+    // Not in the target folder, which may lie where a group can write: such a place is passed over.
+    let session = std::env::temp_dir().join(format!("makeroom-missing-{}", std::process::id()));
+    std::fs::create_dir(&session).unwrap();
+    std::fs::set_permissions(&session, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let mut run = command(&folder, &["run", "--", "./no-such-program"]);
+    let output = run.env("XDG_RUNTIME_DIR", &session).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).starts_with("error: ./no-such-program: "));
     assert!(text(&output.stderr).contains("\nhint: check the name"), "{}", text(&output.stderr));
-    let left = std::fs::read_dir(folder.join("makeroom")).unwrap().flatten();
+    let left = std::fs::read_dir(session.join("makeroom")).unwrap().flatten();
     let sockets: Vec<_> =
         left.filter(|entry| entry.file_name().to_string_lossy().starts_with("socket-")).collect();
     assert!(sockets.is_empty(), "{sockets:?}");
+    std::fs::remove_dir_all(&session).unwrap();
 }

@@ -93,9 +93,13 @@ fn a_name_that_is_no_text_gets_its_summary() {
 #[test]
 fn what_killed_runs_left_is_cleaned_up() {
     let stage = Stage::new("stale");
-    let own = stage.path("own/makeroom");
-    fs::create_dir(&own).unwrap();
-    fs::set_permissions(&own, fs::Permissions::from_mode(0o700)).unwrap();
+    // Not in the target folder, which may lie where a group can write: such a place is passed over.
+    let session = std::env::temp_dir().join(format!("makeroom-stale-{}", std::process::id()));
+    let own = session.join("makeroom");
+    for folder in [&session, &own] {
+        fs::create_dir(folder).unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+    }
     drop(UnixDatagram::bind(own.join("socket-999999")).unwrap());
     let alive = UnixDatagram::bind(own.join("socket-alive")).unwrap();
     for name in [".gone.room.lock", ".held.room.lock", ".others.lock"] {
@@ -104,11 +108,13 @@ fn what_killed_runs_left_is_cleaned_up() {
     let held = fs::File::open(stage.path(".held.room.lock")).unwrap();
     held.lock().unwrap();
     fs::write(stage.path(".full.room.lock"), "somebody's own").unwrap();
-    let output = stage.run("run.room", "alloc 10 exit 3");
+    let words = ["run", "--no-status", "-o", "run.room", "--", "./steps", "alloc", "10", "exit", "3"];
+    let output = stage.command(&words).env("XDG_RUNTIME_DIR", &session).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     let is_there = |name: &str| stage.path(name).exists();
-    assert!(!is_there("own/makeroom/socket-999999") && is_there("own/makeroom/socket-alive"));
+    assert!(!own.join("socket-999999").exists() && own.join("socket-alive").exists());
     assert!(!is_there(".gone.room.lock") && !is_there(".run.room.lock"));
     assert!(is_there(".held.room.lock") && is_there(".others.lock") && is_there(".full.room.lock"));
     drop((alive, held));
+    fs::remove_dir_all(&session).unwrap();
 }
