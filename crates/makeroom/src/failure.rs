@@ -176,6 +176,12 @@ pub(crate) enum Failure {
         /// The file, as the user named it.
         name: String,
     },
+    /// A program named something else as its recording.
+    #[error("{name}: this is not a plain file, so it is not read")]
+    NotAPlainFile {
+        /// The file, as the program named it.
+        name: String,
+    },
     /// The recording holds no device.
     #[error("{name}: the recording is empty")]
     EmptyRecording {
@@ -291,7 +297,7 @@ impl Failure {
                     .to_owned(),
             ),
             // Whoever stopped it knows why; a number or a text that no JSON holds is nobody's to mend.
-            Self::Interrupted | Self::Json(_) => None,
+            Self::Interrupted | Self::Json(_) | Self::NotAPlainFile { .. } => None,
         }
     }
 }

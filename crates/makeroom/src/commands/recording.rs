@@ -1,5 +1,6 @@
 //! What commands that take a recording share: reading it, choosing its device, saying how much room there is.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -7,6 +8,8 @@ use makeroom_core::{Bytes, DeviceIndex, DeviceTrace, Trace};
 use makeroom_explain::Room;
 use makeroom_sim::Memory;
 use makeroom_trace::Input;
+use rustix::fs::{FileType, Mode, OFlags, fstat, stat};
+use rustix::io::Errno;
 
 use crate::failure::{Failure, STANDARD_INPUT};
 
@@ -33,6 +36,25 @@ pub(crate) fn read_streaming(path: &Path, on_text: impl FnMut(&[u8])) -> Result<
 /// Reads a recording; a text is none.
 pub(crate) fn read_trace(path: &Path) -> Result<Trace, Failure> {
     match read(path)? {
+        Input::Trace(trace) => Ok(trace),
+        Input::Text(_) => Err(Failure::NotARecording { name: name(path) }),
+    }
+}
+
+/// Reads a recording whose name a program reported. It may name anything, so only a plain file is read, and no open waits.
+pub(crate) fn read_reported(path: &Path) -> Result<Trace, Failure> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let failed = |error: Errno| makeroom_trace::Error::Open { path: path.to_owned(), cause: error.into() };
+    // A look first: opening a device may have effects.
+    let is_plain = |mode| FileType::from_raw_mode(mode) == FileType::RegularFile;
+    if !is_plain(stat(path).map_err(failed).map_err(Failure::Open)?.st_mode) {
+        return Err(Failure::NotAPlainFile { name: name(path) });
+    }
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(failed).map_err(Failure::Open)?;
+    if !is_plain(fstat(&file).map_err(failed).map_err(Failure::Open)?.st_mode) {
+        return Err(Failure::NotAPlainFile { name: name(path) });
+    }
+    match makeroom_trace::read(File::from(file)).map_err(|error| Failure::input(&name(path), error))? {
         Input::Trace(trace) => Ok(trace),
         Input::Text(_) => Err(Failure::NotARecording { name: name(path) }),
     }

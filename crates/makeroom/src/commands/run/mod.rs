@@ -6,6 +6,7 @@
 
 mod child;
 mod destination;
+mod forward;
 pub(crate) mod library;
 mod lines;
 mod listener;
@@ -13,8 +14,9 @@ mod obstacle;
 pub(crate) mod pool;
 mod status;
 mod summary;
+pub(crate) mod witness;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -29,6 +31,9 @@ use summary::Ended;
 
 /// The name of a recording that nobody gave one.
 const USUAL_NAME: &str = "makeroom.%p.room";
+/// The exit statuses of a program that is not there, and of one that cannot be executed.
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTABLE: u8 = 126;
 
 /// Runs `makeroom run`.
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
@@ -59,8 +64,10 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     if is_watched {
         command.env("MAKEROOM_STATUS", "on");
     }
-    let ended = child::run(&mut command, screen)
-        .map_err(|error| Failure::Program { name: program.to_string_lossy().into_owned(), error })?;
+    let end = match child::run(&mut command, &screen) {
+        Ok(end) => end,
+        Err(error) => return Ok(not_started(program, error)),
+    };
     let heard = listener.finish();
     let recordings: Vec<Ended> = heard.recordings.iter().map(|path| Ended::read(path)).collect();
     if recordings.is_empty() {
@@ -77,7 +84,16 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
         // The status is the program's, whatever becomes of what is said about it.
         output::error(&format!("{}: {error}", path.display()), None);
     }
-    Ok(ended)
+    // A signal ends the process here: nothing may be left behind.
+    drop(destination);
+    Ok(end.repeat())
+}
+
+/// Reports a program that could not be started; gives the status that a shell, `env` and `nohup` have for it.
+fn not_started(program: &OsStr, error: io::Error) -> ExitCode {
+    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+    Failure::Program { name: program.to_string_lossy().into_owned(), error }.report();
+    ExitCode::from(code)
 }
 
 fn write_summary(path: &Path, recordings: &[Ended]) -> io::Result<()> {

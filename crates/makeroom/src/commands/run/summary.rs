@@ -33,7 +33,7 @@ pub(crate) fn stepped_aside(taken: &Path, pattern: &Path) -> String {
 /// What to say when an allocation was refused. The first time it is the whole verdict, where that can be had.
 pub(crate) fn refusal(bytes: Bytes, device: Option<u32>, file: &Path, is_first: bool) -> String {
     let mut text = refused_text(bytes, device);
-    if is_first && let Ok(trace) = recording::read_trace(file) {
+    if is_first && let Ok(trace) = recording::read_reported(file) {
         let explanation = explain_running(&trace, &TraceQuestion::default());
         text.push_str(&explanation_text(&explanation, output::remark_columns(), None));
         if explanation.causes.iter().any(|finding| finding.cause == Cause::OtherProcesses) {
@@ -65,7 +65,7 @@ pub(crate) struct Ended {
 impl Ended {
     /// Reads and explains a recording.
     pub(crate) fn read(path: &Path) -> Self {
-        let explanation = recording::read_trace(path).map(|trace| {
+        let explanation = recording::read_reported(path).map(|trace| {
             let has_exited = trace
                 .process
                 .as_ref()
