@@ -2,7 +2,7 @@
 //!
 //! Rendering only. Every figure shown is one of the explanation's; nothing is computed here but the length of
 //! bars. Text comes with terminal styles in it, and with whatever names the input has: whoever prints it passes it through
-//! [`tame()`], and strips the styles where no terminal reads.
+//! [`sanitize()`], and strips the styles where no terminal reads.
 #![forbid(unsafe_code)]
 
 mod bars;
@@ -19,8 +19,8 @@ mod ps;
 mod replay;
 mod run;
 mod run_json;
+mod sanitize;
 mod table;
-mod tame;
 mod text;
 #[cfg(target_os = "linux")]
 mod top;
@@ -44,7 +44,7 @@ pub use run::{
     further_refusals_text, nothing_recorded_text, refused_text, run_summary_text, stepped_aside_text,
     switched_off_text, unreadable_text, unrecorded_text,
 };
-pub use tame::tame;
+pub use sanitize::sanitize;
 pub use text::explanation_text;
 #[cfg(target_os = "linux")]
 pub use top::{Key, Request, Screen};

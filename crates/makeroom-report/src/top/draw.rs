@@ -18,6 +18,7 @@ use super::rows::Row;
 use super::{Screen, Sites, usable};
 use crate::bars::bar;
 use crate::ps::age;
+use crate::sanitize;
 use crate::wrap::{clip, wrap};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -204,7 +205,9 @@ fn sites_text(sites: &Sites, area: Rect) -> Paragraph<'static> {
     match &sites.found {
         None => lines.push(Line::raw("  reading")),
         Some(Err(why)) => lines.extend(
-            wrap(why, columns.saturating_sub(4)).into_iter().map(|line| Line::raw(format!("  {line}"))),
+            wrap(&sanitize(why), columns.saturating_sub(4))
+                .into_iter()
+                .map(|line| Line::raw(format!("  {line}"))),
         ),
         Some(Ok(found)) if found.is_empty() => lines.push(Line::raw("  nothing is live in it")),
         Some(Ok(found)) => add_sites(&mut lines, found, 0, columns),
