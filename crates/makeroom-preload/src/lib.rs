@@ -26,6 +26,7 @@
 //!   loader nothing, so that a fork never copies a lock in its hands.
 //! - **No waiting.** When the writer cannot keep up, a hook waits two milliseconds at most and then counts what is
 //!   lost; the file says how much.
+//! - **Sanitizers are left alone**: in a process with such a runtime nothing is done at all (`sanitizer`).
 //! - **The GIL is never taken**, nothing is printed to stdout, and each notice goes to stderr once.
 //!
 //! # The environment, set by `run`
@@ -41,7 +42,7 @@
 //! | `MAKEROOM_POOL` | `on`: makeroom's own pool serves the program's device memory | off |
 //! | `MAKEROOM_SPILL` | bytes of host memory that may stand in for device memory, with the pool | none |
 //! | `MAKEROOM_STATUS` | `on` sends the socket `status PID DEVICE PINNED TENSORS ALLOCATIONS FILE` whenever these figures have changed, ten times a second at most | |
-//! | `MAKEROOM_SOCKET` | a datagram socket that gets `recording PID FILE`, or `unrecorded PID REASON`, and, for each refused allocation, `refused PID BYTES DEVICE FILE` | |
+//! | `MAKEROOM_SOCKET` | a datagram socket that gets `recording PID FILE`, or `unrecorded PID REASON`, or `sanitized PID SANITIZER`, and, for each refused allocation, `refused PID BYTES DEVICE FILE` | |
 //!
 //! The environment is read once, when the library is loaded, and passes on to children: each that uses CUDA writes
 //! a file of its own.
@@ -72,6 +73,7 @@ mod pool;
 mod python;
 mod record;
 mod sample;
+mod sanitizer;
 mod stacks;
 mod state;
 mod symbols;

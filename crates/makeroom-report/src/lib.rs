@@ -41,8 +41,8 @@ pub use others::others_text;
 pub use ps::{ps_json, ps_text, users_text};
 pub use replay::{replay_json, replay_run_json, replay_text};
 pub use run::{
-    further_refusals_text, nothing_recorded_text, refused_text, run_summary_text, stepped_aside_text,
-    switched_off_text, unreadable_text, unrecorded_text,
+    further_refusals_text, nothing_recorded_text, refused_text, run_summary_text, sanitized_child_text,
+    sanitized_text, stepped_aside_text, switched_off_text, unreadable_text, unrecorded_text,
 };
 pub use sanitize::sanitize;
 pub use text::explanation_text;

@@ -82,6 +82,20 @@ pub fn unrecorded_text(reason: &str) -> String {
     )
 }
 
+/// The line for a program that runs without the recorder because of this sanitizer.
+pub fn sanitized_text(program: &str, sanitizer: &str) -> String {
+    format!(
+        "{TITLE}makeroom{TITLE:#}: {program} uses {sanitizer}, which the recorder would disturb: it runs as it is, not recorded\n"
+    )
+}
+
+/// The line for a program of which a child runs without the recorder because of this sanitizer.
+pub fn sanitized_child_text(program: &str, sanitizer: &str) -> String {
+    format!(
+        "{TITLE}makeroom{TITLE:#}: {program} started a program with {sanitizer}, which the recorder would disturb: it was not recorded\n"
+    )
+}
+
 /// The line for a run whose file another run has; `name` is where it goes instead.
 pub fn stepped_aside_text(taken: &str, name: &str) -> String {
     format!(

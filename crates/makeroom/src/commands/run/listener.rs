@@ -29,6 +29,8 @@ enum Message {
     Refused { bytes: Bytes, device: Option<u32>, file: PathBuf },
     /// It could not write a file, for this reason.
     Unrecorded(String),
+    /// The runtime of this sanitizer is in it, so that it is not recorded.
+    Sanitized(String),
     /// It holds so much.
     Status { process: u32, figures: Figures },
     /// From this command itself: that was all.
@@ -42,6 +44,8 @@ pub(crate) struct Heard {
     pub(crate) recordings: BTreeSet<PathBuf>,
     /// Why a process could not write one.
     pub(crate) unrecorded: Option<String>,
+    /// The sanitizer of a process that is not recorded for it.
+    pub(crate) sanitizer: Option<String>,
 }
 
 /// The listening end. Its socket goes with it, whether the program was started or not.
@@ -106,6 +110,7 @@ fn listen(socket: &UnixDatagram, status: &mut Status) -> Heard {
                 heard.recordings.insert(file);
             }
             Some(Message::Unrecorded(reason)) => heard.unrecorded = Some(reason),
+            Some(Message::Sanitized(name)) => heard.sanitizer = Some(name),
             Some(Message::Refused { bytes, device, file }) => {
                 refusals += 1;
                 if refusals <= MOST_REFUSALS {
@@ -144,6 +149,7 @@ fn parse(message: &[u8]) -> Option<Message> {
             Some(Message::Status { process: process.parse().ok()?, figures })
         }
         "unrecorded" => Some(Message::Unrecorded(rest.to_owned())),
+        "sanitized" => Some(Message::Sanitized(rest.to_owned())),
         "recording" => Some(Message::Recording(PathBuf::from(rest))),
         "refused" => {
             let (bytes, rest) = rest.split_once(' ')?;

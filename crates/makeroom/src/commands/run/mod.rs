@@ -12,6 +12,7 @@ mod lines;
 mod listener;
 mod obstacle;
 pub(crate) mod pool;
+mod sanitizer;
 mod status;
 mod summary;
 pub(crate) mod witness;
@@ -20,6 +21,8 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+
+use makeroom_report::sanitized_text;
 
 use crate::cli::Run;
 use crate::failure::Failure;
@@ -48,21 +51,26 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     for note in &switches.notes {
         output::remark(&format!("makeroom: {note}\n"));
     }
-    if let Some(obstacle) = obstacle::find(program) {
+    let sanitizer = sanitizer::find(program);
+    if let Some(name) = sanitizer {
+        output::remark(&sanitized_text(&program.to_string_lossy(), name));
+    } else if let Some(obstacle) = obstacle::find(program) {
         output::remark(&format!("makeroom: {} {obstacle}\n", program.to_string_lossy()));
     }
     let is_watched = !arguments.no_status && status::is_possible();
     let screen = Screen::default();
     let listener = Listener::start(Status::new(is_watched, screen.clone())).map_err(Failure::Library)?;
     let mut command = Command::new(program);
-    command.envs(switches.variables);
-    command.args(words).env("LD_PRELOAD", preload(&library)).envs(environment(
-        arguments,
-        &destination,
-        &listener,
-    ));
-    if is_watched {
-        command.env("MAKEROOM_STATUS", "on");
+    command.args(words);
+    if sanitizer.is_none() {
+        command.envs(switches.variables).env("LD_PRELOAD", preload(&library)).envs(environment(
+            arguments,
+            &destination,
+            &listener,
+        ));
+        if is_watched {
+            command.env("MAKEROOM_STATUS", "on");
+        }
     }
     let end = match child::run(&mut command, &screen) {
         Ok(end) => end,
@@ -70,10 +78,10 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     };
     let heard = listener.finish();
     let recordings: Vec<Ended> = heard.recordings.iter().map(|path| Ended::read(path)).collect();
-    if recordings.is_empty() {
+    if recordings.is_empty() && sanitizer.is_none() {
         let is_off = std::env::var_os("MAKEROOM").is_some_and(|value| value == "off");
         let program = program.to_string_lossy();
-        output::remark(&summary::nothing(&program, is_off, heard.unrecorded.as_deref()));
+        output::remark(&summary::nothing(&program, is_off, &heard));
     }
     for recording in &recordings {
         output::remark(&recording.text());
@@ -119,6 +127,7 @@ fn environment(
         ("MAKEROOM_FILE", destination.pattern.clone().into()),
         ("MAKEROOM_SOCKET", listener.path().into()),
         ("MAKEROOM_RUN_ID", run_id().into()),
+        ("ASAN_OPTIONS", sanitizer::options_of_children()),
     ];
     if let Some(limit) = arguments.limit {
         variables.push(("MAKEROOM_LIMIT", limit.get().to_string().into()));

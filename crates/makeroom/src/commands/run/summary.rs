@@ -7,21 +7,23 @@ use makeroom_core::{Bytes, ProcessEnd, Trace};
 use makeroom_explain::{Cause, Explanation, TraceQuestion, explain_running, explain_trace};
 use makeroom_report::{
     explanation_json, explanation_text, nothing_recorded_text, others_text, refused_text, run_summary_text,
-    stepped_aside_text, switched_off_text, unreadable_text, unrecorded_text,
+    sanitized_child_text, stepped_aside_text, switched_off_text, unreadable_text, unrecorded_text,
 };
 use serde_json::{Value, json};
 
 use super::lines;
+use super::listener::Heard;
 use crate::commands::{looking, recording};
 use crate::failure::Failure;
 use crate::output;
 
 /// The line for a program in which nothing was seen, from which the recorder was kept out, or where it could not write.
-pub(crate) fn nothing(program: &str, is_off: bool, unrecorded: Option<&str>) -> String {
-    match unrecorded {
-        Some(reason) => unrecorded_text(reason),
-        None if is_off => switched_off_text(program),
-        None => nothing_recorded_text(program),
+pub(crate) fn nothing(program: &str, is_off: bool, heard: &Heard) -> String {
+    match (&heard.unrecorded, &heard.sanitizer) {
+        (Some(reason), _) => unrecorded_text(reason),
+        (None, Some(name)) => sanitized_child_text(program, name),
+        (None, None) if is_off => switched_off_text(program),
+        (None, None) => nothing_recorded_text(program),
     }
 }
 
