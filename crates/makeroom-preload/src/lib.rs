@@ -77,5 +77,6 @@ mod sanitizer;
 mod stacks;
 mod state;
 mod symbols;
+mod sync;
 mod wait;
 mod writer;

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode, ExitStatus};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, waitid};
@@ -44,7 +44,7 @@ pub(crate) fn run(command: &mut Command, screen: &Screen) -> io::Result<End> {
     wait_for_end(pid, screen);
     screen.pause();
     forwarder.end();
-    Ok(end_of(reap(&mut child)?))
+    Ok(end_of(child.wait()?))
 }
 
 /// Waits until the program has ended, without reaping it. When the program stops, so does this command: the shell then takes
@@ -72,10 +72,6 @@ fn wait_for_end(pid: i32, screen: &Screen) {
 /// Whether a shell with job control may be waiting for this command to stop.
 fn has_terminal() -> bool {
     rustix::fs::open("/dev/tty", OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).is_ok()
-}
-
-fn reap(child: &mut Child) -> io::Result<ExitStatus> {
-    child.wait()
 }
 
 fn end_of(status: ExitStatus) -> End {
