@@ -13,6 +13,8 @@ mod hazard;
 mod mark;
 #[path = "../../crates/makeroom-preload/src/record/ring.rs"]
 mod ring;
+#[cfg(not(loom))]
+mod record;
 mod sync;
 
 /// An event of two words that belong together.

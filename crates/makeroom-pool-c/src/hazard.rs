@@ -19,7 +19,7 @@ pub(crate) struct Cell {
     used: AtomicPtr<()>,
     is_taken: AtomicBool,
     /// The next cell of the list.
-    next: AtomicPtr<Cell>,
+    next: AtomicPtr<Self>,
 }
 
 macro_rules! new_cell {

@@ -1,8 +1,9 @@
 //! Signal dispositions of this process: what it inherited, and default actions.
 //!
-//! A signal that the caller ignores, as `nohup` and background jobs of scripts do, stays ignored: a handler would end that,
-//! for this command and for the programs it starts. The dispositions are read before `main`, because Rust's runtime
-//! replaces that of SIGPIPE, and `Command` gives children the default for SIGPIPE and an empty signal mask.
+//! A signal that the caller ignores, as `nohup` and background jobs of scripts do, stays ignored: for this command, unless
+//! it passes signals on, and for the programs it starts, which would begin with the default action in place of a handler.
+//! The dispositions are read before `main`, because Rust's runtime replaces that of SIGPIPE, and `Command` gives children
+//! the default for SIGPIPE and an empty signal mask.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -43,12 +44,12 @@ pub(crate) fn not_ignored(signals: &[i32]) -> Vec<i32> {
     signals.iter().copied().filter(|&signal| !is_in(&IGNORED, signal)).collect()
 }
 
-/// Restores what this process inherited and `Command` does not pass on. For use between fork and exec.
+/// Restores what this process inherited. For use between fork and exec: handlers become default actions by themselves.
 pub(crate) fn pass_on_inherited() {
     // SAFETY: `signal`, `sigaddset` and `pthread_sigmask` may be called there, and the set is initialized first.
     unsafe {
-        if is_in(&IGNORED, libc::SIGPIPE) {
-            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        for signal in (1..=LAST_SIGNAL).filter(|&signal| is_in(&IGNORED, signal)) {
+            libc::signal(signal, libc::SIG_IGN);
         }
         let mut mask = MaybeUninit::uninit();
         libc::sigemptyset(mask.as_mut_ptr());
@@ -59,7 +60,17 @@ pub(crate) fn pass_on_inherited() {
     }
 }
 
-/// Restores the default action of a signal, whatever handler it has.
+/// Ends the handling of a signal: it is ignored if the caller ignores it, and has its default action otherwise.
+pub(crate) fn restore_inherited(signal: i32) {
+    if is_in(&IGNORED, signal) {
+        // SAFETY: an ignored signal calls no code of this process.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    } else {
+        restore_default(signal);
+    }
+}
+
+/// Gives a signal its default action.
 pub(crate) fn restore_default(signal: i32) {
     // SAFETY: the default action is the kernel's; it calls no code of this process.
     unsafe { libc::signal(signal, libc::SIG_DFL) };

@@ -9,10 +9,10 @@ use crate::python::seen::{Frames, prefetch};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, UnsafeCell};
 
 /// Events that fit. At 64 bytes each a ring is 256 KiB of pages, touched as they are needed.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 pub(crate) const CAPACITY: u32 = 4096;
-/// As few as show all that can happen.
-#[cfg(loom)]
+/// As few as show all that can happen: miri looks at the whole ring in every call.
+#[cfg(any(loom, miri))]
 pub(crate) const CAPACITY: u32 = 2;
 
 /// One thread's events. All zeros are an empty ring that nobody owns.
@@ -123,6 +123,9 @@ mod tests {
     use super::*;
     use crate::record::memory::Lazy;
 
+    /// Miri is a thousand times slower than the processor.
+    const MANY: u64 = if cfg!(miri) { 500 } else { 200_000 };
+
     fn ring() -> &'static Ring {
         // SAFETY: all zeros are an empty ring.
         let lazy = unsafe { Lazy::<Ring>::new() };
@@ -152,7 +155,7 @@ mod tests {
         let ring = ring();
         let producer = std::thread::spawn(move || {
             let mut number = 0;
-            while number < 200_000 {
+            while number < MANY {
                 match ring.push(&RawEvent { address: number, size: !number, ..RawEvent::default() }) {
                     Ok(_) => number += 1,
                     Err(Full) => std::thread::yield_now(),
@@ -160,7 +163,7 @@ mod tests {
             }
         });
         let mut expected = 0;
-        while expected < 200_000 {
+        while expected < MANY {
             ring.drain(|event| {
                 assert_eq!((event.address, event.size), (expected, !expected));
                 expected += 1;

@@ -73,6 +73,8 @@ fn a_queued_signal_keeps_its_value() {
     let (parent, _) = stage.ready();
     let queue = || Command::new(stage.folder.join("queue")).arg(parent.to_string()).status().unwrap();
     assert!(queue().success() && queue().success());
+    // They are passed on once the witness has started.
+    std::thread::sleep(Duration::from_secs(1));
     let got = stage.counts();
     assert!(run.wait().unwrap().success());
     assert_eq!(got, ["36:2", "value", "4711"]);
@@ -86,7 +88,7 @@ fn ignored_and_blocked_signals_are_inherited() {
         "launch",
         "#include <signal.h>\n#include <unistd.h>\nint main(int argc, char **argv) { sigset_t set; sigemptyset(&set);\
          sigaddset(&set, SIGUSR2); sigaddset(&set, 40); sigprocmask(SIG_BLOCK, &set, 0);\
-         signal(SIGPIPE, SIG_IGN); signal(SIGHUP, SIG_IGN); execvp(argv[1], argv + 1); return 97; }",
+         signal(SIGPIPE, SIG_IGN); signal(SIGHUP, SIG_IGN); signal(SIGCHLD, SIG_IGN); execvp(argv[1], argv + 1); return 97; }",
     );
     let look = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"];
     let bare = Command::new(stage.folder.join("launch")).args(look).output().unwrap();
@@ -99,6 +101,19 @@ fn ignored_and_blocked_signals_are_inherited() {
         // Signals 32 and 33 are the C library's own.
         digits.map(|digits| u64::from_str_radix(digits, 16).unwrap() & !(3 << 31)).collect()
     };
-    assert_eq!(sets(&bare.stdout)[1] & 0x1001, 0x1001, "{bare:?}");
+    assert_eq!(sets(&bare.stdout)[1] & 0x1_1001, 0x1_1001, "{bare:?}");
     assert_eq!(sets(&recorded.stdout), sets(&bare.stdout));
+    assert_eq!(recorded.status, bare.status);
+    // A program that handles what it found ignored gets it.
+    let mut command = Command::new(stage.folder.join("launch"));
+    command.arg(env!("CARGO_BIN_EXE_makeroom")).args(["run", "--no-status", "--", "./ears"]);
+    let mut run = stage.surround(&mut command).stderr(Stdio::null()).spawn().unwrap();
+    let (parent, _) = stage.ready();
+    for signal in [1, 13] {
+        send(parent, signal);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let got = stage.counts();
+    assert!(run.wait().unwrap().success());
+    assert_eq!(got, ["1:1", "13:1"]);
 }

@@ -7,11 +7,12 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, waitid};
+use signal_hook::consts::SIGCHLD;
 
 use super::forward::Receiver;
 use super::status::Screen;
 use super::witness::Witness;
-use crate::signals::{die_of, pass_on_inherited};
+use crate::signals::{die_of, pass_on_inherited, restore_default};
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(crate) enum End {
 
 /// Runs the program to its end. The status line is removed while the program is stopped, and for good when it has ended.
 pub(crate) fn run(command: &mut Command, screen: &Screen) -> io::Result<End> {
+    // Where it is ignored the kernel reaps children itself, and their status is lost.
+    restore_default(SIGCHLD);
     let receiver = Receiver::new()?;
     let witness = Witness::start();
     let restore = || {

@@ -18,7 +18,7 @@ use signal_hook::consts::{
 };
 
 use super::witness::Witness;
-use crate::signals::{LAST_SIGNAL, not_ignored, restore_default};
+use crate::signals::{LAST_SIGNAL, restore_inherited};
 
 /// Signals that the C library keeps for its threads.
 const OF_C_LIBRARY: [i32; 2] = [32, 33];
@@ -77,8 +77,8 @@ impl Receiver {
         // A handler must not wait; thousands of signals fit.
         fcntl_setfl(&writer, OFlags::NONBLOCK)?;
         let uncaught = [SIGKILL, SIGSTOP, SIGCHLD, OF_C_LIBRARY[0], OF_C_LIBRARY[1]];
-        let all: Vec<i32> = (1..=LAST_SIGNAL).filter(|signal| !uncaught.contains(signal)).collect();
-        let signals = not_ignored(&all);
+        // Also those that are ignored here: the program may handle them, or else ignores them too.
+        let signals: Vec<i32> = (1..=LAST_SIGNAL).filter(|signal| !uncaught.contains(signal)).collect();
         for &signal in &signals {
             let to_thread = writer.try_clone()?;
             let action = move |info: &libc::siginfo_t| {
@@ -113,9 +113,9 @@ impl Receiver {
         Forwarder { signals: self.signals, writer: self.writer, thread: Some(thread) }
     }
 
-    /// Restores default actions: there is no program.
+    /// Handles no signals any more: there is no program.
     pub(crate) fn give_up(self) {
-        self.signals.iter().copied().for_each(restore_default);
+        self.signals.iter().copied().for_each(restore_inherited);
     }
 }
 
@@ -127,10 +127,10 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    /// The program has ended, and is not reaped yet, so that its number is not another's: from now on signals have their
-    /// default action here.
+    /// The program has ended, and is not reaped yet, so that its number is not another's: from now on signals do here what
+    /// they did before.
     pub(crate) fn end(mut self) {
-        self.signals.iter().copied().for_each(restore_default);
+        self.signals.iter().copied().for_each(restore_inherited);
         let is_told = self.writer.write_all(&Received::OVER.to_bytes()).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| is_told) {
             // A panic in it changes nothing for the program.
