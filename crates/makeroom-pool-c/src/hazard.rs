@@ -145,7 +145,8 @@ pub(crate) fn pause_shortly(_looked: u32) {
     yield_now();
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 
@@ -155,10 +156,14 @@ mod tests {
         let taken: Vec<&Cell> = (0..5).map(|_| cells.take()).collect();
         assert!(cells.take_first().is_none());
         assert_eq!(cells.iter().count(), 5);
-        taken.iter().for_each(|cell| cell.give_back());
+        for cell in taken {
+            cell.give_back();
+        }
         let again: Vec<&Cell> = (0..5).map(|_| cells.take()).collect();
         assert_eq!(cells.iter().count(), 5);
-        again.iter().for_each(|cell| cell.give_back());
+        for cell in again {
+            cell.give_back();
+        }
         // What a static would keep.
         let mut next = cells.more.load(Ordering::Acquire);
         while !next.is_null() {

@@ -1,6 +1,6 @@
 //! Programs built with sanitizers under `makeroom run`: they behave as without it, and one line says that they are not
 //! recorded. Needs a C compiler with the sanitizers; those that are missing are skipped.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and says what it skips")]
 
 #[path = "support/surroundings.rs"]
 mod surroundings;

@@ -118,7 +118,8 @@ pub(crate) enum Filling {
     Half,
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use crate::record::memory::Lazy;

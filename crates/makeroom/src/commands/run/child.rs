@@ -42,7 +42,7 @@ pub(crate) fn run(command: &mut Command, screen: &Screen) -> io::Result<End> {
             return Err(error);
         }
     };
-    let pid = child.id() as i32;
+    let pid = child.id().cast_signed();
     let forwarder = receiver.forward_to(pid, witness);
     wait_for_end(pid, screen);
     screen.pause();

@@ -3,7 +3,7 @@
 //!
 //! A runtime is recognized by its library or its initializer, which the string tables of the program's file name; a user may
 //! also preload one, for an extension module of an interpreter that is not instrumented. Children of the program recognize
-//! it themselves (`makeroom-preload`), except that AddressSanitizer refuses to start behind any other library: an option of
+//! it themselves (`makeroom-preload`), except that `AddressSanitizer` refuses to start behind any other library: an option of
 //! its own turns that check off.
 
 use std::env;
