@@ -17,11 +17,14 @@
 //! ```
 
 mod abi;
+mod barrier;
 mod caller;
 mod entry;
 mod failure;
+mod hazard;
 mod options;
 mod pool;
 mod registry;
+mod sync;
 mod table;
 mod torch;

@@ -1,57 +1,41 @@
 //! Values by number, found without writing to anything that threads share, and ended with their last use.
 //!
 //! A number is a place in the table and how many values there were before, so the number of a value that was removed is not
-//! that of a later one.
-//!
-//! A thread announces the value that it is about to use in a cell of its own, and looks once more whether it is still in the
-//! table. Whoever removes a value takes it out of the table and then waits until nobody announces it. One of the two has to
-//! see the other, for which there must be a barrier between the announcement and the second look: it would cost as much as an
-//! allocation, so whoever removes has the kernel put it into all running threads (`membarrier`). Where the kernel does not, the
-//! processor's own is used. Threads beyond [`CELLS`] share a lock, which the remover takes as well.
+//! that of a later one. Hazard pointers (`hazard`) keep a value until its last use.
 //!
 //! A value must not be removed by the thread that uses it.
 
-use std::cell::Cell;
 use std::ops::Deref;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, compiler_fence, fence};
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::barrier;
+use crate::hazard::{Cell, Cells, pause_shortly};
 
 /// So many values there can be at once.
 pub(crate) const MOST: usize = 1024;
-/// So many threads announce on their own.
+/// So many threads have a cell of their own.
 const CELLS: usize = 256;
 /// How often a remover looks before it sleeps in between, and for how long it sleeps.
 const EAGER: u32 = 1000;
 const NAP: Duration = Duration::from_micros(50);
 
-/// Where a thread announces what it uses, on cache lines of its own.
-#[repr(align(128))]
-struct Announcement {
-    used: AtomicPtr<()>,
-    is_taken: AtomicBool,
-}
-
-static ANNOUNCEMENTS: [Announcement; CELLS] =
-    [const { Announcement { used: AtomicPtr::new(null_mut()), is_taken: AtomicBool::new(false) } }; CELLS];
-/// Held by threads that have no cell, while they use a value.
-static CROWD: RwLock<()> = RwLock::new(());
-/// Whether the kernel puts barriers into threads. Known before the first value is in a table.
-static HAS_BARRIERS: AtomicBool = AtomicBool::new(false);
+static ANNOUNCEMENTS: Cells<CELLS> = Cells::new();
 
 /// The cell of a thread, which is another's once the thread has ended.
-struct Own(Cell<Option<&'static Announcement>>);
+struct Own(std::cell::Cell<Option<&'static Cell>>);
 
 thread_local! {
-    static OWN: Own = const { Own(Cell::new(None)) };
+    static OWN: Own = const { Own(std::cell::Cell::new(None)) };
 }
 
 impl Own {
-    fn cell(&self) -> Option<&'static Announcement> {
+    #[inline]
+    fn cell(&self) -> Option<&'static Cell> {
         if self.0.get().is_none() {
-            let take = |cell: &&Announcement| !cell.is_taken.swap(true, Ordering::Acquire);
-            self.0.set(ANNOUNCEMENTS.iter().find(take));
+            self.0.set(ANNOUNCEMENTS.take_first());
         }
         self.0.get()
     }
@@ -60,45 +44,8 @@ impl Own {
 impl Drop for Own {
     fn drop(&mut self) {
         if let Some(cell) = self.0.get() {
-            cell.is_taken.store(false, Ordering::Release);
+            cell.give_back();
         }
-    }
-}
-
-mod barrier {
-    use super::{AtomicBool, HAS_BARRIERS, Ordering, compiler_fence, fence};
-
-    const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
-    const PRIVATE_EXPEDITED: i32 = 1 << 3;
-
-    fn membarrier(command: i32) -> bool {
-        // SAFETY: it takes numbers only and touches no memory.
-        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
-    }
-
-    /// Asks the kernel for its help, once.
-    pub(super) fn prepare() {
-        static IS_ASKED: AtomicBool = AtomicBool::new(false);
-        if !IS_ASKED.swap(true, Ordering::Relaxed) {
-            let helps = membarrier(REGISTER_PRIVATE_EXPEDITED) && membarrier(PRIVATE_EXPEDITED);
-            HAS_BARRIERS.store(helps, Ordering::Relaxed);
-        }
-    }
-
-    /// Between an announcement and the look that follows.
-    #[inline]
-    pub(super) fn of_user() {
-        if HAS_BARRIERS.load(Ordering::Relaxed) {
-            compiler_fence(Ordering::SeqCst);
-        } else {
-            fence(Ordering::SeqCst);
-        }
-    }
-
-    /// Between a removal and the look for announcements. Whether it stands in all threads.
-    pub(super) fn of_remover() -> bool {
-        fence(Ordering::SeqCst);
-        !HAS_BARRIERS.load(Ordering::Relaxed) || membarrier(PRIVATE_EXPEDITED)
     }
 }
 
@@ -117,14 +64,11 @@ pub(crate) struct Table<T: 'static> {
 
 /// A value that the calling thread uses.
 pub(crate) struct InUse<T: 'static> {
-    /// Announced, or in a table whose removers wait for the lock: it does not end before this does.
+    /// Announced: it does not end before this does.
     numbered: *const Numbered<T>,
-    by: By,
-}
-
-enum By {
-    Cell(&'static Announcement),
-    Lock { _held: RwLockReadGuard<'static, ()> },
+    cell: &'static Cell,
+    /// Whether the cell is not the thread's own, and is given back after the use.
+    is_borrowed: bool,
 }
 
 impl<T> Deref for InUse<T> {
@@ -140,8 +84,9 @@ impl<T> Deref for InUse<T> {
 impl<T> Drop for InUse<T> {
     #[inline]
     fn drop(&mut self) {
-        if let By::Cell(cell) = self.by {
-            cell.used.store(null_mut(), Ordering::Release);
+        self.cell.release();
+        if self.is_borrowed {
+            self.cell.give_back();
         }
     }
 }
@@ -168,11 +113,14 @@ impl<T: Send + Sync> Table<T> {
     #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<InUse<T>> {
         let place = self.place_of(number)?;
-        let cell = OWN.try_with(Own::cell).ok().flatten();
-        let found = match cell.filter(|cell| cell.used.load(Ordering::Relaxed).is_null()) {
-            Some(cell) => announce(place, cell)?,
-            None => join_crowd(place)?,
-        };
+        let own = OWN.try_with(Own::cell).ok().flatten().filter(|cell| cell.is_unused());
+        // In the middle of another use, in a thread that ends, and in one of very many.
+        let cell = own.unwrap_or_else(|| ANNOUNCEMENTS.take());
+        // Dropping it takes the announcement back.
+        let found = InUse { numbered: cell.protect(place), cell, is_borrowed: own.is_none() };
+        if found.numbered.is_null() {
+            return None;
+        }
         // SAFETY: it is in use, so it has not ended.
         (unsafe { (*found.numbered).number } == number).then_some(found)
     }
@@ -188,17 +136,10 @@ impl<T: Send + Sync> Table<T> {
         }
         place.store(null_mut(), Ordering::SeqCst);
         drop(changing);
-        if !barrier::of_remover() {
+        let pause = |looked| if looked < EAGER { pause_shortly(looked) } else { std::thread::sleep(NAP) };
+        if !ANNOUNCEMENTS.wait_for_users(numbered.cast(), pause) {
             // Somebody may use it unseen: it stays, though nobody finds it any more.
             return true;
-        }
-        drop(CROWD.write().unwrap_or_else(PoisonError::into_inner));
-        for cell in &ANNOUNCEMENTS {
-            let mut looked = 0;
-            while cell.used.load(Ordering::Acquire) == numbered.cast() {
-                looked += 1;
-                if looked < EAGER { std::thread::yield_now() } else { std::thread::sleep(NAP) }
-            }
         }
         // SAFETY: made by `insert`, out of the table, and nobody uses it.
         drop(unsafe { Box::from_raw(numbered) });
@@ -210,37 +151,10 @@ impl<T: Send + Sync> Table<T> {
     }
 }
 
-#[inline]
-fn announce<T>(place: &AtomicPtr<Numbered<T>>, cell: &'static Announcement) -> Option<InUse<T>> {
-    let mut numbered = place.load(Ordering::Acquire);
-    loop {
-        if numbered.is_null() {
-            return None;
-        }
-        // Dropping it takes the announcement back.
-        let found = InUse { numbered, by: By::Cell(cell) };
-        cell.used.store(numbered.cast(), Ordering::Relaxed);
-        barrier::of_user();
-        let now = place.load(Ordering::Acquire);
-        if now == numbered {
-            return Some(found);
-        }
-        numbered = now;
-    }
-}
-
-/// For threads without a cell, and in the middle of another use.
-#[cold]
-fn join_crowd<T>(place: &AtomicPtr<Numbered<T>>) -> Option<InUse<T>> {
-    let held = CROWD.read().unwrap_or_else(PoisonError::into_inner);
-    let numbered = place.load(Ordering::SeqCst);
-    (!numbered.is_null()).then_some(InUse { numbered, by: By::Lock { _held: held } })
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
     use std::time::Instant;
 
     use super::*;
@@ -289,6 +203,28 @@ mod tests {
             table.remove(number);
         }
         table.remove(last);
+    }
+
+    /// A thread uses values inside of each other while another removes one of them. A lock that prefers writers would let
+    /// the second use wait for the remover, which waits for the first.
+    #[test]
+    fn uses_inside_each_other_do_not_wait_for_a_remover() {
+        static TABLE: Table<u32> = Table::new();
+        let (kept, removed) = (TABLE.insert(1).unwrap(), TABLE.insert(2).unwrap());
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            let uses = [TABLE.get(removed).unwrap(), TABLE.get(removed).unwrap(), TABLE.get(kept).unwrap()];
+            scope.spawn(move || assert!(TABLE.remove(removed)));
+            while TABLE.get(removed).is_some() {
+                std::thread::yield_now();
+            }
+            // The remover waits by now, and is not waited for.
+            std::thread::sleep(Duration::from_millis(20));
+            assert_eq!(TABLE.get(kept).as_deref(), Some(&1));
+            assert_eq!(uses.iter().map(|value| **value).sum::<u32>(), 5);
+            drop(uses);
+        });
+        assert!(begin.elapsed() < Duration::from_secs(20) && TABLE.remove(kept));
     }
 
     /// Threads with a cell and without one use values that are removed under their hands and made anew.

@@ -6,6 +6,8 @@
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
+use crate::sanitizer;
+
 /// Which stacks events carry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StackMode {
@@ -60,7 +62,10 @@ static CONFIG: OnceLock<Config> = OnceLock::new();
 /// The environment's wishes. Before the library's constructor ran, which only constructors of other preloaded
 /// libraries can see, they are read at that moment.
 pub(crate) fn config() -> &'static Config {
-    CONFIG.get_or_init(|| Config::read(environment))
+    CONFIG.get_or_init(|| {
+        let config = Config::read(environment);
+        Config { is_off: config.is_off || sanitizer::present().is_some(), ..config }
+    })
 }
 
 impl Config {

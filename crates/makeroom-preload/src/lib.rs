@@ -26,6 +26,7 @@
 //!   loader nothing, so that a fork never copies a lock in its hands.
 //! - **No waiting.** When the writer cannot keep up, a hook waits two milliseconds at most and then counts what is
 //!   lost; the file says how much.
+//! - **Sanitizers are left alone**: in a process with such a runtime nothing is done at all (`sanitizer`).
 //! - **The GIL is never taken**, nothing is printed to stdout, and each notice goes to `run`, or to stderr, once.
 //! - **No descriptor of the program is touched**, whatever it closes or opens: the writer has a table of its own
 //!   (`own_table`).
@@ -44,7 +45,7 @@
 //! | `MAKEROOM_SPILL` | bytes of host memory that may stand in for device memory, with the pool | none |
 //! | `MAKEROOM_STATUS` | `on` sends the socket `status PID DEVICE PINNED TENSORS ALLOCATIONS FILE` whenever these figures have changed, ten times a second at most | |
 //! | `MAKEROOM_COMMAND_LINE` | `off` leaves the command line out of the recording; otherwise secrets in it are masked | |
-//! | `MAKEROOM_SOCKET` | a datagram socket that gets `recording PID FILE`, or `unrecorded PID REASON`; for each refused allocation `refused PID BYTES DEVICE FILE`; `stopped PID MILLISECONDS REASON` when the file cannot be written any more; `notice PID TEXT` | |
+//! | `MAKEROOM_SOCKET` | a datagram socket that gets `recording PID FILE`, or `unrecorded PID REASON`, or `sanitized PID SANITIZER`; for each refused allocation `refused PID BYTES DEVICE FILE`; `stopped PID MILLISECONDS REASON` when the file cannot be written any more; `notice PID TEXT` | |
 //!
 //! The environment is read once, when the library is loaded, and passes on to children: each that uses CUDA writes
 //! a file of its own.
@@ -76,8 +77,10 @@ mod pool;
 mod python;
 mod record;
 mod sample;
+mod sanitizer;
 mod stacks;
 mod state;
 mod symbols;
+mod sync;
 mod wait;
 mod writer;

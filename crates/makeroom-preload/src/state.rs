@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::config::config;
 use crate::hooks::tensors;
 use crate::record::threads;
-use crate::{cost, exits, limit, lookup, notices, pool, python, writer};
+use crate::{cost, exits, limit, lookup, notices, pool, python, sanitizer, writer};
 
 const UNINITIALISED: u32 = 0;
 const STARTING: u32 = 1;
@@ -115,6 +115,9 @@ unsafe extern "C" fn after_fork_in_child() {
 extern "C" fn constructor() {
     if config().is_off {
         disable();
+        if let Some(runtime) = sanitizer::present() {
+            sanitizer::report(runtime);
+        }
     }
     notices::remember_stderr();
     exits::prepare();

@@ -3,7 +3,7 @@
 use makeroom_core::Bytes;
 use makeroom_explain::Explanation;
 use makeroom_report::{
-    explanation_json, explanation_text, replay_json, replay_text, tame, tune_json, tune_text,
+    explanation_json, explanation_text, replay_json, replay_text, sanitize, tune_json, tune_text,
 };
 use makeroom_sim::{Comparison, Tuning};
 use pyo3::prelude::*;
@@ -61,7 +61,7 @@ impl Answer {
             Content::Replay { comparison, memory } => replay_text(comparison, *memory, columns),
             Content::Tuning { tuning, memory, notes } => tune_text(tuning, *memory, notes, columns),
         };
-        let text = tame(&text);
+        let text = sanitize(&text);
         if styled { text } else { anstream::adapter::strip_str(&text).to_string() }
     }
 }

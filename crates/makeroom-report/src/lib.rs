@@ -2,7 +2,7 @@
 //!
 //! Rendering only. Every figure shown is one of the explanation's; nothing is computed here but the length of
 //! bars. Text comes with terminal styles in it, and with whatever names the input has: whoever prints it passes it through
-//! [`tame()`], and strips the styles where no terminal reads.
+//! [`sanitize()`], and strips the styles where no terminal reads.
 #![forbid(unsafe_code)]
 
 mod bars;
@@ -20,8 +20,8 @@ mod ps;
 mod replay;
 mod run;
 mod run_json;
+mod sanitize;
 mod table;
-mod tame;
 mod text;
 #[cfg(target_os = "linux")]
 mod top;
@@ -44,9 +44,10 @@ pub use ps::{ps_json, ps_text, users_text};
 pub use replay::{replay_json, replay_run_json, replay_text};
 pub use run::{
     further_refusals_text, nothing_recorded_text, process_unrecorded_text, refused_text, run_summary_text,
-    stepped_aside_text, still_recorded_text, switched_off_text, unprepared_text, unrecorded_text,
+    sanitized_child_text, sanitized_text, stepped_aside_text, still_recorded_text, switched_off_text,
+    unprepared_text, unrecorded_text,
 };
-pub use tame::tame;
+pub use sanitize::sanitize;
 pub use text::explanation_text;
 #[cfg(target_os = "linux")]
 pub use top::{Key, Request, Screen};

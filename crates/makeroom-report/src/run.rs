@@ -62,8 +62,7 @@ pub fn run_summary_text(
     }
     incomplete::lines(&mut out, run, stop, columns);
     what_to_do(&mut out, explanation, columns);
-    let _ =
-        writeln!(out, "{MARGIN}recording saved; to explain it: {COMMAND}makeroom why {file}{COMMAND:#}");
+    let _ = writeln!(out, "{MARGIN}recording saved; to explain it: {COMMAND}makeroom why {file}{COMMAND:#}");
     out
 }
 
@@ -94,6 +93,20 @@ pub fn process_unrecorded_text(process: u32, reason: &str) -> String {
 /// The line for a process that goes on after the program has ended.
 pub fn still_recorded_text(program: &str, process: u32, file: &str) -> String {
     format!("{TITLE}makeroom{TITLE:#}: {program} (PID {process}) is still running and recording to {file}\n")
+}
+
+/// The line for a program that runs without the recorder because of this sanitizer.
+pub fn sanitized_text(program: &str, sanitizer: &str) -> String {
+    format!(
+        "{TITLE}makeroom{TITLE:#}: {program} uses {sanitizer}, which conflicts with the recorder: it runs without recording\n"
+    )
+}
+
+/// The line for a program of which a child runs without the recorder because of this sanitizer.
+pub fn sanitized_child_text(program: &str, sanitizer: &str) -> String {
+    format!(
+        "{TITLE}makeroom{TITLE:#}: {program} started a program that uses {sanitizer}, which conflicts with the recorder: nothing was recorded\n"
+    )
 }
 
 /// The line for a run whose file another run has; `name` is where it goes instead.

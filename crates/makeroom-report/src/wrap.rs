@@ -1,5 +1,7 @@
 //! Breaks running text into lines.
 
+use crate::sanitize;
+
 /// Breaks `text` at spaces into lines of at most `columns` characters. A word that is longer stands alone.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -21,10 +23,11 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Cuts a text to `columns` characters, with an ellipsis where something was cut.
+/// One line of at most `columns` characters, with an ellipsis where something was cut.
 pub(crate) fn clip(text: &str, columns: usize) -> String {
+    let text = sanitize(text).replace('\n', " ");
     if text.chars().count() <= columns {
-        return text.to_owned();
+        return text;
     }
     let kept: String = text.chars().take(columns.saturating_sub(1)).collect();
     kept + "…"

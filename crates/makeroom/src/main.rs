@@ -10,8 +10,12 @@ mod signals;
 use std::process::ExitCode;
 
 use clap::Parser;
+use commands::WITNESS;
 
 fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|name| name == WITNESS) {
+        return if commands::witness().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let arguments = cli::Arguments::parse();
     match commands::run(arguments.command) {
         Ok(status) => status,

@@ -4,7 +4,7 @@
 use std::io::{self, Write as _};
 
 use anstream::{stderr, stdout};
-use makeroom_report::tame;
+use makeroom_report::sanitize;
 use rustix::fs::{FileType, fstat};
 use terminal_size::{Height, Width, terminal_size, terminal_size_of};
 
@@ -15,7 +15,7 @@ const MOST_COLUMNS: usize = 110;
 
 /// Writes a result. Styles in it are dropped where nobody would see them.
 pub(crate) fn result(text: &str) -> Result<(), Failure> {
-    write(&tame(text))
+    write(&sanitize(text))
 }
 
 fn write(text: &str) -> Result<(), Failure> {
@@ -40,7 +40,7 @@ pub(crate) fn json(value: &serde_json::Value) -> Result<(), Failure> {
 /// Writes something beside the result to stderr.
 pub(crate) fn remark(text: &str) {
     // There is nowhere left to say that stderr is gone.
-    let _ = stderr().lock().write_all(tame(text).as_bytes());
+    let _ = stderr().lock().write_all(sanitize(text).as_bytes());
 }
 
 /// Writes an error and its hint to stderr.

@@ -1,34 +1,98 @@
-//! Signals that whoever started this command has ignored, as `nohup` and background jobs of scripts do.
+//! Signal dispositions of this process: what it inherited, and default actions.
 //!
-//! A handler would end that: for this command, and for the programs it starts, since a program begins with the default
-//! in place of a handler. So such signals are left alone. The kernel tells which they are.
+//! A signal that the caller ignores, as `nohup` and background jobs of scripts do, stays ignored: for this command, unless
+//! it passes signals on, and for the programs it starts, which would begin with the default action in place of a handler.
+//! The dispositions are read before `main`, because Rust's runtime replaces that of SIGPIPE, and `Command` gives children
+//! the default for SIGPIPE and an empty signal mask.
 
-use std::fs;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Those of these signals that are not ignored.
-pub(crate) fn not_ignored(signals: &[i32]) -> Vec<i32> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = ignored(&status).unwrap_or(0);
-    signals.iter().copied().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
-}
+/// The largest signal number on Linux.
+pub(crate) const LAST_SIGNAL: i32 = 64;
 
-/// A bit for each signal that is ignored, the lowest for signal 1.
-fn ignored(status: &str) -> Option<u64> {
-    let digits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
-    u64::from_str_radix(digits.trim(), 16).ok()
-}
+/// A bit for each signal that was ignored when this process started, the lowest for signal 1.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+/// A bit for each signal that was blocked when this process started.
+static BLOCKED: AtomicU64 = AtomicU64::new(0);
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = remember_inherited;
 
-    #[test]
-    fn the_kernels_list_is_read() {
-        assert_eq!(
-            ignored("Name:\tcat\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001003\n"),
-            Some(0x1003)
-        );
-        assert_eq!(ignored("Name:\tcat\n"), None);
-        assert_eq!(ignored("SigIgn:\tnone\n"), None);
+extern "C" fn remember_inherited() {
+    let mut mask = MaybeUninit::uninit();
+    // SAFETY: the place is valid for the mask, and nothing is changed.
+    let is_known = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask.as_mut_ptr()) } == 0;
+    for signal in 1..=LAST_SIGNAL {
+        let mut action = MaybeUninit::<libc::sigaction>::uninit();
+        // SAFETY: the place is valid for the action, which is read only if the call succeeded; nothing is changed.
+        let is_ignored = unsafe {
+            libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) == 0
+                && action.assume_init_ref().sa_sigaction == libc::SIG_IGN
+        };
+        // SAFETY: the mask was written if the call above succeeded.
+        let is_blocked = is_known && unsafe { libc::sigismember(mask.as_ptr(), signal) } == 1;
+        IGNORED.fetch_or(u64::from(is_ignored) << (signal - 1), Ordering::Relaxed);
+        BLOCKED.fetch_or(u64::from(is_blocked) << (signal - 1), Ordering::Relaxed);
     }
+}
+
+/// Those of these signals that the caller does not ignore.
+pub(crate) fn not_ignored(signals: &[i32]) -> Vec<i32> {
+    signals.iter().copied().filter(|&signal| !is_in(&IGNORED, signal)).collect()
+}
+
+/// Restores what this process inherited. For use between fork and exec: handlers become default actions by themselves.
+pub(crate) fn pass_on_inherited() {
+    // SAFETY: `signal`, `sigaddset` and `pthread_sigmask` may be called there, and the set is initialized first.
+    unsafe {
+        for signal in (1..=LAST_SIGNAL).filter(|&signal| is_in(&IGNORED, signal)) {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+        let mut mask = MaybeUninit::uninit();
+        libc::sigemptyset(mask.as_mut_ptr());
+        for signal in (1..=LAST_SIGNAL).filter(|&signal| is_in(&BLOCKED, signal)) {
+            libc::sigaddset(mask.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, mask.as_ptr(), ptr::null_mut());
+    }
+}
+
+/// Ends the handling of a signal: it is ignored if the caller ignores it, and has its default action otherwise.
+pub(crate) fn restore_inherited(signal: i32) {
+    if is_in(&IGNORED, signal) {
+        // SAFETY: an ignored signal calls no code of this process.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    } else {
+        restore_default(signal);
+    }
+}
+
+/// Gives a signal its default action.
+pub(crate) fn restore_default(signal: i32) {
+    // SAFETY: the default action is the kernel's; it calls no code of this process.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
+/// Ends this process by a signal, without a core dump. Returns if the signal does not end processes.
+pub(crate) fn die_of(signal: i32) {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+    // The dump of interest is the program's. A limit of zero does not keep it from a `core_pattern` that is a pipe.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    restore_default(signal);
+    // SAFETY: the set is initialized first; `raise` then ends the process, or does nothing.
+    unsafe {
+        let mut mask = MaybeUninit::uninit();
+        libc::sigemptyset(mask.as_mut_ptr());
+        libc::sigaddset(mask.as_mut_ptr(), signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, mask.as_ptr(), ptr::null_mut());
+        libc::raise(signal);
+    }
+}
+
+fn is_in(set: &AtomicU64, signal: i32) -> bool {
+    (1..=LAST_SIGNAL).contains(&signal) && set.load(Ordering::Relaxed) >> (signal - 1) & 1 == 1
 }

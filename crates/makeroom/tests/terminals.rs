@@ -85,7 +85,7 @@ fn a_pager_gets_lines_that_fit_and_all_of_them() {
 fn hostile_recording() -> Vec<u8> {
     let mut encoder = Encoder::new(ThreadNumber(1), Vec::new());
     encoder.name(NameNumber(1), "/home/me/\u{1b}]52;c;ZXZpbA==\u{7}train.py".as_bytes());
-    encoder.name(NameNumber(2), "step\u{9b}2J\u{1b}c".as_bytes());
+    encoder.name(NameNumber(2), "step\u{9b}2J\u{1b}c\u{202e}\u{1b}[8mhidden".as_bytes());
     let frame = FrameDefinition {
         origin: Origin::Python,
         function: NameNumber(2),
@@ -113,15 +113,35 @@ fn what_an_input_names_does_nothing_to_a_terminal() {
         let shown = command.env("TERM", "xterm").stdin(Stdio::null()).output().unwrap().stdout;
         String::from_utf8_lossy(&shown).into_owned()
     };
-    let is_hostile = |text: &str| text.contains(['\u{9b}', '\u{7}']) || text.contains("\u{1b}]");
+    let is_hostile = |text: &str| {
+        text.contains(['\u{9b}', '\u{7}', '\u{202e}', '\u{2067}', '\u{200b}'])
+            || ["\u{1b}]", "\u{1b}[8m", "\u{1b}[30"].iter().any(|sequence| text.contains(sequence))
+    };
     let answer = shown(&["why", "run.room"]);
     assert!(answer.contains("train.py:12"), "{answer:?}");
     assert!(!is_hostile(&answer), "{answer:?}");
+    // Names of files and programs are foreign too.
+    let hostile = "\u{2067}x\u{1b}[30;40m\u{200b}.room";
+    std::fs::copy(folder.join("run.room"), folder.join(hostile)).unwrap();
+    let sleeps = folder.join(hostile.replace(".room", ".sh"));
+    std::fs::copy("/bin/true", &sleeps).unwrap();
+    let program = sleeps.display().to_string();
+    for words in [
+        &["why", hostile][..],
+        &["replay", hostile],
+        &["tune", hostile],
+        &["tune", "no-such-\u{202e}file"],
+        &["run", "--no-status", "--", &program],
+        &["run", "--no-status", "-o", hostile, "--", "./\u{202e}missing"],
+    ] {
+        let answer = shown(words);
+        assert!(!answer.is_empty() && !is_hostile(&answer), "{words:?}: {answer:?}");
+    }
     let failure = shown(&["why", "/no/such/\u{9b}2J\u{7}"]);
     assert!(failure.contains("/no/such/") && !is_hostile(&failure), "{failure:?}");
     // A program is told what is there.
     let json = makeroom(&["why", "--json", "run.room"]).current_dir(&folder).output().unwrap().stdout;
-    assert!(String::from_utf8_lossy(&json).contains("step\u{9b}2J\\u001bc"));
+    assert!(String::from_utf8_lossy(&json).contains("step\u{9b}2J\\u001bc\u{202e}"));
 }
 
 #[test]

@@ -1,58 +1,51 @@
 //! Whether a process's memory on the host grows without end.
 //!
-//! Any program grows while it starts: libraries are loaded, kernels unpacked, caches filled, at times a gigabyte in some
-//! seconds; and at its exit destructors touch what nobody used before. A leak goes on. So the second half of a run is
-//! cut into windows, the sample at the exit left out: memory must have grown in each of them, at a like rate. Where that
-//! holds, the growth is followed back to where it began.
+//! Any program grows while it starts: libraries are loaded, kernels unpacked, caches filled, for seconds or for minutes; and
+//! at its exit destructors touch pages that were never used. A leak goes on. So a short run is no evidence. The second half
+//! of a long one, without its start and its exit, is cut into equal parts of half a minute or more: memory must have grown
+//! in each of them, by samples taken in it, at a like rate. Where that holds, the growth is followed back to where it began.
 //!
-//! A framework's start takes as much as many a leak, so its first seconds are left out. A run with too few samples for
-//! windows is judged by its two ends, if no framework ran in it.
+//! One kind of run is told however short: a process that was killed with its control group's limit all but reached.
 
 use makeroom_core::{Bytes, HostSample, ProcessRecord};
 
 use super::HostGrowth;
 
-/// Windows of the second half of a run.
-const WINDOWS: u32 = 4;
-/// How long a framework loads libraries and kernels from its first call on: up to 7 s on an H200's host.
-const WARM_UP_US: u64 = 10_000_000;
-/// From so many samples on, windows tell something.
-const LEAST_SAMPLES: usize = 8;
-/// How far the growth in a window may be from the mean, either way, to be at a like rate.
+/// Parts of the second half of a run.
+const PARTS: u32 = 4;
+/// A part is at least this long: so the whole run takes four minutes and a half.
+const LEAST_PART_US: u64 = 30_000_000;
+/// How long a program starts at least: up to 7 s for a framework's libraries and kernels on an H200's host.
+const START_US: u64 = 30_000_000;
+/// Samples that a part holds at least: between samples nothing is known.
+const LEAST_SAMPLES: usize = 3;
+/// How far the growth in a part may be from the mean, either way, to be at a like rate.
 const LIKE_RATE: f64 = 4.0;
-/// Growth that goes on counts from this on, if it is this share of what the process has at its end.
-const LEAST_STEADY_GROWTH: Bytes = Bytes::mib(128);
-const LEAST_STEADY_SHARE: f64 = 0.1;
-/// Growth between two ends below this is what any CUDA program does at its start.
-const LEAST_GROWTH: Bytes = Bytes::mib(512);
+/// Growth counts from this on, if it is this share of what the process has at its end.
+const LEAST_GROWTH: Bytes = Bytes::mib(128);
+const LEAST_SHARE: f64 = 0.1;
+/// The share of its limit at which a process that did not exit was killed for it.
+const AT_LIMIT: f64 = 0.9;
 
 /// The growth of a process, if it has to be told.
 pub(super) fn growth(process: &ProcessRecord) -> Option<HostGrowth> {
     let samples: Vec<Sample> = process.host_samples.iter().filter_map(Sample::new).collect();
     let (first, last) = samples.first().zip(samples.last())?;
-    let warm_up_us = if process.sees_tensors { WARM_UP_US } else { 0 };
-    let warm = samples.partition_point(|sample| sample.time_us < first.time_us.saturating_add(warm_up_us));
+    let limit = process.host_samples.iter().rev().find_map(|sample| sample.cgroup_limit);
+    let started = samples.partition_point(|sample| sample.time_us < first.time_us.saturating_add(START_US));
     let exit = samples.len() - usize::from(process.end.is_some());
-    let judged = samples.get(warm..exit).unwrap_or_default();
-    let (start, is_steady) = if judged.len() >= LEAST_SAMPLES {
-        (steady_since(judged)?, true)
-    } else if process.sees_tensors {
-        return None;
-    } else {
-        (*first, false)
-    };
+    let is_at_limit =
+        process.end.is_none() && limit.is_some_and(|limit| last.resident.share_of(limit) >= AT_LIMIT);
+    let steady = samples.get(started..exit).and_then(steady_since);
+    let start = steady.or(is_at_limit.then_some(*first))?;
     let grown = last.resident - start.resident;
-    let is_large = if is_steady {
-        grown >= LEAST_STEADY_GROWTH && grown.share_of(last.resident) >= LEAST_STEADY_SHARE
-    } else {
-        grown >= LEAST_GROWTH
-    };
+    let is_large = grown >= LEAST_GROWTH && grown.share_of(last.resident) >= LEAST_SHARE;
     is_large.then_some(HostGrowth {
         first: start.resident,
         last: last.resident,
         seconds: last.time_us.saturating_sub(start.time_us) / 1_000_000,
-        is_steady,
-        limit: process.host_samples.iter().rev().find_map(|sample| sample.cgroup_limit),
+        is_steady: steady.is_some(),
+        limit,
     })
 }
 
@@ -73,19 +66,25 @@ impl Sample {
 fn steady_since(samples: &[Sample]) -> Option<Sample> {
     let (first, last) = samples.first().zip(samples.last())?;
     let half_us = last.time_us.saturating_sub(first.time_us) / 2;
-    let width_us = half_us / u64::from(WINDOWS);
-    let middle_us = last.time_us - u64::from(WINDOWS) * width_us;
-    let mean = last.resident.difference(at(samples, middle_us)) as f64 / f64::from(WINDOWS);
+    let width_us = half_us / u64::from(PARTS);
+    if width_us < LEAST_PART_US {
+        return None;
+    }
+    let middle_us = last.time_us - u64::from(PARTS) * width_us;
+    let mean = last.resident.difference(at(samples, middle_us)) as f64 / f64::from(PARTS);
     let grows = |from_us: u64| {
-        let grown = at(samples, from_us + width_us).difference(at(samples, from_us)) as f64;
-        grown >= mean / LIKE_RATE && grown <= mean * LIKE_RATE
+        let until_us = from_us + width_us;
+        let until = samples.partition_point(|sample| sample.time_us <= until_us);
+        let within = until.saturating_sub(samples.partition_point(|sample| sample.time_us < from_us));
+        let grown = at(samples, until_us).difference(at(samples, from_us)) as f64;
+        within >= LEAST_SAMPLES && grown >= mean / LIKE_RATE && grown <= mean * LIKE_RATE
     };
-    let is_steady = (0..WINDOWS).all(|window| grows(middle_us + u64::from(window) * width_us));
-    if width_us == 0 || mean <= 0.0 || !is_steady {
+    let is_steady = (0..PARTS).all(|part| grows(middle_us + u64::from(part) * width_us));
+    if mean <= 0.0 || !is_steady {
         return None;
     }
     let mut since_us = middle_us;
-    while since_us >= first.time_us + width_us && grows(since_us - width_us) {
+    while since_us >= first.time_us.saturating_add(width_us) && grows(since_us - width_us) {
         since_us -= width_us;
     }
     Some(Sample { time_us: since_us, resident: at(samples, since_us) })
@@ -110,106 +109,94 @@ mod tests {
 
     use super::*;
 
-    /// A process with samples as milliseconds and mebibytes, that exited with the last of them.
-    fn told(samples: &[(u64, u64)], sees_tensors: bool) -> Option<(u64, u64, bool)> {
-        let host_samples = samples.iter().map(|&(time, mib)| HostSample {
-            time_us: 1_794_752_155_000_000 + time * 1000,
+    /// A process with samples as seconds and mebibytes, that exited with the last of them.
+    fn told(samples: &[(u64, u64)]) -> Option<(u64, u64, bool)> {
+        growth(&process(samples, Some(ProcessEnd::Exited(0)), None))
+            .map(|growth| (growth.first.get() >> 20, growth.last.get() >> 20, growth.is_steady))
+    }
+
+    fn process(samples: &[(u64, u64)], end: Option<ProcessEnd>, limit: Option<u64>) -> ProcessRecord {
+        let host_samples = samples.iter().map(|&(second, mib)| HostSample {
+            time_us: 1_794_752_155_000_000 + second * 1_000_000,
             resident: Some(Bytes::mib(mib)),
+            cgroup_limit: limit.map(Bytes::mib),
             ..HostSample::default()
         });
-        let end = Some(ProcessEnd::Exited(0));
-        let process = ProcessRecord {
-            host_samples: host_samples.collect(),
-            end,
-            sees_tensors,
-            ..ProcessRecord::default()
-        };
-        growth(&process).map(|growth| (growth.first.get() >> 20, growth.last.get() >> 20, growth.is_steady))
+        ProcessRecord { host_samples: host_samples.collect(), end, ..ProcessRecord::default() }
     }
 
-    /// Trainings on an H200, as they were sampled: cuDNN's and cuBLAS's kernels come, then nothing more until the exit.
+    /// A sample each second.
+    fn run(seconds: u64, resident: impl Fn(u64) -> u64) -> Vec<(u64, u64)> {
+        (0..seconds).map(|second| (second, resident(second))).collect()
+    }
+
+    /// A training on an H200, as it was sampled: cuDNN's and cuBLAS's kernels come, then nothing more until the exit.
     #[test]
-    fn warming_up_is_no_leak() {
-        let convolutions = [
-            (0, 495),
-            (1060, 663),
-            (2060, 682),
-            (3060, 739),
-            (4070, 752),
-            (5070, 1076),
-            (6080, 1365),
-            (7080, 1365),
-            (7760, 1476),
-        ];
-        let refused = [
-            (0, 499),
-            (1060, 668),
-            (2060, 689),
-            (3060, 751),
-            (4070, 765),
-            (5070, 1108),
-            (5470, 1151),
-            (5950, 1270),
-        ];
-        let longer = [
-            (0, 493),
-            (1020, 661),
-            (2020, 680),
-            (3020, 736),
-            (4020, 747),
-            (5020, 899),
-            (6030, 1347),
-            (7030, 1347),
-            (8030, 1347),
-            (9040, 1347),
-            (10040, 1347),
-            (11040, 1347),
-            (12040, 1347),
-            (12430, 1491),
-        ];
-        for samples in [&convolutions[..], &refused, &longer] {
-            // Wherever the run had ended.
-            for end in 2..=samples.len() {
-                assert_eq!(told(&samples[..end], true), None, "{end} of {samples:?}");
-            }
+    fn a_healthy_training_of_ten_seconds_is_not_told() {
+        let training = [495, 663, 682, 739, 752, 1076, 1365, 1365, 1365, 1365, 1476]
+            .into_iter()
+            .zip(0..)
+            .map(|(mib, at)| (at, mib));
+        let training: Vec<(u64, u64)> = training.collect();
+        for end in 2..=training.len() {
+            assert_eq!(told(&training[..end]), None, "{end}");
         }
+        // Also where every second brings more, and in two samples.
+        assert_eq!(told(&run(12, |second| 400 + second * 120)), None);
+        assert_eq!(told(&[(0, 30), (1, 1606)]), None);
+    }
+
+    /// A loader that fills its cache, for as long as it takes.
+    #[test]
+    fn growth_that_ends_is_not_told() {
+        for loading in [20, 60, 150, 250] {
+            assert_eq!(told(&run(300, |second| 300 + second.min(loading) * 50)), None, "{loading}");
+        }
+        // Most of a run of two minutes may be its start.
+        assert_eq!(told(&run(120, |second| 300 + second * 50)), None);
     }
 
     #[test]
-    fn what_goes_on_to_the_end_is_told_from_where_it_began() {
-        // 1.56 GiB in 400 rounds behind the start of a context.
-        let leak: Vec<(u64, u64)> = (0..24)
-            .map(|tenth| (tenth * 100, if tenth < 5 { 40 + tenth * 30 } else { 160 + (tenth - 4) * 84 }))
+    fn growth_through_a_long_run_is_told_from_where_it_began() {
+        let (first, last, is_steady) = told(&run(600, |second| 1000 + second * 20)).unwrap();
+        assert!(is_steady && last - first > 10_000, "{first} to {last}");
+        // Behind a start that takes more.
+        let leak = run(600, |second| if second < 60 { 500 + second * 140 } else { 8900 + second * 20 });
+        let (first, last, _) = told(&leak).unwrap();
+        assert!((9_000..11_000).contains(&(last - first)), "{first} to {last}");
+        // A buffer each tenth second.
+        assert!(told(&run(600, |second| 1000 + second / 10 * 200)).is_some());
+    }
+
+    #[test]
+    fn steps_falls_and_small_growth_are_not_told() {
+        assert_eq!(told(&run(600, |second| if second < 500 { 300 } else { 3000 })), None);
+        assert_eq!(told(&run(600, |second| 300 + second / 290 * 2000)), None);
+        assert_eq!(told(&run(600, |second| 30_000 - second * 40)), None);
+        assert_eq!(told(&run(600, |second| 1000 + second / 10)), None);
+        assert_eq!(told(&[]), None);
+        assert_eq!(told(&[(5, 30)]), None);
+    }
+
+    /// Between samples that are far apart nothing is known.
+    #[test]
+    fn a_few_samples_are_no_evidence() {
+        let sparse: Vec<(u64, u64)> = (0..9).map(|number| (number * 100, 1000 + number * 500)).collect();
+        assert_eq!(told(&sparse), None);
+        let gap: Vec<(u64, u64)> = run(900, |second| 1000 + second * 20)
+            .into_iter()
+            .filter(|&(at, _)| !(500..800).contains(&at))
             .collect();
-        let (first, last, is_steady) = told(&leak, false).unwrap();
-        assert!(last - first > 1 << 10 && is_steady, "{first} to {last}");
-        // A training that also leaks 20 MiB a second.
-        let training: Vec<(u64, u64)> = (0..60)
-            .map(|second| (second * 1000, if second < 6 { 500 + second * 140 } else { 1220 + second * 20 }))
-            .collect();
-        assert!(told(&training, true).is_some_and(|(first, last, _)| (900..1200).contains(&(last - first))));
+        assert_eq!(told(&gap), None);
     }
 
+    /// The kernel ends a process at its control group's limit, however short it ran.
     #[test]
-    fn what_came_to_rest_or_is_small_is_not_told() {
-        let rests: Vec<(u64, u64)> =
-            (0..40).map(|second| (second * 1000, 300 + second.min(30) * 50)).collect();
-        assert_eq!(told(&rests, false), None);
-        let small: Vec<(u64, u64)> = (0..40).map(|second| (second * 1000, 300 + second * 3)).collect();
-        assert_eq!(told(&small, false), None);
-        let one_step: Vec<(u64, u64)> =
-            (0..40).map(|second| (second * 1000, if second < 33 { 300 } else { 3000 })).collect();
-        assert_eq!(told(&one_step, false), None);
-        let falls: Vec<(u64, u64)> = (0..40).map(|second| (second * 1000, 3000 - second * 40)).collect();
-        assert_eq!(told(&falls, false), None);
-    }
-
-    #[test]
-    fn a_short_run_is_judged_by_its_ends_unless_a_framework_starts_in_it() {
-        assert_eq!(told(&[(0, 30), (450, 606)], false), Some((30, 606, false)));
-        assert_eq!(told(&[(0, 30), (450, 500)], false), None);
-        assert_eq!(told(&[(0, 495), (1060, 663), (2060, 1365)], true), None);
-        assert_eq!(told(&[], false), None);
-        assert_eq!(told(&[(5, 30)], false), None);
+    fn a_process_that_ended_at_its_limit_is_told() {
+        let samples = run(40, |second| 200 + second * 100);
+        let growth = growth(&process(&samples, None, Some(4200))).unwrap();
+        assert_eq!((growth.is_steady, growth.last.get() >> 20), (false, 4100));
+        assert_eq!(super::growth(&process(&samples, None, Some(8000))), None);
+        assert_eq!(super::growth(&process(&samples, Some(ProcessEnd::Exited(0)), Some(4200))), None);
     }
 }

@@ -20,13 +20,16 @@ mod shims;
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use crate::writer::Expected;
-use crate::{errno, notices, state, writer};
+use crate::{errno, lookup, notices, state, writer};
 
 /// What the program passed to `exit` or `quick_exit`.
 static STATUS: AtomicI32 = AtomicI32::new(0);
+/// The `_exit` behind this library's own.
+#[cfg(not(test))]
+static REAL_EXIT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Asks to be told the exit status.
 pub(crate) fn register() {
@@ -40,6 +43,7 @@ pub(crate) fn register() {
 pub(crate) fn prepare() {
     // SAFETY: the handler is a function that stays loaded.
     unsafe { __cxa_at_quick_exit(finish_quickly, std::ptr::null_mut()) };
+    REAL_EXIT.store(lookup::real(libc::RTLD_NEXT, c"_exit"), Ordering::Release);
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     shims::find_all();
 }
@@ -132,6 +136,9 @@ fn before_signal(signal: i32) {
 
 #[cfg(not(test))]
 mod exported {
+    use std::ffi::c_void;
+    use std::sync::atomic::Ordering;
+
     /// Ends the process at once, as the C library's function of this name.
     #[unsafe(no_mangle)]
     unsafe extern "C" fn _exit(status: i32) -> ! {
@@ -146,6 +153,13 @@ mod exported {
 
     fn end(status: i32) -> ! {
         super::finish(Some(status));
+        let real = super::REAL_EXIT.load(Ordering::Acquire);
+        if !real.is_null() {
+            // SAFETY: the address is that of an `_exit`: the C library's, or of another library that stands before it.
+            let real = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(i32) -> !>(real) };
+            // SAFETY: it has no conditions.
+            unsafe { real(status) };
+        }
         loop {
             // SAFETY: the system call that the C library's function makes; it does not return.
             unsafe { libc::syscall(libc::SYS_exit_group, status) };

@@ -5,6 +5,7 @@
 pub(crate) mod call;
 pub(crate) mod capture;
 mod code;
+mod mark;
 mod resolve;
 pub(crate) mod table;
 pub(crate) mod tensors;

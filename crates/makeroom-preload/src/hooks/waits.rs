@@ -6,9 +6,9 @@
 //!
 //! - A free is stamped before it is made. While any thread is inside of one (`FREEING`), it is not known whether its
 //!   free came before a wait, so that wait covers nothing.
-//! - An event stands for the stream and the moment of its last record. Where that is not known for certain (a capture,
-//!   a thread's own stream, two threads at once) it stands for nothing; events that graphs or other processes record
-//!   end this altogether.
+//! - An event stands for the stream and the moment of its last record (`mark`). Where that is not known for certain (a
+//!   capture, a thread's own stream, two threads at once) it stands for nothing; events that graphs or other processes
+//!   record end this altogether.
 //!
 //! In a program that frees nothing in stream order all this costs one load; in one that does, two where nothing was freed
 //! since the last wait.
@@ -19,6 +19,7 @@ use makeroom_trace::room::EventKind;
 
 use super::call::{Call, Moment, Role, record};
 use super::capture;
+use super::mark::{Mark, Meaning, Recording, Version};
 use crate::clock;
 use crate::driver::place;
 use crate::driver::types::{CuResult, Handle, SUCCESS};
@@ -39,41 +40,6 @@ static IS_FREED: [AtomicBool; PLACES] = [const { AtomicBool::new(false) }; PLACE
 /// Whether an event may have been recorded by somebody who was not seen.
 static ARE_EVENTS_UNKNOWN: AtomicBool = AtomicBool::new(false);
 static MARKS: [Mark; PLACES] = [const { Mark::new() }; PLACES];
-
-/// What an event stands for.
-struct Mark {
-    /// Whoever finds it taken leaves it.
-    is_taken: AtomicBool,
-    /// Somebody found it taken and could not write down what happened to an event of this place.
-    is_spoilt: AtomicBool,
-    event: AtomicU64,
-    stream: AtomicU64,
-    context: AtomicU64,
-    time_ns: AtomicU64,
-}
-
-impl Mark {
-    const fn new() -> Self {
-        Self {
-            is_taken: AtomicBool::new(false),
-            is_spoilt: AtomicBool::new(false),
-            event: AtomicU64::new(0),
-            stream: AtomicU64::new(0),
-            context: AtomicU64::new(0),
-            time_ns: AtomicU64::new(0),
-        }
-    }
-
-    /// Does something with the place, unless somebody else is at it.
-    fn with<T>(&self, work: impl FnOnce(&Self) -> T) -> Option<T> {
-        if self.is_taken.swap(true, Ordering::Acquire) {
-            return None;
-        }
-        let result = work(self);
-        self.is_taken.store(false, Ordering::Release);
-        Some(result)
-    }
-}
 
 /// A free that is being made. It ends when this goes, however the call is left.
 pub(crate) struct Freeing(());
@@ -128,6 +94,8 @@ pub(crate) struct Wait {
     stream: u64,
     context: u64,
     began_ns: u64,
+    /// The slot of the event that is waited for, and its version when the wait began.
+    event: Option<(&'static Mark, Version)>,
 }
 
 impl Wait {
@@ -150,8 +118,8 @@ impl Wait {
             return None;
         }
         IS_FREED[place_of(stream)].store(false, Ordering::SeqCst);
-        Self { kind: EventKind::StreamWait, stream, context: place::current().context, began_ns: 0 }
-            .begun_now()
+        let context = place::current().context;
+        Self { kind: EventKind::StreamWait, stream, context, began_ns: 0, event: None }.begun_now()
     }
 
     fn of_context(context: u64) -> Option<Self> {
@@ -160,30 +128,22 @@ impl Wait {
             return None;
         }
         IS_FREED_SINCE.fetch_and(!bit_of(context), Ordering::SeqCst);
-        Self { kind: EventKind::ContextWait, stream: 0, context, began_ns: 0 }.begun_now()
+        Self { kind: EventKind::ContextWait, stream: 0, context, began_ns: 0, event: None }.begun_now()
     }
 
     fn of_event(event: u64) -> Option<Self> {
         let mark = &MARKS[place_of(event)];
-        if mark.event.load(Ordering::Relaxed) != event || ARE_EVENTS_UNKNOWN.load(Ordering::Relaxed) {
+        if !mark.is_of(event) || ARE_EVENTS_UNKNOWN.load(Ordering::Relaxed) {
             return None;
         }
-        let read = |mark: &Mark| {
-            let is_known =
-                mark.event.load(Ordering::Relaxed) == event && !mark.is_spoilt.load(Ordering::Relaxed);
-            is_known.then(|| Self {
-                kind: EventKind::StreamWait,
-                stream: mark.stream.load(Ordering::Relaxed),
-                context: mark.context.load(Ordering::Relaxed),
-                began_ns: mark.time_ns.load(Ordering::Relaxed),
-            })
-        };
-        mark.with(|mark| {
-            let wait = read(mark);
-            // Until it is recorded again there is no more to learn from it.
-            mark.event.store(0, Ordering::Relaxed);
-            wait
-        })?
+        let (meaning, version) = mark.take(event)?;
+        Some(Self {
+            kind: EventKind::StreamWait,
+            stream: meaning.stream,
+            context: meaning.context,
+            began_ns: meaning.time_ns,
+            event: Some((mark, version)),
+        })
     }
 
     fn begun_now(self) -> Option<Self> {
@@ -197,7 +157,9 @@ impl Wait {
     /// It is over.
     pub(crate) fn end(self, result: CuResult) {
         let call = Call::new();
-        if result != SUCCESS || call.enter() != Role::Outermost {
+        // The driver may have waited for another record of the event, made meanwhile.
+        let is_certain = self.event.is_none_or(|(mark, version)| mark.is_unchanged(version));
+        if result != SUCCESS || !is_certain || call.enter() != Role::Outermost {
             self.forget();
             return;
         }
@@ -222,17 +184,20 @@ pub(crate) fn mark(event: Handle, stream: Handle) -> Option<Marking> {
     }
     let (event, stream) = (event.word(), stream.word());
     let is_freed = IS_FREED[place_of(stream)].load(Ordering::Relaxed);
-    if !is_freed && MARKS[place_of(event)].event.load(Ordering::Relaxed) != event {
+    let mark = &MARKS[place_of(event)];
+    if !is_freed && !mark.is_of(event) {
         return None;
     }
+    let recording = mark.record();
     let is_known = is_freed && stream != PER_THREAD && !capture::is_open();
     let time_ns = if is_known { now() } else { None };
-    Some(Marking { event, stream, context: place::current().context, time_ns })
+    Some(Marking { event, recording, stream, context: place::current().context, time_ns })
 }
 
 /// An event's record on its way.
 pub(crate) struct Marking {
     event: u64,
+    recording: Recording<'static>,
     stream: u64,
     context: u64,
     time_ns: Option<u64>,
@@ -241,32 +206,18 @@ pub(crate) struct Marking {
 impl Marking {
     /// The driver has taken it.
     pub(crate) fn end(self, result: CuResult) {
-        let mark = &MARKS[place_of(self.event)];
-        let written = mark.with(|mark| {
-            let (event, time_ns) = match self.time_ns {
-                Some(time_ns) if result == SUCCESS => (self.event, time_ns),
-                _ => (0, 0),
-            };
-            mark.is_spoilt.store(false, Ordering::Relaxed);
-            mark.stream.store(self.stream, Ordering::Relaxed);
-            mark.context.store(self.context, Ordering::Relaxed);
-            mark.time_ns.store(time_ns, Ordering::Relaxed);
-            mark.event.store(event, Ordering::Relaxed);
-        });
-        if written.is_none() {
-            mark.is_spoilt.store(true, Ordering::Relaxed);
+        if let Some(time_ns) = self.time_ns.filter(|_| result == SUCCESS) {
+            let meaning = Meaning { stream: self.stream, context: self.context, time_ns };
+            self.recording.set(self.event, meaning);
         }
     }
 }
 
-/// An event is gone: its handle may become another's, which was never recorded.
+/// An event is about to go: its handle may become another's, which was never recorded.
 pub(crate) fn unmark(event: Handle) {
     let mark = &MARKS[place_of(event.word())];
-    if mark.event.load(Ordering::Relaxed) == event.word() {
-        let forgotten = mark.with(|mark| mark.event.store(0, Ordering::Relaxed));
-        if forgotten.is_none() {
-            mark.is_spoilt.store(true, Ordering::Relaxed);
-        }
+    if mark.is_of(event.word()) {
+        mark.void();
     }
 }
 

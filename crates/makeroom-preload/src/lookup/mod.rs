@@ -10,6 +10,7 @@
 //! Another preloaded library may hook `dlsym` too. If it comes first, it asks `dlvsym` for the next `dlsym` with the C
 //! library's version, and would be led past this library, whose exports have no version: then it is given this one.
 
+mod initial;
 mod objects;
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(test)))]
 mod shims;
@@ -73,6 +74,16 @@ pub(crate) fn real(handle: *mut c_void, name: &CStr) -> *mut c_void {
         Some(dlsym) => unsafe { dlsym(handle, name.as_ptr()) },
         None => objects::of_others(name).unwrap_or(std::ptr::null_mut()),
     }
+}
+
+/// Whether the program, or a library that it was started with, defines a function of this name.
+pub(crate) fn is_defined_at_start(name: &CStr) -> bool {
+    initial::search(name, |_| true).is_some()
+}
+
+/// Whether the program itself defines one function for all libraries to use, and has another name among its strings.
+pub(crate) fn program_has(defined: &CStr, named: &CStr) -> bool {
+    initial::program_has(defined, named)
 }
 
 /// How many libraries have been loaded so far, and the addresses of those whose file name begins so.

@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
+use super::initial;
 use crate::driver::types::field;
 
 /// The libraries that hold `dlvsym`: since glibc 2.34 the first.
@@ -12,6 +13,7 @@ const C_LIBRARIES: [&CStr; 2] = [c"libc.so.6", c"libdl.so.2"];
 
 const DYNAMIC_STRINGS: u64 = 5;
 const DYNAMIC_SYMBOLS: u64 = 6;
+const DYNAMIC_STRINGS_SIZE: u64 = 10;
 const DYNAMIC_NAME: u64 = 14;
 const DYNAMIC_HASH: u64 = 0x6fff_fef5;
 /// An entry of the dynamic section, and of the table of symbols.
@@ -21,7 +23,7 @@ const SYMBOL_SIZE: usize = 24;
 /// An exported function of the C library.
 pub(super) fn of_c_library(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: the tables are those of a loaded object.
-    search(name, |_, tables| unsafe { C_LIBRARIES.contains(&tables.own_name()) })
+    initial::search(name, |tables| unsafe { C_LIBRARIES.contains(&tables.own_name()) })
 }
 
 /// The first function of a name that any other object than this library exports.
@@ -132,51 +134,91 @@ fn holds(object: &libc::dl_phdr_info, address: usize) -> bool {
 }
 
 /// Where an object's tables are.
-struct Tables {
+pub(super) struct Tables {
     base: u64,
     strings: u64,
     symbols: u64,
     hash: u64,
     name: u64,
+    strings_size: u64,
 }
 
 impl Tables {
     fn of(object: &libc::dl_phdr_info) -> Option<Self> {
-        let base = object.dlpi_addr;
         let section = segments(object).iter().find(|segment| segment.p_type == libc::PT_DYNAMIC)?;
-        let section = base.wrapping_add(section.p_vaddr) as *const c_void;
-        let mut tables = Self { base, strings: 0, symbols: 0, hash: 0, name: 0 };
-        for index in 0.. {
-            // SAFETY: the dynamic section of a loaded object ends with an entry of kind 0.
-            let (kind, value) = unsafe {
-                (field::<u64>(section, index * DYNAMIC_SIZE), field::<u64>(section, index * DYNAMIC_SIZE + 8))
-            };
-            // The dynamic linker has made addresses of offsets, save where the section cannot be written.
-            let address = if value < base { value.wrapping_add(base) } else { value };
-            match kind {
-                0 => break,
-                DYNAMIC_STRINGS => tables.strings = address,
-                DYNAMIC_SYMBOLS => tables.symbols = address,
-                DYNAMIC_HASH => tables.hash = address,
-                DYNAMIC_NAME => tables.name = value,
-                _ => {}
-            }
+        let section = object.dlpi_addr.wrapping_add(section.p_vaddr) as *const c_void;
+        // SAFETY: the object is there during the visit.
+        unsafe { Self::in_section(object.dlpi_addr, section) }
+    }
+
+    /// The tables that a dynamic section names.
+    ///
+    /// # Safety
+    ///
+    /// It must be the section of a loaded object, whose addresses were moved by `base`.
+    pub(super) unsafe fn in_section(base: u64, section: *const c_void) -> Option<Self> {
+        // SAFETY: as demanded of the caller.
+        let entry = |kind| unsafe { Self::entry(section, kind) };
+        // The dynamic linker has made addresses of offsets, save where the section cannot be written.
+        let table =
+            |kind| entry(kind).map(|value| if value < base { value.wrapping_add(base) } else { value });
+        Some(Self {
+            base,
+            strings: table(DYNAMIC_STRINGS)?,
+            symbols: table(DYNAMIC_SYMBOLS)?,
+            hash: table(DYNAMIC_HASH)?,
+            name: entry(DYNAMIC_NAME).unwrap_or(0),
+            strings_size: entry(DYNAMIC_STRINGS_SIZE).unwrap_or(0),
+        })
+    }
+
+    /// The value of an entry of a dynamic section.
+    ///
+    /// # Safety
+    ///
+    /// It must be the section of a loaded object.
+    pub(super) unsafe fn entry(section: *const c_void, kind: u64) -> Option<u64> {
+        if section.is_null() {
+            return None;
         }
-        (tables.strings != 0 && tables.symbols != 0 && tables.hash != 0).then_some(tables)
+        (0..)
+            .map(|index| {
+                // SAFETY: the dynamic section of a loaded object ends with an entry of kind 0.
+                unsafe {
+                    (
+                        field::<u64>(section, index * DYNAMIC_SIZE),
+                        field::<u64>(section, index * DYNAMIC_SIZE + 8),
+                    )
+                }
+            })
+            .take_while(|&(found, _)| found != 0)
+            .find_map(|(found, value)| (found == kind).then_some(value))
     }
 
     /// # Safety
     ///
     /// The object must be loaded.
-    unsafe fn own_name(&self) -> &CStr {
+    pub(super) unsafe fn own_name(&self) -> &CStr {
         // SAFETY: names end in a zero byte; an object without one has an empty string first.
         unsafe { CStr::from_ptr((self.strings + self.name) as *const libc::c_char) }
     }
 
+    /// Whether a name is among the object's strings: of symbols that it defines or uses.
+    ///
     /// # Safety
     ///
     /// The object must be loaded.
-    unsafe fn find(&self, name: &CStr) -> Option<*mut c_void> {
+    pub(super) unsafe fn names(&self, name: &CStr) -> bool {
+        // SAFETY: the table is as long as the object says.
+        let strings =
+            unsafe { std::slice::from_raw_parts(self.strings as *const u8, self.strings_size as usize) };
+        strings.split(|&byte| byte == 0).any(|string| string == name.to_bytes())
+    }
+
+    /// # Safety
+    ///
+    /// The object must be loaded.
+    pub(super) unsafe fn find(&self, name: &CStr) -> Option<*mut c_void> {
         let table = self.hash as *const c_void;
         let word = |index: usize| {
             // SAFETY: the table has a head of four words, a filter, buckets and chains, walked as it says itself.

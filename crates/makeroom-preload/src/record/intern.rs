@@ -3,7 +3,7 @@
 //! A table that only grows, without a lock. A thing is a list of words; its number is the place in the table that its
 //! hash leads to, so two threads that meet the same thing at once agree on the number without waiting. The content
 //! follows: whoever took the place copies it into the store and publishes it, and the writer, the only reader, waits
-//! the few nanoseconds if it comes first.
+//! the few nanoseconds if it comes first. A thread that finds a place taken and its content missing publishes it too.
 //!
 //! Two things with the same 64 bits of hash would be taken for one; among a million stacks that happens once in
 //! 37 million runs.
@@ -61,6 +61,10 @@ pub(crate) fn intern(words: &[u64]) -> u32 {
             }
         }
         if found == hash {
+            // Whoever took the place may be gone: in a forked child, or by a jump out of a signal handler.
+            if place.content.load(Ordering::Acquire) == 0 {
+                table.publish(place, words);
+            }
             return number;
         }
     }
@@ -88,7 +92,13 @@ pub(crate) fn content(number: u32, into: &mut Vec<u64>) -> Option<()> {
 }
 
 impl Table {
+    /// Puts the content of a place into the store, unless another thread was sooner.
+    #[cold]
     fn publish(&self, place: &Place, words: &[u64]) {
+        if self.used_words.load(Ordering::Relaxed) >= STORE_WORDS {
+            raise(Notice::StacksFull);
+            return;
+        }
         let start = self.used_words.fetch_add(words.len() + 1, Ordering::Relaxed);
         let Some(room) = self.store.get(start..start + words.len() + 1) else {
             raise(Notice::StacksFull);
@@ -98,7 +108,8 @@ impl Table {
         for (slot, word) in room.iter().zip(with_length) {
             slot.store(word, Ordering::Relaxed);
         }
-        place.content.store(start as u64 + 1, Ordering::Release);
+        // What another thread published meanwhile is the same.
+        let _ = place.content.compare_exchange(0, start as u64 + 1, Ordering::Release, Ordering::Relaxed);
     }
 }
 
@@ -156,6 +167,22 @@ mod tests {
         assert_eq!(words, [3, 2, 1]);
         assert_eq!(content(0, &mut words), None);
         assert_eq!(content(u32::MAX, &mut words), None);
+    }
+
+    /// A fork, or a jump out of a signal handler, in the middle of `intern`.
+    #[test]
+    fn a_place_that_was_taken_and_never_published_gets_its_content() {
+        let words = [8, 15, 4711];
+        let table = TABLE.get().unwrap();
+        let place = places(hash(&words)).next().unwrap();
+        table.places[place].hash.store(hash(&words), Ordering::Release);
+        let number = intern(&words);
+        let mut found = Vec::new();
+        assert_eq!(content(number, &mut found), Some(()));
+        assert_eq!(found, words);
+        let used = table.used_words.load(Ordering::Relaxed);
+        assert_eq!(intern(&words), number);
+        assert!(table.used_words.load(Ordering::Relaxed) >= used);
     }
 
     #[test]

@@ -1,16 +1,19 @@
-//! One thread's events on their way to the writer: a ring with one producer and one consumer, without a lock.
+//! One thread's events on their way to the writer: a ring with one producer and one consumer (SPSC), without a lock.
+//! `models/` checks it with loom.
 //!
 //! Invariants: `0 ≤ tail − head ≤ CAPACITY` (wrapping). Only the owning thread moves `tail`, only the writer moves
 //! `head`; a slot between them belongs to the writer, any other to the owner.
 
-use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-
 use super::event::RawEvent;
 use crate::python::seen::{Frames, prefetch};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, UnsafeCell};
 
 /// Events that fit. At 64 bytes each a ring is 256 KiB of pages, touched as they are needed.
+#[cfg(not(any(loom, miri)))]
 pub(crate) const CAPACITY: u32 = 4096;
+/// As few as show all that can happen: miri looks at the whole ring in every call.
+#[cfg(any(loom, miri))]
+pub(crate) const CAPACITY: u32 = 2;
 
 /// One thread's events. All zeros are an empty ring that nobody owns.
 #[repr(C)]
@@ -35,11 +38,25 @@ pub(crate) struct Ring {
 unsafe impl Sync for Ring {}
 
 impl Ring {
+    /// An empty ring, where zeroed pages are none.
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Self {
+            thread: AtomicU32::new(0),
+            is_left: AtomicBool::new(false),
+            head: AtomicU32::new(0),
+            tail: AtomicU32::new(0),
+            dropped: AtomicU64::new(0),
+            slots: std::array::from_fn(|_| UnsafeCell::new(RawEvent::default())),
+            seen: Frames::default(),
+        }
+    }
+
     /// Asks for the memory of the next slot: an event is on its way.
     #[inline]
     pub(crate) fn expect(&self) {
         if let Some(slot) = self.slots.get((self.tail.load(Ordering::Relaxed) % CAPACITY) as usize) {
-            prefetch(slot.get() as usize);
+            slot.with(|event| prefetch(event as usize));
         }
     }
 
@@ -53,7 +70,7 @@ impl Ring {
         }
         if let Some(slot) = self.slots.get((tail % CAPACITY) as usize) {
             // SAFETY: the slot lies outside of head..tail, so it belongs to the calling owner.
-            unsafe { *slot.get() = *event };
+            slot.with_mut(|slot| unsafe { *slot = *event });
         }
         self.tail.store(tail.wrapping_add(1), Ordering::Release);
         Ok(if used == CAPACITY / 2 { Filling::Half } else { Filling::Fine })
@@ -66,7 +83,7 @@ impl Ring {
         while head != tail {
             if let Some(slot) = self.slots.get((head % CAPACITY) as usize) {
                 // SAFETY: the slot lies in head..tail, so it belongs to the writer.
-                let event = unsafe { *slot.get() };
+                let event = slot.with(|event| unsafe { *event });
                 take(&event);
             }
             head = head.wrapping_add(1);
@@ -102,9 +119,13 @@ pub(crate) enum Filling {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use crate::record::memory::Lazy;
+
+    /// Miri is a thousand times slower than the processor.
+    const MANY: u64 = if cfg!(miri) { 500 } else { 200_000 };
 
     fn ring() -> &'static Ring {
         // SAFETY: all zeros are an empty ring.
@@ -135,7 +156,7 @@ mod tests {
         let ring = ring();
         let producer = std::thread::spawn(move || {
             let mut number = 0;
-            while number < 200_000 {
+            while number < MANY {
                 match ring.push(&RawEvent { address: number, size: !number, ..RawEvent::default() }) {
                     Ok(_) => number += 1,
                     Err(Full) => std::thread::yield_now(),
@@ -143,7 +164,7 @@ mod tests {
             }
         });
         let mut expected = 0;
-        while expected < 200_000 {
+        while expected < MANY {
             ring.drain(|event| {
                 assert_eq!((event.address, event.size), (expected, !expected));
                 expected += 1;

@@ -19,6 +19,7 @@ use ratatui::{Frame, Terminal};
 use super::rows::Row;
 use super::{Screen, Sites, usable};
 use crate::bars::bar;
+use crate::sanitize;
 use crate::wrap::{clip, wrap};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -262,7 +263,9 @@ fn sites_text(sites: &Sites, area: Rect) -> Paragraph<'static> {
     match &sites.found {
         None => lines.push(Line::raw("  reading")),
         Some(Err(why)) => lines.extend(
-            wrap(why, columns.saturating_sub(4)).into_iter().map(|line| Line::raw(format!("  {line}"))),
+            wrap(&sanitize(why), columns.saturating_sub(4))
+                .into_iter()
+                .map(|line| Line::raw(format!("  {line}"))),
         ),
         Some(Ok(found)) if found.is_empty() => lines.push(Line::raw("  no live memory")),
         Some(Ok(found)) => add_sites(&mut lines, found, 0, columns),

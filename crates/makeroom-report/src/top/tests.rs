@@ -145,6 +145,22 @@ fn sites_of_a_recorded_program_and_why_there_are_none() {
     assert_eq!(line_of(&lines, "train.py:25 step") + 1, line_of(&lines, "  model.py:7 forward"));
 }
 
+/// Other users choose the names of their processes and the lines of their recordings.
+#[test]
+fn a_hostile_name_does_nothing_to_the_screen() {
+    let mut screen = Screen::new(false);
+    let mut account = account(Bytes::gib(40));
+    let process = account.devices[0].holders[0].process.as_mut().unwrap();
+    process.command = vec!["tr\u{202e}ain\u{1b}[8m\nbob".into()];
+    account.devices[0].name = "H\u{200b}100".into();
+    screen.update(account);
+    screen.press(Key::Enter);
+    screen.show_sites(7, Err("a\u{2066}b".into()));
+    let lines = lines(&screen);
+    line_of(&lines, "tr\u{fffd}ain [8m bob");
+    line_of(&lines, "a\u{fffd}b");
+}
+
 #[test]
 fn the_selected_process_stays_selected_wherever_its_row_goes() {
     let mut screen = screen();

@@ -25,6 +25,7 @@ use crate::cli::Command;
 use crate::failure::Failure;
 
 pub(crate) use looking::SURVEY;
+pub(crate) use run::witness::{NAME as WITNESS, run as witness};
 
 /// Runs a command; gives the exit status.
 pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {

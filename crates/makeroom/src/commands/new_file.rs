@@ -30,12 +30,14 @@ pub(crate) fn beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
 
 /// Opens a plain file to read it: no link, and nothing that would have to be waited for.
 pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
-    let file =
-        OpenOptions::new().read(true).custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK)).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("this is not a plain file"));
+    let not_plain = || io::Error::other("this is not a plain file");
+    // Checked before it is opened too: opening a device can have effects.
+    if !std::fs::symlink_metadata(path)?.is_file() {
+        return Err(not_plain());
     }
-    Ok(file)
+    let options = flags(OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY);
+    let file = OpenOptions::new().read(true).custom_flags(options).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_plain()) }
 }
 
 /// Flags of the system as the standard library takes them.

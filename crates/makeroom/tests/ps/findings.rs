@@ -20,6 +20,24 @@ fn a_plain_holder_is_shown_with_its_command_and_the_account_closes() {
     assert_eq!(device["unlisted"]["bytes"], 0);
 }
 
+/// Other users choose the names of their processes.
+#[test]
+fn a_hostile_name_of_a_process_does_nothing_to_a_terminal() {
+    use std::os::unix::process::CommandExt as _;
+    let mut machine = Machine::new("hostile");
+    let hostile = "tr\u{202e}ain\u{1b}[8m\u{2066}\u{e0041}";
+    machine.start(Command::new("./hold").arg0(hostile).args(["memory", "64"]), 1);
+    for words in [&["ps"][..], &["doctor"]] {
+        let output = machine.makeroom("", words).env_remove("NO_COLOR").env("CLICOLOR_FORCE", "1").output();
+        let text = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
+        assert!(
+            !text.contains(['\u{202e}', '\u{2066}', '\u{e0041}']) && !text.contains("\u{1b}[8m"),
+            "{text:?}"
+        );
+        assert!(words != ["ps"] || text.contains("tr\u{fffd}ain [8m\u{fffd}\u{fffd}"), "{text:?}");
+    }
+}
+
 #[test]
 fn idle_contexts_of_workers_are_counted_and_priced() {
     let mut machine = Machine::new("workers");

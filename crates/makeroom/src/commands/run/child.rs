@@ -1,68 +1,100 @@
-//! The program as a child: its terminal and its signals are passed on, its exit status is ours.
+//! The program as a child: its terminal is its own, signals are passed on to it, it stops and ends as if there were no
+//! command in between.
 
-use std::io::{self, IsTerminal as _};
-use std::os::unix::process::ExitStatusExt as _;
+use std::io;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitCode, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH};
-use signal_hook::iterator::Signals;
-use signal_hook::low_level::emulate_default_handler;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, waitid};
+use signal_hook::consts::SIGCHLD;
 
+use super::forward::Receiver;
 use super::status::Screen;
-use crate::signals::not_ignored;
+use super::witness::Witness;
+use crate::signals::{die_of, pass_on_inherited, restore_default};
 
-/// Signals that a terminal sends to the program itself, because it is in the same foreground group.
-const OF_TERMINAL: [i32; 3] = [SIGINT, SIGQUIT, SIGWINCH];
-
-/// Signals that are passed on or change what is drawn.
-const HEARD: [i32; 9] = [SIGINT, SIGQUIT, SIGWINCH, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP];
-
-/// Runs the program to its end. What is drawn on the screen goes while this command is stopped.
-pub(crate) fn run(command: &mut Command, screen: Screen) -> io::Result<ExitCode> {
-    let mut signals = Signals::new(not_ignored(&HEARD))?;
-    let mut child = command.spawn()?;
-    let is_running = Arc::new(AtomicBool::new(true));
-    let (pid, still_running) = (child.id(), Arc::clone(&is_running));
-    let handle = signals.handle();
-    let forwarder = std::thread::spawn(move || {
-        for signal in signals.forever() {
-            match signal {
-                SIGTSTP => {
-                    screen.pause();
-                    // Stops, as it would without a handler; a terminal has told the program as well.
-                    let _ = emulate_default_handler(SIGTSTP);
-                    continue;
-                }
-                SIGCONT => screen.go_on(),
-                _ => {}
-            }
-            let is_told = OF_TERMINAL.contains(&signal) && io::stdin().is_terminal();
-            if !is_told && still_running.load(Ordering::Acquire) {
-                pass_on(pid, signal);
-            }
-        }
-    });
-    let status = child.wait();
-    is_running.store(false, Ordering::Release);
-    handle.close();
-    // The thread ends once the handle is closed; a panic in it changes nothing for the program.
-    let _ = forwarder.join();
-    Ok(exit_code(status?))
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With this status.
+    Exited(u8),
+    /// By this signal.
+    Killed(i32),
 }
 
-fn pass_on(pid: u32, signal: i32) {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
-        // A program that is gone by now needs no signal.
-        let _ = kill_process(pid, signal);
+/// Runs the program to its end. The status line is removed while the program is stopped, and for good when it has ended.
+pub(crate) fn run(command: &mut Command, screen: &Screen) -> io::Result<End> {
+    // Where it is ignored the kernel reaps children itself, and their status is lost.
+    restore_default(SIGCHLD);
+    let receiver = Receiver::new()?;
+    let witness = Witness::start();
+    let restore = || {
+        pass_on_inherited();
+        Ok(())
+    };
+    // SAFETY: between fork and exec it only makes calls that are permitted there.
+    unsafe { command.pre_exec(restore) };
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            receiver.give_up();
+            return Err(error);
+        }
+    };
+    let pid = child.id().cast_signed();
+    let forwarder = receiver.forward_to(pid, witness);
+    wait_for_end(pid, screen);
+    screen.pause();
+    forwarder.end();
+    Ok(end_of(child.wait()?))
+}
+
+/// Waits until the program has ended, without reaping it. When the program stops, so does this command: the shell then takes
+/// its terminal back, as it would from the program itself.
+fn wait_for_end(pid: i32, screen: &Screen) {
+    let Some(pid) = Pid::from_raw(pid) else { return };
+    let wait = |options| waitid(WaitId::Pid(pid), options);
+    loop {
+        match wait(WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT) {
+            Ok(Some(status)) if status.stopped() => {
+                // Taken, so that it is not seen again.
+                let _ = wait(WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
+                if has_terminal() {
+                    screen.pause();
+                    let _ = kill_process(getpid(), Signal::STOP);
+                    screen.go_on();
+                }
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            _ => return,
+        }
     }
 }
 
-/// The program's own status; for a program that a signal ended, what a shell would answer.
-fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
-    ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1))
+/// Whether a shell with job control may be waiting for this command to stop.
+fn has_terminal() -> bool {
+    rustix::fs::open("/dev/tty", OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()).is_ok()
+}
+
+fn end_of(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (_, Some(signal)) => End::Killed(signal),
+        (Some(code), None) => End::Exited(u8::try_from(code).unwrap_or(1)),
+        (None, None) => End::Exited(1),
+    }
+}
+
+impl End {
+    /// Ends this command in the same way: does not return for a signal that ends processes.
+    pub(crate) fn repeat(self) -> ExitCode {
+        match self {
+            Self::Exited(code) => ExitCode::from(code),
+            Self::Killed(signal) => {
+                die_of(signal);
+                // What a shell would make of it.
+                ExitCode::from(u8::try_from(128 + signal).unwrap_or(1))
+            }
+        }
+    }
 }

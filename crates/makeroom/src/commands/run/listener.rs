@@ -47,6 +47,8 @@ enum Message {
     Stopped { after: Duration, reason: String },
     /// The user must know this.
     Notice(String),
+    /// The runtime of this sanitizer is in it, so that it is not recorded.
+    Sanitized(String),
     /// It holds so much.
     Status(Figures),
     /// There may be nothing more to come: to wake the listener.
@@ -69,6 +71,8 @@ pub(crate) struct Heard {
     pub(crate) recordings: Vec<Recorded>,
     /// Processes that could not write one, and why.
     pub(crate) unrecorded: Vec<(u32, String)>,
+    /// The sanitizer of a process that is not recorded because of it.
+    pub(crate) sanitizer: Option<String>,
 }
 
 impl Heard {
@@ -188,6 +192,7 @@ fn listen(socket: &UnixDatagram, run: &str, status: &mut Status, is_over: &Atomi
                     known.stop.get_or_insert(EarlyStop { after, reason, ..EarlyStop::default() });
                 }
             }
+            Message::Sanitized(name) => heard.sanitizer = Some(name),
             Message::Notice(text) => {
                 notices += 1;
                 if notices <= MOST_NOTICES {
@@ -240,6 +245,7 @@ fn parse(message: &[u8]) -> Option<(u32, Message)> {
             })
         }
         b"unrecorded" => Message::Unrecorded(text(rest)),
+        b"sanitized" => Message::Sanitized(text(rest)),
         b"notice" => Message::Notice(text(rest)),
         b"recording" => Message::Recording(path(rest)),
         b"stopped" => {

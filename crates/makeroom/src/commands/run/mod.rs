@@ -7,20 +7,23 @@
 mod child;
 mod destination;
 mod folders;
+mod forward;
 pub(crate) mod library;
 mod lines;
 mod listener;
 mod obstacle;
 pub(crate) mod pool;
+mod sanitizer;
 mod status;
 mod summary;
+pub(crate) mod witness;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use makeroom_report::{process_unrecorded_text, unprepared_text};
+use makeroom_report::{process_unrecorded_text, sanitized_text, unprepared_text};
 
 use crate::cli::Run;
 use crate::commands::place;
@@ -34,6 +37,9 @@ use summary::Ended;
 
 /// The name of a recording that nobody gave one.
 const USUAL_NAME: &str = "makeroom.%p.room";
+/// The exit statuses of a program that is not there, and of one that cannot be executed.
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTABLE: u8 = 126;
 
 /// Such a program runs as without `--pool`, and nothing else would say why it gained nothing.
 const CHANGED_SETTINGS: &str = "makeroom: --pool turned on expandable segments, but PyTorch did not use them: the program changed \
@@ -62,21 +68,26 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     for note in &switches.notes {
         output::remark(&format!("makeroom: {note}\n"));
     }
-    if let Some(obstacle) = obstacle::find(program) {
+    let sanitizer = sanitizer::find(program);
+    if let Some(runtime) = sanitizer {
+        output::remark(&sanitized_text(&name, runtime));
+    } else if let Some(obstacle) = obstacle::find(program) {
         output::remark(&format!("makeroom: {name} {obstacle}\n"));
     }
     let mut command = Command::new(program);
-    command.envs(switches.variables);
     command.args(words);
-    if let Some(recorder) = &recorder {
+    if let Some(recorder) = recorder.as_ref().filter(|_| sanitizer.is_none()) {
+        command.envs(switches.variables);
         command.env("LD_PRELOAD", preload(&recorder.library)).envs(environment(arguments, recorder));
+        if is_watched {
+            command.env("MAKEROOM_STATUS", "on");
+        }
     }
-    if is_watched {
-        command.env("MAKEROOM_STATUS", "on");
-    }
-    let ended = child::run(&mut command, screen)
-        .map_err(|error| Failure::Program { name: name.clone().into_owned(), error })?;
-    let recordings = recorder.map_or(Vec::new(), |recorder| recorder.finish(&name));
+    let end = match child::run(&mut command, &screen) {
+        Ok(end) => end,
+        Err(error) => return Ok(not_started(program, error)),
+    };
+    let recordings = recorder.map_or(Vec::new(), |recorder| recorder.finish(&name, sanitizer.is_some()));
     if switches.expands_torch && recordings.iter().any(Ended::lacks_expandable_segments) {
         output::remark(CHANGED_SETTINGS);
     }
@@ -86,7 +97,14 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
         // The status is the program's, whatever becomes of what is said about it.
         output::error(&format!("{}: {error}", path.display()), None);
     }
-    Ok(ended)
+    Ok(end.repeat())
+}
+
+/// Reports a program that could not be started; gives the status that a shell, `env` and `nohup` have for it.
+fn not_started(program: &OsStr, error: io::Error) -> ExitCode {
+    let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+    Failure::Program { name: program.to_string_lossy().into_owned(), error }.report();
+    ExitCode::from(code)
 }
 
 impl Recorder {
@@ -112,15 +130,15 @@ impl Recorder {
         }
     }
 
-    /// Says what was recorded.
-    fn finish(self, program: &str) -> Vec<Ended> {
+    /// Says what was recorded. `is_sanitized`: the program itself was not to be. Everything of the run is gone after it, because a
+    /// signal may end this process next.
+    fn finish(self, program: &str, is_sanitized: bool) -> Vec<Ended> {
         let heard = self.listener.finish();
         let recordings: Vec<Ended> =
             heard.recordings.iter().map(|recorded| Ended::read(recorded, &self.run)).collect();
-        if recordings.is_empty() {
+        if recordings.is_empty() && !is_sanitized {
             let is_off = std::env::var_os("MAKEROOM").is_some_and(|value| value == "off");
-            let reason = heard.unrecorded.first().map(|(_, reason)| reason.as_str());
-            output::remark(&summary::nothing(program, is_off, reason));
+            output::remark(&summary::nothing(program, is_off, &heard));
         } else {
             for (process, reason) in &heard.unrecorded {
                 output::remark(&process_unrecorded_text(*process, reason));
@@ -171,6 +189,7 @@ fn environment(arguments: &Run, recorder: &Recorder) -> Vec<(&'static str, OsStr
         ("MAKEROOM_FILE", recorder.destination.pattern.clone().into()),
         ("MAKEROOM_SOCKET", recorder.listener.path().into()),
         ("MAKEROOM_RUN_ID", recorder.run.clone().into()),
+        ("ASAN_OPTIONS", sanitizer::options_of_children()),
     ];
     if let Some(limit) = arguments.limit {
         variables.push(("MAKEROOM_LIMIT", limit.get().to_string().into()));

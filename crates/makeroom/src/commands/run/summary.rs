@@ -7,24 +7,25 @@ use makeroom_core::{Action, Bytes, ProcessEnd, Trace};
 use makeroom_explain::{Cause, Explanation, TraceQuestion, explain_running, explain_trace};
 use makeroom_report::{
     EarlyStop, explanation_json, explanation_text, lost_recording_text, nothing_recorded_text, others_text,
-    refused_text, run_summary_text, stepped_aside_text, still_recorded_text, switched_off_text,
-    unrecorded_text,
+    refused_text, run_summary_text, sanitized_child_text, stepped_aside_text, still_recorded_text,
+    switched_off_text, unrecorded_text,
 };
 use makeroom_trace::Input;
 use serde_json::{Value, json};
 
 use super::lines;
-use super::listener::Recorded;
+use super::listener::{Heard, Recorded};
 use crate::commands::{looking, new_file, recording};
 use crate::failure::Failure;
 use crate::output;
 
 /// The line for a program in which nothing was seen, from which the recorder was kept out, or where it could not write.
-pub(crate) fn nothing(program: &str, is_off: bool, unrecorded: Option<&str>) -> String {
-    match unrecorded {
-        Some(reason) => unrecorded_text(reason),
-        None if is_off => switched_off_text(program),
-        None => nothing_recorded_text(program),
+pub(crate) fn nothing(program: &str, is_off: bool, heard: &Heard) -> String {
+    match (heard.unrecorded.first(), &heard.sanitizer) {
+        (Some((_, reason)), _) => unrecorded_text(reason),
+        (None, Some(name)) => sanitized_child_text(program, name),
+        (None, None) if is_off => switched_off_text(program),
+        (None, None) => nothing_recorded_text(program),
     }
 }
 

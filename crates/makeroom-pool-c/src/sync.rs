@@ -1,0 +1,12 @@
+//! The atomics of the code that `models/` checks: those of the standard library, or loom's under `cfg(loom)`.
+
+#[cfg(loom)]
+pub(crate) use loom::{
+    sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence},
+    thread::yield_now,
+};
+#[cfg(not(loom))]
+pub(crate) use std::{
+    sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence},
+    thread::yield_now,
+};

@@ -1,0 +1,211 @@
+//! Passes signals on to the program, each exactly once.
+//!
+//! A handler writes every signal it receives to a pipe, with its origin; a thread reads them and decides. The program
+//! shares this command's process group, so a signal to the group (Ctrl-C, `kill -- -PGID`, `timeout`) reaches it anyway:
+//! the witness tells (see [`Witness`]). Where there is no witness, a signal that the terminal sends counts as the group's.
+//!
+//! Also not passed on: what this process or the program sent, and faults of this process itself.
+
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _, pipe};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::process::{getpid, getsid};
+use signal_hook::consts::{
+    SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGQUIT, SIGSEGV, SIGSTOP, SIGSYS,
+    SIGTRAP, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH, SIGXCPU,
+};
+
+use super::witness::Witness;
+use crate::signals::{LAST_SIGNAL, restore_inherited};
+
+/// Signals that the C library keeps for its threads.
+const OF_C_LIBRARY: [i32; 2] = [32, 33];
+/// Signals that a terminal sends to a process group.
+const OF_TERMINAL: [i32; 6] = [SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH];
+/// Signals that mean this process itself where the kernel sends them.
+const OF_THIS_PROCESS: [i32; 7] = [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGXCPU];
+/// The kernel signals a group one process after the other: by then the witness has its signal too.
+const SETTLE: Duration = Duration::from_millis(2);
+
+/// A received signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Received {
+    /// 0 from this command itself: the program has ended.
+    signal: i32,
+    /// `si_code`: positive from the kernel.
+    code: i32,
+    /// The process that sent it, where a process did.
+    sender: i32,
+    /// What `sigqueue` was given.
+    value: usize,
+}
+
+impl Received {
+    const SIZE: usize = 20;
+    const OVER: Self = Self { signal: 0, code: 0, sender: 0, value: 0 };
+
+    fn to_bytes(self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[..4].copy_from_slice(&self.signal.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.code.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&self.sender.to_ne_bytes());
+        bytes[12..].copy_from_slice(&self.value.to_ne_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
+        let number = |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let mut value = [0; size_of::<usize>()];
+        value.copy_from_slice(&bytes[12..]);
+        Self { signal: number(0), code: number(4), sender: number(8), value: usize::from_ne_bytes(value) }
+    }
+}
+
+/// Receives signals from now on.
+pub(crate) struct Receiver {
+    signals: Vec<i32>,
+    reader: PipeReader,
+    writer: PipeWriter,
+}
+
+impl Receiver {
+    /// Installs the handlers.
+    pub(crate) fn new() -> io::Result<Self> {
+        let (reader, writer) = pipe()?;
+        // A handler must not wait; thousands of signals fit.
+        fcntl_setfl(&writer, OFlags::NONBLOCK)?;
+        let uncaught = [SIGKILL, SIGSTOP, SIGCHLD, OF_C_LIBRARY[0], OF_C_LIBRARY[1]];
+        // Also those that are ignored here: the program may handle them, or else ignores them too.
+        let signals: Vec<i32> = (1..=LAST_SIGNAL).filter(|signal| !uncaught.contains(signal)).collect();
+        for &signal in &signals {
+            let to_thread = writer.try_clone()?;
+            let action = move |info: &libc::siginfo_t| {
+                // SAFETY: whatever the kind of signal, these fields lie within the structure; they are used only where
+                // the code says that they were set.
+                let (sender, value) = unsafe { (info.si_pid(), info.si_value().sival_ptr as usize) };
+                let received = Received { signal, code: info.si_code, sender, value };
+                let _ = rustix::io::write(&to_thread, &received.to_bytes());
+            };
+            // SAFETY: the action only reads its argument and makes one system call that does not wait. A fault that
+            // returns from it is repeated, by then with the default action: Rust's own handler, which runs first,
+            // restores that.
+            unsafe { signal_hook_registry::register_unchecked(signal, action) }?;
+        }
+        Ok(Self { signals, reader, writer })
+    }
+
+    /// Passes signals on to this child.
+    pub(crate) fn forward_to(self, child: i32, witness: Option<Witness>) -> Forwarder {
+        let mut reader = self.reader;
+        let mut origin = Origin { child, witness };
+        let thread = std::thread::spawn(move || {
+            let mut bytes = [0; Received::SIZE];
+            while reader.read_exact(&mut bytes).is_ok() {
+                match Received::from_bytes(bytes) {
+                    Received::OVER => return,
+                    received if origin.concerns_child(received) => pass_on(child, received),
+                    _ => {}
+                }
+            }
+        });
+        Forwarder { signals: self.signals, writer: self.writer, thread: Some(thread) }
+    }
+
+    /// Handles no signals any more: there is no program.
+    pub(crate) fn give_up(self) {
+        self.signals.iter().copied().for_each(restore_inherited);
+    }
+}
+
+/// Passes signals on while it is there.
+pub(crate) struct Forwarder {
+    signals: Vec<i32>,
+    writer: PipeWriter,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Forwarder {
+    /// The program has ended, and is not reaped yet, so that its number is not another's: from now on signals do here what
+    /// they did before.
+    pub(crate) fn end(mut self) {
+        self.signals.iter().copied().for_each(restore_inherited);
+        let is_told = self.writer.write_all(&Received::OVER.to_bytes()).is_ok();
+        if let Some(thread) = self.thread.take().filter(|_| is_told) {
+            // A panic in it changes nothing for the program.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Origin {
+    child: i32,
+    witness: Option<Witness>,
+}
+
+impl Origin {
+    /// Whether the program has to get the signal from here.
+    fn concerns_child(&mut self, received: Received) -> bool {
+        std::thread::sleep(SETTLE);
+        // Asked every time: what it received before must not count for a later signal.
+        let reached_group = self.witness.as_mut().and_then(|witness| witness.has_received(received.signal));
+        if reached_group.is_none() {
+            self.witness = None;
+        }
+        let is_from_kernel = received.code > 0;
+        let is_own = is_from_kernel && OF_THIS_PROCESS.contains(&received.signal);
+        let sender = if is_from_kernel { 0 } else { received.sender };
+        let is_back = sender == getpid().as_raw_nonzero().get() || sender == self.child;
+        !is_own
+            && !is_back
+            && !reached_group.unwrap_or_else(|| is_from_kernel && is_of_terminal(received.signal))
+    }
+}
+
+/// Whether a terminal sends this signal to a whole group. The leader of its session alone learns that it was lost.
+fn is_of_terminal(signal: i32) -> bool {
+    let is_leader = || getsid(None).is_ok_and(|session| session == getpid());
+    OF_TERMINAL.contains(&signal) || [SIGHUP, SIGCONT].contains(&signal) && !is_leader()
+}
+
+fn pass_on(child: i32, received: Received) {
+    // A program that is gone by now needs no signal.
+    // SAFETY: neither call touches memory of this process; the child is not reaped before the thread ends.
+    unsafe {
+        if received.code == libc::SI_QUEUE {
+            let value = libc::sigval { sival_ptr: received.value as *mut libc::c_void };
+            libc::sigqueue(child, received.signal, value);
+        } else {
+            libc::kill(child, received.signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_survive_the_pipe() {
+        let received = Received { signal: 64, code: -1, sender: 4711, value: usize::MAX - 1 };
+        assert_eq!(Received::from_bytes(received.to_bytes()), received);
+    }
+
+    /// Without a witness the origin decides.
+    #[test]
+    fn a_terminals_signal_is_not_repeated() {
+        let mut origin = Origin { child: 4711, witness: None };
+        let mut concerns =
+            |signal, code, sender| origin.concerns_child(Received { signal, code, sender, value: 0 });
+        let (kernel, user) = (0x80, 0);
+        assert!(!concerns(SIGINT, kernel, 0) && !concerns(SIGWINCH, kernel, 0));
+        assert!(concerns(SIGINT, user, 1) && concerns(SIGWINCH, user, 1));
+        // An alarm that was set before this command was started is meant for the program.
+        assert!(concerns(libc::SIGALRM, kernel, 0));
+        assert!(!concerns(SIGXCPU, kernel, 0) && concerns(SIGXCPU, user, 1));
+        assert!(!concerns(SIGSEGV, 1, 0) && concerns(SIGSEGV, user, 1));
+        assert!(!concerns(libc::SIGUSR1, user, 4711));
+        assert!(!concerns(libc::SIGPIPE, user, getpid().as_raw_nonzero().get()));
+    }
+}

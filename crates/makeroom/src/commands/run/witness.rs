@@ -1,0 +1,90 @@
+//! A process that tells whether a signal was sent to the whole process group.
+//!
+//! `kill PID` and `kill -- -PGID` arrive here looking the same, but the second reaches the program by itself. So a second
+//! process of this program waits in the same group and catches everything. When a signal has arrived here, the witness is
+//! asked whether it has received it too. Pending signals are delivered before its next instruction, so its answer is
+//! complete once the kernel has finished sending.
+//!
+//! It has another name than this command, in `comm` and in its command line: `killall makeroom` means the program. It ends
+//! when its socket is closed, which the kernel does however this command ends.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use signal_hook::consts::{SIGCHLD, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP};
+
+use crate::signals::{LAST_SIGNAL, not_ignored};
+
+/// The command line of the process.
+pub(crate) const NAME: &str = "signal-witness";
+/// How long an answer may take: the process may be stopped, or the machine busy.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// This command's end.
+pub(crate) struct Witness {
+    process: Child,
+    socket: Option<UnixStream>,
+}
+
+impl Witness {
+    /// Starts the process. `None` where that is not possible.
+    pub(crate) fn start() -> Option<Self> {
+        let (own, its) = UnixStream::pair().ok()?;
+        own.set_read_timeout(Some(TIMEOUT)).ok()?;
+        let process = Command::new("/proc/self/exe")
+            .arg0(NAME)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(OwnedFd::from(its)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        Some(Self { process, socket: Some(own) })
+    }
+
+    /// Whether the process has received this signal since the last question. `None` if it does not answer.
+    pub(crate) fn has_received(&mut self, signal: i32) -> Option<bool> {
+        let socket = self.socket.as_mut()?;
+        socket.write_all(&[u8::try_from(signal).ok()?]).ok()?;
+        let mut answer = [0];
+        socket.read_exact(&mut answer).ok()?;
+        Some(answer == [1])
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        // Closing the socket would end it too, unless it is stopped.
+        self.socket = None;
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The process itself: answers until its socket, which is its standard input, is closed.
+pub(crate) fn run() -> io::Result<()> {
+    let received: [Arc<AtomicBool>; LAST_SIGNAL as usize + 1] = std::array::from_fn(|_| Arc::default());
+    let uncaught = [SIGKILL, SIGSTOP, SIGCHLD, SIGFPE, SIGILL, SIGSEGV, 32, 33];
+    let all: Vec<i32> = (1..=LAST_SIGNAL).filter(|signal| !uncaught.contains(signal)).collect();
+    for signal in not_ignored(&all) {
+        if let Some(flag) = received.get(signal as usize) {
+            signal_hook::flag::register(signal, Arc::clone(flag))?;
+        }
+    }
+    let stdin = io::stdin().lock();
+    let mut socket = UnixStream::from(rustix::io::dup(&stdin)?);
+    let mut question = [0];
+    while socket.read(&mut question)? == 1 {
+        let answer =
+            received.get(usize::from(question[0])).is_some_and(|flag| flag.swap(false, Ordering::Relaxed));
+        socket.write_all(&[u8::from(answer)])?;
+    }
+    Ok(())
+}

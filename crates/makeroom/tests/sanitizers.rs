@@ -1,0 +1,205 @@
+//! Programs built with sanitizers under `makeroom run`: they behave as without it, and one line says that they are not
+//! recorded. Needs a C compiler with the sanitizers; those that are missing are skipped.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and says what it skips")]
+
+#[path = "support/surroundings.rs"]
+mod surroundings;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use surroundings::plain;
+
+/// Takes memory; then ends, or does what its sanitizer reports.
+const PROGRAM: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuMemAlloc_v2(unsigned long *, size_t);
+static int shared;
+static void *race(void *nothing) { for (int i = 0; i < 100000; i++) shared++; return nothing; }
+int main(int count, char **words) {
+    void *context = 0;
+    unsigned long pointer = 0;
+    if (cuInit(0) || cuCtxCreate_v2(&context, 0, 0) || cuMemAlloc_v2(&pointer, 1 << 20)) return 99;
+    printf("took it\n");
+    fflush(stdout);
+    const char *what = count > 1 ? words[1] : "";
+    if (!strcmp(what, "address")) { volatile char *block = malloc(8); block[count + 7] = 1; }
+    if (!strcmp(what, "hwaddress")) { volatile char *block = malloc(8); block[count + 30] = 1; }
+    if (!strcmp(what, "memory")) { volatile int *block = malloc(8); if (block[1]) puts("set"); }
+    if (!strncmp(what, "thread", 6)) {
+        pthread_t other;
+        pthread_create(&other, 0, race, 0);
+        race(0);
+        pthread_join(other, 0);
+        if (!strcmp(what, "thread_exit")) _exit(5);
+    }
+    return 4;
+}
+"#;
+
+/// Compilers, what they are told, and the sanitizer's name.
+const BUILDS: [(&str, &str, &str, &str); 10] = [
+    ("gcc", "address", "-shared-libgcc", "AddressSanitizer"),
+    ("gcc", "address", "-static-libasan", "AddressSanitizer"),
+    ("gcc", "thread", "-shared-libgcc", "ThreadSanitizer"),
+    ("gcc", "thread", "-static-libtsan", "ThreadSanitizer"),
+    ("gcc", "hwaddress", "-shared-libgcc", "HWAddressSanitizer"),
+    ("clang", "address", "-w", "AddressSanitizer"),
+    ("clang", "address", "-s", "AddressSanitizer"),
+    ("clang", "thread", "-w", "ThreadSanitizer"),
+    ("clang", "memory", "-w", "MemorySanitizer"),
+    ("clang", "hwaddress", "-w", "HWAddressSanitizer"),
+];
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn stage(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sanitizers").join(test);
+    let _ = std::fs::remove_dir_all(&folder);
+    makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
+    std::fs::write(folder.join("program.c"), PROGRAM).unwrap();
+    folder
+}
+
+/// Compiles the program; `false` where this machine cannot build or run it.
+fn is_built(folder: &Path, compiler: &str, sanitizer: &str, option: &str) -> bool {
+    let built = Command::new(compiler)
+        .args(["-w", "-g", option, &format!("-fsanitize={sanitizer}"), "-o", "program", "program.c"])
+        .args(["-L.", "-l:libcuda.so.1", "-lpthread"])
+        .current_dir(folder)
+        .output();
+    let runs = |folder| {
+        in_place(Command::new("./program"), folder).output().is_ok_and(|run| run.status.code() == Some(4))
+    };
+    let is_built = built.is_ok_and(|built| built.status.success()) && runs(folder);
+    if !is_built {
+        eprintln!("skipped: no {compiler} with {sanitizer} and {option} on this machine");
+    }
+    is_built
+}
+
+fn in_place(mut command: Command, folder: &Path) -> Command {
+    command
+        .current_dir(folder)
+        .env("LD_LIBRARY_PATH", folder)
+        .env("MAKEROOM_SIMGPU", "memory=8GiB")
+        .env("MAKEROOM_SIMGPU_DIR", folder)
+        .env("XDG_RUNTIME_DIR", folder);
+    command
+}
+
+fn run(folder: &Path, options: &[&str], program: &[&str], preload: Option<&str>) -> (Output, Output) {
+    let mut makeroom = plain(env!("CARGO_BIN_EXE_makeroom"));
+    makeroom.args(["run", "--no-status", "-o", "run.room"]).args(options).arg("--").args(program);
+    let mut makeroom = in_place(makeroom, folder);
+    let mut bare = plain(program[0]);
+    bare.args(&program[1..]);
+    let mut bare = in_place(bare, folder);
+    if let Some(preload) = preload {
+        makeroom.env("LD_PRELOAD", preload);
+        bare.env("LD_PRELOAD", preload);
+    }
+    (bare.output().unwrap(), makeroom.output().unwrap())
+}
+
+/// What the program does, and under which options: reports take seconds, so not all of all.
+fn cases(sanitizer: &str) -> [(&str, &'static [&'static str]); 5] {
+    [("", &[]), ("", &["--limit", "4GiB"]), ("", &["--pool"]), (sanitizer, &[]), ("thread_exit", &[])]
+}
+
+/// The lines that makeroom printed, without its hints.
+fn lines(output: &Output) -> Vec<String> {
+    text(&output.stderr).lines().filter(|line| line.contains("makeroom: ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_sanitized_program_runs_unharmed_and_one_line_says_that_it_is_not_recorded() {
+    let folder = stage("direct");
+    for (compiler, sanitizer, option, name) in BUILDS {
+        if !is_built(&folder, compiler, sanitizer, option) {
+            continue;
+        }
+        for (what, options) in cases(sanitizer) {
+            let (bare, recorded) = run(&folder, options, &["./program", what], None);
+            let case = format!("{compiler} {sanitizer} {option} {what}: {}", text(&recorded.stderr));
+            assert_eq!(recorded.status, bare.status, "{case}");
+            assert_eq!(text(&recorded.stdout), text(&bare.stdout), "{case}");
+            let lines = lines(&recorded);
+            assert_eq!(lines.len(), 1, "{case}");
+            assert!(lines[0].contains(name) && lines[0].contains("not recorded"), "{case}");
+        }
+    }
+}
+
+/// A shell, a script or a test runner starts it: by then the recorder is in its environment.
+#[test]
+fn a_sanitized_child_runs_unharmed() {
+    let folder = stage("child");
+    std::fs::write(folder.join("script"), "#!/bin/sh\n./program \"$@\"\n").unwrap();
+    std::fs::set_permissions(folder.join("script"), PermissionsExt::from_mode(0o755)).unwrap();
+    for (compiler, sanitizer, option, name) in BUILDS {
+        if !is_built(&folder, compiler, sanitizer, option) {
+            continue;
+        }
+        for (what, options) in cases(sanitizer) {
+            let (bare, recorded) = run(&folder, options, &["./script", what], None);
+            let case = format!("{compiler} {sanitizer} {option} {what}: {}", text(&recorded.stderr));
+            assert_eq!(recorded.status, bare.status, "{case}");
+            assert_eq!(text(&recorded.stdout), text(&bare.stdout), "{case}");
+            let lines = lines(&recorded);
+            assert!(lines.len() == 1 && lines[0].contains("not recorded"), "{case}");
+            assert!(lines[0].contains(name) || lines[0].contains("with a sanitizer"), "{case}");
+        }
+    }
+}
+
+/// As for an extension module that is built with a sanitizer, in an interpreter that is not.
+#[test]
+fn a_preloaded_runtime_stays_first() {
+    let folder = stage("preloaded");
+    let built = Command::new("gcc")
+        .args(["-w", "-o", "program", "program.c", "-L.", "-l:libcuda.so.1", "-lpthread"])
+        .current_dir(&folder)
+        .status();
+    let runtime = Command::new("gcc").arg("-print-file-name=libasan.so").output();
+    let Ok(runtime) = runtime.map(|output| text(&output.stdout).trim().to_owned()) else { return };
+    if !built.is_ok_and(|built| built.success()) || !Path::new(&runtime).is_absolute() {
+        eprintln!("skipped: no libasan on this machine");
+        return;
+    }
+    for preload in [runtime.clone(), format!("{runtime}:/no-such-library.so"), format!(" {runtime} ")] {
+        let (bare, recorded) = run(&folder, &[], &["./program"], Some(&preload));
+        assert_eq!(
+            (recorded.status, text(&recorded.stdout)),
+            (bare.status, text(&bare.stdout)),
+            "{recorded:?}"
+        );
+        let lines = lines(&recorded);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("AddressSanitizer") && lines[0].contains("not recorded"), "{lines:?}");
+    }
+}
+
+/// These have no runtime that the recorder disturbs.
+#[test]
+fn other_sanitizers_are_recorded() {
+    let folder = stage("recorded");
+    for (compiler, sanitizer) in [("gcc", "undefined"), ("gcc", "leak"), ("clang", "undefined")] {
+        if is_built(&folder, compiler, sanitizer, "-w") {
+            let (bare, recorded) = run(&folder, &[], &["./program"], None);
+            assert_eq!(
+                (recorded.status, text(&recorded.stdout)),
+                (bare.status, text(&bare.stdout)),
+                "{recorded:?}"
+            );
+            assert!(text(&recorded.stderr).contains("took 1.00 MiB"), "{recorded:?}");
+        }
+    }
+}

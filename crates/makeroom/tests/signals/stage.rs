@@ -1,0 +1,128 @@
+//! A folder with the programs that these tests run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A folder of one test.
+pub(crate) struct Stage {
+    pub(crate) folder: PathBuf,
+}
+
+impl Stage {
+    pub(crate) fn new(test: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("signals").join(test);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let stage = Self { folder };
+        for name in ["ears", "keyboard"] {
+            let source =
+                Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/signals").join(format!("{name}.c"));
+            stage.compile(name, &fs::read_to_string(source).unwrap());
+        }
+        stage
+    }
+
+    /// Compiles a program of this name.
+    pub(crate) fn compile(&self, name: &str, source: &str) {
+        let file = format!("{name}.c");
+        fs::write(self.folder.join(&file), source).unwrap();
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+        let built = Command::new(compiler)
+            .args(["-w", "-o", name, &file])
+            .current_dir(&self.folder)
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    }
+
+    /// `makeroom run` with this program.
+    pub(crate) fn run(&self, program: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_makeroom"));
+        command.args(["run", "--no-status", "-o", "run.room", "--"]).args(program);
+        self.surround(&mut command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// The same on a terminal; see `keyboard.c`.
+    pub(crate) fn on_terminal(&self, place: &str, input: &str, program: &[&str]) -> Command {
+        let mut command = Command::new(self.folder.join("keyboard"));
+        command.args([
+            place,
+            input,
+            env!("CARGO_BIN_EXE_makeroom"),
+            "run",
+            "--no-status",
+            "-o",
+            "run.room",
+            "--",
+        ]);
+        command.args(program);
+        self.surround(&mut command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    pub(crate) fn surround<'command>(&self, command: &'command mut Command) -> &'command mut Command {
+        command.current_dir(&self.folder).env("XDG_RUNTIME_DIR", &self.folder).env_remove("LD_PRELOAD")
+    }
+
+    /// Waits for a file and gives its content.
+    pub(crate) fn wait_for(&self, name: &str) -> String {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            match fs::read_to_string(self.folder.join(name)) {
+                Ok(text) if !text.is_empty() => return text,
+                _ => assert!(Instant::now() < end, "{name} never came"),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until `ears` counts; gives its parent's process id and its own.
+    pub(crate) fn ready(&self) -> (i32, i32) {
+        let text = self.wait_for("ready");
+        let (parent, own) = text.split_once(' ').unwrap();
+        (parent.parse().unwrap(), own.parse().unwrap())
+    }
+
+    /// Has `ears` end, and gives what it counted.
+    pub(crate) fn counts(&self) -> Vec<String> {
+        self.write("go", b"go");
+        let end = Instant::now() + Duration::from_secs(60);
+        while !self.folder.join("got").exists() {
+            assert!(Instant::now() < end, "ears did not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let got = fs::read_to_string(self.folder.join("got")).unwrap();
+        got.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Writes a file that others wait for.
+    pub(crate) fn write(&self, name: &str, content: &[u8]) {
+        let draft = self.folder.join(format!("{name}.draft"));
+        fs::write(&draft, content).unwrap();
+        fs::rename(draft, self.folder.join(name)).unwrap();
+    }
+}
+
+/// Sends a signal to a process, or to a process group below zero.
+pub(crate) fn send(process: i32, signal: i32) {
+    let status = Command::new("bash").args(["-c", &format!("kill -{signal} -- {process}")]).status();
+    assert!(status.unwrap().success(), "kill -{signal} {process}");
+}
+
+/// The state of a process, as the kernel's letter for it.
+pub(crate) fn state(process: i32) -> Option<char> {
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    status.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Waits until a process has stopped, or goes on.
+pub(crate) fn wait_until_stopped(process: i32, is_stopped: bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while (state(process) == Some('T')) != is_stopped {
+        assert!(Instant::now() < end, "{process} is {:?}", state(process));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

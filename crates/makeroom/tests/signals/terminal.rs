@@ -1,0 +1,101 @@
+//! Keys, and signals while the program is on a terminal.
+
+use std::time::Duration;
+
+use crate::stage::{Stage, send, state, wait_until_stopped};
+
+#[test]
+fn a_key_of_the_terminal_arrives_once() {
+    for input in ["terminal", "null"] {
+        for place in ["leader", "shell"] {
+            let stage = Stage::new(&format!("key-{place}-{input}"));
+            for round in 0..4 {
+                for name in ["ready", "go", "got"] {
+                    let _ = std::fs::remove_file(stage.folder.join(name));
+                }
+                let mut run = stage.on_terminal(place, input, &["./ears"]).spawn().unwrap();
+                stage.ready();
+                // Ctrl-C, Ctrl-\, Ctrl-Z.
+                for key in [b"\x03", b"\x1c", b"\x1a"] {
+                    stage.write("type", key);
+                    std::thread::sleep(Duration::from_millis(150));
+                }
+                let got = stage.counts();
+                assert!(run.wait().unwrap().success());
+                assert_eq!(got, ["2:1", "3:1", "20:1"], "{place}, {input}, round {round}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_signal_from_kill_arrives_on_a_terminal_too() {
+    for input in ["terminal", "null"] {
+        let stage = Stage::new(&format!("kill-{input}"));
+        let mut run = stage.on_terminal("shell", input, &["./ears"]).spawn().unwrap();
+        let (parent, _) = stage.ready();
+        for signal in [2, 3, 28, 15, 20] {
+            send(parent, signal);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let got = stage.counts();
+        assert!(run.wait().unwrap().success());
+        assert_eq!(got, ["2:1", "3:1", "15:1", "20:1", "28:1"], "{input}");
+    }
+}
+
+/// The leader of a session is the only process that the kernel tells of a lost terminal.
+#[test]
+fn a_lost_terminal_is_passed_on() {
+    let stage = Stage::new("hangup");
+    let mut run = stage.on_terminal("leader", "terminal", &["./ears"]).spawn().unwrap();
+    stage.ready();
+    run.kill().unwrap();
+    run.wait().unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let got = stage.counts();
+    assert_eq!(got.first().map(String::as_str), Some("1:1"), "{got:?}");
+}
+
+#[test]
+fn a_stopped_program_stops_the_job_and_goes_on_with_it() {
+    let stage = Stage::new("job");
+    let mut run = stage.on_terminal("shell", "terminal", &["./ears", "stop"]).spawn().unwrap();
+    let (parent, own) = stage.ready();
+    let leader: i32 = stage.wait_for("leader").parse().unwrap();
+    for round in 0..3 {
+        match round {
+            // Ctrl-Z, a signal to this command alone, and the program's own.
+            0 => stage.write("type", b"\x1a"),
+            1 => send(parent, 20),
+            _ => send(own, 19),
+        }
+        stage.wait_for("stopped");
+        wait_until_stopped(own, true);
+        wait_until_stopped(parent, true);
+        std::fs::remove_file(stage.folder.join("stopped")).unwrap();
+        // As `fg`.
+        send(leader, 10);
+        wait_until_stopped(own, false);
+        wait_until_stopped(parent, false);
+        std::thread::sleep(Duration::from_millis(200));
+        assert_ne!((state(parent), state(own)), (Some('T'), Some('T')), "round {round}: stopped again");
+    }
+    let got = stage.counts();
+    assert!(run.wait().unwrap().success());
+    assert_eq!(got, ["18:3"]);
+}
+
+/// A program that ignores Ctrl-Z keeps its terminal.
+#[test]
+fn a_program_that_does_not_stop_does_not_stop_the_job() {
+    let stage = Stage::new("no-stop");
+    let mut run = stage.on_terminal("shell", "terminal", &["./ears"]).spawn().unwrap();
+    let (parent, _) = stage.ready();
+    stage.write("type", b"\x1a");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_ne!(state(parent), Some('T'));
+    stage.counts();
+    assert!(run.wait().unwrap().success());
+    assert!(!stage.folder.join("stopped").exists());
+}
