@@ -3,6 +3,7 @@
 //! ```text
 //! log.rs            clean lines, told apart by writer; stream/ condenses logs that are larger than memory
 //! lines.rs          what kind of line: a program's error or a person's sentence, handled or not
+//! discussion.rs     whether a text discusses memory: a request, a question, a change, release notes
 //! family.rs         the list of formats; families/ has one file each
 //! find.rs           the failure that decides, the rest counted; job.rs names the ranks
 //! other_failure.rs  definite failures that are not about memory
@@ -20,6 +21,7 @@
 mod answer;
 mod call;
 mod context;
+mod discussion;
 mod environment;
 mod facts;
 mod families;

@@ -9,7 +9,7 @@ use regex::Regex;
 
 use super::phrases::is_in_patch;
 use crate::text::call::Call;
-use crate::text::facts::{Facts, Resource};
+use crate::text::facts::{Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{find_size, pattern};
 use crate::text::log::Passage;
@@ -157,6 +157,7 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
       | ^\s*\d{1,2}[.)]\s+[\w\s]*\b(?:memory|oom)\s*$ | \{\s*$ | =>\s*$
       | ^\s*\|[^:]*\|\s*$
       | \b(?:returns?|raises?|throws?|gives?)\ (?:an?\ )?out[\ -]of[\ -](?:gpu\ )?memory\ (?:error\ )?(?:when|if)\b
+      | (?:out[\ -]of[\ -](?:gpu\ )?memory|(?-u:\b)oom(?-u:\b))\ (?:errors?|exceptions?|crash(?:es)?|issues?|problems?)\ (?:may|might|could|can)\ (?:still\ )?(?:occur|happen|appear|arise)
       | \b(?:may|might|could|can|would|will)\b[^.;:]{0,40}(?:out[\ -]of[\ -]memory|(?-u:\b)oom(?-u:\b))
       | \bif\b[^.;:]{0,40}(?:not\ enough|insufficient|runs?\ out\ of|running\ out\ of) | ^\s*Returns?\b | (?:pytest\.skip|skipTest)\( | \bSKIPPED\s*\[
       | ^\s*\|(?:[^|]*\|){3,}\s*$ | ^\s*\#{2,6}\s+\d+[.)] | ^\W*[^*]+\*\*:?\s*(?:lower|reduce|use|try|set|decrease|increase)\b
@@ -234,6 +235,16 @@ static FORM: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// A line at the level of a warning.
+static WARNING: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)^W\d{4}\s|^\W{0,3}warn(?:ing)?\b\W{0,3}(?:\s|:|$)|\bWARN(?:ING)?\b[\]:|-]*\s*$")
+});
+
+/// Whether a line shows that the program stopped in an error.
+fn is_error(line: &str) -> bool {
+    OUTPUT.is_match(line) || MARK.is_match(line)
+}
+
 /// A text with at most this many lines is the message itself.
 const SHORTEST_TEXT: usize = 2;
 
@@ -266,11 +277,19 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if FOREIGN.is_match(text) && !ERROR.is_match(text) {
         return None;
     }
+    // A program that only warns continues; its error, if one follows, is read by itself.
+    let is_warning = WARNING.is_match(passage.prefix()) || WARNING.is_match(text);
+    let severity = if is_warning && !passage.onward().skip(1).any(is_error) {
+        Severity::Warning
+    } else {
+        Severity::Failure
+    };
     let is_device = DEVICE.is_match(text) && !HOST.is_match(text);
     let call = Call::read(text);
     Some(Facts {
         line: passage.line_number,
         quote: text.to_owned(),
+        severity,
         resource: if is_device { Resource::Device } else { Resource::Unknown },
         request: find_size(&REQUEST, text).or(call.request),
         free: find_size(&FREE, text).or_else(|| find_size(&FREE_AFTER, text)).or(call.free),
