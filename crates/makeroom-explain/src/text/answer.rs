@@ -7,12 +7,14 @@ use super::discussion::is_discussion;
 use super::facts::{Facts, Resource, Severity};
 use super::find::{self, Found};
 use super::fixes;
+use super::gpu_names;
 use super::hypotheses;
 use super::job;
 use super::judge::{Account, judge};
 use super::lines::{is_report, is_told_by_person};
 use super::log::Log;
 use super::other_failure::{self, OtherFailure};
+use super::searched::Searched;
 use super::situation::Situation;
 use super::undetermined;
 use crate::thresholds::CONTEXT_CEILING;
@@ -68,7 +70,8 @@ fn counts(log: &Log, found: &Found, other: Option<&OtherFailure>) -> bool {
 }
 
 fn explain(log: &Log, found: Found) -> Explanation {
-    let facts = found.first.without_wrapped_figures();
+    let mut facts = found.first.without_wrapped_figures();
+    gpu_names::add_total(&mut facts, Searched::around(log.text(), log.offset(found.index)));
     let context = Context::read(log, found.index);
     let situation = Situation::new(log, found.index, &facts, &context);
     let mut causes = judge(&facts, &situation.account, &context);

@@ -9,6 +9,7 @@
 //! other_failure.rs  definite failures that are not about memory
 //! call.rs           a program's own check of a CUDA call; site.rs has the line it names
 //! context.rs        what else the log says: memory that grows, the program's line
+//! gpu_names.rs      the size of a GPU that a text only names
 //! judge/            facts in, findings out, by the definitions of crate::thresholds
 //! situation.rs      what advice depends on: settings.rs, environment.rs, programs/
 //! fixes.rs          steps for a cause: programs/ in a program's own options, else general_fixes.rs, torch_fixes.rs,
@@ -30,6 +31,7 @@ mod figures;
 mod find;
 mod fixes;
 mod general_fixes;
+mod gpu_names;
 mod holders;
 mod host_fixes;
 mod hypotheses;

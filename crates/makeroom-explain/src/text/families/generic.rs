@@ -91,6 +91,8 @@ pub(crate) const FAMILY: Family = Family {
         "failed to alloc",
         "fail to alloc",
         "failed allocating",
+        "failing to alloc",
+        "0x8007000E",
         "alloc failed",
         "alloc() failed",
         "malloc failed",
@@ -177,6 +179,7 @@ static STRONG: LazyLock<Regex> = LazyLock::new(|| {
       | no \s memory \s on \s (?:the \s)? (?:device|gpu) | request\w* \s too \s much \s memory | (?:gpu|video|device|graphics) \s memory \s (?:limit \s)? exceeded | exceeds \s (?:the \s)? (?:gpu|video|device) \s memory \s \(
       | fail\w* \s to \s reserve \s .{0,24} memory | (?:cuda|gpu|vram) \s memory \s error\b | (?:re|m|c)?alloc\w* \s of \s .{0,40} \b(?:gpu|device) \s failed\b
       | (?:fail\w* | can(?:['’]t|not|\s not) | could(?:n['’]t|\s not) | unable) \s (?:to \s)? (?:\w+ \s){0,2}? (?:re|m|c)?alloc
+      | \b failing \s to \s alloc | \b 0x8007000E \b
       | \w*alloc\w* (?:\(.{0,40}\))? .{0,24} \b(?:fail\w*|error)\b | Error \s (?:when \s | while \s | in \s)? allocating | bad_?alloc | MemoryError | MemoryAllocation | ALLOC_FAILED | RESOURCE_?EXHAUSTED | ResourceExhausted
       | memory \s (?:is \s | are \s)? (?:insufficient|not \s enough|n['’]t \s enough) | memory \s isn['’]t \s enough | alloc\w* \s (?:\w+ \s){0,2} memory \s failed | no \s more \s memory \s available | \b(?:not? | n['’]t | in | without) \s? (?:(?:have|has) \s)? (?:enough|sufficient) \s (?:\w+ \s){0,3} (?:memory|vram|ram)\b | insufficient \s (?:\w+ \s){0,2} (?:memory|vram|ram)\b
       | memory \s (?:(?:has \s been \s | is \s | was \s)? exhausted|overflow|is \s (?:full|insufficient|overflow)) | no \s (?:\w+ \s){0,2} memory \s (?:left|available)\b | \bENOMEM\b | oom\b.{0,20}\b(?:error|killed|when)
@@ -203,7 +206,7 @@ static OUTPUT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^\W*(?:\[\w+\]:)?\W*Traceback \(most|ChildFailedError"));
 static LONG: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)memory|out of mem|too (?:large|big) (?:to fit|for)|alloc|RESOURCE_?EXHAUSTED|VRAM|显存|内存|メモリ|메모리|memoria|mémoire|speicher|памят",
+        r"(?i)memory|0x8007000E|out of mem|too (?:large|big) (?:to fit|for)|alloc|RESOURCE_?EXHAUSTED|VRAM|显存|内存|メモリ|메모리|memoria|mémoire|speicher|памят",
     )
 });
 static FOREIGN: LazyLock<Regex> = LazyLock::new(|| pattern(r"显存|内存|メモリ|메모리|памят"));
