@@ -217,3 +217,11 @@ fn a_full_card_in_a_table_leads_to_other_processes() {
     let verdict = explain_text(text).verdict;
     assert_eq!((verdict.cause, verdict.certainty), (Cause::OtherProcesses, Certainty::Possible));
 }
+
+#[test]
+fn ranks_of_one_job_are_not_strangers() {
+    let text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 40.00 MiB. GPU 0 has a total capacity of 23.65 GiB of which 20.00 MiB is free. Process 4100 has 1.90 GiB memory in use. Process 4301 has 1.80 GiB memory in use. Process 4302 has 1.90 GiB memory in use. Process 4303 has 16.20 GiB memory in use. Process 4304 has 1.75 GiB memory in use. Of the allocated memory 1.20 GiB is allocated by PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.";
+    let explanation = explain_text(text);
+    assert!(explanation.verdict.summary.contains("ranks of the same job"), "{}", explanation.verdict.summary);
+    assert_eq!(explanation.verdict.certainty, Certainty::Likely);
+}

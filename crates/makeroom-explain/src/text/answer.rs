@@ -3,15 +3,18 @@
 use makeroom_core::Bytes;
 
 use super::context::Context;
+use super::discussion::is_discussion;
 use super::facts::{Facts, Resource, Severity};
 use super::find::{self, Found};
 use super::fixes;
+use super::gpu_names;
 use super::hypotheses;
 use super::job;
 use super::judge::{Account, judge};
 use super::lines::{is_report, is_told_by_person};
 use super::log::Log;
 use super::other_failure::{self, OtherFailure};
+use super::searched::Searched;
 use super::situation::Situation;
 use super::undetermined;
 use crate::thresholds::CONTEXT_CEILING;
@@ -63,11 +66,12 @@ fn answer(log: &Log, found: Option<Found>, lines: usize) -> Explanation {
 /// Whether a failure counts. An error of a program always does; a person's report of one does where no definite
 /// other failure stands in the text, and other talk about memory never does.
 fn counts(log: &Log, found: &Found, other: Option<&OtherFailure>) -> bool {
-    !found.is_prose || (other.is_none() && is_report(log.line(found.index)))
+    !found.is_prose || (other.is_none() && !is_discussion(log) && is_report(log.line(found.index)))
 }
 
 fn explain(log: &Log, found: Found) -> Explanation {
-    let facts = found.first.without_wrapped_figures();
+    let mut facts = found.first.without_wrapped_figures();
+    gpu_names::add_total(&mut facts, Searched::around(log.text(), log.offset(found.index)));
     let context = Context::read(log, found.index);
     let situation = Situation::new(log, found.index, &facts, &context);
     let mut causes = judge(&facts, &situation.account, &context);
@@ -180,6 +184,9 @@ fn ledger(facts: &Facts, cause: Cause) -> Option<Ledger> {
 /// Nothing in the text ran out of memory: another failure, a handled one, a table, or no failure at all.
 fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, lines: usize) -> Explanation {
     let plural = if lines == 1 { "" } else { "s" };
+    let is_handled = found.as_ref().is_some_and(|found| found.first.severity == Severity::Warning);
+    // A table or a text without any memory error may still show a failure that follows from another.
+    let other = other.or_else(|| if is_handled { None } else { other_failure::minor(log) });
     if let Some(other) = other {
         let summary = format!("This is not an out-of-memory error: {} in line {}.", other.what, other.line);
         let mut explanation = none(None, Certainty::Certain, summary);

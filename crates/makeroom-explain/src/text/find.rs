@@ -7,12 +7,12 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, Match, MatchKind};
 
+use super::discussion::is_discussion;
 use super::facts::{Facts, Severity};
 use super::family::{FAMILIES, counts_at};
 use super::job::FailureAt;
 use super::lines::{
-    LineKind, describes_change, ends_in_error, is_crash_reported, is_handled, kind, kind_of_known,
-    progress_between,
+    LineKind, ends_in_error, is_crash_reported, is_handled, kind, kind_of_known, progress_between,
 };
 use super::log::Log;
 use super::other_failure;
@@ -76,9 +76,9 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
     weigh(log, &mut readings);
     drop_titles(log, &mut readings);
     let survived = survived(log, &readings);
-    let is_change = describes_change(log);
+    let is_discussion = is_discussion(log);
     let is_prose = |(line, family, facts): &Reading| {
-        if is_change {
+        if is_discussion {
             return true;
         }
         let line = log.line(*line);

@@ -18,10 +18,19 @@ const MOST_STEPS: [usize; 3] = [4, 2, 2];
 /// A request this small fails on a GPU that is full already.
 const SMALL: Bytes = Bytes::mib(256);
 
+/// Words of texts about GPUs.
+const DEVICE_WORDS: [&str; 8] = ["cuda", "gpu", "vram", "torch", "tensorflow", "rocm", "nvidia", "vulkan"];
+
 /// Adds hypotheses to the findings of an open case. The format's own possible causes keep their place before the
 /// general ones.
 pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
+    // A process that was killed in a text about no GPU did not run out of GPU memory.
+    let is_host = findings.first().is_some_and(|finding| finding.cause == Cause::HostMemory)
+        && !DEVICE_WORDS.iter().any(|words| situation.settings.mentions(words));
     for (cause, summary) in general(situation) {
+        if is_host && cause != Cause::HostMemory {
+            continue;
+        }
         let count = findings.iter().filter(|finding| finding.cause != Cause::Undetermined).count();
         if count >= MOST {
             break;

@@ -33,13 +33,25 @@ static ERROR: LazyLock<Regex> = LazyLock::new(|| {
 static PERSON: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?x)
-        \bI['’](?:m|ve|d|ll)\b | \bI \s (?:am|have|had|get|got|was|think|thought|tried|try|use|used|run|ran|can|could|want|would|will|do|don|did|see|saw|hope|know|need|set|found|find|guess|believe|still|also|just|already|only|installed|download\w*|train\w*|suspect|wonder|encounter\w*|change\w*|follow\w*|met|keep|kept|notice\w*|made|load\w*|start\w*|receive\w*|face\w*|understand|expect\w*|increase\w*|reduce\w*|check\w*|test\w*) \b
+        \bI['’](?:m|ve|d|ll)\b | \bI \s [a-z]{2,12} \s | \bI \s (?:am|have|had|get|got|was|think|thought|tried|try|use|used|run|ran|can|could|want|would|will|do|don|did|see|saw|hope|know|need|set|found|find|guess|believe|still|also|just|already|only|installed|download\w*|train\w*|suspect|wonder|encounter\w*|change\w*|follow\w*|met|keep|kept|notice\w*|made|load\w*|start\w*|receive\w*|face\w*|understand|expect\w*|increase\w*|reduce\w*|check\w*|test\w*) \b
       | \bTIL\b | \bdidn['’]t \s know\b | \b[Mm]y\s | \b[Ww]e(?:['’]\w+)?\s | \b[Oo]ur\s | \b[Aa]nyone\b
       | (?i: \b(?:how \s (?:can|do|to|much) | why \s (?:is|does|do|am) | is \s there | does \s this | can \s (?:we|this|it|someone) | what \s (?:is|does) | thanks | thank \s you | hello | hi\s (?:all|there|everyone) | any \s (?:idea|help|advice) | would \s be | it \s (?:seems|implies|looks|means|happens) | it['’]s \s | there['’]s \s | however | sometimes | often | always | usually ) \b )
       | \?\s*$
         ",
     )
 });
+
+/// Accounts of runs other than the one at hand: in general, at other times, of other people.
+static ACCOUNT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?ix) \b(?:sometimes|often|occasionally|usually|rarely|previously|formerly|in \s the \s past|used \s to|are \s rare|(?:many|some|other|most) \s (?:people|users)|users \s (?:run|get|hit|see|report)|the \s (?:paper|authors?|docs?|documentation) | baselines? | first \s thought | someone | they \s (?:got|get|had) | by \s the \s way | benchmarks? | (?:solved|resolved|fixed) \s (?:the|my|this|it) | (?:error|problem|issue) \s is \s gone | you \s are \s (?:running|probably|just) | what \s happens \s (?:if|when) | for \s now | until \s (?:the \s)? (?:update|now)) \b
+      | \b(?:when|if|once|whenever) \s (?:the \s | your \s)? (?:(?:gpu|device|card|video) \s)? (?:gpu|memory|device|card|vram) \s (?:is|becomes|gets|runs|fills)\b | \b(?:does|did) \s not \s (?:fail|crash|happen)\b
+      | \b(?:out[\s-]of[\s-]memory|oom) \s (?:handling|detection|protection|checks?|precheck|killer \s settings)\b",
+    )
+});
+
+/// A figure of memory: an account of other runs does not quote one.
+static SIZE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d{5,}|\d ?(?:[KMGT]i?B|bytes)\b"));
 
 /// Words of documents and of people, which programs use too where they give advice with an error.
 static ADVICE: LazyLock<Regex> = LazyLock::new(|| {
@@ -70,7 +82,7 @@ const MEMORY_WORDS: &str = r"(?:out[ _-]?of[ _-]?(?:\w+[ _-])?(?:memory|vram|ram
 /// Denials, conditions, fixes: nothing ran out.
 static DENIAL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
-        r"(?i)\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|in which case|likely to|risk of|potential(?:ly)?|that raises?|an option to|check for|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.,;:]{{0,48}}{MEMORY_WORDS}"
+        r"(?i)\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|keeps? (?:it|them|this) from|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|in which case|likely to|risk of|potential(?:ly)?|that raises?|an option to|check for|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.,;:]{{0,48}}{MEMORY_WORDS}"
     ))
 });
 
@@ -90,7 +102,7 @@ static HANDLED: LazyLock<Regex> = LazyLock::new(|| {
       | \bskipp(?:ing|ed) \s (?:this |the |that |current |over |tactic|batch|sample|image|step|file|frame|it\b) | \bskipping \s batch
       | \btrying \s (?:again|with \s (?:a \s)?(?:smaller|lower|less|reduced)|to \s recover|smaller|a \s smaller|lower) | \battempting \s to \s recover | \brecovered \s from\b
       | \breduc(?:ing|ed) \s (?:the \s)? (?:\w+ \s)? (?:batch|chunk|tile|resolution) (?:[\s_] size)? \s (?:to|from|by)\b | \bswitching \s to \s (?:tiled|cpu|slow|low|smaller)
-      | not \s an? \s (?:failure|error)\b | \bnot \s fatal | \bcontinuing \s (?:without|with|on)\b | \busing \s (?:cpu|host|system|managed|pageable) \s memory \s instead | , \s using \s (?:CPU\b | (?:\w+ \s){1,4} instead\b) | \bsplitting \s (?:the\s)?batch | \boffload(?:ing|ed) \s to \s (?:cpu|system|shared)
+      | not \s an? \s (?:failure|error)\b | \bnot \s fatal | \bcontinuing \s (?:without|with|on)\b | \busing \s (?:cpu|host|system|managed|pageable) \s memory \s instead | , \s using \s (?:CPU\b | (?:\w+ \s){1,4} instead\b) | \bsplitting \s (?:the\s)?batch | \bspilling \s to \s (?:host|cpu|disk|ram|system)\b | \boffload(?:ing|ed) \s to \s (?:cpu|system|shared) | \battempting \s to \s (?:copy|move|run) \s .{0,80} \s (?:to|on) \s (?:the \s)? cpu\b
         ",
     )
 });
@@ -125,7 +137,8 @@ fn is_source(line: &str) -> bool {
 pub(crate) fn kind_of_known(line: &str, is_decided: bool) -> LineKind {
     let (writer, body) = split_prefix(line);
     let may_be_person = !is_decided && writer.is_none() && !ERROR.is_match(line);
-    let is_person = || PERSON.is_match(body) && (may_be_person || DENIAL.is_match(body));
+    let is_account = || !is_decided && ACCOUNT.is_match(body) && !SIZE.is_match(body);
+    let is_person = || PERSON.is_match(body) && (may_be_person || DENIAL.is_match(body) || is_account());
     // A code in marks, in a sentence about what can happen.
     let is_quoted = || line.contains('`');
     let is_document = || (is_quoted() || may_be_person && ADVICE.is_match(body)) && DENIAL.is_match(body);
@@ -136,7 +149,7 @@ pub(crate) fn kind_of_known(line: &str, is_decided: bool) -> LineKind {
 /// What kind a line is that mentions memory in words of no known format.
 pub(crate) fn kind(line: &str) -> LineKind {
     let (writer, body) = split_prefix(line);
-    let is_person = || PERSON.is_match(body) || ADVICE.is_match(body);
+    let is_person = || PERSON.is_match(body) || ADVICE.is_match(body) || ACCOUNT.is_match(body);
     let is_prose = if is_source(body) {
         true
     } else if writer.is_some() || ERROR.is_match(line) {
@@ -150,7 +163,7 @@ pub(crate) fn kind(line: &str) -> LineKind {
 
 /// Whether a person reports in this line that memory ran out, rather than fears, fixes or discusses it.
 pub(crate) fn is_report(line: &str) -> bool {
-    !is_source(line) && !DENIAL.is_match(line) && REPORT.is_match(line)
+    !is_source(line) && !DENIAL.is_match(line) && !ACCOUNT.is_match(line) && REPORT.is_match(line)
 }
 
 /// Whether a line only lists what the reasons of a failure could be, as supervisors do that do not know.
@@ -159,22 +172,6 @@ pub(crate) fn lists_possible_reasons(line: &str) -> bool {
         pattern(r"(?i)\b(?:potential root causes|possible (?:reasons|causes) (?:include|are))\b")
     });
     REASONS.is_match(line)
-}
-
-/// Whether a text describes a change of source code: its title is a commit's, and it holds no output of a program.
-pub(crate) fn describes_change(log: &Log) -> bool {
-    static TITLE: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(
-            r"^#? ?(?:\[[^\]]*\]\s*)*(?:\w+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable)(?:e?s|e?d)? \S",
-        )
-    });
-    static OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(
-            r"Traceback \(most|^\W*(?:\w+\.)*\w+(?:Error|Exception): |\b\d\d:\d\d:\d\d\b|^\s*(?:ERROR|FATAL|error:)|\[\w+ @ 0x",
-        )
-    });
-    TITLE.is_match(log.line(0))
-        && !(1..log.len().min(REPORT_LINES)).any(|index| OUTPUT.is_match(log.line(index)))
 }
 
 /// Whether a person says in a sentence or a title that the program crashed.
@@ -228,7 +225,10 @@ pub(crate) fn ends_in_error(log: &Log, index: usize) -> bool {
 pub(crate) fn progress_between(log: &Log, from: usize, to: usize, enough: usize) -> usize {
     /// A stretch longer than this is progress if its beginning is.
     const LINES_SEARCHED: usize = 2000;
-    (from..to.min(from.saturating_add(LINES_SEARCHED)))
+    // Counted in lines of the input: a condensed log leaves lines out.
+    let end = log.number(from).saturating_add(LINES_SEARCHED);
+    (from..to)
+        .take_while(|&index| log.number(index) < end)
         .filter(|&index| PROGRESS.is_match(log.line(index)))
         .take(enough)
         .count()
@@ -286,14 +286,29 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_from_a_report() {
-        let title = "# Add launch bounds to avoid register overuse";
-        let summary = "Summary: address `CUDA error: too many resources requested for launch`.";
-        assert!(describes_change(&Log::new(&format!("{title}\n{summary}"))));
-        assert!(!describes_change(&Log::new("# CUDA out of memory\nFix it by a smaller batch")));
-        let log = "# Fix CUDA out of memory\n2024-01-01 10:00:00 worker: CUDA error: out of memory";
-        assert!(!describes_change(&Log::new(log)));
+    fn possible_reasons_are_not_a_failure() {
         assert!(lists_possible_reasons("There are some potential root causes. (1) SIGKILL by OOM killer"));
+    }
+
+    #[test]
+    fn accounts_of_other_runs_are_not_reports() {
+        for line in [
+            "The paper reports that baselines run out of memory beyond 16k tokens, while ours does not.",
+            "Previously the job ran out of memory at this size.",
+            "Sometimes I get OOM, but a second try works",
+            "Many users get CUDA out of memory with this model",
+            "When the GPU memory is full, pages move to the CPU",
+            "I first thought it ran out of memory",
+        ] {
+            assert!(kind(line) == LineKind::Prose && !is_report(line), "{line}");
+        }
+        for line in [
+            "the solver ran out of memory",
+            "WARNING: ran out of memory",
+            "not enough GPU memory for the scene",
+        ] {
+            assert_eq!(kind(line), LineKind::Error, "{line}");
+        }
     }
 
     #[test]

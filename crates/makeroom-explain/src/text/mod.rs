@@ -3,11 +3,13 @@
 //! ```text
 //! log.rs            clean lines, told apart by writer; stream/ condenses logs that are larger than memory
 //! lines.rs          what kind of line: a program's error or a person's sentence, handled or not
+//! discussion.rs     whether a text discusses memory: a request, a question, a change, release notes
 //! family.rs         the list of formats; families/ has one file each
 //! find.rs           the failure that decides, the rest counted; job.rs names the ranks
 //! other_failure.rs  definite failures that are not about memory
 //! call.rs           a program's own check of a CUDA call; site.rs has the line it names
 //! context.rs        what else the log says: memory that grows, the program's line
+//! gpu_names.rs      the size of a GPU that a text only names
 //! judge/            facts in, findings out, by the definitions of crate::thresholds
 //! situation.rs      what advice depends on: settings.rs, environment.rs, programs/
 //! fixes.rs          steps for a cause: programs/ in a program's own options, else general_fixes.rs, torch_fixes.rs,
@@ -20,6 +22,7 @@
 mod answer;
 mod call;
 mod context;
+mod discussion;
 mod environment;
 mod facts;
 mod families;
@@ -28,6 +31,7 @@ mod figures;
 mod find;
 mod fixes;
 mod general_fixes;
+mod gpu_names;
 mod holders;
 mod host_fixes;
 mod hypotheses;

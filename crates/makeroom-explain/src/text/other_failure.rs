@@ -219,6 +219,50 @@ pub(crate) fn find(log: &Log) -> Option<OtherFailure> {
     })
 }
 
+/// A failure that says little by itself, for a text in which no memory ran out: a library that was not set up, an
+/// exception that follows from another one, or a kill.
+pub(crate) fn minor(log: &Log) -> Option<OtherFailure> {
+    /// One of these stands in every line that is read.
+    const WORDS: [&str; 7] =
+        ["_NOT_INITIALIZED", "137", "SIGKILL", "Killed", "Error", "Exception", "Failure"];
+    static STATUS: LazyLock<Regex> =
+        LazyLock::new(|| pattern(r"\bCU(?:DNN|BLAS|SOLVER|SPARSE)_STATUS_NOT_INITIALIZED\b"));
+    static KILLED: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)\b(?:exit\w*|status)\b\W{0,3}(?:with )?(?:code|status)?\W{0,3}137\b|\bSIGKILL\b|^\W*Killed\W*$",
+        )
+    });
+    static ABOUT_MEMORY: LazyLock<Regex> =
+        LazyLock::new(|| pattern(r"(?i)memory|out of m|alloc|oom|buffer size|resource"));
+    let failure = |index: usize, what: String, fixes: Vec<Fix>| OtherFailure {
+        what,
+        line: log.number(index),
+        quote: log.line(index).to_owned(),
+        fixes,
+        is_definite: false,
+    };
+    (0..log.len().min(LINES_SEARCHED)).find_map(|index| {
+        let line = clipped(log.line(index), LONGEST_LINE);
+        if !WORDS.iter().any(|word| line.contains(word)) {
+            return None;
+        }
+        let (_, body) = split_prefix(line);
+        if STATUS.is_match(line) && kind(line) == LineKind::Error {
+            let check = Fix::new("check that the library's version is the one the framework was built with")
+                .command(
+                    "python -c 'import torch; print(torch.version.cuda, torch.backends.cudnn.version())'",
+                );
+            return Some(failure(index, "a CUDA library could not be initialized".to_owned(), vec![check]));
+        }
+        if KILLED.is_match(line) {
+            let what = "the process was killed from outside (SIGKILL), and the text names no memory shortage";
+            return Some(failure(index, what.to_owned(), Vec::new()));
+        }
+        let name = EXCEPTION.captures(body.trim()).filter(|_| !ABOUT_MEMORY.is_match(body))?;
+        Some(failure(index, format!("the program stopped with {}", &name[1]), Vec::new()))
+    })
+}
+
 /// Exceptions that programs raise when something else failed before.
 const FOLLOWING_EXCEPTIONS: [&str; 6] =
     ["RuntimeError", "Exception", "ValueError", "OSError", "ConnectionError", "TimeoutError"];
@@ -259,5 +303,17 @@ mod tests {
         }
         assert!(find(&Log::new("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB")).is_none());
         assert!(find(&Log::new("torch.OutOfMemoryError: CUDA out of memory.")).is_none());
+    }
+
+    #[test]
+    fn minor_failures_are_named_too() {
+        for (text, words) in [
+            ("RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "initialized"),
+            ("job ended with exit code 137", "killed"),
+            ("BrokenPipeError: [Errno 32] Broken pipe", "BrokenPipeError"),
+        ] {
+            assert!(minor(&Log::new(text)).is_some_and(|other| other.what.contains(words)), "{text}");
+        }
+        assert!(minor(&Log::new("| 0 | 3MiB / 11264MiB |\nstep 137")).is_none());
     }
 }

@@ -64,6 +64,8 @@ pub(crate) const FAMILY: Family = Family {
         "cuda error: out of memory",
         "returned (2): Out of memory",
         "cudaMallocHost",
+        "CUDA_ERROR 2",
+        "cuCtxCreate",
         "out of memory",
     ],
     read,
@@ -92,7 +94,7 @@ static CUDA_WORDS: LazyLock<Regex> = LazyLock::new(|| {
 /// The number of the error alone.
 static ERROR_TWO: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\bAPI error = 0002\b|\bcuda (?:driver |runtime |failed with )?(?:error|failure|call failed)(?: code| no\.?| number)?[\s:=#(]{1,4}(?:status ?= ?|code ?=? ?)?2(?:$|[\s),.;:](?:\D|$))|\b(?:cudaError(?:_t)?|CUresult)[\s:=(]{1,3}2(?:$|[\s),.;:])|\bcode=2\(cuda|\b(?:cuda|cu|hip)(?:Malloc|Mem(?:Alloc|Create))\w*(?:\([^)]*\))? (?:failed|returned|error)\W{0,3}(?:with )?(?:error )?(?:code )?2\b",
+        r"(?i)\bAPI error = 0002\b|\bcuda (?:driver |runtime |failed with )?(?:error|failure|call failed)(?: code| no\.?| number)?[\s:=#(]{1,4}(?:status ?= ?|code ?=? ?)?2(?:$|[\s),.;:](?:\D|$))|\b(?:cudaError(?:_t)?|CUresult)[\s:=(]{1,3}2(?:$|[\s),.;:])|\bcode=2\(cuda|\bCUDA_ERROR[\s:=(]{1,3}2(?:$|[\s),.;:](?:\D|$))|\bfailed call to cu(?:Mem(?:Alloc|Create)|CtxCreate|DevicePrimaryCtxRetain)\w*\W{1,3}2\b|\b(?:cuda|cu|hip)(?:Malloc|Mem(?:Alloc|Create))\w*(?:\([^)]*\))? (?:failed|returned|error)\W{0,3}(?:with )?(?:error )?(?:code )?2\b",
     )
 });
 /// A line of source code that handles the error.
@@ -214,6 +216,8 @@ mod tests {
             "transcribe: cuda failed with error 2",
             "render: CUDA error 2",
             "cuMemCreate failed: 2",
+            "CUDA_ERROR 2 in step 7",
+            "failed call to cuMemAlloc: 2",
             "solver: CUDA error: 2",
             "CUDA Error Code : 2",
             "Cuda failure: status=2 in CreateBuffer at line 12",

@@ -9,7 +9,7 @@ use regex::Regex;
 
 use super::phrases::is_in_patch;
 use crate::text::call::Call;
-use crate::text::facts::{Facts, Resource};
+use crate::text::facts::{Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{find_size, pattern};
 use crate::text::log::Passage;
@@ -91,6 +91,8 @@ pub(crate) const FAMILY: Family = Family {
         "failed to alloc",
         "fail to alloc",
         "failed allocating",
+        "failing to alloc",
+        "0x8007000E",
         "alloc failed",
         "alloc() failed",
         "malloc failed",
@@ -157,6 +159,7 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
       | ^\s*\d{1,2}[.)]\s+[\w\s]*\b(?:memory|oom)\s*$ | \{\s*$ | =>\s*$
       | ^\s*\|[^:]*\|\s*$
       | \b(?:returns?|raises?|throws?|gives?)\ (?:an?\ )?out[\ -]of[\ -](?:gpu\ )?memory\ (?:error\ )?(?:when|if)\b
+      | (?:out[\ -]of[\ -](?:gpu\ )?memory|(?-u:\b)oom(?-u:\b))\ (?:errors?|exceptions?|crash(?:es)?|issues?|problems?)\ (?:may|might|could|can)\ (?:still\ )?(?:occur|happen|appear|arise)
       | \b(?:may|might|could|can|would|will)\b[^.;:]{0,40}(?:out[\ -]of[\ -]memory|(?-u:\b)oom(?-u:\b))
       | \bif\b[^.;:]{0,40}(?:not\ enough|insufficient|runs?\ out\ of|running\ out\ of) | ^\s*Returns?\b | (?:pytest\.skip|skipTest)\( | \bSKIPPED\s*\[
       | ^\s*\|(?:[^|]*\|){3,}\s*$ | ^\s*\#{2,6}\s+\d+[.)] | ^\W*[^*]+\*\*:?\s*(?:lower|reduce|use|try|set|decrease|increase)\b
@@ -176,6 +179,7 @@ static STRONG: LazyLock<Regex> = LazyLock::new(|| {
       | no \s memory \s on \s (?:the \s)? (?:device|gpu) | request\w* \s too \s much \s memory | (?:gpu|video|device|graphics) \s memory \s (?:limit \s)? exceeded | exceeds \s (?:the \s)? (?:gpu|video|device) \s memory \s \(
       | fail\w* \s to \s reserve \s .{0,24} memory | (?:cuda|gpu|vram) \s memory \s error\b | (?:re|m|c)?alloc\w* \s of \s .{0,40} \b(?:gpu|device) \s failed\b
       | (?:fail\w* | can(?:['’]t|not|\s not) | could(?:n['’]t|\s not) | unable) \s (?:to \s)? (?:\w+ \s){0,2}? (?:re|m|c)?alloc
+      | \b failing \s to \s alloc | \b 0x8007000E \b
       | \w*alloc\w* (?:\(.{0,40}\))? .{0,24} \b(?:fail\w*|error)\b | Error \s (?:when \s | while \s | in \s)? allocating | bad_?alloc | MemoryError | MemoryAllocation | ALLOC_FAILED | RESOURCE_?EXHAUSTED | ResourceExhausted
       | memory \s (?:is \s | are \s)? (?:insufficient|not \s enough|n['’]t \s enough) | memory \s isn['’]t \s enough | alloc\w* \s (?:\w+ \s){0,2} memory \s failed | no \s more \s memory \s available | \b(?:not? | n['’]t | in | without) \s? (?:(?:have|has) \s)? (?:enough|sufficient) \s (?:\w+ \s){0,3} (?:memory|vram|ram)\b | insufficient \s (?:\w+ \s){0,2} (?:memory|vram|ram)\b
       | memory \s (?:(?:has \s been \s | is \s | was \s)? exhausted|overflow|is \s (?:full|insufficient|overflow)) | no \s (?:\w+ \s){0,2} memory \s (?:left|available)\b | \bENOMEM\b | oom\b.{0,20}\b(?:error|killed|when)
@@ -202,7 +206,7 @@ static OUTPUT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^\W*(?:\[\w+\]:)?\W*Traceback \(most|ChildFailedError"));
 static LONG: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)memory|out of mem|too (?:large|big) (?:to fit|for)|alloc|RESOURCE_?EXHAUSTED|VRAM|显存|内存|メモリ|메모리|memoria|mémoire|speicher|памят",
+        r"(?i)memory|0x8007000E|out of mem|too (?:large|big) (?:to fit|for)|alloc|RESOURCE_?EXHAUSTED|VRAM|显存|内存|メモリ|메모리|memoria|mémoire|speicher|памят",
     )
 });
 static FOREIGN: LazyLock<Regex> = LazyLock::new(|| pattern(r"显存|内存|メモリ|메모리|памят"));
@@ -233,6 +237,16 @@ static FORM: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)^#{1,4}\s.{0,4}(?:feature\b|motivation|alternatives|describe the solution|PR (?:APIs|types|changes)|what does this PR do|proposal|checklist)",
     )
 });
+
+/// A line at the level of a warning.
+static WARNING: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)^W\d{4}\s|^\W{0,3}warn(?:ing)?\b\W{0,3}(?:\s|:|$)|\bWARN(?:ING)?\b[\]:|-]*\s*$")
+});
+
+/// Whether a line shows that the program stopped in an error.
+fn is_error(line: &str) -> bool {
+    OUTPUT.is_match(line) || MARK.is_match(line)
+}
 
 /// A text with at most this many lines is the message itself.
 const SHORTEST_TEXT: usize = 2;
@@ -266,11 +280,19 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     if FOREIGN.is_match(text) && !ERROR.is_match(text) {
         return None;
     }
+    // A program that only warns continues; its error, if one follows, is read by itself.
+    let is_warning = WARNING.is_match(passage.prefix()) || WARNING.is_match(text);
+    let severity = if is_warning && !passage.onward().skip(1).any(is_error) {
+        Severity::Warning
+    } else {
+        Severity::Failure
+    };
     let is_device = DEVICE.is_match(text) && !HOST.is_match(text);
     let call = Call::read(text);
     Some(Facts {
         line: passage.line_number,
         quote: text.to_owned(),
+        severity,
         resource: if is_device { Resource::Device } else { Resource::Unknown },
         request: find_size(&REQUEST, text).or(call.request),
         free: find_size(&FREE, text).or_else(|| find_size(&FREE_AFTER, text)).or(call.free),

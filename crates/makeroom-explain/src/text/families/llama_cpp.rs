@@ -84,7 +84,7 @@ static HOST: LazyLock<Regex> = LazyLock::new(|| {
 static MLOCK: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)failed to mlock (\d+)-byte buffer"));
 static POOL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)not enough space in the (?:context's memory pool|scratch memory pool|buffer).*?\(needed (\d+), available (\d+)\)",
+        r"(?i)not enough space in the (?:context's memory pool|scratch memory pool|buffer).*?\(needed (\d+), (?:largest block )?available (\d+)\)",
     )
 });
 static SPEAKER: LazyLock<Regex> =
@@ -317,6 +317,8 @@ mod tests {
         assert_eq!(facts_in(text).unwrap().request, Some(Bytes::gib(1)));
         let text = "Native API returns: -6 (PI_ERROR_OUT_OF_HOST_MEMORY)\nException caught at file:ggml/src/ggml-sycl.cpp, line:5066";
         assert_eq!(facts_in(text).unwrap().statements[0].cause, Cause::HostMemory);
+        let largest = "ggml_allocr_alloc: not enough space in the buffer (needed 2097152, largest block available 1048576)";
+        assert!(facts_in(largest).is_some_and(|facts| !facts.statements.is_empty()));
         let text = "ggml_new_object: not enough space in the context's memory pool (needed 2097152, available 1048576)";
         let facts = facts_in(text).unwrap();
         assert_eq!(facts.statements[0].cause, Cause::ArtificialLimit);

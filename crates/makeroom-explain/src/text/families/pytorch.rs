@@ -42,7 +42,7 @@ static TOTAL: LazyLock<Regex> = LazyLock::new(|| {
 static FREE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:is )?free\b"));
 static ALREADY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:already alloc(?:ated|ate|at|a)?\b|is allocated by PyTorch)",
+        r"(?i)([\d.]+) ?([KMGTP]?i?B|bytes) (?:already alloc(?:ated|ate|at|a)?\b|is alloc(?:ated|ate|at|a)?\b)",
     )
 });
 static CACHED: LazyLock<Regex> = LazyLock::new(|| {

@@ -16,7 +16,7 @@ use crate::text::figures::{captured_number, pattern};
 use crate::text::log::Passage;
 use crate::{Cause, Certainty};
 
-pub(crate) const FAMILY: Family = Family { anchors: &["out of resource: "], read };
+pub(crate) const FAMILY: Family = Family { anchors: &["out of resource: ", "OutOfResources: "], read };
 
 static RESOURCE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"out of resource: ([a-z ]+?), Required: (\d+)[, ]+Hardware limit(?:ation)?: (\d+)")
@@ -64,6 +64,7 @@ mod tests {
         assert!(stated.summary.contains("99.00 KiB"), "{}", stated.summary);
         let text = "OutOfResources: out of resource: threads, Required: 2048, Hardware limit: 1024. Reducing block sizes or `num_stages` may help.";
         assert!(facts_in(text).unwrap().statements[0].summary.contains("2048 of threads"));
+        assert_eq!(facts_in("# OutOfResources: shared memory, Required: 2621").unwrap().framework, "triton");
     }
 
     #[test]

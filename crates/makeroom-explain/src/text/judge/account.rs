@@ -9,10 +9,10 @@ use crate::thresholds::{CONTEXT_CEILING, Shortage};
 const CONTEXT_SHARE: f64 = 0.1;
 /// Sibling ranks that only hold a context on this device have the same size, up to this factor.
 const SIBLING_SPREAD: f64 = 1.1;
-/// A launcher starts its ranks one right after the other, up to this many numbers apart …
+/// A launcher starts its ranks one right after the other, up to this many numbers apart.
 const RANK_DISTANCE: u64 = 4;
-/// … and they hold about the same.
-const RANK_SPREAD: f64 = 1.3;
+/// This many processes of one size are ranks, whatever their numbers.
+const LEAST_EQUAL: usize = 3;
 /// A figure of three digits is this exact.
 const ROUNDING: f64 = 0.995;
 /// Fewer equal processes may be equal by chance.
@@ -102,16 +102,18 @@ impl<'facts> Account<'facts> {
         if are_equal { contexts } else { Vec::new() }
     }
 
-    /// Whether the other processes look like ranks of the same job: consecutive numbers, nearly equal sizes.
+    /// Whether the other processes look like ranks of the same job: most of them have consecutive numbers, or all
+    /// hold the same.
     pub(crate) fn are_ranks(&self) -> bool {
-        let pids = || self.others.iter().map(|process| process.pid);
+        let count = self.others.len();
+        let mut pids: Vec<u64> = self.others.iter().map(|process| process.pid).collect();
+        pids.sort_unstable();
+        let rows = pids.chunk_by(|one, next| next - one <= RANK_DISTANCE).map(<[u64]>::len);
+        let longest = rows.max().unwrap_or(0);
         let sizes = || self.others.iter().map(|process| process.bytes);
-        let (Some(lowest), Some(highest)) = (pids().min(), pids().max()) else { return false };
         let (least, most) = (sizes().min().unwrap_or(Bytes::ZERO), sizes().max().unwrap_or(Bytes::ZERO));
-        let count = self.others.len() as u64;
-        count >= LEAST_SIBLINGS as u64
-            && highest - lowest < count * RANK_DISTANCE
-            && most <= least.scaled(RANK_SPREAD)
+        let are_equal = count >= LEAST_EQUAL && most <= least.scaled(SIBLING_SPREAD);
+        (longest >= LEAST_SIBLINGS && longest * 2 > count) || are_equal
     }
 
     /// The driver had room, by a wide margin, and refused all the same: the figures do not explain the failure.

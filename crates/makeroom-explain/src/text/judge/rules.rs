@@ -100,7 +100,7 @@ pub(super) fn other_processes(account: &Account<'_>) -> Option<Finding> {
         let who = match account.others.as_slice() {
             [one] => format!("process {} holds {listed}", one.pid),
             many if account.are_ranks() => format!(
-                "{} processes with consecutive PIDs, which look like ranks of the same job, hold {listed}",
+                "{} processes that look like ranks of the same job (consecutive PIDs or equal sizes) hold {listed}",
                 many.len()
             ),
             many => format!("{} other processes hold {listed}", many.len()),
@@ -108,7 +108,8 @@ pub(super) fn other_processes(account: &Account<'_>) -> Option<Finding> {
         let summary = format!("{missing} is missing; {who} of this GPU's {total}.");
         // Where this program holds more than the others, freeing memory on either side helps.
         let is_own_larger = account.reserved.is_some_and(|reserved| reserved > listed);
-        let certainty = if is_own_larger { Certainty::Likely } else { Certainty::Certain };
+        let certainty =
+            if is_own_larger || account.are_ranks() { Certainty::Likely } else { Certainty::Certain };
         return Some(Finding::new(Cause::OtherProcesses, certainty, summary).bytes(listed));
     }
     let unlisted = account.unlisted()?;

@@ -309,6 +309,27 @@ pub(super) const ROWS: &[Phrase] = &[
         .leads(HostMemory, "The thread that pins host memory for the data loader ended, usually because pinned memory or RAM ran out."),
     Phrase::host("host", &["killed as a result of limit of"], r"killed as a result of limit of /")
         .certain(HostMemory, "The container or job reached its memory limit and the kernel killed a process. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["0xC0000017", "-1073741801", "0xC000012D", "-1073741523"],
+        r"\b0xC0000017\b|-1073741801\b|\b0xC000012D\b|-1073741523\b",
+    )
+    .certain(HostMemory, COMMIT),
+    Phrase::host("host", &["memory usage of"], r"memory usage of .{0,60}(?:reached|exceeded) (?:the|its) limit.{0,60}\bkilled\b")
+        .certain(HostMemory, "The container or job reached its memory limit and was killed. The GPU is not involved."),
+    // The same in other languages, as glibc, shells and the kernel's tools translate it.
+    Phrase::host(
+        "host",
+        &["内存不足", "記憶體不足", "メモリ不足", "메모리 부족", "Arbeitsspeicher", "Mémoire insuffisante", "Memoria insuficiente", "Недостаточно памяти"],
+        r"(?:内存不足|記憶體不足|メモリ不足|메모리 부족).{0,24}(?:终止|杀死|終止|強制終了|종료|kill)|Arbeitsspeicher.{0,60}(?:beendet|getötet|abgebrochen)|Mémoire insuffisante.{0,60}(?:tué|arrêté|terminé)|Memoria insuficiente.{0,60}(?:matado|terminado|finalizado)|Недостаточно памяти.{0,60}(?:убит|завершен|завершён)",
+    )
+    .certain(HostMemory, "The machine's memory ran out and the process was killed. The GPU is not involved."),
+    Phrase::either(
+        "host",
+        &["已杀死", "已殺死", "強制終了", "죽었음", "Getötet", "Processus arrêté", "Убито", "Terminado (killed)", "Matado", "Abgeschossen"],
+        r"^\W*(?:\S+: \S+ \d+: +\d+ )?(?:已杀死|已殺死|強制終了|죽었음|Getötet|Processus arrêté|Убито|Terminado \(killed\)|Matado|Abgeschossen)(?:\s{2,}|\W*$)|:\s*Убито\W*$",
+    )
+    .leads(HostMemory, KILLED),
     // Killed from outside.
     Phrase::host("host", &["status=9/KILL"], r"code=killed, status=9/KILL").leads(HostMemory, KILLED),
     Phrase::either(
@@ -345,8 +366,8 @@ pub(super) const ROWS: &[Phrase] = &[
         ],
         r"exit\w* due to 137\b|(?:code|status|errno)\W{0,6}(?:is |of )?(?:137|-9)\b|\bsignal:? 9\b|SIGKILL",
     )
-    .unless(r"\b(?:SIGTERM|send|sending|trap|handler)\b.*SIGKILL|cumem|kill -s|kill -9|potential root causes")
-    .not_near(r"Reason: +(?:Error|Completed|Evicted)\b")
+    .unless(r"\b(?:SIGTERM|send|sending|trap|handler)\b.*SIGKILL|cumem|kill -s|kill -9|potential root causes|\b(?:drained|maintenance|preempt\w*|cancel\w*|time ?limit|timed out)\b")
+    .not_near(r"Reason: +(?:Error|Completed|Evicted)\b|\b(?:no|without|not (?:see|find|any))\b[^.;]{0,40}\boom[ -]?kill\w*|\boom[ -]?kill\w*[^.;]{0,20}\bnot\b")
     .leads(HostMemory, KILLED),
     // Drivers' own words for host memory, and runtimes that do not say whose memory it was.
     Phrase::either(
@@ -514,5 +535,23 @@ mod tests {
         let facts = facts_in("=>> PBS: job killed: mem 6291456kb exceeded limit 4194304kb").unwrap();
         let summary = &facts.statements[0].summary;
         assert!(summary.contains("6.00 GiB") && summary.contains("4.00 GiB"), "{summary}");
+    }
+
+    #[test]
+    fn kills_in_other_languages_and_by_number() {
+        for text in [
+            "Nicht genügend Arbeitsspeicher: Prozess 812 (python3) wurde beendet",
+            "内存不足：已终止进程 812 (python3)",
+            "python3 run.py\n已杀死",
+            "python3 run.py\nGetötet",
+            "./run.sh: Zeile 3:   812 Getötet                python3 run.py",
+            "worker ended with exit code -1073741801",
+            "memory usage of task 7 reached the limit 4194304 kB; task killed",
+        ] {
+            let facts = facts_in(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(facts.statements[0].cause, crate::Cause::HostMemory, "{text}");
+        }
+        assert!(facts_in("job ended with exit code 137\nno oom-killer line in dmesg").is_none());
+        assert!(facts_in("El proceso fue Matado por el usuario y sigue").is_none());
     }
 }

@@ -16,6 +16,9 @@ const NAMED_BY_NCCL: &str = r"Cuda failure|Last error:\s*\S|illegal|kernel image
 const OFF_HEAP: &str = "Host memory outside the Java heap ran out, or JavaCPP's limit for it (-Dorg.bytedeco.javacpp.maxbytes) is reached. The GPU is not involved.";
 
 pub(super) const ROWS: &[Phrase] = &[
+    // The table that PyTorch prints of its allocator counts its failures.
+    Phrase::device("pytorch", &["CUDA OOMs"], r"\bCUDA OOMs: +[1-9]")
+        .figures_near(r"Allocated memory +\| +(?P<live>\d+) ?(?P<live_unit>[KMG]i?B)"),
     // Numba: the call says which kind of memory it was.
     Phrase::new(
         "numba",

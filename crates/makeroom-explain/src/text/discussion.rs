@@ -1,0 +1,80 @@
+//! Whether a text discusses memory instead of reporting a failure: a change of source code, a feature request, a
+//! question, release notes, instructions. Such texts name out-of-memory errors without having one, so a mention in
+//! them counts only where a program's own output stands in the text.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::figures::pattern;
+use super::log::Log;
+
+/// A title and the headings of a form stand in the first lines of a text.
+const LINES_SEARCHED: usize = 100;
+
+/// The title of a commit or of a pull request.
+static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"^#? ?(?:\[[^\]]*\]\s*)*(?:\w+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable|lower|introduce|expose|document|describe|report|detect|replace|print|trigger|try)(?:e?s|e?d|ing)? \S",
+    )
+});
+/// The title of a request, a question or a document.
+static TALK: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?ix) ^\W{0,6} (?:\[[^\]]*\]\W*)* (?:feature \s (?:request|proposal|idea)|enhancement\b|suggestion\b|proposal\b|rfc\b|questions?:|discussion\b|documentation\b|docs?:|psa\b|please \s (?:add|support|implement|provide|allow|consider)\b|q:|notes?:|known \s issues\b|what \s (?:to \s do|are|is \s the)\b|how \s (?:to|do|does|can|much|many|should)\b|is \s (?:it|there)\b|can \s (?:i|we|you)\b|does\b|should\b|would\b|change \s? log\b|(?:v?\d+(?:\.\d+)+\W{1,3})?release \s notes\b|what['’]?s \s (?:new|changed)\b|troubleshooting\b|faq\b|tips?\b)
+      | ^\W{0,6} \[ (?:feature|rfc|proposal|enhancement|question|discussion|docs?|suggestion|idea)\b [^\]]* \]
+      | \b(?:warning|message|error \s message|wording) \s (?:is|are) \s (?:incorrect|misleading|wrong|confusing|unclear)\b
+        ",
+    )
+});
+/// A heading of a form for requests and pull requests.
+static FORM: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^(?:#{1,4}\s|\*\*)\W{0,4}(?:feature\b|suggestion|motivation|alternatives|describe the (?:solution|feature)|is your feature request|what would your feature|proposed (?:workflow|solution|change)|proposal|PR (?:APIs|types|changes)|what does this PR do)",
+    )
+});
+/// Output of a program below the title.
+static OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"Traceback \(most|^\W*(?:\w+\.)*\w+(?:Error|Exception): |\b\d\d:\d\d:\d\d\b|^\s*(?:ERROR|FATAL|error:)|\[\w+ @ 0x",
+    )
+});
+
+/// Whether a text is a discussion without any output of a program.
+pub(crate) fn is_discussion(log: &Log) -> bool {
+    // Trackers put the labels of a report above its title.
+    let title = (0..log.len().min(LINES_SEARCHED))
+        .find(|&index| !log.line(index).trim().is_empty() && !log.line(index).starts_with("labels:"));
+    let Some(title) = title else { return false };
+    let lines = || (title + 1..log.len().min(LINES_SEARCHED)).map(|index| log.line(index));
+    let is_titled = CHANGE.is_match(log.line(title)) || TALK.is_match(log.line(title));
+    (is_titled || lines().any(|line| FORM.is_match(line))) && !lines().any(|line| OUTPUT.is_match(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_discussion_is_told_from_a_report() {
+        for text in [
+            "# Add launch bounds to avoid register overuse\nSummary: address `CUDA error: too many resources requested for launch`.",
+            "[Feature Request]: unload models\nsmall cards run out of memory",
+            "# How much VRAM does the 13B model need?\nI get OOM with 8 GB.",
+            "labels: docs\n# Documentation: the OutOfMemoryError hook\nIt is not described.",
+            "v3.1 release notes\n- out of memory in the upscaler is gone",
+            "Spill to RAM\n### Suggestion\nI end up with HIP out of memory.",
+            "# Allocation warning is misleading\nIt says out of memory for every failure.",
+        ] {
+            assert!(is_discussion(&Log::new(text)), "{text}");
+        }
+        for text in [
+            "# Add launch bounds\nTraceback (most recent call last):\nRuntimeError: CUDA error: out of memory",
+            "# CUDA out of memory when training the large model\nloading weights",
+            "# How to avoid this?\n2025-01-02 10:11:12 out of memory",
+            "# Crash while loading\nI get CUDA out of memory",
+        ] {
+            assert!(!is_discussion(&Log::new(text)), "{text}");
+        }
+    }
+}
