@@ -26,6 +26,7 @@ mod families;
 mod family;
 mod figures;
 mod find;
+mod fitting;
 mod fixes;
 mod general_fixes;
 mod holders;

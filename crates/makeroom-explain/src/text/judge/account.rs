@@ -15,6 +15,8 @@ const RANK_DISTANCE: u64 = 4;
 const RANK_SPREAD: f64 = 1.3;
 /// A figure of three digits is this exact.
 const ROUNDING: f64 = 0.995;
+/// This many processes in a row were started together.
+const LAUNCHED: usize = 3;
 /// Fewer equal processes may be equal by chance.
 const LEAST_SIBLINGS: usize = 2;
 
@@ -112,6 +114,21 @@ impl<'facts> Account<'facts> {
         count >= LEAST_SIBLINGS as u64
             && highest - lowest < count * RANK_DISTANCE
             && most <= least.scaled(RANK_SPREAD)
+    }
+
+    /// Whether the other processes come from one launcher, whatever each holds: at least three, all but one with
+    /// numbers right after each other, two of them of equal size. Stopping one ends the job.
+    pub(crate) fn share_a_launcher(&self) -> bool {
+        let mut pids: Vec<u64> = self.others.iter().map(|process| process.pid).collect();
+        pids.sort_unstable();
+        let together = pids.windows(2).filter(|pair| pair[1] - pair[0] <= RANK_DISTANCE).count() + 1;
+        let has_equals = self.others.iter().enumerate().any(|(place, process)| {
+            self.others[place + 1..].iter().any(|other| {
+                let (less, more) = (process.bytes.min(other.bytes), process.bytes.max(other.bytes));
+                more <= less.scaled(SIBLING_SPREAD)
+            })
+        });
+        together >= LAUNCHED && together + 1 >= pids.len() && has_equals
     }
 
     /// The driver had room, by a wide margin, and refused all the same: the figures do not explain the failure.
