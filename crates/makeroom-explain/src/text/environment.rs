@@ -9,6 +9,16 @@ use super::figures::{captured_number, pattern};
 use super::searched::Searched;
 use crate::advice::Maker;
 
+/// Words of hosted notebooks.
+const HOSTED: [&str; 6] = [
+    "kaggle notebook",
+    "/kaggle/",
+    "google.colab",
+    "google/colab",
+    "Your notebook tried to allocate",
+    "crashed after using all available RAM",
+];
+
 /// The operating system that a text shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum System {
@@ -30,13 +40,17 @@ pub(crate) struct Environment {
     pub(crate) maker: Maker,
     /// PyTorch's version, major and minor.
     pub(crate) torch: Option<(u32, u32)>,
+    /// Python's version, major and minor.
+    pub(crate) python: Option<(u32, u32)>,
+    /// A notebook on somebody else's machine, where nobody is root.
+    pub(crate) is_hosted: bool,
     /// The text itself uses the allocator variable's new name.
     names_new_variable: bool,
 }
 
 static WINDOWS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\b[A-Z]:\\{1,2}[\w. ()+-]+\\|\bWinError\b|\bWindows-1[01]|\bMicrosoft Windows\b|\bwin32\b|\.exe\b|\.dll\b|\bWindows (?:1[01]|Server)\b",
+        r"(?i)\b[A-Z]:\\{1,2}[\w. ()+-]+\\|\bWinError\b|\bWindows-1[01]|\bMicrosoft Windows\b|\bwin32\b|\.exe\b|\.dll\b|\bWindows (?:1[01]|Server)\b|Allocator: not enough memory: you tried",
     )
 });
 static WSL: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\bwsl2?\b|microsoft-standard|/mnt/[c-f]/"));
@@ -47,6 +61,8 @@ static JETSON: LazyLock<Regex> =
 static TORCH: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)\b(?:py)?torch(?: version)?[\x22']?(?:==| ?[:=]? ?v?|-)(\d)\.(\d{1,2})(?:\.\d|\b|\+)")
 });
+static PYTHON: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\bpython(?:-| version:? ?| ?)([23])\.(\d{1,2})\b"));
 
 impl Environment {
     /// Reads it from a text. `framework` is the one that failed.
@@ -84,6 +100,8 @@ impl Environment {
             system,
             maker,
             torch: text.parts().iter().find_map(|part| TORCH.captures(part).and_then(version)),
+            python: text.parts().iter().find_map(|part| PYTHON.captures(part).and_then(version)),
+            is_hosted: HOSTED.iter().any(|mark| text.contains(mark)),
             names_new_variable: text.contains("PYTORCH_ALLOC_CONF"),
         }
     }
@@ -104,6 +122,11 @@ impl Environment {
         matches!(self.system, System::Linux)
             && matches!(self.maker, Maker::Nvidia | Maker::Amd)
             && self.torch.is_none_or(|version| version >= (2, 1))
+    }
+
+    /// Whether PyTorch 2.1 can be installed, which has expandable segments and needs Python 3.8.
+    pub(crate) fn can_update_torch(&self) -> bool {
+        self.python.is_none_or(|version| version >= (3, 8))
     }
 
     /// The shell's way to set a variable.

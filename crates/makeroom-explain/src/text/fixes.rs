@@ -8,8 +8,10 @@ use makeroom_core::Bytes;
 
 use super::environment::System;
 use super::facts::{Facts, Resource};
+use super::fitting;
 use super::general_fixes::{MOST_CHUNKS, general};
 use super::holders::{can_make_room_itself, list_holders};
+use super::host_fixes;
 use super::programs::Work;
 use super::searched::contains_ignoring_case;
 use super::situation::Situation;
@@ -38,12 +40,23 @@ pub(crate) fn attach(findings: &mut [Finding], situation: &Situation<'_>) {
             let own = (situation.program.advise)(situation, finding.cause);
             finding.fixes.splice(0..0, own.into_iter().take(2));
         }
+        fitting::keep(&mut finding.fixes, situation);
         tidy(&mut finding.fixes);
     }
 }
 
 /// The steps for a cause: the program's own and the general ones, in the order in which they help.
 pub(crate) fn for_cause(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
+    let mut fixes = proposed(cause, situation);
+    fitting::keep(&mut fixes, situation);
+    if fixes.is_empty() && cause == Cause::HostMemory {
+        fixes.push(host_fixes::less_at_once(situation));
+    }
+    fixes
+}
+
+/// The steps before those that do not fit are taken out.
+fn proposed(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     let own = (situation.program.advise)(situation, cause);
     match cause {
         // The memory is somewhere else; a program's own options only ask for less of the rest.

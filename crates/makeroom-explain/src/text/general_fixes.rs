@@ -398,7 +398,8 @@ mod tests {
     #[test]
     fn another_device_is_not_the_one_in_use() {
         let others = |text: &str| commands(text, Cause::OtherProcesses);
-        assert!(others(TORCH).contains("CUDA_VISIBLE_DEVICES=1"));
+        assert!(others(&format!("trained on 2 GPUs\n{TORCH}")).contains("CUDA_VISIBLE_DEVICES=1"));
+        assert!(!others(TORCH).contains("VISIBLE_DEVICES"), "nothing shows a second GPU");
         assert!(
             others(&format!("CUDA_VISIBLE_DEVICES=1 python a.py\n{TORCH}"))
                 .contains("CUDA_VISIBLE_DEVICES=0")

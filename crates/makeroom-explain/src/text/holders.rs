@@ -20,6 +20,14 @@ pub(crate) fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     if account.are_ranks() || (!siblings.is_empty() && siblings.len() == account.others.len()) {
         return sibling_ranks(account.others_bytes());
     }
+    if account.share_a_launcher() {
+        let numbers: Vec<String> = account.others.iter().map(|process| process.pid.to_string()).collect();
+        let note = Fix::new(format!(
+            "keep the workers of this job off this GPU where they need not be: processes {} have numbers in a row, so stopping one ends the job",
+            numbers.join(", ")
+        ));
+        return if situation.is_training() { sibling_ranks(account.others_bytes()) } else { vec![note] };
+    }
     let mut others = account.others.clone();
     others.sort_by_key(|process| std::cmp::Reverse(process.bytes));
     let mut fixes: Vec<Fix> = others
@@ -80,6 +88,9 @@ fn another_device(situation: &Situation<'_>) -> Option<Fix> {
                 && situation.facts.device.is_none_or(|device| device.0 == 0)
         }
     };
+    if !shows_several_devices(situation) {
+        return None;
+    }
     let is_tpu = situation.settings.mentions("TPU") || situation.settings.mentions(" hbm");
     if is_without_cuda(situation.facts) || is_single || is_tpu {
         return None;
@@ -100,6 +111,29 @@ fn another_device(situation: &Situation<'_>) -> Option<Fix> {
         None => environment.export(assignment),
     };
     Some(Fix { command: Some(command), ..any })
+}
+
+/// Whether anything in the text shows more than one GPU.
+fn shows_several_devices(situation: &Situation<'_>) -> bool {
+    const SEVERAL: [&str; 14] = [
+        "cuda:1",
+        "gpu:1",
+        "GPU 1",
+        "GPU1",
+        "GPUs",
+        "_VISIBLE_DEVICES",
+        "nproc_per_node",
+        "tensor-parallel",
+        "tensor_parallel",
+        "multi-gpu",
+        "multigpu",
+        "local_rank",
+        "--gpus 0",
+        "DataParallel",
+    ];
+    situation.device_count().is_some_and(|count| count > 1)
+        || situation.facts.device.is_some_and(|device| device.0 > 0)
+        || SEVERAL.iter().any(|words| situation.settings.mentions(words))
 }
 
 /// One device per rank.
@@ -152,4 +186,39 @@ pub(crate) fn can_make_room_itself(account: &Account<'_>) -> bool {
 /// The same where the figures do not rule it out.
 pub(crate) fn may_make_room_itself(account: &Account<'_>) -> bool {
     account.missing().is_none() || can_make_room_itself(account)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::context::Context;
+    use super::super::find;
+    use super::super::log::Log;
+    use super::*;
+
+    fn steps(text: &str) -> Vec<Fix> {
+        let log = Log::new(text);
+        let found = find::failures(&log).unwrap();
+        let context = Context::read(&log, found.index);
+        let situation = Situation::new(&log, found.index, &found.first, &context);
+        others(Cause::OtherProcesses, &situation)
+    }
+
+    fn error(pids: [u64; 4]) -> String {
+        let [a, b, c, d] = pids;
+        format!(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total capacity of 39.38 GiB of which 30.00 MiB is free. Process {a} has 2.10 GiB memory in use. Process {b} has 30.20 GiB memory in use. Process {c} has 2.30 GiB memory in use. Process {d} has 2.30 GiB memory in use. Of the allocated memory 1.50 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated."
+        )
+    }
+
+    #[test]
+    fn workers_of_one_job_are_not_stopped() {
+        let kills = |text: &str| {
+            steps(text)
+                .iter()
+                .filter(|fix| fix.command.as_deref().is_some_and(|line| line.starts_with("kill")))
+                .count()
+        };
+        assert_eq!(kills(&error([4100, 4201, 4202, 4203])), 0);
+        assert!(kills(&error([4100, 5201, 6202, 7203])) > 0);
+    }
 }

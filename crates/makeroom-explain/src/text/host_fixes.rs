@@ -9,6 +9,7 @@ use makeroom_core::Bytes;
 use super::environment::System;
 use super::fixes::is_without_cuda;
 use super::own_code::is_own_code;
+use super::programs::Work;
 use super::situation::Situation;
 use super::smaller;
 use crate::{Cause, Fix};
@@ -60,14 +61,17 @@ fn tensors_on_cpu(situation: &Situation<'_>) -> Vec<Fix> {
                 .command("print(x.shape, x.dtype)"),
         ];
     }
-    if let Some(request) = situation.facts.request.filter(|request| request.get() > PART) {
+    let is_own_code = situation.program.work != Work::Inference;
+    if let Some(request) = situation.facts.request.filter(|request| request.get() > PART && is_own_code) {
         let parts = request.get().div_ceil(PART).min(1024);
         fixes.push(
             Fix::new(format!("compute the tensor of {request} in {parts} parts"))
                 .command(format!("torch.cat([f(part) for part in x.chunk({parts})])")),
         );
     }
-    fixes.extend(smaller::less_data(situation));
+    if is_own_code {
+        fixes.extend(smaller::less_data(situation));
+    }
     if is_data_loading(situation) {
         fixes.push(fewer_workers(situation));
     }
@@ -135,6 +139,20 @@ fn by_system(situation: &Situation<'_>, is_limited: bool) -> Vec<Fix> {
     fixes
 }
 
+/// Less data in RAM, where nothing better is known.
+pub(crate) fn less_at_once(situation: &Situation<'_>) -> Fix {
+    let has_frames = ["pandas", "dataset", "csv", "parquet", "features", "DataFrame"]
+        .iter()
+        .any(|words| situation.settings.mentions(words));
+    if has_frames {
+        return Fix::new(
+            "read only the columns that are used, in 32 bits, and leave out columns with very many distinct values before they are encoded",
+        )
+        .command("pd.read_csv(path, usecols=[…], dtype={'x': 'float32', 'label': 'category'})");
+    }
+    Fix::new("load less at once: a part of the data, a smaller model, fewer parallel workers")
+}
+
 /// What a program can keep out of RAM, by what the text shows it does.
 fn less_in_ram(situation: &Situation<'_>) -> Vec<Fix> {
     let settings = situation.settings;
@@ -180,7 +198,7 @@ fn less_in_ram(situation: &Situation<'_>) -> Vec<Fix> {
     if is_data_loading(situation) {
         fixes.push(fewer_workers(situation));
     }
-    if fixes.is_empty() && situation.is_training() && is_python(situation) {
+    if fixes.is_empty() && situation.is_training() && settings.mentions("torch") {
         fixes.push(fewer_workers(situation));
     }
     if fixes.is_empty() && is_python(situation) {

@@ -49,7 +49,7 @@ pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
         // A step that only repeats the check is not a fix.
         let checked = finding.check.as_ref().and_then(|check| check.command.clone());
         for fix in finding.fixes.iter_mut().filter(|fix| checked.is_some() && fix.command == checked) {
-            *fix = Fix::new("stop the processes that are yours").command("kill PID");
+            *fix = Fix::new("stop those of the listed processes that are yours, or wait for them to end");
         }
     }
 }

@@ -29,6 +29,7 @@ mod families;
 mod family;
 mod figures;
 mod find;
+mod fitting;
 mod fixes;
 mod general_fixes;
 mod gpu_names;

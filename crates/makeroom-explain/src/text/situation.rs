@@ -66,6 +66,21 @@ impl<'log> Situation<'log> {
         self.facts.batch.or(self.context.batch).or_else(option)
     }
 
+    /// Whether PyTorch is older than 1.10, which has no allocator settings. Messages of 1.4 and before say "cached"
+    /// where later ones say "reserved"; the library below was called THC.
+    pub(crate) fn is_early_torch(&self) -> bool {
+        let quote = &self.facts.quote;
+        let is_early_wording = quote.contains(" already allocated; ")
+            && quote.contains(" cached)")
+            && !quote.contains("reserved")
+            || quote.contains("/THC/")
+            || quote.contains("THCudaCheck");
+        let is_early_python = self.environment.python.is_some_and(|version| version < (3, 6));
+        let is_torch = self.facts.framework.starts_with("pytorch") || is_early_wording;
+        is_torch
+            && self.environment.torch.map_or(is_early_wording || is_early_python, |version| version < (1, 10))
+    }
+
     /// Whether PyTorch's expandable segments are on.
     pub(crate) fn is_expandable_on(&self) -> bool {
         self.settings.configures_allocator("expandable_segments:True")

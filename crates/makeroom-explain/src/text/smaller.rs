@@ -209,12 +209,42 @@ pub(crate) fn less_data(situation: &Situation<'_>) -> Vec<Fix> {
         }
         None => {
             let mut fixes = shown_sizes(situation);
-            if fixes.is_empty() || situation.is_training() {
+            if !has_batches(situation) {
+                if fixes.is_empty() {
+                    fixes.push(Fix::new(
+                        "give the program less at once: smaller inputs, a lower resolution or quality setting, fewer jobs side by side",
+                    ));
+                }
+            } else if fixes.is_empty() || situation.is_training() {
                 fixes.push(batch_of_one(situation));
             }
             fixes
         }
     }
+}
+
+/// Whether anything shows a network, which works on batches: another program has none to make smaller.
+fn has_batches(situation: &Situation<'_>) -> bool {
+    const NETWORKS: [&str; 14] = [
+        "batch",
+        "train",
+        "epoch",
+        "torch",
+        "tensor",
+        "model",
+        "keras",
+        "inference",
+        "gradient",
+        "network",
+        "cudnn",
+        "predict",
+        "embedding",
+        "jax",
+    ];
+    let framework = situation.facts.framework;
+    let is_learning = framework.starts_with("pytorch")
+        || ["tensorflow", "jax", "paddlepaddle", "mxnet", "onnxruntime"].contains(&framework);
+    is_learning || NETWORKS.iter().any(|word| situation.settings.mentions(word))
 }
 
 /// The batch size from its present value to one that fits.
@@ -288,7 +318,15 @@ pub(crate) fn roughly(bytes: Bytes) -> String {
 
 /// Whether PyTorch on an NVIDIA GPU wrote a text, which it also does without its allocator.
 pub(crate) fn is_from_pytorch(facts: &Facts) -> bool {
-    let words = ["RuntimeError: CUDA error", "RuntimeError: CUDA driver error", "torch."];
+    let words = [
+        "RuntimeError: CUDA error",
+        "RuntimeError: CUDA driver error",
+        "torch.",
+        "/THC/",
+        "THCudaCheck",
+        "cuda runtime error (",
+        "c10/cuda",
+    ];
     facts.framework == "pytorch"
         || (matches!(facts.framework, "cuda" | "cublas" | "cudnn" | "nccl")
             && words.iter().any(|words| facts.quote.contains(words)))

@@ -14,6 +14,14 @@ use crate::advice::{self, Maker};
 pub(crate) fn fragmentation(situation: &Situation<'_>) -> Vec<Fix> {
     let cached = situation.account.cached.unwrap_or(Bytes::ZERO);
     let mut fixes = Vec::new();
+    if situation.is_early_torch() {
+        fixes.extend(smaller::less_data(situation).into_iter().take(2));
+        fixes.push(
+            Fix::new("release the cache where sizes change, as between training and validation")
+                .command("torch.cuda.empty_cache()"),
+        );
+        return fixes;
+    }
     match situation.facts.allocator {
         Allocator::Torch | Allocator::TorchWithoutExpandable => {
             fixes.extend(torch_fragmentation(situation, cached));
@@ -70,6 +78,11 @@ fn torch_fragmentation(situation: &Situation<'_>, cached: Bytes) -> Vec<Fix> {
         let command = environment.export(&format!("{variable}=expandable_segments:True"));
         return vec![Fix { command: Some(command), ..advice::expandable_segments() }.frees(cached)];
     }
+    let split = Fix::new("keep PyTorch from splitting large blocks")
+        .command(environment.export(&format!("{variable}=max_split_size_mb:{split_at}")));
+    if !environment.can_update_torch() {
+        return vec![split.frees(cached)];
+    }
     vec![
         Fix::new("update PyTorch to 2.1 or later and turn on expandable segments")
             .command(format!(
@@ -77,8 +90,7 @@ fn torch_fragmentation(situation: &Situation<'_>, cached: Bytes) -> Vec<Fix> {
                 environment.export(&format!("{variable}=expandable_segments:True"))
             ))
             .frees(cached),
-        Fix::new("without an update: keep PyTorch from splitting large blocks")
-            .command(environment.export(&format!("{variable}=max_split_size_mb:{split_at}"))),
+        Fix { action: format!("without an update: {}", split.action), ..split },
     ]
 }
 
@@ -129,6 +141,15 @@ pub(crate) fn live_data(situation: &Situation<'_>) -> Vec<Fix> {
 pub(crate) fn training_steps(situation: &Situation<'_>) -> Vec<Fix> {
     let settings = situation.settings;
     let mut fixes = Vec::new();
+    if situation.is_early_torch() {
+        fixes.push(
+            Fix::new(
+                "recompute activations in the backward pass instead of storing them (from PyTorch 0.4 on)",
+            )
+            .command("torch.utils.checkpoint.checkpoint(block, x)"),
+        );
+        return fixes;
+    }
     if !settings.is_on(&[
         "--gradient_checkpointing",
         "gradient_checkpointing",

@@ -15,6 +15,8 @@ const RANK_DISTANCE: u64 = 4;
 const LEAST_EQUAL: usize = 3;
 /// A figure of three digits is this exact.
 const ROUNDING: f64 = 0.995;
+/// This many processes in a row were started together.
+const LAUNCHED: usize = 3;
 /// Fewer equal processes may be equal by chance.
 const LEAST_SIBLINGS: usize = 2;
 
@@ -114,6 +116,21 @@ impl<'facts> Account<'facts> {
         let (least, most) = (sizes().min().unwrap_or(Bytes::ZERO), sizes().max().unwrap_or(Bytes::ZERO));
         let are_equal = count >= LEAST_EQUAL && most <= least.scaled(SIBLING_SPREAD);
         (longest >= LEAST_SIBLINGS && longest * 2 > count) || are_equal
+    }
+
+    /// Whether the other processes come from one launcher, whatever each holds: at least three, all but one with
+    /// numbers right after each other, two of them of equal size. Stopping one ends the job.
+    pub(crate) fn share_a_launcher(&self) -> bool {
+        let mut pids: Vec<u64> = self.others.iter().map(|process| process.pid).collect();
+        pids.sort_unstable();
+        let together = pids.windows(2).filter(|pair| pair[1] - pair[0] <= RANK_DISTANCE).count() + 1;
+        let has_equals = self.others.iter().enumerate().any(|(place, process)| {
+            self.others[place + 1..].iter().any(|other| {
+                let (less, more) = (process.bytes.min(other.bytes), process.bytes.max(other.bytes));
+                more <= less.scaled(SIBLING_SPREAD)
+            })
+        });
+        together >= LAUNCHED && together + 1 >= pids.len() && has_equals
     }
 
     /// The driver had room, by a wide margin, and refused all the same: the figures do not explain the failure.

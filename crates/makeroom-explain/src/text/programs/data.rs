@@ -5,7 +5,7 @@ use super::{Program, Work};
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
-pub(super) const APPLICATIONS: &[&Program] = &[&SPARK, &DASK_CUDA, &CUML];
+pub(super) const APPLICATIONS: &[&Program] = &[&SPARK, &NVTABULAR, &DASK_CUDA, &CUML];
 pub(super) const PROGRAMS: &[&Program] = &[&RAPIDS, &FAISS, &DALI, &NUMBA, &CUPY];
 
 const CUML: Program = Program {
@@ -33,6 +33,24 @@ const CUML_LEVERS: &[Lever] = &[
         "fit on a sample of the rows, then transform the rest in batches",
         "model.fit(X.sample(frac=0.25))",
     ),
+];
+
+const NVTABULAR: Program = Program {
+    name: "NVTabular",
+    frameworks: &[],
+    marks: &["nvtabular"],
+    work: Work::Other,
+    advise: |situation, cause| rapids(situation, cause, NVTABULAR_LEVERS),
+};
+
+const NVTABULAR_LEVERS: &[Lever] = &[
+    Lever::new("read the data set in smaller partitions", "nvt.Dataset(path, part_size=\"128MB\")")
+        .unless_said(&["part_size=", "part_mem_fraction="]),
+    Lever::new("count categories in host memory, in more parts", "Categorify(on_host=True, tree_width=16)")
+        .unless_said(&["tree_width"])
+        .only(|situation| situation.settings.mentions("categorify")),
+    Lever::new("let managed memory spill to the host", "rmm.reinitialize(managed_memory=True)")
+        .unless_said(&["managed_memory=True", "ManagedMemoryResource"]),
 ];
 
 const RAPIDS: Program = Program {

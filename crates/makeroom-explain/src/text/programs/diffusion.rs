@@ -67,7 +67,15 @@ pub(super) const SYSMEM_FALLBACK: Lever = Lever::new(
 const COMFY: Program = Program {
     name: "ComfyUI",
     frameworks: &[],
-    marks: &["ComfyUI", "comfy/ldm", "comfy/model_management", "comfy/sd.py", "comfy_extras", "got prompt"],
+    marks: &[
+        "ComfyUI",
+        "comfy/ldm",
+        "comfy/model_management",
+        "comfy/sd.py",
+        "comfy_extras",
+        "got prompt",
+        "!!! Exception during processing",
+    ],
     work: Work::Inference,
     advise: |situation, cause| with_image(situation, cause, COMFY_LEVERS),
 };

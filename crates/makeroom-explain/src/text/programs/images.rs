@@ -21,7 +21,7 @@ pub(super) const PROGRAMS: &[&Program] = &[
 const REAL_ESRGAN: Program = Program {
     name: "Real-ESRGAN",
     frameworks: &[],
-    marks: &["realesrgan", "Real-ESRGAN", "basicsr/", "gfpgan", "CodeFormer"],
+    marks: &["inference_realesrgan", "realesrgan", "Real-ESRGAN", "basicsr/", "gfpgan", "CodeFormer"],
     work: Work::Inference,
     advise: |situation, cause| lever::steps(situation, cause, REAL_ESRGAN_LEVERS),
 };
@@ -181,7 +181,7 @@ const INSTANT_NGP_LEVERS: &[Lever] = &[
 const DEEP_FACE_LAB: Program = Program {
     name: "DeepFaceLab",
     frameworks: &[],
-    marks: &["DeepFaceLab", "Model_SAEHD", "SAEHD", "leras"],
+    marks: &["DeepFaceLab", "== Model name:", "Model_SAEHD", "SAEHD", "leras"],
     work: Work::Training,
     advise: |situation, cause| lever::steps(situation, cause, DEEP_FACE_LAB_LEVERS),
 };

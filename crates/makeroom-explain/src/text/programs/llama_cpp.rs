@@ -34,8 +34,13 @@ const LLAMA_CPP: Program = Program {
     advise,
 };
 
-const OLLAMA: Program =
-    Program { name: "Ollama", frameworks: &["ollama"], marks: &["ollama"], work: Work::Inference, advise };
+const OLLAMA: Program = Program {
+    name: "Ollama",
+    frameworks: &["ollama"],
+    marks: &["ollama", "llama runner process"],
+    work: Work::Inference,
+    advise,
+};
 
 /// The options that set the context length, by program.
 const CONTEXT: &[&str] =

@@ -2,7 +2,7 @@
 //! try.
 //!
 //! One file per group of programs. A [`Program`] is found by the format that was read (`frameworks`) or by words
-//! in the text (`marks`: module paths, command names). [`APPLICATIONS`] go before the [`LIBRARIES`] that they are
+//! in the text (`marks`: module paths, command names; [`marks`] weighs them). [`APPLICATIONS`] go before the [`LIBRARIES`] that they are
 //! built on, and within both a format goes before marks and the first mark in the lists goes before the others.
 //! Its `advise` returns the steps for one cause, the most effective first, or nothing where the general advice for
 //! that cause ([`super::fixes`]) is best. Most programs are a table of [`lever::Lever`]s.
@@ -30,6 +30,7 @@ mod jax;
 mod learning;
 mod lever;
 mod llama_cpp;
+mod marks;
 mod media;
 mod plain;
 mod pytorch;
@@ -46,10 +47,6 @@ mod training;
 mod video;
 mod vision;
 mod web_ui;
-
-use std::sync::LazyLock;
-
-use aho_corasick::AhoCorasick;
 
 use super::facts::Facts;
 use super::searched::Searched;
@@ -134,33 +131,6 @@ const LIBRARIES: &[&[&Program]] = &[
     graphics::LIBRARIES,
 ];
 
-/// The words that give programs away, for one pass over a text.
-struct Marks {
-    automaton: Option<AhoCorasick>,
-    /// The program of each word: its place among all, applications first.
-    owners: Vec<usize>,
-}
-
-static MARKS: LazyLock<Marks> = LazyLock::new(|| {
-    let (owners, words): (Vec<usize>, Vec<String>) = all()
-        .enumerate()
-        .flat_map(|(owner, program)| program.marks.iter().flat_map(move |mark| spellings(owner, mark)))
-        .unzip();
-    let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(words);
-    debug_assert!(automaton.is_ok(), "{automaton:?}");
-    Marks { automaton: automaton.ok(), owners }
-});
-
-/// A mark as Linux, Windows and an escaped string on Windows write it.
-fn spellings(owner: usize, mark: &str) -> Vec<(usize, String)> {
-    let mut spellings = vec![(owner, mark.to_owned())];
-    if mark.contains('/') {
-        spellings.push((owner, mark.replace('/', "\\")));
-        spellings.push((owner, mark.replace('/', "\\\\")));
-    }
-    spellings
-}
-
 fn listed(groups: &'static [&'static [&'static Program]]) -> impl Iterator<Item = &'static Program> {
     groups.iter().flat_map(|group| group.iter().copied())
 }
@@ -170,34 +140,18 @@ fn all() -> impl Iterator<Item = &'static Program> {
     listed(APPLICATIONS).chain(listed(LIBRARIES))
 }
 
-/// The places of the first application and of the first library that a text has a mark of.
-fn marked(text: Searched<'_>) -> (Option<usize>, Option<usize>) {
-    let Some(automaton) = &MARKS.automaton else { return (None, None) };
-    let applications = listed(APPLICATIONS).count();
-    let (mut application, mut library) = (None, None);
-    for part in text.parts() {
-        for found in automaton.find_overlapping_iter(part) {
-            // A mark inside a longer word is not one.
-            if found.start() > 0 && part.as_bytes()[found.start() - 1].is_ascii_alphabetic() {
-                continue;
-            }
-            let owner = MARKS.owners[found.pattern().as_usize()];
-            let first: &mut Option<usize> =
-                if owner < applications { &mut application } else { &mut library };
-            *first = Some(first.map_or(owner, |known| known.min(owner)));
-        }
-    }
-    (application, library)
-}
-
 /// The program that wrote a text.
 pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
     let by_format = |program: &&'static Program| program.frameworks.contains(&facts.framework);
-    let (application, library) = marked(text);
-    // An engine is built from models of any name.
+    let (application, library) = marks::marked(text);
+    // An engine is built from models of any name, but TensorRT-LLM's builder has options of its own.
     let is_engine = facts.framework.starts_with("tensorrt");
+    let builder = application
+        .and_then(|place| all().nth(place))
+        .filter(|program| is_engine && program.frameworks.contains(&"tensorrt-llm"));
     listed(APPLICATIONS)
         .find(by_format)
+        .or(builder)
         .or_else(|| listed(LIBRARIES).find(by_format).filter(|_| is_engine))
         .or_else(|| all().nth(application?))
         .or_else(|| listed(LIBRARIES).find(by_format))

@@ -17,6 +17,8 @@ const AUTOMATIC1111: Program = Program {
         "modules/processing.py",
         "modules/call_queue.py",
         "modules/sd_samplers",
+        "Torch active/reserved:",
+        "Sys VRAM:",
     ],
     work: Work::Inference,
     advise: |situation, cause| with_image(situation, cause, AUTOMATIC1111_LEVERS),

@@ -43,7 +43,7 @@ impl Dialect {
             "privateGPT",
         ]) {
             Self::Python
-        } else if mentions(&["ollama"]) {
+        } else if mentions(&["ollama", "llama runner process"]) {
             Self::Ollama
         } else if mentions(&[
             "whisper_init",

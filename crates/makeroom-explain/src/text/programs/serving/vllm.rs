@@ -44,6 +44,10 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     match cause {
         Cause::ArtificialLimit => {
             let mut fixes: Vec<Fix> = larger_share(situation, &budget).into_iter().collect();
+            // Weights that fill the share leave no cache to make smaller.
+            if situation.settings.mentions("No available memory for the cache blocks") {
+                fixes.extend(smaller_weights(situation));
+            }
             fixes.extend(shorter_requests(situation));
             fixes.extend(less_outside_the_cache(situation));
             fixes.push(more_devices(situation, DEVICES, "--tensor-parallel-size "));
@@ -201,9 +205,6 @@ fn smaller_model(situation: &Situation<'_>, budget: &Budget) -> Vec<Fix> {
         fixes.extend(larger_share(situation, budget));
     }
     fixes.push(more_devices(situation, DEVICES, "--tensor-parallel-size "));
-    let is_quantized =
-        settings.value(&["quantization"]).is_some_and(|value| !value.eq_ignore_ascii_case("none"))
-            || ["awq", "gptq", "-fp8", "int4", "w4a16"].iter().any(|name| settings.mentions(name));
     if has_fp8(situation)
         && settings.value(&["kv_cache_dtype"]).is_none_or(|value| value.eq_ignore_ascii_case("auto"))
     {
@@ -212,16 +213,26 @@ fn smaller_model(situation: &Situation<'_>, budget: &Budget) -> Vec<Fix> {
                 .command("--kv-cache-dtype fp8"),
         );
     }
-    if !is_quantized {
-        fixes.push(if has_fp8(situation) {
-            Fix::new("load the weights in 8 bits, half their size").command("--quantization fp8")
-        } else {
-            Fix::new("load a 4-bit checkpoint of the model, a quarter of its size")
-                .command("--quantization awq --model …-AWQ")
-        });
-    }
+    fixes.extend(smaller_weights(situation));
     fixes.extend(less_outside_the_cache(situation));
     fixes
+}
+
+/// Weights in fewer bits, unless they are quantized already.
+fn smaller_weights(situation: &Situation<'_>) -> Option<Fix> {
+    let settings = situation.settings;
+    let is_quantized =
+        settings.value(&["quantization"]).is_some_and(|value| !value.eq_ignore_ascii_case("none"))
+            || ["awq", "gptq", "-fp8", "int4", "w4a16"].iter().any(|name| settings.mentions(name));
+    if is_quantized {
+        return None;
+    }
+    Some(if has_fp8(situation) {
+        Fix::new("load the weights in 8 bits, half their size").command("--quantization fp8")
+    } else {
+        Fix::new("load a 4-bit checkpoint of the model, a quarter of its size")
+            .command("--quantization awq --model …-AWQ")
+    })
 }
 
 /// The share is filled; memory outside the KV cache is short.
