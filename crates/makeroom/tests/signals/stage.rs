@@ -37,9 +37,11 @@ impl Stage {
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     }
 
-    /// `makeroom run` with this program.
+    /// `makeroom run` with this program, with every signal's default action: the tests themselves may run under `nohup` or in the
+    /// background of a shell, where some are ignored.
     pub(crate) fn run(&self, program: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_makeroom"));
+        let mut command = Command::new("env");
+        command.args(["--default-signal", env!("CARGO_BIN_EXE_makeroom")]);
         command.args(["run", "--no-status", "-o", "run.room", "--"]).args(program);
         self.surround(&mut command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
