@@ -52,13 +52,13 @@ impl Table {
         self.pieces.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// The schema, as an Arrow PyCapsule.
+    /// The schema, as an Arrow `PyCapsule`.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(self.schema.as_ref()).map_err(|error| broken(&error))?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 
-    /// The columns, as an Arrow PyCapsule. `requested_schema` is ignored, which Arrow allows: the consumer converts.
+    /// The columns, as an Arrow `PyCapsule`. `requested_schema` is ignored, which Arrow allows: the consumer converts.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,

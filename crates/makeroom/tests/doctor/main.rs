@@ -47,7 +47,7 @@ fn the_kernel_module_is_read_below_proc() {
     let version = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  450.80.02  Wed Sep 23 2020\n";
     std::fs::write(proc.join("driver/nvidia/version"), version).unwrap();
     let arguments = ["doctor", "--proc", proc.to_str().unwrap()];
-    let said = text(&machine.makeroom("", &arguments).output().unwrap().stdout).to_owned();
+    let said = text(&machine.makeroom("", &arguments).output().unwrap().stdout);
     assert!(said.contains("the loaded kernel module is 450.80.02"), "{said}");
 }
 
