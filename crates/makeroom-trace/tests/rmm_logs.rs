@@ -72,5 +72,8 @@ fn damage_is_named_by_line() {
         assert!(error.hint().is_some());
     }
     let long = read(&format!("{}\n", "x".repeat(5000))).expect_err("too long");
-    assert!(long.to_string().starts_with("line 2 (byte 39): expected a line of at most 4096 bytes"), "{long}");
+    assert!(
+        long.to_string().starts_with("line 2 (byte 39): expected a line of at most 4096 bytes"),
+        "{long}"
+    );
 }
