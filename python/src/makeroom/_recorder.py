@@ -58,10 +58,21 @@ def _flush_function() -> ctypes._FuncPointer | None:
 
 
 def _open_files() -> list[str]:
-    """Return links to the open regular files of this process. Pipes are excluded: reading would consume their data."""
-    folder = "/proc/self/fd"
+    """Return links to the open regular files of this process. Pipes are excluded: reading would consume their data.
+
+    The recorder's thread has its own descriptor table, so the tables of all threads are searched.
+    """
+    links = []
+    for folder in ["/proc/self/fd", *_descriptor_tables_of_threads()]:
+        try:
+            links += [os.path.join(folder, name) for name in os.listdir(folder)]
+        except OSError:
+            continue
+    return [link for link in links if os.path.isfile(link)]
+
+
+def _descriptor_tables_of_threads() -> list[str]:
     try:
-        links = [os.path.join(folder, name) for name in os.listdir(folder)]
+        return [f"/proc/self/task/{thread}/fd" for thread in os.listdir("/proc/self/task")]
     except OSError:
         return []
-    return [link for link in links if os.path.isfile(link)]
