@@ -3,7 +3,9 @@
 //! One thread looks, another reads recordings when their sites are asked for; this one waits for keys and draws. On a
 //! terminal that can only print (`TERM=dumb`) every look is printed below the one before it.
 
-use std::io::{IsTerminal as _, stdout};
+use std::fs::File;
+use std::io::{IsTerminal as _, stdin, stdout};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,6 +18,8 @@ use makeroom_holders::{Account, Watcher};
 use makeroom_report::{Key, Request, Screen};
 use makeroom_trace::Input;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::Top;
@@ -24,7 +28,7 @@ use crate::failure::Failure;
 use crate::output;
 
 /// How long keys are waited for before the news is looked at.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Rows that are printed at least, on a terminal that has fewer or does not say.
 const LEAST_ROWS: u16 = 24;
@@ -85,12 +89,20 @@ fn show(
     sender: &Sender<News>,
     is_over: &AtomicBool,
 ) -> std::io::Result<()> {
+    let keyboard = keyboard()?;
     let mut is_new = true;
     while !is_over.load(Ordering::Relaxed) {
         if is_new {
             terminal.draw(|frame| screen.draw(frame))?;
         }
-        is_new = event::poll(PATIENCE)?;
+        // One read can bring several keys, and the rest of them is in crossterm's buffer.
+        is_new = event::poll(Duration::ZERO)?;
+        if !is_new {
+            if wait(&keyboard)? == Keyboard::Gone {
+                return Ok(());
+            }
+            is_new = event::poll(Duration::ZERO)?;
+        }
         if is_new {
             let request = match event::read()? {
                 Event::Key(pressed) => key(pressed).and_then(|key| screen.press(key)),
@@ -117,6 +129,31 @@ fn show(
         }
     }
     Ok(())
+}
+
+/// What a wait for keys found out.
+#[derive(PartialEq)]
+enum Keyboard {
+    There,
+    /// Its window was closed, or the connection was lost.
+    Gone,
+}
+
+/// Where crossterm reads keys.
+fn keyboard() -> std::io::Result<OwnedFd> {
+    let input = stdin();
+    if input.is_terminal() { Ok(rustix::io::dup(&input)?) } else { Ok(File::open("/dev/tty")?.into()) }
+}
+
+/// Waits for keys, a signal or the end of `PATIENCE`. Crossterm waits forever on a terminal that is gone (its issue 793).
+fn wait(keyboard: &OwnedFd) -> std::io::Result<Keyboard> {
+    let mut asked = [PollFd::new(keyboard, PollFlags::IN)];
+    match rustix::event::poll(&mut asked, Some(&PATIENCE)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let is_gone = asked[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
+    Ok(if is_gone { Keyboard::Gone } else { Keyboard::There })
 }
 
 fn look(mut watcher: Watcher, interval: Duration, news: &Sender<News>) {

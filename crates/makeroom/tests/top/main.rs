@@ -141,6 +141,27 @@ fn whoever_ends_it_gets_the_terminal_back() {
     assert!(taken.is_some() && taken < given_back, "{shown:?}");
 }
 
+/// A window that is closed, a connection that is lost: nobody is left to press `q`.
+#[test]
+fn a_terminal_that_is_gone_ends_it() {
+    for (kind, name) in [("xterm", "gone"), ("dumb", "gone-dumb")] {
+        let machine = Machine::new(name);
+        // Started with the signal ignored, it has only the terminal itself to learn it from.
+        let Some(mut terminal) = Terminal::start(&machine, kind, "env --ignore-signal=HUP") else { return };
+        terminal.press("GPU", "");
+        let script = terminal.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{script}/task/{script}/children")).unwrap();
+        let pid = children.trim().to_owned();
+        assert!(!pid.is_empty() && !pid.contains(' '), "children of script: {children:?}");
+        terminal.child.kill().unwrap();
+        let began = Instant::now();
+        while std::fs::exists(format!("/proc/{pid}")).unwrap() {
+            assert!(began.elapsed() < Duration::from_secs(10), "top still runs as {pid} ({kind})");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
 #[test]
 fn without_a_terminal_it_says_what_to_use() {
     let machine = Machine::new("no-terminal");
