@@ -15,18 +15,23 @@ suite() {
         (cd "$WORK" && timeout "$SECONDS_EACH" "${prefix[@]}" "$PYTHON" "$PROGRAMS/suite_results.py" "$name" \
             >"$LOGS/$name.$mode.out" 2>"$LOGS/$name.$mode.err")
         echo $? >"$LOGS/$name.$mode.status"
+        sort -u -k2 -o "$LOGS/$name.$mode.out" "$LOGS/$name.$mode.out"
         rm -f "$WORK"/suite_"$name"*.room
         if [ $mode = plain ] && [ "$(cat "$LOGS/$name.plain.status")" = 3 ]; then
             report skipped "suite_$name" "$(tail -1 "$LOGS/$name.plain.err")"
             return
         fi
     done
+    # Where the time was up, or a test ended the process, only the tests that all three modes reached are compared.
     local count passed differ=
-    count=$(wc -l <"$LOGS/$name.plain.out")
-    passed=$(grep -c '^passed' "$LOGS/$name.plain.out")
+    for mode in plain run pool; do cut -d' ' -f2- "$LOGS/$name.$mode.out"; done | sort | uniq -c | sed -n 's/^ *3 //p' >"$LOGS/$name.common"
+    for mode in plain run pool; do grep -F -w -f "$LOGS/$name.common" "$LOGS/$name.$mode.out" >"$LOGS/$name.$mode.compared"; done
+    count=$(wc -l <"$LOGS/$name.plain.compared")
+    passed=$(grep -c '^passed' "$LOGS/$name.plain.compared")
+    text+=" (exit status $(cat "$LOGS/$name".{plain,run,pool}.status | tr '\n' ' ' | sed 's/ $//'))"
     for mode in run pool; do
-        cmp -s "$LOGS/$name.plain.out" "$LOGS/$name.$mode.out" ||
-            differ+="$mode differs: $(diff "$LOGS/$name.plain.out" "$LOGS/$name.$mode.out" | grep '^[<>]' | head -4 | tr '\n' ' ')"
+        cmp -s "$LOGS/$name.plain.compared" "$LOGS/$name.$mode.compared" ||
+            differ+="$mode differs: $(diff "$LOGS/$name.plain.compared" "$LOGS/$name.$mode.compared" | grep '^[<>]' | head -8 | tr '\n' ' ')"
     done
     # A suite of which nothing passes plain was not run: a module is missing.
     if [ "$passed" -gt 0 ] && [ -z "$differ" ]; then

@@ -183,7 +183,7 @@ def watch_lines():
 def excepthook():
     script = (
         "import torch, makeroom; makeroom.install_excepthook(); "
-        "x = torch.empty(1 << 30, dtype=torch.uint8, device='cuda'); torch.empty(1 << 45, dtype=torch.uint8, device='cuda')"
+        "x = torch.empty(1 << 30, dtype=torch.uint8, device='cuda'); torch.empty(1 << 42, dtype=torch.uint8, device='cuda')"
     )
     done = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
     wrong = [] if "REQUEST" in done.stderr and "OutOfMemoryError" in done.stderr else ["no verdict under the traceback"]

@@ -1,7 +1,7 @@
-"""Runs a test suite and prints one line for each test, sorted: `outcome name`.
+"""Runs a test suite and prints one line as each test ends: `outcome name`.
 
     python suite_results.py numba               numba-cuda's driver tests
-    python suite_results.py torch [SECONDS]     PyTorch's test_cuda.py, if it can be found; $TEST_CUDA names it
+    python suite_results.py torch               PyTorch's test_cuda.py, if it can be found; $TEST_CUDA names it
 
 Exit status 3, with the reason on stderr, where there is no such suite."""
 
@@ -11,32 +11,36 @@ import sys
 import unittest
 
 
-class Outcomes(unittest.TextTestResult):
-    """Remembers how each test ended."""
+# Tests print too, and some replace standard output.
+LINES = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
 
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        self.lines = []
+
+class Outcomes(unittest.TextTestResult):
+    """Prints how each test ended, at once: a crash or a timeout leaves the lines of the tests before it."""
+
+    def write(self, outcome, test):
+        print(f"{outcome} {test.id()}", file=LINES, flush=True)
 
     def addSuccess(self, test):
         super().addSuccess(test)
-        self.lines.append(f"passed {test.id()}")
+        self.write("passed", test)
 
     def addSkip(self, test, reason):
         super().addSkip(test, reason)
-        self.lines.append(f"skipped {test.id()}")
+        self.write("skipped", test)
 
     def addFailure(self, test, error):
         super().addFailure(test, error)
-        self.lines.append(f"failed {test.id()}")
+        self.write("failed", test)
 
     def addError(self, test, error):
         super().addError(test, error)
-        self.lines.append(f"error {test.id()}")
+        self.write("error", test)
 
     def addExpectedFailure(self, test, error):
         super().addExpectedFailure(test, error)
-        self.lines.append(f"expected-failure {test.id()}")
+        self.write("expected-failure", test)
 
 
 def absent(reason):
@@ -70,7 +74,10 @@ def torch():
     sys.argv[1:] = []
     from importlib import import_module
 
-    return unittest.defaultTestLoader.loadTestsFromModule(import_module("test_cuda"))
+    module = import_module("test_cuda")
+    # PyTorch's own `load_tests` insists that the file is the program that runs.
+    module.__dict__.pop("load_tests", None)
+    return unittest.defaultTestLoader.loadTestsFromModule(module)
 
 
 def flatten(suite):
@@ -85,7 +92,6 @@ def main(which):
     tests = [test for test in flatten(suite) if not any(name in test.id() for name in left_out)]
     with open(os.devnull, "w") as nowhere:
         result = unittest.TextTestRunner(stream=nowhere, resultclass=Outcomes).run(unittest.TestSuite(tests))
-    print("\n".join(sorted(result.lines)))
     for test, error in result.failures + result.errors:
         print(f"\n{test.id()}\n{error}", file=sys.stderr)
 
