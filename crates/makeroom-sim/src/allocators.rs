@@ -38,13 +38,13 @@ enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocatorError {
     /// Nothing has this name.
-    #[error("`{name}` is not an allocator; there are {KNOWN}")]
+    #[error("`{name}` is not an allocator; choose from {KNOWN}")]
     Unknown {
         /// The name before the first colon.
         name: String,
     },
     /// The allocator has no options, and some were given.
-    #[error("`{name}` has no options, but `{options}` was given")]
+    #[error("`{name}` has no options, but got `{options}`")]
     NoOptions {
         /// The allocator.
         name: String,
@@ -75,7 +75,7 @@ pub fn usual_allocators(trace: &Trace) -> Vec<AllocatorSpec> {
 
 /// PyTorch's settings decide nothing in a recording, and its model has nothing to predict: its allocator is not in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no PyTorch allocator is in this recording, {what}: there is nothing to {purpose}")]
+#[error("nothing to {purpose}: this recording {what}")]
 pub struct NoPytorch {
     what: &'static str,
     purpose: &'static str,
@@ -88,8 +88,8 @@ pub fn require_pytorch(trace: &Trace, purpose: &'static str) -> Result<(), NoPyt
         TraceKind::Room if trace.process.as_ref().is_some_and(|process| process.sees_tensors) => {
             return Ok(());
         }
-        TraceKind::Room => "only requests to the driver",
-        TraceKind::RmmLog => "which is a log of RMM",
+        TraceKind::Room => "contains only driver calls, not PyTorch's allocator",
+        TraceKind::RmmLog => "is an RMM log and does not contain PyTorch's allocator",
     };
     Err(NoPytorch { what, purpose })
 }
@@ -235,13 +235,13 @@ mod tests {
     #[test]
     fn wrong_names_and_options_say_what_is_wrong() {
         for (name, message) in [
-            ("tcmalloc", "`tcmalloc` is not an allocator; there are"),
-            ("pytorch:nonsense:1", "allocator setting `nonsense`: is not a setting"),
-            ("pytorch-2.9:large_segment_size_mb:32", "is not known to PyTorch 2.9"),
-            ("bfc:fraction=2", "allocator option `fraction`: `2` is not a number above 0 and up to 1"),
-            ("bfc:preallocate", "allocator option `preallocate`: a value is missing"),
+            ("tcmalloc", "`tcmalloc` is not an allocator; choose from"),
+            ("pytorch:nonsense:1", "allocator setting `nonsense`: not a setting"),
+            ("pytorch-2.9:large_segment_size_mb:32", "not supported by PyTorch 2.9"),
+            ("bfc:fraction=2", "allocator option `fraction`: `2` is not a number above 0 and at most 1"),
+            ("bfc:preallocate", "allocator option `preallocate`: missing value"),
             ("rmm-pool:initial=lots", "allocator option `initial`: `lots` is not a size"),
-            ("ideal:fast", "`ideal` has no options, but `fast` was given"),
+            ("ideal:fast", "`ideal` has no options, but got `fast`"),
         ] {
             let error = parse(name).unwrap_err().to_string();
             assert!(error.contains(message), "{name}: {error}");

@@ -23,7 +23,7 @@ impl OptionError {
 
     /// An option that the allocator does not have.
     pub(crate) fn unknown(option: &str, known: &str) -> Self {
-        Self::new(option, format!("there is no such option; {known}"))
+        Self::new(option, format!("unknown option; {known}"))
     }
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn entries(text: &str) -> impl Iterator<Item = Result<(&str, &str), O
     text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(|entry| {
         let (name, value) = entry
             .split_once('=')
-            .ok_or_else(|| OptionError::new(entry, "a value is missing: options are written `name=value`"))?;
+            .ok_or_else(|| OptionError::new(entry, "missing value; write options as `name=value`"))?;
         Ok((name.trim(), value.trim()))
     })
 }
@@ -44,7 +44,7 @@ pub(crate) fn boolean(name: &str, value: &str) -> Result<bool, OptionError> {
 /// A share above 0 and up to 1.
 pub(crate) fn share(name: &str, value: &str) -> Result<f64, OptionError> {
     let share = value.parse().ok().filter(|share: &f64| *share > 0.0 && *share <= 1.0);
-    share.ok_or_else(|| OptionError::new(name, format!("`{value}` is not a number above 0 and up to 1")))
+    share.ok_or_else(|| OptionError::new(name, format!("`{value}` is not a number above 0 and at most 1")))
 }
 
 pub(crate) fn size(name: &str, value: &str) -> Result<u64, OptionError> {

@@ -38,19 +38,19 @@ pub enum CsvError {
         column: &'static str,
     },
     /// A column is there twice, perhaps under an alias.
-    #[error("column `{column}` is given twice")]
+    #[error("duplicate column `{column}`")]
     RepeatedColumn {
         /// Its name.
         column: &'static str,
     },
     /// A column means something that is not known here.
-    #[error("column `{column}` is not known")]
+    #[error("unknown column `{column}`")]
     UnknownColumn {
         /// Its name, shortened.
         column: String,
     },
     /// A line has too few or too many fields.
-    #[error("line {line}: {found} fields, the header has {expected}")]
+    #[error("line {line}: found {found} fields, but the header has {expected}")]
     Fields {
         /// Number of the line.
         line: usize,
@@ -88,9 +88,7 @@ pub enum CsvError {
         alignment: u64,
     },
     /// Buffers with gaps in their lifetimes.
-    #[error(
-        "line {line}: `gaps` are not supported\n\nhint: give each part of the lifetime a line of its own"
-    )]
+    #[error("line {line}: `gaps` are not supported\n\nhint: put each part of the lifetime on its own line")]
     Gaps {
         /// Number of the line.
         line: usize,
@@ -253,11 +251,11 @@ mod tests {
         let first_line = |text: &str| error(text).lines().next().unwrap().to_owned();
         assert_eq!(first_line(""), "file is empty");
         assert_eq!(first_line("id,lower,size\n"), "column `upper` is missing");
-        assert_eq!(first_line("id,lower,upper,end,size\n"), "column `end` is given twice");
-        assert_eq!(first_line("id,start,lower,upper,size\n"), "column `lower` is given twice");
-        assert_eq!(first_line("id,lower,upper,size,color\n"), "column `color` is not known");
+        assert_eq!(first_line("id,lower,upper,end,size\n"), "duplicate column `end`");
+        assert_eq!(first_line("id,start,lower,upper,size\n"), "duplicate column `lower`");
+        assert_eq!(first_line("id,lower,upper,size,color\n"), "unknown column `color`");
         let header = "id,lower,upper,size\n";
-        assert_eq!(error(&format!("{header}0,0,1\n")), "line 2: 3 fields, the header has 4");
+        assert_eq!(error(&format!("{header}0,0,1\n")), "line 2: found 3 fields, but the header has 4");
         assert_eq!(
             error(&format!("{header}0,0,1,5\n1,0,1,-5\n")),
             "line 3: `size` is not a whole number below 2^64: `-5`"

@@ -48,7 +48,7 @@ impl fmt::Display for Conflict {
         match self.reason {
             Reason::Load { time, bytes } => write!(
                 formatter,
-                "{count} buffers alive at time {time} have {bytes} bytes together, capacity {capacity}"
+                "{count} buffers live at time {time} need {bytes} bytes together, more than the capacity of {capacity}"
             ),
             Reason::Arrangement => {
                 write!(formatter, "{count} buffers cannot be arranged within capacity {capacity}")

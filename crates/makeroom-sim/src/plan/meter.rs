@@ -23,7 +23,7 @@ pub enum Stop {
 impl fmt::Display for Stop {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Steps => "the steps of the budget were spent",
+            Self::Steps => "the step budget was used up",
             Self::Deadline => "the deadline passed",
             Self::Cancelled => "it was cancelled",
         })

@@ -163,7 +163,7 @@ pub enum ProblemError {
         alignment: u64,
     },
     /// Offsets could leave 64 bits.
-    #[error("sizes of all buffers together are more than can be counted in 62 bits")]
+    #[error("total size of all buffers does not fit in 62 bits")]
     TooLarge,
 }
 

@@ -192,7 +192,10 @@ fn too_much_alive_at_once_names_the_fewest_buffers() {
     let Outcome::Impossible(conflict) = solve(&buffers, Some(16)) else { panic!("it cannot fit") };
     assert_eq!(conflict.buffers, [1, 2]);
     assert_eq!(conflict.reason, Reason::Load { time: 3, bytes: 17 });
-    assert_eq!(conflict.to_string(), "2 buffers alive at time 3 have 17 bytes together, capacity 16");
+    assert_eq!(
+        conflict.to_string(),
+        "2 buffers live at time 3 need 17 bytes together, more than the capacity of 16"
+    );
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub enum Violation {
         second: usize,
     },
     /// The height is not the greatest end of a buffer.
-    #[error("plan says height {stated}, buffers reach {actual}")]
+    #[error("plan states height {stated}, but its buffers reach {actual}")]
     Height {
         /// Height in the plan.
         stated: u64,
@@ -44,7 +44,7 @@ pub enum Violation {
         actual: u128,
     },
     /// The plan is higher than the capacity.
-    #[error("plan has height {height}, capacity {capacity}")]
+    #[error("plan height {height} exceeds capacity {capacity}")]
     Capacity {
         /// Height of the plan.
         height: u64,

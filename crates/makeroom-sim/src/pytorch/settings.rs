@@ -86,7 +86,7 @@ impl Settings {
     pub fn parse_for(version: Version, text: &str) -> Result<Self, SettingsError> {
         let mut settings = Self { version, ..Self::default() };
         for entry in split_entries(text) {
-            let (key, value) = entry.split_once(':').ok_or_else(|| refused(entry, "a value is missing"))?;
+            let (key, value) = entry.split_once(':').ok_or_else(|| refused(entry, "missing value"))?;
             settings.set(key.trim(), value.trim())?;
         }
         Ok(settings)
@@ -127,7 +127,7 @@ impl Settings {
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingsError> {
         match key {
             "large_segment_size_mb" | "per_process_memory_fraction" if self.version == Version::V2_9 => {
-                return Err(refused(key, "is not known to PyTorch 2.9"));
+                return Err(refused(key, "not supported by PyTorch 2.9"));
             }
             "max_split_size_mb" => {
                 let size = number(key, value)?;
@@ -154,7 +154,7 @@ impl Settings {
             "garbage_collection_threshold" => {
                 let threshold = fraction(key, value)?;
                 if threshold <= 0.0 || threshold >= 1.0 {
-                    return Err(refused(key, "must lie between 0 and 1"));
+                    return Err(refused(key, "must be between 0 and 1"));
                 }
                 self.garbage_collection_threshold = threshold;
             }
@@ -163,7 +163,10 @@ impl Settings {
             "roundup_power2_divisions" => self.roundup_power2_divisions = divisions(value)?,
             "backend" if value == "native" => {}
             "backend" => {
-                return Err(refused(key, "only `native` is this model's; use the allocator `cuda-async`"));
+                return Err(refused(
+                    key,
+                    "this model supports only `native`; use the allocator `cuda-async`",
+                ));
             }
             "release_lock_on_cudamalloc"
             | "pinned_use_cuda_host_register"
@@ -171,7 +174,7 @@ impl Settings {
             | "pinned_use_background_threads"
             | "pinned_reserve_segment_size_mb"
             | "graph_capture_record_stream_reuse" => {}
-            _ => return Err(refused(key, "is not a setting of PyTorch's allocator")),
+            _ => return Err(refused(key, "not a setting of PyTorch's allocator")),
         }
         Ok(())
     }
@@ -235,7 +238,7 @@ fn divisions(value: &str) -> Result<[u32; ROUNDUP_INTERVALS], SettingsError> {
     let mut divisions = [0; ROUNDUP_INTERVALS];
     let mut last = None;
     for pair in pairs.split(',') {
-        let (size, value) = pair.split_once(':').ok_or_else(|| refused(KEY, "a pair lacks its value"))?;
+        let (size, value) = pair.split_once(':').ok_or_else(|| refused(KEY, "a pair has no value"))?;
         let value = count(value)?;
         if size.trim() == ">" {
             divisions[last.map_or(0, |last: usize| (last + 1).min(ROUNDUP_INTERVALS))..].fill(value);
