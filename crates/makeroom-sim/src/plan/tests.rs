@@ -1,12 +1,12 @@
-//! The planner as a whole: against arithmetic for tiny problems, against the validator for all.
+//! Tests the planner as a whole: tiny problems against brute force, all problems against the validator.
 
 use proptest::prelude::*;
 
 use super::validate::validate;
 use super::*;
 
-/// The least height, by trying all orders: each buffer goes to the lowest place where it fits. Any plan in
-/// which no buffer can sink comes from the order of its offsets.
+/// The minimum height, by trying all orders: each buffer goes to the lowest place where it fits. Any plan in which no
+/// buffer can move down results from the order of its offsets.
 fn least_height(buffers: &[Buffer]) -> u64 {
     fn extend(buffers: &[Buffer], placed: &mut Vec<(usize, u64)>, height: u64, best: &mut u64) {
         if height >= *best {
@@ -80,7 +80,7 @@ fn any_buffer() -> impl Strategy<Value = Buffer> {
     })
 }
 
-/// A rectangle cut into pieces, all of which fit it again exactly.
+/// A rectangle cut into pieces, which therefore fit it exactly.
 fn cut(seed: u64, pieces: usize, times: u64, height: u64) -> Vec<Buffer> {
     let mut random = random::Random::new(seed);
     let mut cuts = vec![(0, times, 0, height)];
