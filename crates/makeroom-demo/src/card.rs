@@ -1,18 +1,18 @@
-//! The card to run on: the first one, with its primary context current.
+//! The GPU to run on: the first one, with its primary context current.
 
 use std::panic::Location;
 
 use makeroom_core::Bytes;
 use makeroom_cuda::{Device, DeviceMemory, Driver, Result};
 
-/// The grain of large allocations, and of all sizes here.
+/// The granularity of large allocations, and of all sizes here.
 const GRAIN: u64 = 2 << 20;
 
-/// The first card, ready.
+/// The first GPU, ready to use.
 pub(crate) struct Card {
     pub(crate) driver: &'static Driver,
     pub(crate) device: Device,
-    /// What was free when the program began.
+    /// Free memory when the program started.
     room: Bytes,
 }
 
@@ -25,17 +25,17 @@ impl Card {
         Ok(Self { driver, device, room })
     }
 
-    /// A share of what was free when the program began, in whole pages.
+    /// A share of the memory that was free when the program started, in whole pages.
     pub(crate) fn percent(&self, percent: u64) -> Bytes {
         Bytes::new(self.room.get() / 100 * percent / GRAIN * GRAIN)
     }
 
-    /// Takes memory as most programs do.
+    /// Allocates memory as most programs do.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "the function that calls it is the one that took the memory")]
     #[track_caller]
     pub(crate) fn allocate(&self, bytes: Bytes) -> Result<DeviceMemory> {
-        // Functions that do the same become one when they are compiled, and have one name; their place keeps them apart.
+        // The compiler merges identical functions, which then share one name; the location keeps them apart.
         std::hint::black_box(Location::caller());
         DeviceMemory::allocate(self.driver, bytes)
     }

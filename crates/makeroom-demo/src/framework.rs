@@ -1,7 +1,7 @@
-//! A framework with a caching allocator: PyTorch's own, to the byte, over the real driver.
+//! A framework with a caching allocator: PyTorch's own, exact to the byte, on top of the real driver.
 //!
-//! `makeroom-sim` has the allocator and asks a driver for segments; here that is CUDA. As PyTorch does, it reports each
-//! block to a function that a profiler may listen on. Without a listener nobody hears it.
+//! `makeroom-sim` implements the allocator, which requests segments from a driver; here that is CUDA. Like PyTorch, the
+//! framework reports each block to a function that a profiler can define. Without a profiler, the reports are dropped.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
@@ -22,7 +22,7 @@ type ReportRefusal = unsafe extern "C-unwind" fn(i64, usize, usize, u16);
 /// `c10::Device`: the type CUDA, the index 0.
 const FIRST_CARD: u16 = 1;
 
-/// A framework that keeps memory for later.
+/// A framework that caches memory.
 pub(crate) struct Framework<'card> {
     segments: Segments<'card>,
     allocator: Pytorch,
@@ -31,7 +31,7 @@ pub(crate) struct Framework<'card> {
     listener: Listener,
 }
 
-/// A block of the framework's.
+/// A block of the framework.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tensor {
     number: u32,
@@ -39,7 +39,7 @@ pub(crate) struct Tensor {
     bytes: u64,
 }
 
-/// The framework's allocator gave up: what PyTorch raises as `OutOfMemoryError`.
+/// The allocation failed: PyTorch raises `OutOfMemoryError` for this.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OutOfMemory {
     pub(crate) requested: Bytes,
@@ -58,7 +58,7 @@ impl<'card> Framework<'card> {
         }
     }
 
-    /// Makes a tensor.
+    /// Allocates a tensor.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "the function that calls it is the one that asked")]
     pub(crate) fn tensor(&mut self, bytes: Bytes) -> Result<Tensor, OutOfMemory> {
@@ -75,7 +75,7 @@ impl<'card> Framework<'card> {
         Ok(Tensor { number, address, bytes: bytes.get() })
     }
 
-    /// Gives a tensor back: to the cache.
+    /// Frees a tensor: returns it to the cache.
     pub(crate) fn delete(&mut self, tensor: Tensor) {
         self.allocator.free(tensor.number);
         self.live -= tensor.bytes;
@@ -83,7 +83,7 @@ impl<'card> Framework<'card> {
         self.listener.memory(tensor.address, size, self.live, self.allocator.reserved());
     }
 
-    /// What it has of the driver.
+    /// Memory reserved from the driver.
     pub(crate) fn reserved(&self) -> Bytes {
         Bytes::new(self.allocator.reserved())
     }
@@ -107,7 +107,7 @@ impl Driver for Segments<'_> {
         self.taken.remove(&address);
     }
 
-    /// Segments that grow are a setting which is not set here, so the three functions below are not called.
+    /// Expandable segments are not turned on here, so the three functions below are not called.
     fn reserve(&mut self, _stream: u64, _is_small: bool) -> u64 {
         0
     }
@@ -119,7 +119,7 @@ impl Driver for Segments<'_> {
     fn unmap(&mut self, _address: u64, _size: u64, _page: u64) {}
 
     fn synchronize(&mut self) -> Vec<u32> {
-        // A device that cannot be waited for refuses the next request; no free waits for a stream here.
+        // If the device cannot be synchronized, the next request fails; no free waits for a stream here.
         let _ = self.card.driver.synchronize();
         Vec::new()
     }
@@ -131,7 +131,7 @@ fn segment_of_the_framework(card: &Card, bytes: Bytes) -> makeroom_cuda::Result<
     card.allocate(bytes)
 }
 
-/// Who listens to the framework's blocks, if anybody does.
+/// The profiler's functions for the framework's blocks, if there is one.
 struct Listener {
     memory: Option<ReportMemory>,
     refusal: Option<ReportRefusal>,
@@ -140,7 +140,7 @@ struct Listener {
 impl Listener {
     fn find() -> Self {
         let program = Library::this();
-        // SAFETY: the mangled names spell these signatures; a library that defines them was there from the start.
+        // SAFETY: the mangled names encode these signatures; a library that defines them was loaded at the start.
         unsafe {
             Self {
                 memory: program.get::<ReportMemory>(MEMORY).ok().map(|found| *found),
@@ -153,7 +153,7 @@ impl Listener {
     #[allow(clippy::inline_always, reason = "the function that asked for the tensor is the one to be shown")]
     fn memory(&self, address: u64, size: i64, live: u64, reserved: u64) {
         if let Some(report) = self.memory {
-            // SAFETY: a listener is told numbers and reads no memory.
+            // SAFETY: the function receives numbers and reads no memory.
             unsafe { report(address as *mut c_void, size, live as usize, reserved as usize, FIRST_CARD) };
         }
     }

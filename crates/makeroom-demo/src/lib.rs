@@ -1,15 +1,15 @@
-//! Small programs that run out of GPU memory, each in its own way: what `makeroom demo` runs, records and explains.
+//! Small programs that run out of GPU memory, each in its own way. `makeroom demo` runs, records and explains them.
 //!
-//! A situation is an ordinary program against the CUDA driver. It knows nothing of makeroom: it runs in a process of
-//! its own, on a real card or on the software GPU, and what is said about it comes from the recording alone. The sizes
-//! are shares of the memory that the driver says is free, so every card of a gibibyte or more will do.
+//! A situation is an ordinary program that uses the CUDA driver. It does not depend on makeroom: it runs in its own
+//! process, on a real GPU or on the software GPU, and its explanation comes only from the recording. Sizes are shares
+//! of the memory that the driver reports as free, so any GPU with at least 1 GiB will do.
 //!
-//! Functions that take memory are never inlined, and their names are exported as they are written, without what a
-//! compiler adds: they are what the explanation shows.
+//! Functions that allocate memory are never inlined, and their names are exported without mangling, because the
+//! explanation shows them.
 //!
 //! ```text
-//! situation.rs    what a situation is      list.rs        all of them, in the order they are shown
-//! card.rs         the card to run on       framework.rs   a framework with a caching allocator: PyTorch's
+//! situation.rs    the definition of a situation   list.rs        all of them, in the order in which they are shown
+//! card.rs         the GPU to run on               framework.rs   a framework with a caching allocator: PyTorch's
 //! situations/     one file each
 //! ```
 

@@ -5,9 +5,9 @@ use makeroom_core::Bytes;
 use crate::situation::{OnRealCard, Situation};
 use crate::situations;
 
-/// What a situation gets of a real card: little, so that whoever else is there does not notice.
+/// The memory of a situation on a real GPU: little, so that other users do not notice.
 const SHARE: OnRealCard = OnRealCard::Within(Bytes::gib(2));
-/// The same in software: a card of 2 GiB, of which a context takes a quarter.
+/// The same on the software GPU: 2 GiB, a quarter of which is for a context.
 const CARD: &str = "memory=2GiB,context=512MiB";
 
 /// All situations.
@@ -105,7 +105,7 @@ pub const SITUATIONS: &[Situation] = &[
     },
 ];
 
-/// The situation of a name.
+/// The situation with this name.
 pub fn find(name: &str) -> Option<&'static Situation> {
     SITUATIONS.iter().find(|situation| situation.name == name)
 }

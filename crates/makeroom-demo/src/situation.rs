@@ -1,4 +1,4 @@
-//! What a situation is.
+//! The definition of a situation.
 
 use std::io::{self, Write};
 
@@ -10,40 +10,39 @@ use crate::card::Card;
 /// A program that runs out of memory in one way.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
-    /// What to call it on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What happens, in a few words.
+    /// A short description.
     pub title: &'static str,
-    /// What the program does and what people usually see of it.
+    /// What the program does, and the symptoms that users usually see.
     pub about: &'static str,
     /// The software GPU it runs on, as `MAKEROOM_SIMGPU` describes it.
     pub software: &'static str,
-    /// How it runs on a real card.
+    /// How it runs on a real GPU.
     pub real: OnRealCard,
-    /// How much of the card another process holds meanwhile, in percent; 0 where there is none.
+    /// Percentage of the GPU that another process holds in the meantime; 0 for no other process.
     pub held_by_other_percent: u64,
     pub(crate) program: fn(&Card, &mut dyn Write) -> Outcome,
 }
 
-/// How a situation runs on a real card.
+/// How a situation runs on a real GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnRealCard {
-    /// In so much memory: the rest of the card stays others'.
+    /// Limited to this much memory: the rest of the GPU stays available to others.
     Within(Bytes),
-    /// Not at all, and why.
+    /// It does not, for this reason.
     Never(&'static str),
 }
 
-/// How a program ended: it went through, the driver refused something that it cannot do without, or it could not
-/// print.
+/// How a program ended: it completed, a driver call that it depends on failed, or it could not print.
 pub type Outcome = Result<(), Ending>;
 
 /// Why a program ended early.
 #[derive(Debug)]
 pub enum Ending {
-    /// The driver refused.
+    /// A driver call failed.
     Refused(Error),
-    /// Nobody reads what the program prints.
+    /// The program's output is not read.
     Unheard(io::Error),
 }
 
@@ -60,13 +59,13 @@ impl From<io::Error> for Ending {
 }
 
 impl Situation {
-    /// Runs the program on the first card. It prints what such programs print; the result is what ended it.
+    /// Runs the program on the first GPU. It prints what such programs print, and returns why it ended.
     pub fn run(&self, output: &mut dyn Write) -> Outcome {
         let card = Card::open(Driver::load()?)?;
         (self.program)(&card, output)
     }
 
-    /// Takes a share of the first card for as long as somebody reads nothing from `until`: the other process.
+    /// The other process: allocates a share of the first GPU and keeps it until `until` ends.
     pub fn hold(percent: u64, told: &mut dyn Write, until: &mut dyn io::Read) -> Outcome {
         let card = Card::open(Driver::load()?)?;
         crate::situations::other_process::hold(&card, percent, told, until)

@@ -143,7 +143,7 @@ fn values_that_pytorch_does_not_take() {
         ("max_split_size_mb:5", "must be at least the size of a large segment, 20"),
         ("max_split_size_mb:many", "`many` is not a whole number"),
         ("garbage_collection_threshold:1.5", "`1.5` is not a number from 0 to 1"),
-        ("garbage_collection_threshold:0", "must lie between 0 and 1"),
+        ("garbage_collection_threshold:0", "must be between 0 and 1"),
         ("roundup_power2_divisions:3", "must be a power of two up to 64"),
         ("per_process_memory_fraction:2", "`2` is not a number from 0 to 1"),
     ] {
@@ -158,7 +158,7 @@ fn values_that_pytorch_does_not_take() {
     let files = [(package, ""), ("usr/bin/python3", "")];
     let variables = [("PATH", "/usr/bin"), ("PYTORCH_CUDA_ALLOC_CONF", "large_segment_size_mb:40")];
     let found = complaints(&machine("newer", &variables, &files), survey());
-    assert!(found.iter().any(|(_, _, found)| found.contains("is not known to PyTorch 2.9")), "{found:?}");
+    assert!(found.iter().any(|(_, _, found)| found.contains("not supported by PyTorch 2.9")), "{found:?}");
     let good = "large_segment_size_mb:40,max_split_size_mb:64,pinned_use_background_threads:True";
     let found = complaints(&machine("good", &[("PYTORCH_CUDA_ALLOC_CONF", good)], &[]), survey());
     assert_eq!(found, []);

@@ -1,9 +1,9 @@
-//! Where the driver puts what it hands out, as it was seen to.
+//! Simulates where the driver places allocations, as observed.
 //!
-//! PyTorch's allocator takes the lower of two unused blocks of one size, so what it does in the end depends on addresses.
-//! On Linux the driver begins with an arena that it fills from its lower end; everything further gets a region of its own
-//! in multiples of 32 MiB, as high as possible below what is there, and the ends of regions serve small requests. A region
-//! that is empty goes, and its place is used again.
+//! PyTorch's allocator picks the lower of two free blocks of equal size, so its behavior depends on addresses. On
+//! Linux, the driver starts with an arena that it fills from the lower end. After that, it places each allocation in
+//! its own region, a multiple of 32 MiB, as high as possible below the existing ones; the unused ends of regions serve
+//! small requests. Empty regions are removed, and their addresses are reused.
 //!
 //! ```text
 //! … │ region 3 ····│ region 2 ···│  region 1 ·│  arena ───▶ │
@@ -11,21 +11,21 @@
 
 use std::collections::BTreeMap;
 
-/// Regions are multiples of this, and begin at multiples of it.
+/// Regions are multiples of this, and aligned to it.
 const REGION: u64 = 32 << 20;
-/// What there is at the beginning.
+/// Size of the initial arena.
 const ARENA: u64 = 416 << 20;
-/// Where it begins.
+/// Its start address.
 const ARENA_START: u64 = 0x7f00_0000_0000;
 
 /// The addresses of one process.
 ///
-/// Regions do not overlap; holes lie in regions, and no two touch.
+/// Regions do not overlap. Holes are inside regions, and no two are adjacent.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
     /// The end of each region, by its start.
     regions: BTreeMap<u64, u64>,
-    /// The end of each free piece of a region, by its start.
+    /// The end of each hole, by its start.
     holes: BTreeMap<u64, u64>,
 }
 
@@ -37,7 +37,7 @@ impl Default for Addresses {
 }
 
 impl Addresses {
-    /// A place for so many bytes.
+    /// Finds an address for this many bytes.
     pub(crate) fn take(&mut self, size: u64) -> u64 {
         let fitting = self.holes.iter().find(|&(&start, &end)| end - start >= size).map(|(&start, _)| start);
         let start = fitting.unwrap_or_else(|| self.open(size));
@@ -49,11 +49,11 @@ impl Addresses {
         start
     }
 
-    /// A place is free again.
+    /// Frees an address range.
     pub(crate) fn give_back(&mut self, start: u64, size: u64) {
         let Some((&region, &region_end)) = self.regions.range(..=start).next_back() else { return };
         let (mut low, mut high) = (start, start.saturating_add(size).min(region_end));
-        // What begins at the region's end is another region's.
+        // A hole that starts at the region's end belongs to another region.
         if high < region_end
             && let Some(end) = self.holes.remove(&high)
         {
@@ -72,7 +72,7 @@ impl Addresses {
         }
     }
 
-    /// A new region for so many bytes, all of it free: its start.
+    /// Adds a region for this many bytes, all free, and returns its start.
     fn open(&mut self, size: u64) -> u64 {
         let size = size.checked_next_multiple_of(REGION).unwrap_or(u64::MAX);
         let mut top = ARENA_START;
@@ -103,12 +103,12 @@ mod tests {
         let region = addresses.take(1076 * MIB);
         assert_eq!(region, ARENA_START - 1088 * MIB);
         assert_eq!(addresses.take(33 * MIB), region - 64 * MIB);
-        // What is left at the end of a region serves what is small enough.
+        // The unused end of a region serves small requests.
         assert_eq!(addresses.take(30 * MIB), region - 64 * MIB + 33 * MIB);
         assert_eq!(addresses.take(12 * MIB), region + 1076 * MIB);
     }
 
-    /// A block that fills its region touches what lies behind it, which is another region's.
+    /// A block that fills its region is adjacent to the next region, which it must not merge with.
     #[test]
     fn a_region_does_not_grow_into_the_next() {
         let mut addresses = Addresses::default();

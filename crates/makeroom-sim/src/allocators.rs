@@ -1,8 +1,8 @@
-//! Allocators by the name a person types: `pytorch:expandable_segments:True`, `bfc:preallocate=false`, `ideal`.
+//! Allocators by the name that users type: `pytorch:expandable_segments:True`, `bfc:preallocate=false`, `ideal`.
 //!
-//! A name is read once into a spec; a spec builds as many fresh models as a search needs. What `memory` means is
-//! decided here and nowhere else: for PyTorch's models it is the allocator's own limit (what
-//! `set_per_process_memory_fraction` sets), for all others it is what the device has.
+//! A name is parsed once into a spec, which builds as many fresh models as a search needs. The meaning of `memory` is
+//! defined only here: for PyTorch's models it is the allocator's own limit (set by `set_per_process_memory_fraction`),
+//! for all others the size of the device.
 
 use makeroom_core::{Trace, TraceKind};
 
@@ -34,67 +34,66 @@ enum Kind {
     Ideal,
 }
 
-/// Why a name is refused.
+/// Why a name is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocatorError {
-    /// Nothing has this name.
-    #[error("`{name}` is not an allocator; there are {KNOWN}")]
+    /// There is no allocator of this name.
+    #[error("`{name}` is not an allocator; choose from {KNOWN}")]
     Unknown {
         /// The name before the first colon.
         name: String,
     },
-    /// The allocator has no options, and some were given.
-    #[error("`{name}` has no options, but `{options}` was given")]
+    /// The allocator has no options, but some were given.
+    #[error("`{name}` has no options, but got `{options}`")]
     NoOptions {
         /// The allocator.
         name: String,
-        /// What was given.
+        /// The given options.
         options: String,
     },
-    /// An option cannot be used.
+    /// An option is invalid.
     #[error(transparent)]
     Option(#[from] OptionError),
-    /// A setting of PyTorch cannot be used.
+    /// A PyTorch setting is invalid.
     #[error(transparent)]
     Setting(#[from] SettingsError),
 }
 
-/// All names, for messages.
+/// All names, for error messages.
 const KNOWN: &str = "`pytorch[:SETTINGS]`, `pytorch-2.9[:SETTINGS]`, `cuda-async`, `bfc[:OPTIONS]`, `cupy`, \
                      `rmm-pool[:OPTIONS]`, `makeroom`, `planned` and `ideal`";
 
-/// What a recording is compared with when no allocator is named.
+/// The default allocators to compare a recording with.
 const USUAL: [&str; 5] = ["pytorch:expandable_segments:True", "cuda-async", "makeroom", "planned", "ideal"];
 
-/// The allocators that a recording is compared with when none is named. A log of RMM is of a program that can have
-/// RMM's pool.
+/// The default allocators to compare a recording with. For an RMM log, they include RMM's pool.
 pub fn usual_allocators(trace: &Trace) -> Vec<AllocatorSpec> {
     let own = (trace.kind == TraceKind::RmmLog).then_some("rmm-pool");
     own.iter().chain(&USUAL).filter_map(|name| parse(name).ok()).collect()
 }
 
-/// PyTorch's settings decide nothing in a recording, and its model has nothing to predict: its allocator is not in it.
+/// The recording does not contain PyTorch's allocator, so its settings have no effect and its model nothing to predict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no PyTorch allocator is in this recording, {what}: there is nothing to {purpose}")]
+#[error("nothing to {purpose}: this recording {what}")]
 pub struct NoPytorch {
     what: &'static str,
     purpose: &'static str,
 }
 
-/// Whether PyTorch's allocator is in a recording, before it is asked for a purpose: `tune` or `check`.
+/// Returns an error if a recording does not contain PyTorch's allocator. `purpose` is `tune` or `check`.
 pub fn require_pytorch(trace: &Trace, purpose: &'static str) -> Result<(), NoPytorch> {
     let what = match trace.kind {
         TraceKind::TorchSnapshot => return Ok(()),
         TraceKind::Room if trace.process.as_ref().is_some_and(|process| process.sees_tensors) => {
             return Ok(());
         }
-        TraceKind::Room => "only requests to the driver",
-        TraceKind::RmmLog => "which is a log of RMM",
+        TraceKind::Room => "contains only driver calls, not PyTorch's allocator",
+        TraceKind::RmmLog => "is an RMM log and does not contain PyTorch's allocator",
     };
     Err(NoPytorch { what, purpose })
 }
 
-/// The allocator that a recording was made with, where its rules are known.
+/// The allocator that a recording was made with, if its rules are known.
 pub fn recorded_allocator(trace: &Trace) -> Option<AllocatorSpec> {
     if trace.kind != TraceKind::TorchSnapshot {
         return None;
@@ -104,7 +103,7 @@ pub fn recorded_allocator(trace: &Trace) -> Option<AllocatorSpec> {
     Some(AllocatorSpec::pytorch(&name, Settings::recorded(&trace.settings)))
 }
 
-/// Reads an allocator's name with its settings.
+/// Parses an allocator's name with its settings.
 pub fn parse(name: &str) -> Result<AllocatorSpec, AllocatorError> {
     let (allocator, options) = name.split_once(':').unwrap_or((name, ""));
     let kind = match allocator.trim() {
@@ -137,12 +136,12 @@ impl Default for AllocatorSpec {
 }
 
 impl AllocatorSpec {
-    /// PyTorch's allocator with these settings, under a name of the caller's choice.
+    /// PyTorch's allocator with these settings, under any name.
     pub fn pytorch(name: &str, settings: Settings) -> Self {
         Self { name: name.to_owned(), kind: Kind::Pytorch(settings) }
     }
 
-    /// The name, exactly as it was typed.
+    /// The name exactly as typed.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -155,18 +154,19 @@ impl AllocatorSpec {
         }
     }
 
-    /// Whether the model is a guess at an allocator whose rules are not known. Wherever its figures are shown they
-    /// are to be called estimates.
+    /// Whether the model is an estimate of an allocator whose rules are not known. Output must label its figures as
+    /// estimates.
     pub fn is_estimate(&self) -> bool {
         matches!(self.kind, Kind::CudaAsync)
     }
 
-    /// Whether what it needs does not depend on what there is: then one run tells the smallest memory too.
+    /// Whether its memory use does not depend on the available memory: then one run also determines the smallest
+    /// memory.
     pub(crate) fn needs_the_same_in_any_memory(&self) -> bool {
         matches!(self.kind, Kind::Planned | Kind::Ideal)
     }
 
-    /// A model that holds nothing yet, for a run of a program in this much memory; `None` is no limit.
+    /// An empty model, for a run in this much memory; `None` is no limit.
     pub fn build(&self, program: &Program, memory: Option<u64>) -> Box<dyn Model> {
         match &self.kind {
             Kind::Pytorch(settings) => {
@@ -183,12 +183,12 @@ impl AllocatorSpec {
         }
     }
 
-    /// The device for a run in this much memory. PyTorch's models enforce a limit themselves.
+    /// The device for a run in this much memory. PyTorch's models enforce their limit themselves.
     pub fn device(&self, memory: Option<u64>) -> Device {
         Device::new(memory.filter(|_| !matches!(self.kind, Kind::Pytorch(_))))
     }
 
-    /// Runs a program under a fresh model in this much memory, to its end or to the first refusal.
+    /// Runs a program under a fresh model in this much memory, to its end or to the first failed allocation.
     pub fn run(&self, program: &Program, memory: Option<u64>) -> Outcome {
         replay(program, &mut *self.build(program, memory), &mut self.device(memory))
     }
@@ -235,13 +235,13 @@ mod tests {
     #[test]
     fn wrong_names_and_options_say_what_is_wrong() {
         for (name, message) in [
-            ("tcmalloc", "`tcmalloc` is not an allocator; there are"),
-            ("pytorch:nonsense:1", "allocator setting `nonsense`: is not a setting"),
-            ("pytorch-2.9:large_segment_size_mb:32", "is not known to PyTorch 2.9"),
-            ("bfc:fraction=2", "allocator option `fraction`: `2` is not a number above 0 and up to 1"),
-            ("bfc:preallocate", "allocator option `preallocate`: a value is missing"),
+            ("tcmalloc", "`tcmalloc` is not an allocator; choose from"),
+            ("pytorch:nonsense:1", "allocator setting `nonsense`: not a setting"),
+            ("pytorch-2.9:large_segment_size_mb:32", "not supported by PyTorch 2.9"),
+            ("bfc:fraction=2", "allocator option `fraction`: `2` is not a number above 0 and at most 1"),
+            ("bfc:preallocate", "allocator option `preallocate`: missing value"),
             ("rmm-pool:initial=lots", "allocator option `initial`: `lots` is not a size"),
-            ("ideal:fast", "`ideal` has no options, but `fast` was given"),
+            ("ideal:fast", "`ideal` has no options, but got `fast`"),
         ] {
             let error = parse(name).unwrap_err().to_string();
             assert!(error.contains(message), "{name}: {error}");

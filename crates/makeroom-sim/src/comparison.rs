@@ -1,4 +1,4 @@
-//! One recording under many allocators.
+//! Runs one recording under several allocators.
 
 use makeroom_core::{Bytes, CallCount, DeviceTrace, Stacks, Start, Trace};
 
@@ -10,44 +10,45 @@ use crate::pytorch::{Pytorch, Settings};
 use crate::replay::{Outcome, replay_from_start};
 use crate::smallest::smallest_memory;
 
-/// How much memory the runs have.
+/// The memory available to the runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// What the allocator may take; `None` never refuses.
+    /// Memory available to the allocator; with `None`, no allocation fails.
     pub bytes: Option<u64>,
 }
 
-/// What to run a recording under.
+/// The allocators and checks to run a recording with.
 #[derive(Clone, Debug, Default)]
 pub struct Comparing {
-    /// The allocators; where none is named, the recorded one and the usual others.
+    /// The allocators; if empty, the recorded one and the defaults.
     pub allocators: Vec<AllocatorSpec>,
-    /// How much memory they have.
+    /// The memory available to them.
     pub memory: Memory,
-    /// Whether the model of the recorded allocator is proven on the recording. Alone, it is the only one that runs.
+    /// Whether to check the model of the recorded allocator against the recording. If only this is requested, no other
+    /// model runs.
     pub checks: bool,
-    /// Whether the least memory is searched in which each run completes.
+    /// Whether to find the smallest memory in which each run completes.
     pub finds_smallest: bool,
 }
 
-/// A recording under several allocators.
+/// A recording replayed under several allocators.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// How many events the recording has.
+    /// Number of events in the recording.
     pub events: usize,
-    /// How many allocations the program made and got.
+    /// Number of the program's successful allocations.
     pub allocations: usize,
-    /// The most that was live at once.
+    /// Peak live memory.
     pub peak_live: Bytes,
-    /// How long the recorded run took; 0 where the recording has no clock.
+    /// Duration of the recorded run; 0 if the recording has no clock.
     pub recorded_us: u64,
-    /// How often each kind of call was recorded; empty where a recording holds only allocations.
+    /// Number of recorded calls by kind; empty if the recording contains only allocations.
     pub calls: Vec<CallCount>,
-    /// The check of the model against the recording, if one was asked for.
+    /// The check of the model against the recording, if requested.
     pub check: Option<Check>,
     /// One run per allocator.
     pub runs: Vec<ComparedRun>,
-    /// What the reader should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -64,12 +65,12 @@ impl Comparing {
         }
     }
 
-    /// How many steps there are to tell of.
+    /// The number of progress steps.
     pub fn steps(&self, trace: &Trace) -> usize {
         usize::from(self.checks) + self.recorded(trace).iter().len() + self.others(trace).len()
     }
 
-    /// Runs a device of a recording under all of them; `tell` hears what is done next.
+    /// Runs a device of a recording under all of them. `tell` is called with the name of each step before it starts.
     pub fn run(&self, trace: &Trace, device: &DeviceTrace, mut tell: impl FnMut(&str)) -> Comparison {
         let check = self.checks.then(|| {
             tell("checking the model");
@@ -101,38 +102,38 @@ impl Comparing {
 /// The run under one allocator.
 #[derive(Clone, Debug)]
 pub struct ComparedRun {
-    /// The allocator, as it was typed.
+    /// The allocator, as typed.
     pub allocator: String,
-    /// The model is a guess at an allocator whose rules are not known.
+    /// The model is an estimate of an allocator whose rules are not known.
     pub is_estimate: bool,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
-    /// The least memory in which it completes, where it was searched for.
+    /// The smallest memory in which it completes, if requested.
     pub smallest_memory: Option<u64>,
 }
 
 impl ComparedRun {
-    /// Peak reserved over peak live: 1 wastes nothing. `None` when nothing was live.
+    /// Peak reserved divided by peak live: 1 means no waste. `None` if nothing was live.
     pub fn reserved_over_live(&self) -> Option<f64> {
         (self.outcome.peak_live > 0)
             .then(|| self.outcome.peak_reserved as f64 / self.outcome.peak_live as f64)
     }
 }
 
-/// What a recording asks for, ready to be run.
+/// The allocations of a recording, ready to replay.
 #[derive(Debug)]
 pub struct Workload {
     /// The program.
     pub program: Program,
-    /// How many events the recording has.
+    /// Number of events in the recording.
     pub events: usize,
-    /// The most that was live at once.
+    /// Peak live memory.
     pub peak_live: u64,
     start: Start,
 }
 
 impl Workload {
-    /// Reads the workload of a device out of its recording.
+    /// Extracts the workload of a device from its recording.
     pub fn new(device: &DeviceTrace, stacks: &Stacks) -> Self {
         let start = Start::new(device);
         let program = Program::new(device, stacks, &start);
@@ -140,7 +141,7 @@ impl Workload {
         Self { program, events: device.events.len(), peak_live, start }
     }
 
-    /// What the reader should know about runs, after what the recording itself has to say.
+    /// Notes about runs for the user, after the recording's own notes.
     pub fn notes(&self, trace: &Trace) -> Vec<String> {
         let mut notes = trace.notes.clone();
         let older = self.program.older;
@@ -170,8 +171,8 @@ impl Workload {
         notes
     }
 
-    /// Runs it under the settings it was recorded with, from the state in which the recording began: what is older
-    /// than the recording lies where it lay.
+    /// Runs it under the settings it was recorded with, from the state in which the recording began: older memory keeps
+    /// its addresses.
     pub fn run_recorded(&self, spec: &AllocatorSpec, memory: Memory, finds_smallest: bool) -> ComparedRun {
         let Some(settings) = spec.settings() else { return self.run(spec, memory, finds_smallest) };
         let limit = memory.bytes.map(|bytes| settings.limit_of(bytes));
@@ -180,12 +181,12 @@ impl Workload {
         ComparedRun { outcome, ..self.run_named(spec, finds_smallest) }
     }
 
-    /// Runs it under one allocator, and searches for the least memory where that is wanted.
+    /// Runs it under one allocator, and finds the smallest memory if requested.
     pub fn run(&self, spec: &AllocatorSpec, memory: Memory, finds_smallest: bool) -> ComparedRun {
         ComparedRun { outcome: spec.run(&self.program, memory.bytes), ..self.run_named(spec, finds_smallest) }
     }
 
-    /// All of a run but its outcome.
+    /// All parts of a run except its outcome.
     fn run_named(&self, spec: &AllocatorSpec, finds_smallest: bool) -> ComparedRun {
         ComparedRun {
             allocator: spec.name().to_owned(),

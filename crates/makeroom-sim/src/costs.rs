@@ -1,20 +1,20 @@
-//! What driver calls cost, as measured on an H200 (driver 580, CUDA 13.0).
+//! Costs of driver calls, as measured on an H200 (driver 580, CUDA 13.0).
 //!
-//! `cudaMalloc` with its `cudaFree` grows with the size; virtual memory costs per handle, and little by its size. The
-//! figures belong to that machine: they rank allocators, they do not predict another machine's clock.
+//! The cost of `cudaMalloc` and `cudaFree` grows with the size; virtual memory costs per handle, and hardly depends on
+//! the size. The figures are those of that machine: they rank allocators, but do not predict times on other machines.
 
 /// Nanoseconds of `cudaMalloc` and its `cudaFree` together, by size.
 const MALLOC_AND_FREE: [(u64, u64); 5] =
     [(1 << 20, 84_000), (20 << 20, 102_000), (256 << 20, 287_000), (1 << 30, 843_000), (8 << 30, 6_407_000)];
 /// Nanoseconds to reserve a range of addresses.
 pub(crate) const RESERVE: u64 = 3_000;
-/// Nanoseconds to create, map and open one handle for access, for handles of 2 to 20 MiB.
+/// Nanoseconds to create and map one handle and set its access, for handles of 2 to 20 MiB.
 const MAP_HANDLE: u64 = 18_000 + 2_000 + 37_000;
-/// Nanoseconds to unmap one such handle and give it back.
+/// Nanoseconds to unmap and release one such handle.
 const UNMAP_HANDLE: u64 = 23_000 + 15_000;
 /// Nanoseconds of a stream-ordered allocation or free from a warm pool.
 pub(crate) const POOL_CALL: u64 = 650;
-/// Nanoseconds for such a pool to take one more chunk of 32 MiB from the device.
+/// Nanoseconds for such a pool to allocate another chunk of 32 MiB from the device.
 pub(crate) const POOL_GROW: u64 = 40_000;
 /// Nanoseconds for such a pool to move a chunk to other addresses.
 pub(crate) const POOL_MOVE: u64 = 52_000;
@@ -40,7 +40,7 @@ pub(crate) fn create(size: u64) -> u64 {
     interpolate(&CREATE, size)
 }
 
-/// Nanoseconds to open one handle for access.
+/// Nanoseconds to set access for one handle.
 pub(crate) fn access(size: u64) -> u64 {
     interpolate(&ACCESS, size)
 }
@@ -50,13 +50,12 @@ pub(crate) fn unmap_one(size: u64) -> u64 {
     interpolate(&UNMAP, size)
 }
 
-/// Nanoseconds to give one handle back.
+/// Nanoseconds to release one handle.
 pub(crate) fn release(size: u64) -> u64 {
     interpolate(&RELEASE, size)
 }
 
-/// A cost between those that were measured, on a straight line; beyond the last one on its continuation, and below
-/// the first one that.
+/// Interpolates linearly between measured costs, extrapolates beyond the last one, and uses the first one below it.
 fn interpolate(measured: &[(u64, u64)], size: u64) -> u64 {
     let (first, last) = (measured[0], measured[measured.len() - 1]);
     if size <= first.0 {
@@ -75,7 +74,7 @@ pub(crate) fn map(handles: u64) -> u64 {
     handles * MAP_HANDLE
 }
 
-/// Nanoseconds to unmap this many handles and give them back.
+/// Nanoseconds to unmap and release this many handles.
 pub(crate) fn unmap(handles: u64) -> u64 {
     handles * UNMAP_HANDLE
 }

@@ -1,40 +1,40 @@
-//! A device in a what-if run: a capacity, addresses, and what driver calls cost.
+//! A simulated device for what-if runs: capacity, addresses, and the cost of driver calls.
 //!
-//! Addresses rise and are never used twice, aligned to 2 MiB: a declared oracle. Where two unused blocks of equal
-//! size compete the lower address wins, so a run can differ from the real one in which of them it takes, not in
-//! how large anything is. Who wants to foretell one real run has them placed as the driver does it (`addresses`).
+//! By default, addresses increase, are never reused, and are aligned to 2 MiB. This is a simplification: of two free
+//! blocks of equal size, the one with the lower address is used, so a run can differ from the real one in which block
+//! it picks, but not in any size. To predict a particular run, use addresses placed as the driver does (`addresses`).
 
 use crate::addresses::Addresses;
 use crate::costs;
 use crate::driver::{Driver, Refused};
 
-/// The grain of driver memory.
+/// The granularity of driver memory.
 pub const PAGE: u64 = 2 << 20;
 /// The first address.
 const FIRST_ADDRESS: u64 = 0x7f00_0000_0000;
-/// As much as there are addresses for on today's machines; a device without a capacity has this much.
+/// The size of the address space on today's machines; a device without a capacity has this much memory.
 const ALL_ADDRESSES: u64 = 1 << 47;
 /// The distance between reserved ranges.
 const RESERVATION: u64 = 1 << 47;
 
-/// A device that answers an allocator model.
+/// A device that serves an allocator model.
 #[derive(Clone, Debug)]
 pub struct Device {
     capacity: u64,
     taken: u64,
     peak_taken: u64,
     next_address: u64,
-    /// Where the driver would put things; `None` under the plain oracle.
+    /// The driver's placement; `None` for simple increasing addresses.
     addresses: Option<Addresses>,
     next_reservation: u64,
     calls: u64,
     nanoseconds: u64,
-    /// Allocations whose free waits for a stream, in the order of their requests.
+    /// Allocations whose free is pending on a stream, in order of request.
     pending: Vec<u32>,
 }
 
 impl Device {
-    /// A device with this much memory for the allocator; `None` refuses only what no device could have.
+    /// A device with this much memory for the allocator; with `None`, only requests larger than any device fail.
     pub fn new(capacity: Option<u64>) -> Self {
         Self {
             capacity: capacity.unwrap_or(ALL_ADDRESSES),
@@ -49,49 +49,49 @@ impl Device {
         }
     }
 
-    /// The same device, with addresses like the driver's.
+    /// The same device with the driver's address placement.
     #[must_use]
     pub fn placing_as_the_driver(self) -> Self {
         Self { addresses: Some(Addresses::default()), ..self }
     }
 
-    /// The most that was taken at once.
+    /// Peak memory in use.
     pub fn peak_taken(&self) -> u64 {
         self.peak_taken
     }
 
-    /// How many driver calls were made.
+    /// Number of driver calls.
     pub fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// What they cost.
+    /// Their cost.
     pub fn nanoseconds(&self) -> u64 {
         self.nanoseconds
     }
 
-    /// Charges calls that move no memory.
+    /// Charges the cost of calls that do not change memory.
     pub fn charge(&mut self, calls: u64, nanoseconds: u64) {
         self.calls += calls;
         self.nanoseconds += nanoseconds;
     }
 
-    /// An allocation's free waits for a stream.
+    /// Notes that an allocation's free is pending on a stream.
     pub(crate) fn pend(&mut self, allocation: u32) {
         self.pending.push(allocation);
     }
 
-    /// An allocation's free is complete.
+    /// Notes that an allocation's free is complete.
     pub(crate) fn complete(&mut self, allocation: u32) {
         self.pending.retain(|&waiting| waiting != allocation);
     }
 
-    /// Gives memory back without a driver call.
+    /// Frees memory without a driver call.
     pub(crate) fn give_back(&mut self, size: u64) {
         self.taken = self.taken.saturating_sub(size);
     }
 
-    /// Takes memory without a driver call.
+    /// Allocates memory without a driver call.
     pub(crate) fn take(&mut self, size: u64) -> Result<(), Refused> {
         let taken = self.taken.checked_add(size).ok_or(Refused)?;
         if taken > self.capacity {
@@ -105,7 +105,7 @@ impl Device {
 
 impl Driver for Device {
     fn allocate(&mut self, size: u64, _stream: u64) -> Result<u64, Refused> {
-        // A refused call costs too, but nobody has measured what.
+        // A failed call also has a cost, but it was not measured.
         self.calls += 1;
         self.take(size)?;
         self.nanoseconds += costs::malloc_or_free(size);
@@ -135,7 +135,7 @@ impl Driver for Device {
     fn map(&mut self, _address: u64, size: u64, page: u64) -> Result<(), Refused> {
         let handles = size / page.max(1);
         self.take(size)?;
-        // One call each to create and to map a handle, one for access to the whole range.
+        // One call each to create and map a handle, and one to set access for the whole range.
         self.charge(2 * handles + 1, costs::map(handles));
         Ok(())
     }

@@ -1,27 +1,27 @@
-//! Segments over time: in which one an address lay when an event came, and to which memory pool that belonged.
+//! Segments over time: which segment contained an address at an event, and which memory pool it belonged to.
 //!
-//! Addresses are used again, so a place is known by where and when. Recorders name the pool only of segments that
-//! are there at the end; one that went away before is taken for one of the default pool, unless `check` finds that
-//! the recording makes no sense that way and assumes another.
+//! Addresses are reused, so a location is identified by address and time. Recorders name the pool only for segments
+//! that exist at the end. A segment that was freed earlier is assumed to belong to the default pool, unless `check`
+//! finds that the recording makes no sense that way and assumes another pool.
 //!
-//! An expandable segment is a reserved range. Its pages are mapped from the front on, so the pages that were ever
-//! mapped lie side by side, and two runs of such pages are two ranges. It is there while any page of it is.
+//! An expandable segment is a reserved range. Its pages are mapped from the front, so all pages that were ever mapped
+//! are contiguous, and two such runs of pages are two ranges. A segment exists as long as any of its pages does.
 
 use std::collections::{BTreeMap, HashMap};
 
 use makeroom_core::{Action, DeviceTrace, Event, FastMap, PoolId, Ranges};
 
-/// A segment, from when it was taken to when it was given back.
+/// A segment, from its allocation to its free.
 #[derive(Clone, Debug)]
 pub(crate) struct Home {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) pool: PoolId,
-    /// The event that made it; `None` where it is older than the recording.
+    /// The event that allocated it; `None` if it is older than the recording.
     pub(crate) first: Option<usize>,
-    /// The event that ended it; `None` where it outlived the recording.
+    /// The event that freed it; `None` if it outlived the recording.
     pub(crate) last: Option<usize>,
-    /// The stream and the run of releases that ended it.
+    /// The stream and the run of releases that freed it.
     ended_with: Option<(u64, usize)>,
 }
 
@@ -37,9 +37,9 @@ impl Home {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Homes {
     all: Vec<Home>,
-    /// The segment that an event made or ended.
+    /// The segment that an event allocated or freed.
     turns: FastMap<usize, u32>,
-    /// The segment that a release took from.
+    /// The segment that a release affected.
     releases: FastMap<usize, u32>,
     assumed: usize,
 }
@@ -49,25 +49,24 @@ impl Homes {
         Builder::new(device).build(device)
     }
 
-    /// The segment that a release took from.
+    /// The segment that a release affected.
     pub(crate) fn of_release(&self, event: usize) -> Option<&Home> {
         self.releases.get(&event).map(|&index| &self.all[index as usize])
     }
 
-    /// How many segments have a pool that was assumed.
+    /// The number of segments with an assumed pool.
     pub(crate) fn assumed(&self) -> usize {
         self.assumed
     }
 
-    /// A segment that may have belonged to a pool that is gone: the recording does not name its pool.
+    /// A segment that may have belonged to a destroyed pool: the recording does not name its pool.
     pub(crate) fn suspect(&self, address: u64, event: usize) -> Option<usize> {
         self.all.iter().position(|home| {
             home.was_there(address, event) && home.ended_with.is_some() && home.pool == PoolId::DEFAULT
         })
     }
 
-    /// The same with one segment more in a pool that is gone. What is given back together, on one stream, was in
-    /// one pool.
+    /// The same with one more segment in a destroyed pool. Segments released together on one stream were in one pool.
     pub(crate) fn with_assumed_pool(&self, index: usize) -> Self {
         let mut homes = self.clone();
         if let Some(home) = homes.all.get_mut(index)
@@ -79,7 +78,7 @@ impl Homes {
         homes
     }
 
-    /// The pools that were assumed, each with the first release of its memory.
+    /// The assumed pools, each with the first release of its memory.
     pub(crate) fn assumed_pools(&self) -> Vec<(usize, PoolId)> {
         let mut first: HashMap<PoolId, usize> = HashMap::new();
         for (&event, &index) in &self.releases {
@@ -101,15 +100,15 @@ impl Home {
     }
 }
 
-/// PyTorch counts its pools from zero; these count from the other end.
+/// PyTorch counts its pools up from zero; these count down from the maximum.
 fn assumed_pool(stream: u64, run: usize) -> PoolId {
     PoolId(!stream, run as u64)
 }
 
-/// Which memory pool an address belongs to, at the current event.
+/// Which memory pool an address belongs to at the current event.
 pub(crate) struct PoolFinder<'homes> {
     homes: &'homes Homes,
-    /// The private segments that are there, by their start.
+    /// The current private segments, by start address.
     now: BTreeMap<u64, u32>,
 }
 
@@ -120,7 +119,7 @@ impl<'homes> PoolFinder<'homes> {
         Self { homes, now: private.map(|(home, index)| (home.start, index)).collect() }
     }
 
-    /// Notes that an event has come that takes memory from the driver or gives it back.
+    /// Processes an event that allocates or frees driver memory.
     pub(crate) fn see(&mut self, event: usize) {
         let Some(&index) = self.homes.turns.get(&event) else { return };
         let home = &self.homes.all[index as usize];
@@ -143,14 +142,14 @@ impl<'homes> PoolFinder<'homes> {
     }
 }
 
-/// Follows the segments through a recording.
+/// Tracks the segments through a recording.
 struct Builder {
     homes: Homes,
-    /// The fixed segments that are there, by address.
+    /// The current fixed segments, by address.
     fixed: FastMap<u64, u32>,
     /// The reserved ranges, by address.
     ranges: Vec<ReservedRange>,
-    /// Where the current run of releases began.
+    /// The start of the current run of releases.
     run: Option<usize>,
 }
 
@@ -181,7 +180,7 @@ impl Builder {
         });
         let mut builder =
             Self { homes: Homes::default(), fixed: FastMap::default(), ranges: ranges.collect(), run: None };
-        // What was mapped at the end, less what was mapped in between, was there at the start.
+        // Memory mapped at the end, minus memory mapped during the recording, existed at the start.
         for segment in expandable() {
             builder.add_mapped(segment.address.0, i128::from(segment.size.get()));
         }
@@ -218,7 +217,7 @@ impl Builder {
                 Action::SegmentFree | Action::SegmentUnmap => {
                     self.run.get_or_insert(index);
                 }
-                // The allocator waits for the device in the middle of a release.
+                // The allocator synchronizes the device in the middle of a release.
                 Action::FreeCompleted => {}
                 _ => self.run = None,
             }
@@ -281,7 +280,7 @@ impl Builder {
         home.ended_with = self.run.map(|run| (event.stream.0, run));
     }
 
-    /// Gives the segments that are there at the end the pools that the recording names.
+    /// Assigns the recorded pools to the segments that exist at the end.
     fn name_pools(&mut self, device: &DeviceTrace) {
         for segment in &device.segments {
             let address = segment.address.0;

@@ -1,25 +1,25 @@
-//! What a framework's allocator handed out, apart from what others asked the driver for.
+//! Separates the allocations of a framework's allocator from direct driver allocations.
 //!
-//! A recording of a whole process has both: tensors, which lie in the framework's segments, and what cuBLAS, cuDNN or NCCL
-//! take beside them. Only the former can be replayed under an allocator; with the latter among them every block comes
-//! to lie elsewhere, and fragmentation is another program's.
+//! A recording of a whole process contains both: tensors, which are inside the framework's segments, and memory that
+//! cuBLAS, cuDNN or NCCL allocate from the driver. Only the former can be replayed under an allocator. If the latter
+//! were included, every block would move, and the fragmentation would not be that of the program.
 
 use makeroom_core::{Action, DeviceTrace, Ranges};
 
-/// What lies in a framework's segments, of a recording of a whole process.
+/// The contents of a framework's segments, from a recording of a whole process.
 #[derive(Clone, Debug)]
 pub struct Inside {
-    /// Events of segments and of what lies in them.
+    /// Events of segments and of blocks inside them.
     pub device: DeviceTrace,
     /// The position of each in the whole recording.
     pub positions: Vec<usize>,
-    /// The most that was live outside of segments at once.
+    /// Peak live memory outside of segments.
     pub outside: u64,
 }
 
 impl Inside {
-    /// Takes a recording apart. `None` where there is nothing to: all of it is the program's own, or it is a framework's own
-    /// snapshot, which holds nothing else.
+    /// Splits a recording. `None` if there is nothing to separate: all memory belongs to the program itself, or the
+    /// recording is a framework's own snapshot, which contains nothing else.
     pub fn new(device: &DeviceTrace) -> Option<Self> {
         let takes = |action: &Action| matches!(action, Action::SegmentAlloc | Action::SegmentMap);
         if !device.segments.is_empty() || !device.events.actions().iter().any(takes) {

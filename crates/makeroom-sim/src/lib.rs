@@ -1,14 +1,14 @@
-//! Runs recorded allocations under other allocators: exact models, what-if, offline planner.
+//! Replays recorded allocations under other allocators: exact models, what-if runs, and an offline planner.
 //!
 //! ```text
-//! allocators.rs   allocators by name                    driver.rs       what a model asks of a driver
-//! program.rs      what a program did, without addresses device.rs       a simulated device
-//! pytorch/        PyTorch's allocator, to the byte      costs.rs        what driver calls cost
+//! allocators.rs   allocators by name                    driver.rs       the driver interface of the models
+//! program.rs      a program's allocations by number     device.rs       a simulated device
+//! pytorch/        PyTorch's allocator, to the byte      costs.rs        costs of driver calls
 //! models/         all others                            replay.rs       runs a program under a model
-//! model.rs        what every model can do               smallest.rs     the least memory it completes in
-//! check/          proves PyTorch's on a recording       comparison.rs   several runs of one recording
+//! model.rs        the interface of all models           smallest.rs     the smallest memory it completes in
+//! check/          checks PyTorch's on a recording       comparison.rs   several runs of one recording
 //! tune.rs         the best settings for a recording     homes.rs        segments over time, and their pools
-//! addresses.rs    where the driver puts memory          inside.rs       what is the framework's own
+//! addresses.rs    where the driver places memory        inside.rs       separates the framework's memory
 //! ```
 #![forbid(unsafe_code)]
 

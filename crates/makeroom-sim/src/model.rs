@@ -1,25 +1,25 @@
-//! What every allocator model can do.
+//! The interface of all allocator models.
 
 use crate::device::Device;
 use crate::driver::Refused;
 use crate::pytorch::{Pytorch, Request};
 
-/// An allocator on a simulated device. Allocations have numbers, given by whoever replays.
+/// An allocator on a simulated device. The replay assigns numbers to allocations.
 pub trait Model {
     /// Serves a request as allocation `number`.
     fn allocate(&mut self, device: &mut Device, number: u32, request: Request) -> Result<(), Refused>;
 
-    /// The program gives an allocation back; it waits for a stream.
+    /// The program frees an allocation, pending on a stream.
     fn free_later(&mut self, device: &mut Device, number: u32);
 
-    /// An allocation may be used again. An unknown number is no error: the run that was recorded went on where
-    /// this one failed.
+    /// The free of an allocation is complete. An unknown number is not an error: the recorded run continued where this
+    /// one failed.
     fn free(&mut self, device: &mut Device, number: u32);
 
-    /// The program asks for unused memory to be given back to the driver.
+    /// The program requests that unused memory is returned to the driver.
     fn empty_cache(&mut self, device: &mut Device);
 
-    /// What is taken from the driver.
+    /// Memory reserved from the driver.
     fn reserved(&self) -> u64;
 }
 

@@ -1,7 +1,7 @@
-//! What a program did, freed from where its memory lay: allocations by number, in order.
+//! A program's allocations independent of their addresses: by number, in order.
 //!
-//! A recording names blocks by address. Addresses are the old allocator's answer, not the program's question, so
-//! they are replaced by numbers once, and every run under another allocator is then a walk over two arrays.
+//! A recording names blocks by address. Addresses are results of the recorded allocator, not inputs of the program, so
+//! they are replaced by numbers once. Every run under another allocator is then a pass over two arrays.
 
 use std::collections::HashSet;
 
@@ -12,62 +12,61 @@ use crate::homes::{Homes, PoolFinder};
 /// An allocation of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// How many bytes it asked for.
+    /// Requested bytes.
     pub size: u64,
-    /// On which stream.
+    /// The stream.
     pub stream: u64,
-    /// For which memory pool.
+    /// The memory pool.
     pub pool: PoolId,
-    /// Where the recorded allocator put it.
+    /// The address in the recording.
     pub address: u64,
-    /// Who asked.
+    /// The stack of the request.
     pub stack: StackId,
 }
 
-/// One thing the program did.
+/// An operation of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Asked for memory, and got it when it was recorded.
+    /// An allocation that succeeded in the recorded run.
     Allocate(u32),
-    /// Asked for memory, and was refused when it was recorded.
+    /// An allocation that failed in the recorded run.
     AllocateRefused(u32),
-    /// Gave memory back that may be used again at once.
+    /// A free that is complete immediately.
     Free(u32),
-    /// Gave memory back; it waits for a stream.
+    /// A free that is pending on a stream.
     FreeRequested(u32),
-    /// Memory that waited for a stream may be used again.
+    /// A pending free is complete.
     FreeCompleted(u32),
-    /// Asked the allocator to give unused memory back to the driver.
+    /// A request to return unused memory to the driver.
     EmptyCache,
 }
 
 /// A program on one device.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// All allocations, those that were refused among them; their number is their place here. Those that are older than
-    /// the recording come first.
+    /// All allocations, including failed ones, indexed by number. Those older than the recording come first.
     pub allocations: Vec<Allocation>,
-    /// How many allocations are older than the recording.
+    /// The number of allocations older than the recording.
     pub older: u32,
-    /// What it did, in order.
+    /// Its operations, in order.
     pub steps: Vec<Step>,
-    /// The event of the recording behind each step.
+    /// The recorded event of each step.
     pub events: Vec<u32>,
-    /// Events that name an address nothing was known of, and were left out.
+    /// The number of skipped events, which name an unknown address.
     pub lost: usize,
-    /// How long the recorded run took from its first event to its last, in microseconds; 0 where it has no clock.
+    /// Duration of the recorded run from its first event to its last, in microseconds; 0 if it has no clock.
     pub recorded_us: u64,
     /// The first step in the second half of that time.
     pub half: usize,
 }
 
 impl Program {
-    /// Reads the program out of a recording.
+    /// Extracts the program from a recording.
     pub fn new(device: &DeviceTrace, stacks: &Stacks, start: &Start) -> Self {
         Self::with_homes(device, stacks, start, &Homes::new(device))
     }
 
-    /// The same, where the segments and their pools are known already.
+    /// The same with known segments and pools.
     pub(crate) fn with_homes(device: &DeviceTrace, stacks: &Stacks, start: &Start, homes: &Homes) -> Self {
         let reader = Reader {
             device,
@@ -79,12 +78,12 @@ impl Program {
         reader.read(start)
     }
 
-    /// The most bytes that were live at once, and what was live at the start.
+    /// Peak live bytes, including memory that was live at the start.
     pub fn peak_live(&self) -> u64 {
         self.live().fold(self.live_at_start(), u64::max)
     }
 
-    /// The same, where requests that were refused are granted and given back at once, as a replay does.
+    /// The same if failed requests succeed and are freed immediately, as in a replay.
     pub fn peak_live_if_granted(&self) -> u64 {
         let asked = self.steps.iter().zip(self.live()).map(|(step, live)| match *step {
             Step::AllocateRefused(number) => live.saturating_add(self.size(number)),
@@ -93,23 +92,23 @@ impl Program {
         asked.fold(self.live_at_start(), u64::max)
     }
 
-    /// How many requests were refused when they were recorded.
+    /// The number of requests that failed in the recorded run.
     pub fn refused(&self) -> usize {
         self.steps.iter().filter(|step| matches!(step, Step::AllocateRefused(_))).count()
     }
 
-    /// How many allocations there were, those older than the recording among them.
+    /// The number of allocations, including those older than the recording.
     pub fn granted(&self) -> usize {
         self.allocations.len() - self.refused()
     }
 
-    /// The bytes that are older than the recording.
+    /// The bytes of allocations older than the recording.
     pub fn live_at_start(&self) -> u64 {
         let older = &self.allocations[..self.older as usize];
         older.iter().fold(0, |live, older| live.saturating_add(older.size))
     }
 
-    /// The bytes that were live after each step.
+    /// Live bytes after each step.
     pub fn live(&self) -> impl Iterator<Item = u64> + '_ {
         self.steps.iter().scan(self.live_at_start(), |live, step| {
             match *step {
@@ -133,7 +132,7 @@ struct Reader<'trace> {
     device: &'trace DeviceTrace,
     stacks: &'trace Stacks,
     program: Program,
-    /// The allocation that lives at an address.
+    /// The live allocation at an address.
     at: FastMap<u64, u32>,
     pools: PoolFinder<'trace>,
 }
@@ -156,7 +155,7 @@ impl Reader<'_> {
                         address: event.address.0,
                         stack: event.stack,
                     });
-                    // A block that is handed out again without a free: its free was lost.
+                    // An address that is allocated again without a free: its free was lost.
                     if let Some(lost) = self.at.insert(event.address.0, number) {
                         self.program.lost += 1;
                         self.push(event_index, Step::Free(lost));
@@ -195,7 +194,7 @@ impl Reader<'_> {
         self.program
     }
 
-    /// How long it took, and where its second half begins.
+    /// The duration, and the step at which its second half begins.
     fn read_times(&mut self) {
         let times = || self.device.events.iter().map(|event| event.time_us).filter(|&time| time > 0);
         let (first, last) = (times().next().unwrap_or(0), times().next_back().unwrap_or(0));
@@ -205,7 +204,7 @@ impl Reader<'_> {
         self.program.half = self.program.events.partition_point(|event| time_of(event) < middle);
     }
 
-    /// What was live before the first event.
+    /// Adds memory that was live before the first event.
     fn read_older(&mut self, start: &Start) {
         self.program.older = start.blocks.len() as u32;
         for block in &start.blocks {
@@ -225,7 +224,7 @@ impl Reader<'_> {
         self.program.allocations.len() as u32 - 1
     }
 
-    /// A free that completes right after its request is one step: hardly any waits for a stream.
+    /// Joins a free and its completion into one step if they are adjacent: few frees wait for a stream.
     fn complete(&mut self, event: u32, number: u32) {
         match self.program.steps.last_mut() {
             Some(last) if *last == Step::FreeRequested(number) => *last = Step::Free(number),
@@ -239,11 +238,11 @@ impl Reader<'_> {
     }
 }
 
-/// The first events of runs of releases that the program itself asked for.
+/// The first events of runs of releases that the program itself requested.
 ///
-/// A run that is followed by the allocator's own next step (new memory, or a refusal) can also be the allocator's:
-/// it gives memory back when the driver refuses. With Python stacks the call names itself. Without, a run counts as
-/// the program's unless reserved memory was about to exceed its highest mark, which only a refusal explains.
+/// If the allocator's own next step follows (new memory, or a failure), the run may be the allocator's: it releases
+/// memory when the driver is out of memory. With Python stacks, the call is in the stack. Without, a run is attributed
+/// to the program unless reserved memory was about to exceed its highest mark, which only a failure explains.
 pub(crate) fn empty_cache_calls(device: &DeviceTrace, stacks: &Stacks) -> Vec<u32> {
     let events = &device.events;
     let mut calls = Vec::new();
@@ -270,7 +269,7 @@ pub(crate) fn empty_cache_calls(device: &DeviceTrace, stacks: &Stacks) -> Vec<u3
         }
         let start = index;
         let before = reserved;
-        // The allocator waits for the device in the middle of a release; what that completes stands in between.
+        // The allocator synchronizes the device in the middle of a release, so completed frees are in between.
         while let Some(released) = events
             .get(index)
             .filter(|event| is_release(event.action) || event.action == Action::FreeCompleted)
@@ -296,7 +295,7 @@ pub(crate) fn empty_cache_calls(device: &DeviceTrace, stacks: &Stacks) -> Vec<u3
     calls
 }
 
-/// Whether the allocator itself may have gone on from a release to this event.
+/// Whether this event may be the allocator's own next step after a release.
 fn follows(next: Option<makeroom_core::Event>) -> bool {
     next.is_some_and(|next| {
         matches!(next.action, Action::OutOfMemory | Action::SegmentAlloc | Action::SegmentMap)

@@ -5,42 +5,42 @@ use crate::model::Model;
 use crate::program::{Allocation, Program, Step};
 use crate::pytorch::Request;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The most bytes that were live at once, up to the end or the refusal.
+    /// Peak live bytes, until the end or the failure.
     pub peak_live: u64,
-    /// The most that the allocator had taken from the driver.
+    /// Peak memory reserved from the driver.
     pub peak_reserved: u64,
-    /// How many driver calls it made.
+    /// Number of driver calls.
     pub driver_calls: u64,
-    /// What they cost, in nanoseconds.
+    /// Their cost, in nanoseconds.
     pub driver_nanoseconds: u64,
-    /// The part of it that fell into the second half of the recorded time.
+    /// Their cost in the second half of the recorded time.
     pub late_driver_nanoseconds: u64,
-    /// The request that was refused, which ended the run.
+    /// The failed request that ended the run.
     pub refusal: Option<Refusal>,
 }
 
-/// A refused request.
+/// A failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The event of the recording that asked; `None` for what is older than the recording.
+    /// The recorded event of the request; `None` for allocations older than the recording.
     pub event: Option<u32>,
-    /// How much was asked for.
+    /// The requested size.
     pub bytes: u64,
     /// The allocation's number in the program.
     pub allocation: u32,
 }
 
-/// Runs a program to its end, or to the first refusal: there the real program would have died. What is older than
-/// the recording is allocated first.
+/// Runs a program to its end, or to the first failed allocation, where the real program would have ended. Allocations
+/// older than the recording are made first.
 pub fn replay<M: Model + ?Sized>(program: &Program, model: &mut M, device: &mut Device) -> Outcome {
     let run = Run { program, model, device, outcome: Outcome::default(), live: 0, early_nanoseconds: None };
     run.finish(Run::allocate_older)
 }
 
-/// Runs a program under a model that already holds what is older than the recording.
+/// Runs a program under a model that already contains the allocations older than the recording.
 pub fn replay_from_start<M: Model + ?Sized>(
     program: &Program,
     model: &mut M,
@@ -57,7 +57,7 @@ struct Run<'run, M: ?Sized> {
     device: &'run mut Device,
     outcome: Outcome,
     live: u64,
-    /// What driver calls had cost when the second half of the recorded time began.
+    /// The cost of driver calls when the second half of the recorded time began.
     early_nanoseconds: Option<u64>,
 }
 
@@ -97,7 +97,7 @@ impl<M: Model + ?Sized> Run<'_, M> {
                     }
                 }
                 Step::AllocateRefused(number) => {
-                    // It is not known how long the program would have kept it: it is given back at once.
+                    // How long the program would have kept it is unknown: free it immediately.
                     if !self.allocate(number) {
                         return Some(Refusal {
                             event: Some(event),

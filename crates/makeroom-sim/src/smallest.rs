@@ -1,21 +1,21 @@
-//! The least memory in which a program completes under an allocator, found by running it.
+//! The smallest memory in which a program completes under an allocator, found by running it.
 //!
-//! Completion need not grow with memory: an allocator that gives memory back when it runs short can get through in
-//! less than it fails in, and a pool that takes a share up front cuts differently in every size. So the result is
-//! not claimed to be the least of all sizes. What is guaranteed, because both were run: the program completes in
-//! the result, and does not complete in one page less.
+//! Completion is not monotonic in memory: an allocator that releases memory when it runs short can succeed in less
+//! memory than it fails in, and a pool that preallocates a share is divided differently for every size. The result is
+//! therefore not claimed to be the smallest of all sizes. It is guaranteed, because both were run, that the program
+//! completes in the result and does not complete in one page less.
 
 use crate::allocators::AllocatorSpec;
 use crate::device::PAGE;
 use crate::program::Program;
 
-/// Beyond this no device is looked for.
+/// Upper limit of the search: no device has more.
 const LARGEST: u64 = 1 << 50;
 
-/// The least memory in which a program completes, in whole pages of 2 MiB; see the module for what that means.
-/// `None` if it completes in no memory at all that a device could have.
+/// The smallest memory in which a program completes, in whole pages of 2 MiB; the module documentation defines what
+/// that means. `None` if it does not complete in any memory that a device could have.
 ///
-/// A run ends at its first refusal, so most of the some fifteen runs are short.
+/// A run ends at its first failed allocation, so most of the roughly fifteen runs are short.
 pub fn smallest_memory(program: &Program, spec: &AllocatorSpec) -> Option<u64> {
     let completes = |pages: u64| spec.run(program, Some(pages * PAGE)).refusal.is_none();
     let unlimited = spec.run(program, None);
@@ -30,11 +30,11 @@ pub fn smallest_memory(program: &Program, spec: &AllocatorSpec) -> Option<u64> {
     Some(bisect(too_little, enough, completes) * PAGE)
 }
 
-/// A size in which the program does not complete and a larger one in which it does, from guesses of both: usually
-/// just under what is live, and what is reserved without a limit.
+/// A size in which the program does not complete and a larger one in which it does, starting from guesses: usually just
+/// below peak live memory, and the memory reserved without a limit.
 ///
-/// Neither guess is sure. Expandable segments are charged for whole requests but map only what is missing, so they
-/// can be refused under a limit that they would not exceed; they also map more than they are charged for.
+/// Neither guess is certain. Expandable segments are charged for whole requests but map only the missing part, so they
+/// can fail under a limit that they would not exceed; they also map more than they are charged for.
 fn bracket(live: u64, reserved: u64, completes: impl Fn(u64) -> bool) -> Option<(u64, u64)> {
     let mut enough = reserved;
     let mut too_little = live.checked_sub(1);
@@ -53,11 +53,11 @@ fn bracket(live: u64, reserved: u64, completes: impl Fn(u64) -> bool) -> Option<
         too_little = guess.checked_sub(step);
         step *= 2;
     }
-    // Nothing fits in no memory, unless nothing is asked for.
+    // Nothing fits in no memory, unless nothing is requested.
     Some((too_little.unwrap_or(0), enough))
 }
 
-/// Halves the distance until it is one page: `too_little` never completes, the result does.
+/// Bisects down to one page: `too_little` never completes, the result does.
 fn bisect(mut too_little: u64, mut enough: u64, completes: impl Fn(u64) -> bool) -> u64 {
     while too_little + 1 < enough {
         let middle = u64::midpoint(too_little, enough);
@@ -78,7 +78,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Blocks that keep every second hole open, and one that needs two of them.
+    /// Blocks that keep every second hole open, and one that needs two holes.
     fn fragmenting() -> Program {
         let mut script = Script::default();
         let blocks: Vec<u32> = (0..8).map(|_| script.allocate(12 * MIB)).collect();

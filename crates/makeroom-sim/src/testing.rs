@@ -11,7 +11,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Asks for memory on the default stream.
+    /// Allocates memory on the default stream.
     pub(crate) fn allocate(&mut self, size: u64) -> u32 {
         self.allocate_on(size, 0)
     }

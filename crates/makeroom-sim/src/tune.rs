@@ -1,39 +1,39 @@
-//! Finds the allocator setting that serves a recording best, by running it under each.
+//! Finds the best allocator settings for a recording, by running it under each candidate.
 //!
-//! The runs are exact, so the answer is too: for this recording. Better means, in this order: it completes in the
-//! memory there is, it reserves less, it spends less time in the driver, it needs fewer words. A gain below one per
-//! cent is none: the next run will differ by more.
+//! The runs are exact, so the result is exact for this recording. Settings are ranked by these criteria, in order: the
+//! run completes in the available memory, reserves less, spends less time in the driver, and needs a shorter settings
+//! string. A gain below one percent does not count: the next run will differ by more.
 
 use crate::allocators::{AllocatorSpec, parse};
 use crate::comparison::{ComparedRun, Memory, Workload};
 use crate::pytorch::Settings;
 
-/// A smaller gain is not worth a setting.
+/// The smallest gain that is worth a setting.
 const LEAST_GAIN: f64 = 0.01;
-/// Driver time that is worth as much as nothing: less than this is not weighed, in nanoseconds.
+/// Driver time below this many nanoseconds is ignored.
 const DRIVER_NOISE: u64 = 50_000_000;
 
-/// A setting and what came of it.
+/// A setting and its result.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// The settings string, as it goes into the environment; empty for PyTorch's defaults.
+    /// The settings string for the environment; empty for PyTorch's defaults.
     pub settings: String,
     /// The run.
     pub run: ComparedRun,
 }
 
-/// What was found.
+/// The result of tuning.
 ///
-/// All runs that are compared begin with nothing. What is older than the recording lies in each where that run put
-/// it, since under another setting it would not lie where it lay.
+/// All compared runs start empty. Each one places memory older than the recording itself, because under another setting
+/// it would not be at its recorded addresses.
 #[derive(Clone, Debug)]
 pub struct Tuning {
-    /// The run under the settings of the recording, from an empty start like all others.
+    /// The run under the recording's settings, starting empty like all others.
     pub recorded: ComparedRun,
-    /// The run under the settings of the recording from the state in which the recording began, which is what
-    /// really happened; only where that came out differently, and never to be compared with the trials.
+    /// The run under the recording's settings from the state in which the recording began, which is what really
+    /// happened. Present only if its result differs, and not comparable with the trials.
     pub recorded_in_place: Option<ComparedRun>,
-    /// All settings that were tried, the best first.
+    /// All settings that were tried, best first.
     pub trials: Vec<Trial>,
     /// Whether the best is worth changing to.
     pub is_worth_it: bool,
@@ -46,12 +46,12 @@ impl Tuning {
     }
 }
 
-/// The settings worth trying for a workload, all of them known to every release with expandable segments.
+/// The settings worth trying for a workload, all of which are supported by every release with expandable segments.
 pub fn candidates(workload: &Workload, memory: Memory) -> Vec<String> {
     let largest = workload.program.allocations.iter().map(|allocation| allocation.size).max().unwrap_or(0);
     let mut candidates = vec![String::new(), "expandable_segments:True".to_owned()];
     for megabytes in [32_u64, 64, 128, 256, 512, 1024] {
-        // Where nothing is that large the limit on splitting decides nothing.
+        // If no block is that large, the limit on splitting has no effect.
         if largest >= megabytes << 20 || megabytes <= 64 {
             candidates.push(format!("max_split_size_mb:{megabytes}"));
         }
@@ -63,7 +63,7 @@ pub fn candidates(workload: &Workload, memory: Memory) -> Vec<String> {
         candidates.push(format!("expandable_segments:True,roundup_power2_divisions:{divisions}"));
     }
     if memory.bytes.is_some() {
-        // Garbage is collected only under a limit.
+        // Garbage collection needs a limit.
         for threshold in ["0.6", "0.8", "0.9"] {
             candidates.push(format!("garbage_collection_threshold:{threshold}"));
         }
@@ -72,7 +72,7 @@ pub fn candidates(workload: &Workload, memory: Memory) -> Vec<String> {
     candidates
 }
 
-/// Tries settings on a workload. `progress` is called before each run with its number and how many there are.
+/// Tries settings on a workload. `progress` is called before each run with its number and the total.
 pub fn tune(
     workload: &Workload,
     recorded: &Settings,
@@ -89,7 +89,7 @@ pub fn tune(
     let mut trials: Vec<Trial> = Vec::with_capacity(candidates.len());
     for (index, settings) in candidates.iter().enumerate() {
         progress(index + 1, total);
-        // Candidates are written by hand or by `candidates`; one that PyTorch would refuse is no candidate.
+        // Candidates are written by hand or by `candidates`; skip invalid ones.
         let Ok(spec) = parse(&format!("pytorch:{settings}")) else { continue };
         trials.push(Trial { settings: settings.clone(), run: workload.run(&spec, memory, false) });
     }
@@ -98,8 +98,8 @@ pub fn tune(
     Tuning { recorded, recorded_in_place, trials, is_worth_it }
 }
 
-/// The order of runs: those that complete first, then by reserved memory in steps of the least gain, driver time
-/// and length.
+/// The order of runs: completed ones first, then by reserved memory in steps of the smallest gain, driver time and
+/// length.
 fn rank(run: &ComparedRun, words: usize) -> (bool, u64, u64, usize, u64) {
     let outcome = &run.outcome;
     let step = (outcome.peak_live as f64 * LEAST_GAIN).max(1.0);
@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// A recording that began late: two blocks of 30 MiB lie with a gap of 40 MiB between them.
+    /// A recording that began late: two blocks of 30 MiB with a gap of 40 MiB between them.
     fn late() -> DeviceTrace {
         let block = |address: u64, size: u64, state| Block {
             address: Address(address << 20),
@@ -168,7 +168,7 @@ mod tests {
         let workload = Workload::new(&late(), &Stacks::default());
         let settings = [String::new(), "expandable_segments:True".to_owned()];
         let tuning = tune(&workload, &Settings::default(), Memory::default(), &settings, |_, _| {});
-        // In its place the older memory takes the gap too; made anew it takes none, under any setting.
+        // At its recorded place, the older memory includes the gap; newly allocated, it has no gap under any setting.
         assert_eq!(tuning.recorded.outcome.peak_reserved, 60 << 20);
         let in_place = tuning.recorded_in_place.map(|run| run.outcome.peak_reserved);
         assert_eq!(in_place, Some(100 << 20));

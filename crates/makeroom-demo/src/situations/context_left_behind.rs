@@ -1,4 +1,4 @@
-//! A context for every worker, and none destroyed: each takes hundreds of megabytes before its first allocation.
+//! A context for every worker, and none is destroyed: each takes hundreds of megabytes before its first allocation.
 
 use std::io::Write;
 
@@ -40,7 +40,7 @@ fn input_of_all_workers(card: &Card) -> Result<DeviceMemory> {
 #[inline(never)]
 #[unsafe(export_name = "context_left_behind::work_in_a_context_of_its_own")]
 fn work_in_a_context_of_its_own(card: &Card) -> Result<()> {
-    // Never destroyed: a context goes only by hand or with the process.
+    // Never destroyed: a context lives until it is destroyed explicitly or the process exits.
     let _context = context_of_a_worker(card)?;
     memory_of_a_worker(card)?.free()
 }

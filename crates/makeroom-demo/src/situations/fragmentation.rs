@@ -1,7 +1,7 @@
-//! Many sizes: a loop whose requests grow a little each time, and that keeps a part of each.
+//! Fragmentation: a loop whose requests grow a little each time, and that keeps a part of each.
 //!
-//! What is kept is cut out of the memory that the step has just given back. What remains of it is too small for the next
-//! step, and cannot go back to the driver because what was kept lies in it.
+//! The kept part is split off the block that the step has just freed. The rest of that block is too small for the next
+//! step, and cannot be returned to the driver because the kept part is in the same segment.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! A kernel that calls `malloc`: it takes from a heap of 8 MiB, and gets a null pointer that nobody looks at.
+//! A kernel that calls `malloc`: it allocates from a heap of 8 MiB, and does not check for a null pointer.
 
 use std::ffi::c_void;
 use std::io::Write;
@@ -9,7 +9,7 @@ use makeroom_cuda::{DeviceMemory, Launch, Limit, Module, Stream};
 use crate::card::Card;
 use crate::situation::Outcome;
 
-/// Asks for memory inside the kernel and writes down what it got: an address, or 0. Written as `nvcc` writes it.
+/// Allocates memory inside the kernel and stores the result: an address, or 0. Written as `nvcc` generates it.
 const KERNEL: &std::ffi::CStr = c"
 .version 6.0
 .target sm_50
@@ -37,7 +37,7 @@ const KERNEL: &std::ffi::CStr = c"
 }
 ";
 
-/// What the answer holds until the kernel has run.
+/// The value of the result before the kernel has run.
 const UNTOUCHED: u64 = u64::MAX;
 
 #[inline(never)]
@@ -83,6 +83,6 @@ fn launch(card: &Card, module: &Module, wanted: Bytes, answer: u64) -> makeroom_
     let mut parameters: [*mut c_void; 2] = [(&raw mut wanted).cast(), (&raw mut answer).cast()];
     let launch = Launch { grid: [1; 3], block: [1; 3], shared_bytes: 0 };
     let stream = Stream::default_of(card.driver);
-    // SAFETY: the kernel takes two numbers of eight bytes and writes eight bytes to the second, which is live memory.
+    // SAFETY: the kernel takes two eight-byte numbers and writes eight bytes to the second, which is live memory.
     unsafe { module.function(c"allocate_inside")?.launch(launch, &stream, &mut parameters) }
 }

@@ -1,4 +1,4 @@
-//! A free that is missing on an error path: every third request is invalid, and its function returns before the free.
+//! A missing free on an error path: every third request is invalid, and its function returns before the free.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use crate::situation::Outcome;
 /// More requests than fit.
 const REQUESTS: u64 = 10_000;
 
-/// A request that the program cannot answer.
+/// A request that the program cannot process.
 struct Invalid;
 
 #[inline(never)]
@@ -41,7 +41,7 @@ fn answer_request(card: &Card, number: u64) -> Result<std::result::Result<(), In
     let output = output_of_a_request(card)?;
     if number % 3 == 2 {
         output.free()?;
-        // What the C program wrote as `return -1`: the input's free stands below.
+        // `return -1` in the C program: the input's free is below it.
         std::mem::forget(input);
         return Ok(Err(Invalid));
     }

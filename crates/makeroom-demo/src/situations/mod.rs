@@ -1,4 +1,4 @@
-//! One situation a file.
+//! The situations, one per file.
 
 pub(crate) mod context_left_behind;
 pub(crate) mod fragmentation;

@@ -1,4 +1,4 @@
-//! Somebody else is on the card: a program that asks for less than the card has, and is refused.
+//! Another process on the GPU: a program requests less than the GPU has, and the allocation fails.
 
 use std::io::{Read, Write};
 
@@ -26,12 +26,12 @@ fn buffer_of_a_quarter_card(card: &Card, bytes: Bytes) -> Result<DeviceMemory> {
     card.allocate(bytes)
 }
 
-/// What the other process does: takes its share, says so, and keeps it until it is told to go.
+/// The other process: allocates its share, reports that, and keeps it until its input ends.
 pub(crate) fn hold(card: &Card, percent: u64, told: &mut dyn Write, until: &mut dyn Read) -> Outcome {
     let held = memory_of_the_other_process(card, card.percent(percent))?;
     writeln!(told, "holds {}", held.bytes())?;
     told.flush()?;
-    // The end of the input is what it waits for: whoever started it closes that, also by ending.
+    // Wait for the end of the input: the parent closes it, also by exiting.
     std::io::copy(until, &mut std::io::sink())?;
     held.free()?;
     Ok(())

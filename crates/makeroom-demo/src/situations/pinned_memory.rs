@@ -1,4 +1,4 @@
-//! Pinned host memory: a loader that pins a buffer for every batch and never lets one go.
+//! Pinned host memory: a loader that pins a buffer for every batch and never frees it.
 
 use std::io::Write;
 
@@ -18,7 +18,7 @@ pub(crate) fn run(card: &Card, output: &mut dyn Write) -> Outcome {
         match buffer_of_a_batch(card) {
             Ok(buffer) => {
                 staging.region().write(&buffer)?;
-                // The next batch makes its own.
+                // The next batch allocates its own.
                 std::mem::forget(buffer);
             }
             Err(error) => {

@@ -1,5 +1,5 @@
-//! Memory that was freed on a stream and is not back: the stream is still busy when a request comes from outside of the
-//! pool.
+//! Memory that was freed on a stream but is not available yet: the stream is still busy when memory is requested
+//! outside of the pool.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use makeroom_cuda::{DeviceMemory, Launch, Module, Result, Stream, StreamKind};
 use crate::card::Card;
 use crate::situation::Outcome;
 
-/// A kernel that waits for a fifth of a second, by the card's clock of nanoseconds.
+/// A kernel that waits for a fifth of a second, using the GPU's nanosecond clock.
 const WAIT: &std::ffi::CStr = c"
 .version 6.0
 .target sm_50
@@ -80,7 +80,7 @@ fn buffer_of_a_stream(stream: &Stream, bytes: Bytes) -> Result<DeviceMemory> {
 
 fn keep_busy(module: &Module, stream: &Stream) -> Result<()> {
     let launch = Launch { grid: [1; 3], block: [1; 3], shared_bytes: 0 };
-    // SAFETY: the kernel takes nothing and touches no memory.
+    // SAFETY: the kernel takes no arguments and accesses no memory.
     unsafe { module.function(c"keep_busy")?.launch(launch, stream, &mut []) }
 }
 

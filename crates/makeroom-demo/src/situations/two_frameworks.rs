@@ -1,5 +1,5 @@
-//! Two frameworks in one process: the first has given its tensors back to its own cache, and the second finds the card
-//! full.
+//! Two frameworks in one process: the first has freed its tensors into its own cache, so the GPU is full for the
+//! second.
 
 use std::io::Write;
 

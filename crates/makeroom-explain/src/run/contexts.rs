@@ -1,4 +1,4 @@
-//! Contexts of a process: those that it never destroyed, and those for which there was no memory.
+//! Contexts that were never destroyed, and contexts that could not be created for lack of memory.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::thresholds::CONTEXT_TYPICAL;
 use crate::trace::{History, Measured, Places, taken_at};
 use crate::{Cause, Certainty, Finding, advice};
 
-/// Contexts that were made and never destroyed, by place.
+/// Contexts that were never destroyed, by site.
 pub(super) fn left(process: &ProcessRecord, places: Places<'_>) -> Vec<LeftContext> {
     let mut sites: BTreeMap<Option<String>, u64> = BTreeMap::new();
     for context in &process.contexts {
@@ -20,7 +20,7 @@ pub(super) fn left(process: &ProcessRecord, places: Places<'_>) -> Vec<LeftConte
     sites.into_iter().map(|(site, count)| LeftContext { site, count }).collect()
 }
 
-/// Contexts that were refused.
+/// Contexts that could not be created.
 pub(super) fn refused(trace: &Trace, process: &ProcessRecord, places: Places<'_>) -> Option<RefusedContexts> {
     let first = process.refused_contexts.first()?;
     let device = trace.devices.iter().find(|device| device.device == first.device);
@@ -43,7 +43,7 @@ pub(super) fn refused(trace: &Trace, process: &ProcessRecord, places: Places<'_>
     })
 }
 
-/// What a refused context means. `limit`: of `makeroom run`.
+/// Explains a context that could not be created. `limit`: set by `makeroom run --limit`.
 pub(super) fn judge(refused: &RefusedContexts, limit: Option<Bytes>) -> Finding {
     let RefusedContexts { held, contexts, context_bytes, others, .. } = *refused;
     let site = refused.site.as_ref().map_or(String::new(), |site| format!(" at {site}"));

@@ -1,11 +1,12 @@
-//! Whether a process's memory on the host grows without end.
+//! Detects host memory that grows without bound.
 //!
-//! Any program grows while it starts: libraries are loaded, kernels unpacked, caches filled, for seconds or for minutes; and
-//! at its exit destructors touch pages that were never used. A leak goes on. So a short run is no evidence. The second half
-//! of a long one, without its start and its exit, is cut into equal parts of half a minute or more: memory must have grown
-//! in each of them, by samples taken in it, at a like rate. Where that holds, the growth is followed back to where it began.
+//! Every program grows during startup: it loads libraries, unpacks kernels and fills caches, for seconds or minutes. At
+//! exit, destructors touch pages that were never used. A leak continues. A short run is therefore no evidence. The
+//! second half of a long run, without startup and exit, is divided into equal parts of at least half a minute: memory
+//! must have grown in each of them, according to samples within that part, at a similar rate. If so, the growth is
+//! traced back to where it began.
 //!
-//! One kind of run is told however short: a process that was killed with its control group's limit all but reached.
+//! One kind of run is reported regardless of its length: a process that was killed close to its cgroup's limit.
 
 use makeroom_core::{Bytes, HostSample, ProcessRecord};
 
@@ -13,21 +14,21 @@ use super::HostGrowth;
 
 /// Parts of the second half of a run.
 const PARTS: u32 = 4;
-/// A part is at least this long: so the whole run takes four minutes and a half.
+/// Minimum length of a part, which makes the whole run at least four and a half minutes long.
 const LEAST_PART_US: u64 = 30_000_000;
-/// How long a program starts at least: up to 7 s for a framework's libraries and kernels on an H200's host.
+/// Minimum startup time: a framework's libraries and kernels take up to 7 s on an H200's host.
 const START_US: u64 = 30_000_000;
-/// Samples that a part holds at least: between samples nothing is known.
+/// Minimum number of samples in a part.
 const LEAST_SAMPLES: usize = 3;
-/// How far the growth in a part may be from the mean, either way, to be at a like rate.
+/// Maximum factor between the growth in a part and the mean, in either direction, to count as a similar rate.
 const LIKE_RATE: f64 = 4.0;
-/// Growth counts from this on, if it is this share of what the process has at its end.
+/// Minimum growth, in bytes and as a share of the process's final memory.
 const LEAST_GROWTH: Bytes = Bytes::mib(128);
 const LEAST_SHARE: f64 = 0.1;
-/// The share of its limit at which a process that did not exit was killed for it.
+/// A process without an exit that reached this share of its limit was killed for it.
 const AT_LIMIT: f64 = 0.9;
 
-/// The growth of a process, if it has to be told.
+/// The growth of a process, if it should be reported.
 pub(super) fn growth(process: &ProcessRecord) -> Option<HostGrowth> {
     let samples: Vec<Sample> = process.host_samples.iter().filter_map(Sample::new).collect();
     let (first, last) = samples.first().zip(samples.last())?;
@@ -49,7 +50,7 @@ pub(super) fn growth(process: &ProcessRecord) -> Option<HostGrowth> {
     })
 }
 
-/// What a process had in memory at a moment.
+/// Resident memory of a process at one point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sample {
     time_us: u64,
@@ -62,7 +63,7 @@ impl Sample {
     }
 }
 
-/// Since when memory has grown at the rate of the second half; `None` where it does not grow all through that.
+/// Since when memory has grown at the rate of the second half; `None` if it does not grow throughout the second half.
 fn steady_since(samples: &[Sample]) -> Option<Sample> {
     let (first, last) = samples.first().zip(samples.last())?;
     let half_us = last.time_us.saturating_sub(first.time_us) / 2;
@@ -90,7 +91,7 @@ fn steady_since(samples: &[Sample]) -> Option<Sample> {
     Some(Sample { time_us: since_us, resident: at(samples, since_us) })
 }
 
-/// What there was at a moment, on the straight line between the samples around it.
+/// Memory at a point in time, interpolated linearly between samples.
 fn at(samples: &[Sample], time_us: u64) -> Bytes {
     let after = samples.partition_point(|sample| sample.time_us < time_us);
     let Some(next) = samples.get(after).or(samples.last()) else { return Bytes::ZERO };
@@ -109,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// A process with samples as seconds and mebibytes, that exited with the last of them.
+    /// A process with samples in seconds and mebibytes that exits at the last one.
     fn told(samples: &[(u64, u64)]) -> Option<(u64, u64, bool)> {
         growth(&process(samples, Some(ProcessEnd::Exited(0)), None))
             .map(|growth| (growth.first.get() >> 20, growth.last.get() >> 20, growth.is_steady))
@@ -125,12 +126,12 @@ mod tests {
         ProcessRecord { host_samples: host_samples.collect(), end, ..ProcessRecord::default() }
     }
 
-    /// A sample each second.
+    /// One sample per second.
     fn run(seconds: u64, resident: impl Fn(u64) -> u64) -> Vec<(u64, u64)> {
         (0..seconds).map(|second| (second, resident(second))).collect()
     }
 
-    /// A training on an H200, as it was sampled: cuDNN's and cuBLAS's kernels come, then nothing more until the exit.
+    /// Training on an H200, as sampled: cuDNN's and cuBLAS's kernels are loaded, then nothing changes until exit.
     #[test]
     fn a_healthy_training_of_ten_seconds_is_not_told() {
         let training = [495, 663, 682, 739, 752, 1076, 1365, 1365, 1365, 1365, 1476]
@@ -141,18 +142,18 @@ mod tests {
         for end in 2..=training.len() {
             assert_eq!(told(&training[..end]), None, "{end}");
         }
-        // Also where every second brings more, and in two samples.
+        // Also with growth in every second, and with only two samples.
         assert_eq!(told(&run(12, |second| 400 + second * 120)), None);
         assert_eq!(told(&[(0, 30), (1, 1606)]), None);
     }
 
-    /// A loader that fills its cache, for as long as it takes.
+    /// A loader that fills its cache, for various durations.
     #[test]
     fn growth_that_ends_is_not_told() {
         for loading in [20, 60, 150, 250] {
             assert_eq!(told(&run(300, |second| 300 + second.min(loading) * 50)), None, "{loading}");
         }
-        // Most of a run of two minutes may be its start.
+        // Startup may take most of a two-minute run.
         assert_eq!(told(&run(120, |second| 300 + second * 50)), None);
     }
 
@@ -160,11 +161,11 @@ mod tests {
     fn growth_through_a_long_run_is_told_from_where_it_began() {
         let (first, last, is_steady) = told(&run(600, |second| 1000 + second * 20)).unwrap();
         assert!(is_steady && last - first > 10_000, "{first} to {last}");
-        // Behind a start that takes more.
+        // After a startup that grows faster.
         let leak = run(600, |second| if second < 60 { 500 + second * 140 } else { 8900 + second * 20 });
         let (first, last, _) = told(&leak).unwrap();
         assert!((9_000..11_000).contains(&(last - first)), "{first} to {last}");
-        // A buffer each tenth second.
+        // A buffer every ten seconds.
         assert!(told(&run(600, |second| 1000 + second / 10 * 200)).is_some());
     }
 
@@ -178,7 +179,7 @@ mod tests {
         assert_eq!(told(&[(5, 30)]), None);
     }
 
-    /// Between samples that are far apart nothing is known.
+    /// Samples that are far apart are no evidence.
     #[test]
     fn a_few_samples_are_no_evidence() {
         let sparse: Vec<(u64, u64)> = (0..9).map(|number| (number * 100, 1000 + number * 500)).collect();
@@ -190,7 +191,7 @@ mod tests {
         assert_eq!(told(&gap), None);
     }
 
-    /// The kernel ends a process at its control group's limit, however short it ran.
+    /// The kernel kills a process at its cgroup's limit, no matter how briefly it ran.
     #[test]
     fn a_process_that_ended_at_its_limit_is_told() {
         let samples = run(40, |second| 200 + second * 100);

@@ -1,4 +1,5 @@
-//! What the facts about a process mean: causes beside a refusal, and the verdict where nothing was refused.
+//! Turns the facts about a process into causes in addition to those of a failed allocation, or into the verdict if no
+//! allocation failed.
 
 use makeroom_core::Bytes;
 
@@ -6,13 +7,13 @@ use super::{LaunchFailure, LeftKind, Missing, RunSummary};
 use crate::advice::{host_memory_in_pieces, raise_kernel_heap, record_with_stacks};
 use crate::{Cause, Certainty, Explanation, Finding, Fix, Verdict};
 
-/// Adds what the summary shows to an explanation.
+/// Adds the findings of the summary to an explanation.
 pub(crate) fn judge(explanation: &mut Explanation, summary: &RunSummary) {
     judge_failures(explanation, summary);
     judge_remarks(explanation, summary);
 }
 
-/// What failed, which can be said at any time.
+/// Failures, which can be reported at any time.
 pub(crate) fn judge_failures(explanation: &mut Explanation, summary: &RunSummary) {
     let mut failures = Vec::new();
     let refused = summary.refused_contexts.as_ref();
@@ -30,8 +31,8 @@ pub(crate) fn judge_failures(explanation: &mut Explanation, summary: &RunSummary
     }
 }
 
-/// A recording that does not tell how its process ended: what happened there is not known, so neither is that nothing
-/// failed. The same, in part, where events are missing in the middle.
+/// A recording that does not show how its process ended cannot prove that nothing failed. The same applies in part to
+/// one with missing events.
 pub(crate) fn judge_missing(explanation: &mut Explanation, summary: &RunSummary) {
     let Some(missing) = summary.missing else {
         judge_dropped(explanation, summary.dropped);
@@ -52,7 +53,7 @@ pub(crate) fn judge_missing(explanation: &mut Explanation, summary: &RunSummary)
         }
     };
     if explanation.verdict.cause != Cause::None {
-        // A torn end has a note already.
+        // A damaged end already has a note.
         if !matches!(missing, Missing::Torn(_)) {
             explanation.notes.push(stop);
         }
@@ -72,7 +73,7 @@ pub(crate) fn judge_missing(explanation: &mut Explanation, summary: &RunSummary)
     );
 }
 
-/// Among events that were lost may be a failure.
+/// A failure may be among the lost events.
 fn judge_dropped(explanation: &mut Explanation, dropped: u64) {
     if dropped == 0 || explanation.verdict.cause != Cause::None {
         return;
@@ -86,18 +87,18 @@ fn judge_dropped(explanation: &mut Explanation, dropped: u64) {
     }
 }
 
-/// A length of time, as precise as it helps.
+/// A duration, with useful precision.
 fn seconds(microseconds: u64) -> String {
     let seconds = microseconds as f64 / 1e6;
     if seconds < 10.0 { format!("{seconds:.1} s") } else { format!("{seconds:.0} s") }
 }
 
-/// What can be said once the process has ended.
+/// Findings that require that the process has ended.
 fn judge_remarks(explanation: &mut Explanation, summary: &RunSummary) {
     let mut remarks: Vec<Finding> = Vec::new();
     remarks.extend(kernel_heap(summary));
     remarks.extend(host_growth(summary));
-    // What was refused memory may well give up without cleaning up.
+    // A program that ran out of memory often exits without cleaning up.
     remarks.extend(never_freed(summary).filter(|_| summary.refusals == 0));
     if explanation.verdict.cause == Cause::None {
         for remark in &remarks {
@@ -207,7 +208,7 @@ fn host_growth(summary: &RunSummary) -> Option<Finding> {
     Some(finding(Cause::HostMemory, Certainty::Possible, Some(growth.last - growth.first), text, fixes))
 }
 
-/// Memory of a program that ended by itself and did not give it back.
+/// Memory that a program which exited by itself did not free.
 fn never_freed(summary: &RunSummary) -> Option<Finding> {
     if !summary.has_exited() || summary.left.is_empty() {
         return None;

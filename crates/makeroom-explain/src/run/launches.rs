@@ -1,4 +1,4 @@
-//! Why a kernel did not start, as far as the driver's answer and what was asked for tell.
+//! Why a kernel failed to launch, as far as the driver's error and the launch parameters show.
 
 use makeroom_core::{Bytes, FailedLaunch};
 
@@ -6,9 +6,9 @@ use super::LaunchFailure;
 use crate::native::readable;
 use crate::trace::Places;
 
-/// Dynamic shared memory that needs no permission.
+/// Dynamic shared memory that needs no opt-in.
 const SHARED_BY_DEFAULT: Bytes = Bytes::kib(48);
-/// The most that any GPU gives one block (compute capability 9.0 and 10.0).
+/// The maximum for one block on any GPU (compute capability 9.0 and 10.0).
 const MOST_SHARED: Bytes = Bytes::kib(227);
 
 const INVALID_VALUE: u32 = 1;
@@ -16,7 +16,7 @@ const OUT_OF_MEMORY: u32 = 2;
 const OUT_OF_RESOURCES: u32 = 701;
 const COOPERATIVE_TOO_LARGE: u32 = 720;
 
-/// Explains a launch that failed.
+/// Explains a failed launch.
 pub(super) fn explain(launch: &FailedLaunch, places: Places<'_>) -> LaunchFailure {
     let shared = launch.shared_memory;
     let (reason, is_for_resources, is_certain) = match launch.error {
@@ -55,7 +55,7 @@ pub(super) fn explain(launch: &FailedLaunch, places: Places<'_>) -> LaunchFailur
     }
 }
 
-/// The driver's name of an error that launches answer.
+/// The driver's name for an error that launches return.
 fn name(error: u32) -> &'static str {
     match error {
         INVALID_VALUE => "invalid value",

@@ -1,8 +1,8 @@
-//! What was there at the end of a process, by who asked for it.
+//! Memory that was still allocated when the process ended, by the code that allocated it.
 //!
-//! Libraries take workspaces for themselves, once and for good: cuBLAS and cuDNN with their handles, NCCL with its
-//! communicators, PyTorch with its pinned memory. Their users cannot free it, and nobody does before the process ends. So
-//! it counts apart, and only what the program itself asked for, or nobody knows who, is never freed.
+//! Libraries allocate workspaces that they keep until exit: cuBLAS and cuDNN for their handles, NCCL for its
+//! communicators, PyTorch for its pinned memory. Their users cannot free these. They are therefore counted separately,
+//! and only memory allocated by the program itself, or by unknown code, is reported as never freed.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use makeroom_core::{Bytes, StackId};
 use super::{LeftKind, LeftSite, Leftover, LibraryHold};
 use crate::trace::Places;
 
-/// Libraries whose memory is their callers': these ask for it, and should give it back.
+/// Libraries that allocate on behalf of their callers, who are responsible for the free.
 const FOR_CALLERS: [&str; 2] = ["NPP", "RMM"];
 
-/// A place, who called it, and what it called.
+/// A site, its caller, and its callee.
 type Place = (Option<String>, Option<String>, Option<String>);
 
-/// How much, in how many allocations.
+/// Bytes and number of allocations.
 type Held = (Bytes, u64);
 
-/// What was left, told by who asked.
+/// Leftover memory, by the code that allocated it.
 #[derive(Debug)]
 pub(super) struct Left {
-    /// By libraries for themselves, the most first.
+    /// Allocated by libraries for themselves, largest first.
     pub(super) by_libraries: Vec<LibraryHold>,
-    /// By everybody else.
+    /// Allocated by all other code.
     pub(super) by_others: Option<Leftover>,
 }
 
 impl Left {
-    /// Adds blocks up.
+    /// Sums up blocks.
     pub(super) fn new(
         kind: LeftKind,
         blocks: impl Iterator<Item = (StackId, Bytes)>,

@@ -1,14 +1,14 @@
-//! What a recorded process left behind or missed, beside what was refused: kernels that did not start, memory that was
-//! never freed, frees that wait, contexts, the host's memory.
+//! Findings about a recorded process other than failed allocations: kernels that failed to launch, memory that was
+//! never freed, pending frees, contexts, host memory.
 //!
 //! ```text
-//! summarise.rs   from the recording to the facts
-//! left.rs        what was there at the end, by who asked for it
-//! launches.rs    why a kernel did not start
-//! contexts.rs    contexts that were left, and those that were refused
-//! host.rs        whether the process's memory on the host grows without end
-//! pools.rs       what expandable segments and makeroom's own pool saved
-//! judge.rs       what the facts mean for the verdict
+//! summarise.rs   builds the facts from the recording
+//! left.rs        memory still allocated at the end, by the code that allocated it
+//! launches.rs    why a kernel failed to launch
+//! contexts.rs    contexts that were never destroyed or that could not be created
+//! host.rs        detects host memory that grows without bound
+//! pools.rs       savings from expandable segments and makeroom's pool
+//! judge.rs       turns the facts into causes and a verdict
 //! ```
 
 mod contexts;
@@ -24,68 +24,68 @@ use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, PendingFrees, ProcessEnd
 pub(crate) use judge::{judge, judge_failures, judge_missing};
 pub(crate) use summarise::summarise;
 
-/// One process from its beginning to its end.
+/// One process from start to end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunSummary {
     /// The program's name.
     pub program: String,
-    /// Its number.
+    /// Its PID.
     pub pid: u32,
-    /// How it ended; `None` when it had no chance to say so, or still runs.
+    /// How it ended; `None` if it was killed or is still running.
     pub end: Option<ProcessEnd>,
-    /// The most that was taken from the driver at once, of each device.
+    /// Peak memory allocated from the driver, by device.
     pub peaks: Vec<(DeviceIndex, Bytes)>,
-    /// The most host memory that was pinned at once.
+    /// Peak pinned host memory.
     pub pinned_peak: Bytes,
-    /// What `makeroom run --limit` let it take.
+    /// The limit set by `makeroom run --limit`.
     pub limit: Option<Bytes>,
-    /// Allocations of device memory that were refused for good.
+    /// Failed allocations of device memory, not counting those that a retry satisfied.
     pub refusals: u64,
-    /// Requests for pinned memory that were refused, and the largest of them.
+    /// Number of failed allocations of pinned memory, and the size of the largest.
     pub pinned_refusals: u64,
     /// See `pinned_refusals`.
     pub largest_pinned_refused: Bytes,
-    /// Contexts for which there was no memory.
+    /// Contexts that could not be created for lack of memory.
     pub refused_contexts: Option<RefusedContexts>,
-    /// Kernels that did not start, each kind once.
+    /// Kernels that failed to launch, each kind once.
     pub failed_launches: Vec<LaunchFailure>,
-    /// What kernels that call malloc share; `None` when none was seen.
+    /// The heap of kernels that call malloc; `None` if there are none.
     pub kernel_heap: Option<KernelHeap>,
-    /// What was there at the end and nobody gave back.
+    /// Memory that was never freed.
     pub left: Vec<Leftover>,
-    /// What libraries asked for themselves and keep to the end, as they do.
+    /// Memory that libraries keep until exit, which is normal.
     pub held_by_libraries: Vec<LibraryHold>,
-    /// What frameworks keep to the end, as they do.
+    /// Memory that frameworks keep until exit, which is normal.
     pub kept: Vec<Kept>,
-    /// What PyTorch's expandable segments saved, of each device where it used them.
+    /// Savings from PyTorch's expandable segments, for each device with them.
     pub expandable: Vec<ExpandableSummary>,
-    /// What makeroom's own pool did (`makeroom run --pool`), of each device that it served.
+    /// Use of makeroom's pool (`makeroom run --pool`), for each device that it served.
     pub pools: Vec<PoolSummary>,
-    /// Frees in stream order that were not known to be complete.
+    /// Stream-ordered frees that were not known to be complete.
     pub pending: Vec<WaitingFrees>,
-    /// Contexts that were made and never destroyed, by place; primary ones are the runtime's and not among them.
+    /// Contexts that were never destroyed, by site. Primary contexts belong to the runtime and are not included.
     pub contexts: Vec<LeftContext>,
-    /// Device memory that went with its context.
+    /// Device memory released with its context.
     pub freed_with_contexts: Bytes,
-    /// The process's memory on the host, if it grew.
+    /// Growth of the process's host memory, if any.
     pub host_growth: Option<HostGrowth>,
-    /// Events that the recorder could not keep.
+    /// Number of events that the recorder dropped.
     pub dropped: u64,
-    /// How long it was recorded, in microseconds.
+    /// Length of the recording, in microseconds.
     pub recorded_us: u64,
-    /// What keeps the recording from telling how the process ended.
+    /// Why the recording does not show how the process ended.
     pub missing: Option<Missing>,
-    /// What the recorder remarked.
+    /// Notes from the recorder.
     pub remarks: Vec<String>,
 }
 
 impl RunSummary {
-    /// Whether the process came to its end by itself: only then is what is left left.
+    /// Whether the process exited by itself: only then is leftover memory a finding.
     pub fn has_exited(&self) -> bool {
         matches!(self.end, Some(ProcessEnd::Exited(_)))
     }
 
-    /// Whether nothing that was recorded failed.
+    /// Whether no recorded operation failed.
     pub fn is_without_failure(&self) -> bool {
         self.refusals == 0
             && self.pinned_refusals == 0
@@ -93,7 +93,7 @@ impl RunSummary {
             && self.failed_launches.is_empty()
     }
 
-    /// Whether there is nothing to say but the peak.
+    /// Whether there is nothing to report but the peak.
     pub fn is_clean(&self) -> bool {
         self.is_without_failure()
             && self.kernel_heap.is_none()
@@ -104,41 +104,41 @@ impl RunSummary {
     }
 }
 
-/// What keeps a recording from telling how its process ended.
+/// Why a recording does not show how its process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// It has no end: the process was killed, or the recorder could not write any more.
+    /// It has no end: the process was killed, or the recorder could no longer write.
     End,
-    /// Its last bytes are torn.
+    /// Its last bytes are damaged.
     Torn(Bytes),
-    /// The recorder stepped aside before the process ended.
+    /// The recorder stopped before the process ended.
     Rest,
 }
 
-/// Contexts for which there was no memory, and who held it when the first of them was refused.
+/// Contexts that could not be created, and how memory was used when the first one failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedContexts {
     /// How many.
     pub count: u64,
     /// The device.
     pub device: DeviceIndex,
-    /// What the first of them would have taken, where that is known.
+    /// The size of the first one, if known.
     pub bytes: Bytes,
-    /// Who asked.
+    /// The code that requested it.
     pub site: Option<String>,
-    /// What was free, if somebody looked.
+    /// Free memory, if it was sampled.
     pub free: Option<Bytes>,
-    /// What this process had taken.
+    /// Memory allocated by this process.
     pub held: Bytes,
-    /// How many contexts it had, and what they took.
+    /// The number of its contexts, and their memory.
     pub contexts: u64,
     /// See `contexts`.
     pub context_bytes: Bytes,
-    /// What other processes held, as far as it was measured.
+    /// Memory of other processes, as far as it was measured.
     pub others: Bytes,
 }
 
-/// A kernel that did not start.
+/// A kernel that failed to launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchFailure {
     /// Its name.
@@ -149,59 +149,59 @@ pub struct LaunchFailure {
     pub error: u32,
     /// The error's name.
     pub error_name: &'static str,
-    /// Shared memory that was asked for beside what the kernel declares.
+    /// Dynamic shared memory, in addition to what the kernel declares.
     pub shared_memory: Bytes,
-    /// The reason, as a part of a sentence.
+    /// The reason, as part of a sentence.
     pub reason: String,
-    /// Whether it asked for more of something than there is.
+    /// Whether it requested more of a resource than exists.
     pub is_for_resources: bool,
     /// Whether the reason follows from the figures alone.
     pub is_certain: bool,
-    /// Who started it.
+    /// The code that launched it.
     pub site: Option<String>,
 }
 
-/// The heap inside of kernels.
+/// The in-kernel heap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelHeap {
-    /// What all kernels together can take.
+    /// Its size, shared by all kernels.
     pub limit: Bytes,
-    /// Whether the program never set it.
+    /// Whether the program did not set the size.
     pub is_default: bool,
-    /// How many modules call malloc.
+    /// The number of modules that call malloc.
     pub modules: u64,
 }
 
-/// Which memory was left.
+/// A kind of leftover memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeftKind {
     /// Memory of a device.
     Device(DeviceIndex),
     /// Pinned host memory.
     Pinned,
-    /// The program's own host memory that it pinned later.
+    /// The program's own host memory that it registered.
     Registered,
 }
 
-/// Memory that was there at the end.
+/// Memory still allocated at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// Which.
+    /// The kind of memory.
     pub kind: LeftKind,
     /// How much.
     pub bytes: Bytes,
     /// In how many allocations.
     pub allocations: u64,
-    /// Who asked for it, the most first: Σ = `bytes`.
+    /// The code that allocated it, largest first: Σ = `bytes`.
     pub sites: Vec<LeftSite>,
 }
 
-/// Memory that a library asked for itself and keeps to the end.
+/// Memory that a library allocated for itself and keeps until exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LibraryHold {
     /// The library.
     pub by: &'static str,
-    /// Which memory.
+    /// The kind of memory.
     pub kind: LeftKind,
     /// How much.
     pub bytes: Bytes,
@@ -209,14 +209,14 @@ pub struct LibraryHold {
     pub allocations: u64,
 }
 
-/// A place that left memory behind.
+/// A site that left memory allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftSite {
-    /// The place; `None` where no stack was recorded.
+    /// The site; `None` if no stack was recorded.
     pub place: Option<String>,
     /// The line of the program that called it.
     pub caller: Option<String>,
-    /// What it called.
+    /// The function it called.
     pub through: Option<String>,
     /// How much.
     pub bytes: Bytes,
@@ -224,16 +224,16 @@ pub struct LeftSite {
     pub allocations: u64,
 }
 
-/// What a framework keeps to the end.
+/// Memory that a framework keeps until exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// The device.
     pub device: DeviceIndex,
     /// The framework.
     pub by: &'static str,
-    /// What of it was in use.
+    /// Live memory.
     pub live: Bytes,
-    /// What of it was not.
+    /// Cached memory.
     pub cached: Bytes,
 }
 
@@ -242,55 +242,55 @@ pub struct Kept {
 pub struct ExpandableSummary {
     /// The device.
     pub device: DeviceIndex,
-    /// The most that was live in PyTorch's segments at once.
+    /// Peak live memory in PyTorch's segments.
     pub peak_live: Bytes,
-    /// The most that PyTorch reserved at once.
+    /// Peak memory that PyTorch reserved.
     pub peak_reserved: Bytes,
-    /// What its default allocator takes for the same requests, by running them; `None` where that cannot be told.
+    /// The peak of its default allocator in a replay of the same requests; `None` if it cannot be determined.
     pub native_reserved: Option<Bytes>,
 }
 
-/// What makeroom's own pool did on a device.
+/// Use of makeroom's pool on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSummary {
     /// The device.
     pub device: DeviceIndex,
-    /// The most that the program used at once.
+    /// Peak memory in use by the program.
     pub peak_live: Bytes,
-    /// The most that the pool took of the device for it.
+    /// Peak memory that the pool reserved for it.
     pub peak_reserved: Bytes,
-    /// What PyTorch's default allocator and the driver take for the same requests, by running them; `None` where PyTorch did
-    /// not make them, or where that cannot be told.
+    /// The peak of PyTorch's default allocator and the driver in a replay of the same requests; `None` if PyTorch did
+    /// not make them, or if it cannot be determined.
     pub native_reserved: Option<Bytes>,
-    /// Whether PyTorch's memory was not the pool's: then the pool served other libraries.
+    /// Whether the pool served only other libraries, not PyTorch.
     pub is_beside_torch: bool,
-    /// The most memory of the host that stood in for the device's.
+    /// Peak memory spilled to the host.
     pub spilled_peak: Bytes,
-    /// How many blocks lay there.
+    /// The number of spilled blocks.
     pub spilled_blocks: u64,
-    /// About how long the GPU takes to read all of it once, over the bus, in microseconds.
+    /// About how long the GPU takes to read all spilled memory once over the bus, in microseconds.
     pub spilled_read_us: u64,
-    /// And how long if it were the device's own.
+    /// The same if it were device memory.
     pub device_read_us: u64,
 }
 
-/// Frees in stream order of one device that were not known to be complete.
+/// Stream-ordered frees on one device that were not known to be complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingFrees {
     /// The device.
     pub device: DeviceIndex,
     /// At the end.
     pub at_end: PendingFrees,
-    /// At the first refusal.
+    /// At the first failed allocation.
     pub at_refusal: Option<PendingFrees>,
-    /// The largest request outside of the pools meanwhile, and who made it.
+    /// The largest request outside of the pools while they were pending, and its site.
     pub asked: Option<(AskedMeanwhile, Option<String>)>,
 }
 
 /// Contexts that were never destroyed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftContext {
-    /// Who made them.
+    /// The code that created them.
     pub site: Option<String>,
     /// How many.
     pub count: u64,
@@ -303,10 +303,10 @@ pub struct HostGrowth {
     pub first: Bytes,
     /// At the end.
     pub last: Bytes,
-    /// How long that took.
+    /// Seconds between them.
     pub seconds: u64,
-    /// Whether it rose all the time.
+    /// Whether it grew steadily.
     pub is_steady: bool,
-    /// What the process's control group may use.
+    /// The limit of the process's cgroup.
     pub limit: Option<Bytes>,
 }

@@ -89,7 +89,7 @@ fn of_pool(parts: &Parts, pool: &PoolUse, stacks: &Stacks, may_compare: bool) ->
     }
 }
 
-/// A device's events, by the allocator that served them. What the driver served is in none of them.
+/// A device's events, by the allocator that served them. Events served by the driver are in none of them.
 ///
 /// `pooled ⊇ pooled_tensors`
 #[derive(Debug, Default)]
@@ -100,11 +100,11 @@ struct Parts {
     pooled: DeviceTrace,
     /// The tensors in the pool's pages.
     pooled_tensors: DeviceTrace,
-    /// What else was live in the pool's pages after each event of `pooled_tensors`.
+    /// Other live memory in the pool's pages after each event of `pooled_tensors`.
     other_live: Vec<u64>,
 }
 
-/// Whose an allocation is.
+/// The owner of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Torch,
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    /// Where PyTorch's segment lies, and the pool's pages.
+    /// Addresses of PyTorch's segment and of the pool's pages.
     const TORCH: u64 = 1 << 40;
     const POOL: u64 = 2 << 40;
 
@@ -211,7 +211,7 @@ mod tests {
         summarise(trace, trace.process.as_ref().unwrap())
     }
 
-    /// A program that asks for a little more in every step: the default allocator keeps all earlier blocks.
+    /// A program that requests a little more in every step: the default allocator keeps all earlier blocks.
     fn growing(steps: u64, grows_by: u64) -> Vec<(Action, u64, u64)> {
         let (mut events, mut mapped) = (Vec::new(), 0);
         for step in 0..steps {
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(torch[0].peak_reserved, Bytes::mib(40));
     }
 
-    /// 14 GiB of PyTorch's, and 34 MiB of pages in which the pool served a library: the pool saved nothing of the 14 GiB.
+    /// PyTorch has 14 GiB, and the pool served a library from 34 MiB of pages: the pool saved none of the 14 GiB.
     #[test]
     fn memory_that_the_pool_did_not_serve_is_not_its_to_save() {
         let mut events = vec![(Action::SegmentMap, POOL, 34 * MIB), (Action::Alloc, POOL, 33 * MIB)];

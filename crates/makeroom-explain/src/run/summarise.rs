@@ -1,4 +1,4 @@
-//! From the recording of a process to what it left behind or missed.
+//! Builds the summary of a process from its recording.
 
 use makeroom_core::{Action, Bytes, DeviceTrace, PinnedBlock, ProcessEnd, ProcessRecord, StreamFrees, Trace};
 
@@ -6,7 +6,7 @@ use super::left::Left;
 use super::{Kept, KernelHeap, LeftKind, Missing, RunSummary, WaitingFrees};
 use crate::trace::{DEFAULT_HEAP, History, Places, is_outside, peak_taken, states_at};
 
-/// The summary of a recorded process; `None` where only an allocator was recorded.
+/// The summary of a recorded process; `None` if only an allocator was recorded.
 pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
     let process = trace.process.as_ref()?;
     let places = Places::new(trace);
@@ -49,7 +49,7 @@ pub(crate) fn summarise(trace: &Trace) -> Option<RunSummary> {
     Some(summary)
 }
 
-/// What keeps the recording from telling how the process ended.
+/// Why the recording does not show how the process ended.
 fn missing(process: &ProcessRecord) -> Option<Missing> {
     match process.end {
         None if !process.unread.is_zero() => Some(Missing::Torn(process.unread)),
@@ -68,8 +68,8 @@ fn add_device(summary: &mut RunSummary, process: &ProcessRecord, device: &Device
     summary.refusals += refused.count() as u64;
     let states = states_at(device, &history, &[device.events.len().checked_sub(1)]);
     let Some(state) = states.first() else { return };
-    // Frameworks keep what they have to the end. What the program itself asked the pool for it should have freed, and
-    // libraries beside PyTorch's own allocator are named, both as without the pool.
+    // Frameworks keep their memory until exit. As without the pool, memory that the program itself allocated from the
+    // pool should have been freed, and libraries outside PyTorch's allocator are named.
     let is_beside_torch =
         summary.pools.iter().any(|pool| pool.device == device.device && pool.is_beside_torch);
     let (mut left, mut torch, mut pooled) = (Vec::new(), Held::default(), Held::default());
@@ -100,11 +100,11 @@ fn add_device(summary: &mut RunSummary, process: &ProcessRecord, device: &Device
     }
 }
 
-/// What an allocator holds: `reserved = own + live + cached`.
+/// Memory of an allocator: `reserved = own + live + cached`.
 #[derive(Clone, Copy, Default)]
 struct Held {
     reserved: Bytes,
-    /// What is told apart from it.
+    /// Memory that is reported separately.
     own: Bytes,
     live: Bytes,
 }

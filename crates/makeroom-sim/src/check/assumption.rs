@@ -1,27 +1,27 @@
-//! Looks for segments that were in a memory pool the recording does not name.
+//! Finds segments that were in a memory pool which the recording does not name.
 //!
-//! Two signs give such a segment away: it was taken although an unused block of the default pool would have served,
-//! or its unused rest was passed over by a request that it would have served. Both are wrong predictions. So the
-//! first wrong prediction names the suspects, and each is tried by a replay: the one with which most predictions
-//! come true is kept, and the next wrong prediction is looked at. Replays are few and counted; without a wrong
-//! prediction there is none.
+//! There are two signs of such a segment: it was allocated although a free block of the default pool would have served,
+//! or its free remainder was passed over by a request that it would have served. Both are wrong predictions. The first
+//! wrong prediction therefore yields suspects, and each is tried in a replay. The one with the most correct predictions
+//! is kept, and the next wrong prediction is examined. The number of replays is limited; without a wrong prediction
+//! there are none.
 
 use makeroom_core::Action;
 
 use super::{Attempt, Doubt, Recorded};
 use crate::homes::Homes;
 
-/// Replays at most.
+/// Maximum number of replays.
 const MOST_REPLAYS: usize = 64;
-/// Events in all of them together, at most, from the fifth replay on: a search may take seconds, not minutes.
+/// Maximum number of events in all replays together, from the fifth replay on: a search may take seconds, not minutes.
 const MOST_EVENTS: usize = 20_000_000;
 
-/// The replay in which most predictions came true.
+/// The replay with the most correct predictions.
 pub(super) fn best_attempt(recorded: &Recorded<'_>) -> Attempt {
     let mut homes = Homes::new(recorded.device);
     let mut best = recorded.attempt(&homes);
     let events = &recorded.device.events;
-    // A recorder that writes the pool of each event leaves nothing to assume.
+    // If the recorder writes the pool of each event, there is nothing to assume.
     if events.pool(0).is_some() {
         return best;
     }
@@ -44,7 +44,7 @@ pub(super) fn best_attempt(recorded: &Recorded<'_>) -> Attempt {
         let Some((trial, attempt)) = next else { return best };
         homes = trial;
         doubt = attempt.doubt;
-        // An assumption may pay only together with the next; what is kept in the end has paid.
+        // An assumption may improve the result only together with the next one; only improvements are kept in the end.
         if attempt.check.mismatched < best.check.mismatched {
             best = attempt;
         }
@@ -52,12 +52,12 @@ pub(super) fn best_attempt(recorded: &Recorded<'_>) -> Attempt {
     best
 }
 
-/// Segments that could explain a wrong prediction: where the model meant to go, and where the recording went.
+/// Segments that could explain a wrong prediction: the one that the model chose, and the recorded one.
 fn suspects(recorded: &Recorded<'_>, homes: &Homes, doubt: Doubt) -> Vec<usize> {
     let events = &recorded.device.events;
     let is_answer =
         |index: &usize| matches!(events.actions().get(*index), Some(Action::Alloc | Action::OutOfMemory));
-    // What the program got stands behind what the driver was asked for it.
+    // The program's allocation follows the driver calls made for it.
     let answer = (doubt.event..events.len()).find(is_answer);
     let went = [Some(doubt.event), answer].into_iter().flatten().filter_map(|index| {
         let event = events.get(index).filter(|event| event.action != Action::OutOfMemory)?;
@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs of `action address size`, all in MiB.
+    /// Sequences of `action address size`, all in MiB.
     fn checked(events: &[(Action, u64, u64)]) -> crate::Check {
         let mut device = DeviceTrace::default();
         for &(action, address, size) in events {
@@ -94,7 +94,7 @@ mod tests {
         check(&device, &Stacks::default(), Settings::default(), None)
     }
 
-    /// A program frees 20 MiB, and the next 20 MiB come from the driver all the same.
+    /// A program frees 20 MiB, and the next 20 MiB still come from the driver.
     const TAKEN_ALL_THE_SAME: [(Action, u64, u64); 6] = [
         (Action::SegmentAlloc, 0, 20),
         (Action::Alloc, 0, 20),

@@ -1,12 +1,12 @@
-//! Proves the model of PyTorch's allocator on a recording.
+//! Checks the model of PyTorch's allocator against a recording.
 //!
-//! The recording gives what the allocator cannot know: the order and size of requests, streams, when frees
-//! complete, the addresses of new segments, memory-pool membership, and when the driver refused. The model then
-//! has to say the rest: the address of every block, and whether, when and how large every segment is allocated,
-//! mapped, unmapped and freed. Every answer is compared with the recording; the model is never corrected by it.
+//! The recording provides the inputs that the allocator cannot know: the order and size of requests, streams, the
+//! completion of frees, the addresses of new segments, memory-pool membership, and driver failures. The model must
+//! predict the rest: the address of every block, and whether, when and in what size every segment is allocated, mapped,
+//! unmapped and freed. Every prediction is compared with the recording; the model is never corrected by it.
 //!
-//! One thing a recording can lack: the pool of segments that were gone before its end (`torch.cuda.MemPool`,
-//! destroyed CUDA graphs). Where predictions fail, `assumption` looks for segments that must have been in one.
+//! A recording may lack one thing: the pool of segments that were freed before its end (`torch.cuda.MemPool`, destroyed
+//! CUDA graphs). If predictions fail, `assumption` looks for segments that must have been in one.
 
 mod assumption;
 mod recording;
@@ -22,24 +22,24 @@ use crate::pytorch::{Pytorch, Request, Settings};
 /// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Check {
-    /// How many allocations were predicted.
+    /// The number of predicted allocations.
     pub allocations: usize,
-    /// Predictions that came true: addresses of blocks, segments, refusals.
+    /// Correct predictions: addresses of blocks, segments, failures.
     pub matched: usize,
-    /// Predictions that did not, and events that were not predicted.
+    /// Wrong predictions, and events that were not predicted.
     pub mismatched: usize,
     /// The first of them.
     pub first_mismatch: Option<Mismatch>,
-    /// The most the model had reserved.
+    /// The model's peak reserved memory.
     pub peak_reserved: u64,
-    /// Blocks that are older than the recording.
+    /// The number of blocks older than the recording.
     pub older_blocks: usize,
-    /// Of these, how many have a size that had to be assumed.
+    /// The number of these with an assumed size.
     pub assumed_blocks: usize,
-    /// Events that name an address nothing was known of.
+    /// Events that name an unknown address.
     pub lost_events: usize,
-    /// Segments whose memory pool the recording does not name and that were assumed to be in one of their own,
-    /// since the predictions come true more often that way.
+    /// Segments whose memory pool the recording does not name, and that were assumed to be in a separate pool because
+    /// that yields more correct predictions.
     pub assumed_pools: usize,
 }
 
@@ -48,14 +48,14 @@ pub struct Check {
 pub struct Mismatch {
     /// The event of the recording.
     pub event: usize,
-    /// What the recording says.
+    /// The recorded event.
     pub recorded: String,
-    /// What the model said.
+    /// The predicted event.
     pub predicted: String,
 }
 
-/// Replays a device's recording under its own allocator and compares. `limit` is what the allocator was allowed
-/// to take, where it was told. What others asked the driver for is nothing that the allocator could predict.
+/// Replays a device's recording under its own allocator and compares. `limit` is the allocator's limit, if known.
+/// Direct driver allocations are excluded, because the allocator cannot predict them.
 pub fn check(device: &DeviceTrace, stacks: &Stacks, settings: Settings, limit: Option<u64>) -> Check {
     let inside = Inside::new(device);
     let device = inside.as_ref().map_or(device, |inside| &inside.device);
@@ -68,7 +68,7 @@ pub fn check(device: &DeviceTrace, stacks: &Stacks, settings: Settings, limit: O
     check
 }
 
-/// What a check is made of.
+/// The inputs of a check.
 struct Recorded<'trace> {
     device: &'trace DeviceTrace,
     stacks: &'trace Stacks,
@@ -77,17 +77,17 @@ struct Recorded<'trace> {
     start: Start,
 }
 
-/// One replay and where it first went wrong.
+/// One replay and its first wrong prediction.
 struct Attempt {
     check: Check,
     doubt: Option<Doubt>,
 }
 
-/// A wrong prediction, for whoever looks for its cause.
+/// A wrong prediction, for the search for its cause.
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
     event: usize,
-    /// The address that the model meant, if it meant one.
+    /// The address that the model predicted, if any.
     predicted: Option<u64>,
 }
 
@@ -115,7 +115,7 @@ struct Run<'trace> {
     allocator: Pytorch,
     program: &'trace Program,
     homes: &'trace Homes,
-    /// Pools that go away in what is left of the recording, each with the first release of its memory.
+    /// Pools that are destroyed in the rest of the recording, each with the first release of its memory.
     gone_pools: &'trace [(usize, PoolId)],
     recording: Recording<'trace>,
 }
@@ -145,7 +145,7 @@ impl Run<'_> {
         *peak = self.allocator.reserved().max(*peak);
     }
 
-    /// Tells the allocator of the pools that are gone by the end of this step.
+    /// Marks pools as unused that are destroyed by the end of this step.
     fn let_pools_go(&mut self) {
         while let Some((&(event, pool), rest)) = self.gone_pools.split_first()
             && event < self.recording.end
@@ -155,7 +155,7 @@ impl Run<'_> {
         }
     }
 
-    /// A pool that goes gives its memory back by itself; only then comes what the program gives back on top.
+    /// A destroyed pool releases its memory itself, before any release that the program requests.
     fn empty_cache(&mut self, event: usize) {
         self.recording.open(event);
         self.let_pools_go();
@@ -192,9 +192,9 @@ impl Run<'_> {
 }
 
 impl Run<'_> {
-    /// Completions that stand before a release were made either at the beginning of the request, before the search
-    /// for an unused block, or by the release itself, after it. A recording does not tell them apart, but the
-    /// search does: had they made room for the request, nothing would have been released.
+    /// Frees that complete before a release did so either at the start of the request, before the search for a free
+    /// block, or in the release itself, after the search. A recording does not distinguish these, but the search does:
+    /// if they had made space for the request, nothing would have been released.
     fn complete_before_search(&mut self, request: Request) {
         let completed = self.recording.completions_before_release();
         if completed.is_empty() {

@@ -1,4 +1,4 @@
-//! The recording in the role of the driver: it answers with what really happened, and compares.
+//! The recording in the role of the driver: it returns what really happened, and compares.
 
 use std::collections::HashSet;
 
@@ -9,19 +9,19 @@ use crate::driver::{Driver, Refused};
 use crate::program::{Program, Step};
 use crate::pytorch::RESERVATION;
 
-/// Made-up addresses begin here, above any that a driver returns.
+/// Start of made-up addresses, above any that a driver returns.
 const MADE_UP: u64 = 1 << 52;
 
 /// The recording in the role of the driver.
 pub(super) struct Recording<'trace> {
     device: &'trace DeviceTrace,
-    /// The next event that no prediction has claimed.
+    /// The next event that no prediction has matched.
     cursor: usize,
     /// Predictions of the current step end before this event.
     pub(super) end: usize,
-    /// Which allocation completes its free at an event.
+    /// The allocation whose free completes at an event.
     completions: FastMap<usize, u32>,
-    /// Completions that a release made: they take effect inside of the request that released.
+    /// Frees completed by a release: they take effect within the request that caused it.
     left_to_release: HashSet<usize, FastHasher>,
     made_up: u64,
     pub(super) attempt: &'trace mut Attempt,
@@ -46,7 +46,7 @@ impl<'trace> Recording<'trace> {
         self.left_to_release.contains(&event)
     }
 
-    /// The allocations whose free completes in this step before anything is released.
+    /// The allocations whose frees complete in this step before anything is released.
     pub(super) fn completions_before_release(&self) -> Vec<u32> {
         (self.cursor..self.end)
             .take_while(|&index| self.action(index).is_some_and(|action| !is_driver_call(action)))
@@ -63,11 +63,10 @@ impl<'trace> Recording<'trace> {
         self.device.events.get(index)
     }
 
-    /// Begins a step that ends with `event`: what the model asks of the driver is compared with what lies between
-    /// the last step and this one.
+    /// Begins a step that ends with `event`: the model's driver calls are compared with the events since the last step.
     pub(super) fn open(&mut self, event: usize) {
         self.end = event;
-        // A run of releases that the program asked for begins at its event; nothing else lies in between.
+        // A run of releases that the program requested begins at its event; there is nothing else in between.
         if matches!(self.action(event), Some(Action::SegmentFree | Action::SegmentUnmap)) {
             self.end = event
                 + (event..self.device.events.len())
@@ -81,7 +80,7 @@ impl<'trace> Recording<'trace> {
         }
     }
 
-    /// The next event of this step that concerns the driver.
+    /// The next driver event of this step.
     pub(super) fn next(&self) -> Option<(usize, Event)> {
         (self.cursor..self.end)
             .filter_map(|index| Some((index, self.event(index)?)))
@@ -124,7 +123,7 @@ impl<'trace> Recording<'trace> {
         }
     }
 
-    /// Ends a request: its answer is compared, and driver calls that were not predicted are counted.
+    /// Ends a request: compares its result, and counts driver calls that were not predicted.
     pub(super) fn close(&mut self, event: usize, answer: Result<u64, Refused>) {
         self.close_unpredicted(answer.ok());
         let Some(recorded) = self.event(event) else { return };
@@ -149,7 +148,7 @@ impl<'trace> Recording<'trace> {
         self.close_unpredicted(None);
     }
 
-    /// Counts driver calls of this step that were not predicted; the model had another address instead.
+    /// Counts driver calls of this step that were not predicted; `address` is the model's result instead.
     fn close_unpredicted(&mut self, address: Option<u64>) {
         while let Some((index, event)) = self.next() {
             self.mismatch(index, &describe(&event), "nothing", address);
@@ -165,15 +164,14 @@ impl<'trace> Recording<'trace> {
 
     fn make_up(&mut self, size: u64) -> u64 {
         let size = size.checked_next_multiple_of(2 << 20).unwrap_or(size);
-        // Where the addresses are used up they begin again: the prediction is wrong anyway, and all that matters is
-        // that nothing lies beyond the last address.
+        // Wrap around when addresses run out: the prediction is wrong anyway, and no range may exceed the last address.
         let begin = [self.made_up, MADE_UP].into_iter().find(|begin| begin.checked_add(size).is_some());
         let address = begin.unwrap_or(0);
         self.made_up = address.saturating_add(size);
         address
     }
 
-    /// Whether the recording goes on with a release or ends in a refusal: then the driver refused.
+    /// Whether the recording continues with a release or ends in a failure: then the driver was out of memory.
     fn has_refused(&self) -> bool {
         match self.next() {
             Some((_, event)) => matches!(event.action, Action::SegmentFree | Action::SegmentUnmap),
@@ -235,8 +233,8 @@ fn describe(event: &Event) -> String {
     format!("{:?} of {} bytes at {:#x}", event.action, event.size.get(), event.address.0)
 }
 
-/// Completions of frees that stand right before a release. The release waits for the device, which completes what
-/// was pending; the search for an unused block came before that and did not see it.
+/// Frees that complete right before a release. The release synchronizes the device, which completes pending frees; the
+/// search for a free block came earlier and did not see them.
 fn completions_by_release(device: &DeviceTrace) -> Vec<usize> {
     let events = &device.events;
     let mut run: Vec<usize> = Vec::new();

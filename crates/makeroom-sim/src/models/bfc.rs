@@ -1,12 +1,12 @@
 //! The allocator of JAX and TensorFlow ("best fit with coalescing").
 //!
-//! Where a block goes and when a hole is cut is `makeroom_place::Bfc`. Here is how the pool grows. JAX takes three
-//! quarters of the card at its first allocation and never asks again. With `preallocate=false` it takes regions
-//! that double from 2 MiB on; they do not merge, and none is given back. Without a known memory there is nothing to
-//! take a share of, and it grows as if preallocation were off.
+//! `makeroom_place::Bfc` decides where a block goes and when a hole is split. This file grows the pool. JAX
+//! preallocates three quarters of the GPU at its first allocation and never allocates again. With `preallocate=false`
+//! it allocates regions that double in size from 2 MiB; they are not merged and never freed. If the size of the memory
+//! is unknown, there is nothing to take a share of, and the pool grows as if preallocation were off.
 //!
-//! One pool serves all streams: the runtime keeps buffers until the device is done with them. A failed request is
-//! not retried after a wait, as TensorFlow does for ten seconds: in a replay nobody else frees.
+//! One pool serves all streams: the runtime keeps buffers until the device is done with them. TensorFlow retries a
+//! failed request for ten seconds; this model does not, because nothing else frees memory in a replay.
 
 use makeroom_place::{Bfc as Bins, Offset, Placement};
 
@@ -17,19 +17,19 @@ use crate::models::numbered::Numbered;
 use crate::models::options::{self, OptionError};
 use crate::pytorch::Request;
 
-/// The grain of blocks.
+/// The granularity of blocks.
 const GRAIN: u64 = 256;
 /// The first region when the pool grows.
 const FIRST_REGION: u64 = 2 << 20;
-/// What a region shrinks by when the driver refuses it.
+/// Factor by which a region shrinks when its allocation fails.
 const BACKPEDAL: f64 = 0.9;
 
-/// How the pool is set up.
+/// The configuration of the pool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Options {
-    /// Take the whole share at once.
+    /// Allocate the whole share at once.
     preallocate: bool,
-    /// The share of memory the pool may take.
+    /// The pool's maximum share of memory.
     fraction: f64,
 }
 
@@ -60,7 +60,7 @@ impl Options {
 pub(crate) struct Bfc {
     space: Bins,
     offsets: Numbered<Offset>,
-    /// What the pool may take; `u64::MAX` is no limit.
+    /// The pool's limit; `u64::MAX` is no limit.
     limit: u64,
     /// The size of the next region.
     next_region: u64,
@@ -83,7 +83,7 @@ impl Bfc {
         }
     }
 
-    /// Takes a region with room for `size` bytes from the driver.
+    /// Allocates a region for at least `size` bytes from the driver.
     fn extend(&mut self, device: &mut Device, size: u64) -> Result<(), Refused> {
         let available = (self.limit - self.reserved) / GRAIN * GRAIN;
         if size > available {
@@ -131,7 +131,7 @@ impl Model for Bfc {
         }
     }
 
-    /// It keeps what it has.
+    /// The pool does not release memory.
     fn empty_cache(&mut self, _device: &mut Device) {}
 
     fn reserved(&self) -> u64 {
@@ -166,10 +166,10 @@ mod tests {
 
     #[test]
     fn regions_double_when_it_grows() {
-        // 2, 4, 8 MiB; then 16 is not enough for 20 and is raised to 32.
+        // 2, 4, 8 MiB; then 16 is not enough for 20, so the region is raised to 32.
         let outcome = run("preallocate=false", &[2 * MIB, 4 * MIB, 8 * MIB, 20 * MIB], None);
         assert_eq!((outcome.peak_reserved, outcome.driver_calls), ((2 + 4 + 8 + 32) * MIB, 4));
-        // A region that was raised for a request does not raise the next one.
+        // A region that was raised for a request does not affect the size of the next one.
         let outcome = run("", &[20 * MIB, 20 * MIB], None);
         assert_eq!(outcome.peak_reserved, (32 + 32) * MIB);
     }

@@ -1,11 +1,11 @@
 //! CuPy's memory pool.
 //!
-//! One arena per stream, no pools for small and large, no least segment: a miss asks the driver for exactly the
-//! rounded size, a hit is cut exactly. When the driver refuses, every whole unused segment of every arena goes
-//! back and the request is tried once more.
+//! One arena per stream, no separate pools for small and large blocks, no minimum segment: a miss requests exactly the
+//! rounded size from the driver, and a hit is split exactly. When the driver is out of memory, every unused segment of
+//! every arena is freed, and the request is retried once.
 //!
-//! Of equally large holes CuPy takes the one whose host object lies lowest, which no recording tells; here it is
-//! the lowest address. That can change which hole is used, and with it how later ones are cut.
+//! Of equally large holes, CuPy picks the one whose host object has the lowest address, which no recording contains;
+//! this model picks the hole with the lowest address. That can change which hole is used, and how later ones are split.
 
 use makeroom_core::FastMap;
 use makeroom_place::{BestFit, Offset, Placement};
@@ -16,7 +16,7 @@ use crate::model::Model;
 use crate::models::numbered::Numbered;
 use crate::pytorch::Request;
 
-/// The grain of blocks.
+/// The granularity of blocks.
 const GRAIN: u64 = 512;
 
 /// CuPy's pool on one device.
@@ -25,7 +25,7 @@ pub(crate) struct Cupy {
     arenas: Vec<BestFit>,
     /// The arena of each stream.
     streams: FastMap<u64, usize>,
-    /// The arena and the place of each allocation.
+    /// The arena and the location of each allocation.
     blocks: Numbered<(usize, Offset)>,
     reserved: u64,
 }
@@ -38,7 +38,7 @@ impl Cupy {
         })
     }
 
-    /// Takes a segment of exactly this size from the driver.
+    /// Allocates a segment of exactly this size from the driver.
     fn extend(&mut self, device: &mut Device, arena: usize, size: u64) -> Result<(), Refused> {
         if device.allocate(size, 0).is_err() {
             self.free_all_blocks(device);
@@ -48,7 +48,7 @@ impl Cupy {
         self.arenas[arena].grow(size).map(|_| ()).ok_or(Refused)
     }
 
-    /// Gives back every segment in which nothing is placed.
+    /// Frees every unused segment.
     fn free_all_blocks(&mut self, device: &mut Device) {
         for arena in &mut self.arenas {
             for region in arena.shrink() {
@@ -81,7 +81,7 @@ impl Model for Cupy {
         }
     }
 
-    /// What `MemoryPool.free_all_blocks()` does.
+    /// Implements `MemoryPool.free_all_blocks()`.
     fn empty_cache(&mut self, device: &mut Device) {
         self.free_all_blocks(device);
     }

@@ -1,7 +1,7 @@
-//! The bound that no allocator beats: peak live bytes, exactly.
+//! The lower bound for all allocators: exactly the peak live bytes.
 //!
-//! Nothing is rounded, nothing is kept, every byte can move, the driver is free of charge. The distance of any
-//! other model to this one is what its allocator wastes.
+//! Nothing is rounded or cached, every byte can move, and driver calls cost nothing. The difference between any other
+//! model and this one is the waste of its allocator.
 
 use crate::device::Device;
 use crate::driver::Refused;
@@ -9,7 +9,7 @@ use crate::model::Model;
 use crate::models::numbered::Numbered;
 use crate::pytorch::Request;
 
-/// An allocator that takes what is live and nothing else.
+/// An allocator that reserves exactly the live memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ideal {
     sizes: Numbered<u64>,

@@ -1,9 +1,8 @@
-//! makeroom's own pool: the policy that ships, over a simulated device.
+//! makeroom's own pool: the policy that ships, on a simulated device.
 //!
-//! The policy is `makeroom_place::pool`, unchanged. What is here is its backing: handles are taken from the device,
-//! and every call is charged per handle, as measured. Of the GPU's progress a recording tells only when frees that
-//! waited for a stream were complete; about everything else the worst is assumed, that a mark has passed only once
-//! it was waited for.
+//! The policy is `makeroom_place::pool`, unchanged. This file implements its backing: handles come from the device, and
+//! every call is charged per handle, as measured. About the GPU's progress, a recording contains only when pending
+//! frees were complete. For everything else the worst case is assumed: a mark (fence) has passed only after it was waited for.
 
 use makeroom_core::{Address, FastMap, StreamId};
 use makeroom_place::pool::{Backing, Handle, Mark, Patience, Piece, Policy, Refused as Refusal, Settings};
@@ -19,11 +18,11 @@ use crate::pytorch::Request;
 pub(crate) struct Makeroom {
     policy: Policy,
     gpu: Gpu,
-    /// Where each allocation lies, and its stream.
+    /// The location of each allocation, and its stream.
     blocks: Numbered<(Address, StreamId)>,
-    /// Frees that wait for a stream, which stands for those that the recording does not name.
+    /// Pending frees: a made-up stream stands for the one that the recording does not name.
     waiting: Numbered<StreamId>,
-    /// Such streams that nothing waits for any more, and how many there are in all.
+    /// Made-up streams that are free for reuse, and the number of all of them.
     idle_streams: Vec<StreamId>,
     other_streams: u64,
 }
@@ -41,12 +40,12 @@ impl Default for Makeroom {
     }
 }
 
-/// What is known of the GPU and of handles.
+/// The state of the GPU and of handles.
 #[derive(Default)]
 struct Gpu {
     last_handle: u64,
     last_mark: u64,
-    /// The last mark of each stream, and the last that has passed.
+    /// The last mark (fence) of each stream, and the last one that has passed.
     marks: FastMap<StreamId, (Mark, Mark)>,
 }
 
@@ -57,7 +56,7 @@ struct Charged<'run> {
 }
 
 impl Makeroom {
-    /// A stream that nothing waits for, with a name that no program uses.
+    /// An idle made-up stream, with an id that no program uses.
     fn other_stream(&mut self) -> StreamId {
         self.idle_streams.pop().unwrap_or_else(|| {
             self.other_streams += 1;

@@ -1,7 +1,7 @@
 //! Allocator models besides PyTorch's, one file each.
 //!
-//! What they place they place with `makeroom-place`; what is here is when they ask the driver, for how much, and
-//! what they do when it refuses. Private pools of CUDA graphs are PyTorch's: these models know one pool.
+//! They place blocks with `makeroom-place`. These files implement when they call the driver, for how much memory, and
+//! what they do when it fails. Private pools of CUDA graphs exist only in PyTorch: these models have one pool.
 
 mod bfc;
 mod cuda_async;

@@ -1,6 +1,6 @@
-//! What a model remembers of each allocation, by its number.
+//! A model's data for each allocation, by number.
 
-/// A value per allocation that is there.
+/// A value for each live allocation.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbered<T> {
     values: Vec<Option<T>>,

@@ -1,9 +1,9 @@
-//! Addresses chosen with the future known: what an allocator could do that had seen the run before.
+//! Addresses chosen with knowledge of the future: what an allocator could achieve if it had seen the run before.
 //!
-//! Every allocation's lifetime is known from the program, so the offline planner gives each an offset in one piece
-//! of memory; the run then takes that piece at its first request and nothing after. It is not an allocator that
-//! anybody could use as it is, but the mark that others can be held to: between it and the peak of live bytes lies
-//! only what packing costs.
+//! The program determines the lifetime of every allocation, so the offline planner can give each one an offset in a
+//! single block of memory. The run allocates that block at its first request, and nothing after. This is not a usable
+//! allocator but a benchmark for others: the difference between it and the peak of live bytes is only the cost of
+//! packing.
 
 use crate::device::{Device, PAGE};
 use crate::driver::{Driver, Refused};
@@ -12,10 +12,10 @@ use crate::plan::{Budget, Buffer, Outcome, Problem, plan};
 use crate::program::{Program, Step};
 use crate::pytorch::Request;
 
-/// PyTorch's blocks begin at multiples of this.
+/// PyTorch's blocks are aligned to this.
 const ALIGNMENT: u64 = 512;
 
-/// A program whose addresses are planned.
+/// A program with planned addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     height: u64,
@@ -28,7 +28,7 @@ impl Planned {
         let problem = Problem { buffers: buffers(program), capacity: None };
         let height = match plan(&problem, &Budget::quick()) {
             Ok(Outcome::Planned { plan, .. } | Outcome::GaveUp { best: plan, .. }) => plan.height,
-            // Sizes beyond every device: nothing can be planned, and nothing can be served.
+            // The sizes exceed every device: nothing can be planned or served.
             _ => u64::MAX,
         };
         Self { height: height.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX), is_taken: false }
@@ -47,7 +47,7 @@ fn buffers(program: &Program) -> Vec<Buffer> {
         let time = index as u64 + 1;
         match *step {
             Step::Allocate(number) => buffers[number as usize].lower = time,
-            // What was refused is served and given back at once, as in every other run.
+            // A failed request succeeds and is freed immediately, as in every other run.
             Step::AllocateRefused(number) => {
                 buffers[number as usize].lower = time;
                 buffers[number as usize].upper = time + 1;

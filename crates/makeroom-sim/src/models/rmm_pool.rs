@@ -1,13 +1,12 @@
 //! RMM's pool (`pool_memory_resource`).
 //!
-//! One list of free blocks per stream; blocks merge only inside of a list, never over the seam of two driver
-//! allocations. A request looks into its own list, then takes a block out of another's, then moves the others'
-//! lists into its own one by one, and then the pool grows: to twice its size, or by the request where that is more.
-//! It never shrinks.
+//! There is one free list per stream. Blocks are merged only within a list, and never across the border of two driver
+//! allocations. A request searches its own list, then takes a block from another list, then moves the other lists into
+//! its own one by one. Finally the pool grows: to twice its size, or by the request if that is more. It never shrinks.
 //!
-//! RMM asks the other lists in the order of host handles, which no recording tells; here it is the order in which
-//! streams first appeared. The initial size is half of the memory, as RMM's Python interface has it, where the
-//! memory is known, and otherwise none.
+//! RMM searches the other lists in the order of host handles, which no recording contains; this model uses the order in
+//! which streams first appeared. As in RMM's Python interface, the initial size is half of the memory if the memory is
+//! known, and otherwise zero.
 
 use makeroom_core::FastMap;
 use makeroom_place::{BySize, Hole, Index, REGION_ALIGNMENT, Tile, TileId, Tiles};
@@ -19,15 +18,15 @@ use crate::models::numbered::Numbered;
 use crate::models::options::{self, OptionError};
 use crate::pytorch::Request;
 
-/// The grain of blocks.
+/// The granularity of blocks.
 const GRAIN: u64 = 256;
 
-/// How the pool is set up.
+/// The configuration of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Options {
-    /// What it takes at its first allocation; `None`: half of the memory.
+    /// Size of the initial allocation; `None`: half of the memory.
     initial: Option<u64>,
-    /// The most it may take; `None`: what the driver gives.
+    /// Maximum size; `None`: no limit but the driver's.
     maximum: Option<u64>,
 }
 
@@ -52,7 +51,7 @@ impl Options {
     }
 }
 
-/// RMM's pool on one device. A tile's owner is the place of its list.
+/// RMM's pool on one device. A tile's owner is the index of its list.
 #[derive(Clone, Debug)]
 pub(crate) struct RmmPool {
     tiles: Tiles,
@@ -60,11 +59,11 @@ pub(crate) struct RmmPool {
     /// The list of each stream.
     streams: FastMap<u64, u32>,
     blocks: Numbered<TileId>,
-    /// What it takes before the first request is served; 0 once it has.
+    /// Size of the allocation before the first request; 0 once it is made.
     initial: u64,
     maximum: Option<u64>,
     reserved: u64,
-    /// Where the next driver allocation begins.
+    /// The address of the next driver allocation.
     end: u64,
 }
 
@@ -100,7 +99,7 @@ impl RmmPool {
         Hole { size, offset, tile }
     }
 
-    /// Takes a block out of a list; its rest stays there.
+    /// Takes a block from a list; the rest of it stays there.
     fn take(&mut self, owner: u32, size: u64) -> Option<TileId> {
         let hole = self.list(owner).first(size)?;
         self.list(owner).remove(hole);
@@ -113,7 +112,7 @@ impl RmmPool {
         Some(hole.tile)
     }
 
-    /// Puts a free tile into a list and merges it with its neighbours there.
+    /// Adds a free tile to a list and merges it with its neighbors there.
     fn put(&mut self, owner: u32, mut tile: TileId) {
         self.tiles.set_owner(tile, owner);
         self.tiles.set_free(tile, true);
@@ -146,7 +145,7 @@ impl RmmPool {
         None
     }
 
-    /// Takes driver memory for a request of `size` bytes: as much as is wanted, or half of it, or half of that.
+    /// Allocates driver memory for a request of `size` bytes: the preferred size, or half of it, and so on.
     fn expand(&mut self, device: &mut Device, owner: u32, size: u64) -> Result<(), Refused> {
         let mut wanted = match self.maximum {
             None => size.max(self.reserved),
@@ -177,7 +176,7 @@ impl RmmPool {
         Ok(())
     }
 
-    /// The initial pool is taken whole or not at all: without it RMM does not start.
+    /// The initial allocation must succeed in full: otherwise RMM does not start.
     fn begin(&mut self, device: &mut Device, owner: u32) -> Result<(), Refused> {
         let initial = std::mem::take(&mut self.initial);
         if initial > 0 {
@@ -204,7 +203,7 @@ impl Model for RmmPool {
             found = self.take(own, size);
         }
         let tile = found.ok_or(Refused)?;
-        // Whatever list it came from, it goes back to the one of the stream that frees it.
+        // Regardless of the list it came from, it is returned to the list of the stream that frees it.
         self.tiles.set_owner(tile, own);
         self.blocks.insert(number, tile);
         Ok(())
@@ -218,7 +217,7 @@ impl Model for RmmPool {
         }
     }
 
-    /// It never gives anything back.
+    /// It never releases memory.
     fn empty_cache(&mut self, _device: &mut Device) {}
 
     fn reserved(&self) -> u64 {
@@ -257,7 +256,7 @@ mod tests {
     fn the_pool_begins_with_half_of_the_memory_and_halves_what_is_refused() {
         let outcome = run(three_requests(), "", Some(24 * MIB));
         assert_eq!((outcome.peak_reserved, outcome.driver_calls), (24 * MIB, 2));
-        // Another 14 are refused, half of that would be too little.
+        // Another 14 fail, and half of that would be too little.
         let outcome = run(three_requests(), "initial=14MiB", Some(24 * MIB));
         assert_eq!((outcome.peak_reserved, outcome.driver_calls), (24 * MIB, 3));
         let outcome = run(three_requests(), "initial=0", Some(24 * MIB));
@@ -271,10 +270,10 @@ mod tests {
         let mut script = Script::default();
         let whole = script.allocate_on(8 * MIB, 1);
         script.free(whole);
-        // The second stream takes 2 MiB of the first one's 8, and frees them into its own list …
+        // The second stream takes 2 MiB of the first one's 8, and frees them to its own list …
         let taken = script.allocate_on(2 * MIB, 2);
         script.free(taken);
-        // … so 8 MiB are whole again only when the lists are merged.
+        // … so the 8 MiB are contiguous again only when the lists are merged.
         script.allocate_on(8 * MIB, 1);
         let outcome = run(script, "", None);
         assert_eq!((outcome.peak_reserved, outcome.driver_calls), (8 * MIB, 1));

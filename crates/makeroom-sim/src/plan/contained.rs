@@ -1,8 +1,8 @@
-//! Which waiting buffer lives entirely within a stretch of sections, and is the most wanted of those?
+//! Finds the unplaced buffer of highest priority whose lifetime is within a range of sections.
 //!
-//! A k-d tree over the points (first section, last section + 1), each node with the best rank below it.
-//! A query costs about the square root of the number of buffers at worst, a removal its logarithm, and
-//! a new ranking one pass.
+//! A k-d tree over the points (first section, last section + 1), where each node stores the best rank below it. A query
+//! takes about the square root of the number of buffers in the worst case, a removal its logarithm, and a new ranking
+//! one pass.
 
 use std::ops::RangeInclusive;
 
@@ -15,15 +15,15 @@ const NOBODY: u32 = u32::MAX;
 struct Node {
     first: (u32, u32),
     end: (u32, u32),
-    /// Best rank of the waiting buffers below, or [`NOBODY`].
+    /// Best rank of the unplaced buffers below, or [`NOBODY`].
     best: u32,
     parent: u32,
     right: u32,
-    /// The buffers of a leaf, as a range of `buffers`; of an inner node nothing.
+    /// The buffers of a leaf, as a range of `buffers`; empty for an inner node.
     leaf: (u32, u32),
 }
 
-/// The waiting buffers, by lifetime.
+/// The unplaced buffers, by lifetime.
 #[derive(Debug, Clone)]
 pub(super) struct Contained {
     nodes: Vec<Node>,
@@ -31,11 +31,11 @@ pub(super) struct Contained {
     /// First section and end of each entry of `buffers`.
     points: Vec<(u32, u32)>,
     leaf_of: Vec<u32>,
-    /// Rank of each buffer, the most wanted first; [`NOBODY`] once it is removed.
+    /// Rank of each buffer, lowest for the highest priority; [`NOBODY`] once it is removed.
     rank: Vec<u32>,
     by_rank: Vec<u32>,
     pending: Vec<u32>,
-    /// Nodes visited so far: the measure of time.
+    /// Nodes visited so far, as a measure of time.
     pub(super) work: u64,
 }
 
@@ -92,7 +92,7 @@ impl Contained {
         self.build(instance, right, start + middle, index as u32, depth + 1);
     }
 
-    /// Makes all buffers wait again, in a new order of preference.
+    /// Adds all buffers again, in a new order of priority.
     pub(super) fn rank(&mut self, by_rank: Vec<u32>) {
         for (rank, &buffer) in by_rank.iter().enumerate() {
             self.rank[buffer as usize] = rank as u32;
@@ -104,7 +104,7 @@ impl Contained {
         self.work += self.nodes.len() as u64;
     }
 
-    /// The most wanted waiting buffer with first section and end within the given ranges.
+    /// The unplaced buffer of highest priority with first section and end within the given ranges.
     pub(super) fn find(&mut self, first: &RangeInclusive<u32>, end: &RangeInclusive<u32>) -> Option<usize> {
         let mut best = NOBODY;
         self.pending.clear();
@@ -144,7 +144,7 @@ impl Contained {
         (best != NOBODY).then(|| self.by_rank[best as usize] as usize)
     }
 
-    /// Takes a buffer out.
+    /// Removes a buffer.
     pub(super) fn remove(&mut self, buffer: usize) {
         self.rank[buffer] = NOBODY;
         let mut index = self.leaf_of[buffer];

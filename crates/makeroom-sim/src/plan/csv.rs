@@ -1,10 +1,10 @@
-//! Reads problems in the columns of `MiniMalloc`: `id,lower,upper,size`, in any order.
+//! Reads problems in `MiniMalloc`'s CSV format: the columns `id,lower,upper,size`, in any order.
 //!
-//! Optional columns are `alignment` and `offset` (kept beside the problem, not a constraint). `hint` is
-//! ignored, other names are refused, and so are `gaps`: a buffer that is not needed for a while is
-//! something this planner does not know. Aliases: `begin` and `start` for `lower`, `buffer` and
-//! `buffer_id` for `id`, and `end`, the last moment *included*, for `upper - 1`. Reading stops at the
-//! first empty line, as there. Fields are not quoted.
+//! Optional columns are `alignment` and `offset` (stored with the problem, not a constraint). `hint` is ignored; any
+//! other name is an error. So is a value in `gaps`: this planner does not support buffers that are unused for part of
+//! their lifetime. Aliases: `begin` and `start` for `lower`, `buffer` and `buffer_id` for `id`, and `end`, the last
+//! *inclusive* time, for `upper - 1`. As in `MiniMalloc`, reading stops at the first empty line, and fields are not
+//! quoted.
 //!
 //! ```text
 //! id,lower,upper,size          id,start,end,size
@@ -13,7 +13,7 @@
 
 use super::Buffer;
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
     /// The name of each buffer, from the column `id`.
@@ -28,29 +28,29 @@ pub struct Table {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CsvError {
-    /// There is not even a header.
+    /// The file has no header.
     #[error("file is empty\n\nhint: the first line names the columns: `id,lower,upper,size`")]
     Empty,
-    /// A column is needed.
+    /// A required column is missing.
     #[error("column `{column}` is missing\n\nhint: the first line names the columns: `id,lower,upper,size`")]
     MissingColumn {
         /// Its name.
         column: &'static str,
     },
-    /// A column is there twice, perhaps under an alias.
-    #[error("column `{column}` is given twice")]
+    /// A column occurs twice, perhaps under an alias.
+    #[error("duplicate column `{column}`")]
     RepeatedColumn {
         /// Its name.
         column: &'static str,
     },
-    /// A column means something that is not known here.
-    #[error("column `{column}` is not known")]
+    /// A column is unknown.
+    #[error("unknown column `{column}`")]
     UnknownColumn {
         /// Its name, shortened.
         column: String,
     },
     /// A line has too few or too many fields.
-    #[error("line {line}: {found} fields, the header has {expected}")]
+    #[error("line {line}: found {found} fields, but the header has {expected}")]
     Fields {
         /// Number of the line.
         line: usize,
@@ -59,7 +59,7 @@ pub enum CsvError {
         /// Fields in the header.
         expected: usize,
     },
-    /// A field is not a whole number of 64 bits.
+    /// A field is not a 64-bit integer.
     #[error("line {line}: `{column}` is not a whole number below 2^64: `{value}`")]
     Number {
         /// Number of the line.
@@ -74,7 +74,7 @@ pub enum CsvError {
     Lifetime {
         /// Number of the line.
         line: usize,
-        /// Begin of the lifetime.
+        /// Start of the lifetime.
         lower: u64,
         /// End of the lifetime.
         upper: u64,
@@ -88,9 +88,7 @@ pub enum CsvError {
         alignment: u64,
     },
     /// Buffers with gaps in their lifetimes.
-    #[error(
-        "line {line}: `gaps` are not supported\n\nhint: give each part of the lifetime a line of its own"
-    )]
+    #[error("line {line}: `gaps` are not supported\n\nhint: put each part of the lifetime on its own line")]
     Gaps {
         /// Number of the line.
         line: usize,
@@ -142,7 +140,7 @@ impl Column {
     }
 }
 
-/// Reads a file's text.
+/// Parses a file's text.
 pub fn parse(text: &str) -> Result<Table, CsvError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.lines();
@@ -217,7 +215,7 @@ fn parse_line(line: usize, text: &str, columns: &[Column], table: &mut Table) ->
     Ok(())
 }
 
-/// Keeps messages readable whatever the file holds.
+/// Keeps error messages readable for any input.
 fn shorten(value: &str) -> String {
     const LONGEST: usize = 40;
     let mut shortened: String =
@@ -253,11 +251,11 @@ mod tests {
         let first_line = |text: &str| error(text).lines().next().unwrap().to_owned();
         assert_eq!(first_line(""), "file is empty");
         assert_eq!(first_line("id,lower,size\n"), "column `upper` is missing");
-        assert_eq!(first_line("id,lower,upper,end,size\n"), "column `end` is given twice");
-        assert_eq!(first_line("id,start,lower,upper,size\n"), "column `lower` is given twice");
-        assert_eq!(first_line("id,lower,upper,size,color\n"), "column `color` is not known");
+        assert_eq!(first_line("id,lower,upper,end,size\n"), "duplicate column `end`");
+        assert_eq!(first_line("id,start,lower,upper,size\n"), "duplicate column `lower`");
+        assert_eq!(first_line("id,lower,upper,size,color\n"), "unknown column `color`");
         let header = "id,lower,upper,size\n";
-        assert_eq!(error(&format!("{header}0,0,1\n")), "line 2: 3 fields, the header has 4");
+        assert_eq!(error(&format!("{header}0,0,1\n")), "line 2: found 3 fields, but the header has 4");
         assert_eq!(
             error(&format!("{header}0,0,1,5\n1,0,1,-5\n")),
             "line 3: `size` is not a whole number below 2^64: `-5`"

@@ -1,8 +1,8 @@
-//! One plan from one order of preference, fast: always fill the lowest stretch of the skyline.
+//! A fast greedy plan for one order of priority: always fill the lowest part of the skyline.
 //!
-//! The skyline is the height already used in each section. The lowest stretch of equal height is a
-//! valley; of the waiting buffers that live entirely within it the most wanted one is placed at its
-//! ground. When none does, the valley is filled up to its lower wall: that is where memory is lost.
+//! The skyline is the height already used in each section. Its lowest stretch of equal height is a valley. Of the
+//! unplaced buffers that live entirely within it, the one of highest priority is placed on its floor. If there is none,
+//! the valley is filled up to its lower wall: this is where memory is wasted.
 //!
 //! ```text
 //!      ┌───┐        ┌───┐               ┌───┐        ┌───┐
@@ -11,9 +11,9 @@
 //!      │ a              │               │ a   └────┘     │    two smaller valleys are left
 //! ```
 //!
-//! With `Focus::Fullest` the buffer must cover the section of the valley for which most is still
-//! waiting, when there is such a buffer: that is where height is decided. Greedy placing proves nothing
-//! and never goes back on a choice; the orders come from `improve`.
+//! With `Focus::Fullest`, the buffer must cover the section of the valley with the largest unplaced load, if there is
+//! such a buffer, because that section determines the height. Greedy placement proves nothing and never revises a
+//! choice; the orders come from `improve`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,9 +25,9 @@ use super::pressure::Pressure;
 /// Where in a valley to place first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Focus {
-    /// Anywhere: the order of preference alone decides.
+    /// Anywhere: only the order of priority decides.
     Anywhere,
-    /// The section with the greatest waiting load.
+    /// The section with the largest unplaced load.
     Fullest,
 }
 
@@ -69,18 +69,18 @@ impl<'a> Greedy<'a> {
         }
     }
 
-    /// What the plans are for.
+    /// The instance to plan.
     pub(super) fn instance(&self) -> &'a Instance {
         self.instance
     }
 
-    /// Steps taken since the last call. Jumping about in trees is slower than the scans of the search, so
-    /// each visit counts for several.
+    /// Steps since the last call. Tree accesses are slower than the scans of the search, so each visit counts as
+    /// several.
     pub(super) fn take_work(&mut self) -> u64 {
         4 * (std::mem::take(&mut self.contained.work) + std::mem::take(&mut self.own_work))
     }
 
-    /// Places all buffers, the first of `by_rank` being the most wanted, and returns the height in units.
+    /// Places all buffers, with the highest priority first in `by_rank`, and returns the height in units.
     pub(super) fn place_all(&mut self, by_rank: Vec<u32>, focus: Focus) -> u64 {
         let mut waiting = by_rank.len();
         self.contained.rank(by_rank);
@@ -121,7 +121,7 @@ impl<'a> Greedy<'a> {
         self.contained.find(&(valley.start..=valley.end), &(valley.start..=valley.end))
     }
 
-    /// Places a buffer on the ground of a valley and returns its top.
+    /// Places a buffer on the floor of a valley and returns its top.
     fn place(&mut self, buffer: usize, index: u32, focus: Focus) -> u64 {
         let valley = self.stretches[index as usize];
         let offset = self.instance.align(buffer, valley.top);
@@ -148,7 +148,7 @@ impl<'a> Greedy<'a> {
         top
     }
 
-    /// Gives up the ground of a valley in which no waiting buffer lives.
+    /// Gives up the floor of a valley in which no unplaced buffer fits.
     fn fill(&mut self, index: u32) {
         let valley = self.stretches[index as usize];
         let wall = |neighbour: u32| {
@@ -162,7 +162,7 @@ impl<'a> Greedy<'a> {
         }
     }
 
-    /// Adds a stretch and tells its neighbours; `next` of the one before may be set later.
+    /// Adds a stretch and links its neighbors; `next` of the previous one may be set later.
     fn add(&mut self, stretch: Stretch) -> u32 {
         let index = self.stretches.len() as u32;
         self.stretches.push(stretch);
@@ -176,7 +176,7 @@ impl<'a> Greedy<'a> {
         index
     }
 
-    /// Joins a stretch with neighbours of the same height.
+    /// Joins a stretch with neighbors of the same height.
     fn merge(&mut self, index: u32) {
         let mut merged = self.stretches[index as usize];
         let mut joined = false;

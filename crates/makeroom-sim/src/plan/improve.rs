@@ -1,13 +1,12 @@
-//! From a first plan to the best one the budget allows: greedy plans and exact search take turns.
+//! Improves the first plan as far as the budget allows, by alternating greedy plans and exact search.
 //!
-//! Greedy plans come from several orders of preference, each either with or without a focus on the
-//! fullest section. After each, the buffers that stick out above the goal become more wanted in that
-//! order for the next time, and all are shaken a little: the wheel that squeaks gets the grease.
-//! Large problems are usually solved by that alone. Tight ones need the search, which gets most of the
-//! effort when the problem is small enough for it.
+//! Greedy plans come from several orders of priority, each with or without a focus on the fullest section. After each
+//! plan, the buffers that exceed the goal get a higher priority in that order for the next round, and all priorities
+//! are perturbed slightly (squeaky wheel optimization). This alone usually solves large problems. Tight ones need the
+//! search, which gets most of the effort if the problem is small enough for it.
 //!
-//! The goal is the capacity or, without one, the lower bound. Without a capacity the search first asks
-//! for the lower bound itself, then bisects between what it could not reach and the best plan.
+//! The goal is the capacity or, without one, the lower bound. Without a capacity, the search first tries the lower
+//! bound itself, then bisects between the largest height it could not reach and the best plan.
 
 use super::greedy::{Focus, Greedy};
 use super::instance::Instance;
@@ -17,24 +16,24 @@ use super::search::{Search, Verdict, is_suitable};
 
 /// Greedy rounds before the search begins.
 const FIRST_ROUNDS: usize = 4;
-/// Steps of the first turn of the search; later turns are longer.
+/// Steps in the first turn of the search; later turns are longer.
 const FIRST_TURN: u64 = 20_000_000;
-/// For one step of greedy placing the search takes this many.
+/// The search takes this many steps for each step of greedy placement.
 const SEARCH_SHARE: u64 = 4;
-/// A buffer that sticks out becomes this much more wanted.
+/// Priority increase of a buffer that exceeds the goal.
 const GREASE: f64 = 1.5;
-/// How far wishes are shaken.
+/// How much priorities are perturbed.
 const SHAKE: f64 = 0.3;
 
-/// What came out, in units.
+/// The result, in units.
 pub(super) enum Improved {
-    /// The best plan, and what no plan can be lower than.
+    /// The best plan, and a lower bound for all plans.
     Found { offsets: Vec<u64>, lower_bound: u64 },
-    /// These buffers of the instance have no plan within the capacity.
+    /// These buffers of the instance cannot be placed within the capacity.
     Refuted { buffers: Vec<usize> },
 }
 
-/// Looks for a plan within `capacity` or, without one, for the lowest.
+/// Searches for a plan within `capacity` or, without one, for the lowest plan.
 pub(super) fn improve(instance: &Instance, capacity: Option<u64>, seed: u64, meter: &mut Meter) -> Improved {
     let mut wheel = Wheel::new(instance, capacity.unwrap_or(instance.lower_bound), seed);
     for _ in 0..FIRST_ROUNDS {
@@ -67,11 +66,11 @@ pub(super) fn improve(instance: &Instance, capacity: Option<u64>, seed: u64, met
     wheel.found()
 }
 
-/// Asks the search for lower and lower plans, and raises the lower bound where it proves that there are
-/// none. Never refutes the problem itself, which has no capacity then.
+/// Searches for lower and lower plans, and raises the lower bound when it proves that there are none. Never refutes the
+/// problem itself, which then has no capacity.
 fn bisect(wheel: &mut Wheel, turn: u64, seed: u64, meter: &mut Meter) -> Option<Vec<usize>> {
     let instance = wheel.greedy.instance();
-    // Everything from `open` on is worth asking for; below it is either refuted or too hard this time.
+    // Heights from `open` on are worth trying; lower ones are refuted or currently too hard.
     let mut open = wheel.lower_bound;
     let mut target = open;
     while open < wheel.height && meter.goes_on() {
@@ -93,7 +92,7 @@ fn bisect(wheel: &mut Wheel, turn: u64, seed: u64, meter: &mut Meter) -> Option<
     None
 }
 
-/// What makes a buffer wanted.
+/// The criteria for a buffer's priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
     Lifetime,
@@ -116,16 +115,16 @@ const SPOKES: [(Wish, Focus); 10] = [
     (Wish::Sections, Focus::Anywhere),
 ];
 
-/// The greedy orders in turn, with what each has learnt, and the best plan of all.
+/// Cycles through the greedy orders, with the learned priorities of each, and keeps the best plan.
 struct Wheel<'a> {
     greedy: Greedy<'a>,
     random: Random,
-    /// How much more wanted each buffer is in each order; empty before the first round.
+    /// The priority increase of each buffer in each order; empty before the first round.
     grease: Vec<Vec<f64>>,
     round: usize,
     keys: Vec<(f64, u32)>,
     goal: u64,
-    /// No plan is lower than this.
+    /// Lower bound for all plans.
     lower_bound: u64,
     height: u64,
     offsets: Vec<u64>,
@@ -154,7 +153,7 @@ impl<'a> Wheel<'a> {
         Improved::Found { offsets: self.offsets, lower_bound: self.lower_bound }
     }
 
-    /// Makes one greedy plan and learns from it.
+    /// Makes one greedy plan and adjusts priorities.
     fn turn(&mut self, meter: &mut Meter) {
         let instance = self.greedy.instance();
         let spoke = self.round % SPOKES.len();
@@ -191,7 +190,7 @@ impl<'a> Wheel<'a> {
         meter.spend(self.greedy.take_work() + instance.len() as u64 * 8);
     }
 
-    /// Takes over a plan of the search if it is lower; returns the buffers that it proved not to fit.
+    /// Adopts a plan of the search if it is lower. Returns the buffers that it proved not to fit.
     fn take(&mut self, verdict: Verdict) -> Option<Vec<usize>> {
         match verdict {
             Verdict::Solved { offsets } => {

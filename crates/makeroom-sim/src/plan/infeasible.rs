@@ -1,9 +1,9 @@
-//! Why something cannot fit: a small set of buffers that shows it.
+//! Explains why a problem is infeasible: a small set of buffers that proves it.
 //!
-//! Two proofs are known. Too much alive at once: then the largest of the buffers alive at the moment of
-//! greatest load already exceed the capacity, and no fewer of them do. Or the search went through every
-//! arrangement of some buffers: then as many as possible are taken away that the proof does not need.
-//! Nothing is named here that was not proven.
+//! There are two kinds of proof. Either too much is live at once: then the largest buffers that are live at the time of
+//! the maximum load already exceed the capacity, and no smaller set of them does. Or the search has ruled out every
+//! arrangement of some buffers: then as many buffers as possible are removed that the proof does not need. Only proven
+//! sets are returned.
 
 use std::fmt;
 
@@ -13,32 +13,32 @@ use super::load::peak;
 use super::meter::{Meter, Phase};
 use super::search::{Search, Verdict};
 
-/// Nodes allowed for one attempt to do without some buffers.
+/// Maximum number of nodes for one attempt to remove some buffers.
 const NODES_PER_ATTEMPT: u64 = 20_000;
 
-/// Buffers that cannot all be placed within the capacity, whatever the others do.
+/// Buffers that cannot all be placed within the capacity, regardless of the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
     /// Positions of the buffers in the problem, in ascending order.
     pub buffers: Vec<usize>,
-    /// The capacity they do not fit.
+    /// The capacity they exceed.
     pub capacity: u64,
-    /// How that is known.
+    /// The proof.
     pub reason: Reason,
 }
 
-/// How a conflict is known.
+/// The proof of a conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// They are all alive at one time, and their sizes add up to more than the capacity. Without any one
-    /// of them the others would not.
+    /// They are all live at one time, and the sum of their sizes exceeds the capacity. Without any one of them, the
+    /// rest would fit.
     Load {
-        /// A time at which all of them are alive.
+        /// A time at which all of them are live.
         time: u64,
         /// The sum of their sizes.
         bytes: u128,
     },
-    /// Each load alone would fit, but every arrangement of them was ruled out.
+    /// The load never exceeds the capacity, but every arrangement was ruled out.
     Arrangement,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Conflict {
         match self.reason {
             Reason::Load { time, bytes } => write!(
                 formatter,
-                "{count} buffers alive at time {time} have {bytes} bytes together, capacity {capacity}"
+                "{count} buffers live at time {time} need {bytes} bytes together, more than the capacity of {capacity}"
             ),
             Reason::Arrangement => {
                 write!(formatter, "{count} buffers cannot be arranged within capacity {capacity}")
@@ -57,8 +57,8 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// The fewest buffers alive at the moment of greatest load that exceed the capacity; `None` when the load
-/// never does.
+/// The smallest set of buffers live at the time of the maximum load that exceeds the capacity; `None` if the load never
+/// does.
 pub(super) fn overload(buffers: &[Buffer], capacity: u64) -> Option<Conflict> {
     let peak = peak(buffers)?;
     if peak.bytes <= u128::from(capacity) {
@@ -78,8 +78,8 @@ pub(super) fn overload(buffers: &[Buffer], capacity: u64) -> Option<Conflict> {
     Some(Conflict { buffers: members, capacity, reason: Reason::Load { time: peak.time, bytes } })
 }
 
-/// Takes away buffers from a set that is known not to fit, as long as the rest is proven not to fit either
-/// and the meter allows: first many at a time, then single ones.
+/// Removes buffers from a set that is known not to fit, as long as the rest is proven not to fit either and the meter
+/// permits: first many at a time, then single ones.
 pub(super) fn narrow(
     buffers: &[Buffer],
     mut members: Vec<usize>,

@@ -1,13 +1,13 @@
-//! A problem in the form the algorithms want: without empty buffers, in sections instead of times, in
-//! units of the greatest common divisor of all sizes and alignments, sorted by first section.
+//! A problem in the form that the algorithms need: without empty buffers, in sections instead of times, in units of the
+//! greatest common divisor of all sizes and alignments, sorted by first section.
 //!
-//! Dividing by the common unit loses nothing: a plan in which no buffer can sink has only offsets that
-//! are sums of sizes and rounded up to alignments, hence multiples of the unit. It makes numbers small
-//! and equal heights frequent, which is what the search lives on.
+//! Dividing by the common unit is lossless: in a plan in which no buffer can move down, all offsets are sums of sizes
+//! rounded up to alignments, hence multiples of the unit. It makes numbers small and equal heights frequent, which the
+//! search depends on.
 //!
-//! Invariants: `first[b] < end[b]`; `starts[s]..starts[s + 1]` are the buffers whose first section is `s`;
-//! `load[s] == sum of size[b] for b alive in s`; all sizes together, each padded to its alignment, are
-//! below `2^62` units and `2^64` bytes, so no height overflows.
+//! Invariants: `first[b] < end[b]`; `starts[s]..starts[s + 1]` are the buffers whose first section is `s`; `load[s] ==
+//! sum of size[b] for b live in s`; all sizes together, each padded to its alignment, are below `2^62` units and `2^64`
+//! bytes, so no height overflows.
 
 use super::load::Sections;
 use super::{Buffer, Plan};
@@ -28,17 +28,17 @@ pub(super) struct Instance {
     pub(super) lifetime: Vec<u64>,
     /// Index range of the buffers that start in each section.
     pub(super) starts: Vec<u32>,
-    /// Units alive in each section.
+    /// Live units in each section.
     pub(super) load: Vec<u64>,
-    /// Units alive in the fullest section.
+    /// Live units in the fullest section.
     pub(super) lower_bound: u64,
     /// Index of each buffer in the problem.
     original: Vec<usize>,
-    /// How many buffers the problem has, empty ones included.
+    /// Number of buffers in the problem, including empty ones.
     problem_length: usize,
 }
 
-/// The sizes are so large that heights could overflow even when counted in units.
+/// The sizes are so large that heights could overflow even in units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLarge;
 
@@ -89,17 +89,17 @@ impl Instance {
         })
     }
 
-    /// How many buffers are to be placed.
+    /// Number of buffers to place.
     pub(super) fn len(&self) -> usize {
         self.size.len()
     }
 
-    /// How many sections there are.
+    /// Number of sections.
     pub(super) fn sections(&self) -> usize {
         self.load.len()
     }
 
-    /// The sections in which a buffer is alive.
+    /// The sections in which a buffer is live.
     pub(super) fn span(&self, buffer: usize) -> std::ops::Range<usize> {
         self.first[buffer] as usize..self.end[buffer] as usize
     }
@@ -109,7 +109,7 @@ impl Instance {
         self.starts[sections.start] as usize..self.starts[sections.end] as usize
     }
 
-    /// The lowest offset at or above `floor` that suits the alignment of `buffer`.
+    /// The lowest offset at or above `floor` that satisfies the alignment of `buffer`.
     pub(super) fn align(&self, buffer: usize, floor: u64) -> u64 {
         let mask = self.alignment[buffer] - 1;
         (floor + mask) & !mask
@@ -120,7 +120,7 @@ impl Instance {
         self.original[buffer]
     }
 
-    /// Turns offsets in units into a plan of the problem.
+    /// Converts offsets in units into a plan of the problem.
     pub(super) fn plan(&self, offsets: &[u64]) -> Plan {
         let mut plan = Plan { offsets: vec![0; self.problem_length], height: 0 };
         for (buffer, &offset) in offsets.iter().enumerate() {

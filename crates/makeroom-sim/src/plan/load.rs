@@ -1,8 +1,8 @@
-//! How much is alive when: the maximum load, and the sections of time that matter.
+//! Live memory over time: the maximum load, and the relevant sections of time.
 //!
-//! A *section* is a stretch of time whose set of live buffers is contained in no other such set. Two
-//! buffers are alive together exactly when they share a section, so placing buffers needs to look at
-//! nothing else: a trace of a million instants often has a few thousand sections.
+//! A *section* is a period of time whose set of live buffers is not contained in another such set. Two buffers are live
+//! at the same time exactly if they share a section, so placement needs to consider only sections: a trace of a million
+//! time steps often has a few thousand of them.
 //!
 //! ```text
 //! time      0    1    2    3    4    5
@@ -13,21 +13,20 @@
 //! section     [ 0    ][ 1       ][ 2 ]      {a,b}  {b,c}  {d}
 //! ```
 //!
-//! This file chooses no offsets. Loads are summed in 128 bits, so no input can overflow them.
+//! This file does not choose offsets. Loads are summed in 128 bits, so no input can overflow them.
 
 use super::Buffer;
 
-/// The moment at which most bytes are alive.
+/// The time at which the most bytes are live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peak {
-    /// The first time at which the load is greatest.
+    /// The first time of the maximum load.
     pub time: u64,
-    /// The sum of the sizes of the buffers alive then. No plan is lower than this.
+    /// The sum of the sizes of the buffers that are live then. No plan is lower than this.
     pub bytes: u128,
 }
 
-/// The greatest sum of the sizes of buffers alive at one time, and when that is; `None` when no buffer
-/// is ever alive.
+/// The maximum sum of the sizes of buffers live at one time, and that time; `None` if no buffer is ever live.
 pub fn peak(buffers: &[Buffer]) -> Option<Peak> {
     let mut best: Option<Peak> = None;
     let mut load: u128 = 0;
@@ -45,7 +44,7 @@ pub fn peak(buffers: &[Buffer]) -> Option<Peak> {
     best
 }
 
-/// One end of one lifetime. Ends sort before starts at the same time, because lifetimes are half-open.
+/// One end of a lifetime. Ends sort before starts at the same time, because lifetimes are half-open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     time: u64,
@@ -68,7 +67,7 @@ fn events(buffers: &[Buffer]) -> Vec<Event> {
 /// The sections of a set of buffers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sections {
-    /// For each buffer the sections in which it is alive, as a half-open range; `None` for empty buffers.
+    /// The sections in which each buffer is live, as a half-open range; `None` for empty buffers.
     pub(super) spans: Vec<Option<(u32, u32)>>,
     /// The load of each section.
     pub(super) load: Vec<u128>,

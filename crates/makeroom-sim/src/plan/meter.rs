@@ -1,4 +1,4 @@
-//! Counts steps, watches the deadline, reports progress: the one place that decides when to stop.
+//! Counts steps, checks the deadline and reports progress: the one place that decides when to stop.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -6,57 +6,57 @@ use std::time::Instant;
 
 use super::Budget;
 
-/// Steps between two looks at the clock; some ten milliseconds.
+/// Steps between two checks of the clock; about ten milliseconds.
 const STEPS_BETWEEN_CHECKS: u64 = 2_000_000;
 
-/// Why the work stopped before an answer was certain.
+/// Why the work stopped without a definite result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// The steps of the budget were spent.
+    /// The step budget was exhausted.
     Steps,
     /// The deadline passed.
     Deadline,
-    /// The progress callback asked for it.
+    /// The progress callback requested it.
     Cancelled,
 }
 
 impl fmt::Display for Stop {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Steps => "the steps of the budget were spent",
+            Self::Steps => "the step budget was used up",
             Self::Deadline => "the deadline passed",
             Self::Cancelled => "it was cancelled",
         })
     }
 }
 
-/// What is being tried.
+/// The current phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Greedy plans from many orders.
     Greedy,
     /// Exact search.
     Search,
-    /// It cannot fit; looking for a smaller set of buffers that shows it.
+    /// The problem is infeasible; searching for a smaller set of buffers that proves it.
     Narrowing,
 }
 
-/// How far the work is.
+/// Progress of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being tried.
+    /// The current phase.
     pub phase: Phase,
-    /// Steps spent so far.
+    /// Steps used so far.
     pub steps: u64,
-    /// Steps of the budget.
+    /// Step budget.
     pub budget: u64,
     /// Height of the best plan so far, in bytes.
     pub best_height: Option<u64>,
-    /// No plan is lower than this, in bytes.
+    /// Lower bound for all plans, in bytes.
     pub lower_bound: u64,
 }
 
-/// The budget while it is being spent.
+/// The budget and its use.
 pub(super) struct Meter<'a> {
     callback: &'a mut dyn FnMut(&Progress) -> ControlFlow<()>,
     deadline: Option<Instant>,
@@ -82,23 +82,23 @@ impl<'a> Meter<'a> {
         Self { callback, deadline: budget.deadline, progress, unit, next_check: 0, stop: None }
     }
 
-    /// Notes what is being tried.
+    /// Sets the current phase.
     pub(super) fn enter(&mut self, phase: Phase) {
         self.progress.phase = phase;
     }
 
-    /// Notes the bounds found so far, in units.
+    /// Sets the bounds found so far, in units.
     pub(super) fn note(&mut self, best_height: Option<u64>, lower_bound: u64) {
         self.progress.best_height = best_height.map(|height| height.saturating_mul(self.unit));
         self.progress.lower_bound = lower_bound.saturating_mul(self.unit);
     }
 
-    /// Steps spent so far.
+    /// Steps used so far.
     pub(super) fn spent(&self) -> u64 {
         self.progress.steps
     }
 
-    /// Spends steps. `false`: stop now.
+    /// Uses steps. `false`: stop now.
     pub(super) fn spend(&mut self, steps: u64) -> bool {
         self.progress.steps = self.progress.steps.saturating_add(steps);
         if self.progress.steps >= self.next_check {
@@ -107,12 +107,12 @@ impl<'a> Meter<'a> {
         self.stop.is_none()
     }
 
-    /// Whether there is anything left to spend.
+    /// Whether any budget is left.
     pub(super) fn goes_on(&self) -> bool {
         self.stop.is_none()
     }
 
-    /// What ended the work; that the steps were spent, if nothing else did.
+    /// Why the work stopped; an exhausted step budget, if there is no other reason.
     pub(super) fn stop(&self) -> Stop {
         self.stop.unwrap_or(Stop::Steps)
     }

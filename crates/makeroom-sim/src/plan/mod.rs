@@ -1,5 +1,5 @@
-//! The offline memory planner: buffers with known lifetimes and sizes get offsets, so that buffers alive
-//! at the same time do not overlap and the memory used is least, or fits a capacity.
+//! The offline memory planner: assigns offsets to buffers with known lifetimes and sizes, so that buffers live at the
+//! same time do not overlap and the total memory is minimal, or fits a capacity.
 //!
 //! ```text
 //! offset
@@ -11,13 +11,13 @@
 //!     0      5     10  time
 //! ```
 //!
-//! The parts, in the order in which [`plan`] uses them: [`load`] gives the lower bound; `infeasible` says
-//! why something cannot fit; `greedy` makes a plan from an order of preference in `O(n log n)` or so;
-//! `improve` looks for better orders; `search` looks for a plan exactly and can prove that there is none;
-//! [`validate`](mod@validate) checks a plan without knowing anything of all this; [`csv`] reads problems.
+//! The parts, in the order in which [`plan`] uses them: [`load`] computes the lower bound; `infeasible` explains why a
+//! problem cannot fit; `greedy` makes a plan from an order of priority in about `O(n log n)`; `improve` finds better
+//! orders; `search` searches for a plan exactly and can prove that there is none; [`validate`](mod@validate) checks a
+//! plan independently of the planner; [`csv`] reads problems.
 //!
-//! Effort is counted in steps, not seconds: equal problems, budgets and seeds give equal plans on every
-//! machine. A deadline can end the work earlier, and then the result depends on the machine.
+//! Effort is counted in steps, not seconds: the same problem, budget and seed give the same plan on every machine. A
+//! deadline can end the work earlier; then the result depends on the machine.
 //!
 //! ```
 //! use makeroom_sim::plan::{Budget, Buffer, Outcome, Problem, plan};
@@ -55,11 +55,11 @@ use meter::Meter;
 /// Memory that is needed from `lower` to just before `upper`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Buffer {
-    /// The time from which it is alive.
+    /// Start of its lifetime.
     pub lower: u64,
-    /// The time from which it is no longer alive. At or below `lower`: never alive, and at offset 0.
+    /// End of its lifetime, exclusive. At or below `lower`: never live, and at offset 0.
     pub upper: u64,
-    /// Bytes. A buffer of no bytes gets offset 0.
+    /// Bytes. An empty buffer gets offset 0.
     pub size: u64,
     /// Its offset must be a multiple of this power of two; 1 for no constraint.
     pub alignment: u64,
@@ -77,60 +77,60 @@ impl Buffer {
         Self { alignment, ..self }
     }
 
-    /// Whether it never takes memory: no bytes, or no time.
+    /// Whether it never uses memory: zero bytes, or an empty lifetime.
     pub fn is_empty(&self) -> bool {
         self.size == 0 || self.lower >= self.upper
     }
 }
 
-/// What is to be placed.
+/// The buffers to place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Problem {
-    /// The buffers; their positions in this list are their names in plans and conflicts.
+    /// The buffers; plans and conflicts refer to them by index.
     pub buffers: Vec<Buffer>,
-    /// With a capacity the first plan within it is the answer; without, the lowest that can be found.
+    /// With a capacity, the first plan within it is the result; without one, the lowest plan found.
     pub capacity: Option<u64>,
 }
 
 /// An offset for each buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// In the order of the buffers of the problem.
+    /// In the order of the problem's buffers.
     pub offsets: Vec<u64>,
-    /// The greatest `offset + size` of a buffer that is not empty.
+    /// The maximum `offset + size` of all buffers that are not empty.
     pub height: u64,
 }
 
 /// How much effort to spend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// Buffers and sections looked at; a billion takes five to ten seconds.
+    /// Maximum number of steps (buffers and sections examined); a billion takes five to ten seconds.
     pub steps: u64,
-    /// Where random choices start. Another seed is another try.
+    /// Seed for random choices.
     pub seed: u64,
-    /// Stop at this time, if the steps last that long.
+    /// Stop at this time even if steps are left.
     pub deadline: Option<Instant>,
 }
 
 impl Budget {
-    /// The first good plan, for a first impression: well under a second for thousands of buffers.
+    /// A quick first plan: well under a second for thousands of buffers.
     pub fn quick() -> Self {
         Self { steps: 100_000_000, ..Self::default() }
     }
 }
 
 impl Default for Budget {
-    /// Half a minute at most; most problems need milliseconds.
+    /// At most half a minute; most problems need milliseconds.
     fn default() -> Self {
         Self { steps: 4_000_000_000, seed: 1, deadline: None }
     }
 }
 
-/// The answer.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// A plan, within the capacity if there is one; proven to be lowest when its height is `lower_bound`.
+    /// A plan, within the capacity if there is one; proven to be lowest if its height is `lower_bound`.
     Planned {
         /// The plan.
         plan: Plan,
@@ -145,16 +145,16 @@ pub enum Outcome {
         best: Plan,
         /// No plan is lower than this.
         lower_bound: u64,
-        /// What ended the search.
+        /// Why the search ended.
         stop: Stop,
     },
 }
 
-/// A problem that cannot be planned as it is stated.
+/// An invalid problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProblemError {
-    /// Alignments are powers of two.
+    /// An alignment is not a power of two.
     #[error("alignment of buffer {buffer} is not a power of two: {alignment}")]
     Alignment {
         /// Position of the buffer.
@@ -162,20 +162,20 @@ pub enum ProblemError {
         /// Its alignment.
         alignment: u64,
     },
-    /// Offsets could leave 64 bits.
-    #[error("sizes of all buffers together are more than can be counted in 62 bits")]
+    /// Offsets could exceed 64 bits.
+    #[error("total size of all buffers does not fit in 62 bits")]
     TooLarge,
 }
 
-/// Finds a plan. See [`plan_with`] for progress and cancelling.
+/// Finds a plan. See [`plan_with`] for progress and cancellation.
 pub fn plan(problem: &Problem, budget: &Budget) -> Result<Outcome, ProblemError> {
     plan_with(problem, budget, &mut |_| ControlFlow::Continue(()))
 }
 
-/// Finds a plan, and tells `progress` now and then how far it is; the work stops when that breaks.
+/// Finds a plan. Calls `progress` from time to time, and stops when it returns `Break`.
 ///
-/// Without a capacity the work goes on until the plan is proven to be lowest or the budget is spent, and
-/// the best plan is the answer. With one it goes on until a plan fits, none can, or the budget is spent.
+/// Without a capacity, the work continues until the plan is proven to be lowest or the budget is used up, and the
+/// result is the best plan. With a capacity, it continues until a plan fits, none can, or the budget is used up.
 pub fn plan_with(
     problem: &Problem,
     budget: &Budget,

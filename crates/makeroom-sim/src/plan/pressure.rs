@@ -1,13 +1,13 @@
-//! How much is still waiting in each section, with the fullest one of a range at hand.
+//! The unplaced load of each section, with fast queries for the fullest section of a range.
 //!
-//! A segment tree with additions left at inner nodes: `value(section)` is its leaf minus all that was
-//! lowered on the way to it.
+//! A segment tree with lazy subtraction: `value(section)` is its leaf minus everything subtracted at the nodes above
+//! it.
 
 use std::ops::Range;
 
 #[derive(Debug, Clone)]
 pub(super) struct Pressure {
-    /// Greatest value below each node, without what was lowered above it.
+    /// Maximum value below each node, without subtractions above it.
     greatest: Vec<u64>,
     lowered: Vec<u64>,
     leaves: usize,
@@ -21,7 +21,7 @@ impl Pressure {
         tree
     }
 
-    /// Starts again with these values.
+    /// Resets to these values.
     pub(super) fn reset(&mut self, load: &[u64]) {
         self.lowered.fill(0);
         self.greatest[self.leaves..self.leaves + load.len()].copy_from_slice(load);
@@ -30,7 +30,7 @@ impl Pressure {
         }
     }
 
-    /// Subtracts `amount` from every section of a range, none of which is smaller.
+    /// Subtracts `amount` from every section of a range, all of which are at least that large.
     pub(super) fn lower(&mut self, range: Range<usize>, amount: u64) {
         self.lower_below(1, 0, self.leaves, &range, amount);
     }
@@ -50,7 +50,7 @@ impl Pressure {
         self.greatest[node] = self.greatest[2 * node].max(self.greatest[2 * node + 1]) - self.lowered[node];
     }
 
-    /// The first section of a range with the greatest value.
+    /// The first section of a range with the maximum value.
     pub(super) fn fullest(&self, range: Range<usize>) -> usize {
         let mut best = None;
         self.fullest_below(1, 0, self.leaves, &range, 0, &mut best);
@@ -64,7 +64,7 @@ impl Pressure {
         node - self.leaves
     }
 
-    /// Finds the leftmost node within the range whose greatest value is greatest.
+    /// Finds the leftmost node within the range with the maximum value.
     fn fullest_below(
         &self,
         node: usize,

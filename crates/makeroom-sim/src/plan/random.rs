@@ -1,6 +1,6 @@
-//! A small random number generator: the same numbers on every machine, from a seed.
+//! A small random number generator: the same seed gives the same numbers on every machine.
 //!
-//! Not for secrets. `SplitMix64`: one addition and two multiplications per number.
+//! Not for cryptography. `SplitMix64`: one addition and two multiplications per number.
 
 /// The generator. Equal seeds give equal sequences.
 #[derive(Debug, Clone)]

@@ -1,12 +1,12 @@
-//! The planner as a whole: against arithmetic for tiny problems, against the validator for all.
+//! Tests the planner as a whole: tiny problems against brute force, all problems against the validator.
 
 use proptest::prelude::*;
 
 use super::validate::validate;
 use super::*;
 
-/// The least height, by trying all orders: each buffer goes to the lowest place where it fits. Any plan in
-/// which no buffer can sink comes from the order of its offsets.
+/// The minimum height, by trying all orders: each buffer goes to the lowest place where it fits. Any plan in which no
+/// buffer can move down results from the order of its offsets.
 fn least_height(buffers: &[Buffer]) -> u64 {
     fn extend(buffers: &[Buffer], placed: &mut Vec<(usize, u64)>, height: u64, best: &mut u64) {
         if height >= *best {
@@ -80,7 +80,7 @@ fn any_buffer() -> impl Strategy<Value = Buffer> {
     })
 }
 
-/// A rectangle cut into pieces, all of which fit it again exactly.
+/// A rectangle cut into pieces, which therefore fit it exactly.
 fn cut(seed: u64, pieces: usize, times: u64, height: u64) -> Vec<Buffer> {
     let mut random = random::Random::new(seed);
     let mut cuts = vec![(0, times, 0, height)];
@@ -192,7 +192,10 @@ fn too_much_alive_at_once_names_the_fewest_buffers() {
     let Outcome::Impossible(conflict) = solve(&buffers, Some(16)) else { panic!("it cannot fit") };
     assert_eq!(conflict.buffers, [1, 2]);
     assert_eq!(conflict.reason, Reason::Load { time: 3, bytes: 17 });
-    assert_eq!(conflict.to_string(), "2 buffers alive at time 3 have 17 bytes together, capacity 16");
+    assert_eq!(
+        conflict.to_string(),
+        "2 buffers live at time 3 need 17 bytes together, more than the capacity of 16"
+    );
 }
 
 #[test]

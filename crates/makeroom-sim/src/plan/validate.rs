@@ -1,15 +1,15 @@
-//! Checks a plan, slowly and plainly.
+//! Checks a plan with a slow and simple algorithm.
 //!
-//! This file uses nothing of the planner but its data types, so that a mistake there cannot hide here.
-//! It compares every buffer with every other one alive with it, in 128 bits.
+//! This file uses only the planner's data types, so that a bug in the planner cannot hide here. It compares every pair
+//! of buffers that are live at the same time, in 128 bits.
 
 use super::{Buffer, Plan, Problem};
 
-/// What is wrong with a plan.
+/// A violation of the plan's rules.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// One offset per buffer is expected.
+    /// The number of offsets differs from the number of buffers.
     #[error("plan has {offsets} offsets for {buffers} buffers")]
     Length {
         /// Offsets in the plan.
@@ -27,7 +27,7 @@ pub enum Violation {
         /// Its alignment.
         alignment: u64,
     },
-    /// Two buffers share a byte at some time.
+    /// Two buffers overlap in memory at some time.
     #[error("buffers {first} and {second} overlap in time and memory")]
     Overlap {
         /// Position of one buffer.
@@ -35,16 +35,16 @@ pub enum Violation {
         /// Position of the other.
         second: usize,
     },
-    /// The height is not the greatest end of a buffer.
-    #[error("plan says height {stated}, buffers reach {actual}")]
+    /// The height is not the maximum end of a buffer.
+    #[error("plan states height {stated}, but its buffers reach {actual}")]
     Height {
         /// Height in the plan.
         stated: u64,
         /// Height of the buffers.
         actual: u128,
     },
-    /// The plan is higher than the capacity.
-    #[error("plan has height {height}, capacity {capacity}")]
+    /// The plan exceeds the capacity.
+    #[error("plan height {height} exceeds capacity {capacity}")]
     Capacity {
         /// Height of the plan.
         height: u64,
@@ -53,7 +53,7 @@ pub enum Violation {
     },
 }
 
-/// Whether a plan solves a problem; the first violation if not.
+/// Checks that a plan solves a problem; returns the first violation.
 pub fn validate(problem: &Problem, plan: &Plan) -> Result<(), Violation> {
     let buffers = &problem.buffers;
     if plan.offsets.len() != buffers.len() {
@@ -70,7 +70,7 @@ pub fn validate(problem: &Problem, plan: &Plan) -> Result<(), Violation> {
             return Err(Violation::Misaligned { buffer: first, offset, alignment });
         }
         height = height.max(end(first));
-        // Those after it in the list start no earlier, so they meet in time if they start before it ends.
+        // Later buffers in the list start no earlier, so they overlap in time if they start before this one ends.
         let later = placed[nth + 1..].iter().take_while(|&&second| buffers[second].lower < upper);
         for &second in later {
             let below = end(first) <= u128::from(plan.offsets[second]);

@@ -1,26 +1,26 @@
-//! Blocks of memory, their neighbours, and the pools of unused ones.
+//! Blocks of memory, their neighbors, and the pools of free ones.
 //!
-//! A block lies in one segment; `previous` and `next` are its neighbours there, in the order of addresses. Unused
-//! blocks are in exactly one set of their pool: mapped ones in `free`, ordered by stream, size and address; the
-//! unmapped holes of expandable segments in `unmapped`, ordered by stream and address. Both orders decide which
-//! block a request gets, so they are PyTorch's own.
+//! A block is in one segment; `previous` and `next` are its neighbors there, in address order. Free blocks are in
+//! exactly one set of their pool: mapped ones in `free`, ordered by stream, size and address; the unmapped holes of
+//! expandable segments in `unmapped`, ordered by stream and address. Both orders determine which block a request gets,
+//! so they are PyTorch's own.
 
 use std::collections::BTreeMap;
 
 use makeroom_place::SizeMap;
 
-/// A block's place in the table.
+/// A block's index in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockId(u32);
 
-/// What a block is doing.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// In the program's hands.
+    /// In use by the program.
     Allocated,
-    /// Given back, waiting for a stream.
+    /// Freed, pending on a stream.
     Pending,
-    /// Nobody's.
+    /// Free.
     Unused,
 }
 
@@ -36,20 +36,20 @@ pub(crate) struct Block {
     pub(crate) usage: Use,
     pub(crate) is_mapped: bool,
     pub(crate) is_expandable: bool,
-    /// Where its segment begins.
+    /// The start address of its segment.
     pub(crate) segment: u64,
-    /// The pool's count of searches when the block became unused.
+    /// The pool's search count when the block became free.
     pub(crate) age_base: u64,
 }
 
 impl Block {
-    /// Whether it is a part of a segment that has other parts.
+    /// Whether it is part of a segment with other parts.
     pub(crate) fn is_split(&self) -> bool {
         self.previous.is_some() || self.next.is_some()
     }
 }
 
-/// The unused blocks of one kind: small or large, of the default pool or of a private one.
+/// The free blocks of one kind: small or large, of the default pool or of a private one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool {
     pub(crate) is_small: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Pool {
     free: BTreeMap<u64, SizeMap<BlockId>>,
     /// Unmapped blocks by stream and address.
     unmapped: BTreeMap<(u64, u64), BlockId>,
-    /// How often it was searched, for garbage collection.
+    /// Number of searches, for garbage collection.
     pub(crate) searches: u64,
 }
 
@@ -85,7 +85,7 @@ impl Blocks {
         &mut self.table[id.0 as usize]
     }
 
-    /// Adds a block; it is in no set yet.
+    /// Adds a block, which is not in any set yet.
     pub(crate) fn add(&mut self, block: Block) -> BlockId {
         if let Some(id) = self.vacant.pop() {
             self.table[id.0 as usize] = block;
@@ -95,12 +95,12 @@ impl Blocks {
         BlockId(self.table.len() as u32 - 1)
     }
 
-    /// Forgets a block that is in no set and has no neighbours left.
+    /// Removes a block that is in no set and has no neighbors left.
     pub(crate) fn remove(&mut self, id: BlockId) {
         self.vacant.push(id);
     }
 
-    /// Puts an unused block into its set.
+    /// Adds a free block to its set.
     pub(crate) fn insert_unused(&mut self, id: BlockId) {
         let block = &mut self.table[id.0 as usize];
         let pool = &mut self.pools[block.pool as usize];
@@ -112,7 +112,7 @@ impl Blocks {
         }
     }
 
-    /// Takes an unused block out of its set.
+    /// Removes a free block from its set.
     pub(crate) fn take_unused(&mut self, id: BlockId) {
         let block = &self.table[id.0 as usize];
         let pool = &mut self.pools[block.pool as usize];
@@ -125,19 +125,19 @@ impl Blocks {
         }
     }
 
-    /// Unused mapped blocks of a stream with at least `size` bytes, smallest first.
+    /// Free mapped blocks of a stream with at least `size` bytes, smallest first.
     pub(crate) fn candidates(&self, pool: u32, stream: u64, size: u64) -> impl Iterator<Item = BlockId> + '_ {
         let blocks = self.pools[pool as usize].free.get(&stream);
         blocks.into_iter().flat_map(move |blocks| blocks.iter_from(size).map(|(_, _, id)| id))
     }
 
-    /// Unused mapped blocks of a stream, largest first.
+    /// Free mapped blocks of a stream, largest first.
     pub(crate) fn largest_first(&self, pool: u32, stream: u64) -> impl Iterator<Item = BlockId> + '_ {
         let blocks = self.pools[pool as usize].free.get(&stream);
         blocks.into_iter().flat_map(|blocks| blocks.iter_descending().map(|(_, _, id)| id))
     }
 
-    /// All unused mapped blocks of a pool, by stream, size and address.
+    /// All free mapped blocks of a pool, by stream, size and address.
     pub(crate) fn unused(&self, pool: u32) -> impl Iterator<Item = BlockId> + '_ {
         let streams = self.pools[pool as usize].free.values();
         streams.flat_map(|blocks| blocks.iter_from(0).map(|(_, _, id)| id))
@@ -148,8 +148,8 @@ impl Blocks {
         self.pools[pool as usize].unmapped.range((stream, 0)..=(stream, u64::MAX)).map(|(_, &id)| id)
     }
 
-    /// Cuts the front `size` bytes off into the block itself and gives the rest as a new neighbour behind it, in
-    /// no set yet.
+    /// Shrinks the block to its first `size` bytes and returns the rest as a new neighbor after it, which is not in any
+    /// set yet.
     pub(crate) fn split_off(&mut self, id: BlockId, size: u64) -> BlockId {
         let whole = *self.get(id);
         let rest = self.add(Block {
@@ -169,8 +169,8 @@ impl Blocks {
         rest
     }
 
-    /// Merges a neighbour into `id`, if it is unused and mapped alike. `id` is in no set; the neighbour is taken
-    /// out of its own.
+    /// Merges a neighbor into `id` if it is free and both are mapped or both unmapped. `id` is in no set; the neighbor
+    /// is removed from its own.
     pub(crate) fn merge(&mut self, id: BlockId, neighbour: Option<BlockId>) {
         let Some(neighbour) = neighbour else { return };
         let other = *self.get(neighbour);
@@ -195,7 +195,7 @@ impl Blocks {
         self.remove(neighbour);
     }
 
-    /// Merges both neighbours into `id`, the one before it first.
+    /// Merges both neighbors into `id`, the previous one first.
     pub(crate) fn merge_neighbours(&mut self, id: BlockId) {
         let before = self.get(id).previous;
         self.merge(id, before);

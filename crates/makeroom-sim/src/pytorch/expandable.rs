@@ -1,21 +1,21 @@
-//! Expandable segments: one range of addresses per stream and pool, into which pages are mapped as it grows.
+//! Expandable segments: one address range per stream and pool, into which pages are mapped as it grows.
 
 use super::blocks::{Block, BlockId, Use};
 use super::{Pytorch, Search};
 use crate::driver::{Driver, Refused};
 
-/// A reservation is one and an eighth of the card; no hole of it is ever too small, so any large size will do.
+/// PyTorch reserves 9/8 of the GPU's memory, so its holes are never too small; any large size will do.
 pub(crate) const RESERVATION: u64 = 1 << 46;
 
 impl Pytorch {
-    /// What a block could become if the hole behind it were mapped.
+    /// The size that a block could reach if the hole after it were mapped.
     pub(super) fn potential_size(&self, id: BlockId) -> u64 {
         let block = self.blocks.get(id);
         let hole = block.next.map(|next| self.blocks.get(next)).filter(|next| !next.is_mapped);
         block.size + hole.map_or(0, |hole| hole.size)
     }
 
-    /// Maps pages until a run of unused blocks has the size searched for. The block is in no set.
+    /// Maps pages until a run of free blocks has the requested size. The block is in no set.
     pub(super) fn grow<D: Driver>(&mut self, driver: &mut D, search: &Search) -> Result<BlockId, Refused> {
         let mut candidate = match self.find_growable(search) {
             Some(candidate) => candidate,
@@ -25,7 +25,7 @@ impl Pytorch {
             let size = self.blocks.get(candidate).size.min(search.size);
             self.map(driver, candidate, size)?;
         }
-        // Mapping a hole merges the blocks around it into the hole's block: the candidate moves on with it.
+        // Mapping a hole merges the blocks around it into the hole's block, which becomes the new candidate.
         while self.blocks.get(candidate).size < search.size {
             let block = self.blocks.get(candidate);
             let missing = search.size - block.size;
@@ -38,7 +38,7 @@ impl Pytorch {
         Ok(candidate)
     }
 
-    /// The first hole, or unused block before a hole, from which enough unused addresses follow.
+    /// The first hole, or free block before a hole, that is followed by enough free addresses.
     fn find_growable(&self, search: &Search) -> Option<BlockId> {
         self.blocks.holes(search.pool, search.stream).find_map(|hole| {
             let previous = self.blocks.get(hole).previous;
@@ -102,11 +102,11 @@ impl Pytorch {
         Ok(())
     }
 
-    /// Unmaps the whole pages inside an unused block. What is left at its ends becomes blocks of their own.
+    /// Unmaps the whole pages inside a free block. The remaining ends become separate blocks.
     pub(super) fn unmap<D: Driver>(&mut self, driver: &mut D, id: BlockId) {
         let block = *self.blocks.get(id);
         let page = self.settings.page(self.blocks.pools[block.pool as usize].is_small);
-        // Pages are counted from the start of the reservation.
+        // Pages are aligned to the start of the reservation.
         let base = block.segment;
         let Some(front) = (block.address - base).checked_next_multiple_of(page) else { return };
         let from = base.saturating_add(front);

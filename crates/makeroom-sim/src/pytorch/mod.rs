@@ -1,8 +1,8 @@
 //! PyTorch's native caching allocator, to the byte.
 //!
-//! The algorithm is deterministic given the order of requests, their streams, when frees complete, the addresses
-//! the driver returns and when it refuses. All of these are in a recording, so a recording proves the model: see
-//! `check`. Constants and orders here are PyTorch's; the comments say why an order matters, not that it is so.
+//! The algorithm is deterministic given the order of requests, their streams, the completion of frees, the addresses
+//! that the driver returns, and its failures. A recording contains all of these, so it can verify the model: see
+//! `check`. Constants and orders here are PyTorch's; comments explain why an order matters.
 
 mod blocks;
 mod expandable;
@@ -23,11 +23,11 @@ use crate::driver::{Driver, Refused};
 /// A request for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// How many bytes the program asked for.
+    /// Requested bytes.
     pub size: u64,
-    /// On which stream.
+    /// The stream.
     pub stream: u64,
-    /// For which pool; the default one unless a CUDA graph is captured or a `MemPool` is in use.
+    /// The pool: the default one unless a CUDA graph is captured or a `MemPool` is in use.
     pub pool: PoolId,
 }
 
@@ -35,14 +35,14 @@ pub struct Request {
 #[derive(Clone, Debug)]
 pub struct Pytorch {
     settings: Settings,
-    /// What the process may take in all; `None`: what the driver gives.
+    /// The process's limit; `None`: no limit but the driver's.
     limit: Option<u64>,
     blocks: Blocks,
     /// The small pool of each memory pool; its large one follows.
     pools: FastMap<PoolId, u32>,
-    /// Memory pools in the order they were made: the order of release.
+    /// Memory pools in the order of their creation, which is the order of release.
     pool_order: Vec<PoolId>,
-    /// Memory pools that nobody uses any more: their memory may go back to the driver.
+    /// Memory pools that are no longer in use: their memory may be released to the driver.
     released_pools: Vec<PoolId>,
     /// The block of each allocation, by number.
     allocations: Vec<Option<BlockId>>,
@@ -50,7 +50,7 @@ pub struct Pytorch {
 }
 
 impl Pytorch {
-    /// An allocator that holds nothing.
+    /// An empty allocator.
     pub fn new(settings: Settings, limit: Option<u64>) -> Self {
         let mut allocator = Self {
             settings,
@@ -66,7 +66,7 @@ impl Pytorch {
         allocator
     }
 
-    /// What is taken from the driver.
+    /// Memory reserved from the driver.
     pub fn reserved(&self) -> u64 {
         self.reserved
     }
@@ -76,7 +76,7 @@ impl Pytorch {
         self.block_of(allocation).map(|id| self.blocks.get(id).address)
     }
 
-    /// Serves a request, as allocation number `allocation`; its address.
+    /// Serves a request as allocation number `allocation`, and returns its address.
     pub fn allocate<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -109,7 +109,7 @@ impl Pytorch {
         Ok(address)
     }
 
-    /// Whether an unused block would serve the request, without taking it.
+    /// Whether a free block would serve the request, without allocating it.
     pub fn would_fit(&self, request: Request) -> bool {
         let size = self.settings.round_size(request.size);
         let Some(&small) = self.pools.get(&request.pool) else { return false };
@@ -118,14 +118,14 @@ impl Pytorch {
         self.best_unused(&search).is_some()
     }
 
-    /// The program gives an allocation back; it waits for a stream.
+    /// The program frees an allocation, pending on a stream.
     pub fn free_later(&mut self, allocation: u32) {
         if let Some(id) = self.block_of(allocation) {
             self.blocks.get_mut(id).usage = Use::Pending;
         }
     }
 
-    /// An allocation's block may be used again.
+    /// The free of an allocation is complete.
     pub fn free(&mut self, allocation: u32) {
         let Some(id) = self.allocations.get_mut(allocation as usize).and_then(Option::take) else { return };
         self.blocks.get_mut(id).usage = Use::Unused;
@@ -158,7 +158,7 @@ impl Pytorch {
         small + u32::from(!is_small)
     }
 
-    /// Searches the pool and counts the search, which ages what lies in it.
+    /// Searches the pool and counts the search, which ages its blocks.
     fn find_unused(&mut self, search: &Search) -> Option<BlockId> {
         if self.collects_garbage() {
             self.blocks.pools[search.pool as usize].searches += 1;
@@ -171,7 +171,7 @@ impl Pytorch {
         let mut found = candidates.next()?;
         let is_active = self.settings.expandable_segments;
         if is_active {
-            // Among growing segments the one that could become smallest serves, so that the tail stays free.
+            // Among expandable segments, the one that would be smallest is used, so that the tail stays free.
             while self.blocks.get(found).is_expandable
                 && let Some(&next) = candidates.peek()
                 && self.potential_size(next) < self.potential_size(found)
@@ -192,7 +192,7 @@ impl Pytorch {
         (!is_oversized && !is_wasteful).then_some(found)
     }
 
-    /// Gets memory from the driver, giving unused memory back first where it refuses.
+    /// Allocates memory from the driver, releasing unused memory first if the driver is out of memory.
     fn obtain<D: Driver>(&mut self, driver: &mut D, search: &Search) -> Result<BlockId, Refused> {
         if self.collects_garbage() {
             self.collect_garbage(driver);
@@ -205,8 +205,8 @@ impl Pytorch {
         {
             return Ok(block);
         }
-        // While a graph is captured nothing may be synchronized. What the synchronization completes is not
-        // searched again: PyTorch goes straight to the driver.
+        // While a graph is captured, the device must not be synchronized. Frees completed by the synchronization are
+        // not searched: PyTorch calls the driver right away.
         if self.blocks.pools[search.pool as usize].is_private {
             return Err(Refused);
         }
@@ -251,12 +251,12 @@ impl Pytorch {
     }
 }
 
-/// A request on its way through the pools.
+/// A request in progress.
 #[derive(Clone, Copy, Debug)]
 struct Search {
     /// The rounded size.
     size: u64,
-    /// What the driver would be asked for.
+    /// The size of a new segment for it.
     allocation_size: u64,
     stream: u64,
     pool: u32,

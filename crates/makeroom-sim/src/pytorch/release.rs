@@ -1,4 +1,4 @@
-//! Giving unused memory back to the driver: when it refuses, on `empty_cache`, and by garbage collection.
+//! Releases unused memory to the driver: when it is out of memory, on `empty_cache`, and by garbage collection.
 
 use makeroom_core::PoolId;
 
@@ -7,19 +7,19 @@ use super::{Pytorch, Search};
 use crate::driver::Driver;
 
 impl Pytorch {
-    /// What `torch.cuda.empty_cache()` does: waits for pending frees, then gives back every whole unused segment.
+    /// Implements `torch.cuda.empty_cache()`: waits for pending frees, then frees every unused segment.
     pub fn empty_cache<D: Driver>(&mut self, driver: &mut D) {
         self.release_all(driver);
     }
 
-    /// A memory pool is in nobody's use any more: what is unused of it may go back to the driver.
+    /// A memory pool is no longer in use: its unused memory may be released to the driver.
     pub(crate) fn let_pool_go(&mut self, pool: PoolId) {
         if !self.released_pools.contains(&pool) {
             self.released_pools.push(pool);
         }
     }
 
-    /// Gives back every whole unused segment of one memory pool, as a `torch.cuda.MemPool` does when it goes.
+    /// Frees every unused segment of one memory pool, as a `torch.cuda.MemPool` does when it is destroyed.
     pub(crate) fn empty_pool<D: Driver>(&mut self, driver: &mut D, pool: PoolId) {
         for allocation in driver.synchronize() {
             self.free(allocation);
@@ -67,7 +67,7 @@ impl Pytorch {
         }
     }
 
-    /// Gives one whole segment back.
+    /// Frees one whole segment.
     fn release<D: Driver>(&mut self, driver: &mut D, id: BlockId) {
         let block = *self.blocks.get(id);
         self.blocks.take_unused(id);
@@ -76,8 +76,8 @@ impl Pytorch {
         driver.release(block.address, block.size);
     }
 
-    /// With a limit on splitting, oversized blocks are given back one by one until the request should fit.
-    /// Whether enough was given back.
+    /// With a limit on splitting, frees oversized blocks one by one until the request should fit. Returns whether
+    /// enough was freed.
     pub(super) fn release_enough<D: Driver>(&mut self, driver: &mut D, search: &Search) -> bool {
         let limit = self.settings.max_split_size;
         if limit == u64::MAX {
@@ -85,7 +85,8 @@ impl Pytorch {
         }
         let wanted = search.size.max(limit);
         let single = self.blocks.candidates(search.pool, search.stream, wanted).next();
-        // Blocks that large are never split; where a recording has it otherwise they stay, being in use in part.
+        // Blocks of this size are never split. If a recording contains split ones, they stay, because they are partly
+        // in use.
         let is_whole = |id: BlockId| {
             let block = self.blocks.get(id);
             !block.is_expandable && !block.is_split()
@@ -111,8 +112,7 @@ impl Pytorch {
         released >= wanted
     }
 
-    /// Gives back large unused segments that were not used for longest, until reserved memory is below the
-    /// threshold.
+    /// Frees large unused segments, least recently used first, until reserved memory is below the threshold.
     pub(super) fn collect_garbage<D: Driver>(&mut self, driver: &mut D) {
         let Some(limit) = self.limit else { return };
         let threshold = (self.settings.garbage_collection_threshold * limit as f64) as u64;

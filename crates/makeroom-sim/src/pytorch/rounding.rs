@@ -1,16 +1,16 @@
-//! Sizes: what a request is rounded to, and what is asked of the driver for it.
+//! Sizes: the rounding of requests, and the size of new segments.
 
 use super::settings::Settings;
 
-/// The grain of blocks.
+/// The granularity of blocks.
 pub(crate) const GRAIN: u64 = 512;
 /// The largest rounded size that counts as small.
 pub(crate) const SMALL: u64 = 1 << 20;
-/// A segment of small blocks.
+/// Size of a segment for small blocks.
 pub(crate) const SMALL_SEGMENT: u64 = 2 << 20;
-/// From this size on a request gets a segment of its own size.
+/// Requests of at least this size get a segment of their own size.
 const LEAST_OWN_SEGMENT: u64 = 10 << 20;
-/// What such segments are rounded to.
+/// Such segments are rounded up to a multiple of this.
 const SEGMENT_GRAIN: u64 = 2 << 20;
 
 impl Settings {
@@ -26,7 +26,7 @@ impl Settings {
         requested.checked_next_multiple_of(GRAIN).unwrap_or(u64::MAX - (GRAIN - 1))
     }
 
-    /// What is asked of the driver for a block.
+    /// The size of a new segment for a block.
     pub fn allocation_size(&self, size: u64) -> u64 {
         if size <= SMALL {
             SMALL_SEGMENT
@@ -37,13 +37,13 @@ impl Settings {
         }
     }
 
-    /// The grain in which an expandable segment maps pages.
+    /// The granularity in which an expandable segment maps pages.
     pub(crate) fn page(&self, is_small: bool) -> u64 {
         if is_small { SMALL_SEGMENT } else { self.large_segment_size }
     }
 }
 
-/// Rounds up to a multiple of the power of two below, cut into divisions.
+/// Rounds up to the next division of a power of two.
 fn round_to_division(size: u64, divisions: u64) -> u64 {
     if size.is_power_of_two() {
         return size;

@@ -1,8 +1,8 @@
-//! Puts an allocator into the state in which a recording begins.
+//! Restores the state of an allocator at the start of a recording.
 //!
-//! Segments and live blocks are known (see [`Start`]). The unused blocks between them follow: PyTorch merges
-//! neighbours that are unused, so every gap is one block. Only the true sizes of blocks that go away during the
-//! recording have to be assumed: the rounded request, plus a rest too small to be split off.
+//! Segments and live blocks are known (see [`Start`]). The free blocks between them follow: PyTorch merges free
+//! neighbors, so every gap is one block. Only the true sizes of blocks that are freed during the recording are assumed:
+//! the rounded request, plus a remainder too small to be split off.
 
 use makeroom_core::{FastMap, OlderBlock, OlderSegment, PoolId, Start};
 
@@ -11,12 +11,12 @@ use super::expandable::RESERVATION;
 use super::rounding::{SMALL, SMALL_SEGMENT};
 use super::{Pytorch, Settings};
 
-/// Reservations are larger than any card; what lies farther below than this belongs to another.
+/// Reservations are larger than any GPU's memory; a segment farther below than this belongs to another reservation.
 const FARTHEST_FRONT: u64 = 64 << 30;
 
 impl Pytorch {
-    /// An allocator in the state before a recording's first event. Blocks get the numbers 0, 1, … in the order of
-    /// `start.blocks`. Also how many blocks have a size that was assumed.
+    /// An allocator in the state before a recording's first event. Blocks are numbered 0, 1, … in the order of
+    /// `start.blocks`. Also returns the number of blocks with an assumed size.
     pub fn at_start(settings: Settings, limit: Option<u64>, start: &Start) -> (Self, usize) {
         let mut allocator = Self::new(settings, limit);
         let mut assumed = 0;
@@ -30,7 +30,7 @@ impl Pytorch {
         for segment in &start.segments {
             let begin = segment.address.0;
             let end = begin.saturating_add(segment.size.get());
-            // Memory is in one segment. A damaged recording may say otherwise; then the first counts.
+            // Memory belongs to one segment. A damaged recording may contradict that; then the first one is used.
             if begin < covered {
                 continue;
             }
@@ -63,8 +63,8 @@ impl Pytorch {
         (allocator, assumed)
     }
 
-    /// Fills one segment with its live blocks and the unused ones between. `previous` is the block before it in
-    /// the same reservation.
+    /// Fills one segment with its live blocks and the free ones between them. `previous` is the block before it in the
+    /// same reservation.
     fn seed_segment(
         &mut self,
         segment: &OlderSegment,
@@ -98,8 +98,8 @@ impl Pytorch {
         chain
     }
 
-    /// The size of a block that goes away during the recording. Blocks that are split exactly have the rounded size
-    /// of their request; one that is not split off has the rest too, up to what is handed out behind it.
+    /// The size of a block that is freed during the recording. Blocks that are split exactly have the rounded size of
+    /// their request; others also include the remainder, up to the next block.
     fn assumed_size(&self, block: &OlderBlock, next: u64, is_small: bool, is_expandable: bool) -> u64 {
         let size = self.settings.round_size(block.requested.get());
         if is_small || is_expandable {
@@ -149,15 +149,15 @@ impl Pytorch {
         chain.last
     }
 
-    /// The hole between the end of a reservation so far and its next mapped range.
+    /// The hole between the current end of a reservation and its next mapped range.
     fn seed_gap(&mut self, last: BlockId, segment: &OlderSegment) -> Option<BlockId> {
         let block = self.blocks.get(last);
         let gap = segment.address.0.checked_sub(block.address + block.size)?;
         (gap > 0 && gap < RESERVATION).then(|| self.seed_hole(last, gap))
     }
 
-    /// The unmapped front of a reservation, where pages below the first mapped range are mapped later. `below` is
-    /// where the segment before it begins, and `mapped_later` is in order.
+    /// The unmapped front of a reservation, if pages below the first mapped range are mapped later. `below` is the
+    /// start of the previous segment, and `mapped_later` is sorted.
     fn seed_front(
         &mut self,
         segment: &OlderSegment,
@@ -215,7 +215,7 @@ impl Pytorch {
 #[derive(Clone, Copy)]
 struct Home {
     pool: u32,
-    /// Where the segment, or the reservation it lies in, begins.
+    /// The start of the segment, or of its reservation.
     segment: u64,
 }
 
@@ -224,11 +224,11 @@ struct Chain {
     assumed: usize,
 }
 
-/// A range of addresses is for one stream, for small blocks or large ones, and for one pool. Its mapped ranges follow
-/// each other with holes between.
+/// An address range belongs to one stream, to small or large blocks, and to one pool. Its mapped ranges are separated
+/// by holes.
 type ReservationKey = (u64, bool, PoolId);
 
-/// Whether a segment whose kind is not recorded holds small blocks.
+/// Whether a segment whose kind is not recorded contains small blocks.
 fn looks_small(segment: &OlderSegment, blocks: &[OlderBlock]) -> bool {
     if segment.is_expandable {
         !blocks.is_empty() && blocks.iter().all(|block| block.requested.get() <= SMALL)

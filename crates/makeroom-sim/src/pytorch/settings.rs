@@ -1,26 +1,25 @@
-//! PyTorch's allocator settings: the string people put into `PYTORCH_CUDA_ALLOC_CONF`, with the quirks of the
-//! parser that reads it.
+//! PyTorch's allocator settings: the string in `PYTORCH_CUDA_ALLOC_CONF`, with the quirks of PyTorch's parser.
 //!
-//! Copied quirks: booleans must be exactly `True` or `False`; in the list form of `roundup_power2_divisions` the
-//! first key also covers all smaller sizes, `>` all larger ones, and sizes between two keys are not rounded at
-//! all; one division means none.
+//! Reproduced quirks: booleans must be exactly `True` or `False`. In the list form of `roundup_power2_divisions`, the
+//! first key also covers all smaller sizes, `>` covers all larger ones, and sizes between two keys are not rounded at
+//! all. One division means none.
 
 use makeroom_core::AllocatorSettings;
 
 /// Sizes in settings are in MiB.
 const MIB: u64 = 1 << 20;
-/// The size of a segment for requests that are neither small nor large, unless set otherwise.
+/// Default size of a segment for requests that are neither small nor large.
 const LARGE_SEGMENT: u64 = 20 * MIB;
-/// How many powers of two, from 1 MiB on, can have divisions of their own.
+/// The number of powers of two, starting at 1 MiB, that can have their own divisions.
 const ROUNDUP_INTERVALS: usize = 16;
 
-/// Which release of PyTorch is modelled.
+/// The modeled release of PyTorch.
 ///
-/// For what a recording can express the releases place every block alike. What changed between them concerns
-/// memory pools with an allocator of their own, pools that are never split and pools that lend memory when it runs
-/// out, none of which a recording names. Two differences remain: 2.9 does not know `large_segment_size_mb` and
-/// `per_process_memory_fraction`, and refuses them; and a fraction of 1.0 set a limit in 2.9, which turned garbage
-/// collection on, and sets none since. A limit given to the model is one in both.
+/// As far as recordings show, all releases place every block alike. The changes between them concern memory pools with
+/// their own allocator, pools that are never split, and pools that lend memory when it runs out; recordings name none
+/// of these. Two differences remain: 2.9 does not support `large_segment_size_mb` and `per_process_memory_fraction` and
+/// fails on them; and in 2.9 a fraction of 1.0 set a limit, which turned on garbage collection, while later releases
+/// set none. A limit given to the model applies in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     /// 2.9 and earlier releases with expandable segments.
@@ -33,21 +32,21 @@ pub enum Version {
 /// Settings of PyTorch's caching allocator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The release.
+    /// The modeled release.
     pub version: Version,
-    /// Blocks of this size and more are not split. `u64::MAX`: no such limit.
+    /// Blocks of at least this size are not split. `u64::MAX`: no limit.
     pub max_split_size: u64,
     /// An unsplittable block may be larger than the request by this much.
     pub max_non_split_rounding: u64,
-    /// The share of the limit above which unused segments are collected; 0 is off.
+    /// The share of the limit above which unused segments are garbage collected; 0 is off.
     pub garbage_collection_threshold: f64,
     /// The size of a segment for requests of 1 to 10 MiB.
     pub large_segment_size: u64,
     /// Segments grow by mapping pages.
     pub expandable_segments: bool,
-    /// Divisions of a power of two that sizes are rounded up to, for 1 MiB, 2 MiB, … 32 GiB; 0 and 1 are off.
+    /// Divisions of a power of two to which sizes are rounded up, for 1 MiB, 2 MiB, … 32 GiB; 0 and 1 are off.
     pub roundup_power2_divisions: [u32; ROUNDUP_INTERVALS],
-    /// The share of the card the process may use.
+    /// The share of the GPU's memory that the process may use.
     pub per_process_memory_fraction: Option<f64>,
 }
 
@@ -66,37 +65,37 @@ impl Default for Settings {
     }
 }
 
-/// Why a settings string is refused.
+/// Why a settings string is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("allocator setting `{setting}`: {reason}")]
 pub struct SettingsError {
-    /// The part of the string that is wrong.
+    /// The invalid part of the string.
     pub setting: String,
     /// Why.
     pub reason: String,
 }
 
 impl Settings {
-    /// Reads a settings string (`expandable_segments:True,max_split_size_mb:128`) as the newest release does.
+    /// Parses a settings string (`expandable_segments:True,max_split_size_mb:128`) as the newest release does.
     pub fn parse(text: &str) -> Result<Self, SettingsError> {
         Self::parse_for(Version::default(), text)
     }
 
-    /// Reads a settings string as a release does.
+    /// Parses a settings string as a release does.
     pub fn parse_for(version: Version, text: &str) -> Result<Self, SettingsError> {
         let mut settings = Self { version, ..Self::default() };
         for entry in split_entries(text) {
-            let (key, value) = entry.split_once(':').ok_or_else(|| refused(entry, "a value is missing"))?;
+            let (key, value) = entry.split_once(':').ok_or_else(|| refused(entry, "missing value"))?;
             settings.set(key.trim(), value.trim())?;
         }
         Ok(settings)
     }
 
-    /// The settings a recording was made with, as far as it holds them.
+    /// The settings that a recording was made with, as far as it contains them.
     pub fn recorded(recorded: &AllocatorSettings) -> Self {
-        // The string carries what the fields lack (segment size, rounding of unsplittable blocks); the fields
-        // carry what was changed at run time. PyTorch took the string, so what is not known here is a setting of
-        // another release, and the rest of it still holds.
+        // The string contains settings that the fields lack (segment size, rounding of unsplittable blocks); the fields
+        // reflect changes at run time. PyTorch accepted the string, so an unknown setting belongs to another release,
+        // and the rest is still valid.
         let mut settings = Self::default();
         for (key, value) in split_entries(recorded.text.as_deref().unwrap_or_default())
             .filter_map(|entry| entry.split_once(':'))
@@ -118,16 +117,16 @@ impl Settings {
         settings
     }
 
-    /// What the process may take of this much memory.
+    /// The process's limit, given this much memory.
     pub(crate) fn limit_of(&self, memory: u64) -> u64 {
         self.per_process_memory_fraction.map_or(memory, |fraction| (fraction * memory as f64) as u64)
     }
 
-    /// Takes one setting, as the release does.
+    /// Applies one setting as the release does.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingsError> {
         match key {
             "large_segment_size_mb" | "per_process_memory_fraction" if self.version == Version::V2_9 => {
-                return Err(refused(key, "is not known to PyTorch 2.9"));
+                return Err(refused(key, "not supported by PyTorch 2.9"));
             }
             "max_split_size_mb" => {
                 let size = number(key, value)?;
@@ -154,7 +153,7 @@ impl Settings {
             "garbage_collection_threshold" => {
                 let threshold = fraction(key, value)?;
                 if threshold <= 0.0 || threshold >= 1.0 {
-                    return Err(refused(key, "must lie between 0 and 1"));
+                    return Err(refused(key, "must be between 0 and 1"));
                 }
                 self.garbage_collection_threshold = threshold;
             }
@@ -163,7 +162,10 @@ impl Settings {
             "roundup_power2_divisions" => self.roundup_power2_divisions = divisions(value)?,
             "backend" if value == "native" => {}
             "backend" => {
-                return Err(refused(key, "only `native` is this model's; use the allocator `cuda-async`"));
+                return Err(refused(
+                    key,
+                    "this model supports only `native`; use the allocator `cuda-async`",
+                ));
             }
             "release_lock_on_cudamalloc"
             | "pinned_use_cuda_host_register"
@@ -171,12 +173,12 @@ impl Settings {
             | "pinned_use_background_threads"
             | "pinned_reserve_segment_size_mb"
             | "graph_capture_record_stream_reuse" => {}
-            _ => return Err(refused(key, "is not a setting of PyTorch's allocator")),
+            _ => return Err(refused(key, "not a setting of PyTorch's allocator")),
         }
         Ok(())
     }
 
-    /// How many divisions apply to a size.
+    /// The number of divisions for a size.
     pub(crate) fn divisions_for(&self, size: u64) -> u64 {
         let power = 63 - size.max(1).leading_zeros() as usize;
         u64::from(self.roundup_power2_divisions[power.saturating_sub(20).min(ROUNDUP_INTERVALS - 1)])
@@ -235,7 +237,7 @@ fn divisions(value: &str) -> Result<[u32; ROUNDUP_INTERVALS], SettingsError> {
     let mut divisions = [0; ROUNDUP_INTERVALS];
     let mut last = None;
     for pair in pairs.split(',') {
-        let (size, value) = pair.split_once(':').ok_or_else(|| refused(KEY, "a pair lacks its value"))?;
+        let (size, value) = pair.split_once(':').ok_or_else(|| refused(KEY, "a pair has no value"))?;
         let value = count(value)?;
         if size.trim() == ">" {
             divisions[last.map_or(0, |last: usize| (last + 1).min(ROUNDUP_INTERVALS))..].fill(value);
@@ -289,7 +291,7 @@ mod tests {
         let recorded = AllocatorSettings { text: Some(text.to_owned()), ..AllocatorSettings::default() };
         let settings = Settings::recorded(&recorded);
         assert_eq!((settings.max_split_size, settings.expandable_segments), (64 * MIB, true));
-        // A field says more than the string, and a missing one says nothing.
+        // A field overrides the string; a missing field has no effect.
         let changed = AllocatorSettings { max_split_size: Some(Bytes::new(u64::MAX)), ..recorded };
         assert_eq!(Settings::recorded(&changed).max_split_size, u64::MAX);
         assert!(Settings::parse(text).is_err());

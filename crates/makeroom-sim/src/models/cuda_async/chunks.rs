@@ -1,14 +1,14 @@
-//! The physical side of the pool: which chunks of its addresses have memory behind them.
+//! The physical memory of the pool: which chunks of its address range are mapped.
 //!
 //! reserved = mapped chunks × 32 MiB.
 
-/// The grain in which the pool takes, moves and gives back memory.
+/// The granularity in which the pool allocates, moves and frees memory.
 pub(super) const CHUNK: u64 = 32 << 20;
 
 /// Which chunks are mapped.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chunks {
-    /// By place: address ÷ chunk. Everything behind the end is not mapped.
+    /// Indexed by address ÷ chunk. Everything beyond the end is unmapped.
     is_mapped: Vec<bool>,
     count: u64,
 }
@@ -19,13 +19,13 @@ impl Chunks {
         self.count
     }
 
-    /// The chunks that a range touches and that are not mapped.
+    /// The unmapped chunks that a range touches.
     pub(super) fn missing(&self, from: u64, to: u64) -> impl Iterator<Item = usize> + '_ {
         let touched = (from / CHUNK) as usize..to.div_ceil(CHUNK) as usize;
         touched.filter(|&chunk| !self.is_mapped.get(chunk).is_some_and(|&is_mapped| is_mapped))
     }
 
-    /// The mapped chunks that lie wholly in a range.
+    /// The mapped chunks that are entirely within a range.
     pub(super) fn within(&self, from: u64, to: u64) -> impl Iterator<Item = usize> + '_ {
         let end = (to / CHUNK).min(self.is_mapped.len() as u64) as usize;
         (from.div_ceil(CHUNK) as usize..end).filter(|&chunk| self.is_mapped[chunk])

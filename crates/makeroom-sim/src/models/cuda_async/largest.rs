@@ -1,7 +1,7 @@
 //! The largest tile of each list, in a segment tree: which list is the first with a tile of at least some size?
 //!
-//! A program may use thousands of streams, each with a list of its own. A search through all lists for every request is
-//! quadratic; the tree answers in the logarithm of their number.
+//! A program may use thousands of streams, each with its own list. Searching all lists for every request would be
+//! quadratic; the tree needs logarithmic time.
 //!
 //! `nodes[i] = max(nodes[2i], nodes[2i + 1])`; the leaves are the second half of `nodes`.
 

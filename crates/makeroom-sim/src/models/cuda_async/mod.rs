@@ -1,21 +1,22 @@
 //! The driver's stream-ordered pool (`cudaMallocAsync`): an estimate.
 //!
-//! The driver is closed; its rules were inferred from where it put blocks. Programs that allocated and freed in the
-//! order of recordings, on an H200 with driver 580 and nothing else to do, showed this:
+//! The driver is closed source; its rules were inferred from where it placed blocks. Programs that allocated and freed
+//! in the order of recordings, on an otherwise idle H200 with driver 580, showed this:
 //!
-//! - one range of addresses for all streams, with memory behind it in chunks of 32 MiB; blocks are multiples of 512;
-//! - freed memory first waits in a list of its stream, merged only with what waits there too. A request takes the
-//!   best fit of its own stream's list (of equal ones the one freed first), then of what is free for all (the one
-//!   freed last), then of the other streams' lists;
-//! - if none has it, all lists are emptied into what is free for all, and the best fit of that serves, or the
-//!   addresses behind everything. Chunks that are missing there are taken from where a whole chunk is free, and only
-//!   then from the device.
+//! - there is one address range for all streams, backed by memory in chunks of 32 MiB; blocks are multiples of 512;
+//! - freed memory first goes to a list of its stream and is merged only with neighbors in that list. A request takes the
+//!   best fit from its own stream's list (of equal ones, the one freed first), then from the shared list (the one freed
+//!   last), then from the other streams' lists;
+//! - if none fits, all lists are emptied into the shared list, and its best fit serves the request, or else the addresses
+//!   beyond all blocks. Unmapped chunks there get their memory from chunks that are entirely free, and only then from the
+//!   device.
 //!
-//! On an idle device the model predicts 80 690 of the 80 732 addresses of seven recordings, without being corrected
-//! on the way, and all seven peaks of reserved memory to the byte. On a busy one the driver cannot use memory that
-//! the device is not done with, and when it is done no recording tells: gpt2 reserves 1.051 times its live bytes
-//! idle, 1.064 to 1.123 under load, and 1.103 in training. So the figures are for an idle device; a busy one differed
-//! from them by −9 % to +7 % in measurements. PyTorch's setup is assumed: memory is kept until the cache is emptied.
+//! On an idle device, the model predicts 80 690 of the 80 732 addresses in seven recordings, without being corrected
+//! along the way, and all seven peaks of reserved memory to the byte. On a busy device, the driver cannot reuse memory
+//! until the device is done with it, and recordings do not contain that time: gpt2 reserves 1.051 times its live bytes
+//! when idle, 1.064 to 1.123 under load, and 1.103 in training. The figures are therefore for an idle device;
+//! measurements on a busy one differed by −9 % to +7 %. PyTorch's configuration is assumed: memory is kept until the
+//! cache is emptied.
 
 mod chunks;
 mod largest;
@@ -32,22 +33,22 @@ use crate::model::Model;
 use crate::models::numbered::Numbered;
 use crate::pytorch::Request;
 
-/// The grain of blocks.
+/// The granularity of blocks.
 const GRAIN: u64 = 512;
 /// All addresses of the pool.
 const ADDRESSES: u64 = 1 << 47;
-/// The owner of what is free for all; streams follow.
+/// The owner of shared free memory; streams follow.
 const EVERYBODY: u32 = 0;
 
 /// The driver's pool on one device.
 #[derive(Clone, Debug)]
 pub(crate) struct CudaAsync {
     tiles: Tiles,
-    /// What is free for all, then what waits in each stream's list; ordered by size and stamp.
+    /// The shared list, then the list of each stream; ordered by size and stamp.
     lists: Vec<SizeMap<TileId>>,
     /// The largest tile in each stream's list.
     largest: Largest,
-    /// The order among equally large tiles of a list, by the tile's place.
+    /// The order among equally large tiles of a list, by tile index.
     stamps: Vec<u64>,
     clock: u64,
     /// The list of each stream.
@@ -83,7 +84,7 @@ impl CudaAsync {
         })
     }
 
-    /// Puts a free tile into its list as the newest.
+    /// Adds a free tile to its list as the newest.
     fn insert(&mut self, list: u32, tile: TileId) {
         self.clock += 1;
         let stamp = if list == EVERYBODY { u64::MAX - self.clock } else { self.clock };
@@ -100,14 +101,14 @@ impl CudaAsync {
         self.note_largest(list);
     }
 
-    /// Keeps `largest` true after a list has changed.
+    /// Updates `largest` after a list has changed.
     fn note_largest(&mut self, list: u32) {
         if list != EVERYBODY {
             self.largest.set(list, self.lists[list as usize].largest());
         }
     }
 
-    /// Gives a tile to a list and merges it with its neighbours there.
+    /// Adds a tile to a list and merges it with its neighbors there.
     fn put(&mut self, list: u32, mut tile: TileId) {
         self.tiles.set_owner(tile, list);
         self.tiles.set_free(tile, true);
@@ -139,8 +140,8 @@ impl CudaAsync {
         Some(self.take(list, tile, size))
     }
 
-    /// The best fit of what is free for all and has memory behind it. The addresses behind everything do not
-    /// count: they are the last resort.
+    /// The best fit in the shared list that is backed by memory. The addresses beyond all blocks are excluded: they are
+    /// the last resort.
     fn take_mapped(&mut self, size: u64) -> Option<TileId> {
         let is_mapped = |tile: TileId| {
             let tile = self.tiles.get(tile);
@@ -152,13 +153,13 @@ impl CudaAsync {
         Some(self.take(EVERYBODY, tile, size))
     }
 
-    /// The best fit of the first stream's list that has one. The request's own list was searched before.
+    /// The best fit of the first stream's list that has one. The request's own list has already been searched.
     fn take_from_streams(&mut self, size: u64) -> Option<TileId> {
         let list = self.largest.first_at_least(size)?;
         self.take_best(list, size)
     }
 
-    /// Empties the lists of all streams into what is free for all, oldest first.
+    /// Empties the lists of all streams into the shared list, oldest first.
     fn collect(&mut self) {
         while let Some(list) = self.largest.first_at_least(1) {
             let waiting = std::mem::take(&mut self.lists[list as usize]);
@@ -171,7 +172,7 @@ impl CudaAsync {
         }
     }
 
-    /// Puts memory behind a tile: whole chunks that are free elsewhere, then new ones.
+    /// Backs a tile with memory: whole chunks that are free elsewhere, then new ones.
     fn back(&mut self, device: &mut Device, tile: TileId) -> Result<(), Refused> {
         let (from, to) = (self.tiles.get(tile).offset, self.tiles.get(tile).end());
         let missing: Vec<usize> = self.chunks.missing(from, to).collect();
@@ -191,7 +192,7 @@ impl CudaAsync {
         Ok(())
     }
 
-    /// Up to `count` mapped chunks in which nothing is placed and nothing waits.
+    /// Up to `count` mapped chunks that contain no allocation and no listed tile.
     fn unused_chunks(&self, count: usize) -> Vec<usize> {
         let holes = self.lists[EVERYBODY as usize].iter_from(CHUNK);
         let unused = holes.flat_map(|(_, _, tile)| {
@@ -231,7 +232,7 @@ impl Model for CudaAsync {
         }
     }
 
-    /// What `cudaMemPoolTrimTo(0)` does after a wait for the device.
+    /// Implements `cudaMemPoolTrimTo(0)` after a device synchronization.
     fn empty_cache(&mut self, device: &mut Device) {
         self.collect();
         for chunk in self.unused_chunks(usize::MAX) {
@@ -259,7 +260,7 @@ mod tests {
         replay(&script.program(), &mut CudaAsync::default(), &mut Device::new(memory))
     }
 
-    /// Eight blocks, of which every second is freed, then requests. What the driver reserved was measured.
+    /// Eight blocks, of which every second one is freed, then requests. The driver's reserved memory was measured.
     fn every_second(size: u64, requests: &[u64]) -> u64 {
         let mut script = Script::default();
         let blocks: Vec<u32> = (0..8).map(|_| script.allocate(size * MIB)).collect();

@@ -1,9 +1,8 @@
-//! Exact search for a plan within a capacity, by restarts.
+//! Exact search for a plan within a capacity, with restarts.
 //!
-//! How long a depth-first search takes depends wildly on its first choices, so none gets long: each
-//! descent has a limit of nodes that grows slowly, and the next one chooses by another rule and another
-//! order. What was refuted stays refuted. When a descent ends before its limit without a plan, there is
-//! none.
+//! The duration of a depth-first search depends heavily on its first choices, so no descent gets long: each has a node
+//! limit that grows slowly, and the next one uses another rule and another order. Refuted states stay refuted. If a
+//! descent ends before its limit without a plan, there is none.
 
 mod order;
 mod select;
@@ -18,19 +17,19 @@ use tree::{Descent, Tree};
 use super::instance::Instance;
 use super::meter::Meter;
 
-/// Each limit of nodes is greater than the last by this factor.
+/// Growth factor of the node limit.
 const GROWTH: f64 = 1.02;
 
-/// The tables of the search hold every buffer once per section; beyond this many entries they would take
-/// more memory and time than they are worth.
+/// The search tables contain every buffer once per section; with more entries than this, they would cost more memory
+/// and time than they are worth.
 const MOST_INCIDENCES: u64 = 4_000_000;
 
-/// What a search found out.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Offsets within the capacity.
     Solved { offsets: Vec<u64> },
-    /// These buffers have no plan within the capacity.
+    /// These buffers cannot be placed within the capacity.
     Refuted { buffers: Vec<usize> },
     /// Neither a plan nor a proof.
     Undecided,
@@ -52,9 +51,9 @@ pub(super) fn is_suitable(instance: &Instance) -> bool {
 }
 
 impl<'a> Search<'a> {
-    /// Prepares a search for a plan of at most `capacity` units. The load of no section may exceed that.
+    /// Prepares a search for a plan of at most `capacity` units. No section's load may exceed that.
     pub(super) fn new(instance: &'a Instance, capacity: u64, seed: u64) -> Self {
-        // More than everything stacked is never needed, and keeps sums small.
+        // A height above the sum of all sizes is never needed; this keeps sums small.
         let stacked: u64 =
             instance.size.iter().zip(&instance.alignment).map(|(size, align)| size + align).sum();
         Self {
@@ -65,7 +64,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Searches on for about so many nodes or steps, whichever are spent first.
+    /// Continues the search for about this many nodes or steps, whichever limit is reached first.
     pub(super) fn run(&mut self, nodes: u64, steps: u64, meter: &mut Meter) -> Verdict {
         let last_node = self.tree.nodes.saturating_add(nodes);
         let last_step = meter.spent().saturating_add(steps);

@@ -1,12 +1,12 @@
-//! Which buffer to try first: the orders of preference that the descents take turns in.
+//! Which buffer to try first: the orders of priority that descents alternate between.
 //!
-//! The first turn through the orders is exact, later ones are shaken a little. Multiplying by a random
-//! factor uses only arithmetic that every machine does alike.
+//! The first cycle through the orders is exact, later ones are perturbed slightly. Multiplication by a random factor
+//! gives the same result on every machine.
 
 use super::super::random::Random;
 use super::state::State;
 
-/// How far a key is shaken, as a share of it.
+/// How much a key is perturbed, as a share of it.
 const SHAKE: f64 = 0.6;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Orders {
         Self { random: Random::new(seed), keys: Vec::new() }
     }
 
-    /// Fills `rank` with the positions of the buffers in the order of a turn.
+    /// Fills `rank` with the positions of the buffers in the order of this turn.
     pub(super) fn arrange(&mut self, state: &State, turn: usize, rank: &mut [u32]) {
         let instance = state.instance;
         let order = ORDERS[turn % ORDERS.len()];

@@ -1,19 +1,19 @@
 //! Which section to branch on next.
 //!
-//! Any section will do whose candidates lie flat, that is, have the same floor in all their sections:
-//! then nothing can go below them. The lowest section always qualifies. Good choices have few branches,
-//! little slack, or were the place of the last conflict.
+//! A section qualifies if its candidates are flat, that is, have the same floor in all their sections: then nothing can
+//! go below them. The lowest section always qualifies. Good choices have few branches, little slack, or were the site
+//! of the last conflict.
 
 use std::ops::Range;
 
 use super::state::{CLOSED, State};
 
-/// What decides among sections.
+/// The criterion for choosing a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Preference {
     /// Few branches.
     FewBranches,
-    /// Few branches for how often the section was to blame.
+    /// Few branches, weighted by how often the section caused a conflict.
     Blame,
     /// Little slack.
     LittleSlack,
@@ -21,7 +21,7 @@ pub(super) enum Preference {
     LastConflict,
 }
 
-/// Where to look.
+/// Which sections to consider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
     /// At the lowest level.
@@ -36,7 +36,7 @@ pub(super) enum Reach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rule(pub(super) Reach, pub(super) Preference);
 
-/// The rules that descents take turns in.
+/// The rules that descents alternate between.
 pub(super) const RULES: [Rule; 6] = [
     Rule(Reach::Lowest, Preference::FewBranches),
     Rule(Reach::Lowest, Preference::LastConflict),
@@ -58,7 +58,7 @@ impl Selector {
         Self { last_conflict: usize::MAX, rising: Vec::new(), next_lower: vec![0; sections] }
     }
 
-    /// The section of `range` to branch on; `None` when all of them are closed.
+    /// The section of `range` to branch on; `None` if all of them are closed.
     pub(super) fn select(&mut self, state: &mut State, range: Range<usize>, rule: Rule) -> Option<usize> {
         let lowest = state.floor[range.clone()].iter().copied().min().unwrap_or(CLOSED);
         if lowest == CLOSED {
@@ -129,7 +129,7 @@ fn pop_not_lower(rising: &mut Vec<u32>, floors: &[u64], floor: u64) {
     }
 }
 
-/// Whether the candidates of a section live only in sections that are no lower.
+/// Whether the candidates of a section live only in sections whose floor is not lower.
 fn lies_flat(state: &State, section: usize, not_lower: Range<usize>) -> bool {
     let floor = state.floor[section];
     state.waiting(section).iter().all(|&buffer| {

@@ -1,8 +1,8 @@
-//! A partial plan that can be extended and taken back, with what must hold of every completion of it.
+//! A partial plan that can be extended and undone, with the constraints on every completion of it.
 //!
-//! For each buffer that is not placed yet the state keeps `earliest`, the lowest offset it can still
-//! have; for each section `floor`, the lowest `earliest` of its waiting buffers, and `waiting_load`, the
-//! sum of their sizes. A section in which `floor + waiting_load > capacity` refutes the partial plan.
+//! For each unplaced buffer, the state stores `earliest`, its lowest possible offset. For each section it stores
+//! `floor`, the lowest `earliest` of its unplaced buffers, and `waiting_load`, the sum of their sizes. A section with
+//! `floor + waiting_load > capacity` refutes the partial plan.
 //!
 //! ```text
 //! capacity ┌──────────────┐
@@ -13,17 +13,16 @@
 //!        0 └──────────────┘
 //! ```
 //!
-//! Every change goes to a trail, so that `undo` costs what the change did. The fingerprint of the state
-//! is a multilinear hash: the sum over waiting buffers of a random 128-bit factor times
-//! `earliest + 1`. Two different states collide with a chance below `2^-64`, and a change of one buffer
-//! costs one multiplication.
+//! Every change is written to a trail, so that `undo` costs as much as the change. The fingerprint of the state is a
+//! multilinear hash: the sum over unplaced buffers of a random 128-bit factor times `earliest + 1`. Two different
+//! states collide with a probability below `2^-64`, and a change of one buffer costs one multiplication.
 
 use std::ops::Range;
 
 use super::super::instance::Instance;
 use super::super::random::Random;
 
-/// The floor of a section in which no buffer waits any more.
+/// The floor of a section without unplaced buffers.
 pub(super) const CLOSED: u64 = u64::MAX;
 
 #[derive(Debug, Clone, Copy)]
@@ -36,28 +35,28 @@ enum Change {
 pub(super) struct State<'a> {
     pub(super) instance: &'a Instance,
     pub(super) capacity: u64,
-    /// Lowest possible offset of each waiting buffer, offset of each placed one.
+    /// Lowest possible offset of each unplaced buffer, offset of each placed one.
     pub(super) earliest: Vec<u64>,
     pub(super) placed: Vec<bool>,
-    /// Lowest `earliest` of the waiting buffers of each section, or [`CLOSED`].
+    /// Lowest `earliest` of the unplaced buffers of each section, or [`CLOSED`].
     pub(super) floor: Vec<u64>,
-    /// How many waiting buffers of each section have `earliest == floor`.
+    /// Number of unplaced buffers of each section with `earliest == floor`.
     pub(super) choices: Vec<u32>,
     pub(super) waiting_load: Vec<u64>,
-    /// How many waiting buffers are alive both in the section before and in this one.
+    /// Number of unplaced buffers that are live both in the previous section and in this one.
     pub(super) crossing: Vec<u32>,
     /// How often a section has refuted a partial plan.
     pub(super) blame: Vec<u32>,
     /// The fingerprint of the component being solved.
     pub(super) fingerprint: u128,
-    /// Buffers and sections looked at since the beginning: the measure of time.
+    /// Buffers and sections examined so far, as a measure of time.
     pub(super) work: u64,
     factors: Vec<u128>,
-    /// The buffers of each section, the waiting ones first.
+    /// The buffers of each section, unplaced ones first.
     members: Vec<u32>,
     member_start: Vec<usize>,
     waiting_count: Vec<u32>,
-    /// Where each buffer stands in `members`, for each of its sections.
+    /// The position of each buffer in `members`, for each of its sections.
     position: Vec<u32>,
     position_start: Vec<usize>,
     trail: Vec<Change>,
@@ -134,7 +133,7 @@ impl<'a> State<'a> {
         &self.members[start..start + self.waiting_count[section] as usize]
     }
 
-    /// What a section could still waste; only for sections that are not closed.
+    /// The memory that a section could still waste; only for sections that are not closed.
     pub(super) fn slack(&self, section: usize) -> u64 {
         self.capacity - self.floor[section] - self.waiting_load[section]
     }
@@ -144,8 +143,8 @@ impl<'a> State<'a> {
         self.trail.len()
     }
 
-    /// Places a buffer at its earliest offset and draws the consequences. `false`: some section can no
-    /// longer hold what waits for it, and the caller must undo.
+    /// Places a buffer at its earliest offset and propagates the consequences. `false`: some section can no longer hold
+    /// its unplaced buffers, and the caller must undo.
     ///
     /// All sections of the buffer must have the same floor; otherwise something could still go below it.
     pub(super) fn place(&mut self, buffer: usize) -> bool {
@@ -183,7 +182,7 @@ impl<'a> State<'a> {
         self.settle()
     }
 
-    /// Records that each buffer of `raised` starts at the offset beside it or above.
+    /// Records that each buffer of `raised` starts at the paired offset or above.
     pub(super) fn postpone(&mut self, raised: &[(u32, u64)]) -> bool {
         self.decision += 1;
         for &(buffer, earliest) in raised {
@@ -192,7 +191,7 @@ impl<'a> State<'a> {
         self.settle()
     }
 
-    /// Takes back everything since `mark`. The fingerprint is left to the caller, who knows it.
+    /// Undoes everything since `mark`. The caller restores the fingerprint, which it knows.
     pub(super) fn undo(&mut self, mark: usize) {
         let instance = self.instance;
         while self.trail.len() > mark {
@@ -218,7 +217,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The fingerprint of the waiting buffers that start in `sections`.
+    /// The fingerprint of the unplaced buffers that start in `sections`.
     pub(super) fn fingerprint_of(&mut self, sections: Range<usize>) -> u128 {
         let buffers = self.instance.starting_in(sections);
         self.work += buffers.len() as u64;
@@ -243,8 +242,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Moves a buffer behind the waiting ones of a section. Undone in reverse order, this needs no record:
-    /// the buffer stands right behind the last waiting one then.
+    /// Moves a buffer behind the unplaced ones of a section. Undone in reverse order, this needs no record: the buffer
+    /// is then right behind the last unplaced one.
     fn stop_waiting(&mut self, buffer: usize, section: usize) {
         let instance = self.instance;
         let slot = |other: usize| section - instance.first[other] as usize;
@@ -282,7 +281,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Finds the new floors of sections whose lowest buffers have all gone or risen.
+    /// Finds the new floors of sections whose lowest buffers have all been placed or raised.
     fn settle(&mut self) -> bool {
         while let Some(section) = self.emptied.pop() {
             let section = section as usize;

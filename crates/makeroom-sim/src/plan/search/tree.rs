@@ -1,17 +1,16 @@
 //! The depth-first search for a plan that fits a capacity.
 //!
-//! Each node looks at one section and asks which waiting buffer rests directly on its floor: one branch
-//! for each buffer that can, and a last one for "none of them". Only plans in which no buffer can sink
-//! are of interest, so in that last branch each of these buffers must rest on some other buffer that is
-//! still waiting; that gives it a higher earliest offset, or refutes the branch.
+//! Each node considers one section and decides which unplaced buffer rests directly on its floor: one branch for each
+//! buffer that can, and a last one for "none of them". Only plans in which no buffer can move down matter, so in that
+//! last branch each of these buffers must rest on some other unplaced buffer; that gives it a higher earliest offset,
+//! or refutes the branch.
 //!
-//! Three things keep the tree small. When placed buffers have cut the remaining ones into groups that
-//! share no section (components), the groups are solved one after the other and the first that fails
-//! refutes their common parent at once. States that were refuted once are remembered by fingerprint,
-//! also across restarts: what is left to place and the earliest offsets decide everything. Equal buffers
-//! are placed in one order only.
+//! Three techniques keep the tree small. When placed buffers have divided the remaining ones into groups that share no
+//! section (components), the groups are solved one after the other, and the first that fails refutes their common
+//! parent immediately. Refuted states are remembered by fingerprint, also across restarts, because the unplaced buffers
+//! and their earliest offsets determine everything. Equal buffers are placed in only one order.
 //!
-//! The stack is explicit, so its depth is bounded by memory and not by the thread.
+//! The stack is explicit, so its depth is limited by memory and not by the thread's stack.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -25,21 +24,21 @@ use super::state::{CLOSED, State};
 pub(super) enum Descent {
     /// All buffers are placed; the offsets are in [`State::earliest`].
     Solved,
-    /// The whole tree was searched: nothing fits. The sections are those of what cannot be solved.
+    /// The whole tree was searched: nothing fits. The sections are those of the component that cannot be solved.
     Exhausted { first: usize, end: usize },
-    /// The limit of nodes was reached.
+    /// The node limit was reached.
     Limited,
 }
 
 const NOBODY: u32 = u32::MAX;
 
-/// Fingerprints beyond this number make the memory start anew.
+/// Above this number, the stored fingerprints are cleared.
 const REMEMBERED: usize = 1 << 21;
 
-/// More candidates than this are not compared pair by pair.
+/// More candidates than this are not compared pairwise.
 const MOST_CANDIDATES_IN_DETAIL: usize = 32;
 
-/// A group of waiting buffers that shares no section with the others, waiting to be solved.
+/// A group of unplaced buffers that shares no section with the others, waiting to be solved.
 #[derive(Debug, Clone, Copy)]
 struct Component {
     first: u32,
@@ -63,7 +62,7 @@ struct Node {
     components: u32,
 }
 
-/// Search memory that lasts over restarts.
+/// Search memory that persists across restarts.
 pub(super) struct Tree<'a> {
     pub(super) state: State<'a>,
     pub(super) nodes: u64,
@@ -107,8 +106,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Searches from the root until solved or exhausted, or until `limit` nodes were visited or the meter
-    /// says stop.
+    /// Searches from the root until the problem is solved or exhausted, `limit` nodes were visited, or the meter stops
+    /// it.
     pub(super) fn descend(&mut self, rule: Rule, limit: u64, meter: &mut Meter) -> Descent {
         self.reset();
         let last_node = self.nodes + limit;
@@ -147,7 +146,7 @@ impl<'a> Tree<'a> {
         Descent::Solved
     }
 
-    /// Forgets the current descent, but not what was refuted or blamed.
+    /// Discards the current descent, but not refuted states or blame counts.
     pub(super) fn reset(&mut self) {
         self.state.undo(0);
         let everything = 0..self.state.instance.sections();
@@ -157,8 +156,8 @@ impl<'a> Tree<'a> {
         self.candidates.clear();
     }
 
-    /// Goes back to the node that created a component that cannot be solved, and on to its next branch.
-    /// Fails with the component when it is part of the problem itself.
+    /// Returns to the node that created an unsolvable component, and continues with its next branch. Fails with the
+    /// component if it is part of the problem itself.
     fn retreat(&mut self, failed: u32) -> Result<u32, Component> {
         let mut failed = self.components[failed as usize];
         while failed.parent != NOBODY {
@@ -175,7 +174,7 @@ impl<'a> Tree<'a> {
         Err(failed)
     }
 
-    /// Takes back what a node decided.
+    /// Undoes the decision of a node.
     fn restore(&mut self, node: &Node) {
         self.state.undo(node.mark);
         self.components.truncate(node.components as usize);
@@ -193,7 +192,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Starts a node: lists the buffers that can rest on the floor of a section, the preferred one first.
+    /// Starts a node: lists the buffers that can rest on the floor of a section, highest priority first.
     fn open(&mut self, component: u32, section: usize) {
         let floor = self.state.floor[section];
         let start = self.candidates.len();
@@ -216,8 +215,8 @@ impl<'a> Tree<'a> {
         });
     }
 
-    /// Takes the next branch of the last node that is not refuted at once, and returns the component to
-    /// look at next; `None` when no branch is left.
+    /// Takes the next branch of the last node that is not refuted immediately, and returns the component to consider
+    /// next; `None` if no branch is left.
     fn advance(&mut self) -> Option<u32> {
         let index = self.stack.len() - 1;
         let mut node = self.stack[index];
@@ -251,7 +250,7 @@ impl<'a> Tree<'a> {
         None
     }
 
-    /// Equal buffers are interchangeable: only the first of those waiting at the same level is tried.
+    /// Equal buffers are interchangeable: only the first unplaced one at the same level is tried.
     fn has_waiting_twin(&self, buffer: usize, floor: u64) -> bool {
         let mut twin = self.twin[buffer];
         while twin != NOBODY {
@@ -263,8 +262,8 @@ impl<'a> Tree<'a> {
         false
     }
 
-    /// The branch in which no candidate of a node rests on the floor. Each must then rest on a buffer that
-    /// is still waiting and that starts low enough to be in its way.
+    /// The branch in which no candidate of a node rests on the floor. Each must then rest on an unplaced buffer that
+    /// starts low enough to be below it.
     fn postpone_all(&mut self, node: &Node) -> bool {
         let state = &mut self.state;
         let instance = state.instance;
@@ -298,7 +297,7 @@ impl<'a> Tree<'a> {
         self.raised.iter().all(|&(_, support)| support != CLOSED) && state.postpone(&self.raised)
     }
 
-    /// Puts the components that a decision on `span` has left of the sections `range` before `next`, and
+    /// Inserts the components into which a decision on `span` has divided the sections `range` before `next`, and
     /// returns the first of them.
     fn split(&mut self, range: (u32, u32), span: std::ops::Range<usize>, parent: u32, next: u32) -> u32 {
         let state = &mut self.state;
@@ -313,7 +312,7 @@ impl<'a> Tree<'a> {
                 first = section;
             }
         }
-        // Small components first: they are cheap to refute. The largest takes the rest of the fingerprint.
+        // Small components first: they are cheap to refute. The largest gets the rest of the fingerprint.
         self.parts.sort_unstable_by_key(|&(first, end)| (end - first, first));
         let mut rest = state.fingerprint;
         let mut next = next;
@@ -335,10 +334,10 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Lowers the earliest offset of risen candidates that can rest on another one, which has risen itself.
+/// Lowers the earliest offset of raised candidates that can rest on another raised one.
 fn rest_on_each_other(raised: &mut [(u32, u64)], floor: u64, size: &[u64]) {
     if raised.len() > MOST_CANDIDATES_IN_DETAIL {
-        // A weaker bound that is quick to find: the lowest of all carries the rest.
+        // A weaker bound that is quick to find: the lowest one supports the others.
         let lowest = raised.iter().map(|&(_, earliest)| earliest).min().unwrap_or(CLOSED);
         let thinnest = raised.iter().map(|&(buffer, _)| size[buffer as usize]).min().unwrap_or(0);
         for (_, earliest) in raised.iter_mut() {
@@ -365,7 +364,7 @@ fn rest_on_each_other(raised: &mut [(u32, u64)], floor: u64, size: &[u64]) {
     }
 }
 
-/// Fingerprints are random already: their low half is their hash.
+/// Fingerprints are already random: their low half is their hash.
 #[derive(Default)]
 pub(super) struct Fingerprints(u64);
 

@@ -1,5 +1,5 @@
-//! The program as a child: its terminal is its own, signals are passed on to it, it stops and ends as if there were no
-//! command in between.
+//! Runs the program as a child process: it owns the terminal, receives all signals, and stops and ends as if it were
+//! run directly.
 
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -17,15 +17,15 @@ use crate::signals::{die_of, pass_on_inherited, restore_default};
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With this status.
+    /// It exited with this status.
     Exited(u8),
-    /// By this signal.
+    /// This signal ended it.
     Killed(i32),
 }
 
-/// Runs the program to its end. The status line is removed while the program is stopped, and for good when it has ended.
+/// Runs the program to its end. The status line is hidden while the program is stopped, and removed when it has ended.
 pub(crate) fn run(command: &mut Command, screen: &Screen) -> io::Result<End> {
-    // Where it is ignored the kernel reaps children itself, and their status is lost.
+    // If SIGCHLD is ignored, the kernel reaps children itself and their status is lost.
     restore_default(SIGCHLD);
     let receiver = Receiver::new()?;
     let witness = Witness::start();
@@ -33,7 +33,7 @@ pub(crate) fn run(command: &mut Command, screen: &Screen) -> io::Result<End> {
         pass_on_inherited();
         Ok(())
     };
-    // SAFETY: between fork and exec it only makes calls that are permitted there.
+    // SAFETY: between fork and exec, the closure only makes async-signal-safe calls.
     unsafe { command.pre_exec(restore) };
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -50,15 +50,15 @@ pub(crate) fn run(command: &mut Command, screen: &Screen) -> io::Result<End> {
     Ok(end_of(child.wait()?))
 }
 
-/// Waits until the program has ended, without reaping it. When the program stops, so does this command: the shell then takes
-/// its terminal back, as it would from the program itself.
+/// Waits until the program has ended, without reaping it. When the program stops, this command stops too, so that the
+/// shell takes the terminal back as it would from the program itself.
 fn wait_for_end(pid: i32, screen: &Screen) {
     let Some(pid) = Pid::from_raw(pid) else { return };
     let wait = |options| waitid(WaitId::Pid(pid), options);
     loop {
         match wait(WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT) {
             Ok(Some(status)) if status.stopped() => {
-                // Taken, so that it is not seen again.
+                // Consume the status, so that it is not reported again.
                 let _ = wait(WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
                 if has_terminal() {
                     screen.pause();
@@ -86,13 +86,13 @@ fn end_of(status: ExitStatus) -> End {
 }
 
 impl End {
-    /// Ends this command in the same way: does not return for a signal that ends processes.
+    /// Ends this command in the same way; does not return if a signal ended the program.
     pub(crate) fn repeat(self) -> ExitCode {
         match self {
             Self::Exited(code) => ExitCode::from(code),
             Self::Killed(signal) => {
                 die_of(signal);
-                // What a shell would make of it.
+                // The status that a shell would report.
                 ExitCode::from(u8::try_from(128 + signal).unwrap_or(1))
             }
         }

@@ -1,10 +1,10 @@
-//! Where a run is recorded: checked before the program starts, and kept apart from other runs.
+//! Chooses the file to record to: checked before the program starts, and kept separate from other runs.
 //!
-//! The recorder makes new files only, so a recording that the user names again has to go first. Nothing else is removed: a
-//! file that is not a recording may be the program itself, or its script. Several runs may name the same file at once, as
-//! under `mpirun`: the first to lock the name has it until its summary is said, and every other one puts the process id
-//! into the name and leaves the file alone. The lock is a file beside the recording, so that runs in different containers
-//! meet there too; the system gives it back whatever ends this command, and the next run removes what was left behind.
+//! The recorder only creates new files, so an existing recording of the same name is removed first. No other file is
+//! removed: it may be the program itself, or its script. Several runs may use the same name at once, as under `mpirun`:
+//! the first to lock the name keeps it until it has printed its summary, and every other run adds the PID to its file
+//! name and leaves the file alone. The lock is a file next to the recording, so that it also works between containers.
+//! The system releases the lock however this command ends, and the next run removes stale lock files.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _};
@@ -18,36 +18,37 @@ use rustix::fs::{Access, OFlags, access};
 use crate::commands::new_file::flags;
 use crate::failure::Failure;
 
-/// What every process has a file of its own by.
+/// Placeholder for the PID, which gives every process its own file.
 const PROCESS: &str = "%p";
-/// How often a lock is made again that another run took away.
+/// How often to recreate a lock file that another run removed.
 const ATTEMPTS: u32 = 100;
-/// How locks are called: `.NAME.lock`.
+/// Suffix of lock files: `.NAME.lock`.
 const LOCK: &str = ".lock";
-/// How those are called that may be removed for whoever left them.
+/// Suffix of lock files that may be removed if they are stale.
 const LEFT_LOCK: &[u8] = b".room.lock";
-/// Entries of a folder that are looked at for locks that were left behind.
+/// How many directory entries to check for stale locks.
 const MOST_ENTRIES: usize = 10_000;
 
 /// Where to record.
 #[derive(Debug)]
 pub(crate) struct Destination {
-    /// The name for the recorder, as a path that means the same wherever the program goes.
+    /// The file name pattern for the recorder: an absolute path, which does not depend on the program's working
+    /// directory.
     pub(crate) pattern: PathBuf,
-    /// The file that was asked for, if another run has it.
+    /// The requested file, if another run is using it.
     pub(crate) taken: Option<PathBuf>,
     /// Held until the recording has been read.
     _lock: Option<Lock>,
 }
 
 impl Destination {
-    /// Takes the name, and makes room for the file.
+    /// Locks the name and removes an old recording.
     pub(crate) fn take(asked: &Path) -> Result<Self, Failure> {
         let path = std::path::absolute(asked)?;
         let failure =
             |error| Failure::Write { name: path.display().to_string().replace(PROCESS, "PID"), error };
         let folder = path.parent().unwrap_or(Path::new("/"));
-        // The dot makes it fail where the folder is a file.
+        // With the dot, this fails if the directory is a file.
         access(folder.join("."), Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|error| failure(error.into()))?;
         if names_process(&path) {
@@ -65,7 +66,7 @@ impl Destination {
     }
 }
 
-/// Removes a recording, or an empty file, to make way for a new one.
+/// Removes a recording or an empty file, so that a new one can be created.
 pub(crate) fn make_way(path: &Path) -> Result<(), Failure> {
     check_replaceable(path)?;
     remove(path).map_err(|error| Failure::Write { name: path.display().to_string(), error })
@@ -86,12 +87,12 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether there is nothing yet, a recording, or an empty file. What is no file, such as a device, is an error: it is not
-/// this command's to remove.
+/// Whether the path does not exist, is a recording, or is an empty file. Anything that is not a file, such as a device,
+/// is an error: this command must not remove it.
 fn is_replaceable(path: &Path) -> io::Result<bool> {
     let file = match File::options().read(true).custom_flags(flags(OFlags::NONBLOCK)).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-        // A file that may not be read is somebody's, and nothing is known of it.
+        // The content of an unreadable file is unknown: keep it.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(false),
         opened => opened?,
     };
@@ -111,7 +112,7 @@ fn names_process(path: &Path) -> bool {
     path.as_os_str().as_bytes().windows(PROCESS.len()).any(|window| window == PROCESS.as_bytes())
 }
 
-/// The name with the process id before its extension.
+/// The name with the PID before its extension.
 fn with_process(path: &Path) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(".");
@@ -123,22 +124,22 @@ fn with_process(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Whether a recorder has the file open: its run may be gone while the program goes on.
+/// Whether a recorder has the file open: its run may be gone while the program continues.
 fn is_being_written(path: &Path) -> bool {
     let Some(process) = File::open(path).ok().and_then(|file| Reader::new(file).ok()) else { return false };
     makeroom_holders::is_being_written(path, process.header().pid)
 }
 
-/// What came of an attempt to take a name.
+/// The result of an attempt to lock a name.
 enum Taking {
     Taken(Lock),
     OfAnotherRun,
-    /// The file system has no locks, or something else is in the place of the lock: runs are apart as far as the
-    /// recorder keeps them.
+    /// The file system does not support locks, or the lock path is not a plain file. Then only the recorder, which
+    /// never overwrites a file, keeps runs apart.
     Impossible,
 }
 
-/// The right to a name, until it is dropped.
+/// A lock on a name, released on drop.
 #[derive(Debug)]
 struct Lock {
     path: PathBuf,
@@ -146,7 +147,7 @@ struct Lock {
 }
 
 impl Lock {
-    /// Takes the right to a name.
+    /// Locks a name.
     fn take(recording: &Path) -> Taking {
         let mut name = std::ffi::OsString::from(".");
         name.push(recording.file_name().unwrap_or_default());
@@ -160,7 +161,7 @@ impl Lock {
                 Ok(()) => {}
             }
             let lock = Self { path: path.clone(), file };
-            // Whoever had it before may have removed the file after it was opened here.
+            // Its previous owner may have removed the file after it was opened here.
             if lock.is_there() {
                 return Taking::Taken(lock);
             }
@@ -176,16 +177,15 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Removed while it is held: whoever opens the name from now on makes a new file. One that is left behind is
-        // removed by the next run.
+        // Remove it while it is locked: later runs then create a new file. The next run removes a stale one.
         if self.is_there() {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Opens a lock: an empty file, and neither a link, which would make a file elsewhere, nor a pipe, which would be waited
-/// for.
+/// Opens a lock file, which is an empty plain file. Does not follow links, which could create a file elsewhere, or wait
+/// for a pipe.
 fn open_lock(path: &Path, makes_it: bool) -> Option<File> {
     let mut options = File::options();
     options
@@ -197,7 +197,7 @@ fn open_lock(path: &Path, makes_it: bool) -> Option<File> {
     file.metadata().is_ok_and(|found| found.is_file() && found.len() == 0).then_some(file)
 }
 
-/// Removes the locks of recordings in a folder whose runs were killed: nobody holds them.
+/// Removes stale lock files in a directory, whose runs were killed.
 fn remove_left_locks(folder: &Path) {
     let user = rustix::process::geteuid().as_raw();
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);

@@ -1,9 +1,9 @@
-//! Folders of the user's own, for the libraries that programs load and for sockets.
+//! Private directories of the user, for the libraries that programs load and for sockets.
 //!
-//! Nobody else may decide what gets loaded: the folder belongs to the user, and so does every folder above it, or to root;
-//! whoever may write to one of them could exchange what is below (a sticky bit, as `/tmp` has, forbids that). Folders are
-//! named by their real path, so that no link on the way can be changed later, and are never made with their parents: a
-//! `TMPDIR` that is not there is passed over like one that cannot be used.
+//! No other user may control which library is loaded. The directory must belong to the user, and each of its parents to
+//! the user or to root, because anyone who can write to a parent could replace its contents (unless it has the sticky
+//! bit, like `/tmp`). Directories are named by their real path, so that no symbolic link in it can be changed later.
+//! Parents are not created: a `TMPDIR` that does not exist is skipped like an unusable one.
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::io;
@@ -11,22 +11,22 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// Folders for temporary files that are there on most systems, whatever the environment says.
+/// Directories for temporary files that exist on most systems.
 const USUAL: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
-/// The longest name of a socket: the kernel's place for it has one byte more, which ends it.
+/// Maximum length of a socket path, without the terminating NUL byte.
 const LONGEST_SOCKET: usize = 107;
 
-/// A folder that may do.
+/// A candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Candidate {
     path: PathBuf,
-    /// Whether the folder above is made as well, as programs do with `~/.cache`.
+    /// Whether to create the parent too, as programs do with `~/.cache`.
     makes_parent: bool,
 }
 
-/// The first folder of the user's own with which `work` goes well, or what went wrong with the last.
+/// The first private directory in which `work` succeeds, or the last error.
 pub(crate) fn first<T>(mut work: impl FnMut(&Path) -> io::Result<T>) -> io::Result<T> {
     let mut problem = io::Error::other("there is no folder for temporary files");
     for candidate in candidates(|name| std::env::var_os(name).map(PathBuf::from)) {
@@ -38,8 +38,8 @@ pub(crate) fn first<T>(mut work: impl FnMut(&Path) -> io::Result<T>) -> io::Resu
     Err(problem)
 }
 
-/// Refuses a folder from which `LD_PRELOAD` cannot name a library: it has no way to quote what separates names, nor what
-/// stands for folders (`$LIB`).
+/// Returns an error for a directory from which `LD_PRELOAD` cannot load a library: it cannot quote separators, or `$`,
+/// which starts a variable (`$LIB`).
 pub(crate) fn loadable(folder: &Path) -> io::Result<()> {
     let is_separator = |byte: &u8| matches!(byte, b':' | b';' | b'$') || byte.is_ascii_whitespace();
     if folder.as_os_str().as_bytes().iter().any(is_separator) {
@@ -51,7 +51,7 @@ pub(crate) fn loadable(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses a name that is too long for a socket.
+/// Returns an error for a path that is too long for a socket.
 pub(crate) fn short(socket: &Path) -> io::Result<()> {
     if socket.as_os_str().as_bytes().len() > LONGEST_SOCKET {
         return Err(io::Error::other(format!("{}: the name is too long for a socket", socket.display())));
@@ -71,14 +71,14 @@ fn candidates(variable: impl Fn(&str) -> Option<PathBuf>) -> Vec<Candidate> {
     let usual = USUAL.map(|folder| Some((in_temporary(Path::new(folder)), false)));
     let [first, rest @ ..] = usual;
     let all = [of_session, temporary, first, of_user].into_iter().chain(rest).flatten();
-    // A path that means the same wherever the program goes.
+    // An absolute path, which does not depend on the program's working directory.
     all.filter_map(|(path, makes_parent)| {
         Some(Candidate { path: std::path::absolute(path).ok()?, makes_parent })
     })
     .collect()
 }
 
-/// Makes a folder for the user alone, or checks that it is one; gives its real path.
+/// Creates a private directory, or checks that an existing one is private. Returns its real path.
 fn own(candidate: &Candidate) -> io::Result<PathBuf> {
     let (Some(parent), Some(name)) = (candidate.path.parent(), candidate.path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -109,13 +109,13 @@ fn make(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether nobody but the user and root can exchange what is in a folder.
+/// Whether only the user and root can replace the contents of a directory.
 fn is_kept(folder: &Metadata, user: u32) -> bool {
     let is_trusted = folder.uid() == user || folder.uid() == 0 || is_outside(folder.uid());
     folder.is_dir() && is_trusted && (folder.mode() & WRITABLE_BY_OTHERS == 0 || folder.mode() & STICKY != 0)
 }
 
-/// Whether a user is one that this user namespace has no number for: root's folders are, in a container without root.
+/// Whether an owner has no id in this user namespace, as root's directories do in a rootless container.
 fn is_outside(owner: u32) -> bool {
     let number = |path| fs::read_to_string(path).ok()?.trim().parse::<u32>().ok();
     let has_all_users = fs::read_to_string("/proc/self/uid_map")

@@ -1,10 +1,11 @@
-//! Passes signals on to the program, each exactly once.
+//! Forwards signals to the program, each exactly once.
 //!
 //! A handler writes every signal it receives to a pipe, with its origin; a thread reads them and decides. The program
-//! shares this command's process group, so a signal to the group (Ctrl-C, `kill -- -PGID`, `timeout`) reaches it anyway:
-//! the witness tells (see [`Witness`]). Where there is no witness, a signal that the terminal sends counts as the group's.
+//! shares this command's process group, so it also receives signals to the group (Ctrl-C, `kill -- -PGID`, `timeout`).
+//! The witness detects these (see [`Witness`]). Without a witness, signals from the terminal are assumed to go to the
+//! group.
 //!
-//! Also not passed on: what this process or the program sent, and faults of this process itself.
+//! Signals sent by this process or by the program, and faults of this process, are not forwarded either.
 
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _, pipe};
 use std::thread::JoinHandle;
@@ -20,25 +21,25 @@ use signal_hook::consts::{
 use super::witness::Witness;
 use crate::signals::{LAST_SIGNAL, restore_inherited};
 
-/// Signals that the C library keeps for its threads.
+/// Signals that the C library reserves for its threads.
 const OF_C_LIBRARY: [i32; 2] = [32, 33];
 /// Signals that a terminal sends to a process group.
 const OF_TERMINAL: [i32; 6] = [SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH];
-/// Signals that mean this process itself where the kernel sends them.
+/// Signals that concern only this process if the kernel sends them.
 const OF_THIS_PROCESS: [i32; 7] = [SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGXCPU];
-/// The kernel signals a group one process after the other: by then the witness has its signal too.
+/// The kernel signals a group one process at a time; after this delay the witness has its signal too.
 const SETTLE: Duration = Duration::from_millis(2);
 
 /// A received signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Received {
-    /// 0 from this command itself: the program has ended.
+    /// 0 if this command sent it: the program has ended.
     signal: i32,
-    /// `si_code`: positive from the kernel.
+    /// `si_code`: positive if the kernel sent it.
     code: i32,
-    /// The process that sent it, where a process did.
+    /// PID of the sender, if a process sent it.
     sender: i32,
-    /// What `sigqueue` was given.
+    /// The value passed to `sigqueue`.
     value: usize,
 }
 
@@ -63,7 +64,7 @@ impl Received {
     }
 }
 
-/// Receives signals from now on.
+/// Receives signals.
 pub(crate) struct Receiver {
     signals: Vec<i32>,
     reader: PipeReader,
@@ -74,29 +75,28 @@ impl Receiver {
     /// Installs the handlers.
     pub(crate) fn new() -> io::Result<Self> {
         let (reader, writer) = pipe()?;
-        // A handler must not wait; thousands of signals fit.
+        // A handler must not block; the pipe holds thousands of signals.
         fcntl_setfl(&writer, OFlags::NONBLOCK)?;
         let uncaught = [SIGKILL, SIGSTOP, SIGCHLD, OF_C_LIBRARY[0], OF_C_LIBRARY[1]];
-        // Also those that are ignored here: the program may handle them, or else ignores them too.
+        // Including signals that are ignored here: the program may handle them, and otherwise ignores them too.
         let signals: Vec<i32> = (1..=LAST_SIGNAL).filter(|signal| !uncaught.contains(signal)).collect();
         for &signal in &signals {
             let to_thread = writer.try_clone()?;
             let action = move |info: &libc::siginfo_t| {
-                // SAFETY: whatever the kind of signal, these fields lie within the structure; they are used only where
-                // the code says that they were set.
+                // SAFETY: for every kind of signal, these fields are within the structure; they are used only if the
+                // code indicates that they were set.
                 let (sender, value) = unsafe { (info.si_pid(), info.si_value().sival_ptr as usize) };
                 let received = Received { signal, code: info.si_code, sender, value };
                 let _ = rustix::io::write(&to_thread, &received.to_bytes());
             };
-            // SAFETY: the action only reads its argument and makes one system call that does not wait. A fault that
-            // returns from it is repeated, by then with the default action: Rust's own handler, which runs first,
-            // restores that.
+            // SAFETY: the action only reads its argument and makes one nonblocking system call. A fault that returns
+            // from it happens again, then with the default action, which Rust's own handler has restored by then.
             unsafe { signal_hook_registry::register_unchecked(signal, action) }?;
         }
         Ok(Self { signals, reader, writer })
     }
 
-    /// Passes signals on to this child.
+    /// Forwards signals to this child.
     pub(crate) fn forward_to(self, child: i32, witness: Option<Witness>) -> Forwarder {
         let mut reader = self.reader;
         let mut origin = Origin { child, witness };
@@ -113,13 +113,13 @@ impl Receiver {
         Forwarder { signals: self.signals, writer: self.writer, thread: Some(thread) }
     }
 
-    /// Handles no signals any more: there is no program.
+    /// Stops handling signals: there is no program.
     pub(crate) fn give_up(self) {
         self.signals.iter().copied().for_each(restore_inherited);
     }
 }
 
-/// Passes signals on while it is there.
+/// Forwards signals until it is dropped.
 pub(crate) struct Forwarder {
     signals: Vec<i32>,
     writer: PipeWriter,
@@ -127,13 +127,13 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    /// The program has ended, and is not reaped yet, so that its number is not another's: from now on signals do here what
-    /// they did before.
+    /// Restores the previous signal actions. Called after the program has ended and before it is reaped, so that its
+    /// PID is not reused yet.
     pub(crate) fn end(mut self) {
         self.signals.iter().copied().for_each(restore_inherited);
         let is_told = self.writer.write_all(&Received::OVER.to_bytes()).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| is_told) {
-            // A panic in it changes nothing for the program.
+            // A panic in the thread does not affect the program.
             let _ = thread.join();
         }
     }
@@ -145,10 +145,10 @@ struct Origin {
 }
 
 impl Origin {
-    /// Whether the program has to get the signal from here.
+    /// Whether to forward the signal to the program.
     fn concerns_child(&mut self, received: Received) -> bool {
         std::thread::sleep(SETTLE);
-        // Asked every time: what it received before must not count for a later signal.
+        // Query every time: signals received earlier must not count for a later one.
         let reached_group = self.witness.as_mut().and_then(|witness| witness.has_received(received.signal));
         if reached_group.is_none() {
             self.witness = None;
@@ -163,15 +163,16 @@ impl Origin {
     }
 }
 
-/// Whether a terminal sends this signal to a whole group. The leader of its session alone learns that it was lost.
+/// Whether a terminal sends this signal to a whole group. Only the session leader receives SIGHUP when the terminal is
+/// lost.
 fn is_of_terminal(signal: i32) -> bool {
     let is_leader = || getsid(None).is_ok_and(|session| session == getpid());
     OF_TERMINAL.contains(&signal) || [SIGHUP, SIGCONT].contains(&signal) && !is_leader()
 }
 
 fn pass_on(child: i32, received: Received) {
-    // A program that is gone by now needs no signal.
-    // SAFETY: neither call touches memory of this process; the child is not reaped before the thread ends.
+    // A program that is already gone needs no signal.
+    // SAFETY: neither call accesses memory of this process; the child is not reaped before the thread ends.
     unsafe {
         if received.code == libc::SI_QUEUE {
             let value = libc::sigval { sival_ptr: received.value as *mut libc::c_void };
@@ -192,7 +193,7 @@ mod tests {
         assert_eq!(Received::from_bytes(received.to_bytes()), received);
     }
 
-    /// Without a witness the origin decides.
+    /// Without a witness, the origin decides.
     #[test]
     fn a_terminals_signal_is_not_repeated() {
         let mut origin = Origin { child: 4711, witness: None };
@@ -201,7 +202,7 @@ mod tests {
         let (kernel, user) = (0x80, 0);
         assert!(!concerns(SIGINT, kernel, 0) && !concerns(SIGWINCH, kernel, 0));
         assert!(concerns(SIGINT, user, 1) && concerns(SIGWINCH, user, 1));
-        // An alarm that was set before this command was started is meant for the program.
+        // An alarm set before this command started is meant for the program.
         assert!(concerns(libc::SIGALRM, kernel, 0));
         assert!(!concerns(SIGXCPU, kernel, 0) && concerns(SIGXCPU, user, 1));
         assert!(!concerns(SIGSEGV, 1, 0) && concerns(SIGSEGV, user, 1));

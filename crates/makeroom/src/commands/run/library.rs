@@ -1,7 +1,7 @@
-//! Puts the embedded libraries where the dynamic linker can load them.
+//! Writes the embedded libraries to files that the dynamic linker can load.
 //!
-//! Names hold a hash of the content, so versions lie side by side and a file that is there is used again. The folder
-//! belongs to the user alone (`folders`).
+//! File names contain a hash of the content, so several versions can coexist and an existing file is reused. The
+//! directory is private to the user (`folders`).
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -24,12 +24,12 @@ pub(crate) fn place() -> io::Result<PathBuf> {
     folders::first(place_in)
 }
 
-/// A folder of the user's own for the files of one command.
+/// A private directory for the files of one command.
 pub(crate) fn folder() -> io::Result<PathBuf> {
     folders::first(|folder| Ok(folder.to_owned()))
 }
 
-/// The folder of the software GPU: its two libraries under the names by which programs load a driver.
+/// The directory of the software GPU: its two libraries, under the names by which programs load a driver.
 pub(crate) fn place_software_gpu() -> io::Result<PathBuf> {
     if DRIVER.is_empty() {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the software GPU works on Linux only"));
@@ -49,17 +49,17 @@ fn place_in(folder: &Path) -> io::Result<PathBuf> {
     if fs::read(&path).is_ok_and(|content| content == CONTENT) {
         return Ok(path);
     }
-    // Written under another name and renamed: whoever finds the file finds all of it.
+    // Write and rename, so that no process sees a partial file.
     let (draft, mut file) = new_file::beside(&path, 0o700)?;
     let written = file.write_all(CONTENT).and_then(|()| fs::rename(&draft, &path));
     if written.is_err() {
-        // What is left lies in the user's own folder for temporary files.
+        // A leftover file is in the user's private temporary directory.
         let _ = fs::remove_file(&draft);
     }
     written.map(|()| path)
 }
 
-/// Refuses a folder from which nothing can be loaded.
+/// Returns an error for a directory from which no library can be loaded.
 fn executable(folder: &Path) -> io::Result<()> {
     folders::loadable(folder)?;
     if rustix::fs::statvfs(folder)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {

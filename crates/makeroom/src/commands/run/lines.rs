@@ -1,7 +1,8 @@
-//! Lines of compiled programs, kept in their recordings: whoever reads one on another machine has no such program.
+//! Writes line numbers of compiled programs into their recordings, because other machines do not have the program's
+//! file.
 //!
-//! The recording is written to a new file of the same mode, which takes its place only when it is whole. Its process must
-//! have ended: one that still runs goes on writing into the old file.
+//! The recording is copied to a new file with the same mode, which replaces the old one when it is complete. The
+//! process must have ended: otherwise it would keep writing to the old file.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -12,12 +13,12 @@ use makeroom_trace::room::add_lines;
 
 use crate::commands::new_file;
 
-/// Larger recordings are left as they are: they are held in memory while they are written.
+/// Larger recordings are left unchanged, because they are held in memory while they are written.
 const LARGEST: u64 = 256 << 20;
-/// Until it has the mode of the recording.
+/// The mode of the new file until it gets that of the recording.
 const PRIVATE: u32 = 0o600;
 
-/// Writes lines into the recording of a process that has ended.
+/// Adds line numbers to the recording of a process that has ended.
 pub(crate) fn keep(path: &Path) -> io::Result<()> {
     let file = new_file::open_plain(path)?;
     let metadata = file.metadata()?;
@@ -34,7 +35,7 @@ pub(crate) fn keep(path: &Path) -> io::Result<()> {
         .and_then(|()| file.set_permissions(mode))
         .and_then(|()| fs::rename(&draft, path));
     if written.is_err() {
-        // The recording is as good as before, here at least.
+        // The recording is unchanged, and complete on this machine.
         let _ = fs::remove_file(&draft);
     }
     written

@@ -1,8 +1,8 @@
-//! Hears what the recorded processes report: which files they write, what was refused, what they have to say, that a file
-//! could not be written to its end, and what they hold, which the status line shows.
+//! Receives reports from the recorded processes: the files they write, failed allocations, notices, write errors, and
+//! their current memory for the status line.
 //!
-//! Anybody who knows the socket can send anything. What is believed is printed without controls, or names a file that is
-//! read only if it is a recording of this run (`summary`).
+//! Any process that knows the socket can send anything. Messages are therefore printed without control characters, and
+//! a file they name is read only if it is a recording of this run (`summary`).
 
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -21,37 +21,37 @@ use super::{folders, summary};
 use crate::commands::new_file;
 use crate::output;
 
-/// A message is a few numbers and a path.
+/// A message contains a few numbers and a path.
 const LONGEST_MESSAGE: usize = 8 << 10;
-/// Refusals of one run that are printed; a program that probes for the largest batch makes many.
+/// Maximum number of failed allocations printed per run: a program that searches for the largest batch has many.
 const MOST_REFUSALS: usize = 3;
-/// Notices of one run that are printed.
+/// Maximum number of notices printed per run.
 const MOST_NOTICES: usize = 20;
-/// Recordings of one run that are told apart.
+/// Maximum number of recordings per run.
 const MOST_RECORDINGS: usize = 4096;
-/// How sockets are called.
+/// Prefix of socket names.
 const SOCKET: &str = "socket-";
-/// Entries of a folder that are looked at for sockets that were left behind.
+/// How many directory entries to check for stale sockets.
 const MOST_ENTRIES: usize = 10_000;
 
-/// What a process reports.
+/// A report from a process.
 #[derive(Debug, PartialEq, Eq)]
 enum Message {
     /// It writes this file.
     Recording(PathBuf),
-    /// It was refused so much on this device, or on the host.
+    /// An allocation of this size failed on this device, or on the host.
     Refused { bytes: Bytes, device: Option<u32>, file: PathBuf },
     /// It could not write a file, for this reason.
     Unrecorded(String),
-    /// Its file has so much of it and no more, for this reason.
+    /// Its recording stopped early, at this point and for this reason.
     Stopped { after: Duration, reason: String },
-    /// The user must know this.
+    /// A notice for the user.
     Notice(String),
-    /// The runtime of this sanitizer is in it, so that it is not recorded.
+    /// It is not recorded, because it contains the runtime of this sanitizer.
     Sanitized(String),
-    /// It holds so much.
+    /// Its current memory.
     Status(Figures),
-    /// There may be nothing more to come: to wake the listener.
+    /// Wakes the listener: there may be no more messages.
     Over,
 }
 
@@ -60,16 +60,16 @@ enum Message {
 pub(crate) struct Recorded {
     pub(crate) process: u32,
     pub(crate) file: PathBuf,
-    /// What the process reported, if it could not write all of it.
+    /// The process's report, if it could not write the whole file.
     pub(crate) stop: Option<EarlyStop>,
 }
 
-/// What was heard of a run.
+/// All reports of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     /// The files that were written, by name.
     pub(crate) recordings: Vec<Recorded>,
-    /// Processes that could not write one, and why.
+    /// Processes that could not write a file, and why.
     pub(crate) unrecorded: Vec<(u32, String)>,
     /// The sanitizer of a process that is not recorded because of it.
     pub(crate) sanitizer: Option<String>,
@@ -83,12 +83,12 @@ impl Heard {
         }
     }
 
-    /// The file that a process writes: after an `exec` it is a second one.
+    /// The current recording of a process: after an `exec` it starts a second one.
     fn of(&mut self, process: u32) -> Option<&mut Recorded> {
         self.recordings.iter_mut().rev().find(|known| known.process == process)
     }
 
-    /// Takes a refusal into account; says whether the recording should have it.
+    /// Records a failed allocation. Returns whether the recording should contain it.
     fn refuse(&mut self, process: u32, bytes: Bytes, device: Option<u32>) -> bool {
         let Some(stop) = self.of(process).and_then(|known| known.stop.as_mut()) else { return true };
         stop.refused += 1;
@@ -97,7 +97,7 @@ impl Heard {
     }
 }
 
-/// The listening end. Its socket goes with it, whether the program was started or not.
+/// The listening end. Dropping it removes the socket.
 pub(crate) struct Listener {
     path: PathBuf,
     is_over: Arc<AtomicBool>,
@@ -105,7 +105,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Starts listening to the processes of a run.
+    /// Starts listening for the processes of a run.
     pub(crate) fn start(run: &str, mut status: Status) -> io::Result<Self> {
         let (path, socket) = folders::first(|folder| {
             let path = folder.join(format!("{SOCKET}{}", new_file::random()));
@@ -125,15 +125,15 @@ impl Listener {
         Ok(Self { path, is_over, thread: Some(std::thread::spawn(listen)) })
     }
 
-    /// Where to report to.
+    /// The path to report to.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Stops listening; gives what was heard.
+    /// Stops listening and returns the reports.
     pub(crate) fn finish(mut self) -> Heard {
         self.is_over.store(true, Ordering::Release);
-        // Without it the listener ends by itself, a moment later.
+        // If this fails, the listener ends by itself a moment later.
         let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to(b"over", &self.path));
         let thread = self.thread.take();
         thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
@@ -142,12 +142,12 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // What cannot be removed lies in the user's own folder for temporary files.
+        // A socket that cannot be removed is in the user's private temporary directory.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Removes sockets on which nobody listens any more: a run that is killed leaves its own.
+/// Removes stale sockets, which killed runs leave behind.
 fn remove_dead(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
     for path in entries.map(|entry| entry.path()) {
@@ -180,7 +180,7 @@ fn listen(socket: &UnixDatagram, run: &str, status: &mut Status, is_over: &Atomi
         };
         let Some((process, message)) = buffer.get(..length).and_then(parse) else { continue };
         match message {
-            // What was sent before the program ended has been read by now.
+            // All messages sent before the program ended have been read by now.
             Message::Over if is_over.load(Ordering::Acquire) => return heard,
             Message::Recording(file) => heard.begin(process, file),
             Message::Unrecorded(reason) if heard.unrecorded.len() < MOST_NOTICES => {
@@ -217,13 +217,13 @@ fn listen(socket: &UnixDatagram, run: &str, status: &mut Status, is_over: &Atomi
     }
 }
 
-/// Whether listening goes on: nobody said anything, or a signal came.
+/// Whether to continue after this error: a timeout or a signal.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-/// A message, and the process that sent it; 0 for this command itself.
+/// A message and the PID of its sender; 0 for this command itself.
 fn parse(message: &[u8]) -> Option<(u32, Message)> {
     if message == b"over" {
         return Some((0, Message::Over));
@@ -266,7 +266,7 @@ fn parse(message: &[u8]) -> Option<(u32, Message)> {
     Some((process, message))
 }
 
-/// Up to the next space, and what is behind it.
+/// Splits at the next space.
 fn next_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let space = text.iter().position(|&byte| byte == b' ')?;
     Some((text.get(..space)?, text.get(space + 1..)?))

@@ -1,8 +1,7 @@
-//! `makeroom run`: record a program, explain it the moment it fails.
+//! `makeroom run`: record a program, and explain a failure the moment it happens.
 //!
-//! The program gets the recorder by `LD_PRELOAD` and is otherwise left alone: its terminal, its signals and its exit
-//! status are its own. What this command has to say goes to stderr, and what the program's processes report arrives
-//! over a socket.
+//! The program gets the recorder through `LD_PRELOAD` and is otherwise unaffected: its terminal, signals and exit
+//! status are its own. This command prints to stderr, and the program's processes report to it over a socket.
 
 mod child;
 mod destination;
@@ -35,21 +34,21 @@ use listener::Listener;
 use status::{Screen, Status};
 use summary::Ended;
 
-/// The name of a recording that nobody gave one.
+/// The default name of a recording.
 const USUAL_NAME: &str = "makeroom.%p.room";
-/// The exit statuses of a program that is not there, and of one that cannot be executed.
+/// The exit statuses for a program that was not found, and for one that cannot be executed.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
-/// Such a program runs as without `--pool`, and nothing else would say why it gained nothing.
+/// Printed because such a program runs as it does without `--pool`, and the user would not learn why it saved nothing.
 const CHANGED_SETTINGS: &str = "makeroom: --pool turned on expandable segments, but PyTorch did not use them: the program changed \
      PyTorch's allocator settings (often in os.environ before it imports torch), or this build of PyTorch does not support them\n";
 
-/// What records the program.
+/// Everything needed to record the program.
 struct Recorder {
     run: String,
     library: PathBuf,
-    /// Kept to the end: the name is this run's until its recording has been read.
+    /// Held until the end: it reserves the file name until the recording has been read.
     destination: Destination,
     listener: Listener,
 }
@@ -94,13 +93,13 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     if let Some(path) = &arguments.summary
         && let Err(error) = write_summary(path, &recordings)
     {
-        // The status is the program's, whatever becomes of what is said about it.
+        // The status is the program's, even if the summary fails.
         output::error(&format!("{}: {error}", path.display()), None);
     }
     Ok(end.repeat())
 }
 
-/// Reports a program that could not be started; gives the status that a shell, `env` and `nohup` have for it.
+/// Reports a program that could not be started, and returns the status that a shell, `env` and `nohup` use for it.
 fn not_started(program: &OsStr, error: io::Error) -> ExitCode {
     let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
     Failure::Program { name: program.to_string_lossy().into_owned(), error }.report();
@@ -108,8 +107,8 @@ fn not_started(program: &OsStr, error: io::Error) -> ExitCode {
 }
 
 impl Recorder {
-    /// Makes everything ready. Where that is not possible the program runs without it, and it is said; unless it was to
-    /// have a limit or a pool, which come with the recorder.
+    /// Prepares the recorder. If that fails, prints why, and the program runs without recording; unless the user
+    /// requested a limit or a pool, which need the recorder.
     fn prepare(arguments: &Run, program: &str, status: Status) -> Result<Option<Self>, Failure> {
         let run = run_id();
         let ready = is_proc_mounted().and_then(|()| Ok((library::place()?, Listener::start(&run, status)?)));
@@ -130,8 +129,8 @@ impl Recorder {
         }
     }
 
-    /// Says what was recorded. `is_sanitized`: the program itself was not to be. Everything of the run is gone after it, because a
-    /// signal may end this process next.
+    /// Prints what was recorded. `is_sanitized`: the program itself was not recorded because of a sanitizer. Cleans up
+    /// everything, because a signal may end this process next.
     fn finish(self, program: &str, is_sanitized: bool) -> Vec<Ended> {
         let heard = self.listener.finish();
         let recordings: Vec<Ended> =
@@ -144,7 +143,7 @@ impl Recorder {
                 output::remark(&process_unrecorded_text(*process, reason));
             }
         }
-        // Helper processes that loaded CUDA and never used the GPU are worth a summary only if there is no other.
+        // Helper processes that loaded CUDA without using the GPU get a summary only if there is no other.
         let has_used = recordings.iter().any(|recording| !recording.is_idle());
         for recording in recordings.iter().filter(|recording| !has_used || !recording.is_idle()) {
             output::remark(&recording.text());
@@ -153,7 +152,7 @@ impl Recorder {
     }
 }
 
-/// Without it neither the program's files nor its code can be named.
+/// Without /proc, the program's files and code cannot be named.
 fn is_proc_mounted() -> io::Result<()> {
     if Path::new("/proc/self/maps").exists() {
         return Ok(());
@@ -161,7 +160,7 @@ fn is_proc_mounted() -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::NotFound, "/proc is not mounted"))
 }
 
-/// Refuses to write a summary over the program, or over a file that it is given.
+/// Returns an error if the summary would overwrite the program or a file on its command line.
 fn spare_program(summary: &Path, command: &[OsString]) -> Result<(), Failure> {
     let program = command.first().and_then(|program| obstacle::search(program));
     let files: Vec<PathBuf> = program.into_iter().chain(command.iter().skip(1).map(PathBuf::from)).collect();
@@ -175,7 +174,7 @@ fn write_summary(path: &Path, recordings: &[Ended]) -> io::Result<()> {
     place::write(path, |file| io::Write::write_all(file, &text))
 }
 
-/// What the pool needs, if it was asked for.
+/// The environment variables that the pool needs, if `--pool` is given.
 fn switches(arguments: &Run) -> pool::Switches {
     if !arguments.pool {
         return pool::Switches::default();
@@ -183,7 +182,7 @@ fn switches(arguments: &Run) -> pool::Switches {
     pool::switches(&arguments.command, arguments.spill, |name| std::env::var(name).ok())
 }
 
-/// What the recorder is told; its own documentation has the list.
+/// The recorder's environment variables; its own documentation lists them.
 fn environment(arguments: &Run, recorder: &Recorder) -> Vec<(&'static str, OsString)> {
     let mut variables = vec![
         ("MAKEROOM_FILE", recorder.destination.pattern.clone().into()),
@@ -203,7 +202,7 @@ fn environment(arguments: &Run, recorder: &Recorder) -> Vec<(&'static str, OsStr
     variables
 }
 
-/// The recorder first, then what the user preloads already.
+/// The recorder first, then the libraries that the user preloads.
 pub(crate) fn preload(library: &Path) -> OsString {
     let mut preloads = library.as_os_str().to_owned();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
@@ -213,7 +212,7 @@ pub(crate) fn preload(library: &Path) -> OsString {
     preloads
 }
 
-/// 32 hexadecimal digits that no other run has.
+/// A unique id: 32 hexadecimal digits.
 pub(crate) fn run_id() -> String {
     use std::hash::{BuildHasher as _, RandomState};
     format!("{:016x}{:016x}", RandomState::new().hash_one(0), RandomState::new().hash_one(1))

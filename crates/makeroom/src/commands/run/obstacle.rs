@@ -1,8 +1,8 @@
-//! Programs into which nothing can be loaded: said before they run, because afterwards it looks as if they took no
-//! memory.
+//! Programs into which the recorder cannot be loaded. This is reported before they run, because afterward they would
+//! look as if they allocated no memory.
 //!
-//! The dynamic linker leaves preloaded libraries out of programs that run with other rights than their caller's, and
-//! programs that are linked statically have no dynamic linker.
+//! The dynamic linker does not preload libraries into programs that run with other privileges than their caller's, and
+//! statically linked programs have no dynamic linker.
 
 use std::env;
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ const SET_GROUP: u32 = 0o2000;
 /// `PT_INTERP`: the segment that names the dynamic linker.
 const INTERPRETER: u64 = 3;
 
-/// What stands in the way, in words that follow the program's name.
+/// The reason, as text that follows the program's name.
 pub(crate) fn find(program: &OsStr) -> Option<&'static str> {
     let path = search(program)?;
     if has_other_rights(&path) {
@@ -27,7 +27,7 @@ pub(crate) fn find(program: &OsStr) -> Option<&'static str> {
     }
 }
 
-/// The program's file, as it would be found.
+/// The program's file, found as the shell finds it.
 pub(super) fn search(program: &OsStr) -> Option<PathBuf> {
     if Path::new(program).components().count() > 1 {
         return Some(PathBuf::from(program));
@@ -43,11 +43,11 @@ fn has_other_rights(path: &Path) -> bool {
     let sets_user = file.mode() & SET_USER != 0 && file.uid() != own.uid();
     let sets_group = file.mode() & SET_GROUP != 0 && file.gid() != own.gid();
     let has_capabilities = rustix::fs::getxattr(path, "security.capability", &mut [0; 64]).is_ok();
-    // Root has all capabilities already.
+    // Root already has all capabilities.
     sets_user || sets_group || has_capabilities && own.uid() != 0
 }
 
-/// Whether a program has no dynamic linker; `None` for what is no 64-bit program, such as a script.
+/// Whether a program has no dynamic linker; `None` for files other than 64-bit programs, such as scripts.
 fn is_static(path: &Path) -> Option<bool> {
     let file = File::open(path).ok()?;
     let read = |start: u64, length: usize| {

@@ -1,10 +1,10 @@
-//! Programs built with a sanitizer whose runtime has to be the first library of its process, or to see all of its code:
-//! the recorder would keep them from starting, or make them report errors of its own. They run without it.
+//! Programs built with a sanitizer whose runtime must be the first library of its process, or must see all of its code.
+//! The recorder would keep them from starting, or cause false reports. They run without it.
 //!
-//! A runtime is recognized by its library or its initializer, which the string tables of the program's file name; a user may
-//! also preload one, for an extension module of an interpreter that is not instrumented. Children of the program recognize
-//! it themselves (`makeroom-preload`), except that `AddressSanitizer` refuses to start behind any other library: an option of
-//! its own turns that check off.
+//! A runtime is recognized by its library or its initializer, whose names are in the string tables of the program's
+//! file. A user may also preload one, for an instrumented extension module of an interpreter that is not instrumented
+//! itself. Child processes recognize it themselves (`makeroom-preload`), except that `AddressSanitizer` does not start
+//! after any other library; one of its own options turns that check off.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -20,12 +20,12 @@ use object::{Endianness, ReadCache};
 
 use super::obstacle;
 
-/// Larger string tables are left unread: those of a browser take 60 MiB.
+/// Larger string tables are not read: those of a browser take 60 MiB.
 const LARGEST_TABLE: u64 = 256 << 20;
-/// The longest first line of a script that the kernel reads.
+/// Maximum length of the first line of a script, as in the kernel.
 const LONGEST_LINE: u64 = 256;
 
-/// A sanitizer: its name, its initializer, and how the names of its libraries begin.
+/// A sanitizer: its name, its initializer, and the prefixes of its library names.
 struct Sanitizer {
     name: &'static str,
     initializer: &'static str,
@@ -61,7 +61,8 @@ pub(crate) fn find(program: &OsStr) -> Option<&'static str> {
     of_preloads(&preloads).or_else(|| of_file(&executed(obstacle::search(program)?)))
 }
 
-/// `ASAN_OPTIONS` for children: the user's, without the check that its runtime comes first unless they ask for it.
+/// `ASAN_OPTIONS` for child processes: the user's options, without the check that its runtime comes first, unless the
+/// user turns it on.
 pub(crate) fn options_of_children() -> OsString {
     let mut options = OsString::from("verify_asan_link_order=0");
     if let Some(own) = env::var_os("ASAN_OPTIONS").filter(|own| !own.is_empty()) {
@@ -71,7 +72,7 @@ pub(crate) fn options_of_children() -> OsString {
     options
 }
 
-/// The runtime in a list as the dynamic linker reads it.
+/// The runtime in a list in the dynamic linker's format.
 fn of_preloads(list: &OsStr) -> Option<&'static str> {
     let names = list.as_bytes().split(|&letter| letter == b':' || letter.is_ascii_whitespace());
     let mut names = names.filter_map(|path| path.rsplit(|&letter| letter == b'/').next());
@@ -83,7 +84,7 @@ fn of_preloads(list: &OsStr) -> Option<&'static str> {
     })
 }
 
-/// The file that the kernel executes: a script's interpreter.
+/// The file that the kernel executes: for a script, its interpreter.
 fn executed(path: PathBuf) -> PathBuf {
     let Ok(file) = File::open(&path) else { return path };
     let mut line = Vec::new();
@@ -94,7 +95,7 @@ fn executed(path: PathBuf) -> PathBuf {
     interpreter.map(PathBuf::from).unwrap_or(path)
 }
 
-/// The runtime that a file's string tables name.
+/// The runtime named in a file's string tables.
 fn of_file(path: &Path) -> Option<&'static str> {
     let cache = ReadCache::new(File::open(path).ok()?);
     let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
@@ -107,7 +108,7 @@ fn of_file(path: &Path) -> Option<&'static str> {
     })
 }
 
-/// The runtime whose initializer or library is one of these strings, each behind a zero byte.
+/// The runtime whose initializer or library is one of these NUL-separated strings.
 fn of_strings(table: &[u8]) -> Option<&'static str> {
     let names = |text: String| memmem::find(table, text.as_bytes()).is_some();
     let is_named = |sanitizer: &&Sanitizer| {
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(of_strings(b"\0puts\0__tsan_init\0"), Some("ThreadSanitizer"));
         assert_eq!(of_strings(b"\0libclang_rt.asan-x86_64.so\0"), Some("AddressSanitizer"));
         assert_eq!(of_strings(b"\0__hwasan_init\0"), Some("HWAddressSanitizer"));
-        // Hooks that a library offers to a sanitizer, whether there is one or not.
+        // Hooks that a library provides for a sanitizer, whether or not there is one.
         assert_eq!(of_strings(b"\0__asan_poison_memory_region\0__asan_init_later\0"), None);
         assert_eq!(
             of_preloads(OsStr::new("/x/libjemalloc.so.2 /usr/lib/libasan.so.8")),

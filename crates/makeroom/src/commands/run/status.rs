@@ -1,15 +1,16 @@
 //! The status line: one line at the bottom of the terminal while the program runs.
 //!
-//! The program writes to the same terminal and must not notice. So the line is not mixed into its output: the last row
-//! is set apart by the terminal's scroll region, as `apt` does it, and the cursor stays where the program has it. Each
-//! update is one write of complete sequences. It is drawn only
+//! The program writes to the same terminal and must not be affected. The line is therefore not mixed into its output:
+//! the terminal's scroll region excludes the last row, as in `apt`, and the cursor stays where the program put it. Each
+//! update is one write of complete sequences. The line is drawn only
 //!
-//! - on a terminal that is in the foreground and understands it: not with `TERM=dumb`, in CI, or with `--no-status`;
+//! - on a foreground terminal that supports it: not with `TERM=dumb`, in CI, or with `--no-status`;
 //! - once a process of the program uses CUDA and has run for a second;
-//! - while the terminal reads whole lines: a program that draws itself (an editor, a debugger's prompt) takes the
-//!   terminal out of that mode.
+//! - while the terminal is in line mode: a program that controls the screen itself (an editor, a debugger's prompt) turns
+//!   that mode off.
 //!
-//! It goes before anything else is printed, when the terminal is given to the shell (Ctrl-Z), and at the end. Terminal modes and the program's input are never touched.
+//! It is removed before anything else is printed, when the shell takes over the terminal (Ctrl-Z), and at the end.
+//! Terminal modes and the program's input are never touched.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,36 +23,36 @@ use rustix::process::{Pid, getpgrp, test_kill_process};
 use rustix::termios::{LocalModes, tcgetattr, tcgetpgrp};
 use terminal_size::{Height, Width, terminal_size_of};
 
-/// How often the line is drawn.
+/// Time between updates.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(250);
-/// How long a program runs without one.
+/// How long a program runs before the line appears.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Smaller terminals have no room for it.
+/// Smaller terminals have no space for it.
 const FEWEST_ROWS: u16 = 5;
 const FEWEST_COLUMNS: u16 = 30;
 
-/// What a process reports of itself.
+/// The current memory of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
-    /// Device memory taken from the driver, contexts apart.
+    /// Device memory allocated from the driver, without contexts.
     pub(crate) device: u64,
     /// Pinned host memory.
     pub(crate) pinned: u64,
-    /// What a framework has handed out as tensors.
+    /// Memory of a framework's tensors.
     pub(crate) tensors: u64,
-    /// How often memory was taken.
+    /// Number of allocations.
     pub(crate) allocations: u64,
 }
 
-/// The part of the terminal that is the line's, shared with whoever has to take it away at once.
+/// The line's part of the terminal, shared with code that may have to remove it immediately.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Screen(Arc<Mutex<Drawn>>);
 
 #[derive(Debug, Default)]
 struct Drawn {
-    /// The row that is set apart.
+    /// The row excluded from the scroll region.
     row: Option<u16>,
-    /// Whether this command is about to be stopped: the terminal is the shell's until it goes on.
+    /// Whether this command is about to stop: the terminal belongs to the shell until it resumes.
     is_paused: bool,
 }
 
@@ -66,26 +67,26 @@ impl Screen {
         if drawn.is_paused {
             return;
         }
-        // After a change of size the terminal has moved everything: the old row is not there any more.
+        // After a resize, the terminal has moved everything: the old row no longer exists.
         let begin = if drawn.row == Some(rows) { String::new() } else { set_apart(rows) };
         drawn.row = Some(rows);
         print(&(begin + &line(rows, text)));
     }
 
-    /// Takes the line away and gives its row back.
+    /// Removes the line and returns its row to the program.
     fn clear(&self) {
         if let Some(row) = self.lock().row.take() {
             print(&give_back(row));
         }
     }
 
-    /// Takes the line away until [`Self::go_on`].
+    /// Removes the line until [`Self::go_on`].
     pub(crate) fn pause(&self) {
         self.lock().is_paused = true;
         self.clear();
     }
 
-    /// The terminal is this command's again.
+    /// The terminal belongs to this command again.
     pub(crate) fn go_on(&self) {
         self.lock().is_paused = false;
     }
@@ -120,14 +121,14 @@ impl Status {
         }
     }
 
-    /// A process says what it holds.
+    /// Updates the memory of a process.
     pub(crate) fn report(&mut self, process: u32, figures: Figures) {
         self.begin.get_or_insert_with(Instant::now);
         self.processes.insert(process, figures);
         self.peak = self.peak.max(self.sum().device);
     }
 
-    /// Draws the line anew, or takes it away where it must not be.
+    /// Redraws the line, or removes it where it must not be.
     pub(crate) fn draw(&mut self) {
         if !self.is_wanted || self.begin.is_none_or(|begin| begin.elapsed() < PATIENCE) {
             return;
@@ -145,7 +146,7 @@ impl Status {
         self.screen.draw(rows, &self.text(usize::from(columns)));
     }
 
-    /// Takes the line away, so that something else can be printed.
+    /// Removes the line, so that something else can be printed.
     pub(crate) fn clear(&self) {
         self.screen.clear();
     }
@@ -188,7 +189,7 @@ impl Status {
         if self.processes.len() > 1 {
             let _ = write!(text, " · {} processes", self.processes.len());
         }
-        // One column less: writing into the last one would leave the cursor in doubt.
+        // One column less: writing to the last one would leave the cursor position undefined.
         text.chars().take(columns.saturating_sub(1)).collect()
     }
 }
@@ -200,7 +201,7 @@ pub(crate) fn is_possible() -> bool {
     io::stderr().is_terminal() && !is_dumb && !is_set("CI")
 }
 
-/// The terminal's size, if it is this command's to draw on now.
+/// The terminal's size, if this command may draw on it now.
 fn room() -> Option<(u16, u16)> {
     let stderr = io::stderr();
     let is_foreground = tcgetpgrp(&stderr).is_ok_and(|group| group == getpgrp());
@@ -216,10 +217,10 @@ fn is_alive(process: u32) -> bool {
     process.is_some_and(|process| test_kill_process(process) != Err(rustix::io::Errno::SRCH))
 }
 
-/// Sets the last row apart: the text moves up if the cursor is there, and from then on stays above it.
+/// Reserves the last row: the text moves up if the cursor is there, and stays above it from then on.
 fn set_apart(rows: u16) -> String {
-    // Down one line and up again, by the tab that keeps the column, which no terminal driver translates; then the
-    // region, which moves the cursor, so that it is kept.
+    // Down one line and up again, with a vertical tab, which keeps the column and which no terminal driver translates;
+    // then set the region. That moves the cursor, so save and restore it.
     format!("\x0b\x1b[1A\x1b7\x1b[1;{}r\x1b8", rows - 1)
 }
 
@@ -228,13 +229,13 @@ fn line(rows: u16, text: &str) -> String {
     format!("\x1b7\x1b[1;{}r\x1b[{rows};1H\x1b[2K\x1b[0m{text}\x1b8", rows - 1)
 }
 
-/// Empties the last row and lets text scroll through it again.
+/// Clears the last row and includes it in the scroll region again.
 fn give_back(rows: u16) -> String {
     format!("\x1b7\x1b[r\x1b[{rows};1H\x1b[2K\x1b8")
 }
 
 fn print(text: &str) {
-    // There is nowhere left to say that stderr is gone.
+    // If stderr is gone, there is nowhere to report it.
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 

@@ -1,5 +1,4 @@
-//! What is said about a recording when its program has ended, or was refused memory: read it, have it explained, have it
-//! rendered.
+//! Reads, explains and renders a recording when its program has ended or an allocation has failed.
 
 use std::path::Path;
 
@@ -19,7 +18,7 @@ use crate::commands::{looking, new_file, recording};
 use crate::failure::Failure;
 use crate::output;
 
-/// The line for a program in which nothing was seen, from which the recorder was kept out, or where it could not write.
+/// The line for a program that used no GPU memory, that ran without the recorder, or whose recorder could not write.
 pub(crate) fn nothing(program: &str, is_off: bool, heard: &Heard) -> String {
     match (heard.unrecorded.first(), &heard.sanitizer) {
         (Some((_, reason)), _) => unrecorded_text(reason),
@@ -29,17 +28,17 @@ pub(crate) fn nothing(program: &str, is_off: bool, heard: &Heard) -> String {
     }
 }
 
-/// The line for a run whose file another run has.
+/// The line for a run whose file another run is using.
 pub(crate) fn stepped_aside(taken: &Path, pattern: &Path) -> String {
     stepped_aside_text(&taken.display().to_string(), &pattern.display().to_string().replace("%p", "PID"))
 }
 
-/// What to say when an allocation was refused; with a recording of this run, also why.
+/// The text for a failed allocation; with a recording of this run, it includes the explanation.
 pub(crate) fn refusal(bytes: Bytes, device: Option<u32>, recording: Option<(&Path, &str)>) -> String {
     let mut text = refused_text(bytes, device);
     if let Some(trace) = recording.and_then(|(file, run)| read(file, run).ok()) {
         let explanation = explain_running(&trace, &TraceQuestion::default());
-        // The recording does not have it, or not yet: nothing is concluded from that.
+        // The recording does not contain the failure, or not yet: draw no conclusion.
         if explanation.verdict.cause == Cause::None {
             return text;
         }
@@ -51,7 +50,7 @@ pub(crate) fn refusal(bytes: Bytes, device: Option<u32>, recording: Option<(&Pat
     text
 }
 
-/// Reads a recording of this run. The name came over the socket, so what is there may be anything.
+/// Reads a recording of this run. The name came over the socket, so the file may be anything.
 fn read(path: &Path, run: &str) -> Result<Trace, Failure> {
     let name = || path.display().to_string();
     let file = new_file::open_plain(path).map_err(|error| Failure::Write { name: name(), error })?;
@@ -65,7 +64,7 @@ fn hexadecimal(bytes: &[u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(*bytes))
 }
 
-/// Who else holds the device now, where the driver says it.
+/// Other processes that hold memory of the device now, if the driver reports them.
 fn others(trace: &Trace, device: Option<u32>) -> String {
     let process = trace.process.as_ref();
     let known = process.iter().flat_map(|process| &process.devices);
@@ -78,20 +77,20 @@ fn others(trace: &Trace, device: Option<u32>) -> String {
     })
 }
 
-/// Whether PyTorch took segments of fixed size.
+/// Whether PyTorch allocated segments of fixed size.
 fn takes_fixed_segments(trace: &Trace) -> bool {
     trace.process.as_ref().is_some_and(|process| process.sees_tensors)
         && trace.devices.iter().any(|device| device.events.actions().contains(&Action::SegmentAlloc))
 }
 
-/// A recording at its end.
+/// A recording whose program has ended.
 pub(crate) struct Ended {
     file: String,
     stop: Option<EarlyStop>,
-    /// Whether its process goes on, as a server does that the program started.
+    /// Whether its process is still running, such as a server that the program started.
     still_runs: bool,
     explanation: Result<Explanation, Failure>,
-    /// Whether PyTorch's tensors were in segments of fixed size alone.
+    /// Whether all of PyTorch's tensors were in segments of fixed size.
     has_fixed_segments: bool,
 }
 
@@ -107,7 +106,7 @@ impl Ended {
                 .process
                 .as_ref()
                 .is_some_and(|process| matches!(process.end, Some(ProcessEnd::Exited(_))));
-            // Without them the recording is as good as before, here at least.
+            // Without line numbers, the recording is still complete on this machine.
             if has_exited {
                 let _ = lines::keep(path);
             }
@@ -124,7 +123,7 @@ impl Ended {
         self.has_fixed_segments
     }
 
-    /// Whether the process used no GPU memory, and nothing is to be said about it.
+    /// Whether the process used no GPU memory and there is nothing to report about it.
     pub(crate) fn is_idle(&self) -> bool {
         let Ok(Explanation { run: Some(run), verdict, .. }) = &self.explanation else { return false };
         let used_nothing = run.peaks.iter().all(|(_, bytes)| bytes.is_zero()) && run.pinned_peak.is_zero();
@@ -137,7 +136,7 @@ impl Ended {
             && !self.still_runs
     }
 
-    /// For a person.
+    /// The summary as text.
     pub(crate) fn text(&self) -> String {
         let (stop, columns) = (self.stop.as_ref(), output::remark_columns());
         match &self.explanation {
@@ -149,7 +148,7 @@ impl Ended {
         }
     }
 
-    /// For a program.
+    /// The summary as JSON.
     pub(crate) fn json(&self) -> Value {
         let incomplete = self.stop.as_ref().map(EarlyStop::json);
         match &self.explanation {

@@ -1,12 +1,12 @@
-//! A process that tells whether a signal was sent to the whole process group.
+//! A helper process that detects whether a signal was sent to the whole process group.
 //!
-//! `kill PID` and `kill -- -PGID` arrive here looking the same, but the second reaches the program by itself. So a second
-//! process of this program waits in the same group and catches everything. When a signal has arrived here, the witness is
-//! asked whether it has received it too. Pending signals are delivered before its next instruction, so its answer is
-//! complete once the kernel has finished sending.
+//! `kill PID` and `kill -- -PGID` look the same to this command, but the program receives only the second one directly.
+//! A second process of this program therefore waits in the same group and catches all signals. When a signal arrives,
+//! this command queries whether the witness has received it too. Pending signals are delivered before the witness
+//! executes its next instruction, so its reply is complete once the kernel has finished sending.
 //!
-//! It has another name than this command, in `comm` and in its command line: `killall makeroom` means the program. It ends
-//! when its socket is closed, which the kernel does however this command ends.
+//! It has a different name than this command, in `comm` and in its command line, because `killall makeroom` is meant
+//! for the program. It exits when its socket is closed, which the kernel does however this command ends.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ use crate::signals::{LAST_SIGNAL, not_ignored};
 
 /// The command line of the process.
 pub(crate) const NAME: &str = "signal-witness";
-/// How long an answer may take: the process may be stopped, or the machine busy.
+/// Timeout for a reply: the process may be stopped, or the machine busy.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// This command's end.
@@ -33,7 +33,7 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Starts the process. `None` where that is not possible.
+    /// Starts the process, or returns `None` if that is not possible.
     pub(crate) fn start() -> Option<Self> {
         let (own, its) = UnixStream::pair().ok()?;
         own.set_read_timeout(Some(TIMEOUT)).ok()?;
@@ -49,7 +49,7 @@ impl Witness {
         Some(Self { process, socket: Some(own) })
     }
 
-    /// Whether the process has received this signal since the last question. `None` if it does not answer.
+    /// Whether the process has received this signal since the last query. `None` if it does not reply.
     pub(crate) fn has_received(&mut self, signal: i32) -> Option<bool> {
         let socket = self.socket.as_mut()?;
         socket.write_all(&[u8::try_from(signal).ok()?]).ok()?;
@@ -61,14 +61,14 @@ impl Witness {
 
 impl Drop for Witness {
     fn drop(&mut self) {
-        // Closing the socket would end it too, unless it is stopped.
+        // Closing the socket would also end it, unless it is stopped.
         self.socket = None;
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The process itself: answers until its socket, which is its standard input, is closed.
+/// The process itself: replies until its socket, which is its standard input, is closed.
 pub(crate) fn run() -> io::Result<()> {
     let received: [Arc<AtomicBool>; LAST_SIGNAL as usize + 1] = std::array::from_fn(|_| Arc::default());
     let uncaught = [SIGKILL, SIGSTOP, SIGCHLD, SIGFPE, SIGILL, SIGSEGV, 32, 33];

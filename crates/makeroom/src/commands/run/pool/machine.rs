@@ -1,8 +1,9 @@
-//! Whether PyTorch can use expandable segments: what the platform, the system's permissions, PyTorch's version and the
-//! program's own options say about it.
+//! Whether PyTorch can use expandable segments here, judged by the platform, the system's permissions, PyTorch's
+//! version and the program's options.
 //!
-//! Nothing here starts a program or touches the GPU. A program that works without `--pool` must work with it, so whatever
-//! breaks with expandable segments, and can be seen before the program starts, is an obstacle.
+//! Nothing here starts a program or touches the GPU. A program that works without `--pool` must also work with it, so
+//! anything that is known to break with expandable segments, and can be detected before the program starts, is an
+//! obstacle.
 
 use std::ffi::OsString;
 use std::os::fd::AsRawFd as _;
@@ -12,7 +13,7 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 
 use super::version::{self, Version};
 
-/// The first version with expandable segments, and the first that shares their tensors with other processes.
+/// The first version with expandable segments, and the first that can share their tensors with other processes.
 const FIRST_EXPANDABLE: Version = Version { major: 2, minor: 1 };
 const FIRST_SHARED: Version = Version { major: 2, minor: 5 };
 /// The hook that registers PyTorch's segments with NCCL, and its name before 2.2.
@@ -25,29 +26,29 @@ const OPTIONS: [(&str, &str); 3] = [
     ("--enable-memory-saver", "SGLang's memory saver"),
     ("--kv-transfer-config", "vLLM's KV transfer"),
 ];
-/// What a user whose program shares nothing can do.
+/// Advice for users whose programs share no tensors.
 const TURN_ON: &str =
     "If your program shares no tensors, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
 
-/// What decides whether PyTorch can use expandable segments here.
+/// The facts that determine whether PyTorch can use expandable segments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machine {
-    /// The platform on which they do not work.
+    /// The platform, if they do not work on it.
     pub(super) without: Option<&'static str>,
-    /// The PyTorch that the command imports; `None` where it is not known.
+    /// The version of PyTorch that the command imports; `None` if unknown.
     pub(super) torch: Option<Version>,
-    /// Whether the command may import PyTorch: only then are lines about it of use.
+    /// Whether the command may import PyTorch: otherwise notes about it are useless.
     pub(super) may_import_torch: bool,
     /// Whether the system permits `pidfd_getfd`.
     pub(super) may_share: bool,
 }
 
-/// Why PyTorch keeps its settings.
+/// Why PyTorch's settings stay unchanged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Obstacle {
     /// Follows "PyTorch runs without expandable segments:".
     pub(super) reason: String,
-    /// Whether the program may have to do with it.
+    /// Whether it is relevant to the program.
     pub(super) is_worth_a_line: bool,
 }
 
@@ -64,13 +65,13 @@ impl Machine {
         }
     }
 
-    /// What keeps expandable segments off.
+    /// The reason to leave expandable segments off.
     pub(super) fn obstacle(
         self,
         command: &[OsString],
         environment: impl Fn(&str) -> Option<String>,
     ) -> Option<Obstacle> {
-        // The values that PyTorch takes for yes.
+        // The values that PyTorch accepts as true.
         let is_yes =
             |value: &String| matches!(&*value.to_ascii_lowercase(), "1" | "y" | "yes" | "t" | "true");
         let hook = NCCL_HOOKS.into_iter().find(|hook| environment(hook).as_ref().is_some_and(is_yes));
@@ -100,13 +101,14 @@ impl Machine {
     }
 }
 
-/// Whether a command has an option, in a shell's text as well (`sh -c`). vLLM takes underscores for dashes.
+/// Whether a command has an option, also inside a shell command (`sh -c`). vLLM accepts underscores for dashes.
 fn has_option(command: &[OsString], option: &str) -> bool {
     let words = command.iter().filter_map(|argument| argument.to_str()).flat_map(str::split_whitespace);
     words.map(|word| word.split('=').next().unwrap_or_default().replace('_', "-")).any(|word| word == option)
 }
 
-/// Whether `pidfd_getfd` is permitted at all, tried on this process: containers forbid it, and old kernels do not have it.
+/// Whether `pidfd_getfd` is permitted at all, tested on this process: containers forbid it, and old kernels do not have
+/// it.
 fn may_copy_descriptors() -> bool {
     let Ok(process) = pidfd_open(getpid(), PidfdFlags::empty()) else { return false };
     pidfd_getfd(&process, process.as_raw_fd(), PidfdGetfdFlags::empty()).is_ok()

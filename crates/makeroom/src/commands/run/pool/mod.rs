@@ -1,9 +1,9 @@
 //! `run --pool`: the environment in which each framework allocates so that its memory does not fragment.
 //!
-//! PyTorch keeps its native allocator and gets expandable segments, a setting of its own, merged into the user's
-//! settings. JAX and TensorFlow are switched to the driver's stream-ordered calls, which makeroom's pool answers, as it
-//! answers CuPy, Numba and plain CUDA programs without any setting. Only `--spill` needs PyTorch on the stream-ordered
-//! calls as well. Each decision that the user did not expect is one line before the program starts.
+//! PyTorch keeps its native allocator and gets expandable segments, one of its own settings, merged into the user's
+//! settings. JAX and TensorFlow are switched to the driver's stream-ordered calls, which makeroom's pool serves; it
+//! serves CuPy, Numba and plain CUDA programs without any setting. PyTorch uses the stream-ordered calls only with
+//! `--spill`. A line before the program starts reports each decision that the user may not expect.
 
 mod machine;
 mod settings;
@@ -16,29 +16,29 @@ use makeroom_core::Bytes;
 use settings::Expandable;
 use version::Version;
 
-/// Variables for the program, and what its user should know before it starts.
+/// Environment variables for the program, and notes for the user before it starts.
 #[derive(Debug, Default)]
 pub(crate) struct Switches {
     /// Name and value.
     pub(crate) variables: Vec<(&'static str, OsString)>,
     /// One line each.
     pub(crate) notes: Vec<String>,
-    /// Whether PyTorch was given expandable segments.
+    /// Whether expandable segments were turned on for PyTorch.
     pub(crate) expands_torch: bool,
 }
 
-/// The variable of PyTorch's settings that all versions read, and that libraries look at.
+/// The variable for PyTorch's settings that all versions read, and that libraries check.
 pub(crate) const TORCH: &str = "PYTORCH_CUDA_ALLOC_CONF";
 /// The name that newer versions prefer; PyTorch 2.9 documents it and does not read it for CUDA.
 pub(crate) const TORCH_NEW: &str = "PYTORCH_ALLOC_CONF";
 /// AMD's name, which PyTorch 2.10 and later read on every platform.
 const TORCH_AMD: &str = "PYTORCH_HIP_ALLOC_CONF";
-/// In the order in which PyTorch 2.10 and later read them: the first that is set counts, even if it is empty.
+/// In the order in which PyTorch 2.10 and later read them: the first one that is set applies, even if it is empty.
 const TORCH_VARIABLES: [&str; 3] = [TORCH, TORCH_AMD, TORCH_NEW];
 
 const FIRST_WITH_ALL_NAMES: Version = Version { major: 2, minor: 10 };
 
-/// Decides how a program gets the pool.
+/// Determines the environment in which a program uses the pool.
 pub(crate) fn switches(
     command: &[OsString],
     spill: Option<Bytes>,
@@ -86,7 +86,7 @@ impl Switches {
             Expandable::Chosen => self.expand_torch_with(&theirs),
             Expandable::Declined(setting) => self.keep_torch_at(name, &setting),
             Expandable::Unset(value) => {
-                // A variable that this version does not read still says what the user wants.
+                // A variable that this version does not read still shows what the user wants.
                 if let Some((name, setting)) = TORCH_VARIABLES.into_iter().find_map(|name| {
                     let Expandable::Declined(setting) =
                         settings::with_expandable_segments(&environment(name)?)
@@ -108,14 +108,14 @@ impl Switches {
         }
     }
 
-    /// Both variables say the same, so that it does not matter which one PyTorch or a library reads.
+    /// Both variables get the same value, so that it does not matter which one PyTorch or a library reads.
     fn expand_torch_with(&mut self, value: &str) {
         self.set(TORCH, value);
         self.set(TORCH_NEW, value);
         self.expands_torch = true;
     }
 
-    /// Leaves the user's choice as it is.
+    /// Keeps the user's choice.
     fn keep_torch_at(&mut self, name: &str, setting: &str) {
         let effect = if setting == settings::ASYNC_BACKEND {
             "PyTorch runs on makeroom's pool instead of expandable segments"
@@ -125,7 +125,7 @@ impl Switches {
         self.notes.push(format!("{effect}: {name} has {setting}"));
     }
 
-    /// Spilling needs every block of PyTorch's to be one of the pool's.
+    /// Spilling requires that the pool serves all of PyTorch's blocks.
     fn spill_torch(&mut self, machine: Machine, environment: impl Fn(&str) -> Option<String>) {
         let (_, theirs) = torch_settings(machine, &environment);
         let merged = settings::with_stream_ordered_backend(&theirs);
@@ -148,7 +148,7 @@ impl Switches {
     }
 
     fn tell_jax(&mut self, environment: impl Fn(&str) -> Option<String>) {
-        // "platform" asks the driver for every array, which the pool answers as well.
+        // "platform" calls the driver for every array, which the pool serves as well.
         match environment("XLA_PYTHON_CLIENT_ALLOCATOR").as_deref() {
             Some("platform" | "cuda_async") => {}
             other => {
@@ -159,7 +159,7 @@ impl Switches {
                 self.set("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async");
             }
         }
-        // What JAX takes in advance it would hold for itself.
+        // JAX would keep preallocated memory for itself.
         if environment("XLA_PYTHON_CLIENT_PREALLOCATE").is_none() {
             self.set("XLA_PYTHON_CLIENT_PREALLOCATE", "false");
         }
@@ -207,8 +207,8 @@ mod tests {
         assert!(switches.notes.is_empty(), "{:?}", switches.notes);
     }
 
-    /// Whichever of them PyTorch or a library reads: PyTorch 2.9 reads the older one alone, and so do the checks of vLLM
-    /// and `torch_memory_saver`.
+    /// It does not matter which one PyTorch or a library reads: PyTorch 2.9 reads only the older one, and so do the
+    /// checks of vLLM and `torch_memory_saver`.
     #[test]
     fn both_variables_say_the_same_under_every_version() {
         let old = Some(Version { major: 2, minor: 9 });

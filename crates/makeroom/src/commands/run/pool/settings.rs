@@ -1,6 +1,6 @@
-//! PyTorch's allocator settings: `name:value` pairs with commas between them, where a value may be a list in brackets.
+//! PyTorch's allocator settings: `name:value` pairs separated by commas, where a value may be a list in brackets.
 //!
-//! PyTorch ignores spaces, and of a setting that is given twice the last one counts.
+//! PyTorch ignores spaces, and the last of several values for the same setting applies.
 
 const EXPANDABLE: &str = "expandable_segments";
 pub(super) const ASYNC_BACKEND: &str = "backend:cudaMallocAsync";
@@ -15,18 +15,18 @@ const NATIVE_ONLY: [&str; 6] = [
     "roundup_power2_divisions",
 ];
 
-/// What the user's settings say about expandable segments.
+/// The user's setting for expandable segments.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Expandable {
     /// The user turned them on.
     Chosen,
     /// The user chose otherwise, with this setting.
     Declined(String),
-    /// Nothing; this is the value with the setting added.
+    /// Not set; this is the value with the setting added.
     Unset(String),
 }
 
-/// Reads the user's choice, and adds expandable segments where there is none.
+/// Reads the user's choice, and adds expandable segments if there is none.
 pub(super) fn with_expandable_segments(theirs: &str) -> Expandable {
     let settings = split(theirs);
     let last =
@@ -81,7 +81,7 @@ fn name_of(setting: &str) -> &str {
     setting.split(':').next().unwrap_or_default()
 }
 
-/// The settings one by one. Commas inside of brackets belong to a value.
+/// Splits the settings. Commas inside brackets belong to a value.
 fn split(settings: &str) -> Vec<&str> {
     let mut depth = 0_i32;
     let parts = settings.split(|letter| {

@@ -1,8 +1,9 @@
-//! Which PyTorch a command is going to import, found by files alone: no interpreter is started.
+//! The version of PyTorch that a command will import, found from files alone: no interpreter is started.
 //!
-//! The interpreter is the command, an argument of a program that runs its arguments as they are (`env`, `nice`), or in the
-//! first line of a launcher (`torchrun`, `accelerate`). Its packages are below its virtual environment or its prefix.
-//! Everything else is unknown: `uv run python` and `conda run python` start another interpreter than the shell would.
+//! The interpreter is the command itself, an argument of a program that runs its arguments unchanged (`env`, `nice`),
+//! or in the first line of a launcher (`torchrun`, `accelerate`). Its packages are in its virtual environment or
+//! prefix. In all other cases the version is unknown: `uv run python` and `conda run python` start another interpreter
+//! than the shell would.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -25,11 +26,11 @@ impl fmt::Display for Version {
     }
 }
 
-/// As much of a launcher as its interpreter can stand in: pip writes long paths into the second line.
+/// How much of a launcher to read to find its interpreter: pip writes long paths into the second line.
 const HEAD: u64 = 1024;
-/// PyTorch's file with its version has some hundred bytes.
+/// PyTorch's version file has a few hundred bytes.
 const LARGEST_VERSION_FILE: u64 = 64 << 10;
-/// Programs that run the command in their arguments, found as the shell would find it.
+/// Programs that run the command in their arguments, searched for as the shell does.
 const WRAPPERS: [&str; 15] = [
     "chrt", "env", "ionice", "mpiexec", "mpirun", "nice", "nohup", "numactl", "nsys", "setsid", "srun",
     "stdbuf", "taskset", "time", "timeout",
@@ -38,16 +39,16 @@ const WRAPPERS: [&str; 15] = [
 const SHELLS: [&str; 12] =
     ["bash", "conda", "dash", "fish", "ksh", "make", "mamba", "micromamba", "pixi", "sh", "uv", "zsh"];
 
-/// The version of the PyTorch that a command imports, if it can be found.
+/// The version of PyTorch that a command imports, if it can be found.
 pub(super) fn find(command: &[OsString], environment: impl Fn(&str) -> Option<String>) -> Option<Version> {
     let interpreter = interpreter(command)?;
     package_dirs(&interpreter, environment).iter().find_map(|dir| read(&dir.join("torch/version.py")))
 }
 
-/// Whether a command may import PyTorch: not if it runs no Python, or one that has no package of this name.
+/// Whether a command may import PyTorch: not if it does not run Python, or if its Python has no package of this name.
 pub(super) fn may_import_torch(command: &[OsString], environment: impl Fn(&str) -> Option<String>) -> bool {
     let has_torch = |dir: &PathBuf| {
-        // Of a package in development there is a link, which has its name too.
+        // A package in development is a link of the same name.
         let mut entries = fs::read_dir(dir).into_iter().flatten().flatten();
         entries.any(|entry| entry.file_name().to_string_lossy().to_ascii_lowercase().contains("torch"))
     };
@@ -58,7 +59,8 @@ pub(super) fn may_import_torch(command: &[OsString], environment: impl Fn(&str) 
     may_run_python(command) && interpreter(command).is_none_or(may_have_torch)
 }
 
-/// Whether a command may run Python: everything but a compiled program that is known to run neither Python nor a script.
+/// Whether a command may run Python: true except for compiled programs that are known to run neither Python nor
+/// scripts.
 fn may_run_python(command: &[OsString]) -> bool {
     let Some(program) = command.first() else { return false };
     let Some(path) = obstacle::search(program) else { return true };
@@ -72,7 +74,7 @@ fn may_run_python(command: &[OsString]) -> bool {
         || !head(&path).is_some_and(|head| head.starts_with(b"\x7fELF"))
 }
 
-/// The interpreter that a command starts, as it is named: links of a virtual environment are not followed.
+/// The interpreter that a command starts, under its given name: links of a virtual environment are not followed.
 fn interpreter(command: &[OsString]) -> Option<PathBuf> {
     let program = command.first()?;
     if is_python(Path::new(program)) {
@@ -85,7 +87,7 @@ fn interpreter(command: &[OsString]) -> Option<PathBuf> {
     let text = String::from_utf8_lossy(head.strip_prefix(b"#!")?).into_owned();
     let mut lines = text.lines();
     let first = lines.next()?;
-    // Where the path is too long for the first line, the second one is: '''exec' /long/path/python "$0" "$@"
+    // If the path is too long for the first line, it is in the second: '''exec' /long/path/python "$0" "$@"
     let second = lines.next().filter(|line| line.starts_with("'''exec'")).unwrap_or_default();
     let words = first.split_whitespace().chain(second.split_whitespace());
     let word = words.map(|word| word.trim_matches(['"', '\''])).find(|word| is_python(Path::new(word)))?;
@@ -106,7 +108,7 @@ fn head(path: &Path) -> Option<Vec<u8>> {
     beginning(path, HEAD)
 }
 
-/// The first bytes of a file; opening a pipe would wait for its writer.
+/// The first bytes of a file, without waiting if it is a pipe.
 fn beginning(path: &Path, most: u64) -> Option<Vec<u8>> {
     let mut beginning = Vec::new();
     fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
@@ -114,12 +116,12 @@ fn beginning(path: &Path, most: u64) -> Option<Vec<u8>> {
     Some(beginning)
 }
 
-/// Where an interpreter looks for packages, first to last.
+/// The directories in which an interpreter searches for packages, in order.
 fn package_dirs(interpreter: &Path, environment: impl Fn(&str) -> Option<String>) -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> =
         environment("PYTHONPATH").map(|paths| std::env::split_paths(&paths).collect()).unwrap_or_default();
     let resolved = fs::canonicalize(interpreter).unwrap_or_else(|_| interpreter.to_owned());
-    // python3.12 has its packages below lib/python3.12, whatever other versions lie beside it.
+    // python3.12 has its packages in lib/python3.12, next to those of other versions.
     let name = resolved.file_name().and_then(OsStr::to_str).filter(|name| name.contains('.'));
     let prefix = |path: &Path| path.parent().and_then(Path::parent).map(Path::to_owned);
     let own = prefix(interpreter);
@@ -146,7 +148,7 @@ fn includes_system_packages(settings: &str) -> bool {
     })
 }
 
-/// The folders of packages below a prefix, of one version of Python where it is known.
+/// The package directories below a prefix, for one version of Python if it is known.
 fn below(prefix: &Path, version: Option<&str>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for library in ["lib", "lib64"] {
