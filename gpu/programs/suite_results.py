@@ -1,7 +1,7 @@
 """Runs a test suite and prints one line as each test ends: `outcome name`.
 
     python suite_results.py numba               numba-cuda's driver tests
-    python suite_results.py torch               PyTorch's test_cuda.py, if it can be found; $TEST_CUDA names it
+    python suite_results.py torch [CLASS...]    PyTorch's test_cuda.py, if it can be found; $TEST_CUDA names it
 
 Exit status 3, with the reason on stderr, where there is no such suite."""
 
@@ -85,15 +85,17 @@ def flatten(suite):
         yield from flatten(test) if isinstance(test, unittest.TestSuite) else [test]
 
 
-def main(which):
-    # Tests that need other processes to be quick, or all of the card, say nothing about the allocator.
-    left_out = ("test_huge_index", "test_large_trilu", "test_serialization_array_with_storage")
+def main(which, classes):
+    # Tests that compile an extension for minutes, or need all of the GPU, are not about the allocator.
+    left_out = ("test_cpp_memory_snapshot_pickle", "test_mempool_with_allocator", "test_huge_index",
+                "test_large_trilu", "test_serialization_array_with_storage")
     suite = {"numba": numba, "torch": torch}[which]()
     tests = [test for test in flatten(suite) if not any(name in test.id() for name in left_out)]
+    tests = [test for test in tests if not classes or type(test).__name__ in classes]
     with open(os.devnull, "w") as nowhere:
         result = unittest.TextTestRunner(stream=nowhere, resultclass=Outcomes).run(unittest.TestSuite(tests))
     for test, error in result.failures + result.errors:
         print(f"\n{test.id()}\n{error}", file=sys.stderr)
 
 
-main(sys.argv[1])
+main(sys.argv[1], sys.argv[2:])
