@@ -48,7 +48,7 @@ fn the_pools_own_limit_is_named() {
     let ledger = explanation.ledger.as_ref().unwrap();
     assert_eq!((ledger.total(), ledger.unaccounted()), (Some(Bytes::mib(512)), 0));
     assert_eq!(ledger.lines()[0].what(), "live memory");
-    let untaken = ledger.lines().iter().find(|line| line.what() == "not taken").map(LedgerLine::bytes);
+    let untaken = ledger.lines().iter().find(|line| line.what() == "free").map(LedgerLine::bytes);
     assert_eq!(untaken, Some(Bytes::mib(312)));
     assert_no_word_of_pytorch(&explanation);
 }

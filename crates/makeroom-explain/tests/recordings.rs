@@ -293,3 +293,42 @@ fn a_stack_of_a_hundred_thousand_frames_is_answered() {
     let explanation = explain_trace(&trace, &TraceQuestion::default());
     assert!(!explanation.sites.is_empty());
 }
+
+/// Seven GiB of live tensors from one line, and one more that does not fit.
+fn filled(function: &str, file: &str) -> Trace {
+    use makeroom_core::{Action, Address, DeviceTrace, Event, StreamId, TraceKind};
+    let mut trace = Trace::new(TraceKind::TorchSnapshot);
+    let (function, file) = (trace.stacks.name(function), trace.stacks.name(file));
+    let frame = trace.stacks.frame(Frame { function, file, line: 7, ..Frame::default() });
+    let stack = trace.stacks.stack(&[frame]);
+    let mut device = DeviceTrace::default();
+    for number in 0..7_u64 {
+        let (address, size) = (Address((1 << 40) + (number << 30)), Bytes::gib(1));
+        for action in [Action::SegmentAlloc, Action::Alloc] {
+            device.events.push(Event { action, address, size, stream: StreamId(0), time_us: number, stack });
+        }
+    }
+    let (action, address, size) = (Action::OutOfMemory, Address(0), Bytes::gib(1));
+    device.events.push(Event { action, address, size, stream: StreamId(0), time_us: 9, stack });
+    trace.devices.push(device);
+    trace
+}
+
+#[test]
+fn advice_about_layers_needs_a_layer() {
+    let cases = [
+        ("load", "/home/me/load.py", false),
+        ("forward", "/usr/lib/python3/site-packages/torch/nn/modules/linear.py", true),
+        ("_call_impl", r"C:\venv\Lib\site-packages\torch\nn\modules\module.py", true),
+        ("torch::autograd::Engine::thread_main", "??", true),
+    ];
+    for (function, file, has_a_model) in cases {
+        let question = TraceQuestion { room: Room::Limit(Bytes::mib(7500)), device: None };
+        let explanation = explain_trace(&filled(function, file), &question);
+        assert_eq!(explanation.verdict.cause, Cause::LiveDataFillsDevice, "{file}");
+        let fixes = &explanation.causes[0].fixes;
+        let is_advised = fixes.iter().any(|fix| fix.action.contains("gradient checkpointing"));
+        assert_eq!(is_advised, has_a_model, "{file}: {fixes:?}");
+        assert!(!fixes.is_empty(), "{file}");
+    }
+}

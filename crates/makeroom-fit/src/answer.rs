@@ -173,7 +173,7 @@ fn changes(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
         how: if is_pytorch(plan) {
             "torch.autocast('cuda', dtype=torch.bfloat16), if activations are 32 bits wide now"
         } else {
-            "narrower types for what grows, if they are 32 bits wide now"
+            "16-bit types for the data that grows with the batch, if it has 32 bits now"
         }
         .to_owned(),
         batch: largest(&halved),
@@ -185,7 +185,7 @@ fn changes(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
             how: if is_pytorch(plan) {
                 "torch.utils.checkpoint on the blocks of the model; about a third more time"
             } else {
-                "keep less for the backward pass and make it again; about a third more time"
+                "recompute part of the forward pass in the backward pass; about a third more time"
             }
             .to_owned(),
             batch: largest(&checkpointed),

@@ -110,7 +110,7 @@ fn what_does_not_fit_is_spilled_and_works_like_the_rest() {
     drop((spilled, device));
     let report = spill.spilled();
     assert_eq!((report.now, report.peak, report.blocks), (Bytes::ZERO, Bytes::mib(32), 1));
-    assert!(report.to_string().contains("32.00 MiB at the most, of 48.00 MiB"), "{report}");
+    assert!(report.to_string().contains("32.00 MiB at the peak, quota 48.00 MiB"), "{report}");
     assert_eq!(spill.host().stats().live, 0);
 }
 

@@ -26,6 +26,8 @@ const MOST_FIXES: usize = 2;
 const LEAST_GAIN: u64 = 100;
 /// A pool beside PyTorch is worth a line from one part in so many of PyTorch's memory on.
 const LEAST_SHARE: u64 = 20;
+/// A smaller peak of pinned memory is not worth a word: PyTorch pins a few bytes for its own use.
+const LEAST_PINNED: Bytes = Bytes::mib(1);
 
 /// What to say about a process when it has ended; `file` is where it was recorded, `stop` what it reported of the end of
 /// that.
@@ -186,7 +188,7 @@ fn headline(run: &RunSummary) -> String {
         })
         .collect();
     let peaks = if peaks.is_empty() { "no GPU memory".to_owned() } else { peaks.join(", ") };
-    let pinned = if run.pinned_peak.is_zero() {
+    let pinned = if run.pinned_peak < LEAST_PINNED {
         String::new()
     } else {
         format!(" and {} of pinned memory", run.pinned_peak)

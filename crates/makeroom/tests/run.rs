@@ -288,7 +288,7 @@ fn a_program_into_which_nothing_can_be_loaded_is_named() {
     if built.unwrap().status.success() {
         let output = makeroom(&folder, &["run", "--", "./static"]);
         assert_eq!(output.status.code(), Some(5));
-        assert!(text(&output.stderr).starts_with("makeroom: ./static is linked statically: "));
+        assert!(text(&output.stderr).starts_with("makeroom: ./static is statically linked, "));
     } else {
         eprintln!("skipped: no static C library on this machine");
     }
@@ -299,7 +299,7 @@ fn a_program_into_which_nothing_can_be_loaded_is_named() {
     chown(folder.join("program"), Some(65534), None).unwrap();
     std::fs::set_permissions(folder.join("program"), PermissionsExt::from_mode(0o4755)).unwrap();
     let output = makeroom(&folder, &["run", "--", "./program"]);
-    assert!(text(&output.stderr).starts_with("makeroom: ./program runs with other rights than yours"));
+    assert!(text(&output.stderr).starts_with("makeroom: ./program runs with privileges that you do not have"));
 }
 
 #[test]

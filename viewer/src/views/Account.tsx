@@ -15,7 +15,7 @@ interface Look {
 function look(entry: Entry, index: number, colors: Colors): Look {
   if (entry.place) return { background: siteColor(index, colors), pattern: "" };
   const name = entry.name;
-  if (/^(free|not taken)\b/.test(name)) return { background: colors.panel, pattern: "outlined" };
+  if (/^free\b/.test(name)) return { background: colors.panel, pattern: "outlined" };
   if (/unused|cached|kept/.test(name)) return { background: siteColor(1, colors), pattern: "hatched" };
   if (/unaccounted/.test(name)) return { background: colors.failure, pattern: "hatched" };
   if (/^live|in use/.test(name)) return { background: siteColor(0, colors), pattern: "" };

@@ -43,14 +43,14 @@ impl Account<'_> {
                     let line = LedgerLine::new("counted in addition", beyond);
                     lines.push(line.note("at least; not in the recording"));
                 }
-                lines.push(LedgerLine::new("not taken", limit - held - beyond));
+                lines.push(LedgerLine::new("free", limit - held - beyond));
                 Ledger::new(format!("{what} on GPU {device}"), Some(device), Some(whole), lines)
             }
             Room::Card(card) => {
                 let reserve = self.room.driver_reserve().unwrap_or(Bytes::ZERO);
                 lines.push(LedgerLine::new("context and code", CONTEXT).note("as measured for PyTorch 2.11"));
                 lines.push(LedgerLine::new("driver reserve", reserve).note("as measured on an H200, scaled"));
-                lines.push(LedgerLine::new("not taken", card - reserve - CONTEXT - held));
+                lines.push(LedgerLine::new("free", card - reserve - CONTEXT - held));
                 Ledger::new(format!("GPU {device}"), Some(device), Some(card), lines)
             }
         }

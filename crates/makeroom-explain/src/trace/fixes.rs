@@ -1,6 +1,6 @@
 //! What to do about a finding in a recording, with figures from the recording itself.
 
-use makeroom_core::{Bytes, Trace, TraceKind};
+use makeroom_core::{Bytes, Frame, FrameId, Trace, TraceKind};
 
 use super::choice::holder;
 use super::verdict::Refusal;
@@ -128,9 +128,27 @@ fn live_data(
             Fix::new("reduce the batch size, the sequence length or the image size").frees(missing)
         }),
     });
-    fixes.push(advice::checkpointing());
-    fixes.push(advice::half_precision(Maker::Nvidia));
+    if may_have_a_model(trace) {
+        fixes.push(advice::checkpointing());
+        fixes.push(advice::half_precision(Maker::Nvidia));
+    }
     fixes
+}
+
+/// Whether advice about layers can help: false if stacks were recorded and none of them is in a layer or in autograd.
+fn may_have_a_model(trace: &Trace) -> bool {
+    let stacks = &trace.stacks;
+    let contains = |name, parts: &[&str]| {
+        let text = stacks.name_text(name);
+        parts.iter().any(|part| text.contains(part))
+    };
+    let is_of_a_model = |&frame: &FrameId| {
+        let Frame { function, file, .. } = stacks.frame_at(frame);
+        contains(file, &["torch/nn/", "torch\\nn\\", "torch/autograd/", "torch\\autograd\\", "torch/optim/"])
+            || contains(function, &["torch::nn::", "torch::autograd::", "forward", "backward"])
+    };
+    let mut frames = stacks.ids().flat_map(|stack| stacks.frames_of(stack)).peekable();
+    frames.peek().is_none() || frames.any(is_of_a_model)
 }
 
 /// By how much what the step makes must shrink; nothing where what is older already fills the limit.

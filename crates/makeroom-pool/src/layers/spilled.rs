@@ -41,20 +41,20 @@ pub struct SpilledSizes {
 impl fmt::Display for Spilled {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { now, peak, quota, blocks, bytes, small, made_way, refused, .. } = self;
-        writeln!(formatter, "{now} spilled to host memory now, {peak} at the most, of {quota}")?;
-        writeln!(formatter, "{blocks} blocks of together {bytes} since the beginning")?;
+        writeln!(formatter, "{now} spilled to host memory now, {peak} at the peak, quota {quota}")?;
+        writeln!(formatter, "{blocks} blocks spilled since the start, {bytes} in total")?;
         for row in &self.by_size {
             let (from, to) = (row.from, Bytes::new(row.from.get().saturating_mul(2)));
             writeln!(formatter, "  {from:>10} to {to:>10} {:>8} blocks {:>12}", row.blocks, row.bytes)?;
         }
         if *made_way > 0 {
-            writeln!(formatter, "{made_way} of them made way for memory that is used more often")?;
+            writeln!(formatter, "{made_way} of them were moved out for memory that is used more often")?;
         }
         if *small > 0 {
-            writeln!(formatter, "{small} of them were small: the device had no room even for these")?;
+            writeln!(formatter, "{small} of them were small: the device was completely full")?;
         }
         if *refused > 0 {
-            writeln!(formatter, "{refused} requests fitted neither side")?;
+            writeln!(formatter, "{refused} requests fit neither on the device nor in the quota")?;
         }
         Ok(())
     }

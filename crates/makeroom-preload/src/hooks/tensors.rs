@@ -97,7 +97,7 @@ unsafe extern "C-unwind" fn report_refusal(
 /// is there for whoever asks for native stacks alone.
 fn send(event: RawEvent, device: TorchDevice, result: u16) {
     if let Some(ring) = threads::own() {
-        ring.expect();
+        ring.prefetch_next();
     }
     let is_allocation = event.kind == EventKind::TensorAlloc.number();
     let stack = match config().stacks {

@@ -52,9 +52,9 @@ impl Ring {
         }
     }
 
-    /// Asks for the memory of the next slot: an event is on its way.
+    /// Loads the next slot into the cache: an event will be pushed soon.
     #[inline]
-    pub(crate) fn expect(&self) {
+    pub(crate) fn prefetch_next(&self) {
         if let Some(slot) = self.slots.get((self.tail.load(Ordering::Relaxed) % CAPACITY) as usize) {
             slot.with(|event| prefetch(event as usize));
         }
