@@ -15,7 +15,7 @@ const LINES_SEARCHED: usize = 100;
 /// The title of a commit or of a pull request.
 static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"^#? ?(?:\[[^\]]*\]\s*)*(?:\w+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable|lower|introduce|expose|document|describe|report|detect|replace|print|trigger|try)(?:e?s|e?d|ing)? \S",
+        r"^#? ?(?:\[[^\]]*\]\s*)*(?:\w+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable|lower|introduce|expose|document|describe|report|detect|replace|print|trigger)(?:e?s|e?d|ing)? \S",
     )
 });
 /// The title of a request, a question or a document.

@@ -9,7 +9,7 @@ use aho_corasick::{AhoCorasick, Match, MatchKind};
 
 use super::discussion::is_discussion;
 use super::facts::{Facts, Severity};
-use super::family::{FAMILIES, counts_at};
+use super::family::{FAMILIES, LAST_RESORTS, counts_at};
 use super::job::FailureAt;
 use super::lines::{
     LineKind, ends_in_error, is_crash_reported, is_handled, kind, kind_of_known, progress_between,
@@ -303,9 +303,9 @@ fn is_near(line: usize, other: usize) -> bool {
     line.abs_diff(other) <= SAME_FAILURE_LINES
 }
 
-/// The last family reads figures without knowing what they mean; any other that knows the line knows it better.
+/// Whether a family reads any program's words, without knowing the program.
 fn is_last_resort(family: usize) -> bool {
-    family + 1 == FAMILIES.len()
+    family + LAST_RESORTS >= FAMILIES.len()
 }
 
 /// Two readings are of different failures when both name a request and the requests differ.

@@ -100,9 +100,9 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         read_unbalanced(&mut facts, text);
     } else if has("alloc_req_slots") {
         facts.state(
-            Cause::LiveDataFillsDevice,
+            Cause::ArtificialLimit,
             Certainty::Likely,
-            "More requests run at once than there are slots for.",
+            "More requests run at once than there are slots for: the table of requests has a fixed size (--max-running-requests), and GPU memory need not be full.",
         );
     } else if has("pool is full") {
         facts.severity = Severity::Warning;

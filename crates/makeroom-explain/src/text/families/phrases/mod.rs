@@ -13,6 +13,7 @@ pub(in crate::text) mod host;
 pub(in crate::text) mod libraries;
 pub(in crate::text) mod programs;
 pub(in crate::text) mod runtimes;
+pub(in crate::text) mod statuses;
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -340,7 +341,7 @@ mod tests {
 
     #[test]
     fn every_row_compiles_and_has_its_anchors_in_lower_or_upper_case() {
-        for rows in [host::ROWS, runtimes::ROWS, libraries::ROWS, programs::ROWS, graphics::ROWS] {
+        for rows in [host::ROWS, runtimes::ROWS, libraries::ROWS, programs::ROWS, graphics::ROWS, statuses::ROWS] {
             for row in rows {
                 let _ = Patterns::of(row);
                 assert!(!row.anchors.is_empty(), "{}", row.words);
