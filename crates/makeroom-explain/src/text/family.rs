@@ -35,6 +35,7 @@ pub(crate) const FAMILIES: &[&Family] = &[
     &families::sglang::FAMILY,
     &families::tgi::FAMILY,
     &families::lmdeploy::FAMILY,
+    &families::mlc_llm::FAMILY,
     &families::tensorrt::FAMILY,
     &families::vgpu::FAMILY,
     &families::onnxruntime::FAMILY,

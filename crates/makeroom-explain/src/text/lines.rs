@@ -166,6 +166,13 @@ pub(crate) fn is_report(line: &str) -> bool {
     !is_source(line) && !DENIAL.is_match(line) && !ACCOUNT.is_match(line) && REPORT.is_match(line)
 }
 
+/// Whether a person speaks of an out-of-memory error that is the matter of the text: "my OOM issues".
+pub(crate) fn is_own_failure(line: &str) -> bool {
+    static OWN: LazyLock<Regex> =
+        LazyLock::new(|| pattern(&format!(r"(?i)\b(?:my|our|the|this|these) (?:\w+ ){{0,2}}{MEMORY_WORDS}")));
+    OWN.is_match(line) && !DENIAL.is_match(line) && !ACCOUNT.is_match(line)
+}
+
 /// Whether a line only lists what the reasons of a failure could be, as supervisors do that do not know.
 pub(crate) fn lists_possible_reasons(line: &str) -> bool {
     static REASONS: LazyLock<Regex> = LazyLock::new(|| {
@@ -198,7 +205,7 @@ pub(crate) fn is_told_by_person(log: &Log) -> bool {
 /// Whether the words around an error say that the program went on without the memory.
 pub(crate) fn is_handled(log: &Log, index: usize) -> bool {
     let line = log.line(index);
-    if HANDLED.is_match(line) {
+    if HANDLED.is_match(line) || passes_test(log, index) {
         return true;
     }
     // The sentence that says so may stand below the error, before any traceback.
@@ -208,6 +215,39 @@ pub(crate) fn is_handled(log: &Log, index: usize) -> bool {
             kind(line) == LineKind::Error && HANDLED.is_match(line)
         },
     )
+}
+
+/// Whether a traceback starts right below a handled error and ends in a missing value: the step that was skipped left
+/// nothing to go on with.
+pub(crate) fn crashes_at_once(log: &Log, index: usize) -> bool {
+    const LINES_BETWEEN: usize = 3;
+    const TRACEBACK_LINES: usize = 60;
+    static MISSING: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"^\s*(?:AttributeError|TypeError)\b.*\bNoneType\b|^\s*UnboundLocalError\b|\breferenced before assignment\b",
+        )
+    });
+    let lines =
+        |from: usize, count: usize| (from..(from + count).min(log.len())).map(|next| (next, log.line(next)));
+    lines(index + 1, LINES_BETWEEN)
+        .find(|(_, line)| line.contains("Traceback (most recent call last)"))
+        .is_some_and(|(start, _)| lines(start, TRACEBACK_LINES).any(|(_, line)| MISSING.is_match(line)))
+}
+
+/// Whether a test that printed an error below its start passed.
+fn passes_test(log: &Log, index: usize) -> bool {
+    const TEST_LINES: usize = 200;
+    static RESULT: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\W*\[\s*(OK|PASSED|FAILED|RUN)\s*\]"));
+    let result = |next: usize| {
+        let found = RESULT.captures(log.line(next))?;
+        found.get(1).map(|word| word.as_str().to_owned())
+    };
+    let is_inside =
+        (index.saturating_sub(TEST_LINES)..index).rev().find_map(result).is_some_and(|word| word == "RUN");
+    is_inside
+        && (index + 1..(index + TEST_LINES).min(log.len()))
+            .find_map(result)
+            .is_some_and(|word| word == "OK" || word == "PASSED")
 }
 
 /// Whether the program ended in an error below a line, with nothing that says what that error was: a traceback, or

@@ -161,12 +161,12 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
       | \b(?:returns?|raises?|throws?|gives?)\ (?:an?\ )?out[\ -]of[\ -](?:gpu\ )?memory\ (?:error\ )?(?:when|if)\b
       | (?:out[\ -]of[\ -](?:gpu\ )?memory|(?-u:\b)oom(?-u:\b))\ (?:errors?|exceptions?|crash(?:es)?|issues?|problems?)\ (?:may|might|could|can)\ (?:still\ )?(?:occur|happen|appear|arise)
       | \b(?:may|might|could|can|would|will)\b[^.;:]{0,40}(?:out[\ -]of[\ -]memory|(?-u:\b)oom(?-u:\b))
-      | \bif\b[^.;:]{0,40}(?:not\ enough|insufficient|runs?\ out\ of|running\ out\ of) | ^\s*Returns?\b | (?:pytest\.skip|skipTest)\( | \bSKIPPED\s*\[
+      | \b(?:if|when|whenever|in\ case|unless|should|whether)\b[^.;:]{0,60}(?:not\ enough|n['’]t\ enough|insufficient|runs?\ out\ of|running\ out\ of|not\ fit|n['’]t\ fit|exceeds?\b|too\ (?:large|big|little)|is\ exhausted|lack\ of) | ^\s*Returns?\b | (?:pytest\.skip|skipTest)\( | \bSKIPPED\s*\[
       | ^\s*\|(?:[^|]*\|){3,}\s*$ | ^\s*\#{2,6}\s+\d+[.)] | ^\W*[^*]+\*\*:?\s*(?:lower|reduce|use|try|set|decrease|increase)\b
       | ^(?:docs|chore|feat|fix|refactor|test|tests|ci|perf|build)(?:\([^)]*\))?!?:\s | \b\w+!?\(.*"[^"]*(?:memory|alloc)[^"]*".*\);\s*$
       | allocate\ device\ (?:numbers?|name|struct\w*|id|info|node|minor|major)\b
       | has\ no\ attribute\b | cannot\ import\ name\b | \bis\ not\ defined\b
-      | alloc\w*\ (?:(?:an?|the|requested|new|free|any)\ ){0,3}(?:ports?|tty|pty|pseudo\S*|(?:ip|mac|network)\ address\w*|threads?|pids?|subnets?|jobs?|nodes?|licen[cs]es?|inodes?|sockets?)\b
+      | alloc\w*\ (?:(?:an?|the|requested|new|free|any)\ ){0,3}(?:ports?|tty|pty|pseudo\S*|(?:ip|mac|network)\ address\w*|threads?|pids?|subnets?|jobs?|nodes?|tasks?|workers?|licen[cs]es?|inodes?|sockets?)\b
       | \bif\ (?:an?\ )?(?:out[\ -]of[\ -]memory|oom)\b
       | other\ than\ running\ out\ of | sample\ buffer
       | illegal\ memory\ access | illegal_?address | driver\ version\ is\ insufficient | invalid\ argument | not_?supported | \bCL_SUCCESS\b | unknown\ error | no\ pinned\ memory\ pool | static\ TLS
@@ -186,7 +186,7 @@ static STRONG: LazyLock<Regex> = LazyLock::new(|| {
       | \w*alloc\w* (?:\(.{0,40}\))? .{0,24} \b(?:fail\w*|error)\b | Error \s (?:when \s | while \s | in \s)? allocating | bad_?alloc | MemoryError | \b(?:\w*Error)?MemoryAllocation\b | ALLOC_FAILED | RESOURCE_?EXHAUSTED | ResourceExhausted
       | memory \s (?:is \s | are \s)? (?:insufficient|not \s enough|n['’]t \s enough) | memory \s isn['’]t \s enough | alloc\w* \s (?:\w+ \s){0,2} memory \s failed | no \s more \s memory \s available | \b(?:not? | n['’]t | in | without) \s? (?:(?:have|has) \s)? (?:enough|sufficient) \s (?:\w+ \s){0,3} (?:memory|vram|ram)\b | insufficient \s (?:\w+ \s){0,2} (?:memory|vram|ram)\b
       | memory \s (?:(?:has \s been \s | is \s | was \s)? exhausted|overflow|is \s (?:full|insufficient|overflow)) | no \s (?:\w+ \s){0,2} memory \s (?:left|available)\b | \bENOMEM\b | oom\b.{0,20}\b(?:error|killed|when)
-      | 显存不足|显存不够|显存溢出|爆显存|内存不足|内存溢出|メモリ不足|메모리\s부족|memoria\s insuficiente|mémoire\s insuffisante|nicht\s genügend\s Speicher|недостаточно\s памяти|нехватка\s памяти
+      | 显存不足|显存不够|显存溢出|爆显存|内存不足|内存溢出|メモリ不足|메모리\s부족|memoria\s insuficiente|mémoire\s insuffisante|nicht\s genügend\s Speicher\b|недостаточно\s памяти|нехватка\s памяти
         ",
     )
 });
@@ -202,6 +202,7 @@ static REPORTED: LazyLock<Regex> = LazyLock::new(|| {
         r"(?ix)
         \b(?:cuda|gpu|vram|hip|rocm|got|gets?|getting|hit|hits|hitting|goes|went|going|still|always|then|host|cpu|instant|immediate) \s oom(?-u:\b)
       | (?-u:\b)oom(?:s|ed|ing|['’]d)? \s (?:when|while|during|after|on|at|with|again|even|every|error|errors|issue|issues|problem|problems|crash\w*)\b
+      | ^\W* (?:\[[^\]]*\]\W*)* oom(?-u:\b)[\s:,-]+ (?:running|training|loading|serving|generating|finetuning|fine-tuning|inference|starting|using|in|for|from)\b
         ",
     )
 });

@@ -18,8 +18,26 @@ use crate::{Cause, Certainty};
 
 pub(crate) const FAMILY: Family = Family {
     anchors: &[
-        "内存", "显存", "記憶體", "顯存", "メモリ", "메모리", "speicher", "émoire", "memoria", "memória", "памят",
-        "pamięci", "belle", "geheugen", "minne", "bộ nhớ", "paměti", "hukommelse", "пам'ят", "الذاكرة",
+        "内存",
+        "显存",
+        "記憶體",
+        "顯存",
+        "メモリ",
+        "메모리",
+        "speicher",
+        "émoire",
+        "memoria",
+        "memória",
+        "памят",
+        "pamięci",
+        "belle",
+        "geheugen",
+        "minne",
+        "bộ nhớ",
+        "paměti",
+        "hukommelse",
+        "пам'ят",
+        "الذاكرة",
     ],
     read,
 };
@@ -54,11 +72,13 @@ static MARK: LazyLock<Regex> = LazyLock::new(|| {
 /// A person asks, or reports in a sentence.
 static QUESTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)[?？]|怎么|如何|请问|為什麼|为什么|能否|是否|吗|可以|建议|どう|ですか|教えて|어떻게|까요|나요|\b(?:wie|warum|wieso|comment|pourquoi|cómo|por qué|como|perché|falls|wenn|si|quando|cuando|se)\b|\b(?:как|почему|если|чтобы)\b|如果|避免|防止|可能|もし|ながら|場合",
+        r"(?i)[?？]|怎么|如何|请问|為什麼|为什么|能否|是否|吗|可以|建议|どう|ですか|教えて|어떻게|까요|나요|\b(?:wie|warum|wieso|comment|pourquoi|cómo|por qué|perché|falls|wenn|quando|cuando)\b|\bsi (?:la|le|vous|tu|el|tu|hay)\b|\bse (?:a|o|la|il|você)\b|\b(?:как|почему|если|чтобы)\b|如果|避免|防止|可能|もし|ながら|場合",
     )
 });
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)显存|顯存|顯示記憶體|ビデオ|\bGPU|GPU|CUDA|VRAM|grafikspeicher|videospeicher|vidéo|v[ií]deo|видео|grafikminne|videogeheugen")
+    pattern(
+        r"(?i)显存|顯存|顯示記憶體|ビデオ|\bGPU|GPU|CUDA|VRAM|grafikspeicher|videospeicher|vidéo|v[ií]deo|видео|grafikminne|videogeheugen",
+    )
 });
 /// A text with at most this many lines is the message itself.
 const SHORTEST_TEXT: usize = 2;
@@ -90,7 +110,9 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 /// Whether the operating system reports it: a call's name or its number stands before the words.
 fn is_of_system(line: &str) -> bool {
     static SYSTEM: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(r"(?i)\bErrno 12\b|\b(?:fork|mmap|malloc|brk|clone|bash|sh|zsh|ld|git|tar)\w*\s?:|终止|杀死|殺死|終了|종료|beendet|getötet|tué|terminad|morto|убит")
+        pattern(
+            r"(?i)\bErrno 12\b|\b(?:fork|mmap|malloc|brk|clone|bash|sh|zsh|ld|git|tar)\w*\s?:|终止|杀死|殺死|終了|종료|beendet|getötet|tué|terminad|morto|убит",
+        )
     });
     SYSTEM.is_match(line)
 }
@@ -117,7 +139,11 @@ mod tests {
             let facts = facts_in(text).unwrap_or_else(|| panic!("not read: {text}"));
             assert_eq!(facts.resource, Resource::Device, "{text}");
         }
-        for text in ["fork: Nicht genügend Speicher", "mmap: Impossible d'allouer de la mémoire", "bash: fork: 无法分配内存"] {
+        for text in [
+            "fork: Nicht genügend Speicher",
+            "mmap: Impossible d'allouer de la mémoire",
+            "bash: fork: 无法分配内存",
+        ] {
             let facts = facts_in(text).unwrap_or_else(|| panic!("not read: {text}"));
             assert_eq!(facts.statements[0].cause, Cause::HostMemory, "{text}");
         }

@@ -17,6 +17,7 @@ mod llama_cpp_account;
 pub(super) mod lmdeploy;
 pub(super) mod miners;
 pub(super) mod mitsuba;
+pub(super) mod mlc_llm;
 pub(super) mod nvidia_smi;
 pub(super) mod ollama;
 pub(super) mod onnxruntime;

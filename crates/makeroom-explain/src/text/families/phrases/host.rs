@@ -14,8 +14,7 @@ const SHARED: &str = "Shared memory (/dev/shm) is full; it is part of the machin
 const WORKER: &str =
     "A data-loader worker was killed, which the kernel does when the machine's memory runs out.";
 /// Frames of a traceback in which an extension raised the error for device memory.
-const GPU_FRAMES: &str =
-    r"pycuda|cuMemAlloc|cupy/cuda|cupy\.cuda|numba/cuda|rmm/_lib|runtime/ops_(?:amd|nv|cuda|gpu|cl|hip|metal|webgpu)\.py|pyopencl";
+const GPU_FRAMES: &str = r"pycuda|cuMemAlloc|cupy/cuda|cupy\.cuda|numba/cuda|rmm/_lib|runtime/ops_(?:amd|nv|cuda|gpu|cl|hip|metal|webgpu)\.py|pyopencl";
 const PYTHON: &str = "Python's MemoryError is about host memory unless an extension raised it.";
 
 pub(super) const ROWS: &[Phrase] = &[
@@ -316,6 +315,13 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .unless(r"invalid argument|not (?:supported|permitted)|no CUDA|driver|falling back|\b(?:out of memory|OUT_OF_MEMORY)")
     .leads(HostMemory, "Pinned host memory could not be allocated: RAM is short, or the driver's or the system's limit on locked pages is reached."),
+    Phrase::host(
+        "host",
+        &["ram is", "ram gets", "ram usage", "ram consumption", "ram fills", "cpu ram", "system ram"],
+        r"\bram\b (?:\w+ ){0,3}(?:(?:is|was|gets?) (?:\w+ ){0,2}(?:consumed|used|filled|full|exhausted)\b|fills up|grows)\b.{0,60}\b(?:kill\w*|deplet\w*|crash\w*|dies|freez\w*)|\bram\b.{0,40}\buntil (?:it )?(?:deplet\w+|(?:is|gets) (?:full|exhausted|depleted)|runs? out)",
+    )
+    .unless(r"cuda|\bgpu|vram|video ram|\bno longer\b|\bfix")
+    .leads(HostMemory, "The text says that the machine's memory (RAM) fills up until the process dies."),
     Phrase::host("host", &["mkl_malloc", "OpenBLAS"], r"\bmkl_malloc\b.{0,20}fail|\bOpenBLAS\b.{0,40}(?:allocation (?:still )?failed|failed to allocate|out of memory)")
         .certain(HostMemory, "A math library on the CPU could not allocate host memory. The GPU is not involved."),
     Phrase::host(

@@ -341,7 +341,9 @@ mod tests {
 
     #[test]
     fn every_row_compiles_and_has_its_anchors_in_lower_or_upper_case() {
-        for rows in [host::ROWS, runtimes::ROWS, libraries::ROWS, programs::ROWS, graphics::ROWS, statuses::ROWS] {
+        for rows in
+            [host::ROWS, runtimes::ROWS, libraries::ROWS, programs::ROWS, graphics::ROWS, statuses::ROWS]
+        {
             for row in rows {
                 let _ = Patterns::of(row);
                 assert!(!row.anchors.is_empty(), "{}", row.words);
