@@ -102,7 +102,7 @@ static HANDLED: LazyLock<Regex> = LazyLock::new(|| {
       | \bskipp(?:ing|ed) \s (?:this |the |that |current |over |tactic|batch|sample|image|step|file|frame|it\b) | \bskipping \s batch
       | \btrying \s (?:again|with \s (?:a \s)?(?:smaller|lower|less|reduced)|to \s recover|smaller|a \s smaller|lower) | \battempting \s to \s recover | \brecovered \s from\b
       | \breduc(?:ing|ed) \s (?:the \s)? (?:\w+ \s)? (?:batch|chunk|tile|resolution) (?:[\s_] size)? \s (?:to|from|by)\b | \bswitching \s to \s (?:tiled|cpu|slow|low|smaller)
-      | not \s an? \s (?:failure|error)\b | \bnot \s fatal | \bcontinuing \s (?:without|with|on)\b | \busing \s (?:cpu|host|system|managed|pageable) \s memory \s instead | , \s us(?:ing|e) \s (?:CPU\b | (?:\w+ \s){1,4} instead\b) | \battempting \s to \s free \s (?:up \s)? (?:\w+ \s)? memory | \bsplitting \s (?:the\s)?batch | \bspilling \s to \s (?:host|cpu|disk|ram|system)\b | \boffload(?:ing|ed) \s to \s (?:cpu|system|shared) | \battempting \s to \s (?:copy|move|run) \s .{0,80} \s (?:to|on) \s (?:the \s)? cpu\b
+      | not \s an? \s (?:failure|error)\b | \bnot \s fatal | \bcontinuing \s (?:without|with|on)\b | \busing \s (?:cpu|host|system|managed|pageable) \s memory \s instead | , \s us(?:ing|e) \s (?:CPU\b | (?:\w+ \s){1,4} instead\b) | \battempting \s to \s free \s (?:up \s)? (?:\w+ \s)? memory | \bsplitting \s (?:the\s)?batch | \bspilling \s to \s (?:host|cpu|disk|ram|system)\b | \boffload(?:ing|ed) \s (?:[\w-]+ \s){0,4} to \s (?:cpu|system|shared|ram|host|disk) | [,;] \s using \s (?:memory-mapped|mmap|streaming|disk)\b | \battempting \s to \s (?:copy|move|run) \s .{0,80} \s (?:to|on) \s (?:the \s)? cpu\b
         ",
     )
 });

@@ -21,6 +21,7 @@ pub(crate) const FAMILY: Family = Family {
         "out-of-memory",
         "out_of_",
         "OutOfMemory",
+        "OutOfPoolMemory",
         "MemoryAllocation",
         "bad_alloc",
         "MemoryError",
@@ -192,7 +193,7 @@ static STRONG: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// A program's own mark of an error, which weaker words require in the same line.
 static MARK: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)\berror\b|\w+Error\b|exception|\bfatal\b|\babort|\bfailed\b|\bpanicked\b|\[E\]|\bERR\b")
+    pattern(r"(?i)\berror\b|\w+Error\b|exception|\bfatal\b|\babort|\bfailed\b|\bpanic(?:ked)?\b|\bcritical\b|\[E\]|\bERR\b|what\(\):|terminate called|core dumped")
 });
 /// The abbreviation counts only as a whole word, and only with a mark or with a program's output around it.
 static SHORT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)(?-u:\b)oom(?:s|ed|ing)?(?-u:\b)"));
@@ -210,7 +211,7 @@ static OUTPUT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^\W*(?:\[\w+\]:)?\W*Traceback \(most|ChildFailedError"));
 static LONG: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)memory|0x8007000E|out of mem|too (?:large|big) (?:to fit|for)|alloc|RESOURCE_?EXHAUSTED|VRAM|显存|内存|メモリ|메모리|memoria|mémoire|speicher|памят",
+        r"(?i)memory|0x8007000E|out of mem|too (?:large|big) (?:to fit|for (?:\w+ ){0,3}(?:gpu|device|memory|vram|card|graphics))|alloc|RESOURCE_?EXHAUSTED|VRAM|显存|内存|メモリ|메모리|memoria|mémoire|speicher|памят",
     )
 });
 static FOREIGN: LazyLock<Regex> = LazyLock::new(|| pattern(r"显存|内存|メモリ|메모리|памят"));

@@ -49,7 +49,7 @@ static SHORT: LazyLock<Regex> = LazyLock::new(|| {
         (?:显存|内存|記憶體|顯存|顯示記憶體) .{0,4}? (?:不足|不够|不夠|溢出|耗尽|耗盡|已满|已滿|用完|分配失败|申请失败|配置失敗) | (?:无法|不能|未能|無法|失败) .{0,4}? (?:分配|申请|配置) .{0,10}? (?:内存|显存|記憶體) | 爆显存
       | メモリー? .{0,2}? (?:不足|が?足り(?:ない|ません)|枯渇) | メモリー?を?.{0,6}?(?:確保|割り当て).{0,4}?でき(?:ない|ません)
       | 메모리 .{0,2}? \s? 부족 | 메모리를? \s 할당할 \s 수 \s 없
-      | \b(?:nicht \s (?:genügend|genug|ausreichend)|zu \s wenig|kein(?:en)? (?:\s freie[rn])?|unzureichender?) \s (?:freier \s)? (?:\w*speicher|RAM|VRAM)\b | \b\w*speicher \s (?:ist \s)? (?:voll|erschöpft|reicht \s nicht|nicht \s ausreichend) | \bSpeicher \s (?:konnte \s)? (?:kann \s)? nicht \s (?:zugewiesen|reserviert|angefordert|alloziert|belegt)
+      | \b(?:nicht \s (?:genügend|genug|ausreichend)|zu \s wenig|kein(?:en)? (?:\s freie[rn])?|unzureichender?) \s (?:freier \s)? (?:\w*speicher|RAM|VRAM)\b | \bSpeichermangels?\b | \b\w*speicher \s (?:ist \s)? (?:voll|erschöpft|reicht \s nicht|nicht \s ausreichend) | \bSpeicher \s (?:konnte \s)? (?:kann \s)? nicht \s (?:zugewiesen|reserviert|angefordert|alloziert|belegt)
       | \bmémoire \s (?:\w+ \s){0,2} (?:insuffisante|épuisée|saturée|pleine) | \b(?:pas \s assez|manque|plus) \s de \s (?:mémoire|RAM|VRAM)\b | \b(?:impossible|incapable) \s d['’]allouer \s .{0,20} mémoire
       | \bmemoria \s (?:\w+ \s){0,3} (?:insuficiente|agotada|llena|insufficiente|esaurita) | \b(?:falta \s de|sin|no \s hay \s suficiente|no \s queda) \s memoria\b | \bno \s se \s (?:pudo|puede|ha \s podido) \s (?:asignar|reservar) \s (?:\w+ \s){0,2} memoria | \bimpossibile \s allocare \s .{0,12} memoria
       | \bmemória \s (?:\w+ \s){0,3} (?:insuficiente|esgotada|cheia) | \b(?:falta \s de|sem) \s memória\b | \bnão \s (?:foi \s possível|pode|consegue) \s alocar \s .{0,12} memória

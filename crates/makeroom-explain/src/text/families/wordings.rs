@@ -145,6 +145,24 @@ pub(crate) const FAMILY: Family = Family {
         "oom event",
         "killed by oom",
         "and oom",
+        "bytes free",
+        "mb free",
+        "gb free",
+        "mib free",
+        "gib free",
+        "gb available",
+        "gib available",
+        "mb available",
+        "vram full",
+        "vram is full",
+        "memory full",
+        "allocate failed",
+        "out of cuda",
+        "job killed",
+        "task killed",
+        "process killed",
+        "exceeded memory",
+        "heap is only",
         "then oom",
     ],
     read,
@@ -172,7 +190,7 @@ static SHORT: LazyLock<Regex> = LazyLock::new(|| {
       | \b(?:gpu|device|memory|vram|buffer)\b .{{0,40}} \b(?:pool|arena|heap) \s (?:is \s | was \s)? (?:exhausted|full)\b
       | (?:\b(?:not | in | no) | n['’]t) \s? (?:have \s | has \s)? (?:enough|sufficient) \s (?:\w+ \s){{0,3}} {MEMORY} | {MEMORY} \s (?:is|are|was) (?:\s not|n['’]t) \s (?:sufficient|enough)\b
       | \blow \s (?:(?:gpu|device|video|system) \s)? {MEMORY} .{{0,20}} \b(?:cannot|can['’]t|abort\w*|exit\w*|kill\w*) | \b(?:computer|system|machine|device) \s is \s (?:running \s)? low \s on \s {MEMORY}
-      | \bran \s out \s of \s (?:\w+ \s){{0,2}} {MEMORY} | \bout \s of \s (?:process|cuda|hbm|unified|shared|local|heap) \s memory\b
+      | \bran \s out \s of \s (?:\w+ \s){{0,2}} {MEMORY} | \bout \s of \s (?:[\w-]+ \s){{1,3}} memory\b | {MEMORY} \s (?:is \s | was \s)? full\b
       | {MEMORY} \s requested \s can(?:not|\s not) \s be \s allocated | \b(?:could|can) \s? not \s be \s allocated\b
         "
     ))
@@ -184,7 +202,7 @@ static FAILED: LazyLock<Regex> = LazyLock::new(|| {
         \b(?:fail(?:ed|s|ure)?|unable|could(?:\snot|n['’]t)|can(?:not|\snot|['’]t)|error) \s (?:to \s | while \s | when \s)? (?:trying \s to \s)? (?:get|obtain|acquire|reserve|reserving|commit|committing|grow|growing|pin|pinning|page-lock) \b .{{0,40}}? (?: {MEMORY} | {UNNAMED} .{{0,40}} \b(?:gpu|device|memory|vram|card|heap|pool|arena)\b | \b(?:gpu|device) \s (?:buffer|pool|arena|heap|allocator)\b )
       | \b(?:could(?:\snot|n['’]t)|can(?:not|['’]t)|unable \s to|failed \s to) \s reserve \b .{{0,30}} \b(?:on \s the \s device|heap|arena)\b
       | \b(?:texture|buffer|array|tensor|surface|image|memory|block|heap|workspace|arena)\b (?:\s \w+)? \s allocation (?:\s (?:of|for) \s .{{0,40}})? \s (?:has \s)? fail(?:ed|s|ure)? \b | \ballocation \s of \s (?:\w+ \s){{0,3}} fail(?:ed|s)\b | \balloc \s (?:\w+ \s){{0,3}} fail(?:ed|s)?\b | \bm?alloc \s fail\b
-      | \bfailure \s (?:to \s allocate|allocating)\b
+      | \bfailure \s (?:to \s allocate|allocating)\b | \bmemory \s allocate \s fail | \w*alloc\w*(?:\(\))?: \s no \s memory\b
       | \b\w*alloc\w* (?:\([^)]*\))? \s (?:call \s)? (?:has \s)? (?:returned|returns|gave) \s (?:a \s)? null | \bnull (?:ptr)? \s (?:after|from|returned \s by) \s \w*alloc
         "
     ))
@@ -205,8 +223,9 @@ static STATUS: LazyLock<Regex> = LazyLock::new(|| {
 static LIMIT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
         r"(?ix)
-        \b(?:v?mem|memory|vram|ram)\w* \s (?:(?:usage|use|resource) \s)? (?:limit|quota|budget)\b .{{0,40}} \b(?:exceeded|reached|hit)\b
+        \b(?:v?mem|memory|vram|ram)\w* \s (?:(?:usage|use|resource) \s)? (?:limit|quota|budget)\b (?:\W+ (?:of \s)? {UNNAMED} \W?)? (?:\s (?:was|is|has \s been))? \s (?:vastly \s)? (?:exceeded|reached|hit)\b
       | \bexceed(?:s|ed|ing)? \s (?:\w+ \s){{0,4}} (?:v?mem|memory|vram|ram) \s (?:(?:usage|use|resource) \s)? (?:limits?|quota|budget|constraint|request)\b
+      | \b(?:worker|process|job|task|function|container|pod)\b .{{0,20}} \bexceed\w* \s (?:its \s | the \s)? (?:{UNNAMED} \s of \s)? memory\b
       | \bquota \s exceeded: \s (?:gpu \s)? memory | \b(?:limit|quota|budget) \s (?:of \s {UNNAMED} \s)? (?:was \s)? exceeded\b .{{0,24}} \bmemory\b
         "
     ))
@@ -217,14 +236,15 @@ static STOPPED: LazyLock<Regex> = LazyLock::new(|| {
         r"(?ix)
         \b(?:killed|terminated|stopped|aborted|evicted|restarted|reloaded|killing|kill)\b .{0,60} \b(?:(?:due \s to|because \s of|for|exceeding|by|using|out \s of|lack \s of|low) \s (?:\w+ \s){0,3} (?:memory|oom|ram) | memory \s (?:usage|issue|pressure|limit))\b
       | \b(?:reloaded|restarted|closed)\b .{0,24} \b(?:because|since) \s it \s (?:was|is) \s using \s (?:\w+ \s){0,2} memory
-      | \boom \s event\b | \bkill \s .{0,40} \bdue \s to \s low \s memory\b
+      | \boom \s event\b | \boom: \s (?:\w+ \s){0,3} killed\b | \bkill \s .{0,40} \bdue \s to \s low \s memory\b
         ",
     )
 });
 /// More was needed than there is: the need first, or what is available first.
 static NEED_FIRST: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
-        r"(?ix) \b(?:needs?|needed|requires?|required|requested|wants?|estimated|requesting)\b [^\d]{{0,40}}? {SIZE} .{{0,60}}? \b(?:only|have|has|found|available|free|left|exceeds)\b [^\d]{{0,24}}? {SIZE}",
+        r"(?ix) \b(?:needs?|needed|requires?|required|requested|wants?|estimated|requesting|allocationsize)\b [^\d]{{0,40}}? {SIZE} .{{0,60}}? \b(?:only|have|has|found|available|free|left|exceeds)\b [^\d]{{0,24}}? {SIZE}
+      | \b(?:needs?|needed|requires?|required|requested)\b [^\d]{{0,40}}? {SIZE} .{{0,24}}? {SIZE} \s (?:is \s | are \s)? (?:free|available|left)\b",
     ))
 });
 static FREE_FIRST: LazyLock<Regex> = LazyLock::new(|| {
@@ -233,7 +253,7 @@ static FREE_FIRST: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 static ABOUT_MEMORY: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)\b(?:memory|vram|mem|hbm|gpu|device)\b|(?-i:\bRAM\b)"));
+    LazyLock::new(|| pattern(r"(?i)\b(?:memory|vram|mem|hbm|gpu|device|heap)\b|(?-i:\bRAM\b)"));
 /// A person reports where in a run the memory ends.
 static TOLD: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -244,7 +264,7 @@ static TOLD: LazyLock<Regex> = LazyLock::new(|| {
 /// The program says that it stops.
 static STOPS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\babort\w*|\bexit(?:ing|ed|s)?\b|\bterminat\w+|\bstopp(?:ed|ing)\b|\bkill(?:ed|ing|s)?\b|\bcannot continue\b|\bgiving up\b|\bgave up\b|\bdisabled\b",
+        r"(?i)\babort\w*|\bexit(?:ing|ed|s)?\b|\bterminat\w+|\bstopp(?:ed|ing)\b|\bkill(?:ed|ing|s)?\b|\bcannot continue\b|\bgiving up\b|\bgave up\b|\bdisabled\b|\bheld\b|\bevict\w*|\brestart\w*",
     )
 });
 /// A message that reports how a run goes.
@@ -266,6 +286,7 @@ fn is_stated(passage: &Passage<'_>) -> bool {
     is_error(line)
         || is_error(passage.prefix())
         || STOPS.is_match(line)
+        || FAILED.is_match(line)
         || (passage.all().count() <= SHORTEST_TEXT && !is_narrative(line))
         || is_followed()
 }
@@ -283,7 +304,8 @@ fn shortfall(line: &str) -> Option<(Bytes, Bytes)> {
     }
     let pair = |words: &LazyLock<Regex>| {
         let found = words.captures(line)?;
-        captured_size(&found, 1).zip(captured_size(&found, 3))
+        let sizes = |first: usize| captured_size(&found, first).zip(captured_size(&found, first + 2));
+        sizes(1).or_else(|| sizes(5))
     };
     pair(&NEED_FIRST)
         .or_else(|| pair(&FREE_FIRST).map(|(free, need)| (need, free)))

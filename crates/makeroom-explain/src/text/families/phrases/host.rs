@@ -81,7 +81,7 @@ pub(super) const ROWS: &[Phrase] = &[
         .certain(HostMemory, "Ray stopped the task because the node's host memory is nearly full. The GPU is not involved."),
     Phrase::host("host", &["CPU out of memory", "runtime: out of memory", "OUT_OF_MEMORY"], r"\bCPU out of memory|\bruntime: out of memory|\bState:? +(?-i:OUT_OF_ME(?:MORY|\+))")
         .certain(HostMemory, "The machine's memory, or the job's share of it, ran out. The GPU is not involved."),
-    Phrase::host("host", &["Bus error"], r"^\W*Bus error\b").leads(HostMemory, SHARED),
+    Phrase::host("host", &["Bus error"], r"^\W*Bus error(?:\W*$|\W+core dumped|: \d+)").leads(HostMemory, SHARED),
     Phrase::host(
         "host",
         &["kernel appears to have died", "kernel died", "kernel has died", "session crashed", "Kernel Restarting"],
@@ -322,6 +322,13 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .unless(r"cuda|\bgpu|vram|video ram|\bno longer\b|\bfix")
     .leads(HostMemory, "The text says that the machine's memory (RAM) fills up until the process dies."),
+    Phrase::host(
+        "host",
+        &["more memory than", "memory usage exceeded", "MEMLIMIT"],
+        r"\b(?:used|using|uses) more memory than (?:\w+ ){0,3}(?:requested|allowed|allocated|available|limit|permitted)\b|\bmemory usage exceeded (?:the |its )?(?:memory )?request|(?-i:\bMEMLIMIT\b)",
+    )
+    .unless(GPU_WORDS)
+    .likely(HostMemory, "The job exceeded the host memory that it requested from the scheduler. The GPU is not involved."),
     Phrase::host("host", &["mkl_malloc", "OpenBLAS"], r"\bmkl_malloc\b.{0,20}fail|\bOpenBLAS\b.{0,40}(?:allocation (?:still )?failed|failed to allocate|out of memory)")
         .certain(HostMemory, "A math library on the CPU could not allocate host memory. The GPU is not involved."),
     Phrase::host(

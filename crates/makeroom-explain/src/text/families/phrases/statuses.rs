@@ -10,6 +10,7 @@
 //! | OpenGL | 0x505 (1285) |
 //! | Direct3D, DXGI | 8007000E |
 //! | Vulkan (through VMA) | -2 |
+//! | kernel drivers of AMD, Intel and nouveau | -12 (`ENOMEM`) |
 //! | NVIDIA's kernel module | 0x51 (`NV_ERR_NO_MEMORY`) |
 
 use super::{Phrase, family};
@@ -33,8 +34,8 @@ pub(super) const ROWS: &[Phrase] = &[
     .possible(NonFrameworkOverhead, WORKSPACE),
     Phrase::device(
         "cuda",
-        &["SUCCESS (2 vs", "cusolverDnCreate", "cusparseCreate", "cudnnCreate"],
-        r"CU(?:SOLVER|SPARSE|DNN)_STATUS_SUCCESS \(2 vs|\b(?:cusolver|cusparse|cudnn)\w*Create\w*\b.{0,60}?\b(?:error|code|status|returned|failed)\b\W{0,4}(?:(?:with|code|status|error)\W{1,3}){0,2}2\b",
+        &["SUCCESS (2 vs", "cusolverDnCreate", "cusparseCreate", "cudnnCreate", "cusolver error", "cusparse error"],
+        r"CU(?:SOLVER|SPARSE|DNN)_STATUS_SUCCESS \(2 vs|\b(?:cusolver|cusparse|cudnn)\w*Create\w*\b.{0,60}?\b(?:error|code|status|returned|failed)\b\W{0,4}(?:(?:with|code|status|error)\W{1,3}){0,2}2\b|\bcus(?:olver|parse) (?:error|status)\W{1,3}2\b",
     )
     .possible(NonFrameworkOverhead, WORKSPACE),
     Phrase::device("curand", &["curand"], r"\bcurand\w*\b.{0,60}?\b102\b")
@@ -62,6 +63,12 @@ pub(super) const ROWS: &[Phrase] = &[
         r"\b(?:D3D|Direct3D|DXGI|ID3D|DirectML|dxgi|d3d1[12])\w*\b.{0,160}8007000e\b|8007000e\b.{0,80}\b(?:D3D|DXGI|texture)",
     ),
     Phrase::device("vulkan", &["vmaCreate", "vmaAllocate"], r"\bvma(?:Create|Allocate)\w+\b.{0,60}?\W-2\b"),
+    // Kernel drivers return the negative errno: ENOMEM is 12. It may be the GPU's memory or the machine's.
+    Phrase::either(
+        "kernel driver",
+        &["amdgpu", "i915", "nouveau", "radeon", "[drm", "drm:", "ttm:", "[TTM]"],
+        r"(?:\b(?:amdgpu|i915|nouveau|radeon|drm|ttm)\b).{0,120}\b(?:fail\w*|error|unable|space)\b.{0,40}?(?:\(|[:=] ?|\s)-12\b",
+    ),
     Phrase::device("nvidia driver", &["NV_ERR_NO_MEMORY"], r"\bNV_ERR_NO_MEMORY\b"),
 ];
 
@@ -86,6 +93,7 @@ mod tests {
             ("GL error: 0x0505", "opengl"),
             ("d3d11: failed to create texture width=4096 [D3D error was 8007000e]", "direct3d"),
             ("vmaCreateImage returned -2", "vulkan"),
+            ("cusolver error: 2", "cuda"),
         ] {
             let facts = facts_in(text).unwrap_or_else(|| panic!("not read: {text}"));
             assert_eq!((facts.framework, facts.resource), (framework, Resource::Device), "{text}");
