@@ -69,7 +69,7 @@ static LEVEL: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(?:WARNING|ERROR|IN
 /// A line of source code or of a patch that mentions the error.
 static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?x) ^\s*(?:[+-]\s*)?(?: except\b | catch\b | raise\s+\w | throw\s | assert\b | def\s | elif\b | if\b.{0,120}[:{)]\s*$ | //\s | /\*|\*\s | return\s | import\s | from\s+\w+\s+import | class\s+\w+.*:\s*$ | print\(|log(?:ger|ging)?\.\w+\( | case\s | (?:pub|fn|let|const|static|Err|Ok)\b.*[{;(]\s*$ )
+        r"(?x) ^\s*(?:[+-]\s*)?(?: except\b | catch\b | raise\s+\w | throw\s | assert\b | def\s | elif\b | if\b.{0,120}[:{)]\s*$ | if\s*\(.{0,120}\{.*\}\s*$ | //\s | /\*|\*\s | return\s | import\s | from\s+\w+\s+import | class\s+\w+.*:\s*$ | print\(|log(?:ger|ging)?\.\w+\( | case\s | (?:pub|fn|let|const|static|Err|Ok)\b.*[{;(]\s*$ )
       | => \s* \{ \s* $ | ^\s*\+\s.*\bmemory\b
       | \btest_\w+ .* \b(?:PASSED|ok)\b
         ",
@@ -89,7 +89,7 @@ static DENIAL: LazyLock<Regex> = LazyLock::new(|| {
 /// A person reports that memory ran out.
 static REPORT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
-        r"(?i)\b(?:get|got|gets|getting|receiv\w+|encounter\w*|hit|hits|hitting|fac(?:e|es|ed|ing)|have|having|had|throws?|raises?|report\w*|fail\w*|crash\w*|die[sd]?|keeps?|kept|goes|going|went|still|always|then|finally|immediately|error|killed|报|出现|提示|runs?|ran|running)\b.{{0,80}}{MEMORY_WORDS}|{MEMORY_WORDS}.{{0,40}}\b(?:error|occur\w*|happen\w*|when|while|during|after|on|at|with|exception|killed)\b|(?:报|出现|提示|导致).{{0,40}}{MEMORY_WORDS}|\b(?:gpu|graphics|video|system|computer)\b.{{0,24}}\bmemory is (?:full|exhausted|low|not enough|insufficient|not sufficient)\b|\b(?:gpu|card|device|computer|machine|system)\b.{{0,24}}\b(?:does|do)(?:n['’]t| not) have (?:enough|sufficient) (?:\w+ ){{0,2}}(?:memory|v?ram)\b|\b(?:could not|cannot|can['’]t|unable to|failed to|fails? to)\b.{{0,60}}\b(?:because|since|as)\b.{{0,24}}\b(?:not enough|insufficient) (?:\w+ ){{0,2}}(?:memory|v?ram)\b|\b(?:computer|system|machine) is (?:running )?low on memory\b|\b(?:fails?|crash\w*|dies|stops)\b.{{0,40}}\bmemory (?:in use|usage|use)\b.{{0,24}}\b(?:gets|reaches|hits|exceeds)\b"
+        r"(?i)\b(?:get|got|gets|getting|receiv\w+|encounter\w*|hit|hits|hitting|fac(?:e|es|ed|ing)|have|having|had|throws?|raises?|report\w*|fail\w*|crash\w*|die[sd]?|keeps?|kept|goes|going|went|still|always|then|finally|immediately|error|killed|says?|said|shows?|prints?|报|出现|提示|runs?|ran|running)\b.{{0,80}}{MEMORY_WORDS}|{MEMORY_WORDS}.{{0,40}}\b(?:error|occur\w*|happen\w*|when|while|during|after|on|at|with|exception|killed)\b|(?:报|出现|提示|导致).{{0,40}}{MEMORY_WORDS}|\b(?:gpu|graphics|video|system|computer)\b.{{0,24}}\bmemory is (?:full|exhausted|low|not enough|insufficient|not sufficient)\b|\b(?:gpu|card|device|computer|machine|system)\b.{{0,24}}\b(?:does|do)(?:n['’]t| not) have (?:enough|sufficient) (?:\w+ ){{0,2}}(?:memory|v?ram)\b|\b(?:could not|cannot|can['’]t|unable to|failed to|fails? to)\b.{{0,60}}\b(?:because|since|as)\b.{{0,24}}\b(?:not enough|insufficient) (?:\w+ ){{0,2}}(?:memory|v?ram)\b|\b(?:computer|system|machine) is (?:running )?low on memory\b|\b(?:fails?|crash\w*|dies|stops)\b.{{0,40}}\bmemory (?:in use|usage|use)\b.{{0,24}}\b(?:gets|reaches|hits|exceeds)\b"
     ))
 });
 

@@ -193,7 +193,9 @@ static STRONG: LazyLock<Regex> = LazyLock::new(|| {
 });
 /// A program's own mark of an error, which weaker words require in the same line.
 static MARK: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)\berror\b|\w+Error\b|exception|\bfatal\b|\babort|\bfailed\b|\bpanic(?:ked)?\b|\bcritical\b|\[E\]|\bERR\b|what\(\):|terminate called|core dumped")
+    pattern(
+        r"(?i)\berror\b|\w+Error\b|exception|\bfatal\b|\babort|\bfailed\b|\bpanic(?:ked)?\b|\bcritical\b|\[E\]|\bERR\b|what\(\):|terminate called|core dumped",
+    )
 });
 /// The abbreviation counts only as a whole word, and only with a mark or with a program's output around it.
 static SHORT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)(?-u:\b)oom(?:s|ed|ing)?(?-u:\b)"));

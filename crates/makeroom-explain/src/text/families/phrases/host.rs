@@ -63,7 +63,7 @@ pub(super) const ROWS: &[Phrase] = &[
         &["killed"],
         r"\b(?:process|training|script|program|job|python|worker|kernel|it)\s+(?:(?:just|always|then|also|will)\s+)?(?:be|is|was|gets?|got|has been|being|keeps? getting)\s+(?:(?:always|automatically|suddenly)\s+)?killed\b|\b(?:gets?|got|getting) killed\b",
     )
-    .unless(r"time ?limit|timeout|wall ?time|SIGTERM|by (?:me|user)|Ctrl|cuda|\bgpu")
+    .unless(r"time ?limit|timeout|wall ?time|SIGTERM|by (?:me\b|(?:the |a )?user|hand)|manually|Ctrl|cuda|\bgpu")
     .leads(HostMemory, KILLED),
     Phrase::host("host", &["MEM usage hard limit", "exceeded MEM"], r"exceeded (?:its )?(?:v?mem|memory)\w* (?:usage )?(?:hard |soft )?limit")
         .certain(HostMemory, "The job exceeded the host memory that it requested from the scheduler. The GPU is not involved."),

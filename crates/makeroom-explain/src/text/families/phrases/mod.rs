@@ -332,7 +332,8 @@ macro_rules! family {
 use family;
 
 /// Words of a GPU's library in a line: then it is not about host memory.
-const GPU_WORDS: &str = r"cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba";
+const GPU_WORDS: &str =
+    r"cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba|EGL_BAD|device_bad_alloc";
 
 #[cfg(test)]
 mod tests {

@@ -66,7 +66,7 @@ pub(super) const ROWS: &[Phrase] = &[
     // Kernel drivers return the negative errno: ENOMEM is 12. It may be the GPU's memory or the machine's.
     Phrase::either(
         "kernel driver",
-        &["amdgpu", "i915", "nouveau", "radeon", "[drm", "drm:", "ttm:", "[TTM]"],
+        &["amdgpu", "i915 ", "i915:", "nouveau", "radeon", "[drm]", "[drm:", "drm: ", "ttm: ", "[TTM]"],
         r"(?:\b(?:amdgpu|i915|nouveau|radeon|drm|ttm)\b).{0,120}\b(?:fail\w*|error|unable|space)\b.{0,40}?(?:\(|[:=] ?|\s)-12\b",
     ),
     Phrase::device("nvidia driver", &["NV_ERR_NO_MEMORY"], r"\bNV_ERR_NO_MEMORY\b"),
