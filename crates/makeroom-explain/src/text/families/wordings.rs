@@ -327,7 +327,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let is_short = || SHORT.is_match(line) || FAILED.is_match(line) && !PROPERTY.is_match(line);
     let is_told = TOLD.is_match(line);
     let is_said = shortfall.is_some() || is_limit || is_stopped || STATUS.is_match(line) || is_short();
-    if !is_told && !(is_said && is_stated(passage)) {
+    if !(is_told || is_said && is_stated(passage)) {
         return None;
     }
     let resource = resource_of(line);
