@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(total("8x A100 (80GB)"), Some(Bytes::gib(80)));
         assert_eq!(total("GPU: Tesla T4"), Some(Bytes::gib(15)));
         assert_eq!(total("on a GeForce RTX 2060"), Some(Bytes::gib(6)));
-        assert_eq!(total("i have about 12 GB of VRAM and 64 GB of RAM"), Some(Bytes::gib(12)));
+        assert_eq!(total("the card has 12 GB of VRAM, the host is a desktop"), Some(Bytes::gib(12)));
         assert_eq!(total("reserved: 5120 MiB, Sys VRAM: 6100/6144 MiB (99.3%)"), Some(Bytes::gib(6)));
     }
 

@@ -1,8 +1,8 @@
 //! MLC LLM's check before it loads: what one GPU may use, against the weights and the temporary buffers.
 //!
 //! ```text
-//! Insufficient GPU memory error: The available single GPU memory is 4714.910 MB, which is less than the sum of model
-//! weight size (4908.883 MB) and temporary buffer size (603.219 MB).
+//! Insufficient GPU memory error: The available single GPU memory is 6000.000 MB, which is less than the sum of model
+//! weight size (5000.500 MB) and temporary buffer size (1200.250 MB).
 //! ```
 //!
 //! What is available is already the share that `gpu_memory_utilization` allows. The message also appears where the
