@@ -11,7 +11,7 @@ use super::gpu_names;
 use super::hypotheses;
 use super::job;
 use super::judge::{Account, judge};
-use super::lines::{is_report, is_told_by_person};
+use super::lines::{is_own_failure, is_report, is_told_by_person};
 use super::log::Log;
 use super::other_failure::{self, OtherFailure};
 use super::searched::Searched;
@@ -59,6 +59,16 @@ fn answer(log: &Log, found: Option<Found>, lines: usize) -> Explanation {
     let other = other_failure::find(log);
     match found {
         Some(found) if found.first.is_failure() && counts(log, &found, other.as_ref()) => explain(log, found),
+        // A person speaks of the failure, and a table shows who holds the memory.
+        Some(Found { first, holders: Some(holders), index, is_prose, later, survived, failures })
+            if first.is_failure()
+                && other.is_none()
+                && !is_discussion(log)
+                && is_own_failure(log.line(index)) =>
+        {
+            let first = Facts { severity: Severity::Failure, ..holders };
+            explain(log, Found { first, holders: None, index, is_prose, later, survived, failures })
+        }
         found => nothing_failed(log, found, other, lines),
     }
 }

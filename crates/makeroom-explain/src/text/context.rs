@@ -51,7 +51,7 @@ static GROWS: LazyLock<Regex> = LazyLock::new(|| {
         r"(?ix)
         \b(?:memory|vram|ram|usage)\b .{0,60} \b(?:keeps? \s (?:growing|increasing|going)|grows?|growing|increas(?:es|ing)|creeps?|crept|climbs?|rises?|leak(?:s|ing|ed)?)\b .{0,60} \b(?:slowly|gradually|steadily|continuously|constantly|each|every|over \s time|per \s \w+|until|with \s (?:the|each|every)|after|up \s to|by)\b
       | \b(?:slowly|gradually|steadily|continuously|constantly)\b .{0,30} \b(?:grow\w*|increas\w*|creep\w*|climb\w*|rises?|leak\w*)\b .{0,40} \b(?:memory|vram|ram)\b
-      | \bmemory \s leak\b | \bgrowth \s averaged\b | (?:显存|内存) .{0,12} (?:一直|缓慢|不断|逐渐|持续) .{0,12} (?:增|涨) | \bcrept \s up\b
+      | \bmemory\b .{0,40} \b(?:after|in|at) \s (?:each|every) \s \w+ .{0,12} \b(?:plus|adds|\+|more|up|higher)\b .{0,24} \b(?:each|every) \s (?:time|one) | \bmemory \s leak\b | \bgrowth \s averaged\b | (?:显存|内存) .{0,12} (?:一直|缓慢|不断|逐渐|持续) .{0,12} (?:增|涨) | \bcrept \s up\b
         ",
     )
 });

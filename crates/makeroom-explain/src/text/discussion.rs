@@ -15,14 +15,15 @@ const LINES_SEARCHED: usize = 100;
 /// The title of a commit or of a pull request.
 static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"^#? ?(?:\[[^\]]*\]\s*)*(?:\w+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable|lower|introduce|expose|document|describe|report|detect|replace|print|trigger|try)(?:e?s|e?d|ing)? \S",
+        r"^#? ?(?:\[[^\]]*\]\s*)*(?:[\w./-]+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable|lower|introduce|expose|document|describe|report|detect|replace|print|trigger)(?:e?s|e?d|ing)? \S",
     )
 });
 /// The title of a request, a question or a document.
 static TALK: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix) ^\W{0,6} (?:\[[^\]]*\]\W*)* (?:feature \s (?:request|proposal|idea)|enhancement\b|suggestion\b|proposal\b|rfc\b|questions?:|discussion\b|documentation\b|docs?:|psa\b|please \s (?:add|support|implement|provide|allow|consider)\b|q:|notes?:|known \s issues\b|what \s (?:to \s do|are|is \s the)\b|how \s (?:to|do|does|can|much|many|should)\b|is \s (?:it|there)\b|can \s (?:i|we|you)\b|does\b|should\b|would\b|change \s? log\b|(?:v?\d+(?:\.\d+)+\W{1,3})?release \s notes\b|what['’]?s \s (?:new|changed)\b|troubleshooting\b|faq\b|tips?\b)
-      | ^\W{0,6} \[ (?:feature|rfc|proposal|enhancement|question|discussion|docs?|suggestion|idea)\b [^\]]* \]
+      | ^\W{0,6} (?:\w+ \s){1,4} should \s (?:detect|be|not|handle|report|show|allow|support|warn|fail|fall|raise|have|print)\b | \bfeature \s request\b
+      | ^\W{0,6} \[ (?:fea|feat|feature|rfc|proposal|enhancement|question|discussion|docs?|suggestion|idea)\b [^\]]* \]
       | \b(?:warning|message|error \s message|wording) \s (?:is|are) \s (?:incorrect|misleading|wrong|confusing|unclear)\b
         ",
     )
@@ -40,6 +41,29 @@ static OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// A sentence that names what really failed, where the error said something else.
+static CORRECTION: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\bthe (?:true|real|actual|underlying) (?:cause|reason|error|problem) (?:was|is|turned out)\b",
+    )
+});
+static MEMORY: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)memory|\boom\b|vram"));
+/// A title that is only the name of the error, as a page of advice has.
+static NAME_ONLY: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^\W{0,6}(?:(?:fix(?:ing)?|solv(?:e|ing)|about) )?(?:the )?(?:cuda|gpu|pytorch|tensorflow)?\W{0,2}out of memory(?: errors?)?\W*$",
+    )
+});
+/// An item of a list, a heading.
+static ITEM: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*(?:#{2,6}\s|\d{1,2}[.)]\s+\S|[-*+•]\s+\S)"));
+/// A page of advice has at least this many items.
+const LEAST_ITEMS: usize = 4;
+
+/// Whether a line is the title of a request, a question or a change.
+pub(crate) fn is_request(title: &str) -> bool {
+    CHANGE.is_match(title) || TALK.is_match(title)
+}
+
 /// Whether a text is a discussion without any output of a program.
 pub(crate) fn is_discussion(log: &Log) -> bool {
     // Trackers put the labels of a report above its title.
@@ -47,8 +71,21 @@ pub(crate) fn is_discussion(log: &Log) -> bool {
         .find(|&index| !log.line(index).trim().is_empty() && !log.line(index).starts_with("labels:"));
     let Some(title) = title else { return false };
     let lines = || (title + 1..log.len().min(LINES_SEARCHED)).map(|index| log.line(index));
-    let is_titled = CHANGE.is_match(log.line(title)) || TALK.is_match(log.line(title));
-    (is_titled || lines().any(|line| FORM.is_match(line))) && !lines().any(|line| OUTPUT.is_match(line))
+    let is_advice = || {
+        NAME_ONLY.is_match(log.line(title))
+            && lines().filter(|line| ITEM.is_match(line)).take(LEAST_ITEMS).count() == LEAST_ITEMS
+    };
+    let is_corrected = |line: &str| CORRECTION.is_match(line) && !MEMORY.is_match(after(&CORRECTION, line));
+    let is_discussed = is_request(log.line(title))
+        || is_advice()
+        || lines().any(|line| FORM.is_match(line) || is_corrected(line));
+    is_discussed && !lines().any(|line| OUTPUT.is_match(line))
+}
+
+/// The rest of the sentence behind what a pattern matched.
+fn after<'line>(words: &Regex, line: &'line str) -> &'line str {
+    let rest = words.find(line).map_or("", |found| &line[found.end()..]);
+    rest.split([';', '.']).next().unwrap_or(rest)
 }
 
 #[cfg(test)]

@@ -208,7 +208,9 @@ impl Facts {
                 .push("The text's figure for free memory wrapped below zero, so nothing was free".to_owned());
         }
         // Windows and WSL do not report what a process holds; PyTorch then prints the counter that was never set.
-        self.this_process = self.this_process.filter(|&bytes| bytes < ABSURD);
+        // In some containers the driver reports 0 bytes for a process that holds tensors.
+        let live = self.live.unwrap_or(Bytes::ZERO);
+        self.this_process = self.this_process.filter(|&bytes| bytes < ABSURD && bytes >= live);
         self.processes.retain(|process| process.bytes < ABSURD);
         self
     }

@@ -35,6 +35,7 @@ pub(crate) const FAMILIES: &[&Family] = &[
     &families::sglang::FAMILY,
     &families::tgi::FAMILY,
     &families::lmdeploy::FAMILY,
+    &families::mlc_llm::FAMILY,
     &families::tensorrt::FAMILY,
     &families::vgpu::FAMILY,
     &families::onnxruntime::FAMILY,
@@ -66,10 +67,17 @@ pub(crate) const FAMILIES: &[&Family] = &[
     &families::hashcat::FAMILY,
     &families::phrases::programs::FAMILY,
     &families::phrases::graphics::FAMILY,
+    &families::phrases::statuses::FAMILY,
     &families::cuda_driver::FAMILY,
     &families::oom_killer::FAMILY,
     &families::phrases::runtimes::FAMILY,
     &families::phrases::host::FAMILY,
     &families::nvidia_smi::FAMILY,
     &families::generic::FAMILY,
+    &families::wordings::FAMILY,
+    &families::languages::FAMILY,
 ];
+
+/// How many families at the end of the list are last resorts: they read figures without knowing what they mean, and any
+/// other that knows the line knows it better.
+pub(crate) const LAST_RESORTS: usize = 3;

@@ -7,15 +7,17 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, Match, MatchKind};
 
-use super::discussion::is_discussion;
+use super::discussion::{is_discussion, is_request};
 use super::facts::{Facts, Severity};
-use super::family::{FAMILIES, counts_at};
+use super::family::{FAMILIES, LAST_RESORTS, counts_at};
 use super::job::FailureAt;
 use super::lines::{
-    LineKind, ends_in_error, is_crash_reported, is_handled, kind, kind_of_known, progress_between,
+    LineKind, crashes_at_once, ends_in_error, is_crash_reported, is_handled, kind, kind_of_known,
+    progress_between,
 };
 use super::log::Log;
 use super::other_failure;
+use crate::{Cause, Certainty};
 
 /// A log can hold millions of failures (a retry loop); this many are read, the others are only counted.
 const MOST_READ: usize = 400;
@@ -40,6 +42,8 @@ pub(crate) struct Found {
     pub(crate) is_prose: bool,
     /// The line in the input of an earlier failure that the program survived.
     pub(crate) survived: Option<usize>,
+    /// A table that shows who holds the memory, beside the failure.
+    pub(crate) holders: Option<Facts>,
     /// Where all failures stand, the deciding one included.
     pub(crate) failures: Vec<FailureAt>,
 }
@@ -126,8 +130,18 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
         later,
         is_prose: is_deciding_prose,
         survived: survived.map(|index| readings[index].2.line),
+        holders: readings.iter().map(|(_, _, facts)| facts).find(|facts| shows_holder(facts)).cloned(),
         failures: failures.map(|&(line, _, _)| FailureAt { line }).collect(),
     })
+}
+
+/// Whether a reading is a table in which somebody clearly holds the memory.
+fn shows_holder(facts: &Facts) -> bool {
+    facts.severity == Severity::Observation
+        && facts.statements.iter().any(|stated| {
+            matches!(stated.cause, Cause::OtherProcesses | Cause::HiddenHolder)
+                && stated.certainty >= Certainty::Likely
+        })
 }
 
 /// Whether a text is a patch, whose added and removed lines are no output of a program.
@@ -165,21 +179,28 @@ fn weigh(log: &Log, readings: &mut [Reading]) {
             .iter_mut()
             .filter(|(_, _, facts)| facts.severity == Severity::Warning)
             .max_by_key(|(line, _, facts)| (facts.weight(), *line))
-        && ((is_handled(log, *line) && ends_in_error(log, *line)) || is_crash_reported(log))
-        && other_failure::find(log).is_none()
+        && ((is_handled(log, *line)
+            && ends_in_error(log, *line)
+            && (other_failure::find(log).is_none() || crashes_at_once(log, *line)))
+            || (is_crash_reported(log) && other_failure::find(log).is_none()))
     {
         facts.severity = Severity::Failure;
     }
 }
 
-/// A title that names an out-of-memory error above a log that shows another definite failure: the title is a guess.
+/// A title that names an out-of-memory error above a log that shows another definite failure is a guess; one that asks
+/// for a change above a log without a failure is a wish.
 fn drop_titles(log: &Log, readings: &mut Vec<Reading>) {
-    let is_title =
-        |&(line, family, _): &Reading| line == 0 && is_last_resort(family) && log.line(0).starts_with("# ");
-    if readings.len() == 1
-        && readings.iter().all(is_title)
-        && other_failure::find(log).is_some_and(|other| other.is_definite)
-    {
+    let is_first = |&(line, family, _): &Reading| line == 0 && is_last_resort(family);
+    if readings.len() != 1 || !readings.iter().all(is_first) || log.len() == 1 {
+        return;
+    }
+    let title = log.line(0);
+    let is_guess = || {
+        (title.starts_with("# ") || is_request(title))
+            && other_failure::find(log).is_some_and(|other| other.is_definite)
+    };
+    if is_guess() || is_request(title) {
         readings.clear();
     }
 }
@@ -303,9 +324,9 @@ fn is_near(line: usize, other: usize) -> bool {
     line.abs_diff(other) <= SAME_FAILURE_LINES
 }
 
-/// The last family reads figures without knowing what they mean; any other that knows the line knows it better.
+/// Whether a family reads any program's words, without knowing the program.
 fn is_last_resort(family: usize) -> bool {
-    family + 1 == FAMILIES.len()
+    family + LAST_RESORTS >= FAMILIES.len()
 }
 
 /// Two readings are of different failures when both name a request and the requests differ.

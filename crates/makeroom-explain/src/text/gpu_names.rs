@@ -15,7 +15,7 @@ use super::searched::Searched;
 static NAME: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix) \b(?: (?: (?:geforce \s?)? (?:rtx|gtx) \s? -?
-            (?P<card> 3090(?:\s?ti)? | 4090 | 5090 | 4080 | 4070 | 3070(?:\s?ti)? | 2080(?:\s?ti)? | 2070 | 1080(?:\s?ti)? | 1070 | a6000 | a5000 | a4000) )
+            (?P<card> 3090(?:\s?ti)? | 4090 | 5090 | 4080 | 4070 | 3070(?:\s?ti)? | 2080(?:\s?ti)? | 2070 | 2060 | 1660(?:\s?ti)? | 1080(?:\s?ti)? | 1070 | a6000 | a5000 | a4000) )
           | (?P<server> titan \s rtx | tesla \s t4 | t4 | l40s | a6000 | a10g )
           | (?P<sized> v100 | a100 | h100 ) (?:[-\s](?:sxm\d?|pcie|hbm3))? [-\s(]{1,2} (?P<size> 16 | 32 | 40 | 80 ) \s? g(?:i?b)?
         ) (?P<laptop> \s (?:laptop|mobile|max-?q) )? \b",
@@ -24,6 +24,13 @@ static NAME: LazyLock<Regex> = LazyLock::new(|| {
 
 /// The memory line of the web UIs: peak use and size of the whole GPU.
 static SYSTEM: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\bSys VRAM: ?(\d+) ?/ ?(\d+) ?(MiB|MB)\b"));
+
+/// A person says how much the GPU has.
+static SAID: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:I|we|GPU|card|it)(?:['’]ve| have| has| only has| got)\b (?:\w+ ){0,4}?(\d{1,3}) ?(GB|GiB|G)(?: of)? (?:VRAM|GPU (?:memory|RAM)|video (?:memory|RAM)|graphics memory)\b",
+    )
+});
 
 /// Models and what the driver reports for them, in MiB.
 const SIZES: &[(&str, u64)] = &[
@@ -38,6 +45,9 @@ const SIZES: &[(&str, u64)] = &[
     ("2080", 8_192),
     ("2080ti", 11_264),
     ("2070", 8_192),
+    ("2060", 6_144),
+    ("1660", 6_144),
+    ("1660ti", 6_144),
     ("1080", 8_192),
     ("1080ti", 11_264),
     ("1070", 8_192),
@@ -63,6 +73,14 @@ pub(super) fn add_total(facts: &mut Facts, text: Searched<'_>) {
     {
         facts.total = Some(total);
         facts.evidence.push(format!("The program reports a peak of {used} of the GPU's {total} in use"));
+        return;
+    }
+    let mut said = text.parts().into_iter().flat_map(|part| SAID.captures_iter(part));
+    if let (Some(found), None) = (said.next(), said.next())
+        && let Some(total) = binary_size(&found[1], &found[2])
+    {
+        facts.total = Some(total);
+        facts.evidence.push(format!("The text says that the GPU has {total}"));
         return;
     }
     let mut named: Option<(String, u64)> = None;
@@ -109,6 +127,8 @@ mod tests {
         assert_eq!(total("Tesla V100-SXM2-32GB"), Some(Bytes::gib(32)));
         assert_eq!(total("8x A100 (80GB)"), Some(Bytes::gib(80)));
         assert_eq!(total("GPU: Tesla T4"), Some(Bytes::gib(15)));
+        assert_eq!(total("on a GeForce RTX 2060"), Some(Bytes::gib(6)));
+        assert_eq!(total("the card has 12 GB of VRAM, the host is a desktop"), Some(Bytes::gib(12)));
         assert_eq!(total("reserved: 5120 MiB, Sys VRAM: 6100/6144 MiB (99.3%)"), Some(Bytes::gib(6)));
     }
 

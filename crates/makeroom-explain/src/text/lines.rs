@@ -44,7 +44,7 @@ static PERSON: LazyLock<Regex> = LazyLock::new(|| {
 /// Accounts of runs other than the one at hand: in general, at other times, of other people.
 static ACCOUNT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?ix) \b(?:sometimes|often|occasionally|usually|rarely|previously|formerly|in \s the \s past|used \s to|are \s rare|(?:many|some|other|most) \s (?:people|users)|users \s (?:run|get|hit|see|report)|the \s (?:paper|authors?|docs?|documentation) | baselines? | first \s thought | someone | they \s (?:got|get|had) | by \s the \s way | benchmarks? | (?:solved|resolved|fixed) \s (?:the|my|this|it) | (?:error|problem|issue) \s is \s gone | you \s are \s (?:running|probably|just) | what \s happens \s (?:if|when) | for \s now | until \s (?:the \s)? (?:update|now)) \b
+        r"(?ix) \b(?:sometimes|often|occasionally|usually|rarely|previously|formerly|in \s the \s past|used \s to|are \s rare|(?:many|some|other|most) \s (?:people|users)|users \s (?:run|get|hit|see|report)|the \s (?:paper|authors?|docs?|documentation) | baselines? | first \s thought | someone | they \s (?:got|get|had) | by \s the \s way | along \s the \s lines \s of | (?:days|weeks|months) \s ago | benchmarks? | (?:solved|resolved|fixed) \s (?:the|my|this|it) | (?:error|problem|issue) \s is \s gone | you \s are \s (?:running|probably|just) | what \s happens \s (?:if|when) | for \s now | until \s (?:the \s)? (?:update|now)) \b
       | \b(?:when|if|once|whenever) \s (?:the \s | your \s)? (?:(?:gpu|device|card|video) \s)? (?:gpu|memory|device|card|vram) \s (?:is|becomes|gets|runs|fills)\b | \b(?:does|did) \s not \s (?:fail|crash|happen)\b
       | \b(?:out[\s-]of[\s-]memory|oom) \s (?:handling|detection|protection|checks?|precheck|killer \s settings)\b",
     )
@@ -69,7 +69,7 @@ static LEVEL: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(?:WARNING|ERROR|IN
 /// A line of source code or of a patch that mentions the error.
 static SOURCE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?x) ^\s*(?:[+-]\s*)?(?: except\b | catch\b | raise\s+\w | throw\s | assert\b | def\s | elif\b | if\b.{0,120}[:{)]\s*$ | //\s | /\*|\*\s | return\s | import\s | from\s+\w+\s+import | class\s+\w+.*:\s*$ | print\(|log(?:ger|ging)?\.\w+\( | case\s | (?:pub|fn|let|const|static|Err|Ok)\b.*[{;(]\s*$ )
+        r"(?x) ^\s*(?:[+-]\s*)?(?: except\b | catch\b | raise\s+\w | throw\s | assert\b | def\s | elif\b | if\b.{0,120}[:{)]\s*$ | if\s*\(.{0,120}\{.*\}\s*$ | //\s | /\*|\*\s | return\s | import\s | from\s+\w+\s+import | class\s+\w+.*:\s*$ | print\(|log(?:ger|ging)?\.\w+\( | case\s | (?:pub|fn|let|const|static|Err|Ok)\b.*[{;(]\s*$ )
       | => \s* \{ \s* $ | ^\s*\+\s.*\bmemory\b
       | \btest_\w+ .* \b(?:PASSED|ok)\b
         ",
@@ -82,14 +82,14 @@ const MEMORY_WORDS: &str = r"(?:out[ _-]?of[ _-]?(?:\w+[ _-])?(?:memory|vram|ram
 /// Denials, conditions, fixes: nothing ran out.
 static DENIAL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
-        r"(?i)\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|keeps? (?:it|them|this) from|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|in which case|likely to|risk of|potential(?:ly)?|that raises?|an option to|check for|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.,;:]{{0,48}}{MEMORY_WORDS}"
+        r"(?i)\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|keeps? (?:it|them|this) from|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this|an?)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|in which case|likely to|risk of|potential(?:ly)?|that raises?|an option to|check for|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.,;:]{{0,48}}{MEMORY_WORDS}|\bif {MEMORY_WORDS}"
     ))
 });
 
 /// A person reports that memory ran out.
 static REPORT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
-        r"(?i)\b(?:get|got|gets|getting|receiv\w+|encounter\w*|hit|hits|hitting|fac(?:e|es|ed|ing)|have|having|had|throws?|raises?|report\w*|fail\w*|crash\w*|die[sd]?|keeps?|kept|goes|going|went|still|always|then|finally|immediately|error|killed|报|出现|提示|runs?|ran|running)\b.{{0,80}}{MEMORY_WORDS}|{MEMORY_WORDS}.{{0,40}}\b(?:error|occur\w*|happen\w*|when|while|during|after|on|at|with|exception|killed)\b|(?:报|出现|提示|导致).{{0,40}}{MEMORY_WORDS}|\b(?:gpu|graphics|video|system|computer)\b.{{0,24}}\bmemory is (?:full|exhausted|low|not enough|insufficient)\b"
+        r"(?i)\b(?:get|got|gets|getting|receiv\w+|encounter\w*|hit|hits|hitting|fac(?:e|es|ed|ing)|have|having|had|throws?|raises?|report\w*|fail\w*|crash\w*|die[sd]?|keeps?|kept|goes|going|went|still|always|then|finally|immediately|error|killed|says?|said|shows?|prints?|报|出现|提示|runs?|ran|running)\b.{{0,80}}{MEMORY_WORDS}|{MEMORY_WORDS}.{{0,40}}\b(?:error|occur\w*|happen\w*|when|while|during|after|on|at|with|exception|killed)\b|(?:报|出现|提示|导致).{{0,40}}{MEMORY_WORDS}|\b(?:gpu|graphics|video|system|computer)\b.{{0,24}}\bmemory is (?:full|exhausted|low|not enough|insufficient|not sufficient)\b|\b(?:gpu|card|device|computer|machine|system)\b.{{0,24}}\b(?:does|do)(?:n['’]t| not) have (?:enough|sufficient) (?:\w+ ){{0,2}}(?:memory|v?ram)\b|\b(?:could not|cannot|can['’]t|unable to|failed to|fails? to)\b.{{0,60}}\b(?:because|since|as)\b.{{0,24}}\b(?:not enough|insufficient) (?:\w+ ){{0,2}}(?:memory|v?ram)\b|\b(?:computer|system|machine) is (?:running )?low on memory\b|\b(?:fails?|crash\w*|dies|stops)\b.{{0,40}}\bmemory (?:in use|usage|use)\b.{{0,24}}\b(?:gets|reaches|hits|exceeds)\b"
     ))
 });
 
@@ -102,7 +102,7 @@ static HANDLED: LazyLock<Regex> = LazyLock::new(|| {
       | \bskipp(?:ing|ed) \s (?:this |the |that |current |over |tactic|batch|sample|image|step|file|frame|it\b) | \bskipping \s batch
       | \btrying \s (?:again|with \s (?:a \s)?(?:smaller|lower|less|reduced)|to \s recover|smaller|a \s smaller|lower) | \battempting \s to \s recover | \brecovered \s from\b
       | \breduc(?:ing|ed) \s (?:the \s)? (?:\w+ \s)? (?:batch|chunk|tile|resolution) (?:[\s_] size)? \s (?:to|from|by)\b | \bswitching \s to \s (?:tiled|cpu|slow|low|smaller)
-      | not \s an? \s (?:failure|error)\b | \bnot \s fatal | \bcontinuing \s (?:without|with|on)\b | \busing \s (?:cpu|host|system|managed|pageable) \s memory \s instead | , \s using \s (?:CPU\b | (?:\w+ \s){1,4} instead\b) | \bsplitting \s (?:the\s)?batch | \bspilling \s to \s (?:host|cpu|disk|ram|system)\b | \boffload(?:ing|ed) \s to \s (?:cpu|system|shared) | \battempting \s to \s (?:copy|move|run) \s .{0,80} \s (?:to|on) \s (?:the \s)? cpu\b
+      | not \s an? \s (?:failure|error)\b | \bnot \s fatal | \bcontinuing \s (?:without|with|on)\b | \busing \s (?:cpu|host|system|managed|pageable) \s memory \s instead | , \s us(?:ing|e) \s (?:CPU\b | (?:\w+ \s){1,4} instead\b) | \battempting \s to \s free \s (?:up \s)? (?:\w+ \s)? memory | \bsplitting \s (?:the\s)?batch | \bspilling \s to \s (?:host|cpu|disk|ram|system)\b | \boffload(?:ing|ed) \s (?:[\w-]+ \s){0,4} to \s (?:cpu|system|shared|ram|host|disk) | [,;] \s using \s (?:memory-mapped|mmap|streaming|disk)\b | \battempting \s to \s (?:copy|move|run) \s .{0,80} \s (?:to|on) \s (?:the \s)? cpu\b
         ",
     )
 });
@@ -166,6 +166,13 @@ pub(crate) fn is_report(line: &str) -> bool {
     !is_source(line) && !DENIAL.is_match(line) && !ACCOUNT.is_match(line) && REPORT.is_match(line)
 }
 
+/// Whether a person speaks of an out-of-memory error that is the matter of the text: "my OOM issues".
+pub(crate) fn is_own_failure(line: &str) -> bool {
+    static OWN: LazyLock<Regex> =
+        LazyLock::new(|| pattern(&format!(r"(?i)\b(?:my|our|the|this|these) (?:\w+ ){{0,2}}{MEMORY_WORDS}")));
+    OWN.is_match(line) && !DENIAL.is_match(line) && !ACCOUNT.is_match(line)
+}
+
 /// Whether a line only lists what the reasons of a failure could be, as supervisors do that do not know.
 pub(crate) fn lists_possible_reasons(line: &str) -> bool {
     static REASONS: LazyLock<Regex> = LazyLock::new(|| {
@@ -198,7 +205,7 @@ pub(crate) fn is_told_by_person(log: &Log) -> bool {
 /// Whether the words around an error say that the program went on without the memory.
 pub(crate) fn is_handled(log: &Log, index: usize) -> bool {
     let line = log.line(index);
-    if HANDLED.is_match(line) {
+    if HANDLED.is_match(line) || passes_test(log, index) {
         return true;
     }
     // The sentence that says so may stand below the error, before any traceback.
@@ -208,6 +215,39 @@ pub(crate) fn is_handled(log: &Log, index: usize) -> bool {
             kind(line) == LineKind::Error && HANDLED.is_match(line)
         },
     )
+}
+
+/// Whether a traceback starts right below a handled error and ends in a missing value: the step that was skipped left
+/// nothing to go on with.
+pub(crate) fn crashes_at_once(log: &Log, index: usize) -> bool {
+    const LINES_BETWEEN: usize = 3;
+    const TRACEBACK_LINES: usize = 60;
+    static MISSING: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"^\s*(?:AttributeError|TypeError)\b.*\bNoneType\b|^\s*UnboundLocalError\b|\breferenced before assignment\b",
+        )
+    });
+    let lines =
+        |from: usize, count: usize| (from..(from + count).min(log.len())).map(|next| (next, log.line(next)));
+    lines(index + 1, LINES_BETWEEN)
+        .find(|(_, line)| line.contains("Traceback (most recent call last)"))
+        .is_some_and(|(start, _)| lines(start, TRACEBACK_LINES).any(|(_, line)| MISSING.is_match(line)))
+}
+
+/// Whether a test that printed an error below its start passed.
+fn passes_test(log: &Log, index: usize) -> bool {
+    const TEST_LINES: usize = 200;
+    static RESULT: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\W*\[\s*(OK|PASSED|FAILED|RUN)\s*\]"));
+    let result = |next: usize| {
+        let found = RESULT.captures(log.line(next))?;
+        found.get(1).map(|word| word.as_str().to_owned())
+    };
+    let is_inside =
+        (index.saturating_sub(TEST_LINES)..index).rev().find_map(result).is_some_and(|word| word == "RUN");
+    is_inside
+        && (index + 1..(index + TEST_LINES).min(log.len()))
+            .find_map(result)
+            .is_some_and(|word| word == "OK" || word == "PASSED")
 }
 
 /// Whether the program ended in an error below a line, with nothing that says what that error was: a traceback, or

@@ -256,6 +256,10 @@ fn unquoted(line: &str) -> &str {
         line = rest;
     }
     let trimmed = line.trim();
+    // Programs set off their errors with three stars, as slurmd and git do; without an end they are no emphasis.
+    if trimmed.starts_with("*** ") {
+        return trimmed.trim_start_matches("*** ");
+    }
     // Only marks that enclose the whole line are Markdown's; inside they belong to the message.
     for mark in ["**", "__", "```", "`"] {
         if let Some(inside) = trimmed.strip_prefix(mark) {
@@ -392,6 +396,7 @@ mod tests {
         for (line, clean) in [
             ("> > RuntimeError: x", "RuntimeError: x"),
             ("**Killed**", "Killed"),
+            ("*** no memory left", "no memory left"),
             ("`RuntimeError: x`", "RuntimeError: x"),
             ("`RuntimeError: x", "RuntimeError: x"),
             ("RuntimeError: `x` failed", "RuntimeError: `x` failed"),

@@ -66,6 +66,7 @@ pub(crate) const FAMILY: Family = Family {
         "cudaMallocHost",
         "CUDA_ERROR 2",
         "cuCtxCreate",
+        "cuDevicePrimaryCtxRetain",
         "out of memory",
     ],
     read,
@@ -117,6 +118,9 @@ static CONTEXT_CALL: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\b(?:cuCtxCreate\w*|cuDevicePrimaryCtxRetain|hipCtxCreate)\b|\b(?:creat(?:e|ing)|initializing)\b.{0,20}\b(?:cuda|gpu|device) context",
     )
 });
+/// A context that failed, in a line that was cut off before the reason.
+static NO_REASON: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\bfailed call to cu(?:DevicePrimaryCtxRetain|CtxCreate)\w*\W*$"));
 /// Lines under a line of source that point at its parts.
 static MARKS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[\s~^]*$"));
 
@@ -132,7 +136,8 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let is_refusal = ["out of memory", "out_of_m", "memoryallocation", "outofmemory"]
         .iter()
         .any(|words| lower.contains(words))
-        || ERROR_TWO.is_match(line);
+        || ERROR_TWO.is_match(line)
+        || (NO_REASON.is_match(line) && full_in_table(passage).is_some());
     let is_cuda = OWN_ANCHORS.iter().any(|anchor| lower.contains(&anchor.to_ascii_lowercase()));
     if !is_refusal || !(is_cuda || CUDA_WORDS.is_match(line)) {
         return None;

@@ -21,6 +21,7 @@ pub(crate) const FAMILY: Family = Family {
         "out-of-memory",
         "out_of_",
         "OutOfMemory",
+        "OutOfPoolMemory",
         "MemoryAllocation",
         "bad_alloc",
         "MemoryError",
@@ -152,7 +153,7 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r#"(?ix)
         \b(?:no|not|without|never|don['’]t|doesn['’]t|didn['’]t|won['’]t|avoids?|avoiding|prevents?|to\ fix|in\ case\ of|if\ you\ (?:get|see|run|encounter)) \b[^.;:]{0,24}(?:out[\ -]of[\ -]memory|oom\b)
-      | \b(?:catch(?:es|ing)?|handles?|handling|option\ to|except(?:ion)?\ for|raises\(|assertRaises\w*\(|EXPECT_THROW\()[^;:]{0,48}(?:OutOfMemory|out[\ -]of[\ -]memory|(?-u:\b)oom(?-u:\b)) | \boom(?:_kill)?\ 0\b | \boom[._-](?:group|score|adj|policy|control) | \bprint\s+["'] | printf\(
+      | \b(?:catch(?:es|ing)?|handles?|handling|option\ to|except(?:ion)?\ for|raises\(|assertRaises\w*\(|EXPECT_THROW\()[^;:]{0,48}(?:OutOfMemory|out[\ -]of[\ -]memory|(?-u:\b)oom(?-u:\b)) | \boom(?:s|_kill)?\b\W{1,2}0\b | \boom[._-](?:group|score|adj|policy|control) | \bprint\s+["'] | printf\(
       | \btest_\w*(?:memory|oom)\w*.*\b(?:PASSED|ok)\b | error\W?\ would\ mean\b
       | ^\s*(?:except|raise|catch|assert|def)\b.*memory | ^\s*//.*memory
       | ^\s*(?:[-*+•]\s+)?(?:\[\w+\]\s*)?(?:fix(?:es|ed)?|feat|add(?:s|ed)?|improves?|improved|reduces?|reduced|handles?|handled|supports?|removes?|removed|bump(?:s|ed)?)\b[\ (:].*\b(?:memory|oom) | (?-u:\b)oom(?-u:\b).*\bfix(?:es|ed)?\b
@@ -161,10 +162,13 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
       | \b(?:returns?|raises?|throws?|gives?)\ (?:an?\ )?out[\ -]of[\ -](?:gpu\ )?memory\ (?:error\ )?(?:when|if)\b
       | (?:out[\ -]of[\ -](?:gpu\ )?memory|(?-u:\b)oom(?-u:\b))\ (?:errors?|exceptions?|crash(?:es)?|issues?|problems?)\ (?:may|might|could|can)\ (?:still\ )?(?:occur|happen|appear|arise)
       | \b(?:may|might|could|can|would|will)\b[^.;:]{0,40}(?:out[\ -]of[\ -]memory|(?-u:\b)oom(?-u:\b))
-      | \bif\b[^.;:]{0,40}(?:not\ enough|insufficient|runs?\ out\ of|running\ out\ of) | ^\s*Returns?\b | (?:pytest\.skip|skipTest)\( | \bSKIPPED\s*\[
+      | \b(?:if|when|whenever|in\ case|unless|should|whether)\b[^.;:]{0,60}(?:not\ enough|n['’]t\ enough|insufficient|runs?\ out\ of|running\ out\ of|not\ fit|n['’]t\ fit|exceeds?\b|too\ (?:large|big|little)|is\ exhausted|lack\ of) | ^\s*Returns?\b | (?:pytest\.skip|skipTest)\( | \bSKIPPED\s*\[
       | ^\s*\|(?:[^|]*\|){3,}\s*$ | ^\s*\#{2,6}\s+\d+[.)] | ^\W*[^*]+\*\*:?\s*(?:lower|reduce|use|try|set|decrease|increase)\b
       | ^(?:docs|chore|feat|fix|refactor|test|tests|ci|perf|build)(?:\([^)]*\))?!?:\s | \b\w+!?\(.*"[^"]*(?:memory|alloc)[^"]*".*\);\s*$
       | allocate\ device\ (?:numbers?|name|struct\w*|id|info|node|minor|major)\b
+      | has\ no\ attribute\b | cannot\ import\ name\b | \bis\ not\ defined\b
+      | alloc\w*\ (?:(?:an?|the|requested|new|free|any)\ ){0,3}(?:ports?|tty|pty|pseudo\S*|(?:ip|mac|network)\ address\w*|threads?|pids?|subnets?|jobs?|nodes?|tasks?|workers?|licen[cs]es?|inodes?|sockets?)\b
+      | \bif\ (?:an?\ )?(?:out[\ -]of[\ -]memory|oom)\b
       | other\ than\ running\ out\ of | sample\ buffer
       | illegal\ memory\ access | illegal_?address | driver\ version\ is\ insufficient | invalid\ argument | not_?supported | \bCL_SUCCESS\b | unknown\ error | no\ pinned\ memory\ pool | static\ TLS
         "#,
@@ -180,16 +184,18 @@ static STRONG: LazyLock<Regex> = LazyLock::new(|| {
       | fail\w* \s to \s reserve \s .{0,24} memory | (?:cuda|gpu|vram) \s memory \s error\b | (?:re|m|c)?alloc\w* \s of \s .{0,40} \b(?:gpu|device) \s failed\b
       | (?:fail\w* | can(?:['’]t|not|\s not) | could(?:n['’]t|\s not) | unable) \s (?:to \s)? (?:\w+ \s){0,2}? (?:re|m|c)?alloc
       | \b failing \s to \s alloc | \b 0x8007000E \b
-      | \w*alloc\w* (?:\(.{0,40}\))? .{0,24} \b(?:fail\w*|error)\b | Error \s (?:when \s | while \s | in \s)? allocating | bad_?alloc | MemoryError | MemoryAllocation | ALLOC_FAILED | RESOURCE_?EXHAUSTED | ResourceExhausted
+      | \w*alloc\w* (?:\(.{0,40}\))? .{0,24} \b(?:fail\w*|error)\b | Error \s (?:when \s | while \s | in \s)? allocating | bad_?alloc | MemoryError | \b(?:\w*Error)?MemoryAllocation\b | ALLOC_FAILED | RESOURCE_?EXHAUSTED | ResourceExhausted
       | memory \s (?:is \s | are \s)? (?:insufficient|not \s enough|n['’]t \s enough) | memory \s isn['’]t \s enough | alloc\w* \s (?:\w+ \s){0,2} memory \s failed | no \s more \s memory \s available | \b(?:not? | n['’]t | in | without) \s? (?:(?:have|has) \s)? (?:enough|sufficient) \s (?:\w+ \s){0,3} (?:memory|vram|ram)\b | insufficient \s (?:\w+ \s){0,2} (?:memory|vram|ram)\b
       | memory \s (?:(?:has \s been \s | is \s | was \s)? exhausted|overflow|is \s (?:full|insufficient|overflow)) | no \s (?:\w+ \s){0,2} memory \s (?:left|available)\b | \bENOMEM\b | oom\b.{0,20}\b(?:error|killed|when)
-      | 显存不足|显存不够|显存溢出|爆显存|内存不足|内存溢出|メモリ不足|메모리\s부족|memoria\s insuficiente|mémoire\s insuffisante|nicht\s genügend\s Speicher|недостаточно\s памяти|нехватка\s памяти
+      | 显存不足|显存不够|显存溢出|爆显存|内存不足|内存溢出|メモリ不足|메모리\s부족|memoria\s insuficiente|mémoire\s insuffisante|nicht\s genügend\s Speicher\b|недостаточно\s памяти|нехватка\s памяти
         ",
     )
 });
 /// A program's own mark of an error, which weaker words require in the same line.
 static MARK: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)\berror\b|\w+Error\b|exception|\bfatal\b|\babort|\bfailed\b|\bpanicked\b|\[E\]|\bERR\b")
+    pattern(
+        r"(?i)\berror\b|\w+Error\b|exception|\bfatal\b|\babort|\bfailed\b|\bpanic(?:ked)?\b|\bcritical\b|\[E\]|\bERR\b|what\(\):|terminate called|core dumped",
+    )
 });
 /// The abbreviation counts only as a whole word, and only with a mark or with a program's output around it.
 static SHORT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)(?-u:\b)oom(?:s|ed|ing)?(?-u:\b)"));
@@ -199,6 +205,7 @@ static REPORTED: LazyLock<Regex> = LazyLock::new(|| {
         r"(?ix)
         \b(?:cuda|gpu|vram|hip|rocm|got|gets?|getting|hit|hits|hitting|goes|went|going|still|always|then|host|cpu|instant|immediate) \s oom(?-u:\b)
       | (?-u:\b)oom(?:s|ed|ing|['’]d)? \s (?:when|while|during|after|on|at|with|again|even|every|error|errors|issue|issues|problem|problems|crash\w*)\b
+      | ^\W* (?:\[[^\]]*\]\W*)* oom(?-u:\b)[\s:,-]+ (?:running|training|loading|serving|generating|finetuning|fine-tuning|inference|starting|using|in|for|from)\b
         ",
     )
 });
@@ -206,7 +213,7 @@ static OUTPUT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^\W*(?:\[\w+\]:)?\W*Traceback \(most|ChildFailedError"));
 static LONG: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)memory|0x8007000E|out of mem|too (?:large|big) (?:to fit|for)|alloc|RESOURCE_?EXHAUSTED|VRAM|显存|内存|メモリ|메모리|memoria|mémoire|speicher|памят",
+        r"(?i)memory|0x8007000E|out of mem|too (?:large|big) (?:to fit|for (?:\w+ ){0,3}(?:gpu|device|memory|vram|card|graphics))|alloc|RESOURCE_?EXHAUSTED|VRAM|显存|内存|メモリ|메모리|memoria|mémoire|speicher|памят",
     )
 });
 static FOREIGN: LazyLock<Regex> = LazyLock::new(|| pattern(r"显存|内存|メモリ|메모리|памят"));
@@ -215,7 +222,7 @@ static ERROR: LazyLock<Regex> =
 /// Words that make it device memory.
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\bcuda\b|cuda[._]|\bgpu|gpu memory|vram|video memory|device memory|memory on (?:the )?device|显存|\bvulkan|\bopencl|\bhip\b",
+        r"(?i)\bcuda\b|cuda[._]|\bgpu|gpu memory|vram|video memory|device memory|\bon (?:the )?device\b|\bdevice (?:pool|arena|buffer|capacity|allocation)|\bon device \d|graphics (?:card|memory)|video (?:card|ram)|cuda[A-Z]|显存|\bvulkan|\bopencl|\bhip\b",
     )
 });
 /// Words that make it host memory, or leave it open.
@@ -244,8 +251,18 @@ static WARNING: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Whether a line shows that the program stopped in an error.
-fn is_error(line: &str) -> bool {
+pub(super) fn is_error(line: &str) -> bool {
     OUTPUT.is_match(line) || MARK.is_match(line)
+}
+
+/// Whether a line mentions memory without a failure: a test, source code, advice, a denial, a change log, another error.
+pub(super) fn is_no_failure(line: &str) -> bool {
+    NO_FAILURE.is_match(line)
+}
+
+/// Whose memory a line is about.
+pub(super) fn resource_of(line: &str) -> Resource {
+    if DEVICE.is_match(line) && !HOST.is_match(line) { Resource::Device } else { Resource::Unknown }
 }
 
 /// A text with at most this many lines is the message itself.
@@ -287,13 +304,12 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     } else {
         Severity::Failure
     };
-    let is_device = DEVICE.is_match(text) && !HOST.is_match(text);
     let call = Call::read(text);
     Some(Facts {
         line: passage.line_number,
         quote: text.to_owned(),
         severity,
-        resource: if is_device { Resource::Device } else { Resource::Unknown },
+        resource: resource_of(text),
         request: find_size(&REQUEST, text).or(call.request),
         free: find_size(&FREE, text).or_else(|| find_size(&FREE_AFTER, text)).or(call.free),
         site: source_line(text),

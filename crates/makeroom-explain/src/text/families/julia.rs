@@ -3,6 +3,7 @@
 //! | versions | wording |
 //! |---|---|
 //! | all | `Out of GPU memory trying to allocate 1.000 GiB` |
+//! | all | `Out of dynamic GPU memory (trying to allocate 8 bytes)`: the heap inside kernels |
 //! | all | `Effective GPU memory usage: 99.55% (11.688 GiB/11.741 GiB)` |
 //! | 1 – 3.4 | `CUDA allocator usage: 13.984 GiB (capped at 14.000 GiB)`, `binned usage: 1.492 GiB (1.2 GiB allocated, 0.3 GiB cached)` |
 //! | 3.5 – | `Memory pool usage: 8.505 GiB (10.406 GiB reserved)` |
@@ -17,9 +18,17 @@ use crate::text::facts::{Facts, Resource};
 use crate::text::family::Family;
 use crate::text::figures::{captured_size, find_size, pattern};
 use crate::text::log::Passage;
+use crate::{Cause, Certainty};
 
-pub(crate) const FAMILY: Family =
-    Family { anchors: &["Out of GPU memory", "ERROR_OUT_OF_MEMORY)", "OutOfGPUMemoryError"], read };
+pub(crate) const FAMILY: Family = Family {
+    anchors: &[
+        "Out of GPU memory",
+        "Out of dynamic GPU memory",
+        "ERROR_OUT_OF_MEMORY)",
+        "OutOfGPUMemoryError",
+    ],
+    read,
+};
 
 static REQUEST: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)Out of GPU memory(?: trying to allocate ([\d.]+) ?([KMGT]?i?B|bytes))?"));
@@ -51,6 +60,15 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let text = passage.flat.as_str();
     let facts = Facts::new("julia", Resource::Device, passage);
     if DRIVER.is_match(text) {
+        return Some(facts);
+    }
+    if passage.line().contains("dynamic GPU memory") {
+        let mut facts = Facts { resource: Resource::Kernel, ..facts };
+        facts.state(
+            Cause::SharedMemoryOrKernelResource,
+            Certainty::Certain,
+            "The heap for allocations inside kernels ran out, which a kernel uses when it boxes a value or is type-unstable; the GPU's memory need not be full.",
+        );
         return Some(facts);
     }
     let request = REQUEST.captures(text)?;

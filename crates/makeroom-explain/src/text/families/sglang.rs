@@ -100,9 +100,9 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         read_unbalanced(&mut facts, text);
     } else if has("alloc_req_slots") {
         facts.state(
-            Cause::LiveDataFillsDevice,
+            Cause::ArtificialLimit,
             Certainty::Likely,
-            "More requests run at once than there are slots for.",
+            "More requests run at once than there are slots for: the table of requests has a fixed size (--max-running-requests), and GPU memory need not be full.",
         );
     } else if has("pool is full") {
         facts.severity = Severity::Warning;
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn slots_graphs_and_retractions() {
         let text = "RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`.";
-        assert_eq!(conclusion(text).0, Cause::LiveDataFillsDevice);
+        assert_eq!(conclusion(text).0, Cause::ArtificialLimit);
         let text = "Exception: Capture cuda graph failed: CUDA out of memory.\nPossible solutions:\n1. set --mem-fraction-static to a smaller value (e.g., 0.8 or 0.7)";
         assert_eq!(conclusion(text).0, Cause::NonFrameworkOverhead);
         let text = "KV cache pool is full. Retract requests. #retracted_reqs: 1";

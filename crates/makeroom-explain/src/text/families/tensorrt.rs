@@ -95,6 +95,11 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         (facts.request, facts.free) = (binary_size(&found[1], &found[2]), binary_size(&found[3], &found[4]));
         return Some(facts);
     }
+    // The paste lost the figures; the builder continues all the same.
+    if contains_ignoring_case(line, "insufficient to use tactic") {
+        facts.severity = Severity::Warning;
+        return Some(facts);
+    }
     if GAVE_UP.is_match(line) {
         let mut near =
             passage.before().take(LINES_TO_FAILURE).filter(|line| is_about_memory(line)).peekable();

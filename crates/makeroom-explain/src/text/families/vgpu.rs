@@ -18,19 +18,37 @@ use crate::text::log::Passage;
 use crate::thresholds::ABSURD;
 use crate::{Cause, Certainty};
 
-pub(crate) const FAMILY: Family =
-    Family { anchors: &["HAMI-core ERROR", "vGPU ERROR", "cuMemoryAllocate failed res=2"], read };
+pub(crate) const FAMILY: Family = Family {
+    anchors: &["HAMI-core ERROR", "vGPU ERROR", "cuMemoryAllocate failed res=2", "device OOM encountered"],
+    read,
+};
 
 static SHARE: LazyLock<Regex> = LazyLock::new(|| pattern(r"Device (\d+) OOM (\d+) / (\d+)"));
 
+static MONITOR: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"device OOM encountered:? usage=(\d+) limit=(\d+)"));
+/// What the real driver reports, and what the container holds.
+static REAL: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\borig free=(\d+) total=(\d+) limit=(\d+) usage=(\d+)"));
+
 fn read(passage: &Passage<'_>) -> Option<Facts> {
     let mut facts = Facts::new("hami", Resource::Device, passage);
-    let Some(found) = SHARE.captures(passage.line()) else {
-        return passage.line().contains("cuMemoryAllocate failed res=2").then_some(facts);
+    let line = passage.line();
+    let figures = |words: &Regex, first: usize| {
+        let found = words.captures(line)?;
+        Some((
+            captured_number(&found, first).map(Bytes::new)?,
+            captured_number(&found, first + 1).map(Bytes::new)?,
+        ))
     };
-    let (wanted, share) =
-        (captured_number(&found, 2).map(Bytes::new)?, captured_number(&found, 3).map(Bytes::new)?);
-    facts.device = captured_number(&found, 1).map(DeviceIndex);
+    let Some((wanted, share)) = figures(&SHARE, 2).or_else(|| figures(&MONITOR, 1)) else {
+        if !line.contains("cuMemoryAllocate failed res=2") {
+            return None;
+        }
+        state_real(passage, &mut facts);
+        return Some(facts);
+    };
+    facts.device = SHARE.captures(line).and_then(|found| captured_number(&found, 1)).map(DeviceIndex);
     facts.limit = Some(share);
     let summary = if wanted >= ABSURD {
         format!(
@@ -45,6 +63,22 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     Some(facts)
 }
 
+/// The driver failed although the share has room: the figures above show whether other containers hold the GPU.
+fn state_real(passage: &Passage<'_>, facts: &mut Facts) {
+    let Some(found) = passage.before().find_map(|line| REAL.captures(line)) else { return };
+    let figure = |group| captured_number(&found, group).map(Bytes::new);
+    let (Some(free), Some(total), Some(own)) = (figure(1), figure(2), figure(4)) else { return };
+    (facts.free, facts.total, facts.this_process) = (Some(free), Some(total), Some(own));
+    let others = total - free - own;
+    if others > total.scaled(0.5) {
+        facts.state(
+            Cause::OtherProcesses,
+            Certainty::Likely,
+            format!("{free} of the GPU's {total} is free and this container holds {own}: others that share the GPU hold {others}."),
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +91,19 @@ mod tests {
         assert_eq!((facts.framework, facts.device), ("hami", Some(DeviceIndex(1))));
         assert_eq!(facts.limit, Some(Bytes::gib(2)));
         assert_eq!(facts.statements[0].certainty, Certainty::Certain);
+    }
+
+    #[test]
+    fn the_monitor_of_older_versions_names_the_share_too() {
+        let text = "[4pdvGPU ERROR (pid:9 thread=1 multiprocess_memory_limit.c:300)]: device OOM encountered: usage=3221225472 limit=2147483648";
+        let facts = facts_in(text).unwrap();
+        assert_eq!((facts.limit, facts.statements[0].cause), (Some(Bytes::gib(2)), Cause::ArtificialLimit));
+    }
+
+    #[test]
+    fn others_on_an_oversold_gpu() {
+        let text = "[HAMI-core Msg(7:1:memory.c:500)]: orig free=268435456 total=4294967296 limit=8589934592 usage=8388608\n[HAMI-core ERROR (pid:7 thread=1 allocator.c:115)]: cuMemoryAllocate failed res=2";
+        assert_eq!(facts_in(text).unwrap().statements[0].cause, Cause::OtherProcesses);
     }
 
     #[test]

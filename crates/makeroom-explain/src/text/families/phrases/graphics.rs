@@ -3,7 +3,8 @@
 
 use super::{Phrase, family};
 use crate::Cause::{
-    ArtificialLimit, HostMemory, OtherProcesses, RequestExceedsDevice, SharedMemoryOrKernelResource,
+    ArtificialLimit, HostMemory, LiveDataFillsDevice, OtherProcesses, RequestExceedsDevice,
+    SharedMemoryOrKernelResource,
 };
 
 const ONE_BUFFER: &str = "The buffer is larger than the device allows in one allocation (CL_DEVICE_MAX_MEM_ALLOC_SIZE, often a quarter of its memory).";
@@ -101,6 +102,18 @@ pub(super) const ROWS: &[Phrase] = &[
         r"Invalid buffer size: (?P<request>[\d.]+) ?(?P<request_unit>[KMGT]?i?B)",
     )
     .leads(RequestExceedsDevice, "{request} in one buffer is more than Metal allows on this machine."),
+    // llama.cpp on Metal, before it was given up for the working set.
+    Phrase::device(
+        "llama.cpp",
+        &["ggml_metal_add_buffer", "ggml_metal_log_allocated_size"],
+        r"\(\s*(?P<live>[\d.]+) */.*greater than the recommended max working set|ggml_metal_add_buffer: allocated .*\(\s*(?P<used>[\d.]+) */\s*$",
+    )
+    .near(r"GGML_ASSERT|error|failed|greater than the recommended")
+    .figures_near(r"recommendedMaxWorkingSetSize *= *(?P<limit>[\d.]+) (?P<limit_unit>MB)")
+    .leads(
+        LiveDataFillsDevice,
+        "The buffers exceed the working set of {limit} that Metal recommends on this machine.",
+    ),
     Phrase::device(
         "metal",
         &["CallbackErrorOutOfMemory", "MTLCommandBufferErrorOutOfMemory"],

@@ -13,6 +13,8 @@ const KILLED: &str = "The process was killed from outside (SIGKILL), which the k
 const SHARED: &str = "Shared memory (/dev/shm) is full; it is part of the machine's memory.";
 const WORKER: &str =
     "A data-loader worker was killed, which the kernel does when the machine's memory runs out.";
+/// Frames of a traceback in which an extension raised the error for device memory.
+const GPU_FRAMES: &str = r"pycuda|cuMemAlloc|cupy/cuda|cupy\.cuda|numba/cuda|rmm/_lib|runtime/ops_(?:amd|nv|cuda|gpu|cl|hip|metal|webgpu)\.py|pyopencl";
 const PYTHON: &str = "Python's MemoryError is about host memory unless an extension raised it.";
 
 pub(super) const ROWS: &[Phrase] = &[
@@ -61,12 +63,13 @@ pub(super) const ROWS: &[Phrase] = &[
         &["killed"],
         r"\b(?:process|training|script|program|job|python|worker|kernel|it)\s+(?:(?:just|always|then|also|will)\s+)?(?:be|is|was|gets?|got|has been|being|keeps? getting)\s+(?:(?:always|automatically|suddenly)\s+)?killed\b|\b(?:gets?|got|getting) killed\b",
     )
-    .unless(r"time ?limit|timeout|wall ?time|SIGTERM|by (?:me|user)|Ctrl|cuda|\bgpu")
+    .unless(r"time ?limit|timeout|wall ?time|SIGTERM|by (?:me\b|(?:the |a )?user|hand)|manually|Ctrl|cuda|\bgpu")
     .leads(HostMemory, KILLED),
     Phrase::host("host", &["MEM usage hard limit", "exceeded MEM"], r"exceeded (?:its )?(?:v?mem|memory)\w* (?:usage )?(?:hard |soft )?limit")
         .certain(HostMemory, "The job exceeded the host memory that it requested from the scheduler. The GPU is not involved."),
     Phrase::host("host", &["MemoryError"], r"(?:^|[\s,:])(?-i:MemoryError)\b")
         .unless(r"\bwould\b|\bcould\b|\bmight\b|except\b|raise\b|Traceback|Unable to allocate|bad_alloc|cuda|\bgpu|\brmm\b|\bhip|cumem|device memory|cupy|numba")
+        .not_near(GPU_FRAMES)
         .leads(HostMemory, PYTHON),
     Phrase::host(
         "host",
@@ -74,11 +77,11 @@ pub(super) const ROWS: &[Phrase] = &[
         r"process pool was terminated abruptly|worker process .{0,60}unexpectedly terminated|DataLoader worker .{0,40}exited unexpectedly",
     )
     .leads(HostMemory, WORKER),
-    Phrase::host("host", &["of the memory on node", "RayOutOfMemoryError"], r"More than \d+% of the memory on node|RayOutOfMemoryError")
+    Phrase::host("host", &["of the memory on node", "RayOutOfMemoryError", "Memory on the node (IP"], r"More than \d+% of the memory on node|RayOutOfMemoryError|Memory on the node \(IP\b.{0,160}\bwhere the (?:task|actor|lease|worker)")
         .certain(HostMemory, "Ray stopped the task because the node's host memory is nearly full. The GPU is not involved."),
     Phrase::host("host", &["CPU out of memory", "runtime: out of memory", "OUT_OF_MEMORY"], r"\bCPU out of memory|\bruntime: out of memory|\bState:? +(?-i:OUT_OF_ME(?:MORY|\+))")
         .certain(HostMemory, "The machine's memory, or the job's share of it, ran out. The GPU is not involved."),
-    Phrase::host("host", &["Bus error"], r"^\W*Bus error\b").leads(HostMemory, SHARED),
+    Phrase::host("host", &["Bus error"], r"^\W*Bus error(?:\W*$|\W+core dumped|: \d+)").leads(HostMemory, SHARED),
     Phrase::host(
         "host",
         &["kernel appears to have died", "kernel died", "kernel has died", "session crashed", "Kernel Restarting"],
@@ -305,6 +308,36 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .unless(GPU_WORDS)
     .likely(HostMemory, "The machine's memory, or the job's share of it, ran out. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["pin memory", "pinning", "page-lock", "pinned memory", "pinned host"],
+        r"\b(?:error|fail\w*|unable|could not|couldn't|cannot|can't)\b.{0,40}\b(?:pin|pinning|page-lock(?:ing)?|allocat\w+ (?:\w+ ){0,2}pinned)\b.{0,24}\bmemory\b",
+    )
+    .unless(r"invalid argument|not (?:supported|permitted)|no CUDA|driver|falling back|\b(?:out of memory|OUT_OF_MEMORY)")
+    .leads(HostMemory, "Pinned host memory could not be allocated: RAM is short, or the driver's or the system's limit on locked pages is reached."),
+    Phrase::host(
+        "host",
+        &["ram is", "ram gets", "ram usage", "ram consumption", "ram fills", "cpu ram", "system ram"],
+        r"\bram\b (?:\w+ ){0,3}(?:(?:is|was|gets?) (?:\w+ ){0,2}(?:consumed|used|filled|full|exhausted)\b|fills up|grows)\b.{0,60}\b(?:kill\w*|deplet\w*|crash\w*|dies|freez\w*)|\bram\b.{0,40}\buntil (?:it )?(?:deplet\w+|(?:is|gets) (?:full|exhausted|depleted)|runs? out)",
+    )
+    .unless(r"cuda|\bgpu|vram|video ram|\bno longer\b|\bfix")
+    .leads(HostMemory, "The text says that the machine's memory (RAM) fills up until the process dies."),
+    Phrase::host(
+        "host",
+        &["more memory than", "memory usage exceeded", "MEMLIMIT"],
+        r"\b(?:used|using|uses) more memory than (?:\w+ ){0,3}(?:requested|allowed|allocated|available|limit|permitted)\b|\bmemory usage exceeded (?:the |its )?(?:memory )?request|(?-i:\bMEMLIMIT\b)",
+    )
+    .unless(GPU_WORDS)
+    .likely(HostMemory, "The job exceeded the host memory that it requested from the scheduler. The GPU is not involved."),
+    Phrase::host("host", &["mkl_malloc", "OpenBLAS"], r"\bmkl_malloc\b.{0,20}fail|\bOpenBLAS\b.{0,40}(?:allocation (?:still )?failed|failed to allocate|out of memory)")
+        .certain(HostMemory, "A math library on the CPU could not allocate host memory. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["ERROR_NOT_ENOUGH_MEMORY", "ERROR_COMMITMENT_LIMIT", "lowmemorykiller", "lmkd:", "memory quota exceeded", "quota vastly exceeded", "Memory limit of"],
+        r"\bERROR_NOT_ENOUGH_MEMORY\b|\bERROR_COMMITMENT_LIMIT\b|\blowmemorykiller\b.{0,12}\bKill|\blmkd\b.{0,12}\bKill|\bMemory quota (?:vastly )?exceeded|Memory limit of \d+ ?[KMG]i?B exceeded",
+    )
+    .unless(GPU_WORDS)
+    .certain(HostMemory, "The machine's memory, or the limit set for the process, was used up. The GPU is not involved."),
     Phrase::host("host", &["Pin memory thread exited"], r"Pin memory thread exited unexpectedly")
         .leads(HostMemory, "The thread that pins host memory for the data loader ended, usually because pinned memory or RAM ran out."),
     Phrase::host("host", &["killed as a result of limit of"], r"killed as a result of limit of /")
@@ -326,8 +359,8 @@ pub(super) const ROWS: &[Phrase] = &[
     .certain(HostMemory, "The machine's memory ran out and the process was killed. The GPU is not involved."),
     Phrase::either(
         "host",
-        &["已杀死", "已殺死", "強制終了", "죽었음", "Getötet", "Processus arrêté", "Убито", "Terminado (killed)", "Matado", "Abgeschossen"],
-        r"^\W*(?:\S+: \S+ \d+: +\d+ )?(?:已杀死|已殺死|強制終了|죽었음|Getötet|Processus arrêté|Убито|Terminado \(killed\)|Matado|Abgeschossen)(?:\s{2,}|\W*$)|:\s*Убито\W*$",
+        &["已杀死", "已殺死", "強制終了", "죽었음", "Getötet", "Processus arrêté", "Убито", "Terminado (killed)", "Matado", "Abgeschossen", "Ucciso", "Zabity", "Unicestwiony", "Öldürüldü", "Dödad"],
+        r"^\W*(?:\S+: \S+ \d+: +\d+ )?(?:已杀死|已殺死|強制終了|죽었음|Getötet|Processus arrêté|Убито|Terminado \(killed\)|Matado|Abgeschossen|Ucciso|Zabity|Unicestwiony|Öldürüldü|Dödad)(?:\s{2,}|\W*$)|:\s*Убито\W*$",
     )
     .leads(HostMemory, KILLED),
     // Killed from outside.
@@ -385,7 +418,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"(?:^|[^\w.])(?:\w+\.)*\bMemoryError\b(?:\s*:?\s*$|: (?:Unable|Could not|Cannot|Failed|bad alloc|Out of memory|Allocation)\b)",
     )
         .unless(r"bad_alloc|cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba|pycuda")
-        .not_near(r"pycuda|cuMemAlloc|cupy/cuda|cupy\.cuda|numba/cuda|rmm/_lib")
+        .not_near(GPU_FRAMES)
         .leads(HostMemory, PYTHON),
     Phrase::either("host", &["bad_alloc", "bad allocation"], r#"(?:bad_alloc|bad allocation)['"]?\W*$"#)
         .unless(GPU_WORDS)

@@ -38,6 +38,18 @@ pub(super) const ROWS: &[Phrase] = &[
         .spanning_lines()
         .likely(OtherProcesses, NO_CONTEXT),
     Phrase::device("numba", &["Call to cu"], r"Call to cu\w+ results in \S*OUT_OF_MEMORY").spanning_lines(),
+    Phrase::new(
+        "triton",
+        crate::text::facts::Resource::Kernel,
+        &["out of resources", "out of resource"],
+        r"\bout of resources?\b",
+    )
+    .unless(r"\bcl[A-Z]\w+|CL_|opencl|-5\b|PI_ERROR|UR_RESULT|HSA_STATUS|GPU resources|memory")
+    .near(r"(?i:triton|sageatt\w*|flash.?att\w*|\w*attn_\w+\[grid\]|_fwd\[grid\]|shared memory|num_stages)")
+    .leads(
+        SharedMemoryOrKernelResource,
+        "A kernel needs more shared memory or registers than a multiprocessor of this GPU has; the GPU's memory need not be full.",
+    ),
     // MXNet frees its whole pool before it tries again, so the pool's cache is not the reason.
     Phrase::host(
         "mxnet",

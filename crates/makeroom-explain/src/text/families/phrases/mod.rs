@@ -13,6 +13,7 @@ pub(in crate::text) mod host;
 pub(in crate::text) mod libraries;
 pub(in crate::text) mod programs;
 pub(in crate::text) mod runtimes;
+pub(in crate::text) mod statuses;
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -331,7 +332,8 @@ macro_rules! family {
 use family;
 
 /// Words of a GPU's library in a line: then it is not about host memory.
-const GPU_WORDS: &str = r"cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba";
+const GPU_WORDS: &str =
+    r"cuda|\bgpu|\brmm\b|\bhip|thrust|cumem|device memory|nvenc|cupy|numba|EGL_BAD|device_bad_alloc";
 
 #[cfg(test)]
 mod tests {
@@ -340,7 +342,9 @@ mod tests {
 
     #[test]
     fn every_row_compiles_and_has_its_anchors_in_lower_or_upper_case() {
-        for rows in [host::ROWS, runtimes::ROWS, libraries::ROWS, programs::ROWS, graphics::ROWS] {
+        for rows in
+            [host::ROWS, runtimes::ROWS, libraries::ROWS, programs::ROWS, graphics::ROWS, statuses::ROWS]
+        {
             for row in rows {
                 let _ = Patterns::of(row);
                 assert!(!row.anchors.is_empty(), "{}", row.words);

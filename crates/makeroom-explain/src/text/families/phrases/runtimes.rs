@@ -102,6 +102,13 @@ pub(super) const ROWS: &[Phrase] = &[
     .certain(HostMemory, RUNTIME),
     Phrase::host(
         "host",
+        &["enough space for", "os::commit_memory", "out of process memory", "Heap exhausted", "memory exhausted", "CircuitBreakingException", "cache resources exhausted", "allocation would exceed", "ORA-0403", "Stack limit (", "failed; errno 12"],
+        r"Could not reserve enough space for .{0,24}object heap|os::commit_memory\(.*failed|\bORA-0403[01]\b|\bHeap exhausted\b|^\W*(?:\w+: ){1,2}(?:virtual )?memory exhausted\b|CircuitBreakingException.*Data too large|cache resources exhausted|Allocation would exceed memory limit|\bStack limit \([\d.]+ ?[KMG]b\) exceeded|\bmmap\(\d+ bytes\) failed; errno 12",
+    )
+    .unless(GPU_WORDS)
+    .certain(HostMemory, RUNTIME),
+    Phrase::host(
+        "host",
         &["malloc failed (tried to allocate"],
         r"malloc failed \(tried to allocate (?P<request>\d+) bytes\)",
     )

@@ -124,7 +124,8 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     xla::state_budget(passage, &mut facts);
     xla::state_plan(passage, dump.limit, &mut facts);
-    (complaint.is_some() || facts.live.is_some() || facts.reserved.is_some()).then_some(facts)
+    let is_bin = BIN.is_match(passage.line());
+    (complaint.is_some() || is_bin || facts.live.is_some() || facts.reserved.is_some()).then_some(facts)
 }
 
 /// A dump without its complaint: the regions are the pool, and one smaller than the request shows that the framework

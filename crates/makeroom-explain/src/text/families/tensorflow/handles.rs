@@ -26,7 +26,7 @@ use crate::{Cause, Certainty};
 pub(crate) const FAMILY: Family = Family {
     anchors: &[
         "could not create cudnn handle",
-        "failed to create cublas handle",
+        "failed to create cublas",
         "Failed to get convolution algorithm",
         "DNN library initialization failed",
         "gpusolverDnCreate",
@@ -41,7 +41,7 @@ const PLENTY: f64 = 0.5;
 
 static START: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)could not create cudnn handle|failed to create cublas handle|Failed to get convolution algorithm|DNN library initialization failed|gpusolverDnCreate\S* failed",
+        r"(?i)could not create cudnn handle|failed to create cublas(?: handle\b|\s*$)|Failed to get convolution algorithm|DNN library initialization failed|gpusolverDnCreate\S* failed",
     )
 });
 static USAGE: LazyLock<Regex> =
@@ -63,7 +63,10 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
             Certainty::Likely,
             format!("{free} of {total} was free when a CUDA library started: the framework preallocated the rest."),
         ),
-        (Some(free), Some(total)) if free.share_of(total) >= PLENTY => return Some(facts),
+        // A library that does not start at all on an empty GPU does not match the driver; other statuses leave it open.
+        (Some(free), Some(total)) if free.share_of(total) >= PLENTY => {
+            return (!passage.line().contains("NOT_INITIALIZED")).then_some(facts);
+        }
         _ => (
             Certainty::Possible,
             "A CUDA library could not start. It allocates outside the framework's pool, and the pool takes nearly the whole GPU at start.".to_owned(),
@@ -108,7 +111,9 @@ mod tests {
 
     #[test]
     fn on_an_empty_card_nothing_can_be_said() {
-        assert!(facts_in(&started_with(7_800_000_000)).unwrap().statements.is_empty());
+        let text = started_with(7_800_000_000);
+        assert!(facts_in(&text).unwrap().statements.is_empty());
+        assert!(facts_in(&text.replace("INTERNAL_ERROR", "NOT_INITIALIZED")).is_none());
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub(crate) const FAMILY: Family = Family {
         "Shared memory size limit exceeded",
         "That was not possible",
         "would exceed memory (size=",
+        "Ran out of memory in memory space",
     ],
     read,
 };
