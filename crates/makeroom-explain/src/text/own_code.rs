@@ -44,10 +44,27 @@ pub(crate) fn smaller_buffers(situation: &Situation<'_>) -> Fix {
 
 /// Whether the text shows the source of a program that calls the driver, so that its reader can change it.
 pub(crate) fn shows_source(situation: &Situation<'_>) -> bool {
-    situation.facts.site.is_some()
+    !is_in_a_library(situation) && (situation.facts.site.is_some()
         || ["cudaMalloc", "cuMem", "hipMalloc", ".cu", ".cpp", "nvcc", "<<<", "int main"]
             .iter()
-            .any(|mark| situation.settings.mentions(mark))
+            .any(|mark| situation.settings.mentions(mark)))
+}
+
+/// Whether the failing line is in the source of a library, which the reader of the text did not write.
+fn is_in_a_library(situation: &Situation<'_>) -> bool {
+    const LIBRARIES: [&str; 10] = [
+        "pip-req-build",
+        "site-packages",
+        "dist-packages",
+        "pytorch/",
+        "caffe2/",
+        "third_party/",
+        "feedstock_root",
+        "tiny-cuda-nn",
+        "/root/.cargo/",
+        "Traceback (most recent call last)",
+    ];
+    LIBRARIES.iter().any(|words| situation.settings.mentions(words))
 }
 
 /// What else a program can do that calls CUDA or HIP itself.

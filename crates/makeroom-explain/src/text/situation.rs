@@ -74,6 +74,7 @@ impl<'log> Situation<'log> {
             && quote.contains(" cached)")
             && !quote.contains("reserved")
             || quote.contains("/THC/")
+            || quote.contains("(malloc at ")
             || quote.contains("THCudaCheck");
         let is_early_python = self.environment.python.is_some_and(|version| version < (3, 6));
         let is_torch = self.facts.framework.starts_with("pytorch") || is_early_wording;
@@ -145,8 +146,18 @@ impl<'log> Situation<'log> {
 /// Batches above this are not batches.
 const LARGEST_BATCH: u64 = 1 << 20;
 /// Words of a training loop.
-const TRAINING_WORDS: [&str; 8] =
-    ["backward(", "optimizer", "trainer", "train.py", "training", "train_", "finetune", "epoch"];
+const TRAINING_WORDS: [&str; 10] = [
+    "backward(",
+    "optimizer",
+    "trainer",
+    "train.py",
+    "training",
+    "train_",
+    "finetune",
+    "finetuning",
+    "fine-tuning",
+    "epoch",
+];
 /// Words of a program that starts.
 const START_WORDS: [&str; 9] = [
     "model.to(",

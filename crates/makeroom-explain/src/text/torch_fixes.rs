@@ -94,6 +94,9 @@ fn torch_fragmentation(situation: &Situation<'_>, cached: Bytes) -> Vec<Fix> {
     ]
 }
 
+/// A cache below this part of the GPU is what every full GPU has: the next requests would fail all the same.
+const WORTH_TRYING: f64 = 0.02;
+
 /// What costs nothing to try where the card is full: the allocator's own settings.
 pub(crate) fn allocator_first(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
@@ -104,7 +107,12 @@ pub(crate) fn allocator_first(situation: &Situation<'_>) -> Vec<Fix> {
     let can_be_in_pieces = situation
         .account
         .shortage()
-        .is_some_and(|shortage| shortage.cached >= shortage.missing() && facts.allocator == Allocator::Torch);
+        .is_some_and(|shortage| shortage.cached >= shortage.missing() && facts.allocator == Allocator::Torch)
+        && situation
+            .account
+            .cached
+            .zip(facts.total)
+            .is_none_or(|(cached, total)| cached.share_of(total) >= WORTH_TRYING);
     if can_be_in_pieces {
         fixes.extend(torch_fragmentation(situation, Bytes::ZERO).into_iter().take(1).map(|mut fix| {
             fix.action = format!("{}: worth trying first, it costs nothing", fix.action);

@@ -43,7 +43,7 @@ const NCNN: Program = Program {
         "realcugan",
         "upscayl",
         "vkAllocateMemory failed -",
-        "vkAllocateMemoryfail",
+        "vkAllocateMemoryfaile",
     ],
     work: Work::Inference,
     advise: |situation, cause| match cause {
@@ -74,6 +74,10 @@ const SPLATTING: Program = Program {
         "diff_gaussian_rasterization",
         "diff-gaussian-rasterization",
         "scene/gaussian_model",
+        "rasterize_gaussians",
+        "diff_surfel_rasterization",
+        "diff-surfel-rasterization",
+        "simple_knn",
         "gsplat/",
     ],
     work: Work::Training,
@@ -119,7 +123,7 @@ fn rebuild_rasterizer() -> Vec<Fix> {
 const NERFSTUDIO: Program = Program {
     name: "nerfstudio",
     frameworks: &[],
-    marks: &["nerfstudio", "ns-train", "splatfacto", "nerfacto"],
+    marks: &["nerfstudio", "ns-train", "splatfacto", "nerfacto", "machine-num-devices", "machine.num-devices", "--pipeline.datamanager"],
     work: Work::Training,
     advise: |situation, cause| lever::steps(situation, cause, NERFSTUDIO_LEVERS),
 };

@@ -11,8 +11,9 @@ use super::{Program, Work};
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 use dialect::Dialect;
+pub(super) use webui::WEBUI;
 
-pub(super) const PROGRAMS: &[&Program] = &[&LLAMA_CPP, &OLLAMA, &webui::WEBUI];
+pub(super) const PROGRAMS: &[&Program] = &[&LLAMA_CPP, &OLLAMA, &WEBUI];
 
 const LLAMA_CPP: Program = Program {
     name: "llama.cpp",

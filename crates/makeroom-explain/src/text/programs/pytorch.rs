@@ -5,6 +5,7 @@ use makeroom_core::Bytes;
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::advice::Maker;
+use crate::text::phases::{self, Phase};
 use crate::text::situation::Situation;
 use crate::text::{smaller, torch_fixes};
 use crate::{Cause, Fix};
@@ -33,6 +34,9 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     }
     if !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice) {
         return Vec::new();
+    }
+    if Phase::of(situation) == Some(Phase::PlaceWeights) && situation.environment.maker != Maker::Apple {
+        return phases::smaller_weights(situation);
     }
     let mut fixes = smaller::less_data(situation);
     // Level Zero caps one allocation, whatever is free.
