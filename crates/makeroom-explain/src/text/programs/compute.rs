@@ -2,6 +2,8 @@
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
+use makeroom_core::Bytes;
+
 use crate::text::own_code;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
@@ -81,11 +83,31 @@ const PARSEC: Program = Program {
 const HAMI: Program = Program {
     name: "HAMi",
     frameworks: &["hami"],
-    marks: &["HAMi-core", "libvgpu.so"],
+    marks: &["HAMi-core", "libvgpu.so", "4pdvGPU", "nvidia.com/gpumem", "libvgpu.c"],
     work: Work::Other,
     advise: |situation, cause| {
-        let wanted = situation.facts.limit.map_or(16_000, |limit| (limit.scaled(1.5).get()) >> 20);
+        let used = situation.settings.number(&["usage"]).filter(|bytes| (1e8..1e13).contains(bytes));
+        let needed = used.map(|bytes| Bytes::new((bytes * 1.2) as u64));
+        let raised = situation.facts.limit.map(|limit| limit.scaled(1.5));
+        let wanted = needed.max(raised).map_or(16_000, |bytes| bytes.get() >> 20);
+        let scaling = situation.settings.number(&["deviceMemoryScaling"]).filter(|&factor| factor > 1.0);
+        let update = || {
+            Fix::new("update HAMi: its count of used memory went below zero, which no limit cures; then restart the pod")
+                .command("helm repo update && helm upgrade hami hami-charts/hami -n kube-system")
+        };
         match cause {
+            Cause::ArtificialLimit | Cause::LiveDataFillsDevice | Cause::IntegerOrShapeBug
+                if situation.settings.mentions("184467440737") =>
+            {
+                vec![update()]
+            }
+            Cause::LiveDataFillsDevice if scaling.is_some() => vec![
+                Fix::new(format!(
+                    "sell no more memory than the card has: pods share it, and the scaling is {}",
+                    scaling.unwrap_or_default()
+                ))
+                .command("helm upgrade hami hami-charts/hami -n kube-system --set devicePlugin.deviceMemoryScaling=1"),
+            ],
             Cause::OtherProcesses => vec![
                 Fix::new("request less than the card has, so that the scheduler keeps pods apart")
                     .command("nvidia.com/gpumem-percentage: 50"),

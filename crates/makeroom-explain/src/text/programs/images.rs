@@ -6,6 +6,7 @@ use super::{Program, Work};
 use crate::{Cause, Fix};
 
 pub(super) const PROGRAMS: &[&Program] = &[
+    &FLOWFRAMES,
     &NCNN,
     &REAL_ESRGAN,
     &SPLATTING,
@@ -63,6 +64,21 @@ const NCNN_LEVERS: &[Lever] = &[
     Lever::switch("load, process and save one image at a time", "-j 1:1:1", &[]).unless_said(&["-j 1:1:1"]),
     Lever::new("use a lighter model", "-n realesr-animevideov3").unless_said(&["animevideov3", "-lite"]),
     Lever::new("run on another GPU, or on the CPU with -1", "-g 1").unless_said(&["-g 1", "-g -1"]),
+];
+
+const FLOWFRAMES: Program = Program {
+    name: "Flowframes",
+    frameworks: &[],
+    marks: &["flowframes", "Settings -> Max Video Size", "frames interpolated", "rife-ncnn"],
+    work: Work::Inference,
+    advise: |situation, cause| lever::steps(situation, cause, FLOWFRAMES_LEVERS),
+};
+
+const FLOWFRAMES_LEVERS: &[Lever] = &[
+    Lever::new("interpolate at a lower resolution: Settings > Interpolation", "Max Video Size = 720p")
+        .unless_said(&["Max Video Size = 720"]),
+    Lever::new("run one frame at a time: Settings > AI Specific Settings", "NCNN Processing Threads = 1"),
+    Lever::new("interpolate the video in parts", "ffmpeg -i in.mp4 -c copy -f segment -segment_time 600 part%03d.mp4"),
 ];
 
 const SPLATTING: Program = Program {

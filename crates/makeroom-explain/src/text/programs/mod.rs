@@ -32,6 +32,7 @@ mod lever;
 mod llama_cpp;
 mod marks;
 mod media;
+mod older;
 mod plain;
 mod pytorch;
 mod runtimes;
@@ -114,6 +115,8 @@ const APPLICATIONS: &[&[&Program]] = &[
     jax::APPLICATIONS,
     tensorflow::APPLICATIONS,
     compute::APPLICATIONS,
+    older::APPLICATIONS,
+    frameworks::APPLICATIONS,
     toolkits::PROGRAMS,
     distributed::APPLICATIONS,
     training::PROGRAMS,
@@ -131,6 +134,7 @@ const LIBRARIES: &[&[&Program]] = &[
     jax::PROGRAMS,
     tensorflow::PROGRAMS,
     frameworks::PROGRAMS,
+    older::PROGRAMS,
     pytorch::PROGRAMS,
     compute::PROGRAMS,
     graphics::LIBRARIES,

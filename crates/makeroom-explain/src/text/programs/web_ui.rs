@@ -18,6 +18,10 @@ const AUTOMATIC1111: Program = Program {
         "modules/call_queue.py",
         "modules/sd_samplers",
         "Torch active/reserved:",
+        "--enable-insecure-extension-access",
+        "--disable-safe-unpickle",
+        "--gradio-auth",
+        "COMMANDLINE_ARGS",
         "Sys VRAM:",
     ],
     work: Work::Inference,
@@ -130,7 +134,7 @@ const FORGE_LEVERS: &[Lever] = &[
 const SD_NEXT: Program = Program {
     name: "SD.Next",
     frameworks: &[],
-    marks: &["SD.Next", "sdnext", "vladmandic/automatic"],
+    marks: &["SD.Next", "sdnext", "vladmandic/automatic", "Torch backend: Intel IPEX", "INFO     Torch detected", "Torch detected GPU"],
     work: Work::Inference,
     advise: |situation, cause| with_image(situation, cause, SD_NEXT_LEVERS),
 };
