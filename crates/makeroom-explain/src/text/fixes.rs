@@ -41,6 +41,9 @@ pub(crate) fn attach(findings: &mut [Finding], situation: &Situation<'_>) {
             let own = programs::advise(situation, finding.cause);
             finding.fixes.splice(0..0, own.into_iter().take(2));
         }
+        if finding.cause == Cause::LiveDataFillsDevice {
+            programs::add_unified_memory(&mut finding.fixes, situation);
+        }
         fitting::keep(&mut finding.fixes, situation);
         tidy(&mut finding.fixes);
     }
@@ -50,6 +53,9 @@ pub(crate) fn attach(findings: &mut [Finding], situation: &Situation<'_>) {
 pub(crate) fn for_cause(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = proposed(cause, situation);
     fitting::keep(&mut fixes, situation);
+    if cause == Cause::Fragmentation && fixes.iter().all(|fix| fix.command.is_none()) {
+        fixes.splice(0..0, smaller::less_data(situation));
+    }
     if fixes.is_empty() && cause == Cause::HostMemory {
         fixes.push(host_fixes::less_at_once(situation));
     }

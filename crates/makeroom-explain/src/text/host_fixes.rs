@@ -264,11 +264,16 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
     let mut fixes = Vec::new();
     // TensorFlow's pool has a setting of its own, which its own advice names.
-    if facts.framework == "tensorflow" {
+    if facts.framework == "tensorflow" && !situation.settings.mentions("UNIFIED_MEMORY") {
     } else if situation.settings.mentions("faiss") {
         fixes.push(
             Fix::new("let FAISS pin less host memory (default 256 MiB per GPU)")
                 .command("resources.setPinnedMemory(64 * 1024 * 1024)"),
+        );
+    } else if matches!(facts.framework, "jax" | "tensorflow") || situation.settings.mentions("alphafold") {
+        fixes.push(
+            Fix::new("keep the pool in device memory: unified memory makes XLA pin host memory for it")
+                .command(situation.environment.export("TF_FORCE_UNIFIED_MEMORY=0")),
         );
     } else if is_own_code(facts) || !is_data_loading(situation) && !situation.settings.mentions("torch") {
         fixes.push(
@@ -286,8 +291,13 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
         ),
         System::MacOs => {}
         System::Linux | System::Jetson => fixes.push(
-            Fix::new("raise the limit on locked memory before the program starts")
-                .command("ulimit -l unlimited   (Docker: --ulimit memlock=-1)"),
+            Fix::new("raise the limit on locked memory before the program starts").command(
+                if situation.settings.mentions("docker") {
+                    "docker run --ulimit memlock=-1 …"
+                } else {
+                    "ulimit -l unlimited   (Docker: --ulimit memlock=-1)"
+                },
+            ),
         ),
     }
     fixes

@@ -159,7 +159,7 @@ const TRAINING_WORDS: [&str; 10] = [
     "epoch",
 ];
 /// Words of a program that starts.
-const START_WORDS: [&str; 9] = [
+const START_WORDS: [&str; 17] = [
     "model.to(",
     ".cuda()",
     "module.to(",
@@ -169,6 +169,14 @@ const START_WORDS: [&str; 9] = [
     "device_put",
     "CtxCreate",
     "PRNGKey",
+    "require 'cutorch'",
+    "StreamCreate",
+    "cudaSetDevice",
+    "cuInit",
+    "cudaGetDevice",
+    "cublasCreate",
+    "cudnnCreate",
+    "init_cublas",
 ];
 /// Words of a program that only runs a model.
 const INFERENCE_WORDS: [&str; 9] = [

@@ -94,6 +94,16 @@ const SIZES: &[Size] = &[
         1,
     ),
     Size::count("sample fewer neighbors", &["num_neighbors", "fanout", "fan_out"]),
+    Size::length(
+        "put fewer tokens or frames in a batch",
+        &["batch_bins", "max_tokens_per_batch", "tokens_per_batch", "batch_tokens", "batch_frames", "frames_per_batch", "max_frames"],
+        1,
+    ),
+    Size::length(
+        "compute on a smaller grid",
+        &["grid_x", "grid_y", "grid_size", "grid_resolution", "-nx", "-ny", "-grid", "octree_resolution"],
+        8,
+    ),
 ];
 
 /// The batch size under its usual names.

@@ -152,7 +152,7 @@ fn repeated_sides(shape: &str) -> Option<&str> {
 /// A machine whose memory is full: more of it, and for videos shorter parts.
 fn full_machine(situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = Vec::new();
-    if ["video", "frame", ".mp4", "fps", "ffmpeg"].iter().any(|words| situation.settings.mentions(words)) {
+    if ["video", " frames", ".mp4", " fps", "ffmpeg"].iter().any(|words| situation.settings.mentions(words)) {
         fixes.push(
             Fix::new("cut the video into parts of 10 seconds and process one at a time: all its frames are kept in RAM")
                 .command("ffmpeg -i in.mp4 -c copy -f segment -segment_time 10 -reset_timestamps 1 part%03d.mp4"),

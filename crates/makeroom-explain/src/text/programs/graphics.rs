@@ -276,7 +276,8 @@ const WGPU: Program = Program {
     marks: &["wgpu", "GPUOutOfMemoryError", "Device::create_texture", "createTexture(", "webgpu"],
     work: Work::Other,
     advise: |situation, cause| {
-        let is_rust = ["wgpu-core", "wgpu-rs", ".rs:", "wgpu::"].iter().any(|words| situation.settings.mentions(words));
+        let is_rust = !is_about_textures(situation)
+            && ["wgpu-rs", "leak", "every frame", "device.poll"].iter().any(|words| situation.settings.mentions(words));
         lever::steps(situation, cause, if is_rust { WGPU_RUST_LEVERS } else { WGPU_LEVERS })
     },
 };

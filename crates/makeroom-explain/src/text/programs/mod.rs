@@ -49,6 +49,8 @@ mod video;
 mod vision;
 mod web_ui;
 
+pub(crate) use jax::add_unified_memory;
+
 use super::facts::Facts;
 use super::searched::Searched;
 use super::situation::Situation;
@@ -199,8 +201,8 @@ pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
         .or_else(|| listed(LIBRARIES).find(by_format).filter(|_| is_engine))
         .or(application)
         .or_else(|| listed(LIBRARIES).find(by_format))
+        .or_else(|| all().find(by_wording).filter(|_| format == SHARED))
         .or_else(|| all().nth(library?))
-        .or_else(|| all().find(by_wording))
         .or_else(|| listed(LIBRARIES).find(|program| is_from_pytorch(facts) && program.name == "PyTorch"))
         .or_else(|| apis::FALLBACK.iter().chain(compute::FALLBACK).copied().find(by_format))
         .unwrap_or(&plain::PLAIN)

@@ -56,7 +56,7 @@ const CAFFE2_LEVERS: &[Lever] = &[
 const CNTK: Program = Program {
     name: "CNTK",
     frameworks: &[],
-    marks: &["cntk", "CUDA failure 2: out of memory ; GPU=", "CUBLAS failure", "; GPU=0 ; hostname="],
+    marks: &["cntk", "deviceBufferPtr", "AllocatedElemType", "Starting minibatch loop", "minibatchSize"],
     work: Work::Training,
     advise: |situation, cause| match cause {
         // Its workspaces and its arrays come from the same memory.
@@ -179,7 +179,7 @@ mod tests {
             ),
             (
                 "CNTK",
-                "CUDA failure 2: out of memory ; GPU=0 ; hostname=box ; expr=cudaMalloc((void**) &p, n)",
+                "CUDA failure 2: out of memory ; GPU=0 ; hostname=box ; expr=cudaMalloc((void**) &deviceBufferPtr, n)",
                 "minibatch_size=1",
                 ("enable_hyper_memory_compress()", "hyper_memory_compress"),
             ),

@@ -28,6 +28,10 @@ const AUTOMATIC1111: Program = Program {
     advise: |situation, cause| with_image(situation, cause, AUTOMATIC1111_LEVERS),
 };
 
+fn is_directml(situation: &Situation<'_>) -> bool {
+    situation.facts.framework == "directml" || situation.settings.mentions("directml")
+}
+
 const AUTOMATIC1111_LEVERS: &[Lever] = &[
     Lever::switch(
         "keep only the part of the model in use on the GPU",
@@ -47,14 +51,14 @@ const AUTOMATIC1111_LEVERS: &[Lever] = &[
         "COMMANDLINE_ARGS=--opt-sdp-attention",
         &["--opt-sdp-attention", "--xformers", "--opt-sdp-no-mem-attention"],
     )
-    .unless_said(&["directml"])
+    .only(|situation| !is_directml(situation))
     .variable(),
     Lever::switch(
         "on DirectML, use its memory-saving attention",
         "COMMANDLINE_ARGS=--opt-sub-quad-attention",
         &["--opt-sub-quad-attention"],
     )
-    .only(|situation| situation.settings.mentions("directml"))
+    .only(is_directml)
     .variable(),
     Lever::new(
         "lower the hires fix: the second pass needs memory for the upscaled image",
