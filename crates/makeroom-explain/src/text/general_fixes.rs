@@ -182,6 +182,16 @@ fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
             Fix::new("let the compiler use fewer registers").command("@cuda.jit(max_registers=64)"),
         ];
     }
+    // A user of a program cannot change its kernels.
+    if super::fixes::is_without_cuda(facts) && situation.program.name != "the OpenCL program" {
+        let own = super::programs::advise(situation, Cause::LiveDataFillsDevice);
+        if !own.is_empty() {
+            return own;
+        }
+    }
+    if super::fixes::is_without_cuda(facts) && !own_code::shows_opencl_source(situation) {
+        return super::programs::advise(situation, Cause::LiveDataFillsDevice);
+    }
     if super::fixes::is_without_cuda(facts) {
         return vec![
             Fix::new("use smaller work groups").command("size_t local_work_size[] = {64};"),

@@ -65,6 +65,11 @@ pub(crate) fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
 /// Lines of a process table that somebody copied: a process id and its memory.
 static COPIED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\W{0,4}(\d{3,8})[ \t|]+(\d{2,6}) ?MiB\W*$"));
 
+/// Whether somebody copied a list of processes into the text.
+pub(crate) fn has_copied_list(situation: &Situation<'_>) -> bool {
+    situation.account.others.is_empty() && situation.settings.parts().into_iter().any(|part| COPIED.is_match(part))
+}
+
 /// The largest processes of such lines.
 fn listed_by_hand(situation: &Situation<'_>) -> Vec<Fix> {
     let mut processes: Vec<(Bytes, u64)> = situation
@@ -90,7 +95,8 @@ fn listed_by_hand(situation: &Situation<'_>) -> Vec<Fix> {
 /// Another framework in the same process takes most of the GPU when it starts.
 fn second_framework(situation: &Situation<'_>) -> Option<Fix> {
     let settings = situation.settings;
-    if !situation.facts.framework.starts_with("pytorch") || !situation.account.others.is_empty() {
+    let is_tensorflow = situation.program.name == "TensorFlow";
+    if !situation.facts.framework.starts_with("pytorch") || !situation.account.others.is_empty() || is_tensorflow {
         return None;
     }
     let export = |assignment: &str| situation.environment.export(assignment);

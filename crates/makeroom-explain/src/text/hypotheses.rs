@@ -150,11 +150,14 @@ fn is_full_before(situation: &Situation<'_>) -> bool {
     let is_tiny = facts.framework == "jax"
         && facts.live.is_none()
         && facts.request.is_some_and(|request| request < SMALL_IN_POOL);
-    is_small(situation) || is_first_call || is_tiny
+    is_small(situation) || is_first_call || is_tiny || holders::has_copied_list(situation)
 }
 
 fn is_first_call(situation: &Situation<'_>) -> bool {
-    FIRST_CALLS.iter().any(|call| situation.settings.mentions(call))
+    // llama.cpp prints the model's figures as soon as it has opened the file.
+    let is_before_the_model =
+        situation.settings.mentions("main: seed") && !situation.settings.mentions("llama_model_load");
+    is_before_the_model || FIRST_CALLS.iter().any(|call| situation.settings.mentions(call))
 }
 
 /// Moves the other holders of the GPU before the program's own memory, with the step that shows it one GPU only.
@@ -170,7 +173,10 @@ fn others_first(findings: &mut [Finding], situation: &Situation<'_>) {
     if is_first_call(situation) && is_cuda && !situation.settings.mentions("CUDA_VISIBLE_DEVICES=") {
         let one = Fix::new("show the program one GPU only: it opens all that it sees, and another may be the full one")
             .command(situation.environment.export("CUDA_VISIBLE_DEVICES=0"));
-        findings[others].fixes.push(one);
+        let fixes = &mut findings[others].fixes;
+        fixes.insert(fixes.len().min(1), one);
+        // Nothing of the program's own is on the GPU yet.
+        fixes.truncate(2);
     }
 }
 

@@ -5,7 +5,7 @@ use makeroom_core::Bytes;
 use super::environment::System;
 use super::facts::{Facts, Resource};
 use super::situation::Situation;
-use super::smaller::{is_from_pytorch, roughly, shown_sizes};
+use super::smaller::{is_from_pytorch, roughly, shown_sizes, spill};
 use crate::Fix;
 use crate::advice::Maker;
 use crate::thresholds::CONTEXT_TYPICAL;
@@ -50,6 +50,13 @@ pub(crate) fn shows_source(situation: &Situation<'_>) -> bool {
             .any(|mark| situation.settings.mentions(mark)))
 }
 
+/// Whether the text shows the source of a program that calls OpenCL.
+pub(crate) fn shows_opencl_source(situation: &Situation<'_>) -> bool {
+    ["clCreateBuffer", "cl::Buffer", "clSetKernelArg", "__kernel", "cl.Buffer(", ".cl:", "local_work_size", "global_work_size", "int main"]
+        .iter()
+        .any(|mark| situation.settings.mentions(mark))
+}
+
 /// Whether the failing line is in the source of a library, which the reader of the text did not write.
 fn is_in_a_library(situation: &Situation<'_>) -> bool {
     const LIBRARIES: [&str; 10] = [
@@ -72,10 +79,17 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     let settings = situation.settings;
     if !shows_source(situation) {
         let mut fixes = shown_sizes(situation);
-        fixes.push(
-            Fix::new("give the program one input at a time, if it has such a setting")
-                .command("batch_size=1"),
-        );
+        if let Some((device, free)) = situation.emptier_device() {
+            fixes.push(
+                Fix::new(format!("run it on GPU {device}, which has {free} free"))
+                    .command(situation.environment.export(&format!("CUDA_VISIBLE_DEVICES={device}"))),
+            );
+        }
+        fixes.extend(spill(situation).map(|fix| Fix {
+            command: fix.command.map(|command| command.replace("python …", "PROGRAM …")),
+            action: fix.action.trim_start_matches("or ").to_owned(),
+            ..fix
+        }));
         fixes.push(
             Fix::new("or run it on the CPU, if it can")
                 .command(situation.environment.export("CUDA_VISIBLE_DEVICES=-1")),

@@ -161,11 +161,12 @@ fn is_suggested(before: &str) -> bool {
     SUGGESTION.is_match(words.rsplit('\n').next().unwrap_or(""))
 }
 
-/// A number, also with the K or M that people write for thousands and millions.
+/// A number, also with the K or M that people write for thousands and millions, or in GB.
 fn numeric(value: &str) -> Option<f64> {
     let scaled = |digits: &str, factor: f64| digits.parse::<f64>().ok().map(|number| number * factor);
     value.parse().ok().or_else(|| match value.strip_suffix(['K', 'k']) {
         Some(digits) => scaled(digits, 1e3),
+        None if value.to_ascii_uppercase().ends_with("GB") => scaled(&value[..value.len() - 2], 1.0),
         None => scaled(value.strip_suffix('M')?, 1e6),
     })
 }

@@ -53,7 +53,11 @@ impl<'log> Situation<'log> {
         match self.program.work {
             Work::Training => true,
             Work::Inference => false,
-            Work::Other => TRAINING_WORDS.iter().any(|words| self.settings.mentions(words)),
+            Work::Other => {
+                let says = |words: &[&str]| words.iter().any(|words| self.settings.mentions(words));
+                // Ranks without a word of inference train.
+                says(&TRAINING_WORDS) || self.settings.mentions("[rank") && !says(&INFERENCE_WORDS)
+            }
         }
     }
 

@@ -9,10 +9,13 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use makeroom_core::Bytes;
 
+use super::environment::System;
 use super::facts::Facts;
+use super::fixes::is_without_cuda;
 use super::own_code::{self, is_own_code};
 use super::situation::Situation;
 use crate::Fix;
+use crate::advice::Maker;
 
 /// Options that memory grows with, by the words that advice has for them.
 const SIZES: &[Size] = &[
@@ -289,6 +292,25 @@ fn batch_of_one(situation: &Situation<'_>) -> Fix {
     Fix::new(format!("pass one input at a time, and double the batch while it fits{aim}"))
         .command("batch_size=1")
 }
+
+/// Host memory for what does not fit, for any program on an NVIDIA GPU under Linux: twice what is missing, at least 4 GiB.
+pub(crate) fn spill(situation: &Situation<'_>) -> Option<Fix> {
+    let environment = situation.environment;
+    let is_here = environment.maker == Maker::Nvidia
+        && environment.system == System::Linux
+        && !environment.is_hosted
+        && !situation.account.is_contradictory()
+        && !is_without_cuda(situation.facts);
+    let missing = situation.account.missing().unwrap_or_default().get().div_ceil(1 << 30) * 2;
+    let size = missing.max(4).next_power_of_two();
+    (is_here && size <= MOST_SPILLED).then(|| {
+        Fix::new("or let the part that does not fit spill to host memory, slowly, without a change to the program")
+            .command(format!("makeroom run --pool --spill {size}GiB -- python …"))
+    })
+}
+
+/// More than this in host memory is slower than the CPU.
+const MOST_SPILLED: u64 = 64;
 
 /// A smaller input where nothing shows its size: by what the network reads.
 fn smaller_input(situation: &Situation<'_>) -> Option<Fix> {

@@ -181,6 +181,15 @@ pub(crate) fn training_steps(situation: &Situation<'_>) -> Vec<Fix> {
     if !is_half {
         fixes.push(advice::half_precision(situation.environment.maker));
     }
+    let has_ranks = ["[rank", "torchrun", "local_rank", "accelerate"].iter().any(|words| settings.mentions(words));
+    let is_sharded = ["deepspeed", "fsdp", "zero_stage", "fully_shard"].iter().any(|words| settings.mentions(words));
+    if has_ranks && !is_sharded {
+        fixes.push(
+            Fix::new("shard gradients and optimizer state over the GPUs, with the state in RAM (ZeRO 2)").command(
+                "accelerate launch --use_deepspeed --zero_stage 2 --offload_optimizer_device cpu train.py",
+            ),
+        );
+    }
     if !["8bit", "8-bit", "adafactor", "paged_adam", "bnb"].iter().any(|words| settings.mentions(words))
         && situation.environment.maker == Maker::Nvidia
     {

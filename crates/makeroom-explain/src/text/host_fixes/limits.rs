@@ -155,7 +155,9 @@ const LEAST_LIMIT: Bytes = Bytes::gib(4);
 /// The limit to request, in gibibytes: half as much again as was used, or twice the present limit.
 fn aim(situation: &Situation<'_>, present: Option<Bytes>) -> u64 {
     let from_use = used(situation).or_else(|| needed(situation)).map(|used| used.scaled(1.5));
-    let from_limit = present.map(|limit| limit.scaled(2.0));
+    // A limit of hundreds of gigabytes is not doubled by many machines.
+    let from_limit =
+        present.map(|limit| limit.scaled(if limit >= Bytes::gib(256) { 1.25 } else { 2.0 }));
     // What a killed process held is below the limit that killed it.
     let aim = match (from_use, from_limit) {
         (Some(a), Some(b)) => Some(a.max(b)),

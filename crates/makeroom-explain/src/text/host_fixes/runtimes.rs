@@ -141,6 +141,7 @@ fn spark(situation: &Situation<'_>) -> Vec<Fix> {
 /// An array below this fits any machine that is not full already.
 const SMALL_ARRAY: Bytes = Bytes::gib(1);
 
+static ALLOCATE: LazyLock<Regex> = LazyLock::new(|| pattern(r"Unable to allocate ([\d.]+) ([KMGT])i?B"));
 static SIDES: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d+"));
 
 /// The side that an array's shape has three times, as a picture never does.
@@ -169,7 +170,11 @@ fn array(situation: &Situation<'_>) -> Vec<Fix> {
     let rows: Option<u64> = found.as_ref().and_then(|found| captured_number(found, 1));
     let mut fixes = Vec::new();
     // A small array is only the last that did not fit: the rest of the program holds the memory.
-    if situation.facts.request.is_some_and(|request| request < SMALL_ARRAY) {
+    let stated = || {
+        let found = situation.settings.parts().into_iter().find_map(|part| ALLOCATE.captures(part))?;
+        binary_size(&found[1], &found[2])
+    };
+    if situation.facts.request.or_else(stated).is_some_and(|request| request < SMALL_ARRAY) {
         return full_machine(situation);
     }
     if let Some(sides) = found.as_ref().and_then(|found| repeated_sides(&found[0])) {

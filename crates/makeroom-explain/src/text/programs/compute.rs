@@ -5,6 +5,7 @@ use super::{Program, Work};
 use makeroom_core::Bytes;
 
 use crate::text::own_code;
+use crate::text::smaller;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
@@ -136,10 +137,34 @@ const OPENCL: Program = Program {
     ],
     work: Work::Other,
     advise: |situation, cause| match cause {
+        Cause::LiveDataFillsDevice if !own_code::shows_opencl_source(situation) => {
+            let mut fixes = smaller::shown_sizes(situation);
+            fixes.extend(lever::steps(situation, cause, OPENCL_USER_LEVERS));
+            fixes
+        }
         Cause::ArtificialLimit => lever::steps(situation, Cause::LiveDataFillsDevice, OPENCL_LEVERS),
         _ => lever::steps(situation, cause, OPENCL_LEVERS),
     },
 };
+
+fn is_amd(situation: &Situation<'_>) -> bool {
+    ["amd", "radeon", "gfx", "rx "].iter().any(|words| situation.settings.mentions(words))
+}
+
+/// For users of a program whose source the text does not show.
+const OPENCL_USER_LEVERS: &[Lever] = &[
+    Lever::new("lift AMD's cap on one buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
+        .unless_said(&["GPU_MAX_ALLOC_PERCENT=100"])
+        .only(is_amd)
+        .variable(),
+    Lever::lower("give the program a lower limit{from GB}", "memory limit: {to} GB", &["memory limit", "--memory-limit", "--mem-limit"], 0),
+    Lever::new(
+        "delete kernels that were compiled for another driver: they fail with this status too",
+        "rm -rf ~/.nv/ComputeCache cache-opencl*",
+    )
+    .only(|situation| ["nvidia", "geforce", "rtx", "precompiled", "binary"].iter().any(|words| situation.settings.mentions(words))),
+    Lever::new("show what the driver allows for one buffer: a request above it fails on an empty GPU", "clinfo | grep -iE 'max memory allocation|global memory size'"),
+];
 
 const OPENCL_LEVERS: &[Lever] = &[
     Lever::new(
@@ -153,9 +178,7 @@ const OPENCL_LEVERS: &[Lever] = &[
     .only(|situation| ["Intel(R)", "Intel Arc", "Arc(TM)", "UHD Graphics"].iter().any(|words| situation.settings.mentions(words))),
     Lever::new("lift AMD's cap on one buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
         .unless_said(&["GPU_MAX_ALLOC_PERCENT=100"])
-        .only(|situation| {
-            ["amd", "radeon", "gfx", "rx "].iter().any(|words| situation.settings.mentions(words))
-        })
+        .only(is_amd)
         .variable(),
     Lever::new("process half of the items per kernel launch", "global_work_size /= 2"),
 ];
@@ -240,7 +263,7 @@ mod tests {
             ),
             (
                 "the OpenCL program",
-                "clEnqueueNDRangeKernel failed: CL_MEM_OBJECT_ALLOCATION_FAILURE: out of memory on AMD Radeon",
+                "clCreateBuffer(context, …) failed: CL_MEM_OBJECT_ALLOCATION_FAILURE: out of memory on AMD Radeon",
                 "MAX_MEM_ALLOC_SIZE",
                 ("GPU_MAX_ALLOC_PERCENT=100", "GPU_MAX_ALLOC_PERCENT"),
             ),

@@ -154,6 +154,7 @@ fn is_attention(situation: &Situation<'_>) -> bool {
             "baddbmm",
             "torch.bmm(",
             "AttnProcessor.__call__",
+            "scaled_dot_product_attention(",
         ]
         .iter()
         .any(|words| situation.settings.mentions(words))

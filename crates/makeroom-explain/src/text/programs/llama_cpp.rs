@@ -100,6 +100,9 @@ fn smaller(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
             });
         }
     }
+    if settings.mentions("estimatedContextVramUsage") {
+        fixes.extend(shorter_context(situation, dialect, kv));
+    }
     let wired = wired_limit(situation);
     let is_shared = wired.is_some();
     fixes.extend(wired);
@@ -195,6 +198,11 @@ fn experts(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
 fn shorter_context(situation: &Situation<'_>, dialect: Dialect, kv: Option<Bytes>) -> Option<Fix> {
     let now = situation.settings.number(CONTEXT).filter(|&tokens| tokens >= 1.0).map(|tokens| tokens as u64);
     let Some(now) = now else {
+        // LM Studio's own estimate shows a long context.
+        if situation.settings.number(&["estimatedContextVramUsageBytes"]).is_some_and(|gib| gib >= 2.0) {
+            let fix = Fix::new("shorten the context: its cache is a large part of the estimate");
+            return Some(fix.command("Context Length: 32768"));
+        }
         return Some(dialect.context(None, dialect.short_context(situation.facts.total)));
     };
     if now <= SHORT_CONTEXT {
@@ -308,9 +316,14 @@ const OUT_OF_REACH: f64 = 1.5;
 /// A model that fits, where this one is far from it.
 fn smaller_model(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
     let facts = situation.facts;
-    let needed = facts.request.filter(|_| dialect == Dialect::Ollama)?;
-    let available = facts.free.or(facts.total)?;
-    if needed.share_of(available) < OUT_OF_REACH {
+    let stated = |name: &str| {
+        let gib = situation.settings.number(&[name]).filter(|gib| (0.1..1e5).contains(gib));
+        gib.filter(|_| situation.settings.mentions("more system memory")).map(|gib| Bytes::from_units(gib, 1 << 30))
+    };
+    let needed = facts.request.or_else(|| stated("more system memory")).filter(|_| dialect == Dialect::Ollama)?;
+    let available = facts.free.or(facts.total).or_else(|| stated("available"))?;
+    let is_long = situation.settings.number(CONTEXT).is_some_and(|tokens| tokens > 8192.0);
+    if needed.share_of(available) < if is_long { 2.0 * OUT_OF_REACH } else { OUT_OF_REACH } {
         return None;
     }
     // Context and runtime need a part beside the weights.

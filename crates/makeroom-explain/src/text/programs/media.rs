@@ -1,5 +1,7 @@
 //! Encoding, mining and password recovery.
 
+use makeroom_core::Bytes;
+
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::environment::System;
@@ -109,7 +111,11 @@ fn ethash(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         | Cause::NonFrameworkOverhead
         | Cause::ArtificialLimit => {
             let mut fixes = vec![smaller];
-            fixes.extend(pages_for_all(situation));
+            // Where the figures show a card that is too small, no page file helps.
+            let is_too_small = situation.settings.mentions("Required:")
+                || situation.facts.total.is_some_and(|total| total < Bytes::gib(4));
+            let pages = pages_for_all(situation).filter(|_| !is_too_small && cause != Cause::RequestExceedsDevice);
+            fixes.splice(0..0, pages);
             fixes.extend(lever::steps(situation, Cause::LiveDataFillsDevice, ETHASH_LEVERS));
             fixes
         }
@@ -127,6 +133,10 @@ fn coin(situation: &Situation<'_>) -> &'static str {
     }
 }
 
+fn is_linux(situation: &Situation<'_>) -> bool {
+    ["HiveOS", "hive os", "ubuntu", "RaveOS", "/root/", "/home/"].iter().any(|words| situation.settings.mentions(words))
+}
+
 /// Windows backs the memory of all GPUs with the page file: a miner with many fails at the last of them.
 fn pages_for_all(situation: &Situation<'_>) -> Option<Fix> {
     let settings = situation.settings;
@@ -135,10 +145,9 @@ fn pages_for_all(situation: &Situation<'_>) -> Option<Fix> {
             .iter()
             .any(|words| settings.mentions(words))
     });
-    let is_linux = ["HiveOS", "hive os", "ubuntu", "RaveOS", "/root/", "/home/"].iter().any(|words| settings.mentions(words));
     let each = situation.facts.total.map_or(8, |total| (total.get() >> 30).max(2) + 1);
     let size = (shown.unwrap_or(1) as u64 * each).max(16);
-    (!is_linux).then(|| {
+    (!is_linux(situation)).then(|| {
         Fix::new(format!(
             "on Windows: enlarge the page file to {size} GB, the sum of all cards' memory (SystemPropertiesPerformance > Advanced > Virtual memory > Change)"
         ))
@@ -160,10 +169,10 @@ const ETHASH_LEVERS: &[Lever] = &[
         .unless_said(&["dag-load-mode 1"])
         .only(|situation| ["ethminer", "cudaminer", "ethash_cuda_miner"].iter().any(|words| situation.settings.mentions(words))),
     Lever::new(
-        "run the desktop on another card: Windows keeps 0.5 to 1 GB",
-        "connect the monitor to the integrated GPU",
+        "run the desktop on another card: on Windows it keeps 0.5 to 1 GB of this one",
+        "connect the monitor to the integrated GPU (BIOS: Primary Display = IGFX)",
     )
-    .only(|situation| situation.environment.system == System::Windows),
+    .only(|situation| !is_linux(situation)),
 ];
 
 const XMR: Program = Program {
@@ -249,7 +258,7 @@ mod tests {
             (
                 "the Ethash miner",
                 format!("ethminer 0.19\n{opencl}"),
-                "DAG or table fits",
+                "page file to 16 GB",
                 ("ethminer --dag-load-mode 1", "--dag-load-mode 1"),
             ),
         ] {

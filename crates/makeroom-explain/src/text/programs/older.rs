@@ -56,7 +56,7 @@ const CAFFE2_LEVERS: &[Lever] = &[
 const CNTK: Program = Program {
     name: "CNTK",
     frameworks: &[],
-    marks: &["cntk", "deviceBufferPtr", "AllocatedElemType", "Starting minibatch loop", "minibatchSize"],
+    marks: &["cntk", "&deviceBufferPtr", "sizeof(AllocatedElemType", "Starting minibatch loop", "minibatchSize"],
     work: Work::Training,
     advise: |situation, cause| match cause {
         // Its workspaces and its arrays come from the same memory.
@@ -90,7 +90,7 @@ const CNTK_LEVERS: &[Lever] = &[
 const TINYGRAD: Program = Program {
     name: "tinygrad",
     frameworks: &[],
-    marks: &["tinygrad/", "tinygrad"],
+    marks: &["tinygrad/", "tinygrad", "EVAL_BS=", "examples/hlb_cifar10"],
     work: Work::Other,
     advise: tinygrad,
 };

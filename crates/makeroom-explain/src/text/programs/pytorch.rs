@@ -58,6 +58,7 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         fixes.extend(lever::steps(situation, cause, INFERENCE_LEVERS));
     } else {
         fixes.extend(lever::steps(situation, cause, OPEN_LEVERS));
+        fixes.extend(smaller::spill(situation));
     }
     fixes
 }
@@ -65,15 +66,22 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 /// Where nothing shows whether the program trains.
 const OPEN_LEVERS: &[Lever] = &[
     Lever::new(
+        "if it only runs the model: without gradients, and in 16 bits",
+        "with torch.inference_mode(), torch.autocast('cuda', dtype=torch.float16): …",
+    )
+    .unless_said(&["inference_mode", "no_grad", "autocast", "float16", ".half()", "fp16"])
+    .only(|situation| matches!(situation.environment.maker, Maker::Nvidia | Maker::Amd)),
+    Lever::new("if it only runs the model: turn off gradients", "with torch.inference_mode(): …")
+        .unless_said(&["inference_mode", "no_grad"])
+        .only(|situation| {
+            !matches!(situation.environment.maker, Maker::Nvidia | Maker::Amd)
+                || ["autocast", "float16", ".half()", "fp16"].iter().any(|words| situation.settings.mentions(words))
+        }),
+    Lever::new(
         "if it trains: recompute activations instead of keeping them",
         "model.gradient_checkpointing_enable()   (or torch.utils.checkpoint.checkpoint(block, x))",
     )
     .unless_said(&["checkpoint("]),
-    Lever::new("if it only runs the model: turn off gradients", "with torch.inference_mode(): …")
-        .unless_said(&["inference_mode", "no_grad"]),
-    Lever::new("compute in 16 bits", "with torch.autocast('cuda', dtype=torch.float16): …")
-        .unless_said(&["autocast", "float16", ".half()", "fp16"])
-        .only(|situation| matches!(situation.environment.maker, Maker::Nvidia | Maker::Amd)),
 ];
 
 const INFERENCE_LEVERS: &[Lever] = &[

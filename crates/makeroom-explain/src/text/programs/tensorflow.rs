@@ -60,7 +60,11 @@ fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     };
     match cause {
         Cause::Preallocation | Cause::OtherProcesses | Cause::HiddenHolder | Cause::NonFrameworkOverhead => {
-            growth.into_iter().chain([cap()]).chain(beside_torch(situation)).collect()
+            let compiled = (situation.facts.framework == "jax" && !situation.settings.mentions("jit_compile=False")).then(|| {
+                Fix::new("compile the step without XLA, which plans its memory as one piece")
+                    .command("model.compile(…, jit_compile=False)")
+            });
+            compiled.into_iter().chain(growth).chain([cap()]).chain(beside_torch(situation)).collect()
         }
         Cause::ArtificialLimit => vec![raised_limit(situation)],
         Cause::HostMemory => host(situation),
@@ -181,11 +185,21 @@ const TENSORFLOW_LEVERS: &[Lever] = &[
         "tf.nn.sampled_softmax_loss(weights, biases, labels, inputs, num_sampled=1024, num_classes=classes)",
     )
     .only(has_large_vocabulary),
+    Lever::new("compile the step without XLA, which plans its memory as one piece", "model.compile(…, jit_compile=False)")
+        .unless_said(&["jit_compile=False"])
+        .only(|situation| situation.facts.framework == "jax"),
     Lever::batch(
         "lower the batch size{from}",
         "model.fit(…, batch_size={to})",
         &["batch_size", "--batch_size"],
-    ),
+    )
+    .only(|situation| !is_first(situation) || situation.settings.mentions("keras") || situation.settings.mentions("model.fit")),
+    Lever::batch(
+        "lower the batch size{from}: the number of examples in each feed_dict or queue",
+        "batch_size = {to}",
+        &["batch_size", "--batch_size"],
+    )
+    .only(|situation| is_first(situation) && !situation.settings.mentions("keras") && !situation.settings.mentions("model.fit")),
     Lever::new(
         "keep large tables in RAM: only the rows of a batch go to the GPU",
         "with tf.device('/cpu:0'): table = tf.get_variable('table', [rows, columns])",

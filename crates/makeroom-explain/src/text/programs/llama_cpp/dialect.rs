@@ -28,7 +28,7 @@ impl Dialect {
         let mentions = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
         if situation.facts.framework == "ollama" {
             Self::Ollama
-        } else if mentions(&["llama-server -", "llama-cli -"]) {
+        } else if mentions(&["llama-server -", "llama-cli -", "main: build", "./main -m"]) {
             Self::LlamaCpp
         } else if mentions(&["kobold"]) {
             Self::Kobold
