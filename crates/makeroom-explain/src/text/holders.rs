@@ -67,7 +67,8 @@ static COPIED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\W{0,4}(\d{3,8}
 
 /// Whether somebody copied a list of processes into the text.
 pub(crate) fn has_copied_list(situation: &Situation<'_>) -> bool {
-    situation.account.others.is_empty() && situation.settings.parts().into_iter().any(|part| COPIED.is_match(part))
+    situation.account.others.is_empty()
+        && situation.settings.parts().into_iter().any(|part| COPIED.is_match(part))
 }
 
 /// The largest processes of such lines.
@@ -96,7 +97,10 @@ fn listed_by_hand(situation: &Situation<'_>) -> Vec<Fix> {
 fn second_framework(situation: &Situation<'_>) -> Option<Fix> {
     let settings = situation.settings;
     let is_tensorflow = situation.program.name == "TensorFlow";
-    if !situation.facts.framework.starts_with("pytorch") || !situation.account.others.is_empty() || is_tensorflow {
+    if !situation.facts.framework.starts_with("pytorch")
+        || !situation.account.others.is_empty()
+        || is_tensorflow
+    {
         return None;
     }
     let export = |assignment: &str| situation.environment.export(assignment);
@@ -212,7 +216,8 @@ pub(crate) fn sibling_ranks(held: Bytes) -> Vec<Fix> {
 pub(crate) fn list_holders(situation: &Situation<'_>) -> Fix {
     let environment = situation.environment;
     if situation.facts.quote.contains("NPU") {
-        return Fix::new("list the processes that hold the NPU, and stop those that are yours").command("npu-smi info");
+        return Fix::new("list the processes that hold the NPU, and stop those that are yours")
+            .command("npu-smi info");
     }
     match (environment.system, environment.maker) {
         (System::Windows | System::Wsl, Maker::Nvidia) => Fix::new(

@@ -290,15 +290,15 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
                 .command("[wsl2]\nmemory=24GB"),
         ),
         System::MacOs => {}
-        System::Linux | System::Jetson => fixes.push(
-            Fix::new("raise the limit on locked memory before the program starts").command(
+        System::Linux | System::Jetson => {
+            fixes.push(Fix::new("raise the limit on locked memory before the program starts").command(
                 if situation.settings.mentions("docker") {
                     "docker run --ulimit memlock=-1 …"
                 } else {
                     "ulimit -l unlimited   (Docker: --ulimit memlock=-1)"
                 },
-            ),
-        ),
+            ))
+        }
     }
     fixes
 }

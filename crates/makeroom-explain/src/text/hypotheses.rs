@@ -171,8 +171,10 @@ fn others_first(findings: &mut [Finding], situation: &Situation<'_>) {
     }
     let is_cuda = situation.environment.maker == Maker::Nvidia && !fixes::is_without_cuda(situation.facts);
     if is_first_call(situation) && is_cuda && !situation.settings.mentions("CUDA_VISIBLE_DEVICES=") {
-        let one = Fix::new("show the program one GPU only: it opens all that it sees, and another may be the full one")
-            .command(situation.environment.export("CUDA_VISIBLE_DEVICES=0"));
+        let one = Fix::new(
+            "show the program one GPU only: it opens all that it sees, and another may be the full one",
+        )
+        .command(situation.environment.export("CUDA_VISIBLE_DEVICES=0"));
         let fixes = &mut findings[others].fixes;
         fixes.insert(fixes.len().min(1), one);
         // Nothing of the program's own is on the GPU yet.

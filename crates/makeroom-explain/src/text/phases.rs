@@ -32,8 +32,14 @@ const GATHER_WEIGHTS: &[&str] =
     &["_zero3_consolidated_16bit_state_dict", "consolidated_16bit", "save_16bit_model", "save_fp16_model"];
 const READ_CHECKPOINT: &[&str] =
     &["_cuda_deserialize", "default_restore_location", "_rebuild_from_type_v2", "restore_location(storage"];
-const UPDATE_AT_ONCE: &[&str] =
-    &["_multi_tensor_adam", "_foreach_sqrt", "_foreach_add", "_foreach_div", "_foreach_mul", "_multi_tensor_sgd"];
+const UPDATE_AT_ONCE: &[&str] = &[
+    "_multi_tensor_adam",
+    "_foreach_sqrt",
+    "_foreach_add",
+    "_foreach_div",
+    "_foreach_mul",
+    "_multi_tensor_sgd",
+];
 /// Frames that move a module, and source lines that create one.
 const PLACE_WEIGHTS: &[&str] = &[
     "return self._apply(convert)",
@@ -48,7 +54,8 @@ const PLACE_WEIGHTS: &[&str] = &[
     "set_module_tensor_to_device",
 ];
 /// Frames of a step, in which the weights are in place.
-const IN_A_STEP: &[&str] = &["backward(", "in forward", "forward(", "training_step", "optimizer.step", "generate("];
+const IN_A_STEP: &[&str] =
+    &["backward(", "in forward", "forward(", "training_step", "optimizer.step", "generate("];
 
 impl Phase {
     /// The phase that a traceback shows.
@@ -171,7 +178,10 @@ mod tests {
             ),
             ("  File \"torch/serialization.py\", line 9, in _cuda_deserialize", "map_location='cpu'"),
             ("  File \"torch/optim/adamw.py\", line 9, in _multi_tensor_adamw", "foreach=False"),
-            ("  File \"torch/nn/modules/module.py\", line 9, in convert\n    return t.to(device)", "model.half().to('cuda')"),
+            (
+                "  File \"torch/nn/modules/module.py\", line 9, in convert\n    return t.to(device)",
+                "model.half().to('cuda')",
+            ),
         ] {
             assert!(first(frames).contains(command), "{frames}: {}", first(frames));
         }

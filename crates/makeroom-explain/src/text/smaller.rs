@@ -99,7 +99,15 @@ const SIZES: &[Size] = &[
     Size::count("sample fewer neighbors", &["num_neighbors", "fanout", "fan_out"]),
     Size::length(
         "put fewer tokens or frames in a batch",
-        &["batch_bins", "max_tokens_per_batch", "tokens_per_batch", "batch_tokens", "batch_frames", "frames_per_batch", "max_frames"],
+        &[
+            "batch_bins",
+            "max_tokens_per_batch",
+            "tokens_per_batch",
+            "batch_tokens",
+            "batch_frames",
+            "frames_per_batch",
+            "max_frames",
+        ],
         1,
     ),
     Size::length(
@@ -223,6 +231,12 @@ pub(crate) fn less_data(situation: &Situation<'_>) -> Vec<Fix> {
         None => {
             let mut fixes = shown_sizes(situation);
             if !has_batches(situation) {
+                let is_cuda = ["cuda", "nvidia", "geforce", "rtx ", "gtx "]
+                    .iter()
+                    .any(|words| situation.settings.mentions(words));
+                if fixes.is_empty() && is_cuda {
+                    fixes.extend(without_a_change(situation));
+                }
                 if fixes.is_empty() {
                     fixes.push(Fix::new(
                         "give the program less at once: smaller inputs, a lower resolution or quality setting, fewer jobs side by side",
@@ -304,8 +318,28 @@ pub(crate) fn spill(situation: &Situation<'_>) -> Option<Fix> {
     let missing = situation.account.missing().unwrap_or_default().get().div_ceil(1 << 30) * 2;
     let size = missing.max(4).next_power_of_two();
     (is_here && size <= MOST_SPILLED).then(|| {
-        Fix::new("or let the part that does not fit spill to host memory, slowly, without a change to the program")
-            .command(format!("makeroom run --pool --spill {size}GiB -- python …"))
+        Fix::new(
+            "or let the part that does not fit spill to host memory, slowly, without a change to the program",
+        )
+        .command(format!("makeroom run --pool --spill {size}GiB -- python …"))
+    })
+}
+
+/// What the driver or the pool can do for a program of which nothing is known.
+pub(crate) fn without_a_change(situation: &Situation<'_>) -> Option<Fix> {
+    let environment = situation.environment;
+    if environment.system == System::Windows && environment.maker == Maker::Nvidia {
+        return Some(
+            Fix::new(
+                "let the driver spill to system memory, slowly: NVIDIA Control Panel > Manage 3D settings",
+            )
+            .command("CUDA - Sysmem Fallback Policy = Prefer Sysmem Fallback"),
+        );
+    }
+    spill(situation).map(|fix| Fix {
+        action: fix.action.trim_start_matches("or ").to_owned(),
+        command: fix.command.map(|command| command.replace("python …", "PROGRAM …")),
+        ..fix
     })
 }
 

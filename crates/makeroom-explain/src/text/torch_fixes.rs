@@ -104,11 +104,10 @@ pub(crate) fn allocator_first(situation: &Situation<'_>) -> Vec<Fix> {
     if facts.framework == "pytorch-mps" {
         fixes.push(watermark());
     }
-    let can_be_in_pieces = situation
-        .account
-        .shortage()
-        .is_some_and(|shortage| shortage.cached >= shortage.missing() && facts.allocator == Allocator::Torch)
-        && situation
+    let can_be_in_pieces =
+        situation.account.shortage().is_some_and(|shortage| {
+            shortage.cached >= shortage.missing() && facts.allocator == Allocator::Torch
+        }) && situation
             .account
             .cached
             .zip(facts.total)
@@ -181,8 +180,10 @@ pub(crate) fn training_steps(situation: &Situation<'_>) -> Vec<Fix> {
     if !is_half {
         fixes.push(advice::half_precision(situation.environment.maker));
     }
-    let has_ranks = ["[rank", "torchrun", "local_rank", "accelerate"].iter().any(|words| settings.mentions(words));
-    let is_sharded = ["deepspeed", "fsdp", "zero_stage", "fully_shard"].iter().any(|words| settings.mentions(words));
+    let has_ranks =
+        ["[rank", "torchrun", "local_rank", "accelerate"].iter().any(|words| settings.mentions(words));
+    let is_sharded =
+        ["deepspeed", "fsdp", "zero_stage", "fully_shard"].iter().any(|words| settings.mentions(words));
     if has_ranks && !is_sharded {
         fixes.push(
             Fix::new("shard gradients and optimizer state over the GPUs, with the state in RAM (ZeRO 2)").command(

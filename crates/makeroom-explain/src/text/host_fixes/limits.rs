@@ -105,6 +105,16 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
             .command(format!("docker run --memory={aim}g …")),
         );
     }
+    if fixes.is_empty()
+        && says(&["##[error]", "GitHub Actions", "actions/runner", "Process completed with exit code 137"])
+    {
+        fixes.push(
+            Fix::new(
+                "run the job on a larger runner, or with fewer parallel jobs: the standard one has 16 GB",
+            )
+            .command("runs-on: ubuntu-latest-16-cores   (or: make -j2, pytest -n 2)"),
+        );
+    }
     if fixes.is_empty() && says(&["ulimit -v", "RLIMIT_AS", "address space"]) {
         fixes.push(Fix::new("lift the limit on address space").command("ulimit -v unlimited"));
     }
@@ -156,8 +166,7 @@ const LEAST_LIMIT: Bytes = Bytes::gib(4);
 fn aim(situation: &Situation<'_>, present: Option<Bytes>) -> u64 {
     let from_use = used(situation).or_else(|| needed(situation)).map(|used| used.scaled(1.5));
     // A limit of hundreds of gigabytes is not doubled by many machines.
-    let from_limit =
-        present.map(|limit| limit.scaled(if limit >= Bytes::gib(256) { 1.25 } else { 2.0 }));
+    let from_limit = present.map(|limit| limit.scaled(if limit >= Bytes::gib(256) { 1.25 } else { 2.0 }));
     // What a killed process held is below the limit that killed it.
     let aim = match (from_use, from_limit) {
         (Some(a), Some(b)) => Some(a.max(b)),

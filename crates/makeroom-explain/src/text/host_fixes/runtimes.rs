@@ -147,7 +147,10 @@ static SIDES: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d+"));
 /// The side that an array's shape has three times, as a picture never does.
 fn repeated_sides(shape: &str) -> Option<&str> {
     let sides: Vec<&str> = SIDES.find_iter(shape).map(|side| side.as_str()).take(8).collect();
-    sides.iter().find(|side| side.len() >= 3 && sides.iter().filter(|other| other == side).count() >= 3).copied()
+    sides
+        .iter()
+        .find(|side| side.len() >= 3 && sides.iter().filter(|other| other == side).count() >= 3)
+        .copied()
 }
 
 /// A machine whose memory is full: more of it, and for videos shorter parts.

@@ -101,12 +101,19 @@ const DIRECTML: Program = Program {
         let is_torch = ["torch-directml", "torch_directml", "import torch", "self."]
             .iter()
             .any(|words| situation.settings.mentions(words));
-        lever::steps(situation, cause, if is_torch && !is_web_ui { TORCH_DIRECTML_LEVERS } else { DIRECTML_LEVERS })
+        lever::steps(
+            situation,
+            cause,
+            if is_torch && !is_web_ui { TORCH_DIRECTML_LEVERS } else { DIRECTML_LEVERS },
+        )
     },
 };
 
 const TORCH_DIRECTML_LEVERS: &[Lever] = &[
-    Lever::new("update: early versions free no memory between the operations of a step", "pip install --upgrade torch-directml"),
+    Lever::new(
+        "update: early versions free no memory between the operations of a step",
+        "pip install --upgrade torch-directml",
+    ),
     Lever::new(
         "run recurrent layers on the CPU: DirectML keeps every step of them on the GPU",
         "x = x.cpu(); x, _ = self.lstm.cpu()(x); x = x.to(torch_directml.device())",

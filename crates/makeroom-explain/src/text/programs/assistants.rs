@@ -63,8 +63,11 @@ const OPEN_RLHF_HOST: &[Lever] = &[
         "train_ppo_ray without --vllm_enable_sleep",
     )
     .only(|situation| situation.settings.is_on(&["--vllm_enable_sleep"])),
-    Lever::new("drop --adam_offload: it keeps the optimizer state in RAM", "train_ppo_ray without --adam_offload")
-        .only(|situation| situation.settings.is_on(&["--adam_offload"])),
+    Lever::new(
+        "drop --adam_offload: it keeps the optimizer state in RAM",
+        "train_ppo_ray without --adam_offload",
+    )
+    .only(|situation| situation.settings.is_on(&["--adam_offload"])),
     Lever::lower(
         "start fewer engines{from}: each loads the weights through RAM",
         "--vllm_num_engines {to}",
@@ -139,9 +142,7 @@ const KTRANSFORMERS: Program = Program {
     marks: &["ktransformers", "kvcache-ai", "local_chat.py", "--optimize_config_path"],
     work: Work::Inference,
     advise: |situation, cause| match cause {
-        Cause::HostMemory => {
-            lever::steps(situation, Cause::LiveDataFillsDevice, KTRANSFORMERS_HOST)
-        }
+        Cause::HostMemory => lever::steps(situation, Cause::LiveDataFillsDevice, KTRANSFORMERS_HOST),
         _ => lever::steps(situation, cause, KTRANSFORMERS_LEVERS),
     },
 };

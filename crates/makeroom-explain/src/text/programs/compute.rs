@@ -5,8 +5,8 @@ use super::{Program, Work};
 use makeroom_core::Bytes;
 
 use crate::text::own_code;
-use crate::text::smaller;
 use crate::text::situation::Situation;
+use crate::text::smaller;
 use crate::{Cause, Fix};
 
 pub(super) const APPLICATIONS: &[&Program] = &[&HAMI, &OPENCV, &PARSEC];
@@ -157,13 +157,25 @@ const OPENCL_USER_LEVERS: &[Lever] = &[
         .unless_said(&["GPU_MAX_ALLOC_PERCENT=100"])
         .only(is_amd)
         .variable(),
-    Lever::lower("give the program a lower limit{from GB}", "memory limit: {to} GB", &["memory limit", "--memory-limit", "--mem-limit"], 0),
+    Lever::lower(
+        "give the program a lower limit{from GB}",
+        "memory limit: {to} GB",
+        &["memory limit", "--memory-limit", "--mem-limit"],
+        0,
+    ),
     Lever::new(
         "delete kernels that were compiled for another driver: they fail with this status too",
         "rm -rf ~/.nv/ComputeCache cache-opencl*",
     )
-    .only(|situation| ["nvidia", "geforce", "rtx", "precompiled", "binary"].iter().any(|words| situation.settings.mentions(words))),
-    Lever::new("show what the driver allows for one buffer: a request above it fails on an empty GPU", "clinfo | grep -iE 'max memory allocation|global memory size'"),
+    .only(|situation| {
+        ["nvidia", "geforce", "rtx", "precompiled", "binary"]
+            .iter()
+            .any(|words| situation.settings.mentions(words))
+    }),
+    Lever::new(
+        "show what the driver allows for one buffer: a request above it fails on an empty GPU",
+        "clinfo | grep -iE 'max memory allocation|global memory size'",
+    ),
 ];
 
 const OPENCL_LEVERS: &[Lever] = &[

@@ -61,7 +61,14 @@ const CRYOSPARC_LEVERS: &[Lever] = &[
 const COLMAP: Program = Program {
     name: "COLMAP",
     frameworks: &[],
-    marks: &["colmap", "SiftExtraction", "PatchMatchStereo", "PatchMatchOptions", "SiftGPU", "patch_match_cuda"],
+    marks: &[
+        "colmap",
+        "SiftExtraction",
+        "PatchMatchStereo",
+        "PatchMatchOptions",
+        "SiftGPU",
+        "patch_match_cuda",
+    ],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, COLMAP_LEVERS),
 };

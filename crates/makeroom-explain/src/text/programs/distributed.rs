@@ -134,13 +134,17 @@ const FSDP_LEVERS: &[Lever] = &[
         "--batch_size_training {to} --gradient_accumulation_steps {steps}",
         &["batch_size_training", "--batch_size_training", "batch_size"],
     )
-    .only(|situation| situation.settings.mentions("llama_recipes") || situation.settings.mentions("batch_size_training")),
+    .only(|situation| {
+        situation.settings.mentions("llama_recipes") || situation.settings.mentions("batch_size_training")
+    }),
     Lever::batch(
         "lower the batch size per GPU{from} and accumulate gradients",
         "--per_device_train_batch_size {to} --gradient_accumulation_steps {steps}",
         &["per_device_train_batch_size", "batch_size"],
     )
-    .only(|situation| !situation.settings.mentions("llama_recipes") && !situation.settings.mentions("batch_size_training")),
+    .only(|situation| {
+        !situation.settings.mentions("llama_recipes") && !situation.settings.mentions("batch_size_training")
+    }),
     Lever::new("shard parameters, gradients and optimizer", "fsdp_sharding_strategy: FULL_SHARD")
         .unless_said(&["FULL_SHARD"]),
     Lever::switch(
@@ -162,7 +166,9 @@ const FSDP_LEVERS: &[Lever] = &[
         2048,
     )
     .at_least(256, 128)
-    .only(|situation| situation.settings.mentions("llama_recipes") || situation.settings.mentions("context_length")),
+    .only(|situation| {
+        situation.settings.mentions("llama_recipes") || situation.settings.mentions("context_length")
+    }),
 ];
 
 const MEGATRON: Program = Program {

@@ -211,7 +211,17 @@ const THEANO_LEVERS: &[Lever] = &[
 const JULIA: Program = Program {
     name: "CUDA.jl",
     frameworks: &["julia"],
-    marks: &["CUDA.jl", "CuArray", "julia>", "CUDAnative", "CUDAdrv", "CUDA.CuError", "Flux or Knet", "julia --project", "LoadError: CUDA"],
+    marks: &[
+        "CUDA.jl",
+        "CuArray",
+        "julia>",
+        "CUDAnative",
+        "CUDAdrv",
+        "CUDA.CuError",
+        "Flux or Knet",
+        "julia --project",
+        "LoadError: CUDA",
+    ],
     work: Work::Other,
     advise: julia,
 };

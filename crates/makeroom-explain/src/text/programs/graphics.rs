@@ -159,7 +159,8 @@ const DXVK: Program = Program {
     frameworks: &[],
     marks: &["DXVK", "d3d9.dll", "DxvkMemoryAllocator", "d8vk"],
     work: Work::Other,
-    advise: |situation, cause| match cause {
+    advise: |situation, cause| {
+        match cause {
         Cause::HostMemory => vec![
             Fix::new("unmap textures after use: a 32-bit game runs out of addresses, not of memory")
                 .command("d3d9.textureMemory = 100"),
@@ -172,6 +173,7 @@ const DXVK: Program = Program {
                 .command("PROTON_USE_WINED3D=1 %command%   (or Proton-GE in Properties > Compatibility)"),
         ],
         _ => lever::steps(situation, cause, DXVK_LEVERS),
+    }
     },
 };
 
@@ -277,7 +279,9 @@ const WGPU: Program = Program {
     work: Work::Other,
     advise: |situation, cause| {
         let is_rust = !is_about_textures(situation)
-            && ["wgpu-rs", "leak", "every frame", "device.poll"].iter().any(|words| situation.settings.mentions(words));
+            && ["wgpu-rs", "leak", "every frame", "device.poll"]
+                .iter()
+                .any(|words| situation.settings.mentions(words));
         lever::steps(situation, cause, if is_rust { WGPU_RUST_LEVERS } else { WGPU_LEVERS })
     },
 };
@@ -288,8 +292,11 @@ const WGPU_RUST_LEVERS: &[Lever] = &[
         "device.poll(wgpu::Maintain::Wait);",
     )
     .unless_said(&["device.poll("]),
-    Lever::new("free buffers and textures that are out of use at once", "buffer.destroy(); texture.destroy();")
-        .unless_said(&[".destroy()"]),
+    Lever::new(
+        "free buffers and textures that are out of use at once",
+        "buffer.destroy(); texture.destroy();",
+    )
+    .unless_said(&[".destroy()"]),
     Lever::new(
         "upload through one buffer instead of creating one per frame",
         "queue.write_buffer(&buffer, 0, bytemuck::cast_slice(&data));",

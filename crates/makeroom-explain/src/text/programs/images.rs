@@ -78,7 +78,10 @@ const FLOWFRAMES_LEVERS: &[Lever] = &[
     Lever::new("interpolate at a lower resolution: Settings > Interpolation", "Max Video Size = 720p")
         .unless_said(&["Max Video Size = 720"]),
     Lever::new("run one frame at a time: Settings > AI Specific Settings", "NCNN Processing Threads = 1"),
-    Lever::new("interpolate the video in parts", "ffmpeg -i in.mp4 -c copy -f segment -segment_time 600 part%03d.mp4"),
+    Lever::new(
+        "interpolate the video in parts",
+        "ffmpeg -i in.mp4 -c copy -f segment -segment_time 600 part%03d.mp4",
+    ),
 ];
 
 const SPLATTING: Program = Program {
@@ -139,7 +142,15 @@ fn rebuild_rasterizer() -> Vec<Fix> {
 const NERFSTUDIO: Program = Program {
     name: "nerfstudio",
     frameworks: &[],
-    marks: &["nerfstudio", "ns-train", "splatfacto", "nerfacto", "machine-num-devices", "machine.num-devices", "--pipeline.datamanager"],
+    marks: &[
+        "nerfstudio",
+        "ns-train",
+        "splatfacto",
+        "nerfacto",
+        "machine-num-devices",
+        "machine.num-devices",
+        "--pipeline.datamanager",
+    ],
     work: Work::Training,
     advise: |situation, cause| lever::steps(situation, cause, NERFSTUDIO_LEVERS),
 };

@@ -64,8 +64,10 @@ fn jax(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             if situation.settings.mentions("FAILED tests/") {
                 fixes.insert(
                     0,
-                    Fix::new("run the tests in one process: each worker takes its share of the GPU at the start")
-                        .command("pytest -n 1 …"),
+                    Fix::new(
+                        "run the tests in one process: each worker takes its share of the GPU at the start",
+                    )
+                    .command("pytest -n 1 …"),
                 );
             }
             if !grows_on_demand(situation) {
@@ -146,7 +148,11 @@ pub(crate) fn add_unified_memory(fixes: &mut Vec<Fix>, situation: &Situation<'_>
     let fix = Fix::new(format!(
         "let the {planned} that the program needs spill to host memory: unified memory, slower"
     ))
-    .command(situation.environment.export(&format!("TF_FORCE_UNIFIED_MEMORY=1 XLA_PYTHON_CLIENT_MEM_FRACTION={share:.1}")));
+    .command(
+        situation
+            .environment
+            .export(&format!("TF_FORCE_UNIFIED_MEMORY=1 XLA_PYTHON_CLIENT_MEM_FRACTION={share:.1}")),
+    );
     let place = if situation.is_training() { fixes.len().min(2) } else { 0 };
     fixes.insert(place, fix);
 }
@@ -197,20 +203,22 @@ fn tpu(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let chips = ratio.map_or(2, |ratio| (ratio.ceil() as u64).next_power_of_two().clamp(2, 1024));
     if situation.settings.mentions("torch_xla") {
         fixes.push(
-            Fix::new("shard the model over the chips").command("from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel"),
+            Fix::new("shard the model over the chips")
+                .command("from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel"),
         );
     } else if !situation.settings.mentions("Reactant") {
         fixes.push(
             Fix::new("recompute activations in the backward pass instead of keeping them")
                 .command("jax.checkpoint(step, policy=jax.checkpoint_policies.nothing_saveable)"),
         );
-        fixes.push(
-            Fix::new(format!("shard the arrays over at least {chips} chips"))
-                .command(format!("jax.device_put(x, NamedSharding(jax.make_mesh(({chips},), ('x',)), PartitionSpec('x')))")),
-        );
+        fixes.push(Fix::new(format!("shard the arrays over at least {chips} chips")).command(format!(
+            "jax.device_put(x, NamedSharding(jax.make_mesh(({chips},), ('x',)), PartitionSpec('x')))"
+        )));
     }
     if fixes.is_empty() {
-        fixes.push(Fix::new(format!("run on a slice of at least {chips} chips, with the arrays sharded over them")));
+        fixes.push(Fix::new(format!(
+            "run on a slice of at least {chips} chips, with the arrays sharded over them"
+        )));
     }
     fixes
 }

@@ -318,9 +318,11 @@ fn smaller_model(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
     let facts = situation.facts;
     let stated = |name: &str| {
         let gib = situation.settings.number(&[name]).filter(|gib| (0.1..1e5).contains(gib));
-        gib.filter(|_| situation.settings.mentions("more system memory")).map(|gib| Bytes::from_units(gib, 1 << 30))
+        gib.filter(|_| situation.settings.mentions("more system memory"))
+            .map(|gib| Bytes::from_units(gib, 1 << 30))
     };
-    let needed = facts.request.or_else(|| stated("more system memory")).filter(|_| dialect == Dialect::Ollama)?;
+    let needed =
+        facts.request.or_else(|| stated("more system memory")).filter(|_| dialect == Dialect::Ollama)?;
     let available = facts.free.or(facts.total).or_else(|| stated("available"))?;
     let is_long = situation.settings.number(CONTEXT).is_some_and(|tokens| tokens > 8192.0);
     if needed.share_of(available) < if is_long { 2.0 * OUT_OF_REACH } else { OUT_OF_REACH } {

@@ -57,11 +57,14 @@ enum Strength {
 }
 
 /// The directory of a Python environment, or its name before a prompt: people call environments after any program.
-static ENVIRONMENT: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?i)(?:\benvs[/\\]{1,2}|\.?venvs?[/\\]{1,2}|virtualenvs[/\\]{1,2}|^ *\()[\w.-]*$"));
+static ENVIRONMENT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)(?:\benvs[/\\]{1,2}|\.?venvs?[/\\]{1,2}|virtualenvs[/\\]{1,2}|^ *\()[\w.-]*$")
+});
 /// What ends a path to weights or data, which may lie in any program's folder.
 static DATA_FILE: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)^[^\s\x22']*\.(?:gguf|ggml|safetensors|ckpt|pth?|onnx|npz|bin|h5|mp4|png|jpe?g|wav|csv|parquet|json)\b")
+    pattern(
+        r"(?i)^[^\s\x22']*\.(?:gguf|ggml|safetensors|ckpt|pth?|onnx|npz|bin|h5|mp4|png|jpe?g|wav|csv|parquet|json)\b",
+    )
 });
 
 /// Whether a mark at this offset is only the name of an environment.

@@ -94,7 +94,22 @@ const JOHN_LEVERS: &[Lever] = &[
 const ETHASH: Program = Program {
     name: "the Ethash miner",
     frameworks: &["ethminer"],
-    marks: &["ethminer", "PhoenixMiner", "lolMiner", "t-rex", "TREX:", "ethash", "NBMiner", "TeamRedMiner", "the DAG", "for DAG", "place DAG", "DAG epoch", "generate DAG", "DAG buffer"],
+    marks: &[
+        "ethminer",
+        "PhoenixMiner",
+        "lolMiner",
+        "t-rex",
+        "TREX:",
+        "ethash",
+        "NBMiner",
+        "TeamRedMiner",
+        "the DAG",
+        "for DAG",
+        "place DAG",
+        "DAG epoch",
+        "generate DAG",
+        "DAG buffer",
+    ],
     work: Work::Other,
     advise: ethash,
 };
@@ -114,7 +129,8 @@ fn ethash(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             // Where the figures show a card that is too small, no page file helps.
             let is_too_small = situation.settings.mentions("Required:")
                 || situation.facts.total.is_some_and(|total| total < Bytes::gib(4));
-            let pages = pages_for_all(situation).filter(|_| !is_too_small && cause != Cause::RequestExceedsDevice);
+            let pages =
+                pages_for_all(situation).filter(|_| !is_too_small && cause != Cause::RequestExceedsDevice);
             fixes.splice(0..0, pages);
             fixes.extend(lever::steps(situation, Cause::LiveDataFillsDevice, ETHASH_LEVERS));
             fixes
@@ -134,16 +150,23 @@ fn coin(situation: &Situation<'_>) -> &'static str {
 }
 
 fn is_linux(situation: &Situation<'_>) -> bool {
-    ["HiveOS", "hive os", "ubuntu", "RaveOS", "/root/", "/home/"].iter().any(|words| situation.settings.mentions(words))
+    ["HiveOS", "hive os", "ubuntu", "RaveOS", "/root/", "/home/"]
+        .iter()
+        .any(|words| situation.settings.mentions(words))
 }
 
 /// Windows backs the memory of all GPUs with the page file: a miner with many fails at the last of them.
 fn pages_for_all(situation: &Situation<'_>) -> Option<Fix> {
     let settings = situation.settings;
     let shown = (1..=16).rev().find(|count| {
-        [format!("{count} GPUs"), format!("{count} cards"), format!("GPU #{}", count - 1), format!("GPU{}:", count - 1)]
-            .iter()
-            .any(|words| settings.mentions(words))
+        [
+            format!("{count} GPUs"),
+            format!("{count} cards"),
+            format!("GPU #{}", count - 1),
+            format!("GPU{}:", count - 1),
+        ]
+        .iter()
+        .any(|words| settings.mentions(words))
     });
     let each = situation.facts.total.map_or(8, |total| (total.get() >> 30).max(2) + 1);
     let size = (shown.unwrap_or(1) as u64 * each).max(16);
@@ -164,10 +187,18 @@ const ETHASH_LEVERS: &[Lever] = &[
         .variable(),
     Lever::new("reserve no room for the next epochs' DAG (PhoenixMiner, Claymore)", "-eres 0")
         .unless_said(&["-eres 0"])
-        .only(|situation| ["phoenix", "claymore", "WATCHDOG: GPU error", "big buffer for DAG"].iter().any(|words| situation.settings.mentions(words))),
+        .only(|situation| {
+            ["phoenix", "claymore", "WATCHDOG: GPU error", "big buffer for DAG"]
+                .iter()
+                .any(|words| situation.settings.mentions(words))
+        }),
     Lever::new("load the DAG on one GPU after the other", "ethminer --dag-load-mode 1")
         .unless_said(&["dag-load-mode 1"])
-        .only(|situation| ["ethminer", "cudaminer", "ethash_cuda_miner"].iter().any(|words| situation.settings.mentions(words))),
+        .only(|situation| {
+            ["ethminer", "cudaminer", "ethash_cuda_miner"]
+                .iter()
+                .any(|words| situation.settings.mentions(words))
+        }),
     Lever::new(
         "run the desktop on another card: on Windows it keeps 0.5 to 1 GB of this one",
         "connect the monitor to the integrated GPU (BIOS: Primary Display = IGFX)",

@@ -16,6 +16,7 @@ mod apis;
 mod assistants;
 mod audio;
 mod boosting;
+mod catalog;
 mod compute;
 mod cryo_em;
 mod data;
@@ -95,6 +96,8 @@ const APPLICATIONS: &[&[&Program]] = &[
     assistants::FEEDBACK,
     training::HOSTS,
     serving::PROGRAMS,
+    catalog::GENERATION,
+    catalog::SCIENCE,
     llama_cpp::PROGRAMS,
     video::PROGRAMS,
     image_training::PROGRAMS,
@@ -158,7 +161,10 @@ pub(crate) fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 
 /// Formats that other programs write too, and the words without which the text is not this program's.
 const SHARED_FORMATS: &[(&str, &[&str])] = &[
-    ("llama.cpp", &["ggml", "llama.cpp", "llama-", "llama_", "gguf", "kobold", "whisper_", "stable-diffusion.cpp"]),
+    (
+        "llama.cpp",
+        &["ggml", "llama.cpp", "llama-", "llama_", "gguf", "kobold", "whisper_", "stable-diffusion.cpp"],
+    ),
     ("onnxruntime", &["onnx", "ort_", "ort::", "bfc_arena", "CUDAExecutionProvider"]),
 ];
 
@@ -176,8 +182,9 @@ fn format(text: Searched<'_>, facts: &Facts) -> &'static str {
         "pytorch" if facts.quote.contains("NPU out of memory") => "ascend",
         "pytorch" if has(&["bfc_allocator.cc"]) && !has(&["torch"]) => "tensorflow",
         // TensorFlow compiles with XLA too.
-        "jax" if has(&["keras/src/backend/tensorflow", "tensorflow/python", "tensorflow.python"])
-            && !has(&["jaxlib", "jax/_src", "import jax"]) =>
+        "jax"
+            if has(&["keras/src/backend/tensorflow", "tensorflow/python", "tensorflow.python"])
+                && !has(&["jaxlib", "jax/_src", "import jax"]) =>
         {
             "tensorflow"
         }
@@ -202,7 +209,9 @@ pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
         .or(application)
         .or_else(|| listed(LIBRARIES).find(by_format))
         .or_else(|| apis::FALLBACK.iter().copied().find(by_format).filter(|_| format == "ascend"))
-        .or_else(|| all().nth(library?).filter(|program| format != SHARED || program.name != "the Vulkan program"))
+        .or_else(|| {
+            all().nth(library?).filter(|program| format != SHARED || program.name != "the Vulkan program")
+        })
         .or_else(|| all().find(by_wording).filter(|_| format == SHARED))
         .or_else(|| listed(LIBRARIES).find(|program| is_from_pytorch(facts) && program.name == "PyTorch"))
         .or_else(|| apis::FALLBACK.iter().chain(compute::FALLBACK).copied().find(by_format))

@@ -56,7 +56,13 @@ const CAFFE2_LEVERS: &[Lever] = &[
 const CNTK: Program = Program {
     name: "CNTK",
     frameworks: &[],
-    marks: &["cntk", "&deviceBufferPtr", "sizeof(AllocatedElemType", "Starting minibatch loop", "minibatchSize"],
+    marks: &[
+        "cntk",
+        "&deviceBufferPtr",
+        "sizeof(AllocatedElemType",
+        "Starting minibatch loop",
+        "minibatchSize",
+    ],
     work: Work::Training,
     advise: |situation, cause| match cause {
         // Its workspaces and its arrays come from the same memory.
@@ -70,9 +76,7 @@ const CNTK_LEVERS: &[Lever] = &[
         "detect fewer regions in smaller images (config.py)",
         "__C.NUM_ROI_PROPOSALS = 50; __C.IMAGE_WIDTH = 500; __C.IMAGE_HEIGHT = 500",
     )
-    .only(|situation| {
-        ["rcnn", "FasterRCNN", "roi"].iter().any(|words| situation.settings.mentions(words))
-    }),
+    .only(|situation| ["rcnn", "FasterRCNN", "roi"].iter().any(|words| situation.settings.mentions(words))),
     Lever::batch(
         "lower the minibatch{from}",
         "minibatch_size={to}   (BrainScript: minibatchSize = {to})",
@@ -97,9 +101,10 @@ const TINYGRAD: Program = Program {
 
 fn tinygrad(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     match cause {
-        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::HostMemory | Cause::CacheHeldByFramework => {
-            lever::steps(situation, Cause::LiveDataFillsDevice, TINYGRAD_LEVERS)
-        }
+        Cause::LiveDataFillsDevice
+        | Cause::RequestExceedsDevice
+        | Cause::HostMemory
+        | Cause::CacheHeldByFramework => lever::steps(situation, Cause::LiveDataFillsDevice, TINYGRAD_LEVERS),
         _ => lever::steps(situation, cause, TINYGRAD_LEVERS),
     }
 }
@@ -117,7 +122,8 @@ const TINYGRAD_LEVERS: &[Lever] = &[
     Lever::lower("evaluate in smaller batches{from}", "EVAL_BS={to} python …", &["EVAL_BS"], 0),
     Lever::new("return freed buffers to the driver instead of keeping them", "LRU=0 python …")
         .unless_said(&["LRU=0"]),
-    Lever::new("compute in 16 bits", "DEFAULT_FLOAT=HALF python …").unless_said(&["DEFAULT_FLOAT=HALF", "HALF=1"]),
+    Lever::new("compute in 16 bits", "DEFAULT_FLOAT=HALF python …")
+        .unless_said(&["DEFAULT_FLOAT=HALF", "HALF=1"]),
 ];
 
 const MANAGED_CUDA: Program = Program {
@@ -159,9 +165,12 @@ const NVPTX_LEVERS: &[Lever] = &[
     .only(|situation| situation.settings.mentions("nvptx-none-run")),
     Lever::new("reserve a smaller heap (default 256 MiB)", "nvptx-none-run -H 16777216 …")
         .only(|situation| situation.settings.mentions("nvptx-none-run")),
-    Lever::new("start fewer teams, each of which has a stack", "OMP_NUM_TEAMS=32 GOMP_NVPTX_NATIVE_GPU_THREAD_POOL_SIZE=32")
-        .variable()
-        .only(|situation| !situation.settings.mentions("nvptx-none-run")),
+    Lever::new(
+        "start fewer teams, each of which has a stack",
+        "OMP_NUM_TEAMS=32 GOMP_NVPTX_NATIVE_GPU_THREAD_POOL_SIZE=32",
+    )
+    .variable()
+    .only(|situation| !situation.settings.mentions("nvptx-none-run")),
 ];
 
 #[cfg(test)]

@@ -75,7 +75,9 @@ const OPEN_LEVERS: &[Lever] = &[
         .unless_said(&["inference_mode", "no_grad"])
         .only(|situation| {
             !matches!(situation.environment.maker, Maker::Nvidia | Maker::Amd)
-                || ["autocast", "float16", ".half()", "fp16"].iter().any(|words| situation.settings.mentions(words))
+                || ["autocast", "float16", ".half()", "fp16"]
+                    .iter()
+                    .any(|words| situation.settings.mentions(words))
         }),
     Lever::new(
         "if it trains: recompute activations instead of keeping them",

@@ -58,7 +58,10 @@ fn tensorrt(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             vec![Fix::new("raise the builder's workspace limit").command(workspace(situation, needed))]
         }
         // ONNX Runtime builds an engine for each new range of shapes, and has its own options for that.
-        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::NonFrameworkOverhead | Cause::Leak
+        Cause::LiveDataFillsDevice
+        | Cause::RequestExceedsDevice
+        | Cause::NonFrameworkOverhead
+        | Cause::Leak
             if ["onnxruntime", "tensorrt_execution_provider", "TensorrtExecutionProvider"]
                 .iter()
                 .any(|words| settings.mentions(words)) =>

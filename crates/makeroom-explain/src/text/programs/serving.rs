@@ -11,9 +11,9 @@ mod triton;
 mod vllm;
 
 use super::Program;
-pub(super) use hosts::{hosted, is_host};
 use crate::Fix;
 use crate::text::situation::Situation;
+pub(super) use hosts::{hosted, is_host};
 
 pub(super) const PROGRAMS: &[&Program] = &[
     &engines::APHRODITE,

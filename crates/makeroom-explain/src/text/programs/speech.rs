@@ -16,8 +16,11 @@ const BUZZ: Program = Program {
 };
 
 const BUZZ_LEVERS: &[Lever] = &[
-    Lever::new("transcribe with a smaller model: large needs 10 GB, medium 5 GB, small 2 GB", "Model: Faster Whisper, Small")
-        .unless_said(&["model: small"]),
+    Lever::new(
+        "transcribe with a smaller model: large needs 10 GB, medium 5 GB, small 2 GB",
+        "Model: Faster Whisper, Small",
+    )
+    .unless_said(&["model: small"]),
     Lever::new("or transcribe on the CPU", "BUZZ_FORCE_CPU=true").unless_said(&["BUZZ_FORCE_CPU"]).variable(),
     Lever::new("keep less of the model on the GPU: 8-bit weights", "BUZZ_REDUCE_GPU_MEMORY=true")
         .unless_said(&["BUZZ_REDUCE_GPU_MEMORY"])

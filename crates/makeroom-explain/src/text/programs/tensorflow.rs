@@ -60,7 +60,9 @@ fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     };
     match cause {
         Cause::Preallocation | Cause::OtherProcesses | Cause::HiddenHolder | Cause::NonFrameworkOverhead => {
-            let compiled = (situation.facts.framework == "jax" && !situation.settings.mentions("jit_compile=False")).then(|| {
+            let compiled = (situation.facts.framework == "jax"
+                && !situation.settings.mentions("jit_compile=False"))
+            .then(|| {
                 Fix::new("compile the step without XLA, which plans its memory as one piece")
                     .command("model.compile(…, jit_compile=False)")
             });

@@ -215,9 +215,10 @@ const LLAMA_FACTORY: Program = Program {
     marks: &["llamafactory", "LLaMA-Factory", "llmtuner"],
     work: Work::Training,
     advise: |situation, cause| {
-        let is_chat = ["llamafactory-cli chat", "llamafactory-cli api", "llamafactory-cli webchat", "infer_backend"]
-            .iter()
-            .any(|words| situation.settings.mentions(words));
+        let is_chat =
+            ["llamafactory-cli chat", "llamafactory-cli api", "llamafactory-cli webchat", "infer_backend"]
+                .iter()
+                .any(|words| situation.settings.mentions(words));
         let levers = if is_chat { LLAMA_FACTORY_CHAT } else { LLAMA_FACTORY_LEVERS };
         lever::steps(situation, cause, levers)
     },
@@ -253,7 +254,8 @@ const MS_SWIFT_LEVERS: &[Lever] = &[
         "--per_device_train_batch_size {to} --gradient_accumulation_steps {steps}",
         &["per_device_train_batch_size"],
     ),
-    Lever::lower("shorten the samples{from tokens}", "--max_length {to}", &["max_length"], 2048).at_least(256, 128),
+    Lever::lower("shorten the samples{from tokens}", "--max_length {to}", &["max_length"], 2048)
+        .at_least(256, 128),
     Lever::new("train a LoRA on 4-bit weights", "--train_type lora --quant_method bnb --quant_bits 4")
         .unless_said(&["quant_bits"]),
     Lever::new("shard everything over the GPUs, with the optimizer in RAM", "--deepspeed zero3_offload")
@@ -307,13 +309,16 @@ const LM_EVAL: Program = Program {
 };
 
 const LM_EVAL_LEVERS: &[Lever] = &[
-    Lever::new("let it find the largest batch that fits", "--batch_size auto").unless_said(&["batch_size auto"]),
+    Lever::new("let it find the largest batch that fits", "--batch_size auto")
+        .unless_said(&["batch_size auto"]),
     Lever::batch("lower the batch size{from}", "--batch_size {to}", &["--batch_size", "batch_size"])
         .only(|situation| situation.settings.mentions("batch_size auto") || situation.batch().is_some()),
     Lever::lower("shorten the context{from tokens}", "--model_args …,max_length={to}", &["max_length"], 2048)
         .at_least(512, 256),
-    Lever::new("split the model over the GPUs", "--model_args …,parallelize=True").unless_said(&["parallelize=True"]),
-    Lever::new("load the weights in 4 bits", "--model_args …,load_in_4bit=True").unless_said(&["load_in_4bit"]),
+    Lever::new("split the model over the GPUs", "--model_args …,parallelize=True")
+        .unless_said(&["parallelize=True"]),
+    Lever::new("load the weights in 4 bits", "--model_args …,load_in_4bit=True")
+        .unless_said(&["load_in_4bit"]),
 ];
 
 const LLAMA_FACTORY_LEVERS: &[Lever] = &[

@@ -138,7 +138,14 @@ const FORGE_LEVERS: &[Lever] = &[
 const SD_NEXT: Program = Program {
     name: "SD.Next",
     frameworks: &[],
-    marks: &["SD.Next", "sdnext", "vladmandic/automatic", "Torch backend: Intel IPEX", "INFO     Torch detected", "Torch detected GPU"],
+    marks: &[
+        "SD.Next",
+        "sdnext",
+        "vladmandic/automatic",
+        "Torch backend: Intel IPEX",
+        "INFO     Torch detected",
+        "Torch detected GPU",
+    ],
     work: Work::Inference,
     advise: |situation, cause| with_image(situation, cause, SD_NEXT_LEVERS),
 };

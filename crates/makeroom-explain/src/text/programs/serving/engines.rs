@@ -31,12 +31,17 @@ fn is_loading(situation: &Situation<'_>) -> bool {
     ["load_model", "load_weights", "weight_loader", "Loading model weights"]
         .iter()
         .any(|words| situation.settings.mentions(words))
-        && !["GPU blocks", "KV cache size", "execute_model"].iter().any(|words| situation.settings.mentions(words))
+        && !["GPU blocks", "KV cache size", "execute_model"]
+            .iter()
+            .any(|words| situation.settings.mentions(words))
 }
 
 const APHRODITE_WEIGHTS: &[Lever] = &[
-    Lever::new("load the weights in fewer bits: a quarter of the 16-bit size", "--quantization fp4   (or fp6, fp8)")
-        .unless_said(&["--quantization", "-q fp", "gptq", "awq", "exl2"]),
+    Lever::new(
+        "load the weights in fewer bits: a quarter of the 16-bit size",
+        "--quantization fp4   (or fp6, fp8)",
+    )
+    .unless_said(&["--quantization", "-q fp", "gptq", "awq", "exl2"]),
     Lever::raise(
         "split the model over more GPUs{from}",
         "--tensor-parallel-size {to}",
@@ -44,13 +49,25 @@ const APHRODITE_WEIGHTS: &[Lever] = &[
         2,
         16,
     ),
-    Lever::lower("move part of the weights to RAM (GiB per GPU)", "--cpu-offload-gb {to}", &["--cpu-offload-gb"], 8),
+    Lever::lower(
+        "move part of the weights to RAM (GiB per GPU)",
+        "--cpu-offload-gb {to}",
+        &["--cpu-offload-gb"],
+        8,
+    ),
 ];
 
 pub(super) const MLC: Program = Program {
     name: "MLC LLM",
     frameworks: &[],
-    marks: &["mlc_llm", "mlc-llm", "mlcchat", "ai.mlc.", "web-llm", "Insufficient GPU memory error: The available"],
+    marks: &[
+        "mlc_llm",
+        "mlc-llm",
+        "mlcchat",
+        "ai.mlc.",
+        "web-llm",
+        "Insufficient GPU memory error: The available",
+    ],
     work: Work::Inference,
     advise: mlc,
 };
@@ -71,7 +88,10 @@ const MLC_LEAST_CACHE: f64 = 256.0;
 fn mlc(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     if !matches!(
         cause,
-        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::ArtificialLimit | Cause::IntegerOrShapeBug
+        Cause::LiveDataFillsDevice
+            | Cause::RequestExceedsDevice
+            | Cause::ArtificialLimit
+            | Cause::IntegerOrShapeBug
     ) {
         return Vec::new();
     }
@@ -81,10 +101,12 @@ fn mlc(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         Fix::new("prefill in smaller chunks: the temporary buffer shrinks with them")
             .command(format!("mlc_llm gen_config … --prefill-chunk-size {chunk}"))
     });
-    let shorter = half(situation, &["context_window_size", "--context-window-size"], 4096, 1024).map(|tokens| {
-        Fix::new("limit the context: the KV cache shrinks with it")
-            .command(format!("mlc_llm serve … --overrides \"context_window_size={tokens};max_num_sequence=1\""))
-    });
+    let shorter =
+        half(situation, &["context_window_size", "--context-window-size"], 4096, 1024).map(|tokens| {
+            Fix::new("limit the context: the KV cache shrinks with it").command(format!(
+                "mlc_llm serve … --overrides \"context_window_size={tokens};max_num_sequence=1\""
+            ))
+        });
     let fewer_bits = Fix::new("compile the model in fewer bits, or choose a smaller one")
         .command("mlc_llm convert_weight … --quantization q4f16_1   (q3f16_1 on phones)");
     let figures = settings.parts().into_iter().find_map(|part| {
@@ -101,7 +123,10 @@ fn mlc(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 .command("mlc_llm gen_config … --context-window-size 4096 --prefill-chunk-size 1024"),
         ];
     }
-    let share = settings.number(&["gpu_memory_utilization"]).filter(|share| (0.05..1.0).contains(share)).unwrap_or(MLC_SHARE);
+    let share = settings
+        .number(&["gpu_memory_utilization"])
+        .filter(|share| (0.05..1.0).contains(share))
+        .unwrap_or(MLC_SHARE);
     let needed = share * (weights + buffer + MLC_LEAST_CACHE) / available.max(1.0);
     let larger = (needed <= MLC_LARGEST_SHARE).then(|| {
         let to = (needed * 100.0).ceil() / 100.0;
@@ -119,7 +144,14 @@ fn mlc(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 pub(super) const MISTRAL_RS: Program = Program {
     name: "mistral.rs",
     frameworks: &[],
-    marks: &["mistralrs", "mistral.rs", "GgufModelBuilder", "TextModelBuilder::new", "UqffTextModelBuilder", "with_paged_attn"],
+    marks: &[
+        "mistralrs",
+        "mistral.rs",
+        "GgufModelBuilder",
+        "TextModelBuilder::new",
+        "UqffTextModelBuilder",
+        "with_paged_attn",
+    ],
     work: Work::Inference,
     advise: |situation, cause| lever::steps(situation, cause, MISTRAL_RS_LEVERS),
 };
@@ -142,7 +174,16 @@ const MISTRAL_RS_LEVERS: &[Lever] = &[
 pub(super) const EXLLAMA: Program = Program {
     name: "ExLlama",
     frameworks: &[],
-    marks: &["exllamav2/", "exllamav3/", "exllamav2", "exllamav3", "ExLlamaV2Cache", "Insufficient VRAM in split", "Insufficient VRAM for model and cache", "tabbyAPI"],
+    marks: &[
+        "exllamav2/",
+        "exllamav3/",
+        "exllamav2",
+        "exllamav3",
+        "ExLlamaV2Cache",
+        "Insufficient VRAM in split",
+        "Insufficient VRAM for model and cache",
+        "tabbyAPI",
+    ],
     work: Work::Inference,
     advise: exllama,
 };
@@ -157,7 +198,8 @@ fn exllama(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         return Vec::new();
     }
     let is_third = ["exllamav3", "in split for", "exl3"].iter().any(|words| settings.mentions(words));
-    let is_server = ["tabby", "cache-mode", "cache_mode", "config.yml"].iter().any(|words| settings.mentions(words));
+    let is_server =
+        ["tabby", "cache-mode", "cache_mode", "config.yml"].iter().any(|words| settings.mentions(words));
     let tokens = half(situation, &["max_seq_len", "cache_size"], 8192, 1024);
     let mut fixes = Vec::new();
     let is_quantized = settings.value(&["cache_mode"]).is_some_and(|mode| !mode.eq_ignore_ascii_case("FP16"))
@@ -167,7 +209,9 @@ fn exllama(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         fixes.push(match (is_server, is_third) {
             (true, true) => fix.command("cache_mode: 8,8   (or 4,4; config.yml of TabbyAPI)"),
             (true, false) => fix.command("cache_mode: Q8   (or Q4; config.yml of TabbyAPI)"),
-            (false, true) => fix.command("Cache(model, max_num_tokens=8192, layer_type=CacheLayer_quant, k_bits=4, v_bits=4)"),
+            (false, true) => fix.command(
+                "Cache(model, max_num_tokens=8192, layer_type=CacheLayer_quant, k_bits=4, v_bits=4)",
+            ),
             (false, false) => fix.command("ExLlamaV2Cache_Q4(model, max_seq_len=8192, lazy=True)"),
         });
     }
@@ -181,19 +225,27 @@ fn exllama(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     }
     let chunk = half(situation, &["chunk_size", "max_chunk_size", "max_input_len"], 512, 128);
     if let Some(chunk) = chunk {
-        let fix = Fix::new("process prompts in smaller chunks (default 2048): the forward pass needs less at a time");
+        let fix = Fix::new(
+            "process prompts in smaller chunks (default 2048): the forward pass needs less at a time",
+        );
         fixes.push(if is_server {
             fix.command(format!("chunk_size: {chunk}"))
         } else if is_third {
             fix.command(format!("Generator(…, max_chunk_size={chunk})"))
         } else {
-            fix.command(format!("config.max_input_len = {chunk}; config.max_attention_size = {}", chunk * chunk))
+            fix.command(format!(
+                "config.max_input_len = {chunk}; config.max_attention_size = {}",
+                chunk * chunk
+            ))
         });
     }
     let smaller = situation.facts.total.unwrap_or(Bytes::gib(24)).get() >> 30;
     fixes.push(
-        Fix::new(format!("load the model in fewer bits per weight, so that its files are below {} GB", smaller * 3 / 4))
-            .command("the 3.0bpw branch of the model's repository instead of 4.0bpw or more"),
+        Fix::new(format!(
+            "load the model in fewer bits per weight, so that its files are below {} GB",
+            smaller * 3 / 4
+        ))
+        .command("the 3.0bpw branch of the model's repository instead of 4.0bpw or more"),
     );
     fixes
 }
@@ -213,8 +265,18 @@ mod tests {
                 "--quantization fp4",
                 ("--quantization gptq", "--quantization"),
             ),
-            ("mistral.rs", "mistralrs-core/src/pipeline/normal.rs", "ContextSize(4096)", ("--isq 4", "--isq")),
-            ("ExLlama", "exllamav2/model.py in forward", "ExLlamaV2Cache_Q4", ("ExLlamaV2Cache_Q4(", "Cache_Q4")),
+            (
+                "mistral.rs",
+                "mistralrs-core/src/pipeline/normal.rs",
+                "ContextSize(4096)",
+                ("--isq 4", "--isq"),
+            ),
+            (
+                "ExLlama",
+                "exllamav2/model.py in forward",
+                "ExLlamaV2Cache_Q4",
+                ("ExLlamaV2Cache_Q4(", "Cache_Q4"),
+            ),
         ] {
             check(name, &torch(line), first, set);
         }
@@ -233,7 +295,11 @@ mod tests {
             assert_eq!(program.name, "MLC LLM");
             steps[0].command.clone().unwrap_or_default()
         };
-        assert!(first(20_000, 18_000, 2_300).contains("gpu_memory_utilization=0.88"), "{}", first(20_000, 18_000, 2_300));
+        assert!(
+            first(20_000, 18_000, 2_300).contains("gpu_memory_utilization=0.88"),
+            "{}",
+            first(20_000, 18_000, 2_300)
+        );
         assert!(first(10_000, 4_000, 9_000).contains("--prefill-chunk-size 1024"));
         assert!(first(4_000, 5_000, 500).contains("--quantization"));
         assert!(first(20_000, 50, 100).contains("--context-window-size 4096"));

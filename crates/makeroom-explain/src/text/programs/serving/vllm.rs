@@ -90,10 +90,12 @@ fn is_after_startup(situation: &Situation<'_>) -> bool {
         "_dummy_run",
         "profile_run",
     ];
-    let is_capturing = ["Capturing the model for CUDA graphs", "Capturing CUDA graph", "cuda_graph_runner", "capture_model"]
-        .iter()
-        .any(|mark| situation.settings.mentions(mark));
-    let is_serving = is_capturing && situation.facts.framework != "vllm" || is_torch && marks.iter().any(|mark| situation.settings.mentions(mark));
+    let is_capturing =
+        ["Capturing the model for CUDA graphs", "Capturing CUDA graph", "cuda_graph_runner", "capture_model"]
+            .iter()
+            .any(|mark| situation.settings.mentions(mark));
+    let is_serving = is_capturing && situation.facts.framework != "vllm"
+        || is_torch && marks.iter().any(|mark| situation.settings.mentions(mark));
     is_serving || ["warming up sampler", "wake_up"].iter().any(|words| situation.settings.mentions(words))
 }
 
