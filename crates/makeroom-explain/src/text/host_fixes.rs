@@ -297,7 +297,7 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
                 } else {
                     "ulimit -l unlimited   (Docker: --ulimit memlock=-1)"
                 },
-            ))
+            ));
         }
     }
     fixes

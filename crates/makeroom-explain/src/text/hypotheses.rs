@@ -130,13 +130,12 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
 }
 
 /// Calls with which a program starts, before it has anything on the GPU.
-const FIRST_CALLS: [&str; 8] = [
+const FIRST_CALLS: [&str; 7] = [
     "require 'cutorch'",
     "StreamCreate",
     "cudaSetDevice",
     "cuInit",
     "CtxCreate",
-    "cublasCreate",
     "init_cublas",
     "could not set stack limit",
 ];
@@ -157,7 +156,9 @@ fn is_first_call(situation: &Situation<'_>) -> bool {
     // llama.cpp prints the model's figures as soon as it has opened the file.
     let is_before_the_model =
         situation.settings.mentions("main: seed") && !situation.settings.mentions("llama_model_load");
-    is_before_the_model || FIRST_CALLS.iter().any(|call| situation.settings.mentions(call))
+    // ONNX Runtime makes these calls for each session, beside sessions that hold memory.
+    let is_alone = situation.facts.framework != "onnxruntime";
+    is_before_the_model || is_alone && FIRST_CALLS.iter().any(|call| situation.settings.mentions(call))
 }
 
 /// Moves the other holders of the GPU before the program's own memory, with the step that shows it one GPU only.

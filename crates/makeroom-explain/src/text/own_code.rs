@@ -55,6 +55,9 @@ pub(crate) fn shows_source(situation: &Situation<'_>) -> bool {
 pub(crate) fn shows_opencl_source(situation: &Situation<'_>) -> bool {
     [
         "clCreateBuffer",
+        "pyopencl",
+        "sycl",
+        "futhark",
         "cl::Buffer",
         "clSetKernelArg",
         "__kernel",

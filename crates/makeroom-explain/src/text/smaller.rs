@@ -231,9 +231,7 @@ pub(crate) fn less_data(situation: &Situation<'_>) -> Vec<Fix> {
         None => {
             let mut fixes = shown_sizes(situation);
             if !has_batches(situation) {
-                let is_cuda = ["cuda", "nvidia", "geforce", "rtx ", "gtx "]
-                    .iter()
-                    .any(|words| situation.settings.mentions(words));
+                let is_cuda = situation.settings.mentions("cuda");
                 if fixes.is_empty() && is_cuda {
                     fixes.extend(without_a_change(situation));
                 }

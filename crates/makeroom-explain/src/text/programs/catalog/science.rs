@@ -463,7 +463,10 @@ program!(
             "lower the batch size{from}, and the learning rate by the same factor",
             "-o TrainReader.batch_size={to}",
             &["batch_size"]
-        ),
+        )
+        .unless_said(&["paddlex"]),
+        Lever::batch("lower the batch size{from}", "-o Train.batch_size={to}", &["batch_size"])
+            .only(|situation| situation.settings.mentions("paddlex")),
         Lever::switch("train in 16 bits", "tools/train.py --amp", &["--amp"]),
         Lever::new("evaluate in smaller batches", "-o EvalReader.batch_size=1")
             .unless_said(&["EvalReader.batch_size=1"]),

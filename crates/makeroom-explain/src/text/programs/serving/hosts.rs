@@ -102,10 +102,10 @@ pub(in crate::text::programs) fn hosted(situation: &Situation<'_>, cause: Cause)
         return None;
     }
     let steps = (super::vllm::VLLM.advise)(situation, cause);
-    Some(steps.into_iter().filter_map(|fix| translated(host, fix, situation)).collect())
+    Some(steps.into_iter().filter_map(|fix| translated(host, &fix, situation)).collect())
 }
 
-fn translated(host: &Host, fix: Fix, situation: &Situation<'_>) -> Option<Fix> {
+fn translated(host: &Host, fix: &Fix, situation: &Situation<'_>) -> Option<Fix> {
     let command = fix.command.as_deref()?;
     let (option, spelling) = host.spellings.iter().find(|(option, _)| command.starts_with(option))?;
     let mut value = command[option.len()..].trim().to_owned();
@@ -122,7 +122,7 @@ fn translated(host: &Host, fix: Fix, situation: &Situation<'_>) -> Option<Fix> {
             return None;
         }
     }
-    Some(Fix { action, command: Some(spelling.replace("{}", &value)), ..fix })
+    Some(Fix { action, command: Some(spelling.replace("{}", &value)), ..fix.clone() })
 }
 
 #[cfg(test)]
