@@ -44,7 +44,7 @@ impl Maker {
         match framework {
             name if name.ends_with("-rocm") || name == "hip" => Self::Amd,
             name if name.ends_with("-xpu") => Self::Intel,
-            name if name.ends_with("-mps") => Self::Apple,
+            name if name.ends_with("-mps") || name == "metal" => Self::Apple,
             _ => Self::Nvidia,
         }
     }

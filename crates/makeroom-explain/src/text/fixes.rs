@@ -12,7 +12,8 @@ use super::fitting;
 use super::general_fixes::{MOST_CHUNKS, general};
 use super::holders::{can_make_room_itself, list_holders};
 use super::host_fixes;
-use super::programs::Work;
+use super::phases;
+use super::programs::{self, Work};
 use super::searched::contains_ignoring_case;
 use super::situation::Situation;
 use super::smaller::{self, is_from_pytorch};
@@ -37,8 +38,11 @@ pub(crate) fn attach(findings: &mut [Finding], situation: &Situation<'_>) {
             && !situation.program.owns(situation.facts)
         {
             // The compiler's advice is for the author of the program; its options are for the user.
-            let own = (situation.program.advise)(situation, finding.cause);
+            let own = programs::advise(situation, finding.cause);
             finding.fixes.splice(0..0, own.into_iter().take(2));
+        }
+        if finding.cause == Cause::LiveDataFillsDevice {
+            programs::add_unified_memory(&mut finding.fixes, situation);
         }
         fitting::keep(&mut finding.fixes, situation);
         tidy(&mut finding.fixes);
@@ -49,6 +53,9 @@ pub(crate) fn attach(findings: &mut [Finding], situation: &Situation<'_>) {
 pub(crate) fn for_cause(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     let mut fixes = proposed(cause, situation);
     fitting::keep(&mut fixes, situation);
+    if cause == Cause::Fragmentation && fixes.iter().all(|fix| fix.command.is_none()) {
+        fixes.splice(0..0, smaller::less_data(situation));
+    }
     if fixes.is_empty() && cause == Cause::HostMemory {
         fixes.push(host_fixes::less_at_once(situation));
     }
@@ -57,7 +64,8 @@ pub(crate) fn for_cause(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
 
 /// The steps before those that do not fit are taken out.
 fn proposed(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
-    let own = (situation.program.advise)(situation, cause);
+    let own = programs::advise(situation, cause);
+    let own = phases::steps(situation, cause).into_iter().chain(own).collect::<Vec<_>>();
     match cause {
         // The memory is somewhere else; a program's own options only ask for less of the rest.
         Cause::OtherProcesses | Cause::HiddenHolder => {

@@ -151,10 +151,16 @@ fn other_cache(situation: &Situation<'_>) -> Vec<Fix> {
 fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
     let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
-    let tiles = Fix::new("use smaller tiles: a smaller BLOCK size, or fewer pipeline stages")
-        .command("triton.Config({'BLOCK_M': 64, 'BLOCK_N': 32}, num_stages=1)");
     if facts.framework == "triton" || says(&["triton"]) {
-        return vec![tiles];
+        return triton(situation);
+    }
+    if says(&["CUDAnative", "CUDAdrv", "CUDA.jl", ".jl:", "julia"]) {
+        return vec![
+            Fix::new("launch fewer threads per block, with fewer registers each")
+                .command("@cuda threads=256 maxregs=64 kernel(…)"),
+            Fix::new("or let the driver choose the block size")
+                .command("kernel = @cuda launch=false f(…); config = launch_configuration(kernel.fun); kernel(…; threads=config.threads)"),
+        ];
     }
     if facts.framework == "jax" || says(&["pallas", "jaxlib", "xla/"]) {
         return vec![
@@ -175,6 +181,16 @@ fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
             Fix::new("launch fewer threads per block").command("kernel[(n + 127) // 128, 128](…)"),
             Fix::new("let the compiler use fewer registers").command("@cuda.jit(max_registers=64)"),
         ];
+    }
+    // A user of a program cannot change its kernels.
+    if super::fixes::is_without_cuda(facts) && situation.program.name != "the OpenCL program" {
+        let own = super::programs::advise(situation, Cause::LiveDataFillsDevice);
+        if !own.is_empty() {
+            return own;
+        }
+    }
+    if super::fixes::is_without_cuda(facts) && !own_code::shows_opencl_source(situation) {
+        return super::programs::advise(situation, Cause::LiveDataFillsDevice);
     }
     if super::fixes::is_without_cuda(facts) {
         return vec![
@@ -197,6 +213,32 @@ fn kernel(situation: &Situation<'_>) -> Vec<Fix> {
     ]
 }
 
+/// A Triton kernel: tiles smaller by what the figures of the text ask for, or heads where a model's size made the tile.
+fn triton(situation: &Situation<'_>) -> Vec<Fix> {
+    let number = |name: &str| situation.settings.number(&[name]).filter(|&value| value >= 1.0);
+    let ratio =
+        number("Required").zip(number("Hardware limit")).map_or(2.0, |(needed, limit)| needed / limit);
+    // Each halving of a side, and of the stages, halves the tile.
+    let halvings = ratio.log2().ceil().clamp(1.0, 4.0) as u32;
+    let (rows, columns) = (128 >> halvings.div_ceil(2), 128 >> (halvings / 2));
+    let tiles = Fix::new(format!(
+        "use smaller tiles: the kernel needs {ratio:.1} times the shared memory of a block, so halve BLOCK sizes {halvings} times in all, with one stage"
+    ))
+    .command(format!("triton.Config({{'BLOCK_M': {}, 'BLOCK_N': {}}}, num_stages=1)", rows.max(16), columns.max(16)));
+    let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
+    let mut fixes = Vec::new();
+    if ratio > 2.0
+        && says(&["headdim", "head_dim", "model size", "d_state", "chunk_size", "mamba", "attention"])
+    {
+        fixes.push(
+            Fix::new("use more and smaller heads: the tile holds a whole head, and no GPU has shared memory for one of several hundred elements")
+                .command("headdim=64   (or 128; d_state=128)"),
+        );
+    }
+    fixes.push(tiles);
+    fixes
+}
+
 fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
     let account = &situation.account;
     let request = account.facts.request.unwrap_or(Bytes::ZERO);
@@ -210,7 +252,9 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
         return own_code::steps(situation);
     }
     // Half of the memory, because the result needs some too.
-    let parts = room.map(|room| request.get().div_ceil(room.scaled(0.5).get().max(1)).max(2));
+    let parts = room
+        .filter(|_| !request.is_zero())
+        .map(|room| request.get().div_ceil(room.scaled(0.5).get().max(1)).max(2));
     let split = parts.map(|parts| {
         let fix = Fix::new(format!(
             "compute it in {parts} parts of {} each, or spread it over several GPUs",
@@ -334,13 +378,15 @@ fn overhead(situation: &Situation<'_>) -> Vec<Fix> {
                 .frees(overhead - CONTEXT_TYPICAL),
         );
     }
-    if facts.framework == "nccl" || situation.settings.mentions("nccl") {
+    let says = |words: &str| situation.settings.mentions(words);
+    if says("nccl") {
         fixes.push(
             Fix::new("shrink NCCL's buffers: half of the default 4 MiB per channel")
                 .command(situation.environment.export("NCCL_BUFFSIZE=2097152")),
         );
     }
-    if facts.framework.starts_with("pytorch") || is_from_pytorch(facts) || facts.framework == "nccl" {
+    let is_torch = facts.framework.starts_with("pytorch") || is_from_pytorch(facts);
+    if is_torch || facts.framework == "nccl" && (says("nccl") || says("torch")) {
         fixes.push(
             Fix::new("leave libraries some memory: cap PyTorch's allocator below the whole GPU")
                 .command("torch.cuda.set_per_process_memory_fraction(0.9)"),

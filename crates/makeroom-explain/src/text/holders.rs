@@ -1,10 +1,15 @@
 //! Steps against memory that other processes hold: which ones to stop, which other device to use.
 
+use std::sync::LazyLock;
+
 use makeroom_core::Bytes;
+use regex::Regex;
 
 use super::environment::System;
+use super::figures::{captured_number, pattern};
 use super::fixes::is_without_cuda;
 use super::judge::Account;
+use super::programs::Work;
 use super::situation::Situation;
 use crate::advice::{self, Maker};
 use crate::thresholds::CONTEXT_TYPICAL;
@@ -18,7 +23,7 @@ pub(crate) fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     let account = &situation.account;
     let siblings = account.sibling_contexts();
     if account.are_ranks() || (!siblings.is_empty() && siblings.len() == account.others.len()) {
-        return sibling_ranks(account.others_bytes());
+        return ranks_of(situation);
     }
     if account.share_a_launcher() {
         let numbers: Vec<String> = account.others.iter().map(|process| process.pid.to_string()).collect();
@@ -26,7 +31,7 @@ pub(crate) fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
             "keep the workers of this job off this GPU where they need not be: processes {} have numbers in a row, so stopping one ends the job",
             numbers.join(", ")
         ));
-        return if situation.is_training() { sibling_ranks(account.others_bytes()) } else { vec![note] };
+        return if situation.is_training() { ranks_of(situation) } else { vec![note] };
     }
     let mut others = account.others.clone();
     others.sort_by_key(|process| std::cmp::Reverse(process.bytes));
@@ -39,6 +44,9 @@ pub(crate) fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
                 .frees(process.bytes)
         })
         .collect();
+    if fixes.is_empty() {
+        fixes.extend(listed_by_hand(situation));
+    }
     let unlisted = account.unlisted().map(|unlisted| unlisted - CONTEXT_TYPICAL);
     if fixes.is_empty() {
         let mut see = if cause == Cause::HiddenHolder {
@@ -54,10 +62,45 @@ pub(crate) fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     fixes
 }
 
+/// Lines of a process table that somebody copied: a process id and its memory.
+static COPIED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\W{0,4}(\d{3,8})[ \t|]+(\d{2,6}) ?MiB\W*$"));
+
+/// Whether somebody copied a list of processes into the text.
+pub(crate) fn has_copied_list(situation: &Situation<'_>) -> bool {
+    situation.account.others.is_empty()
+        && situation.settings.parts().into_iter().any(|part| COPIED.is_match(part))
+}
+
+/// The largest processes of such lines.
+fn listed_by_hand(situation: &Situation<'_>) -> Vec<Fix> {
+    let mut processes: Vec<(Bytes, u64)> = situation
+        .settings
+        .parts()
+        .into_iter()
+        .flat_map(|part| COPIED.captures_iter(part))
+        .take(64)
+        .filter_map(|found| Some((Bytes::mib(captured_number(&found, 2)?), captured_number(&found, 1)?)))
+        .collect();
+    processes.sort_unstable_by(|a, b| b.cmp(a));
+    processes
+        .into_iter()
+        .take(MOST_STOPPED)
+        .map(|(bytes, pid)| {
+            Fix::new(format!("stop process {pid} if it is yours; its unsaved work is lost"))
+                .command(format!("kill {pid}"))
+                .frees(bytes)
+        })
+        .collect()
+}
+
 /// Another framework in the same process takes most of the GPU when it starts.
 fn second_framework(situation: &Situation<'_>) -> Option<Fix> {
     let settings = situation.settings;
-    if !situation.facts.framework.starts_with("pytorch") || !situation.account.others.is_empty() {
+    let is_tensorflow = situation.program.name == "TensorFlow";
+    if !situation.facts.framework.starts_with("pytorch")
+        || !situation.account.others.is_empty()
+        || is_tensorflow
+    {
         return None;
     }
     let export = |assignment: &str| situation.environment.export(assignment);
@@ -136,6 +179,26 @@ fn shows_several_devices(situation: &Situation<'_>) -> bool {
         || SEVERAL.iter().any(|words| situation.settings.mentions(words))
 }
 
+/// One device per rank: in the program's code where its reader wrote it, else in how the program is started.
+fn ranks_of(situation: &Situation<'_>) -> Vec<Fix> {
+    let held = situation.account.others_bytes();
+    if situation.program.work != Work::Inference {
+        return sibling_ranks(held);
+    }
+    let option = match situation.program.name {
+        "TensorRT-LLM" => "--tp_size 1",
+        "SGLang" => "--tp-size 1",
+        "LMDeploy" => "--tp 1",
+        _ => "--tensor-parallel-size 1",
+    };
+    vec![
+        Fix::new("show the program all GPUs: its ranks are on one, since it sees no other (`nvidia-smi -L` inside the container lists them)")
+            .command("docker run --gpus all …   (outside a container: unset CUDA_VISIBLE_DEVICES)")
+            .frees(held),
+        Fix::new("or start one rank, if there is one GPU").command(option),
+    ]
+}
+
 /// One device per rank.
 pub(crate) fn sibling_ranks(held: Bytes) -> Vec<Fix> {
     vec![
@@ -152,6 +215,10 @@ pub(crate) fn sibling_ranks(held: Bytes) -> Vec<Fix> {
 /// The command that lists the holders of device memory on this system.
 pub(crate) fn list_holders(situation: &Situation<'_>) -> Fix {
     let environment = situation.environment;
+    if situation.facts.quote.contains("NPU") {
+        return Fix::new("list the processes that hold the NPU, and stop those that are yours")
+            .command("npu-smi info");
+    }
     match (environment.system, environment.maker) {
         (System::Windows | System::Wsl, Maker::Nvidia) => Fix::new(
             "list the processes on the GPU and close the ones you do not need (browser, games, other Python)",

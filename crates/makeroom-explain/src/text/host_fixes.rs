@@ -28,6 +28,7 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
         "cuda_host",
         "page-locked",
         "hostregister",
+        "bytes on host",
         "memlock",
         "mlock",
     ]) {
@@ -62,14 +63,21 @@ fn tensors_on_cpu(situation: &Situation<'_>) -> Vec<Fix> {
         ];
     }
     let is_own_code = situation.program.work != Work::Inference;
+    // A small tensor is only the last that did not fit.
+    let is_full = situation.facts.request.is_some_and(|request| request < Bytes::gib(1));
+    if is_full && matches!(situation.environment.system, System::Windows | System::Wsl) {
+        fixes.extend(by_system(situation, false).into_iter().take(1));
+    }
     if let Some(request) = situation.facts.request.filter(|request| request.get() > PART && is_own_code) {
         let parts = request.get().div_ceil(PART).min(1024);
         fixes.push(
-            Fix::new(format!("compute the tensor of {request} in {parts} parts"))
-                .command(format!("torch.cat([f(part) for part in x.chunk({parts})])")),
+            Fix::new(format!(
+                "keep the {request} in a file, written in {parts} parts, and read samples from it as they are needed"
+            ))
+            .command("data = np.lib.format.open_memmap('data.npy', mode='w+', dtype='float16', shape=shape); torch.from_numpy(data[i])"),
         );
     }
-    if is_own_code {
+    if is_own_code && !is_full {
         fixes.extend(smaller::less_data(situation));
     }
     if is_data_loading(situation) {
@@ -92,6 +100,11 @@ fn driver_status(situation: &Situation<'_>) -> Vec<Fix> {
     match situation.environment.system {
         System::Windows => fixes.push(page_file(situation)),
         System::MacOs => {}
+        _ if situation.settings.mentions("Intel") || situation.settings.mentions("OneDNN") => fixes.insert(
+            0,
+            Fix::new("install the compute runtime that this version of the framework was built for: a driver that cannot build a kernel returns this status too")
+                .command("sudo apt install --only-upgrade intel-opencl-icd libze-intel-gpu1 libze1"),
+        ),
         _ => fixes.push(swap(situation)),
     }
     fixes
@@ -251,11 +264,16 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
     let mut fixes = Vec::new();
     // TensorFlow's pool has a setting of its own, which its own advice names.
-    if facts.framework == "tensorflow" {
+    if facts.framework == "tensorflow" && !situation.settings.mentions("UNIFIED_MEMORY") {
     } else if situation.settings.mentions("faiss") {
         fixes.push(
             Fix::new("let FAISS pin less host memory (default 256 MiB per GPU)")
                 .command("resources.setPinnedMemory(64 * 1024 * 1024)"),
+        );
+    } else if matches!(facts.framework, "jax" | "tensorflow") || situation.settings.mentions("alphafold") {
+        fixes.push(
+            Fix::new("keep the pool in device memory: unified memory makes XLA pin host memory for it")
+                .command(situation.environment.export("TF_FORCE_UNIFIED_MEMORY=0")),
         );
     } else if is_own_code(facts) || !is_data_loading(situation) && !situation.settings.mentions("torch") {
         fixes.push(
@@ -272,17 +290,22 @@ fn pinned(situation: &Situation<'_>) -> Vec<Fix> {
                 .command("[wsl2]\nmemory=24GB"),
         ),
         System::MacOs => {}
-        System::Linux | System::Jetson => fixes.push(
-            Fix::new("raise the limit on locked memory before the program starts")
-                .command("ulimit -l unlimited   (Docker: --ulimit memlock=-1)"),
-        ),
+        System::Linux | System::Jetson => {
+            fixes.push(Fix::new("raise the limit on locked memory before the program starts").command(
+                if situation.settings.mentions("docker") {
+                    "docker run --ulimit memlock=-1 …"
+                } else {
+                    "ulimit -l unlimited   (Docker: --ulimit memlock=-1)"
+                },
+            ));
+        }
     }
     fixes
 }
 
 /// Windows commits memory against RAM and page file together.
 fn page_file(situation: &Situation<'_>) -> Fix {
-    let size = situation.facts.request.map_or(64, |request| gigabytes(request.scaled(2.0)).max(64));
+    let size = situation.facts.request.map_or(64, |request| gigabytes(request.scaled(2.0)).clamp(64, 256));
     Fix::new(format!(
         "enlarge the page file to {size} GB (SystemPropertiesPerformance > Advanced > Virtual memory > Change)"
     ))

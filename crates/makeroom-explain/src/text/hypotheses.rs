@@ -42,6 +42,9 @@ pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
             });
         }
     }
+    if is_full_before(situation) {
+        others_first(findings, situation);
+    }
     shorten(findings);
     findings.retain(|finding| finding.cause == Cause::Undetermined || !finding.fixes.is_empty());
     for finding in findings.iter_mut().filter(|finding| finding.certainty <= Certainty::Possible) {
@@ -49,8 +52,18 @@ pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
         // A step that only repeats the check is not a fix.
         let checked = finding.check.as_ref().and_then(|check| check.command.clone());
         for fix in finding.fixes.iter_mut().filter(|fix| checked.is_some() && fix.command == checked) {
-            *fix = Fix::new("stop those of the listed processes that are yours, or wait for them to end");
+            *fix = stop_listed(situation);
         }
+    }
+}
+
+/// How to stop what the check lists.
+fn stop_listed(situation: &Situation<'_>) -> Fix {
+    let fix = Fix::new("stop those of the listed processes that are yours, or wait for them to end");
+    match situation.environment.system {
+        System::Windows => fix.command("taskkill /PID PID /F"),
+        System::MacOs | System::Wsl => fix,
+        System::Linux | System::Jetson => fix.command("kill PID"),
     }
 }
 
@@ -102,7 +115,7 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
                 Cause::OtherProcesses,
                 "Another process, or an earlier run that did not exit, holds the GPU.".to_owned(),
             );
-            if is_small(situation) {
+            if is_full_before(situation) {
                 causes.extend([others, own]);
             } else {
                 causes.extend([own, others]);
@@ -114,6 +127,60 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
         }
     }
     causes
+}
+
+/// Calls with which a program starts, before it has anything on the GPU.
+const FIRST_CALLS: [&str; 7] = [
+    "require 'cutorch'",
+    "StreamCreate",
+    "cudaSetDevice",
+    "cuInit",
+    "CtxCreate",
+    "init_cublas",
+    "could not set stack limit",
+];
+/// XLA's pool is as large as the GPU allows: a request below this finds it full already.
+const SMALL_IN_POOL: Bytes = Bytes::mib(64);
+
+/// Whether the GPU, or the framework's pool on it, was full before the program asked for anything of size.
+fn is_full_before(situation: &Situation<'_>) -> bool {
+    let facts = situation.facts;
+    let is_first_call = facts.request.is_none() && is_first_call(situation);
+    let is_tiny = facts.framework == "jax"
+        && facts.live.is_none()
+        && facts.request.is_some_and(|request| request < SMALL_IN_POOL);
+    is_small(situation) || is_first_call || is_tiny || holders::has_copied_list(situation)
+}
+
+fn is_first_call(situation: &Situation<'_>) -> bool {
+    // llama.cpp prints the model's figures as soon as it has opened the file.
+    let is_before_the_model =
+        situation.settings.mentions("main: seed") && !situation.settings.mentions("llama_model_load");
+    // ONNX Runtime makes these calls for each session, beside sessions that hold memory.
+    let is_alone = situation.facts.framework != "onnxruntime";
+    is_before_the_model || is_alone && FIRST_CALLS.iter().any(|call| situation.settings.mentions(call))
+}
+
+/// Moves the other holders of the GPU before the program's own memory, with the step that shows it one GPU only.
+fn others_first(findings: &mut [Finding], situation: &Situation<'_>) {
+    let place = |cause| findings.iter().position(|finding| finding.cause == cause);
+    let (others, own) = (place(Cause::OtherProcesses), place(Cause::LiveDataFillsDevice));
+    let Some(mut others) = others else { return };
+    if let Some(own) = own.filter(|&own| own < others && own > 0) {
+        findings[own..=others].rotate_right(1);
+        others = own;
+    }
+    let is_cuda = situation.environment.maker == Maker::Nvidia && !fixes::is_without_cuda(situation.facts);
+    if is_first_call(situation) && is_cuda && !situation.settings.mentions("CUDA_VISIBLE_DEVICES=") {
+        let one = Fix::new(
+            "show the program one GPU only: it opens all that it sees, and another may be the full one",
+        )
+        .command(situation.environment.export("CUDA_VISIBLE_DEVICES=0"));
+        let fixes = &mut findings[others].fixes;
+        fixes.insert(fixes.len().min(1), one);
+        // Nothing of the program's own is on the GPU yet.
+        fixes.truncate(2);
+    }
 }
 
 /// Whether a request is so small that the GPU was full before it, and the text does not show by what. A program

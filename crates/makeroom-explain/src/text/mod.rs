@@ -42,6 +42,7 @@ mod lines;
 mod log;
 mod other_failure;
 mod own_code;
+mod phases;
 mod programs;
 mod searched;
 mod settings;

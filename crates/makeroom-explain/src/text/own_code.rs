@@ -5,7 +5,7 @@ use makeroom_core::Bytes;
 use super::environment::System;
 use super::facts::{Facts, Resource};
 use super::situation::Situation;
-use super::smaller::{is_from_pytorch, roughly, shown_sizes};
+use super::smaller::{is_from_pytorch, roughly, shown_sizes, without_a_change};
 use crate::Fix;
 use crate::advice::Maker;
 use crate::thresholds::CONTEXT_TYPICAL;
@@ -44,10 +44,48 @@ pub(crate) fn smaller_buffers(situation: &Situation<'_>) -> Fix {
 
 /// Whether the text shows the source of a program that calls the driver, so that its reader can change it.
 pub(crate) fn shows_source(situation: &Situation<'_>) -> bool {
-    situation.facts.site.is_some()
-        || ["cudaMalloc", "cuMem", "hipMalloc", ".cu", ".cpp", "nvcc", "<<<", "int main"]
-            .iter()
-            .any(|mark| situation.settings.mentions(mark))
+    !is_in_a_library(situation)
+        && (situation.facts.site.is_some()
+            || ["cudaMalloc", "cuMem", "hipMalloc", ".cu", ".cpp", "nvcc", "<<<", "int main"]
+                .iter()
+                .any(|mark| situation.settings.mentions(mark)))
+}
+
+/// Whether the text shows the source of a program that calls OpenCL.
+pub(crate) fn shows_opencl_source(situation: &Situation<'_>) -> bool {
+    [
+        "clCreateBuffer",
+        "pyopencl",
+        "sycl",
+        "futhark",
+        "cl::Buffer",
+        "clSetKernelArg",
+        "__kernel",
+        "cl.Buffer(",
+        ".cl:",
+        "local_work_size",
+        "global_work_size",
+        "int main",
+    ]
+    .iter()
+    .any(|mark| situation.settings.mentions(mark))
+}
+
+/// Whether the failing line is in the source of a library, which the reader of the text did not write.
+fn is_in_a_library(situation: &Situation<'_>) -> bool {
+    const LIBRARIES: [&str; 10] = [
+        "pip-req-build",
+        "site-packages",
+        "dist-packages",
+        "pytorch/",
+        "caffe2/",
+        "third_party/",
+        "feedstock_root",
+        "tiny-cuda-nn",
+        "/root/.cargo/",
+        "Traceback (most recent call last)",
+    ];
+    LIBRARIES.iter().any(|words| situation.settings.mentions(words))
 }
 
 /// What else a program can do that calls CUDA or HIP itself.
@@ -55,13 +93,18 @@ pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     let settings = situation.settings;
     if !shows_source(situation) {
         let mut fixes = shown_sizes(situation);
+        if let Some((device, free)) = situation.emptier_device() {
+            fixes.push(
+                Fix::new(format!("run it on GPU {device}, which has {free} free"))
+                    .command(situation.environment.export(&format!("CUDA_VISIBLE_DEVICES={device}"))),
+            );
+        }
+        fixes.extend(without_a_change(situation));
+        let variable = if situation.environment.maker == Maker::Amd { "HIP" } else { "CUDA" };
+        let lead = if fixes.is_empty() { "run" } else { "or run" };
         fixes.push(
-            Fix::new("give the program one input at a time, if it has such a setting")
-                .command("batch_size=1"),
-        );
-        fixes.push(
-            Fix::new("or run it on the CPU, if it can")
-                .command(situation.environment.export("CUDA_VISIBLE_DEVICES=-1")),
+            Fix::new(format!("{lead} it on the CPU, if it can"))
+                .command(situation.environment.export(&format!("{variable}_VISIBLE_DEVICES=-1"))),
         );
         return fixes;
     }

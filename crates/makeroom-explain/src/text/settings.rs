@@ -59,14 +59,14 @@ impl<'log> Settings<'log> {
 
     /// A numeric option.
     pub(crate) fn number(&self, names: &[&str]) -> Option<f64> {
-        names.iter().find_map(|name| self.uses(name).find_map(|rest| value_after(rest)?.parse().ok()))
+        names.iter().find_map(|name| self.uses(name).find_map(|rest| numeric(value_after(rest)?)))
     }
 
     /// A numeric option as the text writes it, so that advice can repeat the spelling with another value.
     pub(crate) fn shown(&self, names: &[&str]) -> Option<Shown<'log>> {
         names.iter().find_map(|name| {
             self.found(name).find_map(|(before, name, rest)| {
-                let value = value_after(rest)?.parse().ok()?;
+                let value = numeric(value_after(rest)?)?;
                 let dashes = before.len() - before.trim_end_matches('-').len();
                 let separator = match rest.trim_start_matches(QUOTES).trim_start().chars().next() {
                     Some('=' | '(') => "=",
@@ -161,6 +161,16 @@ fn is_suggested(before: &str) -> bool {
     SUGGESTION.is_match(words.rsplit('\n').next().unwrap_or(""))
 }
 
+/// A number, also with the K or M that people write for thousands and millions, or in GB.
+fn numeric(value: &str) -> Option<f64> {
+    let scaled = |digits: &str, factor: f64| digits.parse::<f64>().ok().map(|number| number * factor);
+    value.parse().ok().or_else(|| match value.strip_suffix(['K', 'k']) {
+        Some(digits) => scaled(digits, 1e3),
+        None if value.to_ascii_uppercase().ends_with("GB") => scaled(&value[..value.len() - 2], 1.0),
+        None => scaled(value.strip_suffix('M')?, 1e6),
+    })
+}
+
 /// The value behind an option's name: after `=`, `:`, white space or an opening parenthesis.
 fn value_after(rest: &str) -> Option<&str> {
     let unquoted = rest.trim_start_matches(QUOTES);
@@ -216,6 +226,13 @@ mod tests {
             assert_eq!((shown.value, shown.with(8).as_str()), (32.0, with), "{text}");
         }
         assert_eq!(settings("try reducing batch_size=4").shown(&["batch_size"]), None);
+    }
+
+    #[test]
+    fn thousands_and_millions() {
+        assert_eq!(settings("batch_bins 450K").number(&["batch_bins"]), Some(450_000.0));
+        assert_eq!(settings("--max-tokens=2M").number(&["--max-tokens"]), Some(2e6));
+        assert_eq!(settings("--model K").number(&["--model"]), None);
     }
 
     #[test]

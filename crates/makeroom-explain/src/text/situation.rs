@@ -53,7 +53,11 @@ impl<'log> Situation<'log> {
         match self.program.work {
             Work::Training => true,
             Work::Inference => false,
-            Work::Other => TRAINING_WORDS.iter().any(|words| self.settings.mentions(words)),
+            Work::Other => {
+                let says = |words: &[&str]| words.iter().any(|words| self.settings.mentions(words));
+                // Ranks without a word of inference train.
+                says(&TRAINING_WORDS) || self.settings.mentions("[rank") && !says(&INFERENCE_WORDS)
+            }
         }
     }
 
@@ -74,6 +78,7 @@ impl<'log> Situation<'log> {
             && quote.contains(" cached)")
             && !quote.contains("reserved")
             || quote.contains("/THC/")
+            || quote.contains("(malloc at ")
             || quote.contains("THCudaCheck");
         let is_early_python = self.environment.python.is_some_and(|version| version < (3, 6));
         let is_torch = self.facts.framework.starts_with("pytorch") || is_early_wording;
@@ -145,10 +150,20 @@ impl<'log> Situation<'log> {
 /// Batches above this are not batches.
 const LARGEST_BATCH: u64 = 1 << 20;
 /// Words of a training loop.
-const TRAINING_WORDS: [&str; 8] =
-    ["backward(", "optimizer", "trainer", "train.py", "training", "train_", "finetune", "epoch"];
+const TRAINING_WORDS: [&str; 10] = [
+    "backward(",
+    "optimizer",
+    "trainer",
+    "train.py",
+    "training",
+    "train_",
+    "finetune",
+    "finetuning",
+    "fine-tuning",
+    "epoch",
+];
 /// Words of a program that starts.
-const START_WORDS: [&str; 9] = [
+const START_WORDS: [&str; 17] = [
     "model.to(",
     ".cuda()",
     "module.to(",
@@ -158,6 +173,14 @@ const START_WORDS: [&str; 9] = [
     "device_put",
     "CtxCreate",
     "PRNGKey",
+    "require 'cutorch'",
+    "StreamCreate",
+    "cudaSetDevice",
+    "cuInit",
+    "cudaGetDevice",
+    "cublasCreate",
+    "cudnnCreate",
+    "init_cublas",
 ];
 /// Words of a program that only runs a model.
 const INFERENCE_WORDS: [&str; 9] = [

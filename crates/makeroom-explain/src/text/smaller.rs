@@ -9,10 +9,13 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use makeroom_core::Bytes;
 
+use super::environment::System;
 use super::facts::Facts;
+use super::fixes::is_without_cuda;
 use super::own_code::{self, is_own_code};
 use super::situation::Situation;
 use crate::Fix;
+use crate::advice::Maker;
 
 /// Options that memory grows with, by the words that advice has for them.
 const SIZES: &[Size] = &[
@@ -94,6 +97,24 @@ const SIZES: &[Size] = &[
         1,
     ),
     Size::count("sample fewer neighbors", &["num_neighbors", "fanout", "fan_out"]),
+    Size::length(
+        "put fewer tokens or frames in a batch",
+        &[
+            "batch_bins",
+            "max_tokens_per_batch",
+            "tokens_per_batch",
+            "batch_tokens",
+            "batch_frames",
+            "frames_per_batch",
+            "max_frames",
+        ],
+        1,
+    ),
+    Size::length(
+        "compute on a smaller grid",
+        &["grid_x", "grid_y", "grid_size", "grid_resolution", "-nx", "-ny", "-grid", "octree_resolution"],
+        8,
+    ),
 ];
 
 /// The batch size under its usual names.
@@ -210,6 +231,10 @@ pub(crate) fn less_data(situation: &Situation<'_>) -> Vec<Fix> {
         None => {
             let mut fixes = shown_sizes(situation);
             if !has_batches(situation) {
+                let is_cuda = situation.settings.mentions("cuda");
+                if fixes.is_empty() && is_cuda {
+                    fixes.extend(without_a_change(situation));
+                }
                 if fixes.is_empty() {
                     fixes.push(Fix::new(
                         "give the program less at once: smaller inputs, a lower resolution or quality setting, fewer jobs side by side",
@@ -279,6 +304,45 @@ fn batch_of_one(situation: &Situation<'_>) -> Fix {
     Fix::new(format!("pass one input at a time, and double the batch while it fits{aim}"))
         .command("batch_size=1")
 }
+
+/// Host memory for what does not fit, for any program on an NVIDIA GPU under Linux: twice what is missing, at least 4 GiB.
+pub(crate) fn spill(situation: &Situation<'_>) -> Option<Fix> {
+    let environment = situation.environment;
+    let is_here = environment.maker == Maker::Nvidia
+        && environment.system == System::Linux
+        && !environment.is_hosted
+        && !situation.account.is_contradictory()
+        && !is_without_cuda(situation.facts);
+    let missing = situation.account.missing().unwrap_or_default().get().div_ceil(1 << 30) * 2;
+    let size = missing.max(4).next_power_of_two();
+    (is_here && size <= MOST_SPILLED).then(|| {
+        Fix::new(
+            "or let the part that does not fit spill to host memory, slowly, without a change to the program",
+        )
+        .command(format!("makeroom run --pool --spill {size}GiB -- python …"))
+    })
+}
+
+/// What the driver or the pool can do for a program of which nothing is known.
+pub(crate) fn without_a_change(situation: &Situation<'_>) -> Option<Fix> {
+    let environment = situation.environment;
+    if environment.system == System::Windows && environment.maker == Maker::Nvidia {
+        return Some(
+            Fix::new(
+                "let the driver spill to system memory, slowly: NVIDIA Control Panel > Manage 3D settings",
+            )
+            .command("CUDA - Sysmem Fallback Policy = Prefer Sysmem Fallback"),
+        );
+    }
+    spill(situation).map(|fix| Fix {
+        action: fix.action.trim_start_matches("or ").to_owned(),
+        command: fix.command.map(|command| command.replace("python …", "PROGRAM …")),
+        ..fix
+    })
+}
+
+/// More than this in host memory is slower than the CPU.
+const MOST_SPILLED: u64 = 64;
 
 /// A smaller input where nothing shows its size: by what the network reads.
 fn smaller_input(situation: &Situation<'_>) -> Option<Fix> {

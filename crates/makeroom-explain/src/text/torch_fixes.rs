@@ -94,6 +94,9 @@ fn torch_fragmentation(situation: &Situation<'_>, cached: Bytes) -> Vec<Fix> {
     ]
 }
 
+/// A cache below this part of the GPU is what every full GPU has: the next requests would fail all the same.
+const WORTH_TRYING: f64 = 0.02;
+
 /// What costs nothing to try where the card is full: the allocator's own settings.
 pub(crate) fn allocator_first(situation: &Situation<'_>) -> Vec<Fix> {
     let facts = situation.facts;
@@ -101,10 +104,14 @@ pub(crate) fn allocator_first(situation: &Situation<'_>) -> Vec<Fix> {
     if facts.framework == "pytorch-mps" {
         fixes.push(watermark());
     }
-    let can_be_in_pieces = situation
-        .account
-        .shortage()
-        .is_some_and(|shortage| shortage.cached >= shortage.missing() && facts.allocator == Allocator::Torch);
+    let can_be_in_pieces =
+        situation.account.shortage().is_some_and(|shortage| {
+            shortage.cached >= shortage.missing() && facts.allocator == Allocator::Torch
+        }) && situation
+            .account
+            .cached
+            .zip(facts.total)
+            .is_none_or(|(cached, total)| cached.share_of(total) >= WORTH_TRYING);
     if can_be_in_pieces {
         fixes.extend(torch_fragmentation(situation, Bytes::ZERO).into_iter().take(1).map(|mut fix| {
             fix.action = format!("{}: worth trying first, it costs nothing", fix.action);
@@ -172,6 +179,17 @@ pub(crate) fn training_steps(situation: &Situation<'_>) -> Vec<Fix> {
         .any(|words| settings.mentions(words));
     if !is_half {
         fixes.push(advice::half_precision(situation.environment.maker));
+    }
+    let has_ranks =
+        ["[rank", "torchrun", "local_rank", "accelerate"].iter().any(|words| settings.mentions(words));
+    let is_sharded =
+        ["deepspeed", "fsdp", "zero_stage", "fully_shard"].iter().any(|words| settings.mentions(words));
+    if has_ranks && !is_sharded {
+        fixes.push(
+            Fix::new("shard gradients and optimizer state over the GPUs, with the state in RAM (ZeRO 2)").command(
+                "accelerate launch --use_deepspeed --zero_stage 2 --offload_optimizer_device cpu train.py",
+            ),
+        );
     }
     if !["8bit", "8-bit", "adafactor", "paged_adam", "bnb"].iter().any(|words| settings.mentions(words))
         && situation.environment.maker == Maker::Nvidia

@@ -16,7 +16,7 @@ static SET: LazyLock<Regex> = LazyLock::new(|| {
         r#"(?ix)
         --mem(?:-per-cpu|-per-gpu|ory|ory-limit)?[=\ ](?P<a>\d+)(?P<au>[KMGT]?)
       | \b(?:h_vmem|s_vmem|mem|vmem|pmem)=(?P<b>\d+)(?P<bu>[KMGT])B?
-      | \bmemory:\s*["']?(?P<c>\d+)(?P<cu>[KMGT])i?
+      | \bmemory(?:\ limit|\ to)?[*]{0,2}:?[*]{0,2}\s*["']?(?P<c>\d+)(?P<cu>[KMGT])i
       | \bReqMem\S*\s*[=:]\s*(?P<d>\d+)(?P<du>[KMGT])
       | \bmemory:\ usage\ \d+kB,\ limit\ (?P<e>\d+)(?P<eu>k)B
       | \bexceeded\ (?:job|step)?\ ?memory\ limit\ \((?:\d+)\ >\ (?P<f>\d+)\)
@@ -36,7 +36,29 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
     let aim = aim(situation, present);
     let from = present.map_or(String::new(), |limit| format!(" from {limit}"));
     let mut fixes = Vec::new();
-    if says(&["slurm", "srun:", "sbatch", "StepId=", "salloc"]) {
+    if says(&["snakemake", "mem_mb="]) {
+        let now = situation.settings.number(&["mem_mb"]).filter(|now| (100.0..1e8).contains(now));
+        let (from, to) = match now {
+            Some(now) => (format!(" from {now} MB"), (now * 2.0) as u64),
+            None => (from.clone(), aim * 1000),
+        };
+        return vec![
+            Fix::new(format!("let the rule request more memory{from}, in its `resources:` or on the command line"))
+                .command(format!("snakemake --set-resources RULE:mem_mb={to}   (rule: mem_mb=lambda wildcards, attempt: {} * attempt, with --retries 3)", to / 2)),
+        ];
+    }
+    if says(&["nextflow", "N E X T F L O W", "nf-core"]) {
+        return vec![
+            Fix::new(format!("let the process request more memory{from}, in nextflow.config"))
+                .command(format!("process {{ withName: 'PROCESS' {{ memory = {{ {aim}.GB * task.attempt }}; errorStrategy = 'retry'; maxRetries = 2 }} }}")),
+        ];
+    }
+    if says(&["TERM_MEMLIMIT", "bsub", "LSBATCH", "LSF"]) {
+        fixes.push(
+            Fix::new(format!("request more memory from LSF{from}"))
+                .command(format!("bsub -M {aim}GB -R \"rusage[mem={aim}GB]\" …")),
+        );
+    } else if says(&["slurm", "srun:", "sbatch", "StepId=", "salloc"]) {
         fixes.push(
             Fix::new(format!("request more memory from Slurm{from}"))
                 .command(format!("#SBATCH --mem={aim}G")),
@@ -47,11 +69,6 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
         fixes.push(
             Fix::new(format!("request more memory from PBS{from}")).command(format!("#PBS -l mem={aim}mb")),
         );
-    } else if says(&["TERM_MEMLIMIT", "bsub", "LSF"]) {
-        fixes.push(
-            Fix::new(format!("request more memory from LSF{from}"))
-                .command(format!("bsub -M {aim}GB -R \"rusage[mem={aim}GB]\" …")),
-        );
     } else if says(&["h_vmem", "Grid Engine", "qrsh"]) {
         fixes.push(
             Fix::new(format!("request more memory per slot from Grid Engine{from}"))
@@ -59,7 +76,11 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
         );
     }
     if says(&[
-        "OOMKilled",
+        "OOMKill",
+        "OOM Killed\",",
+        "CrashLoopBackOff",
+        "lastFailureInfo",
+        "lastState",
         "kubectl",
         "kubelet",
         "kubepods",
@@ -82,6 +103,16 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
                 "raise the container's memory limit{from} (Docker Desktop: Settings > Resources > Memory)"
             ))
             .command(format!("docker run --memory={aim}g …")),
+        );
+    }
+    if fixes.is_empty()
+        && says(&["##[error]", "GitHub Actions", "actions/runner", "Process completed with exit code 137"])
+    {
+        fixes.push(
+            Fix::new(
+                "run the job on a larger runner, or with fewer parallel jobs: the standard one has 16 GB",
+            )
+            .command("runs-on: ubuntu-latest-16-cores   (or: make -j2, pytest -n 2)"),
         );
     }
     if fixes.is_empty() && says(&["ulimit -v", "RLIMIT_AS", "address space"]) {
@@ -128,15 +159,19 @@ fn used(situation: &Situation<'_>) -> Option<Bytes> {
     })
 }
 
+/// Less than this is no limit for a program on a GPU.
+const LEAST_LIMIT: Bytes = Bytes::gib(4);
+
 /// The limit to request, in gibibytes: half as much again as was used, or twice the present limit.
 fn aim(situation: &Situation<'_>, present: Option<Bytes>) -> u64 {
     let from_use = used(situation).or_else(|| needed(situation)).map(|used| used.scaled(1.5));
-    let from_limit = present.map(|limit| limit.scaled(2.0));
+    // A limit of hundreds of gigabytes is not doubled by many machines.
+    let from_limit = present.map(|limit| limit.scaled(if limit >= Bytes::gib(256) { 1.25 } else { 2.0 }));
     // What a killed process held is below the limit that killed it.
     let aim = match (from_use, from_limit) {
         (Some(a), Some(b)) => Some(a.max(b)),
         (a, b) => a.or(b),
     };
     // A larger machine does not exist: the figures are not what they seem.
-    aim.filter(|&aim| aim <= Bytes::gib(4096)).map_or(64, gigabytes)
+    aim.filter(|&aim| aim <= Bytes::gib(4096)).map_or(64, |aim| gigabytes(aim.max(LEAST_LIMIT)))
 }

@@ -85,6 +85,8 @@ pub(super) fn steps(situation: &Situation<'_>, quote: &str) -> Option<Vec<Fix>> 
     }
     if says(&[
         "raylet",
+        "node running low on memory",
+        "ray job submit",
         "ray::",
         "ray-oom-prevention",
         "ray-core",
@@ -136,12 +138,57 @@ fn spark(situation: &Situation<'_>) -> Vec<Fix> {
     ]
 }
 
+/// An array below this fits any machine that is not full already.
+const SMALL_ARRAY: Bytes = Bytes::gib(1);
+
+static ALLOCATE: LazyLock<Regex> = LazyLock::new(|| pattern(r"Unable to allocate ([\d.]+) ([KMGT])i?B"));
+static SIDES: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d+"));
+
+/// The side that an array's shape has three times, as a picture never does.
+fn repeated_sides(shape: &str) -> Option<&str> {
+    let sides: Vec<&str> = SIDES.find_iter(shape).map(|side| side.as_str()).take(8).collect();
+    sides
+        .iter()
+        .find(|side| side.len() >= 3 && sides.iter().filter(|other| other == side).count() >= 3)
+        .copied()
+}
+
+/// A machine whose memory is full: more of it, and for videos shorter parts.
+fn full_machine(situation: &Situation<'_>) -> Vec<Fix> {
+    let mut fixes = Vec::new();
+    if ["video", " frames", ".mp4", " fps", "ffmpeg"].iter().any(|words| situation.settings.mentions(words)) {
+        fixes.push(
+            Fix::new("cut the video into parts of 10 seconds and process one at a time: all its frames are kept in RAM")
+                .command("ffmpeg -i in.mp4 -c copy -f segment -segment_time 10 -reset_timestamps 1 part%03d.mp4"),
+        );
+    }
+    fixes.extend(super::by_system(situation, false));
+    fixes
+}
+
 /// An array that is too large: fewer bytes per element, or a part at a time.
 fn array(situation: &Situation<'_>) -> Vec<Fix> {
     let found = situation.settings.parts().into_iter().find_map(|part| ARRAY.captures(part));
     let kind = found.as_ref().and_then(|found| found.get(2)).map_or("float64", |kind| kind.as_str());
     let rows: Option<u64> = found.as_ref().and_then(|found| captured_number(found, 1));
     let mut fixes = Vec::new();
+    // A small array is only the last that did not fit: the rest of the program holds the memory.
+    let stated = || {
+        let found = situation.settings.parts().into_iter().find_map(|part| ALLOCATE.captures(part))?;
+        binary_size(&found[1], &found[2])
+    };
+    if situation.facts.request.or_else(stated).is_some_and(|request| request < SMALL_ARRAY) {
+        return full_machine(situation);
+    }
+    if let Some(sides) = found.as_ref().and_then(|found| repeated_sides(&found[0])) {
+        fixes.push(
+            Fix::new(format!(
+                "compare the shapes before the failing line: a side of {sides} three times over is a wrong broadcast, not data"
+            ))
+            .command("print(image.shape, mask.shape)   (np.squeeze(mask) drops sides of 1)"),
+        );
+        return fixes;
+    }
     let smaller = match kind {
         "float64" => Some("float32"),
         "int64" => Some("int32"),

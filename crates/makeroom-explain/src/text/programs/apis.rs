@@ -3,6 +3,8 @@
 
 use std::sync::LazyLock;
 
+use makeroom_core::Bytes;
+
 use regex::Regex;
 
 use super::lever::{self, Lever};
@@ -61,7 +63,9 @@ fn metal(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         return Vec::new();
     }
     let mut fixes = smaller::shown_sizes(situation);
-    if !situation.settings.mentions("iogpu.wired_limit_mb") {
+    // No limit on RAM serves a request beyond any machine.
+    let is_absurd = situation.facts.request.is_some_and(|request| request > Bytes::gib(512));
+    if !situation.settings.mentions("iogpu.wired_limit_mb") && !is_absurd {
         let in_words = || {
             let found = situation.settings.parts().into_iter().find_map(|part| RAM.captures(part))?;
             captured_number::<u64>(&found, 1).map(|gigabytes| gigabytes << 10)
@@ -90,8 +94,33 @@ const DIRECTML: Program = Program {
     frameworks: &["directml"],
     marks: &[],
     work: Work::Inference,
-    advise: |situation, cause| lever::steps(situation, cause, DIRECTML_LEVERS),
+    advise: |situation, cause| {
+        let is_web_ui = ["webui", "web ui", "stable-diffusion", "--medvram", "--no-half", "sd_"]
+            .iter()
+            .any(|words| situation.settings.mentions(words));
+        let is_torch = ["torch-directml", "torch_directml", "import torch", "self."]
+            .iter()
+            .any(|words| situation.settings.mentions(words));
+        lever::steps(
+            situation,
+            cause,
+            if is_torch && !is_web_ui { TORCH_DIRECTML_LEVERS } else { DIRECTML_LEVERS },
+        )
+    },
 };
+
+const TORCH_DIRECTML_LEVERS: &[Lever] = &[
+    Lever::new(
+        "update: early versions free no memory between the operations of a step",
+        "pip install --upgrade torch-directml",
+    ),
+    Lever::new(
+        "run recurrent layers on the CPU: DirectML keeps every step of them on the GPU",
+        "x = x.cpu(); x, _ = self.lstm.cpu()(x); x = x.to(torch_directml.device())",
+    )
+    .only(|situation| ["lstm", "gru", "rnn"].iter().any(|words| situation.settings.mentions(words))),
+    Lever::batch("lower the batch size{from}", "DataLoader(dataset, batch_size={to})", &["batch_size"]),
+];
 
 const DIRECTML_LEVERS: &[Lever] = &[
     Lever::switch(
@@ -155,9 +184,10 @@ fn ascend(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             fixes.splice(0..0, smaller::less_data(situation));
             fixes
         }
-        Cause::OtherProcesses | Cause::HiddenHolder => {
-            vec![Fix::new("or use another NPU").command("export ASCEND_RT_VISIBLE_DEVICES=1")]
-        }
+        Cause::OtherProcesses | Cause::HiddenHolder => vec![
+            Fix::new("list the processes on the NPUs, and stop those that are yours").command("npu-smi info"),
+            Fix::new("or use another NPU").command("export ASCEND_RT_VISIBLE_DEVICES=1"),
+        ],
         _ => Vec::new(),
     }
 }

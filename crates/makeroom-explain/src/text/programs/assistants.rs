@@ -3,16 +3,17 @@
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
+use crate::Cause;
 
 /// Before the servers that they start.
-pub(super) const FEEDBACK: &[&Program] = &[&VERL, &OPEN_RLHF];
+pub(super) const FEEDBACK: &[&Program] = &[&VERL, &OPEN_RLHF, &XINFERENCE];
 pub(super) const PROGRAMS: &[&Program] =
-    &[&FASTCHAT, &GPT4ALL, &KTRANSFORMERS, &QUANTIZER, &EMBEDDINGS, &LITGPT, &TORCHTUNE, &XINFERENCE];
+    &[&FASTCHAT, &GPT4ALL, &KTRANSFORMERS, &QUANTIZER, &EMBEDDINGS, &LITGPT, &TORCHTUNE];
 
 const VERL: Program = Program {
     name: "verl",
     frameworks: &[],
-    marks: &["verl/", "verl.trainer", "actor_rollout_ref"],
+    marks: &["verl/", "verl.trainer", "actor_rollout_ref", "(WorkerDict pid=", "verl_"],
     work: Work::Training,
     advise: |situation, cause| lever::steps(situation, cause, VERL_LEVERS),
 };
@@ -48,10 +49,38 @@ const VERL_LEVERS: &[Lever] = &[
 const OPEN_RLHF: Program = Program {
     name: "OpenRLHF",
     frameworks: &[],
-    marks: &["openrlhf", "train_ppo_ray"],
+    marks: &["openrlhf", "train_ppo_ray", "--vllm_num_engines", "--colocate_all_models"],
     work: Work::Training,
-    advise: |situation, cause| lever::steps(situation, cause, OPEN_RLHF_LEVERS),
+    advise: |situation, cause| match cause {
+        Cause::HostMemory => lever::steps(situation, Cause::LiveDataFillsDevice, OPEN_RLHF_HOST),
+        _ => lever::steps(situation, cause, OPEN_RLHF_LEVERS),
+    },
 };
+
+const OPEN_RLHF_HOST: &[Lever] = &[
+    Lever::new(
+        "drop --vllm_enable_sleep: sleeping engines keep their weights in RAM, one copy each",
+        "train_ppo_ray without --vllm_enable_sleep",
+    )
+    .only(|situation| situation.settings.is_on(&["--vllm_enable_sleep"])),
+    Lever::new(
+        "drop --adam_offload: it keeps the optimizer state in RAM",
+        "train_ppo_ray without --adam_offload",
+    )
+    .only(|situation| situation.settings.is_on(&["--adam_offload"])),
+    Lever::lower(
+        "start fewer engines{from}: each loads the weights through RAM",
+        "--vllm_num_engines {to}",
+        &["--vllm_num_engines"],
+        0,
+    ),
+    Lever::lower(
+        "keep fewer samples of a rollout{from}",
+        "--rollout_batch_size {to}",
+        &["--rollout_batch_size"],
+        128,
+    ),
+];
 
 const OPEN_RLHF_LEVERS: &[Lever] = &[
     Lever::lower(
@@ -113,9 +142,7 @@ const KTRANSFORMERS: Program = Program {
     marks: &["ktransformers", "kvcache-ai", "local_chat.py", "--optimize_config_path"],
     work: Work::Inference,
     advise: |situation, cause| match cause {
-        crate::Cause::HostMemory => {
-            lever::steps(situation, crate::Cause::LiveDataFillsDevice, KTRANSFORMERS_HOST)
-        }
+        Cause::HostMemory => lever::steps(situation, Cause::LiveDataFillsDevice, KTRANSFORMERS_HOST),
         _ => lever::steps(situation, cause, KTRANSFORMERS_LEVERS),
     },
 };

@@ -2,8 +2,11 @@
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
+use makeroom_core::Bytes;
+
 use crate::text::own_code;
 use crate::text::situation::Situation;
+use crate::text::smaller;
 use crate::{Cause, Fix};
 
 pub(super) const APPLICATIONS: &[&Program] = &[&HAMI, &OPENCV, &PARSEC];
@@ -81,11 +84,31 @@ const PARSEC: Program = Program {
 const HAMI: Program = Program {
     name: "HAMi",
     frameworks: &["hami"],
-    marks: &["HAMi-core", "libvgpu.so"],
+    marks: &["HAMi-core", "libvgpu.so", "4pdvGPU", "nvidia.com/gpumem", "libvgpu.c"],
     work: Work::Other,
     advise: |situation, cause| {
-        let wanted = situation.facts.limit.map_or(16_000, |limit| (limit.scaled(1.5).get()) >> 20);
+        let used = situation.settings.number(&["usage"]).filter(|bytes| (1e8..1e13).contains(bytes));
+        let needed = used.map(|bytes| Bytes::new((bytes * 1.2) as u64));
+        let raised = situation.facts.limit.map(|limit| limit.scaled(1.5));
+        let wanted = needed.max(raised).map_or(16_000, |bytes| bytes.get() >> 20);
+        let scaling = situation.settings.number(&["deviceMemoryScaling"]).filter(|&factor| factor > 1.0);
+        let update = || {
+            Fix::new("update HAMi: its count of used memory went below zero, which no limit cures; then restart the pod")
+                .command("helm repo update && helm upgrade hami hami-charts/hami -n kube-system")
+        };
         match cause {
+            Cause::ArtificialLimit | Cause::LiveDataFillsDevice | Cause::IntegerOrShapeBug
+                if situation.settings.mentions("184467440737") =>
+            {
+                vec![update()]
+            }
+            Cause::LiveDataFillsDevice if scaling.is_some() => vec![
+                Fix::new(format!(
+                    "sell no more memory than the card has: pods share it, and the scaling is {}",
+                    scaling.unwrap_or_default()
+                ))
+                .command("helm upgrade hami hami-charts/hami -n kube-system --set devicePlugin.deviceMemoryScaling=1"),
+            ],
             Cause::OtherProcesses => vec![
                 Fix::new("request less than the card has, so that the scheduler keeps pods apart")
                     .command("nvidia.com/gpumem-percentage: 50"),
@@ -114,10 +137,46 @@ const OPENCL: Program = Program {
     ],
     work: Work::Other,
     advise: |situation, cause| match cause {
+        Cause::LiveDataFillsDevice if !own_code::shows_opencl_source(situation) => {
+            let mut fixes = smaller::shown_sizes(situation);
+            fixes.extend(lever::steps(situation, cause, OPENCL_USER_LEVERS));
+            fixes
+        }
         Cause::ArtificialLimit => lever::steps(situation, Cause::LiveDataFillsDevice, OPENCL_LEVERS),
         _ => lever::steps(situation, cause, OPENCL_LEVERS),
     },
 };
+
+fn is_amd(situation: &Situation<'_>) -> bool {
+    ["amd", "radeon", "gfx", "rx "].iter().any(|words| situation.settings.mentions(words))
+}
+
+/// For users of a program whose source the text does not show.
+const OPENCL_USER_LEVERS: &[Lever] = &[
+    Lever::new("lift AMD's cap on one buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
+        .unless_said(&["GPU_MAX_ALLOC_PERCENT=100"])
+        .only(is_amd)
+        .variable(),
+    Lever::lower(
+        "give the program a lower limit{from GB}",
+        "memory limit: {to} GB",
+        &["memory limit", "--memory-limit", "--mem-limit"],
+        0,
+    ),
+    Lever::new(
+        "delete kernels that were compiled for another driver: they fail with this status too",
+        "rm -rf ~/.nv/ComputeCache cache-opencl*",
+    )
+    .only(|situation| {
+        ["nvidia", "geforce", "rtx", "precompiled", "binary"]
+            .iter()
+            .any(|words| situation.settings.mentions(words))
+    }),
+    Lever::new(
+        "show what the driver allows for one buffer: a request above it fails on an empty GPU",
+        "clinfo | grep -iE 'max memory allocation|global memory size'",
+    ),
+];
 
 const OPENCL_LEVERS: &[Lever] = &[
     Lever::new(
@@ -131,9 +190,7 @@ const OPENCL_LEVERS: &[Lever] = &[
     .only(|situation| ["Intel(R)", "Intel Arc", "Arc(TM)", "UHD Graphics"].iter().any(|words| situation.settings.mentions(words))),
     Lever::new("lift AMD's cap on one buffer", "GPU_MAX_ALLOC_PERCENT=100 GPU_SINGLE_ALLOC_PERCENT=100")
         .unless_said(&["GPU_MAX_ALLOC_PERCENT=100"])
-        .only(|situation| {
-            ["amd", "radeon", "gfx", "rx "].iter().any(|words| situation.settings.mentions(words))
-        })
+        .only(is_amd)
         .variable(),
     Lever::new("process half of the items per kernel launch", "global_work_size /= 2"),
 ];
@@ -218,7 +275,7 @@ mod tests {
             ),
             (
                 "the OpenCL program",
-                "clEnqueueNDRangeKernel failed: CL_MEM_OBJECT_ALLOCATION_FAILURE: out of memory on AMD Radeon",
+                "clCreateBuffer(context, …) failed: CL_MEM_OBJECT_ALLOCATION_FAILURE: out of memory on AMD Radeon",
                 "MAX_MEM_ALLOC_SIZE",
                 ("GPU_MAX_ALLOC_PERCENT=100", "GPU_MAX_ALLOC_PERCENT"),
             ),

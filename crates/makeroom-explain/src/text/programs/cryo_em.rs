@@ -3,6 +3,7 @@
 
 use super::lever::{self, Lever};
 use super::{Program, Work};
+use crate::text::situation::Situation;
 
 pub(super) const PROGRAMS: &[&Program] = &[&RELION, &CRYOSPARC, &COLMAP, &MESHROOM];
 
@@ -60,10 +61,22 @@ const CRYOSPARC_LEVERS: &[Lever] = &[
 const COLMAP: Program = Program {
     name: "COLMAP",
     frameworks: &[],
-    marks: &["colmap", "SiftExtraction", "PatchMatchStereo", "SiftGPU", "patch_match_cuda"],
+    marks: &[
+        "colmap",
+        "SiftExtraction",
+        "PatchMatchStereo",
+        "PatchMatchOptions",
+        "SiftGPU",
+        "patch_match_cuda",
+    ],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, COLMAP_LEVERS),
 };
+
+/// Whether depth maps are computed, which is the last stage; features come before.
+fn is_stereo(situation: &Situation<'_>) -> bool {
+    ["stereo", "patch_match", "PatchMatch"].iter().any(|words| situation.settings.mentions(words))
+}
 
 const COLMAP_LEVERS: &[Lever] = &[
     Lever::side(
@@ -73,7 +86,7 @@ const COLMAP_LEVERS: &[Lever] = &[
         2000,
         (800, 100),
     )
-    .only(|situation| !situation.settings.mentions("stereo") && !situation.settings.mentions("patch_match")),
+    .only(|situation| !is_stereo(situation)),
     Lever::side(
         "compute depth maps from smaller images{from px}",
         "--PatchMatchStereo.max_image_size {to}",
@@ -81,7 +94,7 @@ const COLMAP_LEVERS: &[Lever] = &[
         1600,
         (600, 100),
     )
-    .only(|situation| situation.settings.mentions("stereo") || situation.settings.mentions("patch_match")),
+    .only(is_stereo),
     Lever::lower(
         "match fewer features at a time{from} (default 32768)",
         "--SiftMatching.max_num_matches {to}",
@@ -89,16 +102,17 @@ const COLMAP_LEVERS: &[Lever] = &[
         16_384,
     )
     .at_least(4096, 1024)
-    .only(|situation| situation.settings.mentions("match")),
+    .only(|situation| situation.settings.mentions("match") && !is_stereo(situation)),
     Lever::lower(
         "use fewer source images per depth map",
         "--PatchMatchStereo.cache_size {to}",
         &["--PatchMatchStereo.cache_size"],
         8,
     )
-    .only(|situation| situation.settings.mentions("patch_match")),
+    .only(is_stereo),
     Lever::new("run on the CPU", "--SiftExtraction.use_gpu 0 --SiftMatching.use_gpu 0")
-        .unless_said(&["use_gpu 0", "use_gpu=0"]),
+        .unless_said(&["use_gpu 0", "use_gpu=0"])
+        .only(|situation| !is_stereo(situation)),
 ];
 
 const MESHROOM: Program = Program {

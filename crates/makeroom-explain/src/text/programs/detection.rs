@@ -132,7 +132,17 @@ const OPEN_MMLAB: Program = Program {
 
 /// `OpenMMLab`'s versions before `MMEngine`.
 fn is_old_mmlab(situation: &Situation<'_>) -> bool {
-    !situation.settings.mentions("mmengine") && !situation.settings.mentions("train_dataloader")
+    const NEW: [&str; 8] = [
+        "mmengine",
+        "train_dataloader",
+        "mmdet/structures",
+        "mmdet-3",
+        "mmseg/structures",
+        "mmseg-1",
+        "mmpose-1",
+        "mmocr-1",
+    ];
+    !NEW.iter().any(|words| situation.settings.mentions(words))
 }
 
 const OPEN_MMLAB_LEVERS: &[Lever] = &[

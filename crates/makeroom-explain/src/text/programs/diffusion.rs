@@ -69,6 +69,8 @@ const COMFY: Program = Program {
     frameworks: &[],
     marks: &[
         "ComfyUI",
+        "This error means you ran out of memory on your GPU",
+        "TIPS: If the workflow worked before",
         "comfy/ldm",
         "comfy/model_management",
         "comfy/sd.py",
@@ -152,6 +154,7 @@ fn is_attention(situation: &Situation<'_>) -> bool {
             "baddbmm",
             "torch.bmm(",
             "AttnProcessor.__call__",
+            "scaled_dot_product_attention(",
         ]
         .iter()
         .any(|words| situation.settings.mentions(words))
@@ -168,6 +171,12 @@ const DIFFUSERS: Program = Program {
         "StableDiffusionXLPipeline",
         "FluxPipeline",
         "pipe.to(",
+        "pipe.enable_",
+        "enable_model_cpu_offload",
+        "enable_sequential_cpu_offload",
+        "diffusers/quantizers",
+        "hidden_states = F.scaled_dot_product_attention(",
+        "hidden_states = attn_output",
         "huggingface/diffusers",
     ],
     work: Work::Inference,

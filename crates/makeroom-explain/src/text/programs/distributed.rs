@@ -133,7 +133,18 @@ const FSDP_LEVERS: &[Lever] = &[
         "lower the batch size per GPU{from} and accumulate gradients",
         "--batch_size_training {to} --gradient_accumulation_steps {steps}",
         &["batch_size_training", "--batch_size_training", "batch_size"],
-    ),
+    )
+    .only(|situation| {
+        situation.settings.mentions("llama_recipes") || situation.settings.mentions("batch_size_training")
+    }),
+    Lever::batch(
+        "lower the batch size per GPU{from} and accumulate gradients",
+        "--per_device_train_batch_size {to} --gradient_accumulation_steps {steps}",
+        &["per_device_train_batch_size", "batch_size"],
+    )
+    .only(|situation| {
+        !situation.settings.mentions("llama_recipes") && !situation.settings.mentions("batch_size_training")
+    }),
     Lever::new("shard parameters, gradients and optimizer", "fsdp_sharding_strategy: FULL_SHARD")
         .unless_said(&["FULL_SHARD"]),
     Lever::switch(
@@ -154,7 +165,10 @@ const FSDP_LEVERS: &[Lever] = &[
         &["context_length", "--context_length"],
         2048,
     )
-    .at_least(256, 128),
+    .at_least(256, 128)
+    .only(|situation| {
+        situation.settings.mentions("llama_recipes") || situation.settings.mentions("context_length")
+    }),
 ];
 
 const MEGATRON: Program = Program {
@@ -296,7 +310,7 @@ mod tests {
             (
                 "FSDP",
                 "FullyShardedDataParallel(",
-                "--batch_size_training 1",
+                "--per_device_train_batch_size 1",
                 ("fsdp_sharding_strategy: FULL_SHARD", "FULL_SHARD"),
             ),
             (

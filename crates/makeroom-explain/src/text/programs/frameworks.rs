@@ -5,7 +5,9 @@ use super::{Program, Work};
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
-pub(super) const PROGRAMS: &[&Program] = &[&PADDLE, &MXNET, &DARKNET, &CAFFE, &THEANO, &JULIA, &DL4J, &DLIB];
+/// The only program that writes its format.
+pub(super) const APPLICATIONS: &[&Program] = &[&DARKNET];
+pub(super) const PROGRAMS: &[&Program] = &[&PADDLE, &MXNET, &CAFFE, &THEANO, &JULIA, &DL4J, &DLIB];
 
 const PADDLE: Program = Program {
     name: "PaddlePaddle",
@@ -115,19 +117,30 @@ const MXNET_LEVERS: &[Lever] = &[
 const DARKNET: Program = Program {
     name: "Darknet",
     frameworks: &["darknet"],
-    marks: &["darknet", "subdivisions="],
+    marks: &["./darknet ", "darknet: ./src", "darknet.exe", "subdivisions="],
     work: Work::Training,
     advise: |situation, cause| lever::steps(situation, cause, DARKNET_LEVERS),
 };
 
+/// Whether Darknet found no subdivisions in the file, and so puts the whole batch on the GPU.
+fn is_default_of_one(situation: &Situation<'_>) -> bool {
+    situation.settings.mentions("subdivisions: Using default")
+}
+
 const DARKNET_LEVERS: &[Lever] = &[
     Lever::raise(
-        "split each batch into more parts{from} in the .cfg file",
-        "subdivisions={to}",
+        "split each batch of 64 into more parts{from} in the [net] section of the .cfg file",
+        "batch=64\nsubdivisions={to}",
         &["subdivisions"],
         64,
         64,
-    ),
+    )
+    .only(|situation| !is_default_of_one(situation)),
+    Lever::new(
+        "split each batch of 64 into 16 parts, or 32, in the [net] section of the .cfg file: it was read without subdivisions",
+        "batch=64\nsubdivisions=16",
+    )
+    .only(is_default_of_one),
     Lever::new("do not resize images during training: the last [yolo] layers go up to 608x608", "random=0")
         .unless_said(&["random=0\n"]),
     Lever::side(
@@ -198,7 +211,17 @@ const THEANO_LEVERS: &[Lever] = &[
 const JULIA: Program = Program {
     name: "CUDA.jl",
     frameworks: &["julia"],
-    marks: &["CUDA.jl", "CuArray", "julia>"],
+    marks: &[
+        "CUDA.jl",
+        "CuArray",
+        "julia>",
+        "CUDAnative",
+        "CUDAdrv",
+        "CUDA.CuError",
+        "Flux or Knet",
+        "julia --project",
+        "LoadError: CUDA",
+    ],
     work: Work::Other,
     advise: julia,
 };
@@ -209,6 +232,9 @@ fn julia(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
             Fix::new("cap this process's pool at half of the GPU")
                 .command(situation.environment.export("JULIA_CUDA_HARD_MEMORY_LIMIT=50%")),
         ],
+        Cause::NonFrameworkOverhead | Cause::CacheHeldByFramework => {
+            lever::steps(situation, Cause::LiveDataFillsDevice, JULIA_LEVERS)
+        }
         Cause::ArtificialLimit => vec![
             Fix::new("raise the limit")
                 .command(situation.environment.export("JULIA_CUDA_HARD_MEMORY_LIMIT=95%")),
@@ -218,6 +244,11 @@ fn julia(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 }
 
 const JULIA_LEVERS: &[Lever] = &[
+    Lever::new(
+        "raise the heap inside kernels (default 8 MiB); find the allocation in the kernel with @device_code_warntype",
+        "CUDA.limit!(CUDA.LIMIT_MALLOC_HEAP_SIZE, 256 * 2^20)",
+    )
+    .only(|situation| situation.settings.mentions("dynamic GPU memory")),
     Lever::new(
         "free arrays that are out of use: the garbage collector does not see GPU memory",
         "GC.gc(true); CUDA.reclaim()",
@@ -241,13 +272,31 @@ const DL4J: Program = Program {
     work: Work::Training,
     advise: |situation, cause| match cause {
         Cause::HostMemory => {
-            vec![Fix::new("raise the off-heap limit: it holds the arrays, the heap needs little").command(
-                "-Xmx4G -Dorg.bytedeco.javacpp.maxbytes=16G -Dorg.bytedeco.javacpp.maxphysicalbytes=20G",
-            )]
+            vec![off_heap(situation)]
         }
         _ => lever::steps(situation, cause, DL4J_LEVERS),
     },
 };
+
+/// The limit of the memory outside the heap, above what the process has where the text shows it.
+fn off_heap(situation: &Situation<'_>) -> Fix {
+    let physical = situation.settings.value(&["physicalBytes"]).and_then(|value| {
+        let digits = value.trim_end_matches(|last: char| last.is_ascii_alphabetic());
+        let bytes: u64 = digits.parse().ok()?;
+        Some(if value.ends_with(['M', 'm']) { bytes >> 10 } else { bytes >> 30 })
+    });
+    match physical.filter(|&gigabytes| gigabytes >= 20) {
+        Some(held) => Fix::new(format!(
+            "raise the limit of the whole process above the {held} GiB that it has (0: no limit), and give the heap less"
+        ))
+        .command(format!(
+            "-Xmx4G -Dorg.bytedeco.javacpp.maxbytes={0}G -Dorg.bytedeco.javacpp.maxphysicalbytes={0}G",
+            held * 3 / 2
+        )),
+        None => Fix::new("raise the off-heap limit: it holds the arrays, the heap needs little")
+            .command("-Xmx4G -Dorg.bytedeco.javacpp.maxbytes=16G -Dorg.bytedeco.javacpp.maxphysicalbytes=20G"),
+    }
+}
 
 const DL4J_LEVERS: &[Lever] = &[
     Lever::batch(

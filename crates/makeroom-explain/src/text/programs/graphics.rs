@@ -159,14 +159,21 @@ const DXVK: Program = Program {
     frameworks: &[],
     marks: &["DXVK", "d3d9.dll", "DxvkMemoryAllocator", "d8vk"],
     work: Work::Other,
-    advise: |situation, cause| match cause {
+    advise: |situation, cause| {
+        match cause {
         Cause::HostMemory => vec![
             Fix::new("unmap textures after use: a 32-bit game runs out of addresses, not of memory")
                 .command("d3d9.textureMemory = 100"),
             Fix::new("let the game use 4 GB of addresses: patch it as large-address aware")
                 .command("WINE_LARGE_ADDRESS_AWARE=1"),
         ],
+        // A heap with nothing in it is not full: a shared resource could not be opened.
+        Cause::LiveDataFillsDevice if situation.settings.mentions("shared_resource") => vec![
+            Fix::new("use another Wine or Proton: this one cannot share the texture between processes, and the heap is not full")
+                .command("PROTON_USE_WINED3D=1 %command%   (or Proton-GE in Properties > Compatibility)"),
+        ],
         _ => lever::steps(situation, cause, DXVK_LEVERS),
+    }
     },
 };
 
@@ -270,8 +277,32 @@ const WGPU: Program = Program {
     frameworks: &[],
     marks: &["wgpu", "GPUOutOfMemoryError", "Device::create_texture", "createTexture(", "webgpu"],
     work: Work::Other,
-    advise: |situation, cause| lever::steps(situation, cause, WGPU_LEVERS),
+    advise: |situation, cause| {
+        let is_rust = !is_about_textures(situation)
+            && ["wgpu-rs", "leak", "every frame", "device.poll"]
+                .iter()
+                .any(|words| situation.settings.mentions(words));
+        lever::steps(situation, cause, if is_rust { WGPU_RUST_LEVERS } else { WGPU_LEVERS })
+    },
 };
+
+const WGPU_RUST_LEVERS: &[Lever] = &[
+    Lever::new(
+        "let wgpu free dropped buffers and textures: it does so only when the device is polled",
+        "device.poll(wgpu::Maintain::Wait);",
+    )
+    .unless_said(&["device.poll("]),
+    Lever::new(
+        "free buffers and textures that are out of use at once",
+        "buffer.destroy(); texture.destroy();",
+    )
+    .unless_said(&[".destroy()"]),
+    Lever::new(
+        "upload through one buffer instead of creating one per frame",
+        "queue.write_buffer(&buffer, 0, bytemuck::cast_slice(&data));",
+    )
+    .unless_said(&["write_buffer("]),
+];
 
 fn is_about_textures(situation: &Situation<'_>) -> bool {
     ["create_texture", "createTexture"].iter().any(|words| situation.settings.mentions(words))

@@ -6,6 +6,7 @@ use super::{Program, Work};
 use crate::{Cause, Fix};
 
 pub(super) const PROGRAMS: &[&Program] = &[
+    &FLOWFRAMES,
     &NCNN,
     &REAL_ESRGAN,
     &SPLATTING,
@@ -43,7 +44,7 @@ const NCNN: Program = Program {
         "realcugan",
         "upscayl",
         "vkAllocateMemory failed -",
-        "vkAllocateMemoryfail",
+        "vkAllocateMemoryfaile",
     ],
     work: Work::Inference,
     advise: |situation, cause| match cause {
@@ -65,6 +66,24 @@ const NCNN_LEVERS: &[Lever] = &[
     Lever::new("run on another GPU, or on the CPU with -1", "-g 1").unless_said(&["-g 1", "-g -1"]),
 ];
 
+const FLOWFRAMES: Program = Program {
+    name: "Flowframes",
+    frameworks: &[],
+    marks: &["flowframes", "Settings -> Max Video Size", "frames interpolated", "rife-ncnn"],
+    work: Work::Inference,
+    advise: |situation, cause| lever::steps(situation, cause, FLOWFRAMES_LEVERS),
+};
+
+const FLOWFRAMES_LEVERS: &[Lever] = &[
+    Lever::new("interpolate at a lower resolution: Settings > Interpolation", "Max Video Size = 720p")
+        .unless_said(&["Max Video Size = 720"]),
+    Lever::new("run one frame at a time: Settings > AI Specific Settings", "NCNN Processing Threads = 1"),
+    Lever::new(
+        "interpolate the video in parts",
+        "ffmpeg -i in.mp4 -c copy -f segment -segment_time 600 part%03d.mp4",
+    ),
+];
+
 const SPLATTING: Program = Program {
     name: "Gaussian splatting",
     frameworks: &[],
@@ -74,6 +93,10 @@ const SPLATTING: Program = Program {
         "diff_gaussian_rasterization",
         "diff-gaussian-rasterization",
         "scene/gaussian_model",
+        "rasterize_gaussians",
+        "diff_surfel_rasterization",
+        "diff-surfel-rasterization",
+        "simple_knn",
         "gsplat/",
     ],
     work: Work::Training,
@@ -119,7 +142,15 @@ fn rebuild_rasterizer() -> Vec<Fix> {
 const NERFSTUDIO: Program = Program {
     name: "nerfstudio",
     frameworks: &[],
-    marks: &["nerfstudio", "ns-train", "splatfacto", "nerfacto"],
+    marks: &[
+        "nerfstudio",
+        "ns-train",
+        "splatfacto",
+        "nerfacto",
+        "machine-num-devices",
+        "machine.num-devices",
+        "--pipeline.datamanager",
+    ],
     work: Work::Training,
     advise: |situation, cause| lever::steps(situation, cause, NERFSTUDIO_LEVERS),
 };

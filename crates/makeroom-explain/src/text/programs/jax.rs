@@ -1,12 +1,21 @@
 //! JAX and the structure predictors on it. XLA takes three quarters of the GPU at the start and plans each compiled
 //! program's memory as a whole.
 
+use std::sync::LazyLock;
+
+use makeroom_core::Bytes;
+use regex::Regex;
+
 use super::lever::{self, Lever};
 use super::{Program, Work};
+use crate::advice::Maker;
+use crate::text::environment::System;
+use crate::text::figures::{binary_size, captured_number, pattern};
 use crate::text::situation::Situation;
+use crate::text::smaller;
 use crate::{Cause, Fix};
 
-pub(super) const APPLICATIONS: &[&Program] = &[&COLABFOLD, &ALPHAFOLD];
+pub(super) const APPLICATIONS: &[&Program] = &[&COLABFOLD, &ALPHAFOLD, &TPU];
 pub(super) const PROGRAMS: &[&Program] = &[&JAX];
 
 const JAX: Program = Program {
@@ -52,9 +61,18 @@ fn jax(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 vec![Fix::new("take a smaller share of the GPU at the start (default .75)").command(
                     environment.export(&format!("XLA_PYTHON_CLIENT_MEM_FRACTION=.{:02}", share(situation))),
                 )];
+            if situation.settings.mentions("FAILED tests/") {
+                fixes.insert(
+                    0,
+                    Fix::new(
+                        "run the tests in one process: each worker takes its share of the GPU at the start",
+                    )
+                    .command("pytest -n 1 …"),
+                );
+            }
             if !grows_on_demand(situation) {
                 fixes.insert(
-                    usize::from(cause != Cause::Preallocation),
+                    0,
                     Fix::new("let JAX allocate memory as it needs it")
                         .command(environment.export("XLA_PYTHON_CLIENT_PREALLOCATE=false")),
                 );
@@ -106,12 +124,112 @@ const JAX_LEVERS: &[Lever] = &[
     .variable(),
 ];
 
+/// What XLA plans for a compiled program.
+static PLANNED: LazyLock<Regex> = LazyLock::new(|| pattern(r"total allocation: +([\d.]+)([MG])iB"));
+
+/// Lets a compiled program that is larger than the GPU spill to the host, unless it does already.
+pub(crate) fn add_unified_memory(fixes: &mut Vec<Fix>, situation: &Situation<'_>) {
+    let facts = situation.facts;
+    let is_jax = facts.framework == "jax" && situation.program.name == "JAX";
+    let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
+    if !is_jax
+        || says(&["unified memory", "UNIFIED_MEMORY", "TPU", " hbm", "Reactant"])
+        || situation.environment.maker != Maker::Nvidia
+        || situation.environment.system != System::Linux
+    {
+        return;
+    }
+    let planned = situation.settings.parts().into_iter().find_map(|part| {
+        let found = PLANNED.captures(part)?;
+        binary_size(&found[1], &found[2])
+    });
+    let Some(planned) = planned.filter(|&planned| planned >= Bytes::gib(2)) else { return };
+    let share = facts.total.map_or(4.0, |total| (planned.share_of(total) * 13.0).ceil() / 10.0).max(1.5);
+    let fix = Fix::new(format!(
+        "let the {planned} that the program needs spill to host memory: unified memory, slower"
+    ))
+    .command(
+        situation
+            .environment
+            .export(&format!("TF_FORCE_UNIFIED_MEMORY=1 XLA_PYTHON_CLIENT_MEM_FRACTION={share:.1}")),
+    );
+    let place = if situation.is_training() { fixes.len().min(2) } else { 0 };
+    fixes.insert(place, fix);
+}
+
+const TPU: Program = Program {
+    name: "XLA on TPU",
+    frameworks: &[],
+    marks: &["memory space hbm", "CompileTimeHbmOom", "hbm capacity", "XLA:TPU"],
+    work: Work::Other,
+    advise: tpu,
+};
+
+static HBM: LazyLock<Regex> = LazyLock::new(|| pattern(r"Used ([\d.]+)([MG]) of ([\d.]+)([MG]) hbm"));
+/// An array that the tiles of 8 x 128 elements blow up.
+static PADDED: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"Shape: (\w+)\[([\d,]+)\][^\n]*\n(?:[^\n]*\n){0,3}?[^\n]*\(([\d.]+)x expansion\)")
+});
+/// Padding below this is not worth another shape.
+const MUCH_PADDING: f64 = 2.0;
+
+fn tpu(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+    if !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice) {
+        return Vec::new();
+    }
+    let parts = situation.settings.parts();
+    let mut fixes = Vec::new();
+    if let Some(found) = parts.iter().find_map(|part| PADDED.captures(part)) {
+        let factor: f64 = captured_number(&found, 3).unwrap_or(1.0);
+        let mut sides: Vec<u64> = found[2].split(',').filter_map(|side| side.parse().ok()).collect();
+        if factor >= MUCH_PADDING && sides.len() > 1 {
+            sides.sort_unstable();
+            let shape: Vec<String> = sides.iter().map(u64::to_string).collect();
+            fixes.push(
+                Fix::new(format!(
+                    "put the longest side of {}[{}] last: the last two sides are padded to 8 x 128, here to {factor} times the size",
+                    &found[1], &found[2]
+                ))
+                .command(format!("x = x.reshape({})", shape.join(", "))),
+            );
+        }
+    }
+    fixes.extend(smaller::shown_sizes(situation));
+    let ratio = parts.iter().find_map(|part| {
+        let found = HBM.captures(part)?;
+        let (used, limit) = (binary_size(&found[1], &found[2])?, binary_size(&found[3], &found[4])?);
+        Some(used.share_of(limit))
+    });
+    let chips = ratio.map_or(2, |ratio| (ratio.ceil() as u64).next_power_of_two().clamp(2, 1024));
+    if situation.settings.mentions("torch_xla") {
+        fixes.push(
+            Fix::new("shard the model over the chips")
+                .command("from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel"),
+        );
+    } else if !situation.settings.mentions("Reactant") {
+        fixes.push(
+            Fix::new("recompute activations in the backward pass instead of keeping them")
+                .command("jax.checkpoint(step, policy=jax.checkpoint_policies.nothing_saveable)"),
+        );
+        fixes.push(Fix::new(format!("shard the arrays over at least {chips} chips")).command(format!(
+            "jax.device_put(x, NamedSharding(jax.make_mesh(({chips},), ('x',)), PartitionSpec('x')))"
+        )));
+    }
+    if fixes.is_empty() {
+        fixes.push(Fix::new(format!(
+            "run on a slice of at least {chips} chips, with the arrays sharded over them"
+        )));
+    }
+    fixes
+}
+
 /// Unified memory lets a long sequence spill to the host.
 const UNIFIED: Lever = Lever::new(
     "let arrays spill to host memory: unified memory",
     "TF_FORCE_UNIFIED_MEMORY=1 XLA_PYTHON_CLIENT_MEM_FRACTION=4.0",
 )
 .unless_said(&[
+    "bytes unified memory",
     "TF_FORCE_UNIFIED_MEMORY=1",
     "TF_FORCE_UNIFIED_MEMORY'] = '1",
     "TF_FORCE_UNIFIED_MEMORY\"] = \"1",
@@ -128,6 +246,13 @@ const ALPHAFOLD: Program = Program {
 
 const ALPHAFOLD_LEVERS: &[Lever] = &[
     UNIFIED,
+    Lever::new(
+        "unified memory is on and RAM and GPU together are too small for its pool: take half of it",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION=2.0",
+    )
+    .unless_said(&["MEM_FRACTION=2.0"])
+    .only(|situation| situation.settings.mentions("bytes unified memory"))
+    .variable(),
     Lever::new(
         "compute attention over the pair representation in smaller chunks",
         "config.model.global_config.subbatch_size = 4",

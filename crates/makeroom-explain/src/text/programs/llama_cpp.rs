@@ -11,8 +11,9 @@ use super::{Program, Work};
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 use dialect::Dialect;
+pub(super) use webui::WEBUI;
 
-pub(super) const PROGRAMS: &[&Program] = &[&LLAMA_CPP, &OLLAMA, &webui::WEBUI];
+pub(super) const PROGRAMS: &[&Program] = &[&LLAMA_CPP, &OLLAMA, &WEBUI];
 
 const LLAMA_CPP: Program = Program {
     name: "llama.cpp",
@@ -99,6 +100,9 @@ fn smaller(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
             });
         }
     }
+    if settings.mentions("estimatedContextVramUsage") {
+        fixes.extend(shorter_context(situation, dialect, kv));
+    }
     let wired = wired_limit(situation);
     let is_shared = wired.is_some();
     fixes.extend(wired);
@@ -120,7 +124,7 @@ fn smaller(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
     fixes.extend(fewer_slots(situation, dialect, kv));
     fixes.extend(split(situation, dialect));
     fixes.extend(batch);
-    if is_weights(situation) {
+    if is_weights(situation) && !settings.mentions("estimatedContextVramUsage") {
         // The context and the compute buffer come later.
         let is_kept = |fix: &Fix| fix.command.as_deref().is_some_and(Dialect::is_about_weights);
         fixes.retain(is_kept);
@@ -194,6 +198,11 @@ fn experts(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
 fn shorter_context(situation: &Situation<'_>, dialect: Dialect, kv: Option<Bytes>) -> Option<Fix> {
     let now = situation.settings.number(CONTEXT).filter(|&tokens| tokens >= 1.0).map(|tokens| tokens as u64);
     let Some(now) = now else {
+        // LM Studio's own estimate shows a long context.
+        if situation.settings.number(&["estimatedContextVramUsageBytes"]).is_some_and(|gib| gib >= 2.0) {
+            let fix = Fix::new("shorten the context: its cache is a large part of the estimate");
+            return Some(fix.command("Context Length: 32768"));
+        }
         return Some(dialect.context(None, dialect.short_context(situation.facts.total)));
     };
     if now <= SHORT_CONTEXT {
@@ -291,12 +300,55 @@ fn wired_limit(situation: &Situation<'_>) -> Option<Fix> {
     )
 }
 
+/// Models of Ollama's library and their sizes in gigabytes, largest first.
+const MODELS: &[(u64, &str)] = &[
+    (43, "llama3.3:70b"),
+    (20, "qwen3:32b"),
+    (14, "gpt-oss:20b"),
+    (9, "qwen3:14b"),
+    (5, "qwen3:8b"),
+    (2, "llama3.2:3b"),
+    (1, "llama3.2:1b"),
+];
+/// A need beyond this many times the memory is one that no context length bridges.
+const OUT_OF_REACH: f64 = 1.5;
+
+/// A model that fits, where this one is far from it.
+fn smaller_model(situation: &Situation<'_>, dialect: Dialect) -> Option<Fix> {
+    let facts = situation.facts;
+    let stated = |name: &str| {
+        let gib = situation.settings.number(&[name]).filter(|gib| (0.1..1e5).contains(gib));
+        gib.filter(|_| situation.settings.mentions("more system memory"))
+            .map(|gib| Bytes::from_units(gib, 1 << 30))
+    };
+    let needed =
+        facts.request.or_else(|| stated("more system memory")).filter(|_| dialect == Dialect::Ollama)?;
+    let available = facts.free.or(facts.total).or_else(|| stated("available"))?;
+    let is_long = situation.settings.number(CONTEXT).is_some_and(|tokens| tokens > 8192.0);
+    if needed.share_of(available) < if is_long { 2.0 * OUT_OF_REACH } else { OUT_OF_REACH } {
+        return None;
+    }
+    // Context and runtime need a part beside the weights.
+    let room = available.scaled(0.8).get() / 1_000_000_000;
+    let (size, name) = MODELS.iter().find(|(size, _)| *size <= room)?;
+    Some(
+        Fix::new(format!(
+            "run a model whose file is below {room} GB (`ollama list` shows the sizes): {needed} is {:.0} times the {available} that is available, which no other setting bridges; this one has {size} GB",
+            needed.share_of(available)
+        ))
+        .command(format!("ollama run {name}")),
+    )
+}
+
 fn host(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
     // The kernel's OOM killer: the machine's or the container's limit comes first.
     if situation.facts.framework == "host" {
         return Vec::new();
     }
     let settings = situation.settings;
+    if let Some(model) = smaller_model(situation, dialect) {
+        return vec![model];
+    }
     let mut fixes: Vec<Fix> = shorter_context(situation, dialect, None).into_iter().collect();
     fixes.extend(fewer_slots(situation, dialect, None));
     if dialect == Dialect::Ollama {

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use regex::Regex;
 
-use super::{APPLICATIONS, all, listed};
+use super::{APPLICATIONS, BEFORE_TRAINERS, all, listed};
 use crate::text::figures::pattern;
 use crate::text::searched::Searched;
 
@@ -56,6 +56,29 @@ enum Strength {
     Nothing,
 }
 
+/// The directory of a Python environment, or its name before a prompt: people call environments after any program.
+static ENVIRONMENT: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)(?:\benvs[/\\]{1,2}|\.?venvs?[/\\]{1,2}|virtualenvs[/\\]{1,2}|^ *\()[\w.-]*$")
+});
+/// What ends a path to weights or data, which may lie in any program's folder.
+static DATA_FILE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^[^\s\x22']*\.(?:gguf|ggml|safetensors|ckpt|pth?|onnx|npz|bin|h5|mp4|png|jpe?g|wav|csv|parquet|json)\b",
+    )
+});
+
+/// Whether a mark at this offset is only the name of an environment.
+fn is_environment(part: &str, start: usize, end: usize) -> bool {
+    let left = line_before(part, start);
+    if !ENVIRONMENT.is_match(left) {
+        return false;
+    }
+    // "(name) user@host:~$" is a prompt, "(name) failed" is a sentence.
+    let name = part[end..].find(|next: char| !(next.is_alphanumeric() || "._-".contains(next)));
+    let closing = name.map_or("", |behind| &part[end + behind..]);
+    !left.trim_start().starts_with('(') || closing.starts_with(") ") || closing.starts_with(")\n")
+}
+
 /// Words before a name that make it another program than the failing one.
 static CONTRAST_BEFORE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -78,8 +101,17 @@ fn strength(part: &str, start: usize, end: usize) -> Strength {
     if matches!(before, b'_' | b'-') && !part[start..end].contains('-') {
         return Strength::Nothing;
     }
+    // A longer word is another name, unless only a version follows.
+    let is_longer = behind.is_ascii_lowercase()
+        && !(matches!(behind, b'v' | b'V') && bytes.get(end + 1).is_some_and(u8::is_ascii_digit));
+    if is_longer && !part[start..end].ends_with('-') {
+        return Strength::Nothing;
+    }
     let left = line_before(part, start);
     let right = line_behind(part, end);
+    if DATA_FILE.is_match(right) && matches!(behind, b'/' | b'\\') {
+        return Strength::Weak;
+    }
     if CONTRAST_BEFORE.is_match(left) || CONTRAST_BEHIND.is_match(right) {
         return Strength::Nothing;
     }
@@ -122,7 +154,9 @@ fn line_behind(part: &str, offset: usize) -> &str {
 pub(super) fn marked(text: Searched<'_>) -> (Option<usize>, Option<usize>) {
     let Some(automaton) = &MARKS.automaton else { return (None, None) };
     let applications = listed(APPLICATIONS).count();
+    let trainers = listed(BEFORE_TRAINERS).count();
     let (mut application, mut library, mut written_about) = (None, None, None);
+    let mut environment = None;
     let keep_first = |first: &mut Option<usize>, owner: usize| {
         *first = Some(first.map_or(owner, |known: usize| known.min(owner)));
     };
@@ -133,6 +167,10 @@ pub(super) fn marked(text: Searched<'_>) -> (Option<usize>, Option<usize>) {
                 continue;
             }
             let (owner, is_name) = MARKS.owners[found.pattern().as_usize()];
+            if is_environment(part, found.start(), found.end()) {
+                keep_first(&mut environment, owner);
+                continue;
+            }
             if owner >= applications {
                 keep_first(&mut library, owner);
                 continue;
@@ -149,7 +187,12 @@ pub(super) fn marked(text: Searched<'_>) -> (Option<usize>, Option<usize>) {
         }
     }
     let has_traceback = || text.any(|part| part.contains("site-packages") || part.contains("  File \""));
-    let application = application.or_else(|| written_about.filter(|_| !has_traceback()));
+    // The name of an environment says more than a library that many programs train with.
+    let environment = environment.filter(|&owner: &usize| owner < applications);
+    let application = match application {
+        Some(owner) if owner < trainers => Some(owner),
+        trainer => environment.or(trainer).or_else(|| written_about.filter(|_| !has_traceback())),
+    };
     (application, library)
 }
 

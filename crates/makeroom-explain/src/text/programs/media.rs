@@ -1,5 +1,7 @@
 //! Encoding, mining and password recovery.
 
+use makeroom_core::Bytes;
+
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::text::environment::System;
@@ -92,7 +94,22 @@ const JOHN_LEVERS: &[Lever] = &[
 const ETHASH: Program = Program {
     name: "the Ethash miner",
     frameworks: &["ethminer"],
-    marks: &["ethminer", "PhoenixMiner", "lolMiner", "t-rex", "ethash", "NBMiner", "TeamRedMiner", "the DAG"],
+    marks: &[
+        "ethminer",
+        "PhoenixMiner",
+        "lolMiner",
+        "t-rex",
+        "TREX:",
+        "ethash",
+        "NBMiner",
+        "TeamRedMiner",
+        "the DAG",
+        "for DAG",
+        "place DAG",
+        "DAG epoch",
+        "generate DAG",
+        "DAG buffer",
+    ],
     work: Work::Other,
     advise: ethash,
 };
@@ -101,19 +118,64 @@ fn ethash(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let total =
         situation.facts.total.map_or_else(|| "this card's memory".to_owned(), |total| total.to_string());
     let smaller =
-        Fix::new(format!("mine a coin whose DAG fits {total}: the DAG must be on the card as a whole"))
-            .command("Ravencoin or Ergo, or Ethereum Classic (ETChash, half the DAG)");
+        Fix::new(format!("mine a coin whose DAG or table fits {total}: it must be on the card as a whole"))
+            .command(coin(situation));
     match cause {
         Cause::RequestExceedsDevice
         | Cause::LiveDataFillsDevice
         | Cause::NonFrameworkOverhead
         | Cause::ArtificialLimit => {
             let mut fixes = vec![smaller];
+            // Where the figures show a card that is too small, no page file helps.
+            let is_too_small = situation.settings.mentions("Required:")
+                || situation.facts.total.is_some_and(|total| total < Bytes::gib(4));
+            let pages =
+                pages_for_all(situation).filter(|_| !is_too_small && cause != Cause::RequestExceedsDevice);
+            fixes.splice(0..0, pages);
             fixes.extend(lever::steps(situation, Cause::LiveDataFillsDevice, ETHASH_LEVERS));
             fixes
         }
         _ => Vec::new(),
     }
+}
+
+/// A coin for the card: by what the DAG of each had grown to.
+fn coin(situation: &Situation<'_>) -> &'static str {
+    match situation.facts.total.map_or(0, |total| total.get() >> 30) {
+        1..=3 => "Vertcoin (Verthash: 1.2 GB; Ethash coins need 4 GB and more)",
+        4 => "Vertcoin (Verthash: 1.2 GB) or Ubiq (Ubqhash: below 4 GB)",
+        5..=6 => "Ethereum Classic (ETChash, half the DAG of Ethash) or Ergo (Autolykos 2)",
+        _ => "Ethereum Classic (ETChash, half the DAG of Ethash), Ravencoin (KawPow) or Ergo (Autolykos 2)",
+    }
+}
+
+fn is_linux(situation: &Situation<'_>) -> bool {
+    ["HiveOS", "hive os", "ubuntu", "RaveOS", "/root/", "/home/"]
+        .iter()
+        .any(|words| situation.settings.mentions(words))
+}
+
+/// Windows backs the memory of all GPUs with the page file: a miner with many fails at the last of them.
+fn pages_for_all(situation: &Situation<'_>) -> Option<Fix> {
+    let settings = situation.settings;
+    let shown = (1..=16).rev().find(|count| {
+        [
+            format!("{count} GPUs"),
+            format!("{count} cards"),
+            format!("GPU #{}", count - 1),
+            format!("GPU{}:", count - 1),
+        ]
+        .iter()
+        .any(|words| settings.mentions(words))
+    });
+    let each = situation.facts.total.map_or(8, |total| (total.get() >> 30).max(2) + 1);
+    let size = (shown.unwrap_or(1) as u64 * each).max(16);
+    (!is_linux(situation)).then(|| {
+        Fix::new(format!(
+            "on Windows: enlarge the page file to {size} GB, the sum of all cards' memory (SystemPropertiesPerformance > Advanced > Virtual memory > Change)"
+        ))
+        .command(format!("Initial size = Maximum size = {}", size * 1024))
+    })
 }
 
 const ETHASH_LEVERS: &[Lever] = &[
@@ -123,22 +185,31 @@ const ETHASH_LEVERS: &[Lever] = &[
             ["clCreateBuffer", "opencl", "amd", "cl-"].iter().any(|words| situation.settings.mentions(words))
         })
         .variable(),
-    Lever::new("reserve no room for the next epochs' DAG (PhoenixMiner)", "-eres 0")
+    Lever::new("reserve no room for the next epochs' DAG (PhoenixMiner, Claymore)", "-eres 0")
         .unless_said(&["-eres 0"])
-        .only(|situation| situation.settings.mentions("phoenix")),
+        .only(|situation| {
+            ["phoenix", "claymore", "WATCHDOG: GPU error", "big buffer for DAG"]
+                .iter()
+                .any(|words| situation.settings.mentions(words))
+        }),
     Lever::new("load the DAG on one GPU after the other", "ethminer --dag-load-mode 1")
-        .unless_said(&["dag-load-mode 1"]),
+        .unless_said(&["dag-load-mode 1"])
+        .only(|situation| {
+            ["ethminer", "cudaminer", "ethash_cuda_miner"]
+                .iter()
+                .any(|words| situation.settings.mentions(words))
+        }),
     Lever::new(
-        "run the desktop on another card: Windows keeps 0.5 to 1 GB",
-        "connect the monitor to the integrated GPU",
+        "run the desktop on another card: on Windows it keeps 0.5 to 1 GB of this one",
+        "connect the monitor to the integrated GPU (BIOS: Primary Display = IGFX)",
     )
-    .only(|situation| situation.environment.system == System::Windows),
+    .only(|situation| !is_linux(situation)),
 ];
 
 const XMR: Program = Program {
     name: "the CryptoNight miner",
     frameworks: &[],
-    marks: &["xmr-stak", "xmrig", "cryptonight"],
+    marks: &["xmr-stak", "xmrig", "cryptonight", "\"algo\": \"cn", "strided_index"],
     work: Work::Other,
     advise: |situation, cause| lever::steps(situation, cause, XMR_LEVERS),
 };
@@ -151,7 +222,7 @@ const XMR_LEVERS: &[Lever] = &[
         480,
     )
     .at_least(8, 8),
-    Lever::new("run one thread per GPU: one entry per index", "\"index\": 0 only once"),
+    Lever::new("run one thread per GPU: one entry per index", "\"threads\": [ { \"index\": 0, … } ]"),
     Lever::new(
         "enlarge the page file to the sum of all GPUs' memory",
         "SystemPropertiesPerformance > Advanced > Virtual memory",
@@ -218,7 +289,7 @@ mod tests {
             (
                 "the Ethash miner",
                 format!("ethminer 0.19\n{opencl}"),
-                "DAG fits",
+                "page file to 16 GB",
                 ("ethminer --dag-load-mode 1", "--dag-load-mode 1"),
             ),
         ] {

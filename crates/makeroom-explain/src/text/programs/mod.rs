@@ -16,6 +16,7 @@ mod apis;
 mod assistants;
 mod audio;
 mod boosting;
+mod catalog;
 mod compute;
 mod cryo_em;
 mod data;
@@ -32,6 +33,7 @@ mod lever;
 mod llama_cpp;
 mod marks;
 mod media;
+mod older;
 mod plain;
 mod pytorch;
 mod runtimes;
@@ -48,9 +50,12 @@ mod video;
 mod vision;
 mod web_ui;
 
+pub(crate) use jax::add_unified_memory;
+
 use super::facts::Facts;
 use super::searched::Searched;
 use super::situation::Situation;
+use super::smaller::is_from_pytorch;
 use crate::{Cause, Fix};
 
 /// A program that people run, and its own remedies.
@@ -89,7 +94,10 @@ pub(crate) enum Work {
 /// Programs that people start.
 const APPLICATIONS: &[&[&Program]] = &[
     assistants::FEEDBACK,
+    training::HOSTS,
     serving::PROGRAMS,
+    catalog::GENERATION,
+    catalog::SCIENCE,
     llama_cpp::PROGRAMS,
     video::PROGRAMS,
     image_training::PROGRAMS,
@@ -112,12 +120,17 @@ const APPLICATIONS: &[&[&Program]] = &[
     jax::APPLICATIONS,
     tensorflow::APPLICATIONS,
     compute::APPLICATIONS,
+    older::APPLICATIONS,
+    frameworks::APPLICATIONS,
     toolkits::PROGRAMS,
     distributed::APPLICATIONS,
     training::PROGRAMS,
     distributed::PROGRAMS,
     pytorch::APPLICATIONS,
 ];
+
+/// The applications before those that other programs train with, which stand last.
+const BEFORE_TRAINERS: &[&[&Program]] = APPLICATIONS.split_at(APPLICATIONS.len() - 2).0;
 
 /// What applications are built on.
 const LIBRARIES: &[&[&Program]] = &[
@@ -126,6 +139,7 @@ const LIBRARIES: &[&[&Program]] = &[
     jax::PROGRAMS,
     tensorflow::PROGRAMS,
     frameworks::PROGRAMS,
+    older::PROGRAMS,
     pytorch::PROGRAMS,
     compute::PROGRAMS,
     graphics::LIBRARIES,
@@ -140,25 +154,67 @@ fn all() -> impl Iterator<Item = &'static Program> {
     listed(APPLICATIONS).chain(listed(LIBRARIES))
 }
 
+/// The steps of a situation's program for a cause, in its own options also where the engine inside it failed.
+pub(crate) fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+    serving::hosted(situation, cause).unwrap_or_else(|| (situation.program.advise)(situation, cause))
+}
+
+/// Formats that other programs write too, and the words without which the text is not this program's.
+const SHARED_FORMATS: &[(&str, &[&str])] = &[
+    (
+        "llama.cpp",
+        &["ggml", "llama.cpp", "llama-", "llama_", "gguf", "kobold", "whisper_", "stable-diffusion.cpp"],
+    ),
+    ("onnxruntime", &["onnx", "ort_", "ort::", "bfc_arena", "CUDAExecutionProvider"]),
+];
+
+/// The format of a text whose wording several programs share, and that shows no other word of this one.
+const SHARED: &str = "shared";
+
+/// The format that decides the program: a library's wording in another program's log is that program's.
+fn format(text: Searched<'_>, facts: &Facts) -> &'static str {
+    let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
+    let shared = SHARED_FORMATS.iter().find(|(format, _)| *format == facts.framework);
+    if shared.is_some_and(|(_, words)| !has(words)) {
+        return SHARED;
+    }
+    match facts.framework {
+        "pytorch" if facts.quote.contains("NPU out of memory") => "ascend",
+        "pytorch" if has(&["bfc_allocator.cc"]) && !has(&["torch"]) => "tensorflow",
+        // TensorFlow compiles with XLA too.
+        "jax"
+            if has(&["keras/src/backend/tensorflow", "tensorflow/python", "tensorflow.python"])
+                && !has(&["jaxlib", "jax/_src", "import jax"]) =>
+        {
+            "tensorflow"
+        }
+        format => format,
+    }
+}
+
 /// The program that wrote a text.
 pub(crate) fn of(text: Searched<'_>, facts: &Facts) -> &'static Program {
-    let by_format = |program: &&'static Program| program.frameworks.contains(&facts.framework);
+    let format = format(text, facts);
+    let by_format = |program: &&'static Program| program.frameworks.contains(&format);
+    let by_wording = |program: &&'static Program| program.frameworks.contains(&facts.framework);
     let (application, library) = marks::marked(text);
+    let application = application.and_then(|place| all().nth(place));
     // An engine is built from models of any name, but TensorRT-LLM's builder has options of its own.
     let is_engine = facts.framework.starts_with("tensorrt");
-    let builder = application
-        .and_then(|place| all().nth(place))
-        .filter(|program| is_engine && program.frameworks.contains(&"tensorrt-llm"));
-    listed(APPLICATIONS)
-        .find(by_format)
+    let builder = application.filter(|program| is_engine && program.frameworks.contains(&"tensorrt-llm"));
+    let host = application.filter(|program| serving::is_host(program, format));
+    host.or_else(|| listed(APPLICATIONS).find(by_format))
         .or(builder)
         .or_else(|| listed(LIBRARIES).find(by_format).filter(|_| is_engine))
-        .or_else(|| all().nth(application?))
+        .or(application)
         .or_else(|| listed(LIBRARIES).find(by_format))
-        .or_else(|| all().nth(library?))
+        .or_else(|| apis::FALLBACK.iter().copied().find(by_format).filter(|_| format == "ascend"))
         .or_else(|| {
-            apis::FALLBACK.iter().chain(compute::FALLBACK).copied().find(|program| by_format(program))
+            all().nth(library?).filter(|program| format != SHARED || program.name != "the Vulkan program")
         })
+        .or_else(|| all().find(by_wording).filter(|_| format == SHARED))
+        .or_else(|| listed(LIBRARIES).find(|program| is_from_pytorch(facts) && program.name == "PyTorch"))
+        .or_else(|| apis::FALLBACK.iter().chain(compute::FALLBACK).copied().find(by_format))
         .unwrap_or(&plain::PLAIN)
 }
 

@@ -5,6 +5,7 @@ use makeroom_core::Bytes;
 use super::lever::{self, Lever};
 use super::{Program, Work};
 use crate::advice::Maker;
+use crate::text::phases::{self, Phase};
 use crate::text::situation::Situation;
 use crate::text::{smaller, torch_fixes};
 use crate::{Cause, Fix};
@@ -34,6 +35,9 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     if !matches!(cause, Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice) {
         return Vec::new();
     }
+    if Phase::of(situation) == Some(Phase::PlaceWeights) && situation.environment.maker != Maker::Apple {
+        return phases::smaller_weights(situation);
+    }
     let mut fixes = smaller::less_data(situation);
     // Level Zero caps one allocation, whatever is free.
     if situation.environment.maker == Maker::Intel
@@ -54,6 +58,7 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         fixes.extend(lever::steps(situation, cause, INFERENCE_LEVERS));
     } else {
         fixes.extend(lever::steps(situation, cause, OPEN_LEVERS));
+        fixes.extend(smaller::spill(situation));
     }
     fixes
 }
@@ -61,15 +66,24 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 /// Where nothing shows whether the program trains.
 const OPEN_LEVERS: &[Lever] = &[
     Lever::new(
+        "if it only runs the model: without gradients, and in 16 bits",
+        "with torch.inference_mode(), torch.autocast('cuda', dtype=torch.float16): …",
+    )
+    .unless_said(&["inference_mode", "no_grad", "autocast", "float16", ".half()", "fp16"])
+    .only(|situation| matches!(situation.environment.maker, Maker::Nvidia | Maker::Amd)),
+    Lever::new("if it only runs the model: turn off gradients", "with torch.inference_mode(): …")
+        .unless_said(&["inference_mode", "no_grad"])
+        .only(|situation| {
+            !matches!(situation.environment.maker, Maker::Nvidia | Maker::Amd)
+                || ["autocast", "float16", ".half()", "fp16"]
+                    .iter()
+                    .any(|words| situation.settings.mentions(words))
+        }),
+    Lever::new(
         "if it trains: recompute activations instead of keeping them",
         "model.gradient_checkpointing_enable()   (or torch.utils.checkpoint.checkpoint(block, x))",
     )
     .unless_said(&["checkpoint("]),
-    Lever::new("if it only runs the model: turn off gradients", "with torch.inference_mode(): …")
-        .unless_said(&["inference_mode", "no_grad"]),
-    Lever::new("compute in 16 bits", "with torch.autocast('cuda', dtype=torch.float16): …")
-        .unless_said(&["autocast", "float16", ".half()", "fp16"])
-        .only(|situation| matches!(situation.environment.maker, Maker::Nvidia | Maker::Amd)),
 ];
 
 const INFERENCE_LEVERS: &[Lever] = &[

@@ -39,7 +39,7 @@ const OPENVINO: Program = Program {
 const CTRANSLATE2: Program = Program {
     name: "CTranslate2",
     frameworks: &["ctranslate2"],
-    marks: &["ctranslate2", "faster_whisper", "faster-whisper", "whisper-fast", "whisperx"],
+    marks: &["ctranslate2", "faster_whisper", "faster-whisper", "whisper-fast", "whisperx", "WhisperModel("],
     work: Work::Inference,
     advise: ctranslate2,
 };
@@ -56,6 +56,26 @@ fn tensorrt(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
                 .request
                 .map_or(WORKSPACE, |request| Bytes::new(request.get().next_power_of_two()));
             vec![Fix::new("raise the builder's workspace limit").command(workspace(situation, needed))]
+        }
+        // ONNX Runtime builds an engine for each new range of shapes, and has its own options for that.
+        Cause::LiveDataFillsDevice
+        | Cause::RequestExceedsDevice
+        | Cause::NonFrameworkOverhead
+        | Cause::Leak
+            if ["onnxruntime", "tensorrt_execution_provider", "TensorrtExecutionProvider"]
+                .iter()
+                .any(|words| settings.mentions(words)) =>
+        {
+            vec![
+                Fix::new("limit the workspace of each engine that ONNX Runtime builds (default 1 GiB)").command(
+                    "providers=[('TensorrtExecutionProvider', {'trt_max_workspace_size': 536870912})]",
+                ),
+                Fix::new("build one engine for all shapes, instead of one for each new range, and keep it on disk").command(
+                    "{'trt_engine_cache_enable': True, 'trt_profile_min_shapes': 'input:1x3x32x32', 'trt_profile_max_shapes': 'input:1x3x1024x1024', 'trt_profile_opt_shapes': 'input:1x3x512x512'}",
+                ),
+                Fix::new("share the workspace between the engines of a session")
+                    .command("{'trt_context_memory_sharing_enable': True}"),
+            ]
         }
         Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice | Cause::NonFrameworkOverhead => {
             let is_building =

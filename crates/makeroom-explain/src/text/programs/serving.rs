@@ -1,6 +1,8 @@
 //! LLM servers: vLLM, SGLang, TGI, `LMDeploy`, TensorRT-LLM, Triton. They reserve a share of the GPU at startup: weights
 //! and activations take their part, the KV cache takes the rest.
 
+mod engines;
+mod hosts;
 mod lmdeploy;
 mod sglang;
 mod tensorrt_llm;
@@ -11,14 +13,19 @@ mod vllm;
 use super::Program;
 use crate::Fix;
 use crate::text::situation::Situation;
+pub(super) use hosts::{hosted, is_host};
 
 pub(super) const PROGRAMS: &[&Program] = &[
+    &engines::APHRODITE,
+    &engines::MLC,
     &vllm::VLLM,
     &sglang::SGLANG,
     &tgi::TGI,
     &lmdeploy::LMDEPLOY,
     &tensorrt_llm::TENSORRT_LLM,
     &triton::TRITON_SERVER,
+    &engines::MISTRAL_RS,
+    &engines::EXLLAMA,
 ];
 
 /// GPUs before Ampere: servers have no 8-bit floats for them.

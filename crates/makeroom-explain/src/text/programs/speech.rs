@@ -5,7 +5,27 @@ use super::lever::{self, Lever};
 use super::{Program, Work};
 
 pub(super) const PROGRAMS: &[&Program] =
-    &[&WHISPER_X, &WHISPER, &FAIRSEQ, &ESPNET, &NEMO, &SPEECH_BRAIN, &RETURNN];
+    &[&BUZZ, &WHISPER_X, &WHISPER, &FAIRSEQ, &ESPNET, &NEMO, &SPEECH_BRAIN, &RETURNN];
+
+const BUZZ: Program = Program {
+    name: "Buzz",
+    frameworks: &[],
+    marks: &["buzz/transcriber", "buzz/model_loader", "chidiwilliams/buzz"],
+    work: Work::Inference,
+    advise: |situation, cause| lever::steps(situation, cause, BUZZ_LEVERS),
+};
+
+const BUZZ_LEVERS: &[Lever] = &[
+    Lever::new(
+        "transcribe with a smaller model: large needs 10 GB, medium 5 GB, small 2 GB",
+        "Model: Faster Whisper, Small",
+    )
+    .unless_said(&["model: small"]),
+    Lever::new("or transcribe on the CPU", "BUZZ_FORCE_CPU=true").unless_said(&["BUZZ_FORCE_CPU"]).variable(),
+    Lever::new("keep less of the model on the GPU: 8-bit weights", "BUZZ_REDUCE_GPU_MEMORY=true")
+        .unless_said(&["BUZZ_REDUCE_GPU_MEMORY"])
+        .variable(),
+];
 
 const WHISPER: Program = Program {
     name: "Whisper",
@@ -107,7 +127,7 @@ const FAIRSEQ_LEVERS: &[Lever] = &[
 const ESPNET: Program = Program {
     name: "ESPnet",
     frameworks: &[],
-    marks: &["espnet"],
+    marks: &["espnet", "batch_bins"],
     work: Work::Training,
     advise: |situation, cause| lever::steps(situation, cause, ESPNET_LEVERS),
 };

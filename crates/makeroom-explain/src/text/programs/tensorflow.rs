@@ -60,7 +60,13 @@ fn tensorflow(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     };
     match cause {
         Cause::Preallocation | Cause::OtherProcesses | Cause::HiddenHolder | Cause::NonFrameworkOverhead => {
-            growth.into_iter().chain([cap()]).chain(beside_torch(situation)).collect()
+            let compiled = (situation.facts.framework == "jax"
+                && !situation.settings.mentions("jit_compile=False"))
+            .then(|| {
+                Fix::new("compile the step without XLA, which plans its memory as one piece")
+                    .command("model.compile(…, jit_compile=False)")
+            });
+            compiled.into_iter().chain(growth).chain([cap()]).chain(beside_torch(situation)).collect()
         }
         Cause::ArtificialLimit => vec![raised_limit(situation)],
         Cause::HostMemory => host(situation),
@@ -112,11 +118,22 @@ fn is_first(situation: &Situation<'_>) -> bool {
         "tf.contrib",
     ];
     MARKS.iter().any(|mark| situation.settings.mentions(mark))
-        || situation.settings.parts().iter().any(|part| YEARS.is_match(part))
+        || situation.settings.parts().iter().any(|part| YEARS.is_match(part) || WITHOUT_TIMES.is_match(part))
 }
 
 static YEARS: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"(?m)^\W{0,4}201[5-9]-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] "));
+    LazyLock::new(|| pattern(r"(?m)^\W{0,4}20(?:1[5-9]|20)-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] "));
+
+/// TensorFlow before 1.4 writes no times.
+static WITHOUT_TIMES: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^[\W]{0,4}[IWEF] tensorflow/"));
+
+/// The class or vocabulary side of the tensor that failed, where it has one.
+fn has_large_vocabulary(situation: &Situation<'_>) -> bool {
+    situation.settings.parts().into_iter().any(|part| VOCABULARY.is_match(part))
+}
+
+static VOCABULARY: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"allocating tensor (?:with )?(?:of )?shape ?\[(?:\d+, ?)*[1-9]\d{5,}\]"));
 
 /// Host memory, most of it pinned for copies to the GPU in a pool that grows by doubling.
 fn host(situation: &Situation<'_>) -> Vec<Fix> {
@@ -165,11 +182,32 @@ fn beside_torch(situation: &Situation<'_>) -> Option<Fix> {
 }
 
 const TENSORFLOW_LEVERS: &[Lever] = &[
+    Lever::new(
+        "one side of the tensor is a vocabulary of over 100000: train on a sample of its classes (or check that the alphabet is meant to be that large)",
+        "tf.nn.sampled_softmax_loss(weights, biases, labels, inputs, num_sampled=1024, num_classes=classes)",
+    )
+    .only(has_large_vocabulary),
+    Lever::new("compile the step without XLA, which plans its memory as one piece", "model.compile(…, jit_compile=False)")
+        .unless_said(&["jit_compile=False"])
+        .only(|situation| situation.facts.framework == "jax"),
     Lever::batch(
         "lower the batch size{from}",
         "model.fit(…, batch_size={to})",
         &["batch_size", "--batch_size"],
-    ),
+    )
+    .only(|situation| !is_first(situation) || situation.settings.mentions("keras") || situation.settings.mentions("model.fit")),
+    Lever::batch(
+        "lower the batch size{from}: the number of examples in each feed_dict or queue",
+        "batch_size = {to}",
+        &["batch_size", "--batch_size"],
+    )
+    .only(|situation| is_first(situation) && !situation.settings.mentions("keras") && !situation.settings.mentions("model.fit")),
+    Lever::new(
+        "keep large tables in RAM: only the rows of a batch go to the GPU",
+        "with tf.device('/cpu:0'): table = tf.get_variable('table', [rows, columns])",
+    )
+    .unless_said(&["/cpu:0"])
+    .only(|situation| is_first(situation) && situation.facts.request.is_some_and(|request| request >= Bytes::gib(1))),
     Lever::new(
         "use CUDA's stream-ordered allocator, which fragments less",
         "TF_GPU_ALLOCATOR=cuda_malloc_async",
@@ -186,7 +224,9 @@ const TENSORFLOW_LEVERS: &[Lever] = &[
         .only(|situation| !is_first(situation)),
     Lever::new("train in 16 bits (TensorFlow 1.14 and later)", "TF_ENABLE_AUTO_MIXED_PRECISION=1")
         .unless_said(&["AUTO_MIXED_PRECISION=1"])
-        .only(is_first)
+        .only(|situation| {
+            is_first(situation) && !situation.settings.parts().iter().any(|part| WITHOUT_TIMES.is_match(part))
+        })
         .variable(),
     Lever::new("swap the activations of recurrent layers to RAM", "tf.nn.dynamic_rnn(…, swap_memory=True)")
         .unless_said(&["swap_memory=True"])

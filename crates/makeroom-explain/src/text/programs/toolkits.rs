@@ -75,6 +75,10 @@ const MINDSPORE: Program = Program {
         Cause::ArtificialLimit => {
             vec![Fix::new("raise the limit").command("mindspore.set_context(max_device_memory=\"30GB\")")]
         }
+        Cause::OtherProcesses | Cause::HiddenHolder | Cause::Preallocation => vec![
+            Fix::new("take only the part of the device that is free")
+                .command("mindspore.set_context(max_device_memory=\"4GB\")"),
+        ],
         _ => lever::steps(situation, cause, MINDSPORE_LEVERS),
     },
 };
@@ -85,8 +89,6 @@ const MINDSPORE_LEVERS: &[Lever] = &[
         .unless_said(&["memory_optimize_level"]),
     Lever::new("recompute activations instead of keeping them", "cell.recompute()")
         .unless_said(&[".recompute()"]),
-    Lever::new("let MindSpore use more of the device", "mindspore.set_context(max_device_memory=\"30GB\")")
-        .unless_said(&["max_device_memory"]),
 ];
 
 const ONEFLOW: Program = Program {
@@ -111,8 +113,8 @@ const ONEFLOW_LEVERS: &[Lever] = &[
 
 const JITTOR: Program = Program {
     name: "Jittor",
-    frameworks: &[],
-    marks: &["jittor"],
+    frameworks: &["jittor"],
+    marks: &["jittor", "GPU memory is overflow, please reduce"],
     work: Work::Other,
     advise: |situation, cause| match cause {
         Cause::HostMemory | Cause::Leak => vec![
@@ -121,17 +123,34 @@ const JITTOR: Program = Program {
             Fix::new("let Jittor swap to disk")
                 .command("JT_SAVE_MEM=1 cpu_mem_limit=16000000000 device_mem_limit=8000000000 python …"),
         ],
+        Cause::LiveDataFillsDevice | Cause::RequestExceedsDevice => {
+            let mut fixes = lever::steps(situation, cause, JITTOR_LEVERS);
+            if !situation.settings.mentions("JT_SAVE_MEM=1") {
+                let device = jittor_limit(situation);
+                fixes.insert(
+                    0,
+                    Fix::new("let Jittor swap to the CPU and disk beyond three quarters of the GPU").command(
+                        format!("JT_SAVE_MEM=1 cpu_mem_limit=16000000000 device_mem_limit={device} python …"),
+                    ),
+                );
+            }
+            fixes
+        }
         _ => lever::steps(situation, cause, JITTOR_LEVERS),
     },
 };
 
+/// Three quarters of the GPU in bytes, as the error gives its size.
+fn jittor_limit(situation: &Situation<'_>) -> u64 {
+    let total = situation.settings.value(&["Total"]).and_then(|value| {
+        let number: f64 = value.trim_end_matches("GB").parse().ok()?;
+        (value.ends_with("GB") && (0.5..1e4).contains(&number)).then_some(number)
+    });
+    total.map_or(8_000_000_000, |gigabytes| (gigabytes * 750.0) as u64 * 1_000_000)
+}
+
 const JITTOR_LEVERS: &[Lever] = &[
     Lever::batch("lower the batch size{from}", "batch_size={to}", &["batch_size"]),
-    Lever::new(
-        "let Jittor swap to the CPU and disk",
-        "JT_SAVE_MEM=1 cpu_mem_limit=16000000000 device_mem_limit=8000000000 python …",
-    )
-    .unless_said(&["JT_SAVE_MEM=1", "device_mem_limit: "]),
     Lever::new("give each MPI rank its own GPU", "mpirun -np 2 -x CUDA_VISIBLE_DEVICES=0,1 python …")
         .only(|situation| situation.settings.mentions("mpi")),
     Lever::new("release unused memory between steps", "jt.sync_all(); jt.gc()").unless_said(&["jt.gc()"]),
@@ -246,7 +265,7 @@ mod tests {
     ("Torch7", "/home/me/torch/install/bin/luajit: cuda runtime error (2) : out of memory at /tmp/cutorch/lib/THC/generic/THCStorage.cu:66".to_owned(), "-batchSize 1", ("collectgarbage()", "collectgarbage")),
     ("MindSpore", format!("mindspore/ccsrc/runtime: \n{CUDA}"), "batch_size=1", ("cell.recompute()", "recompute")),
     ("OneFlow", "oneflow::RuntimeException what(): Error: CUDA out of memory. Tried to allocate 114.0 MB".to_owned(), "batch_size=1", ("self.config.enable_amp(True)", "enable_amp")),
-    ("Jittor", "jittor/src/mem/allocator/cuda_dual_allocator.h: CUDA error 2: out of memory".to_owned(), "batch_size=1", ("JT_SAVE_MEM=1 python a.py", "JT_SAVE_MEM")),
+    ("Jittor", "jittor/src/mem/allocator/cuda_dual_allocator.h: CUDA error 2: out of memory".to_owned(), "JT_SAVE_MEM=1", ("JT_SAVE_MEM=1 python a.py", "JT_SAVE_MEM")),
     ("candle", "Error: DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")".to_owned(), "DType::BF16", ("--dtype bf16", "DType::BF16")),
     ("Burn", format!("cubecl-runtime/src/memory_management/dynamic.rs:156\n{CUDA}"), "with_batch_size(1)", ("cargo run --features cuda", "--features cuda")),
     ("MLX", format!("python -m mlx_lm generate\n{CUDA}"), "iogpu.wired_limit_mb", ("--max-kv-size 512", "--max-kv-size")),

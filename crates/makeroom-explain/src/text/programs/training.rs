@@ -6,7 +6,9 @@ use crate::advice::Maker;
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
-pub(super) const PROGRAMS: &[&Program] = &[&UNSLOTH, &AXOLOTL, &LLAMA_FACTORY, &TRAINER];
+pub(super) const PROGRAMS: &[&Program] = &[&UNSLOTH, &AXOLOTL, &TRAINER];
+/// Programs that start a server of language models themselves, and so stand before it.
+pub(super) const HOSTS: &[&Program] = &[&LLAMA_FACTORY, &MS_SWIFT, &TRL, &LM_EVAL];
 
 fn is_nvidia(situation: &Situation<'_>) -> bool {
     situation.environment.maker == Maker::Nvidia
@@ -212,8 +214,112 @@ const LLAMA_FACTORY: Program = Program {
     frameworks: &[],
     marks: &["llamafactory", "LLaMA-Factory", "llmtuner"],
     work: Work::Training,
-    advise: |situation, cause| lever::steps(situation, cause, LLAMA_FACTORY_LEVERS),
+    advise: |situation, cause| {
+        let is_chat =
+            ["llamafactory-cli chat", "llamafactory-cli api", "llamafactory-cli webchat", "infer_backend"]
+                .iter()
+                .any(|words| situation.settings.mentions(words));
+        let levers = if is_chat { LLAMA_FACTORY_CHAT } else { LLAMA_FACTORY_LEVERS };
+        lever::steps(situation, cause, levers)
+    },
 };
+
+const LLAMA_FACTORY_CHAT: &[Lever] = &[
+    Lever::new("load the weights in 4 bits, a quarter of the 16-bit size", "--quantization_bit 4")
+        .unless_said(&["quantization_bit", "gptq", "awq"]),
+    Lever::lower("shorten the context{from tokens}", "--vllm_maxlen {to}", &["vllm_maxlen"], 2048)
+        .at_least(512, 256)
+        .only(|situation| situation.settings.mentions("vllm")),
+    Lever::lower("generate fewer tokens{from}", "--max_new_tokens {to}", &["max_new_tokens"], 512)
+        .at_least(64, 64),
+];
+
+const MS_SWIFT: Program = Program {
+    name: "ms-swift",
+    frameworks: &[],
+    marks: &["ms-swift", "ms_swift", "swift/llm", "swift/cli", "swift sft", "swift rlhf", "swift/trainers"],
+    work: Work::Training,
+    advise: |situation, cause| lever::steps(situation, cause, MS_SWIFT_LEVERS),
+};
+
+const MS_SWIFT_LEVERS: &[Lever] = &[
+    Lever::new(
+        "leave more of the GPU to training: a smaller share for the rollout engine, asleep between rollouts",
+        "--vllm_gpu_memory_utilization 0.4 --sleep_level 1 --offload_model true --offload_optimizer true",
+    )
+    .unless_said(&["sleep_level 1", "vllm_mode server"])
+    .only(|situation| ["rlhf", "grpo"].iter().any(|words| situation.settings.mentions(words))),
+    Lever::batch(
+        "lower the batch size per device{from} and accumulate gradients",
+        "--per_device_train_batch_size {to} --gradient_accumulation_steps {steps}",
+        &["per_device_train_batch_size"],
+    ),
+    Lever::lower("shorten the samples{from tokens}", "--max_length {to}", &["max_length"], 2048)
+        .at_least(256, 128),
+    Lever::new("train a LoRA on 4-bit weights", "--train_type lora --quant_method bnb --quant_bits 4")
+        .unless_said(&["quant_bits"]),
+    Lever::new("shard everything over the GPUs, with the optimizer in RAM", "--deepspeed zero3_offload")
+        .unless_said(&["zero3"])
+        .only(has_many_gpus),
+];
+
+const TRL: Program = Program {
+    name: "TRL",
+    frameworks: &[],
+    marks: &["GRPOConfig", "GRPOTrainer", "trl vllm-serve", "trl/trainer/grpo", "grpo_trainer"],
+    work: Work::Training,
+    advise: |situation, cause| lever::steps(situation, cause, TRL_LEVERS),
+};
+
+const TRL_LEVERS: &[Lever] = &[
+    Lever::lower(
+        "generate fewer completions per prompt{from|, default 8}",
+        "GRPOConfig(…, num_generations={to})",
+        &["num_generations"],
+        4,
+    )
+    .at_least(2, 1),
+    Lever::lower(
+        "generate shorter completions{from tokens}",
+        "GRPOConfig(…, max_completion_length={to})",
+        &["max_completion_length"],
+        256,
+    )
+    .at_least(64, 64),
+    Lever::batch(
+        "lower the batch size per device{from} and accumulate gradients",
+        "GRPOConfig(…, per_device_train_batch_size={to}, gradient_accumulation_steps={steps})",
+        &["per_device_train_batch_size"],
+    ),
+    Lever::new(
+        "leave more of the GPU to training: the share of vLLM (default 0.3), asleep between rollouts",
+        "GRPOConfig(…, vllm_gpu_memory_utilization=0.2, vllm_enable_sleep_mode=True)",
+    )
+    .unless_said(&["vllm_enable_sleep_mode=True"])
+    .only(|situation| situation.settings.mentions("vllm")),
+    CHECKPOINTING,
+];
+
+const LM_EVAL: Program = Program {
+    name: "lm-evaluation-harness",
+    frameworks: &[],
+    marks: &["lm_eval/", "lm-evaluation-harness", "lm_eval --model", "lm-eval --model"],
+    work: Work::Inference,
+    advise: |situation, cause| lever::steps(situation, cause, LM_EVAL_LEVERS),
+};
+
+const LM_EVAL_LEVERS: &[Lever] = &[
+    Lever::new("let it find the largest batch that fits", "--batch_size auto")
+        .unless_said(&["batch_size auto"]),
+    Lever::batch("lower the batch size{from}", "--batch_size {to}", &["--batch_size", "batch_size"])
+        .only(|situation| situation.settings.mentions("batch_size auto") || situation.batch().is_some()),
+    Lever::lower("shorten the context{from tokens}", "--model_args …,max_length={to}", &["max_length"], 2048)
+        .at_least(512, 256),
+    Lever::new("split the model over the GPUs", "--model_args …,parallelize=True")
+        .unless_said(&["parallelize=True"]),
+    Lever::new("load the weights in 4 bits", "--model_args …,load_in_4bit=True")
+        .unless_said(&["load_in_4bit"]),
+];
 
 const LLAMA_FACTORY_LEVERS: &[Lever] = &[
     Lever::batch(

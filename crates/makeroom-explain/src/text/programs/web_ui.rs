@@ -18,11 +18,19 @@ const AUTOMATIC1111: Program = Program {
         "modules/call_queue.py",
         "modules/sd_samplers",
         "Torch active/reserved:",
+        "--enable-insecure-extension-access",
+        "--disable-safe-unpickle",
+        "--gradio-auth",
+        "COMMANDLINE_ARGS",
         "Sys VRAM:",
     ],
     work: Work::Inference,
     advise: |situation, cause| with_image(situation, cause, AUTOMATIC1111_LEVERS),
 };
+
+fn is_directml(situation: &Situation<'_>) -> bool {
+    situation.facts.framework == "directml" || situation.settings.mentions("directml")
+}
 
 const AUTOMATIC1111_LEVERS: &[Lever] = &[
     Lever::switch(
@@ -43,14 +51,14 @@ const AUTOMATIC1111_LEVERS: &[Lever] = &[
         "COMMANDLINE_ARGS=--opt-sdp-attention",
         &["--opt-sdp-attention", "--xformers", "--opt-sdp-no-mem-attention"],
     )
-    .unless_said(&["directml"])
+    .only(|situation| !is_directml(situation))
     .variable(),
     Lever::switch(
         "on DirectML, use its memory-saving attention",
         "COMMANDLINE_ARGS=--opt-sub-quad-attention",
         &["--opt-sub-quad-attention"],
     )
-    .only(|situation| situation.settings.mentions("directml"))
+    .only(is_directml)
     .variable(),
     Lever::new(
         "lower the hires fix: the second pass needs memory for the upscaled image",
@@ -130,7 +138,14 @@ const FORGE_LEVERS: &[Lever] = &[
 const SD_NEXT: Program = Program {
     name: "SD.Next",
     frameworks: &[],
-    marks: &["SD.Next", "sdnext", "vladmandic/automatic"],
+    marks: &[
+        "SD.Next",
+        "sdnext",
+        "vladmandic/automatic",
+        "Torch backend: Intel IPEX",
+        "INFO     Torch detected",
+        "Torch detected GPU",
+    ],
     work: Work::Inference,
     advise: |situation, cause| with_image(situation, cause, SD_NEXT_LEVERS),
 };

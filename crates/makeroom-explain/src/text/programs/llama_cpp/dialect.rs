@@ -14,6 +14,8 @@ pub(super) enum Dialect {
     /// llama-cpp-python and `LangChain` on it.
     Python,
     LmStudio,
+    LocalAi,
+    Jan,
     /// text-generation-webui.
     WebUi,
     Whisper,
@@ -26,12 +28,16 @@ impl Dialect {
         let mentions = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
         if situation.facts.framework == "ollama" {
             Self::Ollama
-        } else if mentions(&["llama-server -", "llama-cli -"]) {
+        } else if mentions(&["llama-server -", "llama-cli -", "main: build", "./main -m"]) {
             Self::LlamaCpp
         } else if mentions(&["kobold"]) {
             Self::Kobold
-        } else if mentions(&["lm studio", "lmstudio", "lm-studio"]) {
+        } else if mentions(&["lm studio", "lmstudio", "lm-studio", "estimatedModelVramUsage", "LM Link"]) {
             Self::LmStudio
+        } else if mentions(&["localai", "local-ai", "/build/backends/"]) {
+            Self::LocalAi
+        } else if mentions(&["cortex.cpp", "janhq", "jan/data", "[cortex"]) {
+            Self::Jan
         } else if mentions(&["text-generation-webui", "oobabooga"]) {
             Self::WebUi
         } else if mentions(&[
@@ -82,6 +88,8 @@ impl Dialect {
             Self::Kobold => format!("--gpulayers {count}"),
             Self::Python => format!("n_gpu_layers={count}"),
             Self::LmStudio => format!("GPU Offload: {count}"),
+            Self::LocalAi => format!("gpu_layers: {count}   (YAML of the model)"),
+            Self::Jan => format!("GPU Layers: {count}"),
             Self::WebUi => format!("--gpu-layers {count}"),
             Self::Whisper | Self::StableDiffusion => return None,
         })
@@ -113,6 +121,8 @@ impl Dialect {
             Self::Kobold => format!("--contextsize {tokens}"),
             Self::Python => format!("n_ctx={tokens}"),
             Self::LmStudio => format!("Context Length: {tokens}"),
+            Self::LocalAi => format!("context_size: {tokens}   (YAML of the model)"),
+            Self::Jan => format!("Context Size: {tokens}"),
             Self::WebUi => format!("--ctx-size {tokens}"),
             _ => format!("-c {tokens}"),
         })
@@ -133,6 +143,8 @@ impl Dialect {
             Self::Python => {
                 "flash_attn=True, type_k=llama_cpp.GGML_TYPE_Q8_0, type_v=llama_cpp.GGML_TYPE_Q8_0".to_owned()
             }
+            Self::LocalAi => "flash_attention: true\ncache_type_k: q8_0\ncache_type_v: q8_0".to_owned(),
+            Self::Jan => "Flash Attention: on, KV Cache K Type: q8_0, KV Cache V Type: q8_0".to_owned(),
             Self::LmStudio => "Flash Attention: on, K and V Cache Quantization Type: Q8_0".to_owned(),
             Self::WebUi => "--cache-type q8_0".to_owned(),
             Self::Whisper | Self::StableDiffusion => return None,
@@ -147,6 +159,8 @@ impl Dialect {
             Self::Kobold => format!("--blasbatchsize {tokens}"),
             Self::Python => format!("n_ubatch={tokens}"),
             Self::LmStudio => format!("Evaluation Batch Size: {tokens}"),
+            Self::LocalAi => format!("batch: {tokens}"),
+            Self::Jan => format!("uBatch Size: {tokens}"),
             Self::WebUi => format!("--batch-size {tokens}"),
             Self::Ollama => format!("/set parameter num_batch {tokens}"),
             Self::Whisper | Self::StableDiffusion => return None,

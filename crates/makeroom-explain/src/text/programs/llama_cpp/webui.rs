@@ -4,10 +4,10 @@ use crate::text::programs::{Program, Work};
 use crate::text::situation::Situation;
 use crate::{Cause, Fix};
 
-pub(super) const WEBUI: Program = Program {
+pub(in crate::text::programs) const WEBUI: Program = Program {
     name: "text-generation-webui",
     frameworks: &[],
-    marks: &["text-generation-webui", "oobabooga", "exllama", "Starting the web UI", "Output generated in"],
+    marks: &["text-generation-webui", "oobabooga", "Starting the web UI", "Output generated in"],
     work: Work::Inference,
     advise,
 };

@@ -28,6 +28,13 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 }
 
 fn smaller_cache(situation: &Situation<'_>) -> Fix {
+    // Before 0.1 the option was a number of sequences.
+    let count = situation.settings.number(&["cache_max_entry_count"]).filter(|&count| count > 1.0);
+    if let Some(count) = count {
+        let fewer = ((count / 2.0) as u64).clamp(1, 8);
+        return Fix::new(format!("reserve the KV cache for fewer sequences than {count} (config.ini)"))
+            .command(format!("cache_max_entry_count = {fewer}"));
+    }
     let now =
         situation.settings.number(&["cache_max_entry_count"]).filter(|share| (0.0..=1.0).contains(share));
     let suggested = now.map_or(0.4, |now| now / 2.0);

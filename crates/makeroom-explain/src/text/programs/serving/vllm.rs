@@ -39,7 +39,7 @@ const REQUESTS: &[&str] = &["max_num_seqs"];
 const TOKENS: &[&str] = &["max_num_batched_tokens"];
 const DEVICES: &[&str] = &["tensor_parallel_size", "-tp"];
 
-fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
+pub(super) fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     let budget = Budget::read(&situation.settings);
     match cause {
         Cause::ArtificialLimit => {
@@ -90,7 +90,12 @@ fn is_after_startup(situation: &Situation<'_>) -> bool {
         "_dummy_run",
         "profile_run",
     ];
-    let is_serving = is_torch && marks.iter().any(|mark| situation.settings.mentions(mark));
+    let is_capturing =
+        ["Capturing the model for CUDA graphs", "Capturing CUDA graph", "cuda_graph_runner", "capture_model"]
+            .iter()
+            .any(|mark| situation.settings.mentions(mark));
+    let is_serving = is_capturing && situation.facts.framework != "vllm"
+        || is_torch && marks.iter().any(|mark| situation.settings.mentions(mark));
     is_serving || ["warming up sampler", "wake_up"].iter().any(|words| situation.settings.mentions(words))
 }
 

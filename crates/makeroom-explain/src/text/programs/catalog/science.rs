@@ -1,0 +1,507 @@
+//! Biology, chemistry, physics, rendering: programs with a few settings of their own.
+
+use super::{Program, program};
+use crate::text::programs::Work;
+use crate::text::programs::lever::{self, Lever};
+
+pub(in crate::text::programs) const PROGRAMS: &[&Program] = &[
+    &OPEN_FOLD,
+    &ESM_FOLD,
+    &RF_DIFFUSION,
+    &DIFF_DOCK,
+    &NEQUIP,
+    &MACE,
+    &SCHNET_PACK,
+    &SCVI,
+    &CELL_BENDER,
+    &DORADO,
+    &GUPPY,
+    &PARABRICKS,
+    &QUANTUM_ESPRESSO,
+    &VASP,
+    &CP2K,
+    &AMGX,
+    &MAX_TEXT,
+    &BRAX,
+    &NUMPYRO,
+    &OCTANE,
+    &REDSHIFT,
+    &METASHAPE,
+    &UNITY,
+    &MINECRAFT,
+    &PADDLE_DETECTION,
+];
+
+program!(
+    OPEN_FOLD,
+    "OpenFold",
+    Inference,
+    &["openfold/"],
+    &[
+        Lever::switch(
+            "offload and chunk for long sequences",
+            "run_pretrained_openfold.py --long_sequence_inference",
+            &["--long_sequence_inference"]
+        ),
+        Lever::lower(
+            "compute attention in smaller chunks{from} (config)",
+            "globals.chunk_size = {to}",
+            &["chunk_size"],
+            4
+        ),
+        Lever::switch(
+            "use attention that does not store the matrix",
+            "--use_deepspeed_evoformer_attention",
+            &["--use_deepspeed_evoformer_attention"]
+        ),
+    ]
+);
+
+program!(
+    ESM_FOLD,
+    "ESMFold",
+    Inference,
+    &["esmfold", "esm-fold"],
+    &[
+        Lever::lower(
+            "compute the trunk in smaller chunks{from}",
+            "model.set_chunk_size({to})   (esm-fold --chunk-size {to})",
+            &["--chunk-size", "chunk_size", "set_chunk_size"],
+            64
+        )
+        .at_least(16, 16),
+        Lever::switch("keep idle parameters in RAM", "esm-fold --cpu-offload", &["--cpu-offload"]),
+        Lever::lower(
+            "fold fewer residues at a time{from}",
+            "esm-fold --max-tokens-per-batch {to}",
+            &["--max-tokens-per-batch"],
+            512
+        ),
+    ]
+);
+
+program!(
+    RF_DIFFUSION,
+    "RFdiffusion",
+    Inference,
+    &["rfdiffusion"],
+    &[
+        Lever::new(
+            "crop the target to the residues near the interface: memory grows with the square of the length",
+            "'contigmap.contigs=[A1-150/0 70-100]'"
+        ),
+        Lever::new("design shorter chains", "'contigmap.contigs=[100-150]'"),
+    ]
+);
+
+program!(
+    DIFF_DOCK,
+    "DiffDock",
+    Inference,
+    &["DiffDock"],
+    &[
+        Lever::lower(
+            "dock fewer samples at a time{from| (default 10)}",
+            "--batch_size {to}",
+            &["--batch_size"],
+            4
+        ),
+        Lever::lower("sample fewer poses{from}", "--samples_per_complex {to}", &["--samples_per_complex"], 5),
+    ]
+);
+
+program!(
+    NEQUIP,
+    "NequIP",
+    Training,
+    &["nequip", "allegro/"],
+    &[
+        Lever::batch("lower the batch size{from} (config)", "batch_size: {to}", &["batch_size"]),
+        Lever::lower(
+            "validate in smaller batches{from} (config)",
+            "validation_batch_size: {to}",
+            &["validation_batch_size"],
+            1
+        ),
+        Lever::new("connect atoms within a shorter radius: edges grow with its cube (config)", "r_max: 4.0")
+            .unless_said(&["r_max: 4"]),
+    ]
+);
+
+program!(
+    MACE,
+    "MACE",
+    Training,
+    &["mace/cli", "mace_run_train", "mace/tools"],
+    &[
+        Lever::batch("lower the batch size{from}", "--batch_size={to}", &["--batch_size", "batch_size"]),
+        Lever::lower(
+            "validate in smaller batches{from}",
+            "--valid_batch_size={to}",
+            &["--valid_batch_size"],
+            1
+        ),
+        Lever::new("compute in 32 bits", "--default_dtype=float32")
+            .unless_said(&["dtype=float32", "dtype float32"]),
+        Lever::new("use smaller messages", "--num_channels=64 --max_L=0").unless_said(&["max_L=0"]),
+    ]
+);
+
+program!(
+    SCHNET_PACK,
+    "SchNetPack",
+    Training,
+    &["schnetpack"],
+    &[
+        Lever::batch("lower the batch size{from}", "data.batch_size={to}", &["batch_size"]),
+        Lever::lower("validate in smaller batches{from}", "data.val_batch_size={to}", &["val_batch_size"], 1),
+        Lever::new("connect atoms within a shorter radius", "globals.cutoff=4.0").unless_said(&["cutoff=4"]),
+    ]
+);
+
+program!(
+    SCVI,
+    "scvi-tools",
+    Training,
+    &["scvi/", "scvi-tools"],
+    &[
+        Lever::lower(
+            "train on fewer cells at a time{from| (default 128)}",
+            "model.train(batch_size={to})",
+            &["batch_size"],
+            64
+        ),
+        Lever::new(
+            "keep only variable genes",
+            "sc.pp.highly_variable_genes(adata, n_top_genes=2000, subset=True)"
+        )
+        .unless_said(&["highly_variable_genes"]),
+        Lever::new("query in smaller batches", "model.get_latent_representation(batch_size=64)")
+            .unless_said(&["representation(batch_size"]),
+    ]
+);
+
+program!(
+    CELL_BENDER,
+    "CellBender",
+    Inference,
+    &["cellbender"],
+    &[
+        Lever::lower(
+            "sample the posterior in smaller batches{from| (default 128)}",
+            "--posterior-batch-size {to}",
+            &["--posterior-batch-size"],
+            32
+        ),
+        Lever::raise(
+            "leave out genes with little ambient RNA{from}",
+            "--projected-ambient-count-threshold {to}",
+            &["--projected-ambient-count-threshold"],
+            2,
+            8
+        ),
+        Lever::lower(
+            "model fewer droplets{from}",
+            "--total-droplets-included {to}",
+            &["--total-droplets-included"],
+            15_000
+        ),
+    ]
+);
+
+program!(
+    DORADO,
+    "Dorado",
+    Inference,
+    &["dorado basecaller", "dorado duplex", "dorado:"],
+    &[
+        Lever::lower(
+            "call fewer chunks at a time{from|: by default it takes what fits at the start}",
+            "dorado basecaller --batchsize {to} …",
+            &["--batchsize", "-b"],
+            64
+        )
+        .at_least(16, 16),
+        Lever::new("use the fast model", "dorado basecaller fast …").unless_said(&["basecaller fast"]),
+        Lever::lower("use shorter chunks{from}", "--chunksize {to}", &["--chunksize", "-c"], 5000),
+    ]
+);
+
+program!(
+    GUPPY,
+    "Guppy",
+    Inference,
+    &["guppy_basecaller", "ont_core_cpp"],
+    &[
+        Lever::lower(
+            "call fewer chunks per runner{from}",
+            "--chunks_per_runner {to}",
+            &["--chunks_per_runner"],
+            160
+        ),
+        Lever::lower(
+            "run fewer runners per GPU{from}",
+            "--gpu_runners_per_device {to}",
+            &["--gpu_runners_per_device"],
+            2
+        ),
+    ]
+);
+
+program!(
+    PARABRICKS,
+    "Parabricks",
+    Other,
+    &["pbrun", "ParaBricks"],
+    &[
+        Lever::switch("use the mode for GPUs of 16 GB", "pbrun fq2bam --low-memory …", &["--low-memory"]),
+        Lever::lower("use fewer streams per GPU", "--bwa-nstreams {to}", &["--bwa-nstreams"], 1),
+    ]
+);
+
+program!(
+    QUANTUM_ESPRESSO,
+    "Quantum ESPRESSO",
+    Other,
+    &["pw.x", "PWSCF", "cp.x"],
+    &[
+        Lever::new("keep a smaller Davidson basis (&ELECTRONS)", "diago_david_ndim = 2, mixing_ndim = 4")
+            .unless_said(&["diago_david_ndim"]),
+        Lever::new(
+            "run one rank per GPU, over more GPUs: each holds its share of the plane waves",
+            "mpirun -np 4 pw.x -nk 1 -in scf.in"
+        ),
+        Lever::new("distribute the bands' matrices", "pw.x -nd 4 …").unless_said(&["-nd "]),
+    ]
+);
+
+program!(
+    VASP,
+    "VASP",
+    Other,
+    &["vasp.6", "vasp.5", "vasp_std", "vasp_gam"],
+    &[
+        Lever::lower("work on fewer k-points at a time{from} (INCAR)", "KPAR = {to}", &["KPAR"], 1),
+        Lever::lower("work on fewer bands at a time{from| (default 4)} (INCAR)", "NSIM = {to}", &["NSIM"], 1),
+        Lever::new("run one rank per GPU, over more GPUs", "mpirun -np 2 vasp_std   (one rank per GPU)"),
+    ]
+);
+
+program!(
+    CP2K,
+    "CP2K",
+    Other,
+    &["CP2K|", "cp2k.psmp", "offload_library.c"],
+    &[
+        Lever::new(
+            "run one rank per GPU with threads: ranks on one GPU need the sum of their memory",
+            "OMP_NUM_THREADS=8 mpirun -np 1 cp2k.psmp -i run.inp"
+        ),
+        Lever::new("use a coarser grid (&MGRID)", "CUTOFF 300\nREL_CUTOFF 40").unless_said(&["CUTOFF 300"]),
+    ]
+);
+
+program!(
+    AMGX,
+    "AmgX",
+    Other,
+    &["AMGX", "amgx_c"],
+    &[
+        Lever::new(
+            "aggregate more rows per level: a smaller hierarchy (JSON)",
+            "\"algorithm\": \"AGGREGATION\", \"selector\": \"SIZE_8\""
+        )
+        .unless_said(&["SIZE_8"]),
+        Lever::new("keep the matrix in 32 bits", "AMGX_mode_dDFI").unless_said(&["dDFI"]),
+    ]
+);
+
+program!(
+    MAX_TEXT,
+    "MaxText",
+    Training,
+    &["MaxText"],
+    &[
+        Lever::lower(
+            "lower the batch size per device{from}",
+            "per_device_batch_size={to}",
+            &["per_device_batch_size"],
+            1
+        ),
+        Lever::new("recompute all activations", "remat_policy=full").unless_said(&["remat_policy=full"]),
+        Lever::new("shard parameters over all devices", "ici_fsdp_parallelism=-1")
+            .unless_said(&["ici_fsdp_parallelism"]),
+        Lever::lower(
+            "shorten the sequences{from tokens}",
+            "max_target_length={to}",
+            &["max_target_length"],
+            1024
+        )
+        .at_least(128, 128),
+    ]
+);
+
+program!(
+    BRAX,
+    "Brax",
+    Training,
+    &["brax/", "mujoco_playground", "mujoco/mjx"],
+    &[
+        Lever::lower(
+            "simulate fewer environments at once{from}",
+            "num_envs={to}",
+            &["num_envs", "--num_envs"],
+            1024
+        ),
+        Lever::lower(
+            "train on smaller batches{from}",
+            "batch_size={to}",
+            &["batch_size", "--batch_size"],
+            256
+        ),
+        Lever::lower("evaluate fewer environments{from}", "num_eval_envs={to}", &["num_eval_envs"], 32),
+    ]
+);
+
+program!(
+    NUMPYRO,
+    "NumPyro",
+    Other,
+    &["numpyro/"],
+    &[
+        Lever::new(
+            "run the chains one after the other",
+            "MCMC(kernel, …, num_chains=4, chain_method='sequential')"
+        )
+        .unless_said(&["'sequential'"]),
+        Lever::new("keep every tenth sample", "MCMC(kernel, …, thinning=10)").unless_said(&["thinning="]),
+        Lever::new(
+            "predict in batches instead of all samples at once",
+            "Predictive(model, samples, parallel=False)"
+        )
+        .unless_said(&["parallel=False"]),
+    ]
+);
+
+program!(
+    OCTANE,
+    "Octane",
+    Other,
+    &["OctaneRender", "Octane Render", "octane:"],
+    &[
+        Lever::new(
+            "let textures and geometry stay in RAM: Preferences > Out of core",
+            "Enable out of core = on, System RAM usage limit = 16384 MB"
+        ),
+        Lever::new("render in smaller parts: Kernel", "Max. tile samples = 8, Parallel samples = 8"),
+        Lever::new("compress textures", "Texture type = 8-bit compressed"),
+    ]
+);
+
+program!(
+    REDSHIFT,
+    "Redshift",
+    Other,
+    &["Redshift"],
+    &[
+        Lever::new(
+            "leave more of the GPU to geometry: Render Settings > System > Memory",
+            "Maximum Texture Cache Size = 4 GB, Percentage of GPU memory to use = 90"
+        ),
+        Lever::new("render in smaller buckets", "Bucket Size = 64"),
+        Lever::new("reserve less for rays", "Ray Reserved Memory = 256 MB"),
+    ]
+);
+
+program!(
+    METASHAPE,
+    "Metashape",
+    Other,
+    &["Metashape", "PhotoScan"],
+    &[
+        Lever::new("build depth maps from images of half the sides: Build Depth Maps", "Quality = Medium"),
+        Lever::new("match fewer points: Align Photos", "Key point limit = 20000, Tie point limit = 2000"),
+        Lever::new("use one GPU less: Preferences > GPU", "uncheck the GPU that drives the display"),
+    ]
+);
+
+program!(
+    UNITY,
+    "Unity",
+    Other,
+    &["Unity 20", "UnityEditor", "Progressive GPU", "Unity 6"],
+    &[
+        Lever::new("bake on the CPU: Lighting > Lightmapping Settings", "Lightmapper = Progressive CPU")
+            .unless_said(&["Progressive CPU"]),
+        Lever::new("bake fewer texels", "Lightmap Resolution = 20, Max Lightmap Size = 1024"),
+    ]
+);
+
+program!(
+    MINECRAFT,
+    "Minecraft",
+    Other,
+    &["net.minecraft", "minecraft/client", "optifine"],
+    &[
+        Lever::new("draw less of the world: Video Settings", "Render Distance = 12"),
+        Lever::new(
+            "use smaller textures",
+            "a resource pack of 32x instead of 128x and more, Mipmap Levels = 0"
+        ),
+        Lever::new("turn off shaders", "Shaders = OFF")
+            .only(|situation| situation.settings.mentions("shader")),
+    ]
+);
+
+program!(
+    PADDLE_DETECTION,
+    "PaddleDetection",
+    Training,
+    &["ppdet/", "PaddleDetection", "ppyoloe"],
+    &[
+        Lever::batch(
+            "lower the batch size{from}, and the learning rate by the same factor",
+            "-o TrainReader.batch_size={to}",
+            &["batch_size"]
+        )
+        .unless_said(&["paddlex"]),
+        Lever::batch("lower the batch size{from}", "-o Train.batch_size={to}", &["batch_size"])
+            .only(|situation| situation.settings.mentions("paddlex")),
+        Lever::switch("train in 16 bits", "tools/train.py --amp", &["--amp"]),
+        Lever::new("evaluate in smaller batches", "-o EvalReader.batch_size=1")
+            .unless_said(&["EvalReader.batch_size=1"]),
+    ]
+);
+
+#[cfg(test)]
+mod tests {
+    use crate::text::programs::testing::{check, torch};
+
+    #[test]
+    fn each_program_is_found_and_names_its_own_options() {
+        let cuda = "CUDA error: out of memory";
+        for (name, log, first, set) in [
+            (
+                "ESMFold",
+                torch("esm/esmfold/v1/esmfold.py in infer"),
+                "set_chunk_size(64)",
+                ("--cpu-offload", "--cpu-offload"),
+            ),
+            (
+                "MACE",
+                torch("mace/cli/run_train.py --batch_size=32"),
+                "--batch_size=",
+                ("--default_dtype=float32", "default_dtype"),
+            ),
+            (
+                "Dorado",
+                format!("dorado basecaller hac pod5/\n{cuda}"),
+                "--batchsize 64",
+                ("dorado basecaller fast", "basecaller fast"),
+            ),
+            ("VASP", format!("running vasp_std\n{cuda}"), "KPAR = 1", ("NSIM = 1", "NSIM")),
+        ] {
+            check(name, &log, first, set);
+        }
+    }
+}
