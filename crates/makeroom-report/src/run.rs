@@ -358,28 +358,24 @@ fn on_device(device: makeroom_core::DeviceIndex, has_several: bool) -> String {
 fn with_expandable_segments(torch: &ExpandableSummary, has_several: bool) -> String {
     let ExpandableSummary { device, peak_live, peak_reserved, native_reserved } = *torch;
     let reserved = format!("PyTorch reserved {peak_reserved} at its peak{}", on_device(device, has_several));
+    // A recording may have holes: what it has of one figure does not go with what it has of the other.
+    let is_plausible = !peak_live.is_zero() && peak_live <= peak_reserved;
+    let live = if is_plausible { format!(" for {peak_live} of live tensors") } else { String::new() };
     let Some(native) = native_reserved else {
-        // A recording may have holes: what it has of one figure does not go with what it has of the other.
-        let is_plausible = !peak_live.is_zero() && peak_live <= peak_reserved;
-        let live = if is_plausible { format!(" for {peak_live} of live tensors") } else { String::new() };
         return format!(
-            "{reserved} with expandable segments{live} (not compared: this run cannot be replayed exactly)"
+            "{reserved} with expandable segments{live} (not compared with its default allocator: the simulation does not reproduce this run)"
         );
     };
+    let compared = format!("its default allocator would have reserved {native} (simulated)");
     if is_gain(native, peak_reserved) {
-        let saved = native - peak_reserved;
-        return format!(
-            "{reserved}; its default allocator would have taken {native} (expandable segments saved {saved})"
-        );
+        format!("expandable segments saved {}: {reserved}; {compared}", native - peak_reserved)
+    } else if is_gain(peak_reserved, native) {
+        format!("expandable segments cost {} here: {reserved}; {compared}", peak_reserved - native)
+    } else if is_plausible && native.get() <= peak_live.get().saturating_add(peak_live.get() / LEAST_SHARE) {
+        format!("this program does not fragment: {reserved}{live}; {compared}")
+    } else {
+        format!("expandable segments made no difference: {reserved}{live}; {compared}")
     }
-    if is_gain(peak_reserved, native) {
-        return format!(
-            "expandable segments saved nothing here: {reserved}, and its default allocator would have taken {native}"
-        );
-    }
-    format!(
-        "this program does not fragment: {reserved} with expandable segments, and its default allocator would have taken {native}"
-    )
 }
 
 /// Whether the first figure is larger by more than a hundredth of it.
@@ -396,14 +392,20 @@ fn is_worth_a_line(pool: &PoolSummary, run: &RunSummary) -> bool {
 
 fn pooled(pool: &PoolSummary, has_several: bool) -> String {
     let PoolSummary { device, peak_live, peak_reserved, native_reserved, spilled_peak, .. } = *pool;
-    let used = if pool.is_beside_torch { "used outside PyTorch" } else { "in use" };
+    let used = if pool.is_beside_torch {
+        "allocated by libraries outside PyTorch"
+    } else {
+        "that the program allocated"
+    };
     let used = if peak_live <= peak_reserved { format!(" for {peak_live} {used}") } else { String::new() };
-    let mut text =
-        format!("makeroom's pool took {peak_reserved} at its peak{}{used}", on_device(device, has_several));
+    let mut text = format!(
+        "makeroom's pool reserved {peak_reserved} at its peak{}{used}",
+        on_device(device, has_several)
+    );
     if let Some(native) = native_reserved {
-        let _ = write!(text, "; PyTorch's default allocator would have taken {native}");
+        let _ = write!(text, "; PyTorch's default allocator would have reserved {native} (simulated)");
         if is_gain(native, peak_reserved) {
-            let _ = write!(text, " (the pool saved {})", native - peak_reserved);
+            let _ = write!(text, ": the pool saved {}", native - peak_reserved);
         }
     }
     if !spilled_peak.is_zero() {
@@ -501,7 +503,7 @@ mod tests {
         let text = with_expandable_segments(&torch(18_022, Some(27_136)), false);
         assert_eq!(
             text,
-            "PyTorch reserved 17.60 GiB at its peak; its default allocator would have taken 26.50 GiB (expandable segments saved 8.90 GiB)"
+            "expandable segments saved 8.90 GiB: PyTorch reserved 17.60 GiB at its peak; its default allocator would have reserved 26.50 GiB (simulated)"
         );
         for native in [5100, 5120, 5150] {
             let text = with_expandable_segments(&torch(5120, Some(native)), true);
@@ -515,13 +517,20 @@ mod tests {
         }
         let text = with_expandable_segments(&torch(5120, Some(4096)), false);
         assert!(
-            text.starts_with("expandable segments saved nothing here: PyTorch reserved 5.00 GiB"),
+            text.starts_with("expandable segments cost 1.00 GiB here: PyTorch reserved 5.00 GiB"),
+            "{text}"
+        );
+        // Both allocators waste the same: that is no proof that nothing fragments.
+        let wasteful = ExpandableSummary { peak_live: Bytes::gib(3), ..torch(5120, Some(5120)) };
+        let text = with_expandable_segments(&wasteful, false);
+        assert!(
+            text.starts_with("expandable segments made no difference: PyTorch reserved 5.00 GiB"),
             "{text}"
         );
         let text = with_expandable_segments(&torch(5120, None), false);
         assert_eq!(
             text,
-            "PyTorch reserved 5.00 GiB at its peak with expandable segments for 4.90 GiB of live tensors (not compared: this run cannot be replayed exactly)"
+            "PyTorch reserved 5.00 GiB at its peak with expandable segments for 4.90 GiB of live tensors (not compared with its default allocator: the simulation does not reproduce this run)"
         );
         for peak_live in [Bytes::ZERO, Bytes::gib(300)] {
             let torn = ExpandableSummary { peak_live, ..torch(5120, None) };
@@ -533,11 +542,17 @@ mod tests {
     #[test]
     fn the_pool_saves_nothing_of_what_it_did_not_serve() {
         let text = pooled(&pool(34, None, true), false);
-        assert_eq!(text, "makeroom's pool took 34.00 MiB at its peak for 33.00 MiB used outside PyTorch");
+        assert_eq!(
+            text,
+            "makeroom's pool reserved 34.00 MiB at its peak for 33.00 MiB allocated by libraries outside PyTorch"
+        );
         let torn = PoolSummary { peak_live: Bytes::mib(500), ..pool(34, None, true) };
-        assert_eq!(pooled(&torn, false), "makeroom's pool took 34.00 MiB at its peak");
+        assert_eq!(pooled(&torn, false), "makeroom's pool reserved 34.00 MiB at its peak");
         let text = pooled(&pool(1000, Some(2000), false), false);
-        assert!(text.ends_with("would have taken 1.95 GiB (the pool saved 1000.00 MiB)"), "{text}");
+        assert!(
+            text.ends_with("would have reserved 1.95 GiB (simulated): the pool saved 1000.00 MiB"),
+            "{text}"
+        );
         let text = pooled(&pool(1000, Some(1005), false), false);
         assert!(!text.contains("saved"), "{text}");
         let run = |reserved| RunSummary { expandable: vec![torch(reserved, None)], ..RunSummary::default() };

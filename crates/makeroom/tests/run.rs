@@ -299,7 +299,9 @@ fn a_program_into_which_nothing_can_be_loaded_is_named() {
     chown(folder.join("program"), Some(65534), None).unwrap();
     std::fs::set_permissions(folder.join("program"), PermissionsExt::from_mode(0o4755)).unwrap();
     let output = makeroom(&folder, &["run", "--", "./program"]);
-    assert!(text(&output.stderr).starts_with("makeroom: ./program runs with privileges that you do not have"));
+    assert!(
+        text(&output.stderr).starts_with("makeroom: ./program runs with privileges that you do not have")
+    );
 }
 
 #[test]

@@ -27,7 +27,11 @@ pub(crate) fn attach(
     for finding in findings {
         finding.fixes = match finding.cause {
             Cause::Fragmentation => fragmentation(trace, refusal, alternatives),
-            Cause::LiveDataFillsDevice => live_data(trace, refusal, split, alternatives),
+            Cause::LiveDataFillsDevice => {
+                let mut fixes = live_data(trace, refusal, split, alternatives);
+                fixes.extend(refusal.limit_of_run().map(|_| raise_limit_of_run(refusal)));
+                fixes
+            }
             Cause::RequestExceedsDevice => vec![pieces(refusal)],
             Cause::ArtificialLimit if refusal.limit_of_run().is_some() => vec![raise_limit_of_run(refusal)],
             Cause::ArtificialLimit if refusal.pool_limit.is_some() => vec![raise_limit_of_pool(refusal)],

@@ -19,9 +19,13 @@ const INTERPRETER: u64 = 3;
 pub(crate) fn find(program: &OsStr) -> Option<&'static str> {
     let path = search(program)?;
     if has_other_rights(&path) {
-        Some("runs with privileges that you do not have (setuid or file capabilities), so the recorder cannot be loaded into it")
+        Some(
+            "runs with privileges that you do not have (setuid or file capabilities), so the recorder cannot be loaded into it",
+        )
     } else if is_static(&path) == Some(true) {
-        Some("is statically linked, so the recorder cannot be loaded into it, only into programs that it starts")
+        Some(
+            "is statically linked, so the recorder cannot be loaded into it, only into programs that it starts",
+        )
     } else {
         None
     }
