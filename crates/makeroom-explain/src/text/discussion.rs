@@ -15,7 +15,7 @@ const LINES_SEARCHED: usize = 100;
 /// The title of a commit or of a pull request.
 static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"^#? ?(?:\[[^\]]*\]\s*)*(?:[\w./-]+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable|lower|introduce|expose|document|describe|report|detect|replace|print|trigger)(?:e?s|e?d|ing)? \S",
+        r"^#? ?(?:\[[^\]]*\]\s*)*(?:[\w./-]+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable|lower|introduce|expose|document|describe|report|detect|replace|print|trigger)(?:e?s|e?d|ing)? \S|^[a-z][\w./-]*(?:\([\w-]+\))?!?: (?:free|flush|release|drop|use|make|move|keep|stop|cache|reuse|return|clear)s? [a-z]",
     )
 });
 /// The title of a request, a question or a document.
@@ -55,7 +55,8 @@ static HANDLING: LazyLock<Regex> = LazyLock::new(|| {
       | (?:\booms? | out[\s-]of[\s-]memory | OutOfMemory\w*) \b [^.]{0,60} \b(?:is|are|will \s be|gets?|was|were) \s (?:now \s | then \s | automatically \s | always \s){0,2} (?:caught|retried|resubmitted|re-?scheduled|re-?queued|classified|repeated|dropped|split|handled|counted|re-?tried|recorded|mapped)\b
       | (?:\bon | \bupon | \bhits | \bcatch(?:es)? | \bafter) \s (?:an? \s | each \s | every \s)? (?:[\w.]*OutOfMemory\w* | (?:cuda \s | gpu \s)? (?:oom | out[\s-]of[\s-]memory)) \b [^.]{0,60} \b(?:now \s \w+s | halves | retries | repeats | is \s (?:destroyed|reduced|restarted|halved) | are \s (?:freed|reduced) | resubmits | restarts \s with)\b
       | ^\W{0,6} (?:new|added) \s (?:env(?:ironment)? \s (?:var\w*)|flag|option|parameter|setting|log \s blocks?)\b
-      | 本次更新 | (?:显存|内存)不足时.{0,4}自动 | \bdesign (?:\s (?:doc|note)s?)? :
+      | (?:\booms? | out[\s-]of[\s-]memory) (?:\s (?:errors?|kills?|events?))? \s (?:is|are) \s not \s (?:\w+ly \s)? (?:reported|shown|handled|propagated|detected|surfaced|logged)\b
+      | 捕获\s?[\w.]*(?:oom|OutOfMemory) | oom自动 | 本次更新 | (?:显存|内存)不足时.{0,4}自动 | \bdesign (?:\s (?:doc|note)s?)? :
         ",
     )
 });
@@ -73,7 +74,10 @@ const LEAST_ITEMS: usize = 4;
 
 /// Whether a line is the title of a request, a question or a change.
 pub(crate) fn is_request(title: &str) -> bool {
-    CHANGE.is_match(title) || TALK.is_match(title)
+    static LEAK: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(r"(?i)^\W{0,6}is (?:there|this|it) (?:an?|any) (?:possible )?(?:\w+ )?(?:memory |vram )?leak")
+    });
+    !LEAK.is_match(title) && (CHANGE.is_match(title) || TALK.is_match(title))
 }
 
 /// Whether a text is a discussion without any output of a program.

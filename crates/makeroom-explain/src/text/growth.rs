@@ -20,7 +20,7 @@ const LINES_SEARCHED: usize = 100;
 /// A person's line is no longer than this.
 const LONGEST_LINE: usize = 4096;
 
-const MEMORY: &str = r"(?:\b(?:memory|mem|v-?ram|gram|ram)\b)";
+const MEMORY: &str = r"(?:\b(?:memory(?:_allocated|_reserved)?|mem|v-?ram|gram|ram)\b)";
 const STEADILY: &str = r"(?:slowly|gradually|steadily|continuous(?:ly)?|continually|constantly|progressively|consistently|monotonic(?:ally)?|indefinitely|unbounded(?:ly)?|endlessly|infinitely|(?:bit|little)\sby\s(?:bit|little)|over\stime|all\sthe\stime|without\s(?:bound|limit|end)|non-?stop)";
 const GROWS: &str = r"(?:grow(?:s|ing|n)?|grew|increas(?:e|es|ed|ing)|ris(?:e|es|ing)|rose|climb(?:s|ed|ing)?|creep(?:s|ing)?|crept|accumulat(?:e|es|ed|ing)|leak(?:s|ed|ing)?|go(?:es|ing)?\sup|went\sup|build(?:s|ing)?\sup|built\sup|pil(?:es|ing)\sup|ramps?\sup|balloon\w*|expand(?:s|ing)?|inflat(?:es?|ing)|fill(?:s|ing)?\sup|get(?:s|ting)?\s(?:bigger|larger|higher))";
 const AGAIN: &str = r"(?:\b(?:each|every|until|till|untill|repeatedly|multiple\s\w+|in\sa\srow|and\s(?:is\s|it['’]?s\s)?never|again\sand\sagain|after\seach|with\s(?:epochs?|iterations?|steps|time))\b|\bper\s(?:epoch|step|iter\w*|batch|request|hour|minute|frame|image|call|run|prompt|file|day|\d)|\b(\w+)\s(?:after|by)\s(?:batch|frame|epoch|step|image|request|iteration)\b|\bas\s(?:the\s|it\s)?(?:training|number\sof\s(?:epochs?|iter\w*|steps|requests)|epochs?|iterations?|runs?\b|goes\son)|\bby\s(?:about\s|around\s|roughly\s|another\s|~\s?)?[\d.]+\s?[MG]i?B?\b|\b(?:from|at)\s.{0,16}\d.{0,12}\sto\s.{0,12}\d)";
@@ -34,6 +34,8 @@ static GROWTH: LazyLock<Regex> = LazyLock::new(|| {
       | {MEMORY} .{{0,60}} \b{STEADILY}\b .{{0,16}} \b{GROWS}\b | {MEMORY} .{{0,60}} \b{GROWS}\b .{{0,24}} \b{STEADILY}\b
       | \b{STEADILY}\b .{{0,30}} \b{GROWS}\b .{{0,40}} {MEMORY} | \b{GROWS}\b .{{0,12}} \b{STEADILY}\b .{{0,30}} {MEMORY}
       | {MEMORY} .{{0,60}} \b{GROWS}\b .{{0,60}} {AGAIN} | \b(?:each|every) \s .{{0,60}} {MEMORY} .{{0,40}} \b{GROWS}\b
+      | \bmore \s (?:\w+\s)? {MEMORY} \s than \s (?:in \s)? (?:the \s)? (?:previous|last|one \s before|before)\b | {MEMORY} .{{0,24}} \bhigher \s than \s (?:before|the \s (?:last|previous))\b
+      | \b(?:each|every) \s .{{0,24}} \b(?:adds?|leaks?|takes \s another|needs \s another)\b .{{0,16}} \d[\d.-]*\s?[MG]i?B\b .{{0,24}} {MEMORY} | {MEMORY} .{{0,40}} \b(?:each|every) \s .{{0,24}} \b(?:adds?|leaks?)\b .{{0,12}} \d[\d.-]*\s?[MG]i?B?\b
       | \bmore \s and \s more \s (?:\w+\s){{0,3}}? {MEMORY} | \blonger \s .{{0,30}} \bthe \s more \s (?:\w+\s){{0,2}}? {MEMORY}
       | (?:显存|内存|顯存|記憶體|显卡占用|GPU占用)[^。？！]{{0,20}}?(?:一直|不断|不停|逐渐|逐步|持续|慢慢|缓慢|越来越|不斷|会随|随着|每个|每次|每轮)[^。？！]{{0,16}}?(?:增|涨|上升|变?大|变?高|变?多|漲|累积|堆积) | (?:显存|内存)[^。？！]{{0,30}}从\W?\d[^。]{{0,12}}(?:涨|增|升)[^。]{{0,6}}到
       | メモリ[^。]{{0,24}}(?:増え続け|増加し続け|増えてい|どんどん増|徐々に増|溜まって|上がり続け) | 메모리[^.]{{0,30}}(?:계속|점점|조금씩|꾸준히)[^.]{{0,16}}(?:증가|늘어|올라|쌓)
@@ -154,11 +156,11 @@ pub(crate) fn find(log: &Log) -> Option<(usize, Facts)> {
     let ended = is_ended();
     if is_host {
         facts.framework = "host";
-        let grows = "The text says that host memory grows with the run";
+        let summary = "The text says that host memory grows with the run";
         if ended {
-            facts.state(Cause::HostMemory, Certainty::Likely, format!("{grows} until the run ends."));
+            facts.state(Cause::HostMemory, Certainty::Likely, format!("{summary} until the run ends."));
         } else {
-            facts.lead(Cause::HostMemory, format!("{grows}."));
+            facts.lead(Cause::HostMemory, format!("{summary}."));
         }
         let summary =
             "Something from every step may stay alive, in the program or in its data-loader workers.";

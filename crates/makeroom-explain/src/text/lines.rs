@@ -113,9 +113,9 @@ static HANDLED: LazyLock<Regex> = LazyLock::new(|| {
 static SURVIVED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)
-        \b(?:after \s (?:that|this|which|the \s (?:error|message|warning))|afterwards?|then|but|yet|nevertheless|nonetheless|still|which)\b \W{1,3} (?:[\w'’-]+ \s){0,5}? (?: carr(?:ied|ies) \s on\b | (?:continues?|continued) (?:\s (?:normally|fine|running|working|training|without \s (?:problems?|issues?|errors?)) | \s to \s (?:run|work|train)\b | \W*$) | goes \s on\b | went \s on\b | keeps \s (?:running|going|training|working) | (?:runs?|ran|went) \s (?:through \s)? to \s the \s end | (?:works?|worked|trains?|trained|runs?|ran|finish(?:es|ed)|complet(?:es|ed)) \s (?:anyway|nevertheless|regardless|afterwards|(?:just \s)? (?:fine|normally|ok|okay|correctly|successfully|as \s expected) (?:\s (?:anyway|after(?:wards?|\s (?:that|this))))? \s*(?:[.,;!)]|$)) | finishes \s (?:all|the)\b)
-      | \b(?:script|program|run|training|process|tuner|job) \s (?:then \s | just \s | still \s)? (?:carr(?:ied|ies) \s on | went \s on | goes \s on | continues \s (?:normally|anyway)) | \band \s (?:carr(?:ied|ies) \s on)\b
-      | \b(?:just|only|merely) \s an? \s (?:\w+ \s)? warning\b | \b(?:see|get) \s (?:it|this|that) \s as \s a \s warning\b | \bharmless\b | \bcosmetic\b | \bcan \s (?:i|we|it|this|that|be) \s (?:\w+ \s){0,3} ignored?\b | \bis \s built \s (?:nevertheless|anyway)\b
+        \b(?:after \s (?:that|this|which|the \s (?:error|message|warning))|afterwards?|then|but|yet|nevertheless|nonetheless|still|which)\b \W{1,3} (?:[\w'’-]+ \s){0,5}? (?: carr(?:ied|ies) \s on\b | (?:continues?|continued) (?:\s (?:normally|fine|running|working|training|without \s (?:problems?|issues?|errors?)) | \s to \s (?:run|work|train)\b | \W*$) | goes \s on\b | went \s on\b | keeps \s (?:running|going|training|working) | (?:runs?|ran|went) \s (?:through \s)? to \s the \s end | (?:works?|worked|trains?|trained|runs?|ran|finish(?:es|ed)|complet(?:es|ed)) \s (?:anyway|nevertheless|regardless|afterwards|without \s (?:any \s)? (?:problems?|issues?|errors?) \s*(?:[.,;!)]|$)|(?:just \s)? (?:fine|normally|ok|okay|correctly|successfully|as \s expected) (?:\s (?:anyway|after(?:wards?|\s (?:that|this))))? \s*(?:[.,;!)]|$)) | finishes \s (?:all|the)\b)
+      | \b(?:script|program|training|process|it) \s still \s (?:runs|trains|works) \s and\b | \b(?:script|program|run|training|process|tuner|job) \s (?:then \s | just \s | still \s)? (?:carr(?:ied|ies) \s on | went \s on | goes \s on | continues \s (?:normally|anyway)) | \band \s (?:carr(?:ied|ies) \s on)\b
+      | \b(?:just|only|merely) \s an? \s (?:\w+ \s)? warning\b | \b(?:see|get) \s (?:it|this|that) \s as \s a \s warning\b | \bharmless\b | \bcosmetic\b | \b(?:can|may|could) \s (?:\w+ \s){0,3} ignored?\b | \bsafe \s to \s ignore\b | \bis \s built \s (?:nevertheless|anyway)\b
       | \bl(?:ä|ae)uft\b .{0,40} \b(?:weiter|normal|trotzdem|durch)\b | \btrotzdem \s (?:weiter|läuft)
       | (?:但是?|之后|不过|然后).{0,12}(?:正常|不影响|继续|没问题) | 可以忽略 | (?:mais|pourtant) .{0,40} (?:continue|fonctionne) | \bpero \b .{0,40} \b(?:continúa|sigue|funciona)\b | но \s .{0,40} (?:работает|продолжает)
         ",
@@ -243,6 +243,7 @@ pub(crate) fn is_handled(log: &Log, index: usize) -> bool {
 fn is_survival_told(log: &Log, index: usize) -> bool {
     /// A sentence about an error stands this near below it.
     const LINES_BELOW: usize = 8;
+    static STOP: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?:[.!?;]\s)|[。！？；]"));
     static ERROR_WORDS: LazyLock<Regex> =
         LazyLock::new(|| pattern(&format!(r"(?i){MEMORY_WORDS}|failed to alloc\w*|insufficient|not enough")));
     let below = || (index + 1..(index + 1 + LINES_BELOW).min(log.len())).map(|next| log.line(next));
@@ -252,7 +253,8 @@ fn is_survival_told(log: &Log, index: usize) -> bool {
     let is_told = |words: &str| SURVIVED.is_match(words) && !NOT_SURVIVED.is_match(words);
     let line = log.line(index);
     let behind = ERROR_WORDS.find(line).map_or("", |found| &line[found.end()..]);
-    is_told(behind) || below().any(|line| split_prefix(line).0.is_none() && is_told(line))
+    let is_told_in = |line: &str| STOP.split(line).any(is_told);
+    is_told_in(behind) || below().any(|line| split_prefix(line).0.is_none() && is_told_in(line))
 }
 
 /// Whether a traceback starts right below a handled error and ends in a missing value: the step that was skipped left

@@ -170,6 +170,8 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
       | has\ no\ attribute\b | cannot\ import\ name\b | \bis\ not\ defined\b
       | alloc\w*\ (?:(?:an?|the|requested|new|free|any)\ ){0,3}(?:ports?|tty|pty|pseudo\S*|(?:ip|mac|network)\ address\w*|threads?|pids?|subnets?|jobs?|nodes?|tasks?|workers?|licen[cs]es?|inodes?|sockets?)\b
       | \b(?:if|when|whenever|on\ each)\ (?:an?\ |the\ )?(?:cuda\ |gpu\ )?(?:out[\ -]of[\ -]memory|oom)\ (?:errors?\ |exceptions?\ )?(?:occurs?|happens?|is\ (?:raised|detected|thrown|caught))\b
+      | \b(?:is|are)\ (?:an?\ )?[\w.]*OutOfMemory\w*\ (?:raised|thrown)\b | OutOfMemory\w*\ (?:is|are)\ (?:only\ |then\ )?(?:raised|thrown)\b
+      | \b(?:specification|spec|docs?|documentation)\b.{0,12}\w+_OUT_OF_\w+ | \bis\ returned\W?\ if\b
       | \bif\ (?:an?\ )?(?:out[\ -]of[\ -]memory|oom)\b
       | other\ than\ running\ out\ of | sample\ buffer
       | illegal\ memory\ access | illegal_?address | driver\ version\ is\ insufficient | invalid\ argument | not_?supported | \bCL_SUCCESS\b | unknown\ error | no\ pinned\ memory\ pool | static\ TLS

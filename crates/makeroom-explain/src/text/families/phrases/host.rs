@@ -314,6 +314,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"\b(?:error|fail\w*|unable|could not|couldn't|cannot|can't)\b.{0,40}\b(?:pin|pinning|page-lock(?:ing)?|allocat\w+ (?:\w+ ){0,2}pinned)\b.{0,24}\bmemory\b",
     )
     .unless(r"invalid argument|not (?:supported|permitted)|no CUDA|driver|falling back|\b(?:out of memory|OUT_OF_MEMORY)")
+    .not_near(r"\ballocate 0\.00 MB\b|illegal memory access")
     .leads(HostMemory, "Pinned host memory could not be allocated: RAM is short, or the driver's or the system's limit on locked pages is reached."),
     Phrase::host(
         "host",
@@ -417,6 +418,7 @@ pub(super) const ROWS: &[Phrase] = &[
         &["OUT_OF_HOST_MEMORY", "OutOfHostMemory", "\"out of host memory\"", "vkAllocateMemory failed -1"],
         r"(?:CL|VK_ERROR|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_HOST_MEMORY|OutOfHostMemory|.out of host memory|vkAllocateMemory failed -1\b",
     )
+    .unless(r"\bis returned\b|\bif there is a failure\b|\bspecification\b")
     .leads(
         HostMemory,
         "The driver returned its status for host memory, which OpenCL, Vulkan and SYCL drivers use for some other failures too.",
