@@ -8,6 +8,7 @@ use super::facts::{Facts, Resource, Severity};
 use super::find::{self, Found};
 use super::fixes;
 use super::gpu_names;
+use super::growth;
 use super::hypotheses;
 use super::job;
 use super::judge::{Account, judge};
@@ -69,8 +70,29 @@ fn answer(log: &Log, found: Option<Found>, lines: usize) -> Explanation {
             let first = Facts { severity: Severity::Failure, ..holders };
             explain(log, Found { first, holders: None, index, is_prose, later, survived, failures })
         }
-        found => nothing_failed(log, found, other, lines),
+        found => match grown(log, found.as_ref(), other.as_ref()) {
+            Some(grown) => explain(log, grown),
+            None => nothing_failed(log, found, other, lines),
+        },
     }
+}
+
+/// A person tells that memory grows, and no program's own error says otherwise.
+fn grown(log: &Log, found: Option<&Found>, other: Option<&OtherFailure>) -> Option<Found> {
+    let is_handled = found.is_some_and(|found| !found.is_prose && found.first.severity == Severity::Warning);
+    if is_handled || other.is_some() || is_discussion(log) {
+        return None;
+    }
+    let (index, first) = growth::find(log)?;
+    Some(Found {
+        first,
+        index,
+        later: 0,
+        is_prose: true,
+        survived: None,
+        holders: None,
+        failures: Vec::new(),
+    })
 }
 
 /// Whether a failure counts. An error of a program always does; a person's report of one does where no definite
@@ -85,7 +107,9 @@ fn explain(log: &Log, found: Found) -> Explanation {
     let context = Context::read(log, found.index);
     let situation = Situation::new(log, found.index, &facts, &context);
     let mut causes = judge(&facts, &situation.account, &context);
-    let is_led = context.is_growth_reported || facts.statements.iter().any(|statement| statement.leads);
+    let is_led = context.is_growth_reported
+        || context.is_pile_up_told
+        || facts.statements.iter().any(|statement| statement.leads);
     if causes.iter().all(|finding| finding.certainty < Certainty::Likely)
         && !causes.first().is_some_and(|finding| finding.cause == Cause::Undetermined)
         && !is_led

@@ -7,6 +7,7 @@ use makeroom_core::Bytes;
 use regex::Regex;
 
 use super::figures::{binary_size, pattern};
+use super::growth;
 use super::log::{Log, split_prefix};
 
 /// What surrounds a failure.
@@ -16,6 +17,8 @@ pub(crate) struct Context {
     pub(crate) growth: Option<LoggedGrowth>,
     /// A person says that memory grows from step to step.
     pub(crate) is_growth_reported: bool,
+    /// A person says that processes collect on the GPU.
+    pub(crate) is_pile_up_told: bool,
     /// The batch size that the log mentions last before the failure.
     pub(crate) batch: Option<u64>,
     /// The program's own innermost line in the traceback, `file:line function`.
@@ -55,6 +58,15 @@ static GROWS: LazyLock<Regex> = LazyLock::new(|| {
         ",
     )
 });
+/// A sentence about processes that collect on one GPU.
+static PILES_UP: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?ix)
+        \b(?:multiple|many|several|more \s and \s more|extra|additional|zombie|leftover|orphan(?:ed)?|duplicate|too \s many|all) \s (?:\w+ \s){0,2} process(?:es)?\b .{0,40} \b(?:on|in|occupy\w*) \s (?:the \s | one \s | a \s)? (?:same \s | first \s | single \s)? (?:gpu|card|device|cuda)\b
+      | \bprocess(?:es)? \s (?:pile \s up|accumulate|stay|remain|collect) \s (?:\w+ \s){0,2} (?:on|in) \s (?:the \s)? (?:gpu|card|device)\b
+        ",
+    )
+});
 static FRAME: LazyLock<Regex> = LazyLock::new(|| pattern(r#"^\s*File "([^"]+)", line (\d+)(?:, in (\S+))?"#));
 impl Context {
     /// Reads what surrounds a failure in this line of a log.
@@ -73,7 +85,9 @@ impl Context {
         }
         context.growth = growth(&figures);
         let near = failure_line.saturating_sub(REPORT_LINES)..(failure_line + REPORT_LINES).min(log.len());
-        context.is_growth_reported = near.into_iter().any(|index| GROWS.is_match(log.line(index)));
+        context.is_growth_reported =
+            near.clone().any(|index| GROWS.is_match(log.line(index)) || growth::is_told(log.line(index)));
+        context.is_pile_up_told = near.into_iter().any(|index| PILES_UP.is_match(log.line(index)));
         context
     }
 }

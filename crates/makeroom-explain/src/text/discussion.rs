@@ -15,7 +15,7 @@ const LINES_SEARCHED: usize = 100;
 /// The title of a commit or of a pull request.
 static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"^#? ?(?:\[[^\]]*\]\s*)*(?:[\w./-]+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable|lower|introduce|expose|document|describe|report|detect|replace|print|trigger)(?:e?s|e?d|ing)? \S",
+        r"^#? ?(?:\[[^\]]*\]\s*)*(?:[\w./-]+(?:\([\w-]+\))?: )?(?i:fix|add|avoid|prevent|reduce|improve|refactor|support|remove|update|bump|skip|check for|handle|implement|enable|allow|limit|revert|disable|lower|introduce|expose|document|describe|report|detect|replace|print|trigger)(?:e?s|e?d|ing)? \S|^[a-z][\w./-]*(?:\([\w-]+\))?!?: (?:free|flush|release|drop|use|make|move|keep|stop|cache|reuse|return|clear)s? [a-z]",
     )
 });
 /// The title of a request, a question or a document.
@@ -47,6 +47,19 @@ static CORRECTION: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\bthe (?:true|real|actual|underlying) (?:cause|reason|error|problem) (?:was|is|turned out)\b",
     )
 });
+/// A sentence that describes how software handles a memory error, or what a change makes of it.
+static HANDLING: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?ix)
+        (?:^\W{0,4} | [.!:] \s) (?:with \s)? this \s (?:pr|mr|pull \s request|change|commit|patch) (?:,|\s) (?:\w+ \s)? (?:adds?|makes?|fix\w*|chang\w+|introduc\w+|mov\w+|replac\w+|remov\w+|rais\w+|lets?|handl\w+|catch\w+|retr\w+|reduc\w+|implement\w*|each|every|the|an?|crossing|all)\b
+      | (?:\booms? | out[\s-]of[\s-]memory | OutOfMemory\w*) \b [^.]{0,60} \b(?:is|are|will \s be|gets?|was|were) \s (?:now \s | then \s | automatically \s | always \s){0,2} (?:caught|retried|resubmitted|re-?scheduled|re-?queued|classified|repeated|dropped|split|handled|counted|re-?tried|recorded|mapped)\b
+      | (?:\bon | \bupon | \bhits | \bcatch(?:es)? | \bafter) \s (?:an? \s | each \s | every \s)? (?:[\w.]*OutOfMemory\w* | (?:cuda \s | gpu \s)? (?:oom | out[\s-]of[\s-]memory)) \b [^.]{0,60} \b(?:now \s \w+s | halves | retries | repeats | is \s (?:destroyed|reduced|restarted|halved) | are \s (?:freed|reduced) | resubmits | restarts \s with)\b
+      | ^\W{0,6} (?:new|added) \s (?:env(?:ironment)? \s (?:var\w*)|flag|option|parameter|setting|log \s blocks?)\b
+      | (?:\booms? | out[\s-]of[\s-]memory) (?:\s (?:errors?|kills?|events?))? \s (?:is|are) \s not \s (?:\w+ly \s)? (?:reported|shown|handled|propagated|detected|surfaced|logged)\b
+      | 捕获\s?[\w.]*(?:oom|OutOfMemory) | oom自动 | 本次更新 | (?:显存|内存)不足时.{0,4}自动 | \bdesign (?:\s (?:doc|note)s?)? :
+        ",
+    )
+});
 static MEMORY: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)memory|\boom\b|vram"));
 /// A title that is only the name of the error, as a page of advice has.
 static NAME_ONLY: LazyLock<Regex> = LazyLock::new(|| {
@@ -61,7 +74,10 @@ const LEAST_ITEMS: usize = 4;
 
 /// Whether a line is the title of a request, a question or a change.
 pub(crate) fn is_request(title: &str) -> bool {
-    CHANGE.is_match(title) || TALK.is_match(title)
+    static LEAK: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(r"(?i)^\W{0,6}is (?:there|this|it) (?:an?|any) (?:possible )?(?:\w+ )?(?:memory |vram )?leak")
+    });
+    !LEAK.is_match(title) && (CHANGE.is_match(title) || TALK.is_match(title))
 }
 
 /// Whether a text is a discussion without any output of a program.
@@ -78,7 +94,8 @@ pub(crate) fn is_discussion(log: &Log) -> bool {
     let is_corrected = |line: &str| CORRECTION.is_match(line) && !MEMORY.is_match(after(&CORRECTION, line));
     let is_discussed = is_request(log.line(title))
         || is_advice()
-        || lines().any(|line| FORM.is_match(line) || is_corrected(line));
+        || HANDLING.is_match(log.line(title))
+        || lines().any(|line| FORM.is_match(line) || HANDLING.is_match(line) || is_corrected(line));
     is_discussed && !lines().any(|line| OUTPUT.is_match(line))
 }
 
@@ -102,6 +119,9 @@ mod tests {
             "v3.1 release notes\n- out of memory in the upscaler is gone",
             "Spill to RAM\n### Suggestion\nI end up with HIP out of memory.",
             "# Allocation warning is misleading\nIt says out of memory for every failure.",
+            "Jobs that OOM are now re-queued on a larger card.\nThe limit is three attempts.",
+            "smaller batches\nWith this change the loop prints each CUDA OOM it survives.",
+            "New option `retry_limit`: how often a step that got CUDA out of memory is repeated.",
         ] {
             assert!(is_discussion(&Log::new(text)), "{text}");
         }
@@ -110,6 +130,8 @@ mod tests {
             "# CUDA out of memory when training the large model\nloading weights",
             "# How to avoid this?\n2025-01-02 10:11:12 out of memory",
             "# Crash while loading\nI get CUDA out of memory",
+            "I applied this patch and still get CUDA out of memory",
+            "training gets OOM on the second GPU, after this change too",
         ] {
             assert!(!is_discussion(&Log::new(text)), "{text}");
         }

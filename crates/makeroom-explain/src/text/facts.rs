@@ -7,7 +7,7 @@
 use makeroom_core::{Bytes, DeviceIndex};
 
 use super::log::Passage;
-use crate::thresholds::ABSURD;
+use crate::thresholds::{ABSURD, LARGEST_GPU};
 use crate::{Cause, Certainty, Fix};
 
 /// The kind of memory a text is about.
@@ -206,6 +206,22 @@ impl Facts {
             self.free = Some(Bytes::ZERO);
             self.evidence
                 .push("The text's figure for free memory wrapped below zero, so nothing was free".to_owned());
+        }
+        // A counter of live memory above any GPU's size is wrong, so it is not live data that fills the device.
+        if self.resource == Resource::Device
+            && self.total.is_none()
+            && let Some(live) = self.live.filter(|&live| live > LARGEST_GPU.scaled(4.0))
+        {
+            self.live = None;
+            self.statements.retain(|stated| stated.cause != Cause::LiveDataFillsDevice);
+            self.evidence.push(format!(
+                "The text's figure for memory in use, {live}, is more than any GPU has: the counter is wrong"
+            ));
+            self.state(
+                Cause::IntegerOrShapeBug,
+                Certainty::Possible,
+                "The counter of memory in use is wrong: a size may have wrapped around, or frees may not be counted.",
+            );
         }
         // Windows and WSL do not report what a process holds; PyTorch then prints the counter that was never set.
         // In some containers the driver reports 0 bytes for a process that holds tensors.

@@ -145,7 +145,7 @@ fn shows_holder(facts: &Facts) -> bool {
 }
 
 /// Whether a text is a patch, whose added and removed lines are no output of a program.
-fn is_patch(log: &Log) -> bool {
+pub(super) fn is_patch(log: &Log) -> bool {
     (0..log.len().min(PATCH_LINES)).any(|index| {
         let line = log.line(index);
         line.starts_with("diff --git ")

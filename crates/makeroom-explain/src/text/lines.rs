@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::figures::pattern;
+use super::identifiers::without_names;
 use super::log::{Log, split_prefix};
 
 /// Tokens that only programs print.
@@ -107,6 +108,26 @@ static HANDLED: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// A person says that the program went on after the error, or that it is only a warning. A setting under which it works
+/// is something else.
+static SURVIVED: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?ix)
+        \b(?:after \s (?:that|this|which|the \s (?:error|message|warning))|afterwards?|then|but|yet|nevertheless|nonetheless|still|which)\b \W{1,3} (?:[\w'’-]+ \s){0,5}? (?: carr(?:ied|ies) \s on\b | (?:continues?|continued) (?:\s (?:normally|fine|running|working|training|without \s (?:problems?|issues?|errors?)) | \s to \s (?:run|work|train)\b | \W*$) | goes \s on\b | went \s on\b | keeps \s (?:running|going|training|working) | (?:runs?|ran|went) \s (?:through \s)? to \s the \s end | (?:works?|worked|trains?|trained|runs?|ran|finish(?:es|ed)|complet(?:es|ed)) \s (?:anyway|nevertheless|regardless|afterwards|without \s (?:any \s)? (?:problems?|issues?|errors?) \s*(?:[.,;!)]|$)|(?:just \s)? (?:fine|normally|ok|okay|correctly|successfully|as \s expected) (?:\s (?:anyway|after(?:wards?|\s (?:that|this))))? \s*(?:[.,;!)]|$)) | finishes \s (?:all|the)\b)
+      | \b(?:script|program|training|process|it) \s still \s (?:runs|trains|works) \s and\b | \b(?:script|program|run|training|process|tuner|job) \s (?:then \s | just \s | still \s)? (?:carr(?:ied|ies) \s on | went \s on | goes \s on | continues \s (?:normally|anyway)) | \band \s (?:carr(?:ied|ies) \s on)\b
+      | \b(?:just|only|merely) \s an? \s (?:\w+ \s)? warning\b | \b(?:see|get) \s (?:it|this|that) \s as \s a \s warning\b | \bharmless\b | \bcosmetic\b | \b(?:can|may|could) \s (?:\w+ \s){0,3} ignored?\b | \bsafe \s to \s ignore\b | \bis \s built \s (?:nevertheless|anyway)\b
+      | \bl(?:ä|ae)uft\b .{0,40} \b(?:weiter|normal|trotzdem|durch)\b | \btrotzdem \s (?:weiter|läuft)
+      | (?:但是?|之后|不过|然后).{0,12}(?:正常|不影响|继续|没问题) | 可以忽略 | (?:mais|pourtant) .{0,40} (?:continue|fonctionne) | \bpero \b .{0,40} \b(?:continúa|sigue|funciona)\b | но \s .{0,40} (?:работает|продолжает)
+        ",
+    )
+});
+/// The same words where the run ended after all, or under another setting.
+static NOT_SURVIVED: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?ix) \b(?:crash\w*|fails?|failed|dies|died|killed|stuck|hangs?|freez\w*|abort\w*|stops|stopped|until|before|unless|only \s (?:if|with|when)|(?:not|n['’]t) \s (?:\w+ \s)? (?:continue|work|go \s on|carry|harmless|ignore)) \b | \b(?:smaller|other|another|different|older|previous|lower|cpu|when|if|using|use)\b",
+    )
+});
+
 /// A step of a run that goes on.
 static PROGRESS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -163,6 +184,7 @@ pub(crate) fn kind(line: &str) -> LineKind {
 
 /// Whether a person reports in this line that memory ran out, rather than fears, fixes or discusses it.
 pub(crate) fn is_report(line: &str) -> bool {
+    let line: &str = &without_names(line);
     !is_source(line) && !DENIAL.is_match(line) && !ACCOUNT.is_match(line) && REPORT.is_match(line)
 }
 
@@ -205,7 +227,7 @@ pub(crate) fn is_told_by_person(log: &Log) -> bool {
 /// Whether the words around an error say that the program went on without the memory.
 pub(crate) fn is_handled(log: &Log, index: usize) -> bool {
     let line = log.line(index);
-    if HANDLED.is_match(line) || passes_test(log, index) {
+    if HANDLED.is_match(line) || passes_test(log, index) || is_survival_told(log, index) {
         return true;
     }
     // The sentence that says so may stand below the error, before any traceback.
@@ -215,6 +237,24 @@ pub(crate) fn is_handled(log: &Log, index: usize) -> bool {
             kind(line) == LineKind::Error && HANDLED.is_match(line)
         },
     )
+}
+
+/// Whether a person says in the same line behind an error, or a little below it, that the program went on.
+fn is_survival_told(log: &Log, index: usize) -> bool {
+    /// A sentence about an error stands this near below it.
+    const LINES_BELOW: usize = 8;
+    static STOP: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?:[.!?;]\s)|[。！？；]"));
+    static ERROR_WORDS: LazyLock<Regex> =
+        LazyLock::new(|| pattern(&format!(r"(?i){MEMORY_WORDS}|failed to alloc\w*|insufficient|not enough")));
+    let below = || (index + 1..(index + 1 + LINES_BELOW).min(log.len())).map(|next| log.line(next));
+    if below().any(|line| line.contains("Traceback (most recent call last)")) {
+        return false;
+    }
+    let is_told = |words: &str| SURVIVED.is_match(words) && !NOT_SURVIVED.is_match(words);
+    let line = log.line(index);
+    let behind = ERROR_WORDS.find(line).map_or("", |found| &line[found.end()..]);
+    let is_told_in = |line: &str| STOP.split(line).any(is_told);
+    is_told_in(behind) || below().any(|line| split_prefix(line).0.is_none() && is_told_in(line))
 }
 
 /// Whether a traceback starts right below a handled error and ends in a missing value: the step that was skipped left
@@ -322,6 +362,28 @@ mod tests {
             "Fix out of memory when loading checkpoints",
         ] {
             assert!(!is_report(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_person_says_that_the_run_went_on() {
+        for text in [
+            "failed to allocate 2.10G from device\nafter that the script went on to the end",
+            "It prints \"CUDA out of memory\" once, but training continues normally.",
+            "cudaMalloc failed: out of memory\nThis is just a warning here.",
+            "failed to allocate 3G: CUDA_ERROR_OUT_OF_MEMORY, danach läuft es normal weiter",
+            "CUDA_ERROR_OUT_OF_MEMORY，但是可以正常训练",
+        ] {
+            assert!(is_handled(&Log::new(text), 0), "{text}");
+        }
+        for text in [
+            "CUDA out of memory. But it works fine with batch size 1",
+            "CUDA out of memory. Inference works fine.",
+            "failed to allocate 2.10G\nit continues for a while and then crashes",
+            "Small images work fine, but large ones give CUDA out of memory",
+            "CUDA out of memory, but on another card it works fine.",
+        ] {
+            assert!(!is_handled(&Log::new(text), 0), "{text}");
         }
     }
 

@@ -9,6 +9,8 @@
 //! other_failure.rs  definite failures that are not about memory
 //! call.rs           a program's own check of a CUDA call; site.rs has the line it names
 //! context.rs        what else the log says: memory that grows, the program's line
+//! growth.rs         memory that grows, as people tell it without an error line
+//! identifiers.rs    names of branches, files and options that contain an error's words
 //! gpu_names.rs      the size of a GPU that a text only names
 //! judge/            facts in, findings out, by the definitions of crate::thresholds
 //! situation.rs      what advice depends on: settings.rs, environment.rs, programs/
@@ -33,9 +35,11 @@ mod fitting;
 mod fixes;
 mod general_fixes;
 mod gpu_names;
+mod growth;
 mod holders;
 mod host_fixes;
 mod hypotheses;
+mod identifiers;
 mod job;
 mod judge;
 mod lines;

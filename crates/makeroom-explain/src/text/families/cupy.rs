@@ -160,6 +160,13 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_larger_than_any_gpu_is_a_wrong_counter() {
+        let facts = facts_in("OutOfMemoryError: Out of memory allocating 1,048,576 bytes (allocated so far: 3,298,534,883,328 bytes).").unwrap().without_wrapped_figures();
+        assert_eq!((facts.live, facts.evidence.len()), (None, 1));
+        assert_eq!(facts.statements[0].cause, Cause::IntegerOrShapeBug);
+    }
+
+    #[test]
     fn an_error_without_figures_states_nothing() {
         let facts = facts_in(
             "cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorMemoryAllocation: out of memory",

@@ -12,6 +12,7 @@ use crate::text::call::Call;
 use crate::text::facts::{Facts, Resource, Severity};
 use crate::text::family::Family;
 use crate::text::figures::{find_size, pattern};
+use crate::text::identifiers::without_names;
 use crate::text::log::Passage;
 use crate::text::site::source_line;
 
@@ -168,6 +169,9 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
       | allocate\ device\ (?:numbers?|name|struct\w*|id|info|node|minor|major)\b
       | has\ no\ attribute\b | cannot\ import\ name\b | \bis\ not\ defined\b
       | alloc\w*\ (?:(?:an?|the|requested|new|free|any)\ ){0,3}(?:ports?|tty|pty|pseudo\S*|(?:ip|mac|network)\ address\w*|threads?|pids?|subnets?|jobs?|nodes?|tasks?|workers?|licen[cs]es?|inodes?|sockets?)\b
+      | \b(?:if|when|whenever|on\ each)\ (?:an?\ |the\ )?(?:cuda\ |gpu\ )?(?:out[\ -]of[\ -]memory|oom)\ (?:errors?\ |exceptions?\ )?(?:occurs?|happens?|is\ (?:raised|detected|thrown|caught))\b
+      | \b(?:is|are)\ (?:an?\ )?[\w.]*OutOfMemory\w*\ (?:raised|thrown)\b | OutOfMemory\w*\ (?:is|are)\ (?:only\ |then\ )?(?:raised|thrown)\b
+      | \b(?:specification|spec|docs?|documentation)\b.{0,12}\w+_OUT_OF_\w+ | \bis\ returned\W?\ if\b
       | \bif\ (?:an?\ )?(?:out[\ -]of[\ -]memory|oom)\b
       | other\ than\ running\ out\ of | sample\ buffer
       | illegal\ memory\ access | illegal_?address | driver\ version\ is\ insufficient | invalid\ argument | not_?supported | \bCL_SUCCESS\b | unknown\ error | no\ pinned\ memory\ pool | static\ TLS
@@ -278,7 +282,8 @@ fn is_only_a_name(passage: &Passage<'_>) -> bool {
 }
 
 fn read(passage: &Passage<'_>) -> Option<Facts> {
-    let text = passage.line();
+    let without_names = without_names(passage.line());
+    let text: &str = &without_names;
     if NO_FAILURE.is_match(text) || is_in_patch(passage) || is_only_a_name(passage) {
         return None;
     }
@@ -307,7 +312,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     let call = Call::read(text);
     Some(Facts {
         line: passage.line_number,
-        quote: text.to_owned(),
+        quote: passage.line().to_owned(),
         severity,
         resource: resource_of(text),
         request: find_size(&REQUEST, text).or(call.request),

@@ -77,7 +77,8 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     }
     let figure = |figure: &Regex| near.iter().find_map(|line| captured(figure, line));
     let mut facts = Facts::new("ethminer", Resource::Device, passage);
-    (facts.request, facts.total, facts.free) = (figure(&TABLE), figure(&TOTAL), figure(&FREE));
+    (facts.request, facts.free) = (figure(&TABLE), figure(&FREE));
+    facts.total = total_of_device(passage).or_else(|| figure(&TOTAL));
     if let (Some(request), Some(limit)) = (facts.request, captured(&LIMIT, passage.line())) {
         facts.state(
             Cause::ArtificialLimit,
@@ -110,6 +111,21 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         _ => {}
     }
     Some(facts)
+}
+
+/// The size of the device that the error names, where the log lists several.
+fn total_of_device(passage: &Passage<'_>) -> Option<Bytes> {
+    /// A device's entry is no longer than this.
+    const ENTRY_LINES: usize = 12;
+    static NAMED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\b(?:GPU|device) ?#?(\d{1,2})\b"));
+    static ENTRY: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)^\W*(?:GPU|device) ?#?(\d{1,2}) ?:?\s*$"));
+    let device = NAMED.captures(passage.line())?;
+    let mut above: Vec<&str> = passage.before().collect();
+    above.reverse();
+    let start =
+        above.iter().rposition(|line| ENTRY.captures(line).is_some_and(|entry| entry[1] == device[1]))?;
+    let entry = above[start + 1..].iter().take(ENTRY_LINES).take_while(|line| !ENTRY.is_match(line));
+    entry.into_iter().find_map(|line| captured(&TOTAL, line))
 }
 
 /// The size that a figure captured, in whichever of its alternatives.
@@ -160,6 +176,14 @@ mod tests {
         let facts = facts_in(text).unwrap();
         assert_eq!(facts.statements[0].certainty, Certainty::Possible);
         assert_ne!(facts_in("CUDA error in file 'solver.cu': out of memory").unwrap().framework, "ethminer");
+    }
+
+    #[test]
+    fn the_device_that_failed_has_the_size() {
+        let text = "Device 0:\n    Name:    Card A\n    Memory:  3072 MByte\nDevice 1:\n    Name:    Card B\n    Memory:  6144 MByte\nsize of new DAG: 3300 MByte\nGPU 0: insufficient memory for DAG epoch 300.";
+        assert_eq!(facts_in(text).unwrap().total, Some(Bytes::gib(3)));
+        let other = text.replace("GPU 0:", "GPU 1:");
+        assert_eq!(facts_in(&other).unwrap().total, Some(Bytes::gib(6)));
     }
 
     #[test]

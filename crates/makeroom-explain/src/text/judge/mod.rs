@@ -47,7 +47,14 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
         findings
             .retain(|finding| !matches!(finding.cause, Cause::RequestExceedsDevice | Cause::ArtificialLimit));
     }
-    if context.is_growth_reported && findings.iter().all(|finding| finding.certainty < Certainty::Likely) {
+    let is_open = findings.iter().all(|finding| finding.certainty < Certainty::Likely);
+    if context.is_pile_up_told && is_open && facts.resource != Resource::Host {
+        let summary = "The text says that several processes collect on this GPU: each takes a context and its own data.";
+        findings.insert(0, Finding::new(Cause::OtherProcesses, Certainty::Possible, summary));
+    } else if context.is_growth_reported
+        && is_open
+        && !facts.statements.iter().any(|statement| statement.cause == Cause::Leak)
+    {
         let summary =
             "The text says that memory grows with the run: something from every step may stay alive.";
         findings.insert(0, Finding::new(Cause::Leak, Certainty::Possible, summary));

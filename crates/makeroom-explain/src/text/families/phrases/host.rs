@@ -314,6 +314,7 @@ pub(super) const ROWS: &[Phrase] = &[
         r"\b(?:error|fail\w*|unable|could not|couldn't|cannot|can't)\b.{0,40}\b(?:pin|pinning|page-lock(?:ing)?|allocat\w+ (?:\w+ ){0,2}pinned)\b.{0,24}\bmemory\b",
     )
     .unless(r"invalid argument|not (?:supported|permitted)|no CUDA|driver|falling back|\b(?:out of memory|OUT_OF_MEMORY)")
+    .not_near(r"\ballocate 0\.00 MB\b|illegal memory access")
     .leads(HostMemory, "Pinned host memory could not be allocated: RAM is short, or the driver's or the system's limit on locked pages is reached."),
     Phrase::host(
         "host",
@@ -368,7 +369,7 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::either(
         "host",
         &["Killed"],
-        r"^make\S*: .*\] Killed\s*$|^\W*(?:\S+: line \d+:\W*)?(?:\[\d+\]\W*)?(?:\d+ +)?Killed(?:: 9)?(?: {3}|\W*$)|\bzsh: killed\b|^\s*\[\d+\]\W*\d+ +killed\b|\bKilled: 9\b|signal: killed\b",
+        r"^make\S*: .*\] Killed\s*$|^\W*(?:\S+: line \d+:\W*)?(?:\[\d+\]\W*)?(?:\d+ +)?Killed(?:: 9)?(?: {3}|\W*$)|\bzsh: killed\b|\[\d+\]\W*\d+ +killed\b|\bKilled: 9\b|signal: killed\b|(?:it/s|s/it)\b[^\]]{0,80}\] ?Killed\s*$|[\x22'`“«「]Killed[\x22'`”»」]",
     )
     .unless(r"cuda|\bgpu\b|cumem|device memory")
     .leads(HostMemory, KILLED),
@@ -397,10 +398,19 @@ pub(super) const ROWS: &[Phrase] = &[
             "errno 137",
             "due to 137",
         ],
-        r"exit\w* due to 137\b|(?:code|status|errno)\W{0,6}(?:is |of )?(?:137|-9)\b|\bsignal:? 9\b|SIGKILL",
+        r"exit\w* due to 137(?-u:\b)|(?:code|status|errno)\W{0,6}(?:is |of )?(?:137|-9)(?-u:\b)|\bsignal:? 9(?-u:\b)|SIGKILL",
     )
-    .unless(r"\b(?:SIGTERM|send|sending|trap|handler)\b.*SIGKILL|cumem|kill -s|kill -9|potential root causes|\b(?:drained|maintenance|preempt\w*|cancel\w*|time ?limit|timed out)\b")
+    .unless(r"\b(?:SIGTERM|sends?|sending|sent|trap|handler)\b.*SIGKILL|cumem|kill -s|kill -9|potential root causes|\b(?:drained|maintenance|preempt\w*|cancel\w*|time ?limit|timed out)\b")
     .not_near(r"Reason: +(?:Error|Completed|Evicted)\b|\b(?:no|without|not (?:see|find|any))\b[^.;]{0,40}\boom[ -]?kill\w*|\boom[ -]?kill\w*[^.;]{0,20}\bnot\b")
+    .leads(HostMemory, KILLED),
+    Phrase::host("host", &["[code=9]", "[code=137]", "[code=-9]"], r"^FAILED: \[code=(?:9|137|-9)\]")
+        .leads(HostMemory, KILLED),
+    Phrase::either(
+        "host",
+        &["status 9", "status: 9", "code 9", "code: 9", "code=9", "code = 9", "Error 9"],
+        r"\b(?:exit(?:ed|s)?|terminated|died|ended|status|make\S*:.*)\b.{0,40}\b(?:status|code|Error)\W{0,3}9(?-u:\b)[^\d.]*",
+    )
+    .near(r"\bmemory\b|\bRAM\b|内存|swap|ninja|nvcc|cicc|ptxas|cc1plus")
     .leads(HostMemory, KILLED),
     // Drivers' own words for host memory, and runtimes that do not say whose memory it was.
     Phrase::either(
@@ -408,6 +418,7 @@ pub(super) const ROWS: &[Phrase] = &[
         &["OUT_OF_HOST_MEMORY", "OutOfHostMemory", "\"out of host memory\"", "vkAllocateMemory failed -1"],
         r"(?:CL|VK_ERROR|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_HOST_MEMORY|OutOfHostMemory|.out of host memory|vkAllocateMemory failed -1\b",
     )
+    .unless(r"\bis returned\b|\bif there is a failure\b|\bspecification\b")
     .leads(
         HostMemory,
         "The driver returned its status for host memory, which OpenCL, Vulkan and SYCL drivers use for some other failures too.",

@@ -43,6 +43,8 @@ pub(crate) const FAMILY: Family = Family {
 const SMALLEST_CARD: Bytes = Bytes::gib(2);
 /// A pool below this share of a known card was made small.
 const WHOLE_CARD: f64 = 0.8;
+/// The driver gives out no less than this at once: a pool that lacks less of its limit has all of it.
+const LEAST_REGION: Bytes = Bytes::mib(2);
 /// A free run of this share of the map is an empty pool.
 const EMPTY_MAP: usize = 80;
 
@@ -237,7 +239,9 @@ impl Dump {
                     "The framework may use {limit}, far less than a GPU has, and {in_use} of it is in use."
                 ),
             );
-        } else if let Some(taken) = self.taken.filter(|&taken| taken + request <= limit && !request.is_zero())
+        } else if let Some(taken) = self
+            .taken
+            .filter(|&taken| taken + request <= limit && limit - taken >= LEAST_REGION && !request.is_zero())
         {
             facts.state(
                 Cause::OtherProcesses,
@@ -318,6 +322,17 @@ mod tests {
         assert_eq!((facts.reserved, facts.live), (Some(Bytes::gib(10)), Some(Bytes::mib(10 * 1024 - 100))));
         assert_eq!(facts.largest_free, Some(Bytes::mib(1)));
         assert_eq!((facts.limit, cause), (None, Cause::LiveDataFillsDevice));
+    }
+
+    #[test]
+    fn a_pool_that_lacks_a_few_bytes_of_its_limit_is_full() {
+        let (limit, request) = (3u64 << 30, "512.00MiB (rounded to 536870912)");
+        let pool = format!(
+            "total_region_allocated_bytes_: {} memory_limit_: {limit} available bytes: 200\nStats: ",
+            limit - 200
+        );
+        let text = dump(limit, limit - 200).replace(request, "4B (rounded to 16)").replace("Stats: ", &pool);
+        assert_eq!(first(&text).1, Cause::LiveDataFillsDevice);
     }
 
     #[test]
