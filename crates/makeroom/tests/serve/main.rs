@@ -148,6 +148,37 @@ fn a_collector_that_refuses_is_said_once() {
     assert_eq!(said.matches("/v1/metrics: Connection refused").count(), 1, "{said}");
 }
 
+/// 64 clients that never read blocked it for ever.
+#[test]
+fn clients_that_never_read_stop_nobody() {
+    let machine = Machine::new("never-read");
+    let server = Server::start(&machine, "", &[]);
+    let request = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2000);
+    let never_read: Vec<TcpStream> = (0..70)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            // As much as the sockets hold.
+            let _ = stream.write(request.as_bytes());
+            stream
+        })
+        .collect();
+    let began = Instant::now();
+    // One that comes while all seats are taken may be turned away; it comes again, as Prometheus does.
+    let health = || {
+        let mut stream = TcpStream::connect(server.address).ok()?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.read_to_string(&mut answer).ok()?;
+        answer.starts_with("HTTP/1.1 200").then_some(())
+    };
+    while health().is_none() {
+        assert!(began.elapsed() < Duration::from_secs(20), "nobody else is served");
+    }
+    drop(never_read);
+}
+
 #[test]
 fn an_address_in_use_is_an_error() {
     let machine = Machine::new("in-use");

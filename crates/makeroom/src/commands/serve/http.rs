@@ -10,7 +10,7 @@ use makeroom_report::prometheus_text;
 use tokio::net::TcpListener;
 
 use super::sampler::Sampler;
-use crate::commands::accept;
+use crate::commands::accept::{self, Limits};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN_METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -18,7 +18,7 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Serves until it is stopped.
 pub(crate) async fn serve(listener: TcpListener, sampler: Arc<Sampler>) {
-    accept::accept(listener, move |request| {
+    accept::accept(listener, Limits::USUAL, accept::plain, move |request, _| {
         let sampler = Arc::clone(&sampler);
         async move { answer(&request, &sampler).await }
     })
