@@ -4,6 +4,8 @@
 #[path = "../support/machine.rs"]
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod machine;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -25,7 +27,7 @@ impl Server {
         let mut child = command.args(words).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("makeroom: metrics at http://").unwrap();
+        let address = line.trim().strip_prefix("makeroom: metrics at ").unwrap().split_once("://").unwrap().1;
         let address = address.strip_suffix("/metrics").unwrap().parse().unwrap();
         Self { child, address }
     }
@@ -177,6 +179,20 @@ fn clients_that_never_read_stop_nobody() {
         assert!(began.elapsed() < Duration::from_secs(20), "nobody else is served");
     }
     drop(never_read);
+}
+
+#[test]
+#[cfg(not(feature = "tls"))]
+fn a_build_without_tls_says_so() {
+    let machine = Machine::new("no-tls");
+    let output = machine.makeroom("", &["serve", "--web-config", "web.yml"]).output().unwrap();
+    let said = machine::text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("has no TLS")
+            && said.contains("hint: build it with: cargo install makeroom --features tls"),
+        "{said}"
+    );
 }
 
 #[test]
