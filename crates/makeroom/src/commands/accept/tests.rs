@@ -124,7 +124,7 @@ fn a_response_has_a_deadline_whether_it_stalls_or_trickles() {
     let mut slow = connect(server, 1);
     send(&mut slow, "/large");
     let mut read = 0;
-    let mut some = [0; 1 << 16];
+    let mut some = vec![0; 1 << 16];
     // Never stalls for long, and would take more than the total.
     while let Ok(count @ 1..) = slow.read(&mut some) {
         read += count;
@@ -203,9 +203,9 @@ fn many_clients_at_once_are_all_served() {
             stream
         })
         .collect();
-    let served = streams.into_iter().filter_map(|mut stream| {
+    let responses = streams.into_iter().filter_map(|mut stream| {
         let mut response = String::new();
         stream.read_to_string(&mut response).ok().filter(|_| response.starts_with("HTTP/1.1 200 OK"))
     });
-    assert_eq!(served.count(), 300);
+    assert_eq!(responses.count(), 300);
 }

@@ -42,12 +42,12 @@ use web::Web;
 struct Web;
 
 #[cfg(not(feature = "tls"))]
+#[allow(clippy::unused_self, reason = "with the feature it holds the configuration")]
 impl Web {
     fn of(configuration: Option<&Path>) -> Result<Self, Failure> {
         if configuration.is_some() { Err(Failure::NoTls) } else { Ok(Self) }
     }
 
-    #[allow(clippy::unused_self, reason = "with the feature it depends on the configuration")]
     fn scheme(&self) -> &'static str {
         "http"
     }
