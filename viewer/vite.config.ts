@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 import { viteSingleFile } from "vite-plugin-singlefile";
 import { fixtures } from "./fixtures/server";
 
-/** `SERVER=http://127.0.0.1:PORT npm run dev` asks a running `makeroom view` instead of the made-up run. */
+/** `SERVER=http://127.0.0.1:PORT/TOKEN npm run dev` asks a running `makeroom view` instead of the made-up run. */
 const server = process.env["SERVER"];
 
 export default defineConfig({

@@ -15,6 +15,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let output = PathBuf::from(env::var("OUT_DIR")?);
     watch(&here)?;
     let is_linux = env::var("CARGO_CFG_TARGET_OS")? == "linux";
+    if is_linux {
+        // `makeroom why` reads the line tables of the demonstrations from this binary; the standard library adds its own.
+        println!("cargo::rustc-link-arg-bins=-Wl,--compress-debug-sections=zlib");
+    }
     let built = if is_linux { Some(build(&here, &output)?) } else { None };
     for name in LIBRARIES {
         let file = format!("lib{}.so", name.replace('-', "_"));

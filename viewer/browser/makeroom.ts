@@ -115,7 +115,7 @@ export async function openPage(page: Page, url: string): Promise<void> {
 
 /** What the page is told about its inputs. */
 export async function told(url: string): Promise<Inputs> {
-  if (url.startsWith("http")) return (await (await fetch(new URL("/api/inputs", url))).json()) as Inputs;
+  if (url.startsWith("http")) return (await (await fetch(new URL("api/inputs", url))).json()) as Inputs;
   const [, packed = ""] =
     /<script id="makeroom-data"[^>]*>([^<]*)</.exec(readFileSync(fileURLToPath(url), "utf8")) ?? [];
   const found = unpack(gunzipSync(Buffer.from(packed, "base64")).toString()).get("/api/inputs");

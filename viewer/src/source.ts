@@ -96,7 +96,8 @@ function changes(path: string): boolean {
 
 async function reach(path: string, method: string): Promise<Response> {
   try {
-    return await fetch(path, { method });
+    // Relative to the page: its address contains the access token.
+    return await fetch(`.${path}`, { method });
   } catch {
     throw new AnswerError("The server does not respond.", "check that `makeroom view` is still running");
   }

@@ -12,6 +12,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why something could not be done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// There is no driver, or none that can be loaded.
     #[error("could not load the CUDA driver: {reason}")]

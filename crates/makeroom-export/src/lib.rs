@@ -40,6 +40,7 @@ pub enum Form {
 
 /// Why nothing could be written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ExportError {
     /// The file could not be written.
     #[error(transparent)]

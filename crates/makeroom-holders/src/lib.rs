@@ -26,7 +26,7 @@ pub use account::{
     UnlistedCause,
 };
 pub use processes::{Belonging, OpenFiles, Process, Processes, Stat, State, View};
-pub use recording::{Recording, is_being_written};
+pub use recording::{Recording, is_being_written, open_recording};
 pub use remedy::{Plan, Remedy, Requirement, require};
 pub use survey::{
     Card, ComputeMode, List, Listed, Memory, Problem, ProblemKind, Survey, SurveyError, Surveyor, answer,

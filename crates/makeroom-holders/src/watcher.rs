@@ -1,6 +1,6 @@
 //! Takes the account, once or again and again.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::account::{Account, Device, Driver, join};
 use crate::processes::Processes;
+use crate::recording::{self, Budget, Recordings};
 use crate::survey::{Survey, SurveyError, Surveyor};
 
 /// How to look.
@@ -74,8 +75,8 @@ impl Watcher {
             self.last = Some((read_at, processes));
             (read_at, processes) = self.processes(&survey);
         }
-        let join =
-            |survey: &Survey, processes: &Processes| join(survey, processes, self.options.reads_recordings);
+        let recordings = self.recordings(&survey, &processes);
+        let join = |survey: &Survey, processes: &Processes| join(survey, processes, &recordings);
         let mut devices = survey.as_ref().map_or(Vec::new(), |survey| join(survey, &processes));
         if let Ok(survey) = &survey
             && devices.iter().any(is_unexplained)
@@ -95,6 +96,18 @@ impl Watcher {
             users,
             view,
         }
+    }
+
+    /// The recordings of the processes that the driver lists. Others are not shown with theirs.
+    fn recordings(
+        &self,
+        survey: &Result<Survey, SurveyError>,
+        processes: &Processes,
+    ) -> HashMap<u32, Recordings> {
+        let listed: BTreeSet<u32> = survey.iter().flat_map(Survey::listed).map(|listed| listed.pid).collect();
+        let listed = listed.into_iter().filter(|_| self.options.reads_recordings);
+        let files = listed.filter_map(|pid| Some((pid, processes.known.get(&pid)?.files.recording.clone()?)));
+        recording::read_all(files, Budget::USUAL)
     }
 
     /// The processes that look: this one, and the one that asks the driver. Their numbers are known only where `/proc`

@@ -35,13 +35,14 @@ impl From<PoolError> for Failure {
     fn from(error: PoolError) -> Self {
         let status = match &error {
             PoolError::OutOfMemory(_) => abi::OUT_OF_MEMORY,
-            // Pieces belong to chunked transfers, which this interface does not have.
-            PoolError::Driver(_) | PoolError::Piece(_) => abi::DRIVER,
             PoolError::WrongAddress(_) => abi::WRONG_ADDRESS,
             PoolError::Forked => abi::FORKED,
             PoolError::OtherContext { .. }
             | PoolError::TooManyElements { .. }
             | PoolError::LengthsDiffer { .. } => abi::INVALID_ARGUMENT,
+            // Of the others, only errors of the driver reach this interface: pieces belong to chunked transfers, which it does
+            // not have.
+            _ => abi::DRIVER,
         };
         let mut text = error.to_string();
         if let Some(hint) = error.hint() {

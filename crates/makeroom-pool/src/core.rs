@@ -128,7 +128,7 @@ impl Core {
 
 /// An address that is not in use, with what is known of who used it before.
 pub(crate) fn wrong_address(reason: FreeError, site: Site, sites: Option<&Sites>) -> PoolError {
-    let (FreeError::Foreign(address) | FreeError::NotInUse(address)) = reason;
+    let address = reason.address();
     let before = sites.and_then(|sites| sites.before(address));
     PoolError::WrongAddress(Box::new(WrongAddress { reason, site, before }))
 }

@@ -13,6 +13,7 @@ pub type Result<T> = std::result::Result<T, PoolError>;
 
 /// Why a pool could not do something.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PoolError {
     /// There is no memory left for a request.
     #[error(transparent)]
@@ -95,6 +96,7 @@ pub struct PieceError {
 
 /// Why a piece failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PieceCause {
     /// The pool, the driver or the work itself.
     #[error(transparent)]
@@ -189,9 +191,7 @@ pub struct WrongAddress {
 impl WrongAddress {
     /// The address.
     pub fn address(&self) -> Address {
-        match self.reason {
-            FreeError::Foreign(address) | FreeError::NotInUse(address) => address,
-        }
+        self.reason.address()
     }
 }
 

@@ -36,6 +36,7 @@ enum Kind {
 
 /// Why a name is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AllocatorError {
     /// There is no allocator of this name.
     #[error("`{name}` is not an allocator; choose from {KNOWN}")]

@@ -1,13 +1,17 @@
-//! A request to its response: who may ask, what is answered, and what a browser may do with it.
+//! A request to its response: access checks, routing, and the headers that restrict what a browser may do with it.
 //!
-//! The server is on loopback, where every page in every browser tab can reach it. So a request must name this very server as
-//! its host, which keeps other names that resolve to this machine out, and must not come from another site.
+//! The server is on loopback, where every page in every browser tab and every user of the machine can reach it. So a request
+//! must name this very server as its host, which keeps other names that resolve to this machine out; it must not come from
+//! another site; and its path must start with the server's token, which only the user who started `view` knows.
+//!
+//! The token is a part of the path, not a cookie: browsers send the cookies of 127.0.0.1 to every port, and so to the
+//! servers of other users. The page's own requests are relative to its address and need no code for it.
 
 use std::sync::Arc;
 
 use ::http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue, LOCATION, ORIGIN,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use ::http::{HeaderMap, Method, Request, Response, StatusCode};
 
@@ -22,12 +26,50 @@ const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Answers a request to a server that listens on this port of the loopback interface.
-pub fn respond(host: &dyn Host, request: &Request<()>, port: u16) -> Response<Vec<u8>> {
+/// The page for a browser that was sent here without the token.
+const NO_TOKEN_PAGE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>makeroom view</title>\
+    <h1>403: access token missing or wrong</h1>\
+    <p>This page shows a recording only to the user who opened it. Open the full address that \
+    <code>makeroom view</code> printed, including the part after the port.</p></html>\n";
+
+/// Where a server listens, and the secret that its users share.
+#[derive(Clone)]
+pub struct Access {
+    port: u16,
+    token: String,
+}
+
+impl Access {
+    /// Access to a server on this port of the loopback interface, with a token of letters and digits.
+    pub fn new(port: u16, token: String) -> Self {
+        Self { port, token }
+    }
+
+    /// The address of the page.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}{}", self.port, self.root())
+    }
+
+    /// The path of the page: its own requests are relative to it.
+    pub fn root(&self) -> String {
+        format!("/{}/", self.token)
+    }
+
+    /// The rest of a path that starts with the token; `None` without it.
+    fn admit<'path>(&self, path: &'path str) -> Option<&'path str> {
+        let (given, rest) = path.strip_prefix('/')?.split_at_checked(self.token.len())?;
+        // The time this takes does not depend on where the two differ.
+        let difference =
+            given.bytes().zip(self.token.bytes()).fold(0, |sum, (one, other)| sum | (one ^ other));
+        (difference == 0 && (rest.is_empty() || rest.starts_with('/'))).then_some(rest)
+    }
+}
+
+/// Responds to a request to a server with this access.
+pub fn respond(host: &dyn Host, request: &Request<()>, access: &Access) -> Response<Vec<u8>> {
     let viewer = host.viewer();
-    let answered = permitted(request.headers(), port).and_then(|()| answer(host, &viewer, request));
-    let (status, kind, body) = match answered {
-        Ok((kind, body)) => (StatusCode::OK, kind, body),
+    let (status, kind, body) = match outcome(host, &viewer, request, access) {
+        Ok(response) => response,
         Err(refusal) => {
             let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             (status, JSON, refusal.json())
@@ -53,15 +95,51 @@ pub fn respond(host: &dyn Host, request: &Request<()>, port: u16) -> Response<Ve
     if status == StatusCode::METHOD_NOT_ALLOWED {
         headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
     }
+    if status == StatusCode::PERMANENT_REDIRECT
+        && let Ok(root) = HeaderValue::from_str(&access.root())
+    {
+        headers.insert(LOCATION, root);
+    }
     response
+}
+
+/// The status, the type and the body of a response.
+fn outcome(
+    host: &dyn Host,
+    viewer: &Arc<Viewer>,
+    request: &Request<()>,
+    access: &Access,
+) -> Result<(StatusCode, &'static str, Vec<u8>), Refusal> {
+    permitted(request.headers(), access.port)?;
+    let path = match request.uri().path() {
+        "/healthz" => "/healthz",
+        path => match access.admit(path) {
+            // A page at an address without the slash would lose the token from its requests.
+            Some("") => return Ok((StatusCode::PERMANENT_REDIRECT, PLAIN, Vec::new())),
+            Some(path) => path,
+            None if wants_page(request.headers()) => {
+                return Ok((StatusCode::FORBIDDEN, HTML, NO_TOKEN_PAGE.as_bytes().to_vec()));
+            }
+            None => {
+                let hint = "use the full address that makeroom view printed";
+                return Err(Refusal::new(403, "access token missing or wrong", hint));
+            }
+        },
+    };
+    answer(host, viewer, request, path).map(|(kind, body)| (StatusCode::OK, kind, body))
+}
+
+/// Whether a person reads the response: API clients do not ask for HTML.
+fn wants_page(headers: &HeaderMap) -> bool {
+    headers.get(ACCEPT).and_then(|kinds| kinds.to_str().ok()).is_some_and(|kinds| kinds.contains("text/html"))
 }
 
 fn answer(
     host: &dyn Host,
     viewer: &Arc<Viewer>,
     request: &Request<()>,
+    path: &str,
 ) -> Result<(&'static str, Vec<u8>), Refusal> {
-    let path = request.uri().path();
     match *request.method() {
         Method::GET | Method::HEAD => match path {
             "/" => Ok((HTML, page::page().as_bytes().to_vec())),
@@ -114,11 +192,12 @@ fn permitted(headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
     let named = text(hosts.next());
     if !named.as_deref().is_some_and(is_ours) || hosts.next().is_some() {
         let named = named.unwrap_or_default();
-        let hint = format!("open http://127.0.0.1:{port}/");
+        let hint = format!("open the address that makeroom view printed, http://127.0.0.1:{port}/…");
         return Err(Refusal::new(403, format!("unexpected host `{named}`"), hint));
     }
     let foreign = |what: &str, value: &str| {
-        let hint = format!("open http://127.0.0.1:{port}/ directly");
+        let hint =
+            format!("open the address that makeroom view printed, http://127.0.0.1:{port}/…, directly");
         Err(Refusal::new(403, format!("request from another site rejected ({what}: {value})"), hint))
     };
     if let Some(origin) = text(headers.get(ORIGIN))

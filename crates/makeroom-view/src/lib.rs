@@ -9,7 +9,7 @@
 //! resources.rs     a path to its answer                         series.rs, moment.rs, live.rs, rows.rs, sites.rs
 //! stacks.rs        all stacks as one trie                       whatif.rs   other allocators, in the background
 //! page.rs          the page itself                              report.rs   the page with answers in it
-//! http.rs          a request to its response: who may ask, and what the browser may do with the page
+//! http.rs          a request to its response: the token, other access checks, and what the browser may do with the page
 //! ```
 #![forbid(unsafe_code)]
 
@@ -29,7 +29,7 @@ mod timeline;
 mod viewer;
 mod whatif;
 
-pub use crate::http::respond;
+pub use crate::http::{Access, respond};
 pub use input::{Opened, OpenedInput};
 pub use report::{Report, report};
 pub use resources::Refusal;

@@ -8,10 +8,11 @@ use makeroom_core::{
     Action, Address, Bytes, DeviceIndex, DeviceTrace, Event, Frame, StackId, StreamId, Trace, TraceKind,
 };
 use makeroom_explain::TraceQuestion;
-use makeroom_view::{Change, Host, Opened, OpenedInput, Refusal, Viewer, report, respond};
+use makeroom_view::{Access, Change, Host, Opened, OpenedInput, Refusal, Viewer, report, respond};
 use serde_json::Value;
 
 const PORT: u16 = 4711;
+const TOKEN: &str = "00c0ffee";
 const SCRIPT: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>";
 
 struct Inputs {
@@ -66,12 +67,17 @@ fn host() -> Inputs {
     host_of(recording("forward", 100))
 }
 
+/// Asks with the token.
 fn ask(host: &Inputs, method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Vec<u8>> {
+    ask_at(host, method, &format!("/{TOKEN}{path}"), headers)
+}
+
+fn ask_at(host: &Inputs, method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Vec<u8>> {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    respond(host, &request.body(()).unwrap(), PORT)
+    respond(host, &request.body(()).unwrap(), &Access::new(PORT, TOKEN.to_owned()))
 }
 
 fn get(host: &Inputs, path: &str) -> (u16, Value) {
@@ -103,6 +109,40 @@ fn only_this_machine_by_its_own_names_may_ask() {
     assert_eq!(ask(&host, "GET", "/", &[]).status().as_u16(), 403);
     let twice = [("host", "127.0.0.1:4711"), ("host", "evil.example")];
     assert_eq!(ask(&host, "GET", "/", &twice).status().as_u16(), 403);
+}
+
+/// Other users of the machine reach the port too.
+#[test]
+fn only_requests_with_the_token_are_served() {
+    let host = host();
+    let local = ("host", "127.0.0.1:4711");
+    for path in ["/", "/api/inputs", "/api/0/0/sites", "/api/0/0/allocations/5?token=00c0ffee"] {
+        for before in ["", "/", "/00c0ffe", "/00c0ffef", "/00C0FFEE", "/00c0ffee0", "/?token=00c0ffee"] {
+            let response = ask_at(&host, "GET", &format!("{before}{path}"), &[local]);
+            assert_eq!(response.status().as_u16(), 403, "{before}{path}");
+            assert!(!response.headers().contains_key("makeroom-reading"), "{before}{path}");
+            let told: Value = serde_json::from_slice(response.body()).unwrap();
+            assert_eq!(told["error"], "access token missing or wrong");
+        }
+        assert_eq!(
+            ask(&host, "GET", path, &[local]).status().as_u16(),
+            if path.contains('?') { 400 } else { 200 }
+        );
+    }
+    assert_eq!(ask_at(&host, "POST", "/api/reload", &[local]).status().as_u16(), 403);
+    assert_eq!(ask_at(&host, "GET", "/healthz", &[local]).status().as_u16(), 200);
+    let page = ask_at(&host, "GET", "/", &[local, ("accept", "text/html,application/xhtml+xml,*/*;q=0.8")]);
+    assert_eq!(
+        (page.status().as_u16(), &page.headers()["content-type"]),
+        (403, &"text/html; charset=utf-8".parse().unwrap())
+    );
+    let page = String::from_utf8(page.into_body()).unwrap();
+    assert!(page.contains("Open the full address that <code>makeroom view</code> printed"), "{page}");
+    let redirected = ask_at(&host, "GET", "/00c0ffee", &[local]);
+    assert_eq!(
+        (redirected.status().as_u16(), &redirected.headers()["location"]),
+        (308, &"/00c0ffee/".parse().unwrap())
+    );
 }
 
 #[test]

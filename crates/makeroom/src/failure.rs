@@ -104,6 +104,19 @@ pub(crate) enum Failure {
         /// What the system said.
         error: std::io::Error,
     },
+    /// The web configuration cannot be used.
+    #[cfg(feature = "tls")]
+    #[error("{name}: {problem}")]
+    WebConfig {
+        /// The file.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// This build cannot encrypt or authenticate.
+    #[cfg(not(feature = "tls"))]
+    #[error("this build of makeroom has no TLS and no authentication")]
+    NoTls,
     /// The page could not be served.
     #[error("{address}: {error}")]
     ListenToView {
@@ -260,6 +273,12 @@ impl Failure {
             Self::NoCuda { .. } => Some("to check that the recorder works with it: makeroom run -- COMMAND".to_owned()),
             Self::NoTerminal => Some("for scripts and files: makeroom ps --json".to_owned()),
             Self::Listen { .. } => Some("try another address: makeroom serve --listen 127.0.0.1:9402".to_owned()),
+            #[cfg(not(feature = "tls"))]
+            Self::NoTls => Some("build it with: cargo install makeroom --features tls".to_owned()),
+            #[cfg(feature = "tls")]
+            Self::WebConfig { .. } => Some(
+                "makeroom reads tls_server_config (cert_file, key_file) and basic_auth_users (name: bcrypt hash)".to_owned(),
+            ),
             Self::ListenToView { .. } => Some("omit --port to use a free one".to_owned()),
             Self::BinaryToTerminal => Some("write to a file with -o FILE, or to a pipe".to_owned()),
             Self::OverInput { .. } => Some("write to another file with -o".to_owned()),

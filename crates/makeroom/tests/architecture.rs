@@ -88,3 +88,44 @@ fn crates_depend_only_on_rows_above() {
         above.insert(name);
     }
 }
+
+/// A new cause of failure must not break the programs that use these crates.
+#[test]
+fn public_errors_can_grow() {
+    let mut closed = Vec::new();
+    let mut errors = 0;
+    for folder in fs::read_dir(root().join("crates")).unwrap() {
+        for file in sources(&folder.unwrap().path().join("src")) {
+            let text = fs::read_to_string(&file).unwrap();
+            // An item with its attributes, from one empty line to the next.
+            for item in text.split("\n\n") {
+                let Some(name) = item.lines().find_map(|line| line.strip_prefix("pub enum ")) else {
+                    continue;
+                };
+                let before = item.split("pub enum ").next().unwrap();
+                if before.contains("thiserror::Error") {
+                    errors += 1;
+                    if !before.contains("#[non_exhaustive]") {
+                        closed.push(format!("{}: {name}", file.display()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(errors > 8, "only {errors} public errors were found");
+    assert!(closed.is_empty(), "without #[non_exhaustive]: {closed:#?}");
+}
+
+/// The source files in a folder and below.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}

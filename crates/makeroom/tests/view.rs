@@ -8,8 +8,10 @@ mod surroundings;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -38,6 +40,8 @@ fn makeroom() -> Command {
 struct Viewer {
     child: Child,
     port: u16,
+    /// What the paths of its requests start with.
+    token: String,
     said: Vec<String>,
 }
 
@@ -54,12 +58,14 @@ impl Viewer {
             stdin.write_all(input).unwrap();
         }
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut viewer = Self { child, port: 0, said: Vec::new() };
+        let mut viewer = Self { child, port: 0, token: String::new(), said: Vec::new() };
         for line in stdout.lines() {
             let line = line.unwrap();
             viewer.said.push(line.clone());
             if let Some(rest) = line.strip_prefix("http://127.0.0.1:") {
-                viewer.port = rest.trim_end_matches('/').parse().unwrap();
+                let (port, token) = rest.trim_end_matches('/').split_once('/').unwrap();
+                viewer.port = port.parse().unwrap();
+                viewer.token = format!("/{token}");
                 return viewer;
             }
         }
@@ -67,15 +73,8 @@ impl Viewer {
     }
 
     fn ask(&self, method: &str, path: &str) -> (u16, Vec<u8>) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        let port = self.port;
-        write!(stream, "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n")
-            .unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
-        let status = std::str::from_utf8(&answer[9..12]).unwrap().parse().unwrap();
-        (status, answer[end + 4..].to_vec())
+        let (status, _, body) = ask(self.port, method, &format!("{}{path}", self.token));
+        (status, body)
     }
 
     fn get(&self, path: &str) -> Value {
@@ -83,6 +82,18 @@ impl Viewer {
         assert_eq!(status, 200, "{path}: {}", String::from_utf8_lossy(&body));
         serde_json::from_slice(&body).unwrap()
     }
+}
+
+/// The status, the head and the body of a response.
+fn ask(port: u16, method: &str, path: &str) -> (u16, String, Vec<u8>) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    (head[9..12].parse().unwrap(), head, answer[end + 4..].to_vec())
 }
 
 impl Drop for Viewer {
@@ -125,6 +136,52 @@ fn the_verdict_comes_first_and_two_viewers_answer_at_once() {
     let (status, page) = one.ask("GET", "/");
     assert_eq!(status, 200);
     assert!(page.len() < 1_000_000 && page.starts_with(b"<!doctype html>"), "{}", page.len());
+}
+
+#[test]
+fn a_request_without_the_token_gets_nothing() {
+    let path = trace("seed001.pickle.gz");
+    let one = Viewer::start(&["--no-browser", path.to_str().unwrap()]);
+    let other = Viewer::start(&["--no-browser", path.to_str().unwrap()]);
+    assert!(one.token.len() == 33 && one.token != other.token, "{} {}", one.token, other.token);
+    for path in ["/", "/api/inputs", "/api/0/0/sites", &format!("{}/api/inputs", other.token)] {
+        assert_eq!(ask(one.port, "GET", path).0, 403, "{path}");
+    }
+    assert_eq!(ask(one.port, "POST", "/api/reload").0, 403);
+}
+
+/// Other users can read the arguments that a browser is started with: they must not be worth anything.
+#[test]
+fn a_browser_is_started_with_an_address_that_works_once() {
+    let folder = folder("browser");
+    let (browser, arguments) = (folder.join("browser"), folder.join("arguments"));
+    fs::write(
+        &browser,
+        format!("#!/bin/sh\nprintf %s \"$1\" > {0}.new && mv {0}.new {0}\n", arguments.display()),
+    )
+    .unwrap();
+    fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = makeroom();
+    command.arg("view").arg(trace("seed001.pickle.gz")).env("BROWSER", &browser);
+    // Where xdg-open is installed, it starts $BROWSER; otherwise this one does.
+    symlink(&browser, folder.join("xdg-open")).unwrap();
+    let search = std::env::var_os("PATH").unwrap();
+    let search = [folder.clone()].into_iter().chain(std::env::split_paths(&search));
+    command.env("PATH", std::env::join_paths(search).unwrap());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let viewer = Viewer::of(command, b"");
+    let end = Instant::now() + Duration::from_secs(30);
+    while !arguments.exists() {
+        assert!(Instant::now() < end, "no browser was started");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let url = fs::read_to_string(&arguments).unwrap();
+    assert!(!url.contains(&viewer.token), "{url}");
+    let path = url.strip_prefix(&format!("http://127.0.0.1:{}", viewer.port)).unwrap();
+    let (status, head, _) = ask(viewer.port, "GET", path);
+    assert_eq!(status, 303);
+    assert!(head.contains(&format!("location: {}/\r\n", viewer.token)), "{head}");
+    assert_eq!(ask(viewer.port, "GET", path).0, 403, "it works once");
 }
 
 #[test]

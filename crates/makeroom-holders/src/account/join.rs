@@ -6,7 +6,7 @@ use makeroom_core::Bytes;
 
 use super::{Device, Finding, Holder, IdleContexts, Label, Unlisted, causes, findings};
 use crate::processes::{Process, Processes};
-use crate::recording::{self, Recordings};
+use crate::recording::Recordings;
 use crate::survey::{Card, List, Listed, Survey};
 
 /// A context by itself is no larger than this: 527 MiB was measured on an H200, older cards take less.
@@ -15,20 +15,19 @@ const LARGEST_CONTEXT: Bytes = Bytes::mib(700);
 /// What the parts of the join share.
 pub(super) struct Joined<'read> {
     pub(super) processes: &'read Processes,
-    recordings: HashMap<u32, Recordings>,
+    recordings: &'read HashMap<u32, Recordings>,
     /// Processes that the driver lists on any card.
     listed: HashSet<u32>,
 }
 
-/// The account of every card.
-pub(crate) fn join(survey: &Survey, processes: &Processes, reads_recordings: bool) -> Vec<Device> {
+/// The account of every card, with the recordings of listed processes that were read.
+pub(crate) fn join(
+    survey: &Survey,
+    processes: &Processes,
+    recordings: &HashMap<u32, Recordings>,
+) -> Vec<Device> {
     let listed = survey.listed().map(|listed| listed.pid).collect();
-    let recorded = processes.known.values().filter(|_| reads_recordings);
-    let recordings = recorded.filter_map(|process| {
-        let (path, name) = process.files.recording.as_ref()?;
-        Some((process.stat.pid, recording::read(path, name)))
-    });
-    let joined = Joined { processes, recordings: recordings.collect(), listed };
+    let joined = Joined { processes, recordings, listed };
     survey.cards.iter().map(|card| device(&joined, card, Label { card: card.index, part: None })).collect()
 }
 

@@ -9,10 +9,43 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::stat::{Stat, State};
-use crate::recording::writers;
+use crate::recording::{MOST_THREADS, writers};
 
 /// Open files of one process that are looked at: CUDA opens its own early, and a server may have millions.
 const MOST_FILES: usize = 1 << 16;
+
+/// Open files and threads of all processes together that are looked at.
+///
+/// One process may have 65 536 of both, so a few could keep this busy for minutes. When the budget is spent, only the first
+/// ones of each process are looked at. A machine with 1000 ordinary processes needs a third of it.
+#[derive(Debug)]
+pub(super) struct LookBudget {
+    left: usize,
+}
+
+impl LookBudget {
+    const ALL: usize = 1 << 17;
+    const LEAST_FILES: usize = 256;
+    const LEAST_THREADS: usize = 64;
+
+    fn files(&self) -> usize {
+        self.left.clamp(Self::LEAST_FILES, MOST_FILES)
+    }
+
+    fn threads(&self) -> usize {
+        self.left.clamp(Self::LEAST_THREADS, MOST_THREADS)
+    }
+
+    fn spend(&mut self, looks: usize) {
+        self.left = self.left.saturating_sub(looks);
+    }
+}
+
+impl Default for LookBudget {
+    fn default() -> Self {
+        Self { left: Self::ALL }
+    }
+}
 
 /// Files of the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,24 +65,35 @@ pub struct OpenFiles {
 impl OpenFiles {
     /// Reads the open files of a process; `None` when that is not allowed or it is gone. A process whose first thread
     /// has ended shows them only at the threads that live on.
-    pub(super) fn read(folder: &Path, stat: &Stat) -> Option<Self> {
+    pub(super) fn read(folder: &Path, stat: &Stat, budget: &mut LookBudget) -> Option<Self> {
         if stat.state != State::Zombie {
-            return Self::read_folder(&folder.join("fd"));
+            return Self::read_folder(&folder.join("fd"), budget);
         }
-        let threads = fs::read_dir(folder.join("task")).ok()?.flatten();
-        threads.filter_map(|thread| Self::read_folder(&thread.path().join("fd"))).find(Self::has_driver)
+        let threads = fs::read_dir(folder.join("task")).ok()?.flatten().take(budget.threads());
+        threads
+            .filter_map(|thread| Self::read_folder(&thread.path().join("fd"), budget))
+            .find(Self::has_driver)
     }
 
     /// Looks for the recording of a process that counts: the recorder's descriptors are its thread's alone.
-    pub(super) fn find_recording(&mut self, folder: &Path) {
-        if self.recording.is_none() {
-            self.recording = writers(folder).find_map(|table| Self::read_folder(&table)?.recording);
+    pub(super) fn find_recording(&mut self, folder: &Path, budget: &mut LookBudget) {
+        /// The recorder has one thread. A process with more of that name made them itself.
+        const MOST_WRITERS: usize = 4;
+        if self.recording.is_some() {
+            return;
         }
+        let most = budget.threads();
+        let threads = fs::read_dir(folder.join("task")).into_iter().flatten().take(most).count();
+        budget.spend(threads);
+        let mut tables = writers(folder, most).take(MOST_WRITERS);
+        self.recording = tables.find_map(|table| Self::read_folder(&table, budget)?.recording);
     }
 
-    fn read_folder(folder: &Path) -> Option<Self> {
+    fn read_folder(folder: &Path, budget: &mut LookBudget) -> Option<Self> {
         let mut files = Self::default();
-        for entry in fs::read_dir(folder).ok()?.flatten().take(MOST_FILES) {
+        let mut looks = 0;
+        for entry in fs::read_dir(folder).ok()?.flatten().take(budget.files()) {
+            looks += 1;
             let path = entry.path();
             if let Ok(target) = fs::read_link(&path) {
                 files.add(&target);
@@ -58,6 +102,7 @@ impl OpenFiles {
                 }
             }
         }
+        budget.spend(looks);
         Some(files)
     }
 
@@ -103,6 +148,25 @@ impl OpenFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_with_many_files_costs_others_only_what_they_do_not_need() {
+        let folder = std::env::temp_dir().join(format!("makeroom-many-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        for number in 0..1000 {
+            std::os::unix::fs::symlink("/dev/null", folder.join(number.to_string())).unwrap();
+        }
+        let mut budget = LookBudget { left: 1500 };
+        let left: Vec<usize> = (0..3)
+            .map(|_| {
+                OpenFiles::read_folder(&folder, &mut budget).unwrap();
+                budget.left
+            })
+            .collect();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(left, [500, 0, 0]);
+        assert_eq!((budget.files(), budget.threads()), (LookBudget::LEAST_FILES, LookBudget::LEAST_THREADS));
+    }
 
     #[test]
     fn tells_the_drivers_files_by_their_names() {

@@ -18,9 +18,10 @@ mod view;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use belonging::Belonging;
+use files::LookBudget;
 pub use files::OpenFiles;
 pub use stat::{Stat, State};
 pub use view::View;
@@ -31,6 +32,8 @@ use users::Users;
 
 /// Of a command line no more is read; the rest of one that long says nothing more about who it is.
 const LONGEST_COMMAND: u64 = 16 << 10;
+/// How long mapped files are looked for: 1000 ordinary processes take a tenth of it.
+const LONGEST_MAPPED: Duration = Duration::from_millis(500);
 /// Of files that the kernel writes by itself no more is read.
 const LONGEST_FILE: u64 = 64 << 10;
 
@@ -116,7 +119,7 @@ impl Processes {
         for pid in pids(root) {
             let folder = reader.folder(pid);
             let Some(stat) = Stat::read(&folder) else { continue };
-            let files = OpenFiles::read(&folder, &stat);
+            let files = OpenFiles::read(&folder, &stat, &mut reader.budget);
             processes.view.unreadable += u32::from(files.is_none() && stat.may_have_files());
             let files = files.unwrap_or_default();
             if (files.has_driver() || listed.contains(&pid)) && !own.contains(&pid) {
@@ -142,7 +145,8 @@ impl Processes {
                 process.has_parents_program = reader.has_parents_program(&stat);
                 process.stat = stat.clone();
             } else {
-                let files = OpenFiles::read(&reader.folder(pid), &stat).unwrap_or_default();
+                let folder = reader.folder(pid);
+                let files = OpenFiles::read(&folder, &stat, &mut reader.budget).unwrap_or_default();
                 self.known.insert(pid, reader.process(stat.clone(), files));
             }
             self.stats.insert(pid, stat);
@@ -160,7 +164,9 @@ impl Processes {
             .copied()
             .filter(|pid| !self.known.contains_key(pid) && !own.contains(pid))
             .collect();
-        for pid in rest {
+        // Each may have maps of megabytes.
+        let ends = Instant::now() + LONGEST_MAPPED;
+        for pid in rest.into_iter().take_while(|_| Instant::now() < ends) {
             let maps = reader.patient.read(&reader.folder(pid).join("maps"), OpenFiles::LONGEST_MAPS);
             let files = OpenFiles::of_maps(&maps.unwrap_or_default());
             if files.has_driver()
@@ -177,11 +183,13 @@ struct Reader<'root> {
     uptime: Option<Duration>,
     users: Users,
     patient: Patient,
+    budget: LookBudget,
 }
 
 impl<'root> Reader<'root> {
     fn new(root: &'root Path) -> Self {
-        Self { root, uptime: uptime(root), users: Users::of(root), patient: Patient::default() }
+        let users = Users::of(root);
+        Self { root, uptime: uptime(root), users, patient: Patient::default(), budget: LookBudget::default() }
     }
 
     fn folder(&self, pid: u32) -> PathBuf {
@@ -196,7 +204,7 @@ impl<'root> Reader<'root> {
 
     fn process(&mut self, stat: Stat, mut files: OpenFiles) -> Process {
         let folder = self.folder(stat.pid);
-        files.find_recording(&folder);
+        files.find_recording(&folder, &mut self.budget);
         let status = text(&folder.join("status"), LONGEST_FILE);
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let user = field("Uid").and_then(|line| line.split_ascii_whitespace().nth(1)?.parse().ok());

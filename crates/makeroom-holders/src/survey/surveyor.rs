@@ -42,6 +42,7 @@ struct Stuck {
 
 /// Why there is no survey.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SurveyError {
     /// The library could not be loaded.
     #[error("NVML not found: {0}")]

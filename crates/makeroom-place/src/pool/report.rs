@@ -140,6 +140,7 @@ pub struct Shortage {
 
 /// Why memory cannot be given back. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FreeError {
     /// The address is not the pool's at all.
     #[error("{0} was not allocated here")]
@@ -147,6 +148,15 @@ pub enum FreeError {
     /// The address is the pool's, and no block that is in use begins there: freed twice, or inside of a block.
     #[error("no block in use begins at {0}: it was freed before, or lies inside of a block")]
     NotInUse(Address),
+}
+
+impl FreeError {
+    /// The address that cannot be given back.
+    pub fn address(self) -> Address {
+        match self {
+            Self::Foreign(address) | Self::NotInUse(address) => address,
+        }
+    }
 }
 
 /// What a block of a snapshot is.

@@ -102,6 +102,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9401", value_parser = address)]
     pub(crate) listen: SocketAddr,
 
+    /// TLS and users, in the format of Prometheus exporters; needs a build with the feature `tls`
+    #[arg(long, alias = "web.config.file", value_name = "FILE")]
+    pub(crate) web_config: Option<PathBuf>,
+
     /// OpenTelemetry collector to send to
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<Collector>,

@@ -4,7 +4,7 @@
 //! terminal that can only print (`TERM=dumb`) every look is printed below the one before it.
 
 use std::fs::File;
-use std::io::{IsTerminal as _, stdin, stdout};
+use std::io::{IsTerminal as _, Read as _, stdin, stdout};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use makeroom_core::Bytes;
 use makeroom_explain::{Room, Site, TraceQuestion, explain_trace};
-use makeroom_holders::{Account, Watcher};
+use makeroom_holders::{Account, Watcher, open_recording};
 use makeroom_report::{Key, Request, Screen};
 use makeroom_trace::Input;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -34,6 +35,9 @@ const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 const LEAST_ROWS: u16 = 24;
 /// Columns that are printed at least.
 const LEAST_COLUMNS: u16 = 60;
+
+/// A longer recording is not read: it may be someone else's, and reading takes a multiple of its size in memory.
+const LONGEST_RECORDING: u64 = 16 << 20;
 
 /// What other threads report.
 enum News {
@@ -164,7 +168,13 @@ fn look(mut watcher: Watcher, interval: Duration, news: &Sender<News>) {
 
 /// What fills a recording's peak, by the lines of the program.
 fn sites(recording: &Path) -> Result<Vec<Site>, String> {
-    match makeroom_trace::open(recording) {
+    let file = open_recording(recording).ok_or("the recording cannot be opened")?;
+    let length = file.metadata().map_err(|error| error.to_string())?.len();
+    if length > LONGEST_RECORDING {
+        let (length, path) = (Bytes::new(length), recording.display());
+        return Err(format!("the recording has {length}; to read it: makeroom why {path}"));
+    }
+    match makeroom_trace::read(file.take(LONGEST_RECORDING)) {
         Ok(Input::Trace(trace)) => {
             let question = TraceQuestion { room: Room::Unknown, device: None };
             Ok(explain_trace(&trace, &question).sites)
@@ -187,5 +197,28 @@ fn key(pressed: KeyEvent) -> Option<Key> {
         KeyCode::Enter => Some(Key::Enter),
         KeyCode::Esc => Some(Key::Escape),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Someone else chooses the file.
+    #[test]
+    fn a_recording_that_is_too_long_or_no_file_is_not_read() {
+        let folder = std::env::temp_dir().join(format!("makeroom-top-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (long, pipe) = (folder.join("long.room"), folder.join("pipe.room"));
+        File::create(&long).unwrap().set_len(1 << 40).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let refused = |path: &Path| sites(path).unwrap_err();
+        assert!(
+            refused(&long).starts_with("the recording has 1.00 TiB; to read it: makeroom why "),
+            "{}",
+            refused(&long)
+        );
+        assert_eq!(refused(&pipe), "the recording cannot be opened");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -4,6 +4,8 @@
 #[path = "../support/machine.rs"]
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod machine;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -25,7 +27,7 @@ impl Server {
         let mut child = command.args(words).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("makeroom: metrics at http://").unwrap();
+        let address = line.trim().strip_prefix("makeroom: metrics at ").unwrap().split_once("://").unwrap().1;
         let address = address.strip_suffix("/metrics").unwrap().parse().unwrap();
         Self { child, address }
     }
@@ -146,6 +148,51 @@ fn a_collector_that_refuses_is_said_once() {
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(said.matches("/v1/metrics: Connection refused").count(), 1, "{said}");
+}
+
+/// 64 clients that never read blocked it for ever.
+#[test]
+fn clients_that_never_read_stop_nobody() {
+    let machine = Machine::new("never-read");
+    let server = Server::start(&machine, "", &[]);
+    let request = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2000);
+    let never_read: Vec<TcpStream> = (0..70)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            // As much as the sockets hold.
+            let _ = stream.write(request.as_bytes());
+            stream
+        })
+        .collect();
+    let began = Instant::now();
+    // One that comes while all seats are taken may be turned away; it comes again, as Prometheus does.
+    let health = || {
+        let mut stream = TcpStream::connect(server.address).ok()?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.read_to_string(&mut answer).ok()?;
+        answer.starts_with("HTTP/1.1 200").then_some(())
+    };
+    while health().is_none() {
+        assert!(began.elapsed() < Duration::from_secs(20), "nobody else is served");
+    }
+    drop(never_read);
+}
+
+#[test]
+#[cfg(not(feature = "tls"))]
+fn a_build_without_tls_says_so() {
+    let machine = Machine::new("no-tls");
+    let output = machine.makeroom("", &["serve", "--web-config", "web.yml"]).output().unwrap();
+    let said = machine::text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("has no TLS")
+            && said.contains("hint: build it with: cargo install makeroom --features tls"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -1,26 +1,52 @@
 //! Serves `/metrics` and `/healthz`, and nothing else.
 
+use std::future::Future;
+use std::io;
 use std::sync::Arc;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
 use makeroom_report::prometheus_text;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 
 use super::sampler::Sampler;
-use crate::commands::accept;
+use crate::commands::accept::{self, Limits};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN_METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Serves until it is stopped.
-pub(crate) async fn serve(listener: TcpListener, sampler: Arc<Sampler>) {
-    accept::accept(listener, move |request| {
-        let sampler = Arc::clone(&sampler);
-        async move { answer(&request, &sampler).await }
+/// Serves until it is stopped. `secure` does the handshake of a connection, and `admit` checks the credentials of a request.
+pub(crate) async fn serve<Securing, Stream, Admitting>(
+    listener: TcpListener,
+    sampler: Arc<Sampler>,
+    secure: impl Fn(TcpStream) -> Securing + Clone + Send + Sync + 'static,
+    admit: impl Fn(HeaderMap) -> Admitting + Clone + Send + Sync + 'static,
+) where
+    Securing: Future<Output = io::Result<Stream>> + Send + 'static,
+    Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    Admitting: Future<Output = bool> + Send + 'static,
+{
+    accept::accept(listener, Limits::USUAL, secure, move |request, _| {
+        let (sampler, admit) = (Arc::clone(&sampler), admit.clone());
+        async move {
+            // Probes have no credentials; the response is `ok`, or the reason why the driver does not respond.
+            let is_open = request.uri().path() == "/healthz";
+            if is_open || admit(request.headers().clone()).await {
+                answer(&request, &sampler).await
+            } else {
+                let mut refused = response(
+                    StatusCode::UNAUTHORIZED,
+                    PLAIN,
+                    "user or password missing or wrong\n".to_owned(),
+                );
+                refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic"));
+                refused
+            }
+        }
     })
     .await;
 }
@@ -28,7 +54,7 @@ pub(crate) async fn serve(listener: TcpListener, sampler: Arc<Sampler>) {
 async fn answer(request: &Request<Incoming>, sampler: &Arc<Sampler>) -> Response<Full<Bytes>> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, PLAIN, "only GET and HEAD\n".to_owned());
-        refused.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
+        refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
     match request.uri().path() {
@@ -64,6 +90,6 @@ fn wants_open_metrics(request: &Request<Incoming>) -> bool {
 fn response(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }

@@ -3,6 +3,8 @@
 //! ```text
 //! sampler   looks when somebody asks, at most once a second, and never twice at the same time
 //! http      answers /metrics and /healthz
+//! web       TLS and users, with the feature `tls`
+//! users     checks passwords
 //! push      sends to an OpenTelemetry collector
 //! ```
 //!
@@ -12,21 +14,52 @@
 mod http;
 mod push;
 mod sampler;
+#[cfg(feature = "tls")]
+mod users;
+#[cfg(feature = "tls")]
+mod web;
 
+#[cfg(not(feature = "tls"))]
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+#[cfg(not(feature = "tls"))]
+use tokio::task::JoinHandle;
 
 use crate::cli::Serve;
 use crate::commands::{accept, looking};
 use crate::failure::Failure;
 use crate::output;
 use sampler::Sampler;
+#[cfg(feature = "tls")]
+use web::Web;
+
+/// Without the feature: neither encryption nor authentication.
+#[cfg(not(feature = "tls"))]
+struct Web;
+
+#[cfg(not(feature = "tls"))]
+#[allow(clippy::unused_self, reason = "with the feature it holds the configuration")]
+impl Web {
+    fn of(configuration: Option<&Path>) -> Result<Self, Failure> {
+        if configuration.is_some() { Err(Failure::NoTls) } else { Ok(Self) }
+    }
+
+    fn scheme(&self) -> &'static str {
+        "http"
+    }
+
+    fn serve(self, listener: TcpListener, sampler: Arc<Sampler>) -> JoinHandle<()> {
+        tokio::spawn(http::serve(listener, sampler, accept::plain, |_| std::future::ready(true)))
+    }
+}
 
 /// Runs `makeroom serve` until it is told to end.
 pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
+    let web = Web::of(arguments.web_config.as_deref())?;
     let sampler = Arc::new(Sampler::new(looking::often(&arguments.looking)?));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -34,13 +67,13 @@ pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
             .await
             .map_err(|error| Failure::Listen { address: arguments.listen, error })?;
         let address = listener.local_addr()?;
-        output::remark(&format!("makeroom: metrics at http://{address}/metrics\n"));
+        output::remark(&format!("makeroom: metrics at {}://{address}/metrics\n", web.scheme()));
         if let Some(endpoint) = &arguments.otlp {
             let interval = Duration::from_secs_f64(arguments.interval);
             tokio::spawn(push::push(endpoint.clone(), interval, Arc::clone(&sampler)));
         }
         let ended = accept::told_to_end()?;
-        let serving = tokio::spawn(http::serve(listener, sampler));
+        let serving = web.serve(listener, sampler);
         ended.await;
         serving.abort();
         Ok::<_, Failure>(())

@@ -3,29 +3,34 @@
 //! ```text
 //! files     reads the inputs, sees what becomes of their files, reads them again
 //! browser   finds a browser and opens the page in it
+//! launch    the address that the browser is started with: it does not contain the token
 //! ```
 //!
 //! Answers are computed beside the thread that waits for connections, so that a long one holds up nobody else.
 
 mod browser;
 mod files;
+mod launch;
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use hyper::header::{CACHE_CONTROL, HeaderValue, LOCATION};
 use hyper::{Request, Response, StatusCode};
-use makeroom_view::{Host, Viewer, report, respond};
+use makeroom_view::{Access, Host, Viewer, report, respond};
 use tokio::net::TcpListener;
 
 use crate::cli::View;
-use crate::commands::{accept, place};
+use crate::commands::accept::{self, Ends, Limits};
+use crate::commands::place;
 use crate::failure::Failure;
 use crate::output;
 use files::Files;
+use launch::Launch;
 
 /// Runs `makeroom view`: writes the file, or serves until it is told to end.
 pub(crate) fn run(arguments: &View) -> Result<(), Failure> {
@@ -59,20 +64,31 @@ fn write_report(viewer: &Viewer, path: &Path, with_what_if: bool) -> Result<(), 
     Ok(())
 }
 
+/// What requests are answered from.
+struct Server {
+    files: Files,
+    access: Access,
+    launch: Launch,
+}
+
 fn serve(arguments: &View, files: Files) -> Result<(), Failure> {
-    let files = Arc::new(files);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
         let listener =
             TcpListener::bind(address).await.map_err(|error| Failure::ListenToView { address, error })?;
         let port = listener.local_addr()?.port();
-        let url = format!("http://127.0.0.1:{port}/");
+        let server =
+            Arc::new(Server { files, access: Access::new(port, secret()?), launch: Launch::new(&secret()?) });
+        let url = server.access.url();
+        let launch_url = format!("http://127.0.0.1:{port}{}", server.launch.path());
         let ended = accept::told_to_end()?;
         let serving =
-            tokio::spawn(accept::accept(listener, move |request| answer(Arc::clone(&files), request, port)));
+            tokio::spawn(accept::accept(listener, Limits::USUAL, accept::plain, move |request, ends| {
+                answer(Arc::clone(&server), request, ends)
+            }));
         output::result(&format!("{url}\n"))?;
-        if !arguments.no_browser && !browser::open(&url) {
+        if !arguments.no_browser && !browser::open(&launch_url) {
             output::remark("makeroom: no browser found; open this address in one\n");
         }
         output::remark("makeroom: press Ctrl-C to stop\n");
@@ -85,9 +101,23 @@ fn serve(arguments: &View, files: Files) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn answer(files: Arc<Files>, request: Request<Incoming>, port: u16) -> Response<Full<Bytes>> {
+/// 128 random bits in hexadecimal digits.
+fn secret() -> io::Result<String> {
+    let mut bytes = [0_u8; 16];
+    // The kernel fills up to 256 bytes at once.
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
+}
+
+async fn answer(server: Arc<Server>, request: Request<Incoming>, ends: Ends) -> Response<Full<Bytes>> {
     let request = request.map(drop);
-    let answered = tokio::task::spawn_blocking(move || respond(&*files, &request, port)).await;
+    let answered = tokio::task::spawn_blocking(move || {
+        if server.launch.admits(request.uri().path(), ends.client, ends.server) {
+            return to_page(&server.access);
+        }
+        respond(&server.files, &request, &server.access)
+    })
+    .await;
     let Ok(response) = answered else {
         let mut failed = Response::new(Full::new(Bytes::from_static(
             b"{\"error\":\"the server failed to compute this response\",\"hint\":\"please report this, with the input if possible\"}",
@@ -96,4 +126,15 @@ async fn answer(files: Arc<Files>, request: Request<Incoming>, port: u16) -> Res
         return failed;
     };
     response.map(|body| Full::new(Bytes::from(body)))
+}
+
+/// Sends a browser on to the page.
+fn to_page(access: &Access) -> Response<Vec<u8>> {
+    let mut response = Response::new(Vec::new());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    if let Ok(root) = HeaderValue::from_str(&access.root()) {
+        response.headers_mut().insert(LOCATION, root);
+    }
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }

@@ -1,0 +1,148 @@
+//! Time and bytes for the recordings of all processes together.
+//!
+//! Any user can have a process with a recording of any size, on any file system. So all recordings share one budget: they are
+//! read from the smallest to the largest, each in at most half of the remaining time, and what is left when the budget
+//! ends has no figures. A file system that does not respond blocks a thread, which is abandoned.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use super::sum::add_up;
+use super::{Recordings, open_recording, recordings};
+
+/// What may be spent on recordings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budget {
+    pub(crate) time: Duration,
+    pub(crate) bytes: u64,
+}
+
+impl Budget {
+    /// For a command that a person waits for.
+    pub(crate) const USUAL: Self = Self { time: Duration::from_millis(500), bytes: 64 << 20 };
+}
+
+/// How long one file may take to open. Opening takes at most half of the budget in all.
+const OPENING: Duration = Duration::from_millis(20);
+/// How much later than its end a read may notice it.
+const SLACK: Duration = Duration::from_millis(20);
+
+/// Reads the recordings of processes: how to open each, and its name. The result has all of them; those beyond the budget
+/// without figures.
+pub(crate) fn read_all(
+    files: impl IntoIterator<Item = (u32, (PathBuf, PathBuf))>,
+    budget: Budget,
+) -> HashMap<u32, Recordings> {
+    let ends = Instant::now() + budget.time;
+    let opens_until = Instant::now() + budget.time / 2;
+    let mut opened = Vec::new();
+    let mut read = HashMap::new();
+    for (pid, paths) in files {
+        let path = paths.0.clone();
+        let file = within(OPENING.min(remaining(opens_until)), move || open(&path)).flatten();
+        read.insert(pid, recordings(&paths, None));
+        opened.extend(file.map(|(bytes, file)| (bytes, pid, paths, file)));
+    }
+    opened.sort_by_key(|&(bytes, pid, ..)| (bytes, pid));
+    let mut bytes_left = budget.bytes;
+    for (bytes, pid, paths, file) in opened {
+        let share = remaining(ends) / 2;
+        if bytes > bytes_left || share < SLACK {
+            break;
+        }
+        bytes_left -= bytes;
+        let until = Instant::now() + share;
+        // It grows while it is read.
+        let sums = within(share + SLACK, move || add_up(file.take(bytes), until)).flatten();
+        read.insert(pid, recordings(&paths, sums));
+    }
+    read
+}
+
+fn remaining(ends: Instant) -> Duration {
+    ends.saturating_duration_since(Instant::now())
+}
+
+/// Opens a plain file; with its length.
+fn open(path: &Path) -> Option<(u64, File)> {
+    let file = open_recording(path)?;
+    let length = file.metadata().ok()?.len();
+    Some((length, file))
+}
+
+/// The result of some work, if it is there in time.
+fn within<Result: Send + 'static>(
+    time: Duration,
+    work: impl FnOnce() -> Result + Send + 'static,
+) -> Option<Result> {
+    if time.is_zero() {
+        return None;
+    }
+    let (sender, receiver) = channel();
+    let run = move || {
+        // If it comes too late, nobody receives it.
+        let _ = sender.send(work());
+    };
+    std::thread::Builder::new().name("recording".to_owned()).spawn(run).ok()?;
+    receiver.recv_timeout(time).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use makeroom_core::{Address, Bytes};
+    use makeroom_trace::room::{Encoder, Event, Header, Record, ThreadNumber, beginning, seal};
+
+    use super::*;
+
+    /// A recording that holds 512 bytes for each event.
+    fn write(name: &str, events: u64) -> (PathBuf, PathBuf) {
+        let mut encoder = Encoder::new(ThreadNumber(1), Vec::new());
+        for number in 0..events {
+            let (address, size) = (Address(number * 512), Bytes::new(512));
+            encoder.record(&Record::Event(Event { address, size, ..Event::default() }));
+        }
+        let mut file = beginning(&Header::default());
+        assert!(seal(encoder.bytes(), &mut file));
+        let path = std::env::temp_dir().join(format!("makeroom-budget-{name}-{}.room", std::process::id()));
+        std::fs::write(&path, file).unwrap();
+        (path.clone(), path)
+    }
+
+    fn live(read: &HashMap<u32, Recordings>, pid: u32) -> Option<u64> {
+        read[&pid].get("")?.live.map(Bytes::get)
+    }
+
+    #[test]
+    fn small_recordings_come_first_and_the_rest_has_no_figures() {
+        let (small, middle, large) = (write("small", 10), write("middle", 1000), write("large", 5000));
+        let size = |path: &PathBuf| std::fs::metadata(path).unwrap().len();
+        let files = [(1, large.clone()), (2, small.clone()), (3, middle.clone())];
+        let time = Duration::from_secs(60);
+        let all = read_all(files.clone(), Budget { time, bytes: 1 << 20 });
+        assert_eq!(
+            [live(&all, 1), live(&all, 2), live(&all, 3)],
+            [Some(5000 * 512), Some(5120), Some(512_000)]
+        );
+        let bytes = size(&small.0) + size(&middle.0) + size(&large.0) - 1;
+        let most = read_all(files.clone(), Budget { time, bytes });
+        assert_eq!([live(&most, 1), live(&most, 2), live(&most, 3)], [None, Some(5120), Some(512_000)]);
+        assert_eq!(most[&1][""].name, large.1, "it still has its name");
+        let none = read_all(files, Budget { time: Duration::ZERO, bytes });
+        assert_eq!([live(&none, 1), live(&none, 2), live(&none, 3)], [None; 3]);
+        for (path, _) in [small, middle, large] {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn work_that_does_not_end_is_abandoned() {
+        let began = Instant::now();
+        assert_eq!(within(Duration::from_millis(10), || std::thread::sleep(Duration::from_secs(600))), None);
+        assert!(began.elapsed() < Duration::from_secs(60));
+        assert_eq!(within(Duration::from_secs(60), || 7), Some(7));
+    }
+}
