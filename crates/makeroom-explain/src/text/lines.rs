@@ -226,12 +226,12 @@ pub(crate) fn is_told_by_person(log: &Log) -> bool {
 
 /// Whether the words around an error say that the program went on without the memory.
 pub(crate) fn is_handled(log: &Log, index: usize) -> bool {
+    static OWN_REQUEST: LazyLock<Regex> =
+        LazyLock::new(|| pattern(r"(?i)\b(?:trying|tried|failed) to allocate \d"));
     let line = log.line(index);
     if HANDLED.is_match(line) || passes_test(log, index) || is_survival_told(log, index) {
         return true;
     }
-    static OWN_REQUEST: LazyLock<Regex> =
-        LazyLock::new(|| pattern(r"(?i)\b(?:trying|tried|failed) to allocate \d"));
     // The sentence that says so may stand below the error, before any traceback.
     (index + 1..(index + 3).min(log.len())).take_while(|&next| !log.line(next).contains("Traceback")).any(
         |next| {
