@@ -14,6 +14,8 @@ pub(crate) const CONTEXT_CEILING: Bytes = Bytes::mib(1434);
 pub(crate) const LARGEST_GPU: Bytes = Bytes::new(288_000_000_000);
 /// No GPU and no machine with unified memory comes near this: a size wrapped around or a shape is wrong.
 pub(crate) const ABSURD: Bytes = Bytes::gib(16 << 10);
+/// Hardly a machine has this much host memory for one piece: the size is more likely wrong than needed.
+pub(crate) const ABSURD_ON_HOST: Bytes = Bytes::gib(1536);
 /// A request this many times the device's memory is a wrong shape rather than a large batch.
 const ABSURD_FACTOR: f64 = 1024.0;
 /// Cached memory of this share of the reserved memory is more than the usual remainder between live blocks.

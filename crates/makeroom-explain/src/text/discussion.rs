@@ -54,10 +54,17 @@ static HANDLING: LazyLock<Regex> = LazyLock::new(|| {
         (?:^\W{0,4} | [.!:] \s) (?:with \s)? this \s (?:pr|mr|pull \s request|change|commit|patch) (?:,|\s) (?:\w+ \s)? (?:adds?|makes?|fix\w*|chang\w+|introduc\w+|mov\w+|replac\w+|remov\w+|rais\w+|lets?|handl\w+|catch\w+|retr\w+|reduc\w+|implement\w*|each|every|the|an?|crossing|all)\b
       | (?:\booms? | out[\s-]of[\s-]memory | OutOfMemory\w*) \b [^.]{0,60} \b(?:is|are|will \s be|gets?|was|were) \s (?:now \s | then \s | automatically \s | always \s){0,2} (?:caught|retried|resubmitted|re-?scheduled|re-?queued|classified|repeated|dropped|split|handled|counted|re-?tried|recorded|mapped)\b
       | (?:\bon | \bupon | \bhits | \bcatch(?:es)? | \bafter) \s (?:an? \s | each \s | every \s)? (?:[\w.]*OutOfMemory\w* | (?:cuda \s | gpu \s)? (?:oom | out[\s-]of[\s-]memory)) \b [^.]{0,60} \b(?:now \s \w+s | halves | retries | repeats | is \s (?:destroyed|reduced|restarted|halved) | are \s (?:freed|reduced) | resubmits | restarts \s with)\b
+      | \bI (?:['’]ve|\s have)? \s implemented \b [^.]{0,60} \b(?:in \s case|whenever|when|if) \b [^.]{0,60} (?:\boom\b | out[\s-]of[\s-]memory)
       | ^\W{0,6} (?:new|added) \s (?:env(?:ironment)? \s (?:var\w*)|flag|option|parameter|setting|log \s blocks?)\b
       | (?:\booms? | out[\s-]of[\s-]memory) (?:\s (?:errors?|kills?|events?))? \s (?:is|are) \s not \s (?:\w+ly \s)? (?:reported|shown|handled|propagated|detected|surfaced|logged)\b
       | 捕获\s?[\w.]*(?:oom|OutOfMemory) | oom自动 | 本次更新 | (?:显存|内存)不足时.{0,4}自动 | \bdesign (?:\s (?:doc|note)s?)? :
         ",
+    )
+});
+/// A sentence that says what software should do when memory runs out: output around it is an example.
+static WISH: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)^\W{0,4}(?:\w+ ){0,2}(?:alerts?|warnings?|notifications?|dashboards?|events?) should (?:\w+ )?(?:trigger|fire|appear|show|be (?:shown|raised|sent|triggered|fired))\w*\b.{0,40}\b(?:if|when|for|on)\b",
     )
 });
 static MEMORY: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)memory|\boom\b|vram"));
@@ -77,7 +84,11 @@ pub(crate) fn is_request(title: &str) -> bool {
     static LEAK: LazyLock<Regex> = LazyLock::new(|| {
         pattern(r"(?i)^\W{0,6}is (?:there|this|it) (?:an?|any) (?:possible )?(?:\w+ )?(?:memory |vram )?leak")
     });
-    !LEAK.is_match(title) && (CHANGE.is_match(title) || TALK.is_match(title))
+    // The first heading of a form for bugs.
+    static BUG: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(r"(?i)^\W{0,6}describe the (?:bug|issue|problem|error|current behaviou?r)\b")
+    });
+    !LEAK.is_match(title) && !BUG.is_match(title) && (CHANGE.is_match(title) || TALK.is_match(title))
 }
 
 /// Whether a text is a discussion without any output of a program.
@@ -96,7 +107,8 @@ pub(crate) fn is_discussion(log: &Log) -> bool {
         || is_advice()
         || HANDLING.is_match(log.line(title))
         || lines().any(|line| FORM.is_match(line) || HANDLING.is_match(line) || is_corrected(line));
-    is_discussed && !lines().any(|line| OUTPUT.is_match(line))
+    let is_wish = || is_request(log.line(title)) && lines().any(|line| WISH.is_match(line));
+    (is_discussed && !lines().any(|line| OUTPUT.is_match(line))) || is_wish()
 }
 
 /// The rest of the sentence behind what a pattern matched.
@@ -121,6 +133,8 @@ mod tests {
             "# Allocation warning is misleading\nIt says out of memory for every failure.",
             "Jobs that OOM are now re-queued on a larger card.\nThe limit is three attempts.",
             "smaller batches\nWith this change the loop prints each CUDA OOM it survives.",
+            "Detect pods that run out\nAlerts should fire when a pod shows:\nReason: OOMKilled\nStarted: 10:11:12",
+            "# Resume the epoch\nI implemented a loop which drops the sample in case it causes an OOM error.",
             "New option `retry_limit`: how often a step that got CUDA out of memory is repeated.",
         ] {
             assert!(is_discussion(&Log::new(text)), "{text}");
@@ -130,6 +144,7 @@ mod tests {
             "# CUDA out of memory when training the large model\nloading weights",
             "# How to avoid this?\n2025-01-02 10:11:12 out of memory",
             "# Crash while loading\nI get CUDA out of memory",
+            "Describe the bug\nWorker exceeded 95% memory budget. Restarting",
             "I applied this patch and still get CUDA out of memory",
             "training gets OOM on the second GPU, after this change too",
         ] {

@@ -107,6 +107,15 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
     ]
     .into_iter()
     .find_map(|(severity, is_prose)| by_program(severity, is_prose))?;
+    // A person's figures are rounded or about something else: the message's own outrank them.
+    let deciding = readings
+        .iter()
+        .position(|reading| {
+            outranks(reading, &readings[deciding])
+                && !is_prose(reading)
+                && is_near(reading.0, readings[deciding].0)
+        })
+        .unwrap_or(deciding);
     let is_deciding_prose = is_prose(&readings[deciding]);
     let (first_line, _, first) = &readings[deciding];
     // Only a reading of the same failure may replace the first: one that is more specific and knows more.
@@ -133,6 +142,19 @@ pub(crate) fn failures(log: &Log) -> Option<Found> {
         holders: readings.iter().map(|(_, _, facts)| facts).find(|facts| shows_holder(facts)).cloned(),
         failures: failures.map(|&(line, _, _)| FailureAt { line }).collect(),
     })
+}
+
+/// Whether a framework's own message with its figures stands against figures in words of no framework.
+fn outranks(reading: &Reading, deciding: &Reading) -> bool {
+    let (_, _, facts) = reading;
+    let (_, _, other) = deciding;
+    facts.is_failure()
+        && other.is_failure()
+        && other.framework.is_empty()
+        && !facts.framework.is_empty()
+        && facts.request.is_some()
+        && facts.total.is_some()
+        && other.free.is_some()
 }
 
 /// Whether a reading is a table in which somebody clearly holds the memory.

@@ -46,6 +46,9 @@ pub(crate) const FAMILY: Family = Family {
 /// The largest static share that leaves room for activations and CUDA graphs.
 pub(crate) const LARGEST_SHARE: f64 = 0.95;
 
+/// Weights that leave this share of the GPU fit under a static share that still works.
+const LEAST_LEFT: f64 = 0.07;
+
 static LEAST: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?:min_per_gpu_memory|pre_model_load_memory|min_memory)=([\d.]+)"));
 static LOCAL: LazyLock<Regex> = LazyLock::new(|| pattern(r"local_gpu_memory=([\d.]+)"));
@@ -139,7 +142,8 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         let is_possible = captured_number(&found, 2).is_some_and(|least: f64| least < LARGEST_SHARE);
         let cause = if is_possible { Cause::ArtificialLimit } else { Cause::LiveDataFillsDevice };
         facts.state(cause, Certainty::Certain, summary);
-    } else if has("not enough memory")
+    } else if has("leave no GPU memory for the KV cache")
+        || has("not enough memory")
         || has("not enough GPU memory for hybrid")
         || has("state cache is too small")
     {
@@ -181,8 +185,11 @@ fn state_static_share(facts: &mut Facts, loading: &Loading) {
         "The weights take {} of the {before} that were free. {after} is left, and --mem-fraction-static{share} gives none of it to the KV cache.",
         before - after
     );
-    let cause =
-        if after.share_of(before) >= 0.1 { Cause::ArtificialLimit } else { Cause::LiveDataFillsDevice };
+    let cause = if after.share_of(before) >= LEAST_LEFT {
+        Cause::ArtificialLimit
+    } else {
+        Cause::LiveDataFillsDevice
+    };
     facts.state(cause, Certainty::Likely, summary);
 }
 
@@ -250,6 +257,14 @@ mod tests {
         let (cause, certainty, summary) = conclusion(text);
         assert_eq!((cause, certainty), (Cause::ArtificialLimit, Certainty::Certain));
         assert!(summary.contains("0.7 and must be above 0.853"), "{summary}");
+    }
+
+    #[test]
+    fn a_message_that_is_cut_before_the_smallest_share() {
+        let text = "Load weight end. quant=fp8, avail mem=9.00 GB, mem usage=91.00 GB.\nValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static=0.85.";
+        let (cause, certainty, summary) = conclusion(text);
+        assert_eq!((cause, certainty), (Cause::ArtificialLimit, Certainty::Likely));
+        assert!(summary.contains("91.00 GiB of the 100.00 GiB"), "{summary}");
     }
 
     #[test]

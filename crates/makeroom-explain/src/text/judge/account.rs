@@ -15,6 +15,8 @@ const RANK_DISTANCE: u64 = 4;
 const LEAST_EQUAL: usize = 3;
 /// A figure of three digits is this exact.
 const ROUNDING: f64 = 0.995;
+/// Beyond rounding, more than the device has.
+const OVER_DEVICE: f64 = 1.02;
 /// This many processes in a row were started together.
 const LAUNCHED: usize = 3;
 /// Fewer equal processes may be equal by chance.
@@ -84,6 +86,15 @@ impl<'facts> Account<'facts> {
             cached: self.cached,
             context: if is_context { context } else { Bytes::ZERO },
         })
+    }
+
+    /// The program holds more than the device has, and its live data alone would not fit: Windows and managed memory
+    /// place the rest in system memory.
+    pub(crate) fn is_oversubscribed(&self) -> bool {
+        let is_more =
+            |total: Bytes| self.reserved.is_some_and(|reserved| reserved > total.scaled(OVER_DEVICE));
+        self.facts.total.is_some_and(is_more)
+            && self.shortage().is_some_and(|shortage| shortage.live_exceeds_device())
     }
 
     /// Bytes that had to be free in addition.

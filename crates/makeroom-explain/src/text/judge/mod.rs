@@ -31,6 +31,10 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
         .and_then(|_| rules::integer_or_shape_bug(account));
     let mut findings: Vec<Finding> = wrapped.into_iter().collect();
     findings.extend(stated(|statement| statement.certainty >= Certainty::Likely));
+    if let Some(bug) = rules::absurd_host_request(facts) {
+        findings.retain(|finding| finding.cause != Cause::HostMemory);
+        findings.push(bug);
+    }
     if matches!(facts.resource, Resource::Device | Resource::Unknown) {
         findings.extend(rules::integer_or_shape_bug(account));
         findings.extend(leak(context));
@@ -59,7 +63,11 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
             "The text says that memory grows with the run: something from every step may stay alive.";
         findings.insert(0, Finding::new(Cause::Leak, Certainty::Possible, summary));
     }
-    findings.extend(stated(|statement| statement.certainty < Certainty::Likely));
+    findings.extend(
+        stated(|statement| statement.certainty < Certainty::Likely).filter(|finding| {
+            finding.cause != Cause::HostMemory || rules::absurd_host_request(facts).is_none()
+        }),
+    );
     let mut unique: Vec<Finding> = Vec::new();
     for finding in findings {
         if unique.iter().all(|known| known.cause != finding.cause) {
@@ -85,6 +93,15 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
     }
     if let Some(contradiction) = rules::contradiction(account) {
         return vec![contradiction];
+    }
+    // Cached memory beyond the device's own size is no room that better packing would give.
+    if account.is_oversubscribed() {
+        let mut findings: Vec<Finding> = rules::live_data_fills_device(account).into_iter().collect();
+        findings.extend(
+            rules::fragmentation(account)
+                .map(|finding| Finding { certainty: Certainty::Possible, ..finding }),
+        );
+        return findings;
     }
     let others = rules::other_processes(account);
     let pieces = rules::fragmentation(account);

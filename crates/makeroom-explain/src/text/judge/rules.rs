@@ -6,8 +6,10 @@
 use makeroom_core::Bytes;
 
 use super::account::Account;
-use crate::text::facts::Allocator;
-use crate::thresholds::{ABSURD, CONTEXT_CEILING, CONTEXT_TYPICAL, Shortage, private_pools_decide};
+use crate::text::facts::{Allocator, Facts, Resource};
+use crate::thresholds::{
+    ABSURD, ABSURD_ON_HOST, CONTEXT_CEILING, CONTEXT_TYPICAL, Shortage, private_pools_decide,
+};
 use crate::{Cause, Certainty, Finding};
 
 /// Other processes decide from this share of the device.
@@ -32,6 +34,17 @@ pub(super) fn integer_or_shape_bug(account: &Account<'_>) -> Option<Finding> {
     let summary =
         format!("The request is {request}. No GPU has that: a size wrapped around or a shape is wrong.");
     shortage.is_absurd().then(|| Finding::new(Cause::IntegerOrShapeBug, certainty, summary).bytes(request))
+}
+
+/// A request for more host memory in one piece than nearly every machine has. More memory is no advice for it.
+pub(super) fn absurd_host_request(facts: &Facts) -> Option<Finding> {
+    let request = facts
+        .request
+        .filter(|&request| facts.resource == Resource::Host && (ABSURD_ON_HOST..ABSURD).contains(&request))?;
+    let summary = format!(
+        "The request is {request} of host memory in one piece, more than machines have: a shape, a count or an extent in the input is probably wrong."
+    );
+    Some(Finding::new(Cause::IntegerOrShapeBug, Certainty::Likely, summary).bytes(request))
 }
 
 /// The request alone is larger than the device; without the device's size, larger than any GPU.
@@ -173,6 +186,12 @@ pub(super) fn live_data_fills_device(account: &Account<'_>) -> Option<Finding> {
     let facts = account.facts;
     let (shortage, live) = (account.shortage()?, facts.live?);
     let (request, total) = (shortage.request, shortage.total?);
+    if account.is_oversubscribed() && live > total {
+        let summary = format!(
+            "{live} is live on a GPU of {total}: the driver placed the rest in system memory, and {request} more did not fit there either."
+        );
+        return Some(Finding::new(Cause::LiveDataFillsDevice, Certainty::Certain, summary).bytes(live));
+    }
     if shortage.live_exceeds_device() {
         let whole = if facts.framework == "pytorch-mps" { "PyTorch's limit of" } else { "the GPU's" };
         let summary = format!("{live} is live; with the {request} requested it exceeds {whole} {total}.");

@@ -201,7 +201,8 @@ fn tpu(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         Some(used.share_of(limit))
     });
     let chips = ratio.map_or(2, |ratio| (ratio.ceil() as u64).next_power_of_two().clamp(2, 1024));
-    if situation.settings.mentions("torch_xla") {
+    let mentions = |word: &str| situation.settings.mentions(word);
+    if mentions("torch_xla") || (mentions("torch") || mentions("requires_grad_")) && !mentions("jax") {
         fixes.push(
             Fix::new("shard the model over the chips")
                 .command("from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel"),

@@ -87,8 +87,14 @@ pub(super) const ROWS: &[Phrase] = &[
         .near(r"wgpu|naga|webgpu|burn|bevy"),
     // Direct3D and OpenGL.
     Phrase::device("unreal", &["Out of video memory"], r"Out of video memory trying to allocate"),
-    Phrase::device("direct3d", &["E_OUTOFMEMORY", "0x8007000E"], r"E_OUTOFMEMORY|0x8007000E")
+    Phrase::device("direct3d", &["E_OUTOFMEMORY", "8007000E"], r"E_OUTOFMEMORY|0x8007000E|HRESULT\W{0,4}(?:is |of )?8007000E")
         .near(r"D3D|Direct3D|DXGI|DirectML|\bGPU\b|video memory"),
+    Phrase::device(
+        "direct3d",
+        &["more video memory than", "ran out of video memory", "run out of video memory", "not enough video memory", "insufficient video memory"],
+        r"\b(?:using|used|needs?|requires?) more video memory than\b|\b(?:ran|has run|have run) out of video memory\b|\b(?:not enough|insufficient) video memory\b",
+    )
+    .unless(r"\b(?:if (?:you|your|there)|may|might|could|avoid\w*|prevent\w*|would)\b"),
     Phrase::device(
         "directml",
         &["enough GPU video memory"],
@@ -152,6 +158,9 @@ pub(super) const ROWS: &[Phrase] = &[
         r"System is out of GPU memory|Out of memory in (?:cu|hip)(?:Mem|Array|Tex|Launch|Module|Stream)\w*",
     ),
     // Encoders.
+    Phrase::device("nvenc", &["NV_ENC_ERR_OUT_OF_MEMORY"], r"NV_ENC_ERR_OUT_OF_MEMORY")
+        .near(r"EncodeSession")
+        .leads(ArtificialLimit, SESSIONS),
     Phrase::device("nvenc", &["EncodeSessionEx"], r"EncodeSessionEx.*(?:memory|\(10\)|: ?10\b|client key)").leads(ArtificialLimit, SESSIONS),
     Phrase::device("nvenc", &["simultaneous encoding is limited"], r"simultaneous encoding is limited up to")
         .likely(

@@ -53,6 +53,40 @@ pub(super) const ROWS: &[Phrase] = &[
     .certain(HostMemory, COMMIT),
     Phrase::host(
         "host",
+        &["oom killer", "oom-killer", "out-of-memory killer", "out of memory killer"],
+        r"\b(?:oom|out[- ]of[- ]memory)[- ]killer\b.{0,24}\b(?:steps? in|stepped in|kicks? in|kicked in|kills?|killed|killing|strikes|triggers?|triggered|terminat(?:es|ed))\b",
+    )
+    .unless(r"\b(?:if|may|might|could|would|can|avoid\w*|prevent\w*|before|unless|instead|not|never|so that|such as|whether|detect\w*|when(?:ever)? (?:the|an?|it|you))\b|invoked|cuda")
+    .likely(HostMemory, "The kernel's OOM killer ended the process: the machine's memory ran out. The GPU is not involved."),
+    Phrase::host(
+        "host",
+        &["killed it", "killed the", "killed my", "killed this", "kills it", "kills the", "kills my", "kills this"],
+        r"\b(?:the|linux) (?:linux )?(?:kernel|oom)\b.{0,60}\b(?:killed (?:it|the|my|this)|kills (?:it|the|my|this))\b",
+    )
+    .near(r"\b(?:system|host|cpu|free|main) (?:memory|ram)\b|\bRAM\b|\bswap")
+    .unless(r"\b(?:if|may|might|could|would|can|avoid\w*|prevent\w*|not|never|whether)\b|jupyter|notebook")
+    .leads(HostMemory, KILLED),
+    Phrase::host(
+        "host",
+        &["killed by system", "killed by the system", "killed by the kernel", "killed by kernel", "killed by the os", "killed by os", "killed by linux", "killed by the operating system"],
+        r"\bkilled by (?:the )?(?:system|(?:linux )?kernel|os|operating system|linux)\b",
+    )
+    .unless(r"time ?limit|timeout|wall ?time|SIGTERM|\b(?:if|may|might|could|would|not|never)\b")
+    .leads(HostMemory, KILLED),
+    Phrase::host(
+        "host",
+        &["cgroups for killing", "systemd-oomd"],
+        r"\bConsidered \d+ cgroups for killing|oomd\[\d+\]:\s+Killed \S",
+    )
+    .certain(HostMemory, "systemd-oomd kills a control group because the machine's memory or swap is nearly used up. The GPU is not involved."),
+    // OpenDroneMap says so for every stage that dies as it does without memory.
+    Phrase::host("host", &["You ran out of memory!"], r"You ran out of memory!")
+        .near(r"opendm|WebODM|Info for Geeks|OpenDroneMap")
+        .leads(HostMemory, "OpenDroneMap reports that a stage ran out of memory, which it concludes from the way that the stage died."),
+    Phrase::host("lightgbm", &["bad allocation"], r"\[LightGBM\] \[(?:Warning|Fatal)\] bad allocation")
+        .likely(HostMemory, "LightGBM could not allocate host memory for its data or histograms. The GPU is not involved."),
+    Phrase::host(
+        "host",
         &["killed"],
         r"\b(?:memory|ram)\b.{0,60}\b(?:gets?|got|was|is|being) killed\b|\bkilled\b.{0,40}\b(?:out of memory|oom)\b",
     )
@@ -466,6 +500,7 @@ mod tests {
             "slurmstepd: error: Detected 2 oom_kill events in StepId=77.0. Some of the step tasks have been OOM Killed.",
             "srun: error: node7: task 3: Out Of Memory",
             "=>> PBS: job killed: mem 6291456kb exceeded limit 4194304kb",
+            "systemd-oomd[644]: Considered 12 cgroups for killing, top candidates were:",
             "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.",
             "      Reason:       OOMKilled",
             "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",

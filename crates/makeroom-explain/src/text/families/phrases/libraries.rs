@@ -3,8 +3,8 @@
 
 use super::{Phrase, family};
 use crate::Cause::{
-    ArtificialLimit, HostMemory, LiveDataFillsDevice, OtherProcesses, SharedMemoryOrKernelResource,
-    Undetermined,
+    ArtificialLimit, HostMemory, LiveDataFillsDevice, OtherProcesses, Preallocation,
+    SharedMemoryOrKernelResource, Undetermined,
 };
 use crate::Certainty;
 
@@ -122,6 +122,35 @@ pub(super) const ROWS: &[Phrase] = &[
         r"CUDA allocation failed.*pipeline object|CUDA runtime API error cudaErrorMemoryAllocation|NVJPEG_STATUS_ALLOCATOR_FAILURE",
     )
     .spanning_lines(),
+    // A person tells that JAX took the GPU from another framework.
+    Phrase::device(
+        "jax",
+        &["reserves most", "reserves all", "allocates most", "allocates all", "grabs most", "grabs all", "takes most", "takes all"],
+        r"(?-i:\bJAX\b)[^.]{0,60}\b(?:reserves|preallocates|pre-allocates|allocates|grabs|takes)\b (?:most|all)\b[^.]{0,24}\b(?:GPU|VRAM|device)\b",
+    )
+    .near(r"\bOOM\b|out of memory")
+    .unless(r"by default|\?\s*$")
+    .likely(Preallocation, "JAX reserves most of the GPU when it starts, also where another framework only imports it."),
+    // FlashInfer cuts its buffers out of a workspace of fixed size.
+    Phrase::device(
+        "sglang",
+        &["AlignedAllocator"],
+        r"Failed to allocate memory for (?P<name>\w+) with size (?P<request>\d+) and alignment \d+ in AlignedAllocator",
+    )
+    .near(r"(?i)sglang")
+    .certain(
+        ArtificialLimit,
+        "FlashInfer's workspace has a fixed size, and {name} needs {request} of it; the GPU need not be full.",
+    ),
+    Phrase::device(
+        "flashinfer",
+        &["AlignedAllocator"],
+        r"Failed to allocate memory for (?P<name>\w+) with size (?P<request>\d+) and alignment \d+ in AlignedAllocator",
+    )
+    .certain(
+        ArtificialLimit,
+        "FlashInfer's workspace has a fixed size, and {name} needs {request} of it; the GPU need not be full.",
+    ),
     // Dask's nanny ends the worker; the worker's own lines are warnings. Its units are decimal.
     Phrase::host("dask", &["memory budget"], r"Worker.*exceeded \d+% memory budget")
         .certain(

@@ -93,7 +93,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         return Some(facts);
     }
     if let Some(found) = TPU_PROGRAM.captures(text) {
-        (facts.request, facts.total) = (captured_size(&found, 1), captured_size(&found, 3));
+        state_program(captured_size(&found, 1)?, captured_size(&found, 3)?, &mut facts);
         return Some(facts);
     }
     if let Some(found) = TPU_ALLOCATION.captures(text) {
@@ -119,6 +119,13 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
     state_budget(passage, &mut facts);
     state_plan(passage, None, &mut facts);
     Some(facts)
+}
+
+/// A compiled program's whole need against what a TPU has: no single request, so nothing about one piece.
+fn state_program(used: Bytes, total: Bytes, facts: &mut Facts) {
+    (facts.live, facts.total) = (Some(used), Some(total));
+    let summary = format!("The compiled program needs {used} in all; the chip has {total} for it.");
+    facts.state(Cause::LiveDataFillsDevice, Certainty::Certain, summary);
 }
 
 /// Puts XLA's plan of the program, where it stands below, against what there is: what the compiler may use, or the pool.
@@ -235,7 +242,9 @@ mod tests {
         let older = facts_in("Attempting to reserve 3.00G at the bottom of memory. That was not possible. There are 2.00G free, 0B reserved, and 2.00G reservable.; \nHBM capacity 8.00G:\n     Currently allocated:    6.00G (   6442450944 bytes)\nRESOURCE_EXHAUSTED").unwrap();
         assert_eq!((older.total, older.live), (Some(Bytes::gib(8)), Some(Bytes::gib(6))));
         let compiling = facts_in("RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 20.00G of 16.00G hbm.").unwrap();
-        assert_eq!((compiling.request, compiling.total), (Some(Bytes::gib(20)), Some(Bytes::gib(16))));
+        assert_eq!((compiling.request, compiling.live), (None, Some(Bytes::gib(20))));
+        assert_eq!(compiling.total, Some(Bytes::gib(16)));
+        assert_eq!(compiling.statements[0].cause, Cause::LiveDataFillsDevice);
     }
 
     #[test]
