@@ -1,5 +1,6 @@
 //! Reading sizes out of error texts.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use makeroom_core::{Bytes, unit_bytes};
@@ -9,12 +10,37 @@ use regex::{Captures, Regex};
 /// compiles every one; a wrong one would match nothing.
 #[allow(clippy::unwrap_used, reason = "the fallback is a constant that is valid")]
 pub(crate) fn pattern(source: &str) -> Regex {
-    Regex::new(source)
+    Regex::new(&with_ascii_classes(source))
         .or_else(|error| {
             debug_assert!(false, "{error}");
             Regex::new("$^x")
         })
         .unwrap()
+}
+
+/// A pattern whose digits, letters and word boundaries are those of ASCII, unless it has other letters itself. Their Unicode
+/// tables take most of the time of a short answer to compile, and a Unicode word boundary beside a progress bar or a
+/// Chinese sentence runs in the slowest of the regex engines.
+pub(super) fn with_ascii_classes(source: &str) -> Cow<'_, str> {
+    if source.chars().any(|letter| !letter.is_ascii() && letter.is_alphanumeric()) {
+        return Cow::Borrowed(source);
+    }
+    let mut pattern = String::with_capacity(source.len() * 2);
+    let mut letters = source.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '\\' {
+            pattern.push(letter);
+            continue;
+        }
+        // One class may stand in another.
+        match letters.next() {
+            Some('d') => pattern.push_str("[0-9]"),
+            Some('w') => pattern.push_str("[0-9A-Za-z_]"),
+            Some('b') => pattern.push_str(r"(?-u:\b)"),
+            other => pattern.extend(std::iter::once('\\').chain(other)),
+        }
+    }
+    Cow::Owned(pattern)
 }
 
 /// A size as texts print it: a number, perhaps with thousands separators, and a unit.
@@ -56,6 +82,15 @@ pub(crate) fn captured_number<T: std::str::FromStr>(captures: &Captures<'_>, gro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn classes_are_those_of_ascii_unless_the_pattern_has_other_letters() {
+        assert_eq!(with_ascii_classes(r"\b[\w.-]+\\\d\s"), r"(?-u:\b)[[0-9A-Za-z_].-]+\\[0-9]\s");
+        assert_eq!(with_ascii_classes(r"\bпамят\w+"), r"\bпамят\w+");
+        // A word may touch Chinese, which has no spaces, and an apostrophe of any kind is no letter.
+        assert!(pattern(r"\boom\b").is_match("训练时oom了"));
+        assert!(pattern(r"^\w+n['’]t [\w-]+$").is_match("didn’t fit-in"));
+    }
 
     #[test]
     fn sizes_of_all_writers() {

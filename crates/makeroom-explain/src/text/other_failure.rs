@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use regex::{Regex, RegexSet};
 
-use super::figures::pattern;
+use super::figures::{pattern, with_ascii_classes};
 use super::lines::{LineKind, kind, lists_possible_reasons};
 use super::log::{Log, clipped, split_prefix};
 use crate::Fix;
@@ -136,7 +136,7 @@ const KNOWN: &[Known] = &[
 ];
 
 static WORDS: LazyLock<Option<RegexSet>> =
-    LazyLock::new(|| RegexSet::new(KNOWN.iter().map(|known| known.words)).ok());
+    LazyLock::new(|| RegexSet::new(KNOWN.iter().map(|known| with_ascii_classes(known.words))).ok());
 /// Any other exception that ends a traceback.
 static EXCEPTION: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"^(?:[A-Za-z_][\w.]*\.)?((?:[A-Z]\w*)(?:Error|Exception|Failure))\b(?:: (.{0,160}))?\s*$")
