@@ -25,7 +25,7 @@ suite() {
     # Where the time was up, or a test ended the process, only the tests that all three modes reached are compared.
     local count passed differ=
     for mode in plain run pool; do cut -d' ' -f2- "$LOGS/$name.$mode.out"; done | sort | uniq -c | sed -n 's/^ *3 //p' >"$LOGS/$name.common"
-    for mode in plain run pool; do grep -F -w -f "$LOGS/$name.common" "$LOGS/$name.$mode.out" >"$LOGS/$name.$mode.compared"; done
+    for mode in plain run pool; do awk 'NR == FNR { common[$0]; next } { test = $0; sub(/^[^ ]* /, "", test) } test in common' "$LOGS/$name.common" "$LOGS/$name.$mode.out" >"$LOGS/$name.$mode.compared"; done
     count=$(wc -l <"$LOGS/$name.plain.compared")
     passed=$(grep -c '^passed' "$LOGS/$name.plain.compared")
     text+=" (exit status $(cat "$LOGS/$name".{plain,run,pool}.status | tr '\n' ' ' | sed 's/ $//'))"
