@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::stat::{Stat, State};
-use crate::recording::{MOST_THREADS, writers};
+use crate::recording::{MOST_THREADS, threads, writers};
 
 /// Open files of one process that are looked at: CUDA opens its own early, and a server may have millions.
 const MOST_FILES: usize = 1 << 16;
@@ -82,10 +82,9 @@ impl OpenFiles {
         if self.recording.is_some() {
             return;
         }
-        let most = budget.threads();
-        let threads = fs::read_dir(folder.join("task")).into_iter().flatten().take(most).count();
-        budget.spend(threads);
-        let mut tables = writers(folder, most).take(MOST_WRITERS);
+        let threads = threads(folder, budget.threads());
+        budget.spend(threads.len());
+        let mut tables = writers(&threads).take(MOST_WRITERS);
         self.recording = tables.find_map(|table| Self::read_folder(&table, budget)?.recording);
     }
 

@@ -79,17 +79,23 @@ pub fn open_recording(path: &Path) -> Option<File> {
 pub fn is_being_written(path: &Path, pid: u32) -> bool {
     let Ok(path) = path.canonicalize() else { return false };
     let process = PathBuf::from(format!("/proc/{pid}"));
-    let tables = writers(&process, MOST_THREADS).chain([process.join("fd")]);
-    tables
+    let threads = threads(&process, MOST_THREADS);
+    writers(&threads)
+        .chain([process.join("fd")])
         .flat_map(|table| std::fs::read_dir(table).into_iter().flatten().flatten())
         .any(|file| std::fs::read_link(file.path()).is_ok_and(|open| open == path))
 }
 
-/// The tables of descriptors of a process's recorder, among its first threads: its thread has one of its own.
-pub(crate) fn writers(process: &Path, most_threads: usize) -> impl Iterator<Item = PathBuf> {
-    let threads = std::fs::read_dir(process.join("task")).into_iter().flatten().flatten().take(most_threads);
+/// The folders of a process's first threads.
+pub(crate) fn threads(process: &Path, most: usize) -> Vec<PathBuf> {
+    let threads = std::fs::read_dir(process.join("task")).into_iter().flatten().flatten();
+    threads.take(most).map(|thread| thread.path()).collect()
+}
+
+/// The descriptor tables of the recorder among a process's threads: its thread has a table of its own.
+pub(crate) fn writers(threads: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     threads
-        .map(|thread| thread.path())
+        .iter()
         .filter(|thread| std::fs::read(thread.join("comm")).is_ok_and(|name| name.trim_ascii_end() == WRITER))
         .map(|thread| thread.join("fd"))
 }
