@@ -186,6 +186,11 @@ impl Stacks {
         self.len() <= 1
     }
 
+    /// Every frame, once.
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
     /// How many different frames there are.
     pub fn frame_count(&self) -> usize {
         self.frames.len()

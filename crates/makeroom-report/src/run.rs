@@ -26,6 +26,8 @@ const MOST_FIXES: usize = 2;
 const LEAST_GAIN: u64 = 100;
 /// A pool beside PyTorch is worth a line from one part in so many of PyTorch's memory on.
 const LEAST_SHARE: u64 = 20;
+/// A program whose memory without expandable segments is at most one part in so many above what is live does not fragment.
+const LEAST_WASTE: u64 = 20;
 /// A smaller peak of pinned memory is not worth a word: PyTorch pins a few bytes for its own use.
 const LEAST_PINNED: Bytes = Bytes::mib(1);
 
@@ -371,7 +373,7 @@ fn with_expandable_segments(torch: &ExpandableSummary, has_several: bool) -> Str
         format!("expandable segments saved {}: {reserved}; {compared}", native - peak_reserved)
     } else if is_gain(peak_reserved, native) {
         format!("expandable segments cost {} here: {reserved}; {compared}", peak_reserved - native)
-    } else if is_plausible && native.get() <= peak_live.get().saturating_add(peak_live.get() / LEAST_SHARE) {
+    } else if is_plausible && native.get() <= peak_live.get().saturating_add(peak_live.get() / LEAST_WASTE) {
         format!("this program does not fragment: {reserved}{live}; {compared}")
     } else {
         format!("expandable segments made no difference: {reserved}{live}; {compared}")

@@ -1,6 +1,6 @@
 //! What to do about a finding in a recording, with figures from the recording itself.
 
-use makeroom_core::{Bytes, Frame, FrameId, Trace, TraceKind};
+use makeroom_core::{Bytes, Frame, Trace, TraceKind};
 
 use super::choice::holder;
 use super::verdict::Refusal;
@@ -146,13 +146,12 @@ fn may_have_a_model(trace: &Trace) -> bool {
         let text = stacks.name_text(name);
         parts.iter().any(|part| text.contains(part))
     };
-    let is_of_a_model = |&frame: &FrameId| {
-        let Frame { function, file, .. } = stacks.frame_at(frame);
+    let is_of_a_model = |&Frame { function, file, .. }: &Frame| {
         contains(file, &["torch/nn/", "torch\\nn\\", "torch/autograd/", "torch\\autograd\\", "torch/optim/"])
             || contains(function, &["torch::nn::", "torch::autograd::", "forward", "backward"])
     };
-    let mut frames = stacks.ids().flat_map(|stack| stacks.frames_of(stack)).peekable();
-    frames.peek().is_none() || frames.any(is_of_a_model)
+    let frames = stacks.frames();
+    frames.is_empty() || frames.iter().any(is_of_a_model)
 }
 
 /// By how much what the step makes must shrink; nothing where what is older already fills the limit.
