@@ -42,7 +42,7 @@ pub(crate) struct Environment {
     pub(crate) torch: Option<(u32, u32)>,
     /// Python's version, major and minor.
     pub(crate) python: Option<(u32, u32)>,
-    /// A notebook on somebody else's machine, where nobody is root.
+    /// A hosted notebook, where the user is not root.
     pub(crate) is_hosted: bool,
     /// The text itself uses the allocator variable's new name.
     names_new_variable: bool,
@@ -85,7 +85,7 @@ impl Environment {
         } else {
             System::Linux
         };
-        // Metal is Apple's, whoever writes about it.
+        // Only Apple has Metal.
         let is_metal = ["kIOGPU", "ggml_metal", "MTLCommandBuffer", "Metal Performance"]
             .iter()
             .any(|mark| text.contains(mark));

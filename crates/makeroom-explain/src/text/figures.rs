@@ -18,9 +18,9 @@ pub(crate) fn pattern(source: &str) -> Regex {
         .unwrap()
 }
 
-/// A pattern whose digits, letters and word boundaries are those of ASCII, unless it has other letters itself. Their Unicode
-/// tables take most of the time of a short answer to compile, and a Unicode word boundary beside a progress bar or a
-/// Chinese sentence runs in the slowest of the regex engines.
+/// Rewrites `\d`, `\w` and `\b` to their ASCII forms, unless the pattern itself contains non-ASCII letters. Compiling the
+/// Unicode tables would take most of the time of a short answer, and next to non-ASCII text a Unicode `\b` falls back to
+/// the slowest of the regex engines.
 pub(super) fn with_ascii_classes(source: &str) -> Cow<'_, str> {
     if source.chars().any(|letter| !letter.is_ascii() && letter.is_alphanumeric()) {
         return Cow::Borrowed(source);
@@ -32,7 +32,7 @@ pub(super) fn with_ascii_classes(source: &str) -> Cow<'_, str> {
             pattern.push(letter);
             continue;
         }
-        // One class may stand in another.
+        // Classes can be nested, so this also works inside brackets.
         match letters.next() {
             Some('d') => pattern.push_str("[0-9]"),
             Some('w') => pattern.push_str("[0-9A-Za-z_]"),
@@ -87,7 +87,7 @@ mod tests {
     fn classes_are_those_of_ascii_unless_the_pattern_has_other_letters() {
         assert_eq!(with_ascii_classes(r"\b[\w.-]+\\\d\s"), r"(?-u:\b)[[0-9A-Za-z_].-]+\\[0-9]\s");
         assert_eq!(with_ascii_classes(r"\bпамят\w+"), r"\bпамят\w+");
-        // A word may touch Chinese, which has no spaces, and an apostrophe of any kind is no letter.
+        // An English word directly after Chinese text, which has no spaces, and one before a typographic apostrophe.
         assert!(pattern(r"\boom\b").is_match("训练时oom了"));
         assert!(pattern(r"^\w+n['’]t [\w-]+$").is_match("didn’t fit-in"));
     }

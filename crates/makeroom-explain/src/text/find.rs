@@ -42,7 +42,7 @@ pub(crate) struct Found {
     pub(crate) is_prose: bool,
     /// The line in the input of an earlier failure that the program survived.
     pub(crate) survived: Option<usize>,
-    /// A table that shows who holds the memory, beside the failure.
+    /// A process table near the failure that shows what holds the memory.
     pub(crate) holders: Option<Facts>,
     /// Where all failures stand, the deciding one included.
     pub(crate) failures: Vec<FailureAt>,
@@ -157,7 +157,7 @@ fn outranks(reading: &Reading, deciding: &Reading) -> bool {
         && other.free.is_some()
 }
 
-/// Whether a reading is a table in which somebody clearly holds the memory.
+/// Whether a reading is a table that names what holds the memory.
 fn shows_holder(facts: &Facts) -> bool {
     facts.severity == Severity::Observation
         && facts.statements.iter().any(|stated| {

@@ -1,5 +1,5 @@
-//! The last look at steps: what the version, the framework or the system that wrote the text does not have is taken out, whoever
-//! proposed it. A step that cannot be taken costs its reader more than a missing one.
+//! The last filter for steps: drops those that the version, framework or operating system in the text does not support. A
+//! step that cannot work costs the reader more than a missing one.
 
 use super::environment::System;
 use super::situation::Situation;
@@ -20,7 +20,7 @@ const ROOT_ON_LINUX: [&str; 5] = ["swapon", "sudo ", "sysctl", "ulimit", "docker
 /// Frameworks whose programs read their data without PyTorch's loader.
 const OWN_LOADERS: [&str; 7] = ["tensorflow", "jax", "mxnet", "paddlepaddle", "theano", "caffe", "darknet"];
 
-/// Takes out the steps that cannot be taken here.
+/// Drops the steps that cannot work here.
 pub(crate) fn keep(fixes: &mut Vec<Fix>, situation: &Situation<'_>) {
     fixes.retain(|fix| fix.command.as_deref().is_none_or(|command| fits(command, situation)));
 }

@@ -17,7 +17,7 @@ use crate::{Cause, Certainty};
 
 /// A report stands in the first lines of a text.
 const LINES_SEARCHED: usize = 100;
-/// A person's line is no longer than this.
+/// Longer lines were not typed by a person.
 const LONGEST_LINE: usize = 4096;
 
 const MEMORY: &str = r"(?:\b(?:memory(?:_allocated|_reserved)?|mem|v-?ram|gram|ram)\b)";
@@ -62,7 +62,7 @@ static RETAINED: LazyLock<Regex> = LazyLock::new(|| {
 static END: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)
-        out[\s-]of[\s-](?:\w+\s)?(?:memory|v?ram) | (?-u:\b)oom(?:s|ed|['’]d)?(?-u:\b) | \bcrash\w* | \b(?:dies|died) \b | \b(?:gets?|got|was|being) \s (?:\w+ \s)? killed\b | \bkilled \s by\b | \bfreez(?:es|ing) | \bfroze\b | \bcollaps(?:es|ed) | \bunresponsive | \bhangs\b | \breboot | \b(?:runs?|ran|running) \s out\b | \b(?:is|are|gets?|becomes?) \s full\b | \block(?:s|ed) \s up\b | \bboom\b | \bfail(?:s|ed)\b | \bgives \s up\b | \bnot \s enough\b | \bexplod | \bmemory \s error | \bfills \s (?:all|the \s whole)
+        out[\s-]of[\s-](?:\w+\s)?(?:memory|v?ram) | \boom(?:s|ed|['’]d)?\b | \bcrash\w* | \b(?:dies|died) \b | \b(?:gets?|got|was|being) \s (?:\w+ \s)? killed\b | \bkilled \s by\b | \bfreez(?:es|ing) | \bfroze\b | \bcollaps(?:es|ed) | \bunresponsive | \bhangs\b | \breboot | \b(?:runs?|ran|running) \s out\b | \b(?:is|are|gets?|becomes?) \s full\b | \block(?:s|ed) \s up\b | \bboom\b | \bfail(?:s|ed)\b | \bgives \s up\b | \bnot \s enough\b | \bexplod | \bmemory \s error | \bfills \s (?:all|the \s whole)
       | 爆显存|爆显|爆了|溢出|崩溃|卡死|杀掉|被杀|退出|不足|挂了|闪退|满了|报错 | 落ち|クラッシュ|不足 | 발생|죽|부족 | \bplante|\bcrashe | bricht|abst[uü]rz|abgebrochen | пада[её]т|вылета|закончи|зависа | \bmuere|\bquebra|\bfalla\b|\bcierra|\btrava\b
         ",
     )

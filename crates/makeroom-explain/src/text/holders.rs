@@ -62,10 +62,10 @@ pub(crate) fn others(cause: Cause, situation: &Situation<'_>) -> Vec<Fix> {
     fixes
 }
 
-/// Lines of a process table that somebody copied: a process id and its memory.
+/// Lines of a pasted process table: a process id and its memory.
 static COPIED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\W{0,4}(\d{3,8})[ \t|]+(\d{2,6}) ?MiB\W*$"));
 
-/// Whether somebody copied a list of processes into the text.
+/// Whether the text contains a pasted process list.
 pub(crate) fn has_copied_list(situation: &Situation<'_>) -> bool {
     situation.account.others.is_empty()
         && situation.settings.parts().into_iter().any(|part| COPIED.is_match(part))

@@ -142,7 +142,7 @@ const FIRST_CALLS: [&str; 7] = [
 /// XLA's pool is as large as the GPU allows: a request below this finds it full already.
 const SMALL_IN_POOL: Bytes = Bytes::mib(64);
 
-/// Whether the GPU, or the framework's pool on it, was full before the program asked for anything of size.
+/// Whether the GPU, or the framework's pool on it, was already full when the program made its first large request.
 fn is_full_before(situation: &Situation<'_>) -> bool {
     let facts = situation.facts;
     let is_first_call = facts.request.is_none() && is_first_call(situation);

@@ -6,7 +6,7 @@
 //! |  0    1   0   0  |   4608MiB / 20480MiB | …                        a MIG instance, all in one line
 //! |    0   N/A  N/A      4321      C   python               1600MiB |   a process; before 2020 without N/A
 //! [0] NAME | 65'C,  88 % | 9000 / 12000 MB | ann:python/4321(8900M)   gpustat
-//! PID       GPU Memory                                                  a list that somebody shortened
+//! PID       GPU Memory                                                  a list shortened by hand
 //! ```
 //!
 //! A paste often holds only half of a table, so each half is optional.

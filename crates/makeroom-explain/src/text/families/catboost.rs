@@ -63,8 +63,8 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         let (free, total) = (binary_size(&found[1], "MB")?, binary_size(&found[2], "MB")?);
         Some((total, total - free))
     });
-    // The pool asks for the memory of an empty card; one that others use does not have it. A table may have been made
-    // while CatBoost ran: it counts where the text names somebody else on the card.
+    // The pool asks for most of an empty card, which a card in use does not have. The table may have been printed while
+    // CatBoost ran, so it counts only if the text names another user of the card.
     let are_others_named = || passage.all().any(|line| OTHERS.is_match(line));
     let shared = at_start
         .into_iter()

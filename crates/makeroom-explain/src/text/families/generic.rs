@@ -154,15 +154,15 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r#"(?ix)
         \b(?:no|not|without|never|don['’]t|doesn['’]t|didn['’]t|won['’]t|avoids?|avoiding|prevents?|to\ fix|in\ case\ of|if\ you\ (?:get|see|run|encounter)) \b[^.;:]{0,24}(?:out[\ -]of[\ -]memory|oom\b)
-      | \b(?:catch(?:es|ing)?|handles?|handling|option\ to|except(?:ion)?\ for|raises\(|assertRaises\w*\(|EXPECT_THROW\()[^;:]{0,48}(?:OutOfMemory|out[\ -]of[\ -]memory|(?-u:\b)oom(?-u:\b)) | \boom(?:s|_kill)?\b\W{1,2}0\b | \boom[._-](?:group|score|adj|policy|control) | \bprint\s+["'] | printf\(
+      | \b(?:catch(?:es|ing)?|handles?|handling|option\ to|except(?:ion)?\ for|raises\(|assertRaises\w*\(|EXPECT_THROW\()[^;:]{0,48}(?:OutOfMemory|out[\ -]of[\ -]memory|\boom\b) | \boom(?:s|_kill)?\b\W{1,2}0\b | \boom[._-](?:group|score|adj|policy|control) | \bprint\s+["'] | printf\(
       | \btest_\w*(?:memory|oom)\w*.*\b(?:PASSED|ok)\b | error\W?\ would\ mean\b
       | ^\s*(?:except|raise|catch|assert|def)\b.*memory | ^\s*//.*memory
-      | ^\s*(?:[-*+•]\s+)?(?:\[\w+\]\s*)?(?:fix(?:es|ed)?|feat|add(?:s|ed)?|improves?|improved|reduces?|reduced|handles?|handled|supports?|removes?|removed|bump(?:s|ed)?)\b[\ (:].*\b(?:memory|oom) | (?-u:\b)oom(?-u:\b).*\bfix(?:es|ed)?\b
+      | ^\s*(?:[-*+•]\s+)?(?:\[\w+\]\s*)?(?:fix(?:es|ed)?|feat|add(?:s|ed)?|improves?|improved|reduces?|reduced|handles?|handled|supports?|removes?|removed|bump(?:s|ed)?)\b[\ (:].*\b(?:memory|oom) | \boom\b.*\bfix(?:es|ed)?\b
       | ^\s*\d{1,2}[.)]\s+[\w\s]*\b(?:memory|oom)\s*$ | \{\s*$ | =>\s*$
       | ^\s*\|[^:]*\|\s*$
       | \b(?:returns?|raises?|throws?|gives?)\ (?:an?\ )?out[\ -]of[\ -](?:gpu\ )?memory\ (?:error\ )?(?:when|if)\b
-      | (?:out[\ -]of[\ -](?:gpu\ )?memory|(?-u:\b)oom(?-u:\b))\ (?:errors?|exceptions?|crash(?:es)?|issues?|problems?)\ (?:may|might|could|can)\ (?:still\ )?(?:occur|happen|appear|arise)
-      | \b(?:may|might|could|can|would|will)\b[^.;:]{0,40}(?:out[\ -]of[\ -]memory|(?-u:\b)oom(?-u:\b))
+      | (?:out[\ -]of[\ -](?:gpu\ )?memory|\boom\b)\ (?:errors?|exceptions?|crash(?:es)?|issues?|problems?)\ (?:may|might|could|can)\ (?:still\ )?(?:occur|happen|appear|arise)
+      | \b(?:may|might|could|can|would|will)\b[^.;:]{0,40}(?:out[\ -]of[\ -]memory|\boom\b)
       | \b(?:if|when|whenever|in\ case|unless|should|whether)\b[^.;:]{0,60}(?:not\ enough|n['’]t\ enough|insufficient|runs?\ out\ of|running\ out\ of|not\ fit|n['’]t\ fit|exceeds?\b|too\ (?:large|big|little)|is\ exhausted|lack\ of) | ^\s*Returns?\b | (?:pytest\.skip|skipTest)\( | \bSKIPPED\s*\[
       | ^\s*\|(?:[^|]*\|){3,}\s*$ | ^\s*\#{2,6}\s+\d+[.)] | ^\W*[^*]+\*\*:?\s*(?:lower|reduce|use|try|set|decrease|increase)\b
       | ^(?:docs|chore|feat|fix|refactor|test|tests|ci|perf|build)(?:\([^)]*\))?!?:\s | \b\w+!?\(.*"[^"]*(?:memory|alloc)[^"]*".*\);\s*$
@@ -202,14 +202,14 @@ static MARK: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 /// The abbreviation counts only as a whole word, and only with a mark or with a program's output around it.
-static SHORT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)(?-u:\b)oom(?:s|ed|ing)?(?-u:\b)"));
+static SHORT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\boom(?:s|ed|ing)?\b"));
 /// The abbreviation in the title of a report.
 static REPORTED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)
-        \b(?:cuda|gpu|vram|hip|rocm|got|gets?|getting|hit|hits|hitting|goes|went|going|still|always|then|host|cpu|instant|immediate) \s oom(?-u:\b)
-      | (?-u:\b)oom(?:s|ed|ing|['’]d)? \s (?:when|while|during|after|on|at|with|again|even|every|error|errors|issue|issues|problem|problems|crash\w*)\b
-      | ^\W* (?:\[[^\]]*\]\W*)* oom(?-u:\b)[\s:,-]+ (?:running|training|loading|serving|generating|finetuning|fine-tuning|inference|starting|using|in|for|from)\b
+        \b(?:cuda|gpu|vram|hip|rocm|got|gets?|getting|hit|hits|hitting|goes|went|going|still|always|then|host|cpu|instant|immediate) \s oom\b
+      | \boom(?:s|ed|ing|['’]d)? \s (?:when|while|during|after|on|at|with|again|even|every|error|errors|issue|issues|problem|problems|crash\w*)\b
+      | ^\W* (?:\[[^\]]*\]\W*)* oom\b[\s:,-]+ (?:running|training|loading|serving|generating|finetuning|fine-tuning|inference|starting|using|in|for|from)\b
         ",
     )
 });

@@ -115,7 +115,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
 
 /// The size of the device that the error names, where the log lists several.
 fn total_of_device(passage: &Passage<'_>) -> Option<Bytes> {
-    /// A device's entry is no longer than this.
+    /// The most lines that a device's entry spans.
     const ENTRY_LINES: usize = 12;
     static NAMED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\b(?:GPU|device) ?#?(\d{1,2})\b"));
     static ENTRY: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)^\W*(?:GPU|device) ?#?(\d{1,2}) ?:?\s*$"));

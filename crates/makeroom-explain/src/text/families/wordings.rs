@@ -211,7 +211,7 @@ static FAILED: LazyLock<Regex> = LazyLock::new(|| {
         "
     ))
 });
-/// What was asked for is memory, but not the amount of it: properties, addresses, files.
+/// Requests for something else than an amount of memory: properties, addresses, files.
 static PROPERTY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix) \b(?:memory|vram|mem) [\s_-] (?:info\w*|size|usage|stat\w*|clock\w*|bandwidth|type|types|map\w*|region|address\w*|requirements?|propert\w+|temperature|utili[sz]ation|access\w*|frequency|layout|format|controller|bank|dump|snapshot|profil\w*|handle)\b .{0,20}(?:$|[:.]) | \bstack \s overflow | buffer [\s-] overflow | integer \s overflow | permission \s denied | access \s denied",

@@ -159,7 +159,7 @@ fn used(situation: &Situation<'_>) -> Option<Bytes> {
     })
 }
 
-/// Less than this is no limit for a program on a GPU.
+/// Smaller values are not a plausible memory limit for a GPU program.
 const LEAST_LIMIT: Bytes = Bytes::gib(4);
 
 /// The limit to request, in gibibytes: half as much again as was used, or twice the present limit.

@@ -365,19 +365,8 @@ fn host(situation: &Situation<'_>, dialect: Dialect) -> Vec<Fix> {
 }
 
 #[cfg(test)]
-fn commands(text: &str, cause: Cause) -> Vec<String> {
-    use crate::text::context::Context;
-    use crate::text::find::failures;
-    use crate::text::log::Log;
-    let log = Log::new(text);
-    let found = failures(&log).unwrap();
-    let context = Context::read(&log, found.index);
-    let situation = Situation::new(&log, found.index, &found.first, &context);
-    (situation.program.advise)(&situation, cause).into_iter().filter_map(|fix| fix.command).collect()
-}
-
-#[cfg(test)]
 mod tests {
+    use super::super::testing::commands;
     use super::*;
 
     const LOADED: &str = "ggml_cuda_init: found 1 CUDA devices:\n  Device 0: NVIDIA X, compute capability 8.9, VMM: yes, VRAM: 12288 MiB\nllama_model_load_from_file_impl: using device CUDA0 (NVIDIA X) - 11264 MiB free\nload_tensors: offloaded 41/41 layers to GPU\nload_tensors:        CUDA0 model buffer size =  8200.00 MiB\nllama_context: n_ctx         = 16384\nllama_kv_cache_init:      CUDA0 KV buffer size =  2560.00 MiB\n";

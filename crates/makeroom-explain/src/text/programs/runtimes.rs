@@ -380,18 +380,8 @@ fn ctranslate2(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::commands;
     use super::*;
-
-    fn commands(text: &str, cause: Cause) -> Vec<String> {
-        use crate::text::context::Context;
-        use crate::text::find::failures;
-        use crate::text::log::Log;
-        let log = Log::new(text);
-        let found = failures(&log).unwrap();
-        let context = Context::read(&log, found.index);
-        let situation = Situation::new(&log, found.index, &found.first, &context);
-        (situation.program.advise)(&situation, cause).into_iter().filter_map(|fix| fix.command).collect()
-    }
 
     #[test]
     fn a_workspace_for_the_tactic() {

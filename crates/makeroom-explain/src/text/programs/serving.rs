@@ -87,16 +87,3 @@ fn half(situation: &Situation<'_>, names: &[&str], unset: u64, least: u64) -> Op
         None => Some(unset),
     }
 }
-
-/// What the steps for a text are: for the tests of each program.
-#[cfg(test)]
-fn commands(text: &str, cause: crate::Cause) -> Vec<String> {
-    use crate::text::context::Context;
-    use crate::text::find::failures;
-    use crate::text::log::Log;
-    let log = Log::new(text);
-    let found = failures(&log).unwrap();
-    let context = Context::read(&log, found.index);
-    let situation = Situation::new(&log, found.index, &found.first, &context);
-    (situation.program.advise)(&situation, cause).into_iter().filter_map(|fix| fix.command).collect()
-}

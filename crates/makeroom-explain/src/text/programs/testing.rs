@@ -1,6 +1,6 @@
 //! What the tests of the program files share.
 
-use super::Program;
+use super::{Program, advise};
 use crate::text::context::Context;
 use crate::text::log::Log;
 use crate::text::situation::Situation;
@@ -15,6 +15,15 @@ pub(super) fn advice(text: &str, cause: Cause) -> (&'static Program, Vec<Fix>) {
     let context = Context::read(&log, index);
     let situation = Situation::new(&log, 0, &facts, &context);
     (situation.program, fixes::for_cause(cause, &situation))
+}
+
+/// The commands that the program of a failure's log gives for a cause, before any is filtered out.
+pub(super) fn commands(text: &str, cause: Cause) -> Vec<String> {
+    let log = Log::new(text);
+    let found = find::failures(&log).unwrap();
+    let context = Context::read(&log, found.index);
+    let situation = Situation::new(&log, found.index, &found.first, &context);
+    advise(&situation, cause).into_iter().filter_map(|fix| fix.command).collect()
 }
 
 /// One step as text: the action, then the command.

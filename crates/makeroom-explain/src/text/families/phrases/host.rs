@@ -432,7 +432,7 @@ pub(super) const ROWS: &[Phrase] = &[
             "errno 137",
             "due to 137",
         ],
-        r"exit\w* due to 137(?-u:\b)|(?:code|status|errno)\W{0,6}(?:is |of )?(?:137|-9)(?-u:\b)|\bsignal:? 9(?-u:\b)|SIGKILL",
+        r"exit\w* due to 137\b|(?:code|status|errno)\W{0,6}(?:is |of )?(?:137|-9)\b|\bsignal:? 9\b|SIGKILL",
     )
     .unless(r"\b(?:SIGTERM|sends?|sending|sent|trap|handler)\b.*SIGKILL|cumem|kill -s|kill -9|potential root causes|\b(?:drained|maintenance|preempt\w*|cancel\w*|time ?limit|timed out)\b")
     .not_near(r"Reason: +(?:Error|Completed|Evicted)\b|\b(?:no|without|not (?:see|find|any))\b[^.;]{0,40}\boom[ -]?kill\w*|\boom[ -]?kill\w*[^.;]{0,20}\bnot\b")
@@ -442,7 +442,7 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::either(
         "host",
         &["status 9", "status: 9", "code 9", "code: 9", "code=9", "code = 9", "Error 9"],
-        r"\b(?:exit(?:ed|s)?|terminated|died|ended|status|make\S*:.*)\b.{0,40}\b(?:status|code|Error)\W{0,3}9(?-u:\b)[^\d.]*",
+        r"\b(?:exit(?:ed|s)?|terminated|died|ended|status|make\S*:.*)\b.{0,40}\b(?:status|code|Error)\W{0,3}9\b[^\d.]*",
     )
     .near(r"\bmemory\b|\bRAM\b|内存|swap|ninja|nvcc|cicc|ptxas|cc1plus")
     .leads(HostMemory, KILLED),

@@ -61,7 +61,7 @@ fn advise(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::commands;
+    use super::super::super::testing::commands;
     use super::*;
 
     #[test]

@@ -252,7 +252,7 @@ fn exllama(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::commands;
+    use super::super::super::testing::commands;
     use super::*;
     use crate::text::programs::testing::{advice, check, torch};
 

@@ -127,19 +127,8 @@ fn translated(host: &Host, fix: &Fix, situation: &Situation<'_>) -> Option<Fix> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::advise;
+    use super::super::super::testing::commands;
     use super::*;
-    use crate::text::context::Context;
-    use crate::text::find::failures;
-    use crate::text::log::Log;
-
-    fn commands(text: &str, cause: Cause) -> Vec<String> {
-        let log = Log::new(text);
-        let found = failures(&log).unwrap();
-        let context = Context::read(&log, found.index);
-        let situation = Situation::new(&log, found.index, &found.first, &context);
-        advise(&situation, cause).into_iter().filter_map(|fix| fix.command).collect()
-    }
 
     const NO_BLOCKS: &str = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.";
 

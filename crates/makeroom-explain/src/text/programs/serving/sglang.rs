@@ -156,7 +156,7 @@ fn fuller_gpu(situation: &Situation<'_>) -> Vec<Fix> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::commands;
+    use super::super::super::testing::commands;
     use super::*;
 
     #[test]

@@ -75,7 +75,7 @@ fn shorter(situation: &Situation<'_>) -> Option<Fix> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::commands;
+    use super::super::super::testing::commands;
     use super::*;
 
     #[test]

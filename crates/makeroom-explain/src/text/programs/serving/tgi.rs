@@ -115,7 +115,7 @@ fn more_shards(situation: &Situation<'_>) -> Fix {
 
 #[cfg(test)]
 mod tests {
-    use super::super::commands;
+    use super::super::super::testing::commands;
     use super::*;
 
     #[test]

@@ -67,7 +67,7 @@ fn smaller(situation: &Situation<'_>) -> Vec<Fix> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::commands;
+    use super::super::super::testing::commands;
     use super::*;
 
     #[test]

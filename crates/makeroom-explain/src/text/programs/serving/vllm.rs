@@ -292,7 +292,7 @@ fn host(situation: &Situation<'_>) -> Vec<Fix> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::commands;
+    use super::super::super::testing::commands;
     use super::*;
 
     const NO_BLOCKS: &str = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.";
