@@ -14,7 +14,7 @@
 use anstream::adapter::strip_str;
 use libfuzzer_sys::fuzz_target;
 use makeroom_explain::explain_text;
-use makeroom_report::{explanation_json, explanation_text, tame};
+use makeroom_report::{explanation_json, explanation_text, sanitize};
 use serde_json::Value;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(!explanation.verdict.summary.is_empty());
     assert_eq!(explanation.verdict.cause, explanation.causes[0].cause);
 
-    let styled = tame(&explanation_text(&explanation, 80, Some(24)));
+    let styled = sanitize(&explanation_text(&explanation, 80, Some(24)));
     let plain = strip_str(&styled).to_string();
     assert!(!plain.contains(|letter: char| letter.is_control() && letter != '\n'), "{plain:?}");
 
