@@ -31,12 +31,13 @@ const LEAST_WASTE: u64 = 20;
 /// A smaller peak of pinned memory is not worth a word: PyTorch pins a few bytes for its own use.
 const LEAST_PINNED: Bytes = Bytes::mib(1);
 
-/// What to say about a process when it has ended; `file` is where it was recorded, `stop` what it reported of the end of
-/// that.
+/// The summary of a process that has ended. `file` is its recording, `stop` what the recorder reported if that ends early,
+/// and `explained` the cause that was explained on the screen when the failure happened: it is not explained again.
 pub fn run_summary_text(
     explanation: &Explanation,
     file: &str,
     stop: Option<&EarlyStop>,
+    explained: Option<Cause>,
     columns: usize,
 ) -> String {
     let columns = columns.max(LEAST_COLUMNS);
@@ -46,14 +47,19 @@ pub fn run_summary_text(
     let verdict = &explanation.verdict;
     // That the end is missing has lines of its own.
     let is_open_for_missing = run.missing.is_some() && run.is_without_failure();
+    let is_explained = explained == Some(verdict.cause);
+    let is_healthy = verdict.cause == Cause::None && run.is_clean() && run.has_exited();
     if verdict.cause != Cause::None && !is_open_for_missing {
         let style = if verdict.cause == Cause::Undetermined { AnsiColor::Yellow } else { AnsiColor::Red };
         let style = style.on_default().bold();
         let certainty = verdict.told_certainty().map_or(String::new(), |certainty| format!(", {certainty}"));
-        let _ = writeln!(out, "{MARGIN}{style}{}{style:#}{certainty}", verdict.cause.title());
-        paragraph(&mut out, &verdict.summary, columns);
+        let above = if is_explained { ": explained above" } else { "" };
+        let _ = writeln!(out, "{MARGIN}{style}{}{style:#}{certainty}{above}", verdict.cause.title());
+        if !is_explained {
+            paragraph(&mut out, &verdict.summary, columns);
+        }
     }
-    if verdict.cause == Cause::None && run.is_clean() && run.has_exited() {
+    if is_healthy {
         healthy(&mut out, run, columns);
     } else {
         findings(&mut out, explanation, run, columns);
@@ -65,8 +71,14 @@ pub fn run_summary_text(
         let _ = writeln!(out, "{MARGIN}note: {remark}");
     }
     incomplete::lines(&mut out, run, stop, columns);
-    what_to_do(&mut out, explanation, columns);
-    let _ = writeln!(out, "{MARGIN}recording saved; to explain it: {COMMAND}makeroom why {file}{COMMAND:#}");
+    if !is_explained {
+        what_to_do(&mut out, explanation, columns);
+    }
+    let (to_do, command) = if is_healthy { ("look at", "view") } else { ("explain", "why") };
+    let _ = writeln!(
+        out,
+        "{MARGIN}recording saved; to {to_do} it: {COMMAND}makeroom {command} {file}{COMMAND:#}"
+    );
     out
 }
 
@@ -238,7 +250,7 @@ fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, colum
         never_freed(out, left, run, columns);
     }
     held_by_libraries(out, run);
-    for kept in &run.kept {
+    for kept in run.kept.iter().filter(|kept| !kept.live.is_zero()) {
         let _ = writeln!(
             out,
             "{MARGIN}kept until exit by {} (normal): {} live, {} cached",

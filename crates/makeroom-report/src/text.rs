@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use makeroom_core::Bytes;
-use makeroom_explain::{Cause, Explanation, Finding, Fix, Growth, InputKind, Ledger, LedgerLine};
+use makeroom_explain::{Cause, Certainty, Explanation, Finding, Fix, Growth, InputKind, Ledger, LedgerLine};
 
 use crate::bars::bar;
 use crate::run::section;
@@ -211,7 +211,8 @@ fn advice(out: &mut String, explanation: &Explanation, columns: usize) {
         .filter(|finding| finding.cause != Cause::None)
         .map(|finding| finding.cause.title().to_lowercase())
         .collect();
-    if !is_open && !others.is_empty() {
+    let is_certain = explanation.verdict.certainty == Certainty::Certain;
+    if !is_open && !is_certain && !others.is_empty() {
         paragraph(out, &format!("\nalso possible: {}", others.join(", ")), columns, DIM);
     }
     if !explanation.next.is_empty() {
@@ -263,9 +264,10 @@ fn command(out: &mut String, command: Option<&str>) {
 }
 
 fn numbered(out: &mut String, number: usize, fix: &Fix, columns: usize) {
+    let is_said = |bytes: Bytes| fix.action.contains(&bytes.to_string());
     let frees = fix
         .frees
-        .filter(|bytes| !bytes.is_zero())
+        .filter(|&bytes| !bytes.is_zero() && !is_said(bytes))
         .map_or(String::new(), |bytes| format!(" (frees up to {bytes})"));
     let lines = wrap(&format!("{}{frees}", fix.action), columns - 7);
     for (index, line) in lines.iter().enumerate() {

@@ -171,7 +171,10 @@ fn unused(pieces: &Pieces, refusal: Option<&Refusal<'_>>) -> LedgerLine {
         .map(|piece| piece.size)
         .sum();
     if usable.is_zero() {
-        return LedgerLine::new("unused, in pieces", cached).note(note);
+        let is_one_piece = pieces.largest() >= cached;
+        let name = if is_one_piece { "unused, cached" } else { "unused, in pieces" };
+        let line = LedgerLine::new(name, cached);
+        return if is_one_piece { line } else { line.note(note) };
     }
     let parts = vec![
         LedgerLine::new("large enough", usable),

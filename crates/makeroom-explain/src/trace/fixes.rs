@@ -122,14 +122,15 @@ fn live_data(
     let request = refusal.event.size;
     let missing = refusal.untaken().map(|untaken| request - untaken.min(request));
     if holder(trace) != "PyTorch" {
-        let fix =
-            Fix::new("free buffers before allocating the next ones, or process the data in smaller chunks");
-        return vec![missing.map_or(fix.clone(), |missing| fix.frees(missing))];
+        const ACTION: &str =
+            "free buffers before allocating the next ones, or process the data in smaller chunks";
+        let fix = missing.map_or(Fix::new(ACTION), |missing| shortfall(ACTION, missing));
+        return vec![fix];
     }
     fixes.extend(match split.zip(refusal.room.limit()) {
         Some((split, limit)) => smaller_step(trace, split, limit, request, missing),
         None => missing.map(|missing| {
-            Fix::new("reduce the batch size, the sequence length or the image size").frees(missing)
+            shortfall("reduce the batch size, the sequence length or the image size", missing)
         }),
     });
     if may_have_a_model(trace) {
@@ -152,6 +153,11 @@ fn may_have_a_model(trace: &Trace) -> bool {
     };
     let frames = stacks.frames();
     frames.is_empty() || frames.iter().any(is_of_a_model)
+}
+
+/// A fix that has to free the bytes that are missing.
+fn shortfall(action: &str, missing: Bytes) -> Fix {
+    Fix::new(format!("{action}: {missing} is missing")).frees(missing)
 }
 
 /// By how much what the step makes must shrink; nothing where what is older already fills the limit.
@@ -179,7 +185,8 @@ fn smaller_step(
         _ => String::new(),
     };
     let action = format!(
-        "reduce this step's memory ({growing}, including the request) by at least {:.0} %: smaller batch, shorter sequences or smaller images{batch}",
+        "reduce this step's memory ({growing}, including the request) by {}, at least {:.0} %: smaller batch, shorter sequences or smaller images{batch}",
+        growing - target,
         (100.0 - 100.0 * factor).ceil()
     );
     Some(Fix::new(action).frees(growing - target))

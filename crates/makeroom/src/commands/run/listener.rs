@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use makeroom_core::Bytes;
+use makeroom_explain::Cause;
 use makeroom_report::{EarlyStop, further_refusals_text};
 
 use super::status::{self, Figures, Status};
@@ -62,6 +63,8 @@ pub(crate) struct Recorded {
     pub(crate) file: PathBuf,
     /// The process's report, if it could not write the whole file.
     pub(crate) stop: Option<EarlyStop>,
+    /// The cause of its first failure, if that was explained on the screen.
+    pub(crate) explained: Option<Cause>,
 }
 
 /// All reports of a run.
@@ -79,7 +82,7 @@ impl Heard {
     fn begin(&mut self, process: u32, file: PathBuf) {
         let is_known = self.of(process).is_some_and(|known| known.file == file);
         if !is_known && self.recordings.len() < MOST_RECORDINGS {
-            self.recordings.push(Recorded { process, file, stop: None });
+            self.recordings.push(Recorded { process, file, stop: None, explained: None });
         }
     }
 
@@ -206,7 +209,11 @@ fn listen(socket: &UnixDatagram, run: &str, status: &mut Status, is_over: &Atomi
                 if refusals <= MOST_REFUSALS {
                     status.clear();
                     let recording = Some((file.as_path(), run)).filter(|_| is_recorded && refusals == 1);
-                    output::remark(&summary::refusal(bytes, device, recording));
+                    let (text, explained) = summary::refusal(bytes, device, recording);
+                    output::remark(&text);
+                    if let Some(known) = heard.of(process) {
+                        known.explained = known.explained.or(explained);
+                    }
                 } else if refusals == MOST_REFUSALS + 1 {
                     status.clear();
                     output::remark(&further_refusals_text());

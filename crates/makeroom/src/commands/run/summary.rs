@@ -33,21 +33,27 @@ pub(crate) fn stepped_aside(taken: &Path, pattern: &Path) -> String {
     stepped_aside_text(&taken.display().to_string(), &pattern.display().to_string().replace("%p", "PID"))
 }
 
-/// The text for a failed allocation; with a recording of this run, it includes the explanation.
-pub(crate) fn refusal(bytes: Bytes, device: Option<u32>, recording: Option<(&Path, &str)>) -> String {
+/// The text for a failed allocation; with a recording of this run, it includes the explanation, whose cause is returned.
+pub(crate) fn refusal(
+    bytes: Bytes,
+    device: Option<u32>,
+    recording: Option<(&Path, &str)>,
+) -> (String, Option<Cause>) {
     let mut text = refused_text(bytes, device);
+    let mut explained = None;
     if let Some(trace) = recording.and_then(|(file, run)| read(file, run).ok()) {
         let explanation = explain_running(&trace, &TraceQuestion::default());
         // The recording does not contain the failure, or not yet: draw no conclusion.
         if explanation.verdict.cause == Cause::None {
-            return text;
+            return (text, None);
         }
+        explained = Some(explanation.verdict.cause);
         text.push_str(&explanation_text(&explanation, output::remark_columns(), None));
         if explanation.causes.iter().any(|finding| finding.cause == Cause::OtherProcesses) {
             text.push_str(&others(&trace, device));
         }
     }
-    text
+    (text, explained)
 }
 
 /// Reads a recording of this run. The name came over the socket, so the file may be anything.
@@ -87,6 +93,8 @@ fn takes_fixed_segments(trace: &Trace) -> bool {
 pub(crate) struct Ended {
     file: String,
     stop: Option<EarlyStop>,
+    /// The cause that was explained when its failure happened.
+    explained: Option<Cause>,
     /// Whether its process is still running, such as a server that the program started.
     still_runs: bool,
     explanation: Result<Explanation, Failure>,
@@ -114,8 +122,14 @@ impl Ended {
             has_fixed_segments &= explanation.run.as_ref().is_some_and(|run| run.expandable.is_empty());
             explanation
         });
-        let stop = recorded.stop.clone();
-        Self { file: path.display().to_string(), stop, still_runs, explanation, has_fixed_segments }
+        Self {
+            file: path.display().to_string(),
+            stop: recorded.stop.clone(),
+            explained: recorded.explained,
+            still_runs,
+            explanation,
+            has_fixed_segments,
+        }
     }
 
     /// Whether PyTorch allocated and none of it was in expandable segments.
@@ -143,7 +157,7 @@ impl Ended {
             Ok(Explanation { run: Some(run), .. }) if self.still_runs => {
                 still_recorded_text(&run.program, run.pid, &self.file)
             }
-            Ok(explanation) => run_summary_text(explanation, &self.file, stop, columns),
+            Ok(explanation) => run_summary_text(explanation, &self.file, stop, self.explained, columns),
             Err(failure) => lost_recording_text(&self.file, failure, stop, columns),
         }
     }
