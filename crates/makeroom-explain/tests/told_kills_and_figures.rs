@@ -38,6 +38,12 @@ fn kills_that_a_person_tells_of_are_about_host_memory() {
         "Evaluation on both gpus ended early: killed by the operating system.",
         "[LightGBM] [Fatal] bad allocation",
         "**Describe the bug**\nThe query stops.\n\ndistributed.nanny - WARNING - Worker exceeded 95% memory budget. Restarting",
+        "Docker kills the trainer as soon as its memory passes the limit of the compose file.",
+        "All array tasks are killed because of an out-of-memory error of the scheduler.",
+        "# Killed during the third shard\nLoading needs about as much RAM as the files have.",
+        "My alignment fails on the cluster: _slurmstepd: error: Detected 3 oom-kill event(s) in StepId=77.batch. Some of your processes may have been killed by the cgroup out-of-memory handler.",
+        "ERROR: could not resize shared memory segment \"/PostgreSQL.77\" to 8388608 bytes: No space left on device",
+        "[1/3] attempt done: pod failed, terminated with exit code (137)",
         "Whoops! You ran out of memory!\nFile \"opendm/system.py\", line 8, in run\nopendm.system.SubprocessException: Child returned 137",
     ] {
         assert_eq!(verdict(text).0, Cause::HostMemory, "{text}");
@@ -45,6 +51,9 @@ fn kills_that_a_person_tells_of_are_about_host_memory() {
     for text in [
         "Lower the limit so that the OOM killer never kills the server.",
         "The OOM killer might kill the worker if memory is short.",
+        "Kubernetes would kill a container whose memory exceeds its limit.",
+        "This PR addresses #12: the loader halves its batch when it hits an OOM.",
+        "The retry of my pull request catches the OOM and repeats the batch.",
     ] {
         assert_eq!(verdict(text).0, Cause::None, "{text}");
     }

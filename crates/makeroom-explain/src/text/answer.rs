@@ -1,10 +1,14 @@
 //! Puts the answer to an error text together: verdict, account, fixes.
 
+use std::sync::LazyLock;
+
 use makeroom_core::Bytes;
+use regex::Regex;
 
 use super::context::Context;
 use super::discussion::is_discussion;
 use super::facts::{Facts, Resource, Severity};
+use super::figures::{find_size, pattern};
 use super::find::{self, Found};
 use super::fixes;
 use super::gpu_names;
@@ -26,6 +30,8 @@ use crate::{
 
 /// A text that was pasted or wrapped by a terminal is no longer than this; a log file is not wrapped.
 const LONGEST_UNWRAPPED: usize = 4 << 20;
+/// More than most hosts have.
+const LARGE_FOR_HOST: Bytes = Bytes::gib(128);
 
 /// Explains an error text: a message, or a whole log with one in it.
 pub fn explain_text(text: &str) -> Explanation {
@@ -59,13 +65,19 @@ pub(super) fn explain_condensed(log: &Log, lines: usize, left_out: usize) -> Exp
 fn answer(log: &Log, found: Option<Found>, lines: usize) -> Explanation {
     let other = other_failure::find(log);
     match found {
-        Some(found) if found.first.is_failure() && counts(log, &found, other.as_ref()) => explain(log, found),
+        Some(found)
+            if found.first.is_failure()
+                && !(found.is_prose && found.holders.is_some())
+                && counts(log, &found, other.as_ref()) =>
+        {
+            explain(log, found)
+        }
         // A person speaks of the failure, and a table shows who holds the memory.
         Some(Found { first, holders: Some(holders), index, is_prose, later, survived, failures })
             if first.is_failure()
                 && other.is_none()
                 && !is_discussion(log)
-                && is_own_failure(log.line(index)) =>
+                && (is_own_failure(log.line(index)) || is_report(log.line(index))) =>
         {
             let first = Facts { severity: Severity::Failure, ..holders };
             explain(log, Found { first, holders: None, index, is_prose, later, survived, failures })
@@ -103,11 +115,15 @@ fn counts(log: &Log, found: &Found, other: Option<&OtherFailure>) -> bool {
 
 fn explain(log: &Log, found: Found) -> Explanation {
     let mut facts = found.first.without_wrapped_figures();
+    if facts.request.is_none() && facts.resource == Resource::Device && facts.live.is_none() {
+        facts.request = request_beside(log, found.index);
+    }
     gpu_names::add_total(&mut facts, Searched::around(log.text(), log.offset(found.index)));
     let context = Context::read(log, found.index);
     let situation = Situation::new(log, found.index, &facts, &context);
     let mut causes = judge(&facts, &situation.account, &context);
     let is_led = context.is_growth_reported
+        || context.growth.is_some()
         || context.is_pile_up_told
         || facts.statements.iter().any(|statement| statement.leads);
     if causes.iter().all(|finding| finding.certainty < Certainty::Likely)
@@ -149,6 +165,22 @@ fn explain(log: &Log, found: Found) -> Explanation {
         notes,
         ..empty(framework, deciding.cause, deciding.certainty, deciding.summary)
     }
+}
+
+/// The request that a program prints in a line of its own next to its error.
+fn request_beside(log: &Log, index: usize) -> Option<Bytes> {
+    /// Such a line is this near.
+    const LINES_NEAR: usize = 4;
+    static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)\b(?:failed|unable|cannot|can't|could not|couldn't|tried|trying|attempted) (?:to )?(?:alloc\w*|reserve) (?:a buffer of |memory of |of )?(?:size )?([\d.,]+) ?([KMGT]i?B|bytes)\b",
+        )
+    });
+    let end = (index + LINES_NEAR + 1).min(log.len());
+    let mut requests =
+        (index.saturating_sub(LINES_NEAR)..end).filter_map(|near| find_size(&REQUEST, log.line(near)));
+    let request = requests.next()?;
+    requests.all(|other| other == request).then_some(request)
 }
 
 /// The account of the device, as far as the text gives figures.
@@ -259,7 +291,8 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
             "The text talks about running out of memory, but has no error message of a program.".to_owned()
         }
     };
-    let certainty = if found.is_prose { Certainty::Likely } else { Certainty::Certain };
+    let is_certain = !found.is_prose && !is_large_for_host(&facts);
+    let certainty = if is_certain { Certainty::Certain } else { Certainty::Likely };
     let mut explanation = none(framework, certainty, summary);
     // A list of processes alone is pasted to ask who holds the memory, and answers it.
     if let Some(holder) = facts.statements.first().filter(|statement| {
@@ -301,6 +334,11 @@ fn nothing_failed(log: &Log, found: Option<Found>, other: Option<OtherFailure>, 
 }
 
 /// An answer that says that nothing failed.
+/// Whether a host allocation that a program survived is so large that the ordinary memory used instead may run out too.
+fn is_large_for_host(facts: &Facts) -> bool {
+    facts.resource == Resource::Host && facts.request.is_some_and(|request| request >= LARGE_FOR_HOST)
+}
+
 fn none(framework: Option<&'static str>, certainty: Certainty, summary: String) -> Explanation {
     Explanation {
         causes: vec![Finding::new(Cause::None, certainty, summary.clone())],

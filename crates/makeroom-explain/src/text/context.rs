@@ -8,6 +8,7 @@ use regex::Regex;
 
 use super::figures::{binary_size, pattern};
 use super::growth;
+use super::lines::is_progress;
 use super::log::{Log, split_prefix};
 
 /// What surrounds a failure.
@@ -32,12 +33,18 @@ pub(crate) struct LoggedGrowth {
     pub(crate) last: Bytes,
     pub(crate) steps: usize,
     pub(crate) per_step: Bytes,
+    /// Whether the series is long enough to rule out a program that is still filling its caches.
+    pub(crate) is_long: bool,
 }
 
 /// How many lines before the failure are searched.
 const LINES_SEARCHED: usize = 20_000;
-/// Fewer figures than this are no series.
+/// A long series has at least this many figures.
 const LEAST_FIGURES: usize = 8;
+/// Fewer figures are never a series.
+const LEAST_EVEN_FIGURES: usize = 3;
+/// A failure above this line may be the title of a report whose log follows.
+const TITLE_LINES: usize = 4;
 /// Sentences about a failure stand this near to it.
 const REPORT_LINES: usize = 60;
 /// A traceback is at most this long.
@@ -48,6 +55,9 @@ static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\b(?:gpu[ _]?)?(?:mem(?:ory)?|vram|allocated)(?:[ _](?:allocated|used|usage|in use|alloc))?\b\s*(?:[:=]|is|of)?\s*([\d.]+)\s*([KMGT]i?B?)\b",
     )
 });
+/// The field of OpenMMLab's and similar training logs, in MiB.
+static LOGGED: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?i)\b(?:max[ _])?mem(?:ory)?: ?(\d{3,6})(?:[, ]\D|\s*$)"));
 /// A sentence about memory that grows with the run.
 static GROWS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -74,12 +84,13 @@ impl Context {
         let from = failure_line.saturating_sub(LINES_SEARCHED);
         let mut context = Self { site: program_line(log, failure_line), ..Self::default() };
         let mut figures = Vec::new();
-        for index in from..failure_line {
+        let is_title = failure_line < TITLE_LINES;
+        let end = if is_title { log.len().min(LINES_SEARCHED) } else { failure_line };
+        for index in from..end {
             let line = log.line(index);
-            if let Some(found) = MEMORY.captures(line)
-                && let Some(size) = binary_size(&found[1], &found[2])
-            {
-                figures.push(size);
+            figures.extend(memory_in(line));
+            if index >= failure_line {
+                continue;
             }
             context.batch = crate::batch::batch_in(line).or(context.batch);
         }
@@ -92,12 +103,40 @@ impl Context {
     }
 }
 
+/// The memory figure of a line.
+fn memory_in(line: &str) -> Option<Bytes> {
+    if let Some(found) = MEMORY.captures(line) {
+        return binary_size(&found[1], &found[2]);
+    }
+    let found = LOGGED.captures(line).filter(|_| is_progress(line))?;
+    binary_size(&found[1], "M")
+}
+
+/// A short series that grows by nearly the same amount each time, as a leak does; caches fill up unevenly.
+fn even_growth(figures: &[Bytes]) -> Option<LoggedGrowth> {
+    let count = figures.len();
+    if count < LEAST_EVEN_FIGURES || figures.windows(2).any(|pair| pair[1] <= pair[0]) {
+        return None;
+    }
+    let increments = || figures.windows(2).map(|pair| pair[1] - pair[0]);
+    let (least, most) = (increments().min()?, increments().max()?);
+    let (first, last) = (figures[0], figures[count - 1]);
+    let per_step = Bytes::new((last - first).get() / (count - 1) as u64);
+    (most <= least.scaled(1.5)).then_some(LoggedGrowth {
+        first,
+        last,
+        steps: count - 1,
+        per_step,
+        is_long: false,
+    })
+}
+
 /// Whether figures only grow, and go on growing to the end. Memory that fills up during the first steps and then
 /// stays is not a leak, so the last quarter must add its share.
 fn growth(figures: &[Bytes]) -> Option<LoggedGrowth> {
     let count = figures.len();
     if count < LEAST_FIGURES {
-        return None;
+        return even_growth(figures);
     }
     let (first, last) = (figures[0], figures[count - 1]);
     let falls = figures.windows(2).filter(|pair| pair[1] < pair[0]).count();
@@ -111,6 +150,7 @@ fn growth(figures: &[Bytes]) -> Option<LoggedGrowth> {
         last,
         steps,
         per_step: Bytes::new((last - first).get() / steps as u64),
+        is_long: true,
     })
 }
 
@@ -154,7 +194,20 @@ mod tests {
     fn memory_that_fills_and_stays_is_not() {
         assert_eq!(growth(&mib(&[10, 40, 80, 90, 90, 90, 90, 90, 90, 90])), None);
         assert_eq!(growth(&mib(&[10, 40, 10, 40, 10, 40, 10, 40, 10, 40])), None);
-        assert_eq!(growth(&mib(&[10, 20, 30])), None);
+        assert_eq!(growth(&mib(&[10, 20])), None);
+        assert_eq!(growth(&mib(&[10, 20, 60])), None);
+        assert_eq!(growth(&mib(&[60, 61, 61])), None);
+    }
+
+    #[test]
+    fn even_growth_needs_few_figures_and_is_not_certain() {
+        let text = "# CUDA out of memory in epoch 3
+Epoch [3][50/900] lr: 0.1, memory: 40100, loss: 1.2
+Epoch [3][100/900] lr: 0.1, memory: 40310, loss: 1.1
+Epoch [3][150/900] lr: 0.1, memory: 40519, loss: 1.1";
+        let grown = Context::read(&Log::new(text), 0).growth.unwrap();
+        assert_eq!((grown.first, grown.last, grown.steps), (Bytes::mib(40100), Bytes::mib(40519), 2));
+        assert!(!grown.is_long);
     }
 
     #[test]

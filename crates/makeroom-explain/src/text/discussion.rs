@@ -51,9 +51,10 @@ static CORRECTION: LazyLock<Regex> = LazyLock::new(|| {
 static HANDLING: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)
-        (?:^\W{0,4} | [.!:] \s) (?:with \s)? this \s (?:pr|mr|pull \s request|change|commit|patch) (?:,|\s) (?:\w+ \s)? (?:adds?|makes?|fix\w*|chang\w+|introduc\w+|mov\w+|replac\w+|remov\w+|rais\w+|lets?|handl\w+|catch\w+|retr\w+|reduc\w+|implement\w*|each|every|the|an?|crossing|all)\b
+        (?:^\W{0,4} | [.!:] \s) (?:with \s)? this \s (?:pr|mr|pull \s request|change|commit|patch) (?:,|\s) (?:\w+ \s)? (?:adds?|makes?|fix\w*|chang\w+|address\w*|updat\w+|improv\w+|allow\w*|enabl\w+|prevent\w*|avoid\w*|aims|tries|introduc\w+|mov\w+|replac\w+|remov\w+|rais\w+|lets?|handl\w+|catch\w+|retr\w+|reduc\w+|implement\w*|each|every|the|an?|crossing|all)\b
       | (?:\booms? | out[\s-]of[\s-]memory | OutOfMemory\w*) \b [^.]{0,60} \b(?:is|are|will \s be|gets?|was|were) \s (?:now \s | then \s | automatically \s | always \s){0,2} (?:caught|retried|resubmitted|re-?scheduled|re-?queued|classified|repeated|dropped|split|handled|counted|re-?tried|recorded|mapped)\b
       | (?:\bon | \bupon | \bhits | \bcatch(?:es)? | \bafter) \s (?:an? \s | each \s | every \s)? (?:[\w.]*OutOfMemory\w* | (?:cuda \s | gpu \s)? (?:oom | out[\s-]of[\s-]memory)) \b [^.]{0,60} \b(?:now \s \w+s | halves | retries | repeats | is \s (?:destroyed|reduced|restarted|halved) | are \s (?:freed|reduced) | resubmits | restarts \s with)\b
+      | \b(?:to|in|of) \s my \s (?:pull \s request|pr|patch|fork|branch)\b
       | \bI (?:['’]ve|\s have)? \s implemented \b [^.]{0,60} \b(?:in \s case|whenever|when|if) \b [^.]{0,60} (?:\boom\b | out[\s-]of[\s-]memory)
       | ^\W{0,6} (?:new|added) \s (?:env(?:ironment)? \s (?:var\w*)|flag|option|parameter|setting|log \s blocks?)\b
       | (?:\booms? | out[\s-]of[\s-]memory) (?:\s (?:errors?|kills?|events?))? \s (?:is|are) \s not \s (?:\w+ly \s)? (?:reported|shown|handled|propagated|detected|surfaced|logged)\b
@@ -84,11 +85,20 @@ pub(crate) fn is_request(title: &str) -> bool {
     static LEAK: LazyLock<Regex> = LazyLock::new(|| {
         pattern(r"(?i)^\W{0,6}is (?:there|this|it) (?:an?|any) (?:possible )?(?:\w+ )?(?:memory |vram )?leak")
     });
+    // A question about an error that the writer has.
+    static HELP: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)^\W{0,6}(?:is there|how (?:to|do|can|should)|can (?:i|we|you))\b.{0,60}\b(?:way around|get around|get rid of|deal with|solve|resolve|solution (?:to|for)|workaround for)\b.{0,40}(?:out[ -]of[ -]memory|\boom\b)",
+        )
+    });
     // The first heading of a form for bugs.
     static BUG: LazyLock<Regex> = LazyLock::new(|| {
         pattern(r"(?i)^\W{0,6}describe the (?:bug|issue|problem|error|current behaviou?r)\b")
     });
-    !LEAK.is_match(title) && !BUG.is_match(title) && (CHANGE.is_match(title) || TALK.is_match(title))
+    !LEAK.is_match(title)
+        && !HELP.is_match(title)
+        && !BUG.is_match(title)
+        && (CHANGE.is_match(title) || TALK.is_match(title))
 }
 
 /// Whether a text is a discussion without any output of a program.

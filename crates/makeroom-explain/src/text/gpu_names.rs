@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use makeroom_core::Bytes;
-use regex::Regex;
+use regex::{Captures, Regex};
 
 use super::facts::{Facts, Resource};
 use super::figures::{binary_size, pattern};
@@ -28,7 +28,7 @@ static SYSTEM: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\bSys VRAM: ?(\d
 /// A person says how much the GPU has.
 static SAID: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\b(?:I|we|GPU|card|it)(?:['’]ve| have| has| only has| got)\b (?:\w+ ){0,4}?(\d{1,3}) ?(GB|GiB|G)(?: of)? (?:VRAM|GPU (?:memory|RAM)|video (?:memory|RAM)|graphics memory)\b",
+        r"(?i)\b(?:I|we|GPU|card|it)(?:['’]ve| have| has| only has| got)\b (?:\w+ ){0,4}?(\d{1,3}) ?(GB|GiB|G)(?: of)? (?:VRAM|GPU (?:memory|RAM)|video (?:memory|RAM)|graphics memory)\b|\b(?:card|gpu|graphics card)\b\W{1,3}(?:(?:nvidia|amd|intel|geforce|a|an|with|only|of)\W{1,2}){0,3}(\d{1,3}) ?(GB|GiB)\b|\b(?:a|an|my|our|one|single|the|on) (\d{1,3}) ?(GB|GiB) (?:\w+ )?(?:gpu|graphics card|video card|card)\b|\bdevice: \d+, capacity: ?(\d{1,3}) ?(GB|GiB)\b",
     )
 });
 
@@ -61,6 +61,12 @@ const SIZES: &[(&str, u64)] = &[
     ("a10g", 23_028),
 ];
 
+/// The size in the alternative that matched.
+fn said_size(found: &Captures<'_>) -> Option<Bytes> {
+    let groups: Vec<&str> = found.iter().skip(1).flatten().map(|group| group.as_str()).collect();
+    binary_size(groups.first()?, groups.get(1)?)
+}
+
 /// Adds the size of the GPU that a text names, where the failure has figures but not this one.
 pub(super) fn add_total(facts: &mut Facts, text: Searched<'_>) {
     let has_figures = facts.request.is_some() || facts.live.is_some();
@@ -77,7 +83,7 @@ pub(super) fn add_total(facts: &mut Facts, text: Searched<'_>) {
     }
     let mut said = text.parts().into_iter().flat_map(|part| SAID.captures_iter(part));
     if let (Some(found), None) = (said.next(), said.next())
-        && let Some(total) = binary_size(&found[1], &found[2])
+        && let Some(total) = said_size(&found)
     {
         facts.total = Some(total);
         facts.evidence.push(format!("The text says that the GPU has {total}"));
@@ -129,6 +135,9 @@ mod tests {
         assert_eq!(total("GPU: Tesla T4"), Some(Bytes::gib(15)));
         assert_eq!(total("on a GeForce RTX 2060"), Some(Bytes::gib(6)));
         assert_eq!(total("the card has 12 GB of VRAM, the host is a desktop"), Some(Bytes::gib(12)));
+        assert_eq!(total("my card: amd, 16gb, windows"), Some(Bytes::gib(16)));
+        assert_eq!(total("does not run on a 6 GB laptop GPU"), Some(Bytes::gib(6)));
+        assert_eq!(total("current device: 1, capacity: 48GB"), Some(Bytes::gib(48)));
         assert_eq!(total("reserved: 5120 MiB, Sys VRAM: 6100/6144 MiB (99.3%)"), Some(Bytes::gib(6)));
     }
 

@@ -83,14 +83,14 @@ const MEMORY_WORDS: &str = r"(?:out[ _-]?of[ _-]?(?:\w+[ _-])?(?:memory|vram|ram
 /// Denials, conditions, fixes: nothing ran out.
 static DENIAL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
-        r"(?i)\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|keeps? (?:it|them|this) from|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this|an?)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|in which case|likely to|risk of|potential(?:ly)?|that raises?|an option to|check for|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.,;:]{{0,48}}{MEMORY_WORDS}|\bif {MEMORY_WORDS}"
+        r"(?i){MEMORY_WORDS}.{{0,80}}\b(?:should not|shouldn['’]?t|won['’]?t|does not|doesn['’]?t|no longer) (?:happens?|occurs?|appears?)\b(?: any ?more)?|\b(?:no|not|don['’]?t|didn['’]?t|doesn['’]?t|without|never|avoids?|avoiding|prevents?|preventing|keeps? (?:it|them|this) from|to fix|fix(?:es|ed|ing)?|in case of|if (?:you|it|there|the|we|this|an?)|when(?:ever)? (?:you|it|there)|may|might|could|can|would|in which case|likely to|risk of|potential(?:ly)?|that raises?|an option to|check for|handl(?:e|es|ing)|catch(?:es|ing)?|other than|instead of|rather than|reduce|less|hope|support|feature)\b[^.,;:]{{0,48}}{MEMORY_WORDS}|\bif {MEMORY_WORDS}"
     ))
 });
 
 /// A person reports that memory ran out.
 static REPORT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!(
-        r"(?i)\b(?:get|got|gets|getting|receiv\w+|encounter\w*|hit|hits|hitting|fac(?:e|es|ed|ing)|have|having|had|throws?|raises?|report\w*|fail\w*|crash\w*|die[sd]?|keeps?|kept|goes|going|went|still|always|then|finally|immediately|error|killed|says?|said|shows?|prints?|报|出现|提示|runs?|ran|running)\b.{{0,80}}{MEMORY_WORDS}|{MEMORY_WORDS}.{{0,40}}\b(?:error|occur\w*|happen\w*|when|while|during|after|on|at|with|exception|killed)\b|(?:报|出现|提示|导致|就|总是|经常|一直|每次).{{0,40}}{MEMORY_WORDS}|\b(?:gpu|graphics|video|system|computer)\b.{{0,24}}\bmemory is (?:full|exhausted|low|not enough|insufficient|not sufficient)\b|\b(?:gpu|card|device|computer|machine|system)\b.{{0,24}}\b(?:does|do)(?:n['’]t| not) have (?:enough|sufficient) (?:\w+ ){{0,2}}(?:memory|v?ram)\b|\b(?:could not|cannot|can['’]t|unable to|failed to|fails? to)\b.{{0,60}}\b(?:because|since|as)\b.{{0,24}}\b(?:not enough|insufficient) (?:\w+ ){{0,2}}(?:memory|v?ram)\b|\b(?:computer|system|machine) is (?:running )?low on memory\b|\b(?:fails?|crash\w*|dies|stops)\b.{{0,40}}\bmemory (?:in use|usage|use)\b.{{0,24}}\b(?:gets|reaches|hits|exceeds)\b"
+        r"(?i)\b(?:get|got|gets|getting|receiv\w+|encounter\w*|hit|hits|hitting|fac(?:e|es|ed|ing)|have|having|had|throws?|raises?|report\w*|fail\w*|crash\w*|die[sd]?|keeps?|kept|goes|going|went|still|always|then|finally|immediately|error|killed|(?:ends?|ended|results?|resulted|resulting|exits?|stops?) (?:up )?(?:in|with)|(?:leads?|led) to|caus(?:es?|ed|ing)|trigger\w*|says?|said|shows?|prints?|报|出现|提示|runs?|ran|running)\b.{{0,80}}{MEMORY_WORDS}|{MEMORY_WORDS}.{{0,40}}\b(?:error|occur\w*|happen\w*|when|while|during|after|on|at|with|exception|killed)\b|(?:报|出现|提示|导致|就|总是|经常|一直|每次).{{0,40}}{MEMORY_WORDS}|\b(?:gpu|graphics|video|system|computer)\b.{{0,24}}\bmemory is (?:full|exhausted|low|not enough|insufficient|not sufficient)\b|\b(?:gpus?|cards?|device|cuda|machine|colab) (?:is|are|was|were|goes|ran|runs) {MEMORY_WORDS}|\b(?:way around|get around|get rid of|deal with|solve|resolve|solution (?:to|for)|workaround for)\b.{{0,40}}{MEMORY_WORDS}|\b(?:gpu|card|device|computer|machine|system)\b.{{0,24}}\b(?:does|do)(?:n['’]t| not) have (?:enough|sufficient) (?:\w+ ){{0,2}}(?:memory|v?ram)\b|\b(?:could not|cannot|can['’]t|unable to|failed to|fails? to)\b.{{0,60}}\b(?:because|since|as)\b.{{0,24}}\b(?:not enough|insufficient) (?:\w+ ){{0,2}}(?:memory|v?ram)\b|\b(?:computer|system|machine) is (?:running )?low on memory\b|\b(?:fails?|crash\w*|dies|stops)\b.{{0,40}}\bmemory (?:in use|usage|use)\b.{{0,24}}\b(?:gets|reaches|hits|exceeds)\b"
     ))
 });
 
@@ -159,7 +159,9 @@ pub(crate) fn kind_of_known(line: &str, is_decided: bool) -> LineKind {
     let (writer, body) = split_prefix(line);
     let may_be_person = !is_decided && writer.is_none() && !ERROR.is_match(line);
     let is_account = || !is_decided && ACCOUNT.is_match(body) && !SIZE.is_match(body);
-    let is_person = || PERSON.is_match(body) && (may_be_person || DENIAL.is_match(body) || is_account());
+    // Slurm says "may have been killed" of what it has killed.
+    let said = body.split("Some of your processes may").next().unwrap_or(body);
+    let is_person = || PERSON.is_match(body) && (may_be_person || DENIAL.is_match(said) || is_account());
     // A code in marks, in a sentence about what can happen.
     let is_quoted = || line.contains('`');
     let is_document = || (is_quoted() || may_be_person && ADVICE.is_match(body)) && DENIAL.is_match(body);
@@ -304,6 +306,11 @@ pub(crate) fn ends_in_error(log: &Log, index: usize) -> bool {
     })
 }
 
+/// Whether a line is a step of a run that goes on.
+pub(crate) fn is_progress(line: &str) -> bool {
+    PROGRESS.is_match(line)
+}
+
 /// How many steps of a run a stretch of a log shows, up to `enough`.
 pub(crate) fn progress_between(log: &Log, from: usize, to: usize, enough: usize) -> usize {
     /// A stretch longer than this is progress if its beginning is.
@@ -312,7 +319,7 @@ pub(crate) fn progress_between(log: &Log, from: usize, to: usize, enough: usize)
     let end = log.number(from).saturating_add(LINES_SEARCHED);
     (from..to)
         .take_while(|&index| log.number(index) < end)
-        .filter(|&index| PROGRESS.is_match(log.line(index)))
+        .filter(|&index| is_progress(log.line(index)))
         .take(enough)
         .count()
 }

@@ -174,6 +174,7 @@ static NO_FAILURE: LazyLock<Regex> = LazyLock::new(|| {
       | \b(?:specification|spec|docs?|documentation)\b.{0,12}\w+_OUT_OF_\w+ | \bis\ returned\W?\ if\b
       | \bif\ (?:an?\ )?(?:out[\ -]of[\ -]memory|oom)\b
       | other\ than\ running\ out\ of | sample\ buffer
+      | \b(?:would|could|might|may|can|must|should)\ (?:\w+\ )?(?:kill|terminate|stop|abort|evict|restart)\b
       | illegal\ memory\ access | illegal_?address | driver\ version\ is\ insufficient | invalid\ argument | not_?supported | \bCL_SUCCESS\b | unknown\ error | no\ pinned\ memory\ pool | static\ TLS
         "#,
     )
@@ -226,7 +227,7 @@ static ERROR: LazyLock<Regex> =
 /// Words that make it device memory.
 static DEVICE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\bcuda\b|cuda[._]|\bgpu|gpu memory|vram|video memory|device memory|\bon (?:the )?device\b|\bdevice (?:pool|arena|buffer|capacity|allocation)|\bon device \d|graphics (?:card|memory)|video (?:card|ram)|cuda[A-Z]|显存|\bvulkan|\bopencl|\bhip\b",
+        r"(?i)\bcuda\b|\bxpu\b|\bnpu\b|cuda[._]|\bgpu|gpu memory|OutOfDeviceMemory|OUT_OF_DEVICE_MEMORY|vram|video memory|device memory|\bon (?:the )?device\b|\bdevice (?:pool|arena|buffer|capacity|allocation)|\bon device \d|graphics (?:card|memory)|video (?:card|ram)|cuda[A-Z]|显存|\bvulkan|\bopencl|\bhip\b",
     )
 });
 /// Words that make it host memory, or leave it open.
@@ -267,6 +268,28 @@ pub(super) fn is_no_failure(line: &str) -> bool {
 /// Whose memory a line is about.
 pub(super) fn resource_of(line: &str) -> Resource {
     if DEVICE.is_match(line) && !HOST.is_match(line) { Resource::Device } else { Resource::Unknown }
+}
+
+/// Whose memory a failure is about, by its line or else by the lines around it, if they name only one kind.
+fn resource_in(passage: &Passage<'_>, text: &str) -> Resource {
+    static GPU: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)\bvram\b|\bgpu (?:memory|ram|mem)\b|device:GPU:\d|\b(?:on|with|of|using|have|has) (?:an?|my|our|the|one|single|two|four|eight|\d+ ?x?) ?(?:nvidia |tesla |geforce |amd |intel )?(?:A10G?|A100|A6000|A5000|A4000|H100|H200|B200|V100|P100|P40|T4|L4|L40S?|K80|RTX|GTX|MI\d{2,3}|gpus?)\b|\bcuda:\d\b|torch\.cuda|\bprofile_run\b|\bcuda (?:error|failure|out of memory)|CUDA_ERROR_OUT",
+        )
+    });
+    static HOST_TEXT: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)\b(?:system|host|cpu|main|physical) (?:memory|ram)\b|\d ?GB (?:of )?RAM\b|\bRAM (?:usage|is|runs)\b|\bswap\b|\bkilled\b|oom[- ]?kill|\bnot? (?:a )?gpu\b|\bcpu[- ]only\b",
+        )
+    });
+    match resource_of(text) {
+        Resource::Unknown if HOST.is_match(text) => Resource::Unknown,
+        Resource::Unknown => {
+            let any = |words: &Regex| passage.all().any(|line| words.is_match(line));
+            if any(&GPU) && !any(&HOST_TEXT) { Resource::Device } else { Resource::Unknown }
+        }
+        known => known,
+    }
 }
 
 /// A text with at most this many lines is the message itself.
@@ -314,7 +337,7 @@ fn read(passage: &Passage<'_>) -> Option<Facts> {
         line: passage.line_number,
         quote: passage.line().to_owned(),
         severity,
-        resource: resource_of(text),
+        resource: resource_in(passage, text),
         request: find_size(&REQUEST, text).or(call.request),
         free: find_size(&FREE, text).or_else(|| find_size(&FREE_AFTER, text)).or(call.free),
         site: source_line(text),

@@ -37,7 +37,7 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
     }
     if matches!(facts.resource, Resource::Device | Resource::Unknown) {
         findings.extend(rules::integer_or_shape_bug(account));
-        findings.extend(leak(context));
+        findings.extend(leak(context).filter(|leak| leak.certainty >= Certainty::Likely));
         findings.extend(by_arithmetic(account));
         if findings.is_empty() && !facts.statements.iter().any(|statement| statement.leads) {
             findings.extend(rules::full_for_unknown_reason(account));
@@ -55,6 +55,8 @@ pub(crate) fn judge(facts: &Facts, account: &Account<'_>, context: &Context) -> 
     if context.is_pile_up_told && is_open && facts.resource != Resource::Host {
         let summary = "The text says that several processes collect on this GPU: each takes a context and its own data.";
         findings.insert(0, Finding::new(Cause::OtherProcesses, Certainty::Possible, summary));
+    } else if let Some(leak) = leak(context).filter(|_| is_open) {
+        findings.insert(0, leak);
     } else if context.is_growth_reported
         && is_open
         && !facts.statements.iter().any(|statement| statement.cause == Cause::Leak)
@@ -134,15 +136,20 @@ fn by_arithmetic(account: &Account<'_>) -> Vec<Finding> {
 fn leak(context: &Context) -> Option<Finding> {
     let growth = context.growth.as_ref()?;
     let summary = format!(
-        "The log shows memory growing from {} to {} over {} steps, {} a step: something from every step stays alive.",
-        growth.first, growth.last, growth.steps, growth.per_step
+        "The log shows memory growing from {} to {} over {} steps, {} a step: something from every step {} alive.",
+        growth.first,
+        growth.last,
+        growth.steps,
+        growth.per_step,
+        if growth.is_long { "stays" } else { "may stay" },
     );
+    let certainty = if growth.is_long { Certainty::Likely } else { Certainty::Possible };
     Some(Finding {
         evidence: vec![format!(
             "{} memory figures before the failure, nearly all increasing",
             growth.steps + 1
         )],
-        ..Finding::new(Cause::Leak, Certainty::Likely, summary).bytes(growth.last - growth.first)
+        ..Finding::new(Cause::Leak, certainty, summary).bytes(growth.last - growth.first)
     })
 }
 

@@ -161,7 +161,7 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::device("nvenc", &["NV_ENC_ERR_OUT_OF_MEMORY"], r"NV_ENC_ERR_OUT_OF_MEMORY")
         .near(r"EncodeSession")
         .leads(ArtificialLimit, SESSIONS),
-    Phrase::device("nvenc", &["EncodeSessionEx"], r"EncodeSessionEx.*(?:memory|\(10\)|: ?10\b|client key)").leads(ArtificialLimit, SESSIONS),
+    Phrase::device("nvenc", &["EncodeSessionEx"], r"EncodeSessionEx.*(?:memory|\(10\)|: ?10\b|(?:error|status|code)\W{1,3}10\b|client key)").leads(ArtificialLimit, SESSIONS),
     Phrase::device("nvenc", &["simultaneous encoding is limited"], r"simultaneous encoding is limited up to")
         .likely(
             ArtificialLimit,
@@ -192,6 +192,9 @@ mod tests {
         assert!(stated.leads && stated.certainty == Certainty::Possible);
         assert_eq!(stated.cause, Cause::ArtificialLimit);
         assert!(facts_in("OpenEncodeSessionEx failed: unsupported device (2)").is_none());
+        let text =
+            "encoder.nvEncOpenEncodeSessionEx(&params, &encoder) returned error 10 for the fourth stream";
+        assert_eq!(facts_in(text).unwrap().framework, "nvenc");
     }
 
     #[test]

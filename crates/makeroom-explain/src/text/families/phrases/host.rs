@@ -88,7 +88,7 @@ pub(super) const ROWS: &[Phrase] = &[
     Phrase::host(
         "host",
         &["killed"],
-        r"\b(?:memory|ram)\b.{0,60}\b(?:gets?|got|was|is|being) killed\b|\bkilled\b.{0,40}\b(?:out of memory|oom)\b",
+        r"\b(?:memory|ram)\b.{0,60}\b(?:gets?|got|was|is|being) killed\b|\bkilled\b.{0,40}\b(?:out[ -]of[ -]memory|oom)\b",
     )
     .unless(r"cuda|\bgpu|Workers \(tasks|memory pressure|cgroup|oom[-_]kill")
     .leads(HostMemory, KILLED),
@@ -99,6 +99,13 @@ pub(super) const ROWS: &[Phrase] = &[
     )
     .unless(r"time ?limit|timeout|wall ?time|SIGTERM|by (?:me\b|(?:the |a )?user|hand)|manually|Ctrl|cuda|\bgpu")
     .leads(HostMemory, KILLED),
+    Phrase::host(
+        "host",
+        &["kills", "killed", "terminates", "evicts", "evicted"],
+        r"\b(?:kubernetes|k8s|kubelet|docker|containerd|slurm|the (?:kernel|os|system|scheduler|cluster|node|container runtime|watchdog))\b.{0,40}\b(?:kills|killed|terminates|terminated|evicts|evicted)\b.{0,80}\b(?:memory|ram)\b.{0,40}\b(?:limit\w*|exceed\w*|pass(?:es|ed)|reach\w*|out|full)\b",
+    )
+    .unless(r"cuda|\bgpu|vram|\b(?:if|would|might|could|may|can)\b")
+    .likely(HostMemory, "The process was killed because its host memory reached a limit. The GPU is not involved."),
     Phrase::host("host", &["MEM usage hard limit", "exceeded MEM"], r"exceeded (?:its )?(?:v?mem|memory)\w* (?:usage )?(?:hard |soft )?limit")
         .certain(HostMemory, "The job exceeded the host memory that it requested from the scheduler. The GPU is not involved."),
     Phrase::host("host", &["MemoryError"], r"(?:^|[\s,:])(?-i:MemoryError)\b")
@@ -234,8 +241,8 @@ pub(super) const ROWS: &[Phrase] = &[
     // Shared memory.
     Phrase::host(
         "host",
-        &["/dev/shm", "torch_shm", "</torch_", "/torch_"],
-        r"No space left on device.*/dev/shm|/dev/shm.*No space left|(?:extend|creating shared memory segment|allocat\w+) /dev/shm/|unable to (?:write to|open|resize) (?:file|shared memory object) </?torch_",
+        &["/dev/shm", "torch_shm", "</torch_", "/torch_", "shared memory segment"],
+        r"\bshared memory segment\b.{0,80}No space left|No space left on device.*/dev/shm|/dev/shm.*No space left|(?:extend|creating shared memory segment|allocat\w+) /dev/shm/|unable to (?:write to|open|resize) (?:file|shared memory object) </?torch_",
     )
     .unless(r"Too many open files|Permission denied")
     .certain(HostMemory, SHARED),
@@ -420,6 +427,8 @@ pub(super) const ROWS: &[Phrase] = &[
             "code=137",
             "code:    137",
             "code is 137",
+            "code (137",
+            "status (137",
             "status 137",
             "status: 137",
             "code -9",
@@ -469,6 +478,11 @@ pub(super) const ROWS: &[Phrase] = &[
         .unless(GPU_WORDS)
         .not_near(r"thrust::|rmm::|cudaErrorMemoryAllocation|rmm/|get_temporary_buffer")
         .leads(HostMemory, "C++ reports host memory with std::bad_alloc; some GPU libraries throw it too."),
+    // A title or a sentence, in a text that is about memory.
+    Phrase::host("host", &["killed"], r"\bkilled (?:after|during|while|at|when|in the middle|right|halfway|around|on) \w")
+        .unless(r"time ?limit|timeout|wall ?time|SIGTERM|by (?:me\b|(?:the |a )?user|hand)|manually|Ctrl|cuda|vram")
+        .near(r"\bmemory\b|\bRAM\b|\boom\b|swap")
+        .leads(HostMemory, KILLED),
 ];
 
 family!();

@@ -14,7 +14,7 @@
 //! | NVIDIA's kernel module | 0x51 (`NV_ERR_NO_MEMORY`) |
 
 use super::{Phrase, family};
-use crate::Cause::NonFrameworkOverhead;
+use crate::Cause::{ArtificialLimit, NonFrameworkOverhead};
 
 const WORKSPACE: &str = "The library found no memory for its handle, plan or workspace, which it allocates outside the framework's pool; the text does not show what holds the rest.";
 
@@ -38,13 +38,24 @@ pub(super) const ROWS: &[Phrase] = &[
         r"CU(?:SOLVER|SPARSE|DNN)_STATUS_SUCCESS \(2 vs|\b(?:cusolver|cusparse|cudnn)\w*Create\w*\b.{0,60}?\b(?:error|code|status|returned|failed)\b\W{0,4}(?:(?:with|code|status|error)\W{1,3}){0,2}2\b|\bcus(?:olver|parse) (?:error|status)\W{1,3}2\b",
     )
     .possible(NonFrameworkOverhead, WORKSPACE),
+    // The cache of an engine, which is sized when it starts.
+    Phrase::device(
+        "",
+        &["KV cache", "KV pool", "kv_cache", "kv cache", "free blocks", "only one request"],
+        r"(?i)\bkv[ _-]?(?:cache|pool)\b.{0,24}\b(?:exhausted|is full|overflow\w*|ran out|out of (?:space|blocks|slots))\b|\bNo space left for only one request\b|\b(?:no|not enough|out of|insufficient) (?:free )?(?:kv[ _-]?cache )?blocks\b.{0,40}\b(?:kv|cache|request|sequence)\b",
+    )
+    .unless(r"preempt\w*|retract\w*|WARN|swap(?:ped|ping)")
+    .possible(
+        ArtificialLimit,
+        "The engine's KV cache has no room left for this request. It is sized at startup, so the GPU itself may have memory free.",
+    ),
     Phrase::device("curand", &["curand"], r"\bcurand\w*\b.{0,60}?\b102\b")
         .possible(NonFrameworkOverhead, WORKSPACE),
     // The driver's CUresult, before or behind the call.
     Phrase::device(
         "cuda",
-        &["CUresult", "cu_mem_", "cuMem", "cuvidCreate", "CUDA driver API error", "CUDA call failed"],
-        r"\bCUresult\b\W{0,3}(?:error)?\W{0,4}(?:result ?= ?)?2\b|\b(?:cu_mem_\w+|cuMem\w+|cuvidCreate\w+)\b.{0,80}?\b(?:result|res|ret|rc|code|status|error|failed)\b\W{0,4}(?:(?:with|code|result|status|error)\W{1,3}){0,2}(?:0x0*)?2\b|\b(?:result|res|ret|rc) ?= ?(?:0x0*)?2\b.{0,80}\bcu_?[mM]em_?\w*|\bCUDA (?:driver |runtime )?(?:API )?(?:call failed|error)\W{1,3}(?:code|status)\W{0,3}2\b",
+        &["CUresult", "cu_mem_", "cuMem", "cuvidCreate", "CUDA driver API error", "CUDA call failed", "CudaException", "CUDAException"],
+        r"\bCuda\w*Exception\b\W{0,3}(?:(?:error|with|status)\W{1,3}){0,2}(?:code|status|number)\W{0,3}2\b|\bCUresult\b\W{0,3}(?:error)?\W{0,4}(?:result ?= ?)?2\b|\b(?:cu_mem_\w+|cuMem\w+|cuvidCreate\w+)\b.{0,80}?\b(?:result|res|ret|rc|code|status|error|failed)\b\W{0,4}(?:(?:with|code|result|status|error)\W{1,3}){0,2}(?:0x0*)?2\b|\b(?:result|res|ret|rc) ?= ?(?:0x0*)?2\b.{0,80}\bcu_?[mM]em_?\w*|\bCUDA (?:driver |runtime )?(?:API )?(?:call failed|error)\W{1,3}(?:code|status)\W{0,3}2\b",
     )
     .unless(r"\bnot found\b|invalid|HAMI-core|vGPU"),
     Phrase::device(
@@ -91,6 +102,8 @@ mod tests {
             ("[hevc_nvenc @ 0x1] Failed creating CUDA context for NVENC: 0x2", "cuda"),
             ("[av1_cuvid @ 0x1] cuvidCreateDecoder(&decoder) failed: 0x2", "cuda"),
             ("GL error: 0x0505", "opengl"),
+            ("Unhandled CudaException: error code 2", "cuda"),
+            ("# Resizing ends in CudaException code 2", "cuda"),
             ("d3d11: failed to create texture width=4096 [D3D error was 8007000e]", "direct3d"),
             ("vmaCreateImage returned -2", "vulkan"),
             ("cusolver error: 2", "cuda"),
@@ -109,6 +122,7 @@ mod tests {
             "CUresult error: result=201",
             "cuMemCreate failed with result 1",
             "GL error: 0x0502",
+            "CudaException code 209",
             "vmaCreateImage returned -3",
             "Failed creating CUDA context for NVENC: 0x3e7",
         ] {
