@@ -1,9 +1,9 @@
-//! The structures and constants that cross the C boundary, as the 64-bit headers of CUDA 11 to 13 have them.
+//! The structures and constants of the C ABI, as in the 64-bit headers of CUDA 11 to 13.
 //!
-//! The software GPU (`makeroom-simgpu`) declares its side of the boundary by itself, and the tests of this crate run
-//! against it: a structure that is wrong on one side does not pass.
+//! The software GPU (`makeroom-simgpu`) has its own declarations, and the tests of this crate run against it: a
+//! structure that is wrong on one side fails them.
 
-/// A kind of place and its number: a `CUmemLocation`.
+/// A `CUmemLocation`: a kind of location and its number.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
@@ -12,18 +12,18 @@ pub struct Location {
 }
 
 impl Location {
-    /// The memory of a device, by the device's number.
+    /// The memory of a device, by index.
     pub const fn device(number: i32) -> Self {
         Self { kind: 1, number }
     }
 
-    /// The memory of the host near one of its processors.
+    /// Host memory of a NUMA node.
     pub const fn host_node(number: i32) -> Self {
         Self { kind: 3, number }
     }
 }
 
-/// What `cuMemCreate` is to make: a `CUmemAllocationProp`.
+/// A `CUmemAllocationProp`: what `cuMemCreate` creates.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AllocationProperties {
@@ -35,13 +35,13 @@ pub struct AllocationProperties {
 }
 
 impl AllocationProperties {
-    /// Memory that stays where it is, in this process.
+    /// Memory that does not migrate, for this process.
     pub const fn pinned(location: Location) -> Self {
         Self { kind: PINNED, handle_types: 0, location, metadata: 0, flags: [0; 8] }
     }
 }
 
-/// Who may do what: a `CUmemAccessDesc`.
+/// A `CUmemAccessDesc`: a location and its access rights.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessDescription {
@@ -49,7 +49,7 @@ pub struct AccessDescription {
     pub(crate) flags: u32,
 }
 
-/// What `cuMemPoolCreate` is to make: a `CUmemPoolProps`.
+/// A `CUmemPoolProps`: what `cuMemPoolCreate` creates.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PoolProperties {
@@ -62,13 +62,13 @@ pub struct PoolProperties {
 }
 
 impl PoolProperties {
-    /// A pool on a device, for this process, as large as it likes.
+    /// A pool on a device, for this process, without a maximum size.
     pub const fn on(location: Location) -> Self {
         Self { kind: PINNED, handle_types: 0, location, security: 0, largest: 0, reserved: [0; 56] }
     }
 }
 
-/// The only kind of memory and of pool there is.
+/// The only kind of memory and of pool that exists.
 const PINNED: i32 = 1;
 
 const _: () = assert!(size_of::<AllocationProperties>() == 32);

@@ -1,7 +1,7 @@
-//! Stream capture: whether work is recorded into a graph instead of done, and how not to break somebody's recording.
+//! Stream capture: whether work is recorded into a graph instead of executed, and how not to break a capture.
 //!
-//! While any stream of a process is captured in the strictest mode, `cuMemAlloc`, `cuEventQuery` and others on ANY
-//! thread are refused and end the capture. Whoever calls them beside a program, as a pool does, takes a
+//! While any stream of a process is captured in the strictest mode, `cuMemAlloc`, `cuEventQuery` and others fail on
+//! ANY thread and invalidate the capture. Code that calls them inside another program, such as a pool, takes a
 //! [`CaptureModeGuard`] first.
 
 use std::marker::PhantomData;
@@ -10,43 +10,44 @@ use crate::driver::Driver;
 use crate::error::Result;
 use crate::stream::Stream;
 
-/// What captures may forbid; the numbers are CUDA's.
+/// Which captures forbid unsafe calls; the numbers are CUDA's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum CaptureMode {
     /// A capture on any thread forbids unsafe calls.
     Global = 0,
-    /// A capture on this thread does.
+    /// Only a capture on this thread does.
     ThreadLocal = 1,
-    /// None does.
+    /// No capture does.
     Relaxed = 2,
 }
 
-/// Where a stream stands.
+/// Capture status of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureStatus {
-    /// Its work is done.
+    /// Not captured: its work is executed.
     None,
-    /// Its work becomes a graph: the capture of this number.
+    /// Its work becomes a graph, in the capture with this id.
     Active(u64),
-    /// Its capture was broken and has to be ended.
+    /// Its capture was invalidated and has to be ended.
     Invalidated,
 }
 
 impl Stream {
-    /// Whether its work is being recorded. The cheapest way to ask.
+    /// Whether it is being captured. The cheapest query.
     pub fn is_capturing(&self) -> Result<bool> {
         let mut status = 0;
-        // SAFETY: the stream is live, and the result has a place.
+        // SAFETY: the stream is live, and the out-parameter is valid.
         unsafe { self.driver().capture_status(self.handle(), &raw mut status) }?;
         Ok(status != 0)
     }
 
-    /// Whether and into which capture its work is recorded.
+    /// Its capture status, with the capture's id.
     pub fn capture(&self) -> Result<CaptureStatus> {
         let (mut status, mut capture) = (0, 0);
         let (nothing, no_count) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the stream is live; status and number have a place, and the driver lets the rest be left out.
+        // SAFETY: the stream is live; status and id are valid out-parameters, and the driver accepts null for the
+        // rest.
         unsafe {
             self.driver().capture_info(
                 self.handle(),
@@ -64,37 +65,37 @@ impl Stream {
         })
     }
 
-    /// Records what comes next instead of doing it.
+    /// Captures later work instead of executing it.
     pub fn begin_capture(&self, mode: CaptureMode) -> Result<()> {
         // SAFETY: the stream is live.
         unsafe { self.driver().capture_begin(self.handle(), mode as u32) }
     }
 
-    /// Ends a capture and throws its graph away.
+    /// Ends a capture and discards its graph.
     pub fn discard_capture(&self) -> Result<()> {
         let mut graph = 0;
-        // SAFETY: the stream is live, and the result has a place.
+        // SAFETY: the stream is live, and the out-parameter is valid.
         unsafe { self.driver().capture_end(self.handle(), &raw mut graph) }?;
-        // SAFETY: the graph is new, and nobody else knows it.
+        // SAFETY: the graph is new, and nothing else uses it.
         unsafe { self.driver().graph_destroy(graph) }
     }
 }
 
-/// For as long as it lives, no capture forbids this thread's calls, and none is broken by them.
+/// While this lives, no capture forbids this thread's calls, and they break none.
 #[derive(Debug)]
 #[must_use = "captures are safe from this thread until this is dropped"]
 pub struct CaptureModeGuard {
     driver: &'static Driver,
     before: u32,
-    // The mode belongs to the thread.
+    // The mode is per thread.
     not_send: PhantomData<*const ()>,
 }
 
 impl CaptureModeGuard {
-    /// Takes this thread out of the reach of captures.
+    /// Puts this thread into relaxed mode.
     pub fn relaxed(driver: &'static Driver) -> Result<Self> {
         let mut mode = CaptureMode::Relaxed as u32;
-        // SAFETY: the mode has a place, into which the driver writes the one before.
+        // SAFETY: the mode is a valid in-out-parameter, into which the driver writes the previous one.
         unsafe { driver.capture_mode(&raw mut mode) }?;
         Ok(Self { driver, before: mode, not_send: PhantomData })
     }

@@ -1,11 +1,11 @@
-//! Contexts: whose memory and streams a thread's calls are about.
+//! Contexts: the memory and streams that a thread's calls refer to.
 
 use makeroom_core::Bytes;
 
 use crate::driver::Driver;
 use crate::error::Result;
 
-/// A context. It stays until [`Context::end`], and with the process it goes.
+/// A context. It lives until [`Context::end`] or process exit.
 #[derive(Debug)]
 pub struct Context {
     driver: &'static Driver,
@@ -13,7 +13,7 @@ pub struct Context {
     ends: Ends,
 }
 
-/// How a context is given back.
+/// How a context is released.
 #[derive(Clone, Copy, Debug)]
 enum Ends {
     /// By releasing the device's primary context.
@@ -22,12 +22,12 @@ enum Ends {
     Destroy,
 }
 
-/// A device's memory as the driver counts it.
+/// A device's memory, as the driver reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// What nobody holds.
+    /// Free memory.
     pub free: Bytes,
-    /// All of it, without what the driver keeps for itself.
+    /// Total memory, without what the driver reserves for itself.
     pub total: Bytes,
 }
 
@@ -35,11 +35,11 @@ pub struct MemoryInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Limit {
-    /// Bytes of stack of each thread.
+    /// Stack bytes per thread.
     Stack = 0,
-    /// Bytes of the buffer of `printf` in kernels.
+    /// Bytes of the buffer for `printf` in kernels.
     Printf = 1,
-    /// Bytes of the heap of `malloc` in kernels.
+    /// Bytes of the heap for `malloc` in kernels.
     Heap = 2,
 }
 
@@ -57,27 +57,27 @@ impl Context {
         self.handle
     }
 
-    /// Makes it the context of this thread's calls.
+    /// Makes it current on this thread.
     pub fn make_current(&self) -> Result<()> {
         // SAFETY: the context is live: only `end` ends it.
         unsafe { self.driver.context_set(self.handle) }
     }
 
-    /// Makes it current until the result is dropped; then the one before is again.
+    /// Makes it current until the result is dropped, which restores the previous one.
     pub fn enter(&self) -> Result<CurrentContext<'_>> {
         // SAFETY: as above.
         unsafe { self.driver.context_push(self.handle) }?;
         Ok(CurrentContext { context: self, is_popped: false })
     }
 
-    /// Gives the context back: a primary one is released, another destroyed.
+    /// Ends the context: a primary one is released, others are destroyed.
     ///
     /// # Safety
     ///
-    /// If this was the last hold on it, nothing that was made in it is used or dropped afterwards.
+    /// If this was the last reference, nothing created in it is used or dropped afterwards.
     pub unsafe fn end(self) -> Result<()> {
         match self.ends {
-            // SAFETY: the caller vouches for what was made in it.
+            // SAFETY: guaranteed by the caller.
             Ends::Release(device) => unsafe { self.driver.primary_release(device) },
             // SAFETY: as above.
             Ends::Destroy => unsafe { self.driver.context_destroy(self.handle) },
@@ -85,7 +85,7 @@ impl Context {
     }
 }
 
-/// A context that is current for a while.
+/// A context that is current temporarily.
 #[derive(Debug)]
 #[must_use = "the context is current until this is dropped"]
 pub struct CurrentContext<'context> {
@@ -94,7 +94,7 @@ pub struct CurrentContext<'context> {
 }
 
 impl CurrentContext<'_> {
-    /// Leaves the context and says how that went.
+    /// Leaves the context and returns the result.
     pub fn leave(mut self) -> Result<()> {
         self.pop()
     }
@@ -102,7 +102,7 @@ impl CurrentContext<'_> {
     fn pop(&mut self) -> Result<()> {
         self.is_popped = true;
         let mut popped = 0;
-        // SAFETY: the result has a place.
+        // SAFETY: the out-parameter is valid.
         unsafe { self.context.driver.context_pop(&raw mut popped) }
     }
 }
@@ -110,18 +110,18 @@ impl CurrentContext<'_> {
 impl Drop for CurrentContext<'_> {
     fn drop(&mut self) {
         if !self.is_popped {
-            // A thread whose stack of contexts somebody else emptied has none to leave.
+            // If other code emptied this thread's context stack, there is none to leave.
             let _ = self.pop();
         }
     }
 }
 
-/// What is about the current context of the calling thread.
+/// Functions on the current context of the calling thread.
 impl Driver {
-    /// The current context's handle; `None` where there is none.
+    /// The current context's handle; `None` if there is none.
     pub fn current_context(&self) -> Result<Option<u64>> {
         let mut context = 0;
-        // SAFETY: the result has a place.
+        // SAFETY: the out-parameter is valid.
         unsafe { self.context_get(&raw mut context) }?;
         Ok((context != 0).then_some(context))
     }
@@ -129,7 +129,7 @@ impl Driver {
     /// The current context's device.
     pub fn current_device(&self) -> Result<i32> {
         let mut device = 0;
-        // SAFETY: the result has a place.
+        // SAFETY: the out-parameter is valid.
         unsafe { self.context_device(&raw mut device) }?;
         Ok(device)
     }
@@ -137,7 +137,7 @@ impl Driver {
     /// Free and total memory of the current device.
     pub fn memory(&self) -> Result<MemoryInfo> {
         let (mut free, mut total) = (0, 0);
-        // SAFETY: both results have a place.
+        // SAFETY: both out-parameters are valid.
         unsafe { self.memory_info(&raw mut free, &raw mut total) }?;
         Ok(MemoryInfo { free: Bytes::new(free as u64), total: Bytes::new(total as u64) })
     }
@@ -151,7 +151,7 @@ impl Driver {
     /// A limit of the current context.
     pub fn limit(&self, limit: Limit) -> Result<Bytes> {
         let mut value = 0;
-        // SAFETY: the result has a place.
+        // SAFETY: the out-parameter is valid.
         unsafe { self.limit_get(&raw mut value, limit as u32) }?;
         Ok(Bytes::new(value as u64))
     }

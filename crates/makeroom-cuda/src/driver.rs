@@ -1,4 +1,4 @@
-//! Finding the driver: by loading it, or from somebody who has its functions already.
+//! Finds the driver: loads it, or takes functions that were already looked up.
 
 use std::ffi::{CStr, c_void};
 use std::ops::Deref;
@@ -9,27 +9,27 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::raw::Functions;
 
-/// The name under which NVIDIA's driver installs itself.
+/// The library name of NVIDIA's driver.
 const LIBRARY: &str = "libcuda.so.1";
 
-/// The driver's functions. What is made through it refers to it, so there is one and it stays.
+/// The driver's functions. All wrappers refer to it, so it is `'static`.
 #[derive(Debug)]
 pub struct Driver {
     functions: Functions,
 }
 
 impl Driver {
-    /// Loads and starts the driver, once; it stays loaded.
+    /// Loads and initializes the driver, once; it stays loaded.
     pub fn load() -> Result<&'static Self> {
         static DRIVER: OnceLock<Result<Driver>> = OnceLock::new();
         let loaded = DRIVER.get_or_init(|| Self::open(LIBRARY));
         loaded.as_ref().map_err(Clone::clone)
     }
 
-    /// Loads and starts the driver at a path. It stays loaded whatever becomes of the result.
+    /// Loads and initializes the driver at a path. It stays loaded even if the result is dropped.
     pub fn open(path: &str) -> Result<Self> {
         let not_loaded = |error: libloading::Error| Error::NotLoaded { reason: reason(&error) };
-        // SAFETY: a driver's initialisers may run at any time: that is how every CUDA program starts.
+        // SAFETY: a driver's initializers may run at any time: that is how every CUDA program starts.
         let library = unsafe { libloading::Library::new(path) }.map_err(not_loaded)?;
         let find = |name: &CStr| {
             // SAFETY: only the address is taken here.
@@ -38,20 +38,20 @@ impl Driver {
         };
         // SAFETY: the names are the driver's, and the library is never unloaded, see below.
         let driver = unsafe { Self::resolve(find) };
-        // The driver's threads and handlers for the end of the process outlive every use of it.
+        // The driver's threads and exit handlers outlive every use of it.
         std::mem::forget(library);
         let driver = driver?;
         driver.start()?;
         Ok(driver)
     }
 
-    /// A driver out of functions that somebody else found; it is not started.
+    /// A driver from functions that the caller looks up; it is not initialized.
     ///
     /// # Safety
     ///
-    /// What `find` answers is the address of the driver's function of that name, and stays there.
+    /// `find` returns the address of the driver's function with that name, which stays valid.
     pub unsafe fn resolve(find: impl FnMut(&CStr) -> Option<NonNull<c_void>>) -> Result<Self> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         let functions = unsafe { Functions::resolve(find) };
         if functions.is_driver() {
             Ok(Self { functions })
@@ -60,24 +60,24 @@ impl Driver {
         }
     }
 
-    /// Starts the driver; doing it again changes nothing.
+    /// Initializes the driver; further calls have no effect.
     pub fn start(&self) -> Result<()> {
         // SAFETY: no pointers.
         unsafe { self.init(0) }
     }
 
-    /// The version of CUDA that the driver serves: 12040 for 12.4.
+    /// The CUDA version that the driver supports: 12040 for 12.4.
     pub fn version(&self) -> Result<i32> {
         let mut version = 0;
-        // SAFETY: the result has a place.
+        // SAFETY: the out-parameter is valid.
         unsafe { self.driver_version(&raw mut version) }?;
         Ok(version)
     }
 
-    /// How many devices there are.
+    /// Number of devices.
     pub fn devices(&self) -> Result<i32> {
         let mut count = 0;
-        // SAFETY: the result has a place.
+        // SAFETY: the out-parameter is valid.
         unsafe { self.device_count(&raw mut count) }?;
         Ok(count)
     }
@@ -85,13 +85,13 @@ impl Driver {
     /// A device by its ordinal.
     pub fn device(&'static self, ordinal: i32) -> Result<Device> {
         let mut number = 0;
-        // SAFETY: the result has a place.
+        // SAFETY: the out-parameter is valid.
         unsafe { self.device_get(&raw mut number, ordinal) }?;
         Ok(Device::new(self, number))
     }
 }
 
-/// Its functions, for what has no wrapper and for addresses that come from elsewhere.
+/// Its functions, for calls without a wrapper and for addresses from elsewhere.
 impl Deref for Driver {
     type Target = Functions;
 
@@ -100,7 +100,7 @@ impl Deref for Driver {
     }
 }
 
-/// What the dynamic linker said, without the layers around it.
+/// The dynamic linker's message, without the wrapping errors.
 fn reason(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), reason)
 }

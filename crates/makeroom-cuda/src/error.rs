@@ -1,46 +1,46 @@
-//! What can go wrong: no driver, a driver without the function, a call that was refused.
+//! Errors: no driver, a driver without the function, a failed call.
 //!
-//! Making an error takes no memory and no lock once the driver is there: it happens inside other people's programs, at
-//! moments when memory is short.
+//! Creating an error takes no memory and no lock once the driver is loaded: it happens inside other people's
+//! programs, when memory is short.
 
 use std::fmt;
 
 use makeroom_core::Bytes;
 
-/// The result of everything here.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why something could not be done.
+/// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no driver, or none that can be loaded.
+    /// The driver is missing or cannot be loaded.
     #[error("could not load the CUDA driver: {reason}")]
     NotLoaded {
-        /// What the dynamic linker said.
+        /// The dynamic linker's message.
         reason: String,
     },
-    /// The driver is older than the function, or the library is no driver.
+    /// The driver is too old for the function, or the library is not a driver.
     #[error("the CUDA driver does not have {function}")]
     Missing {
         /// The function's exported name.
         function: &'static str,
     },
-    /// The driver refused.
+    /// A driver call failed.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A part was asked for that a region does not have.
+    /// A range beyond the end of a region.
     #[error("{end} is beyond the end of a region of {region}")]
     OutOfBounds {
-        /// Where the part would end.
+        /// End of the requested range.
         end: Bytes,
-        /// How long the region is.
+        /// Length of the region.
         region: Bytes,
     },
 }
 
 impl Error {
-    /// What to do about it, where that can be said.
+    /// A suggested fix, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NotLoaded { .. } => Some(
@@ -52,7 +52,7 @@ impl Error {
         }
     }
 
-    /// The driver's answer, where it gave one.
+    /// The driver's return code, if there was a call.
     pub fn code(&self) -> Option<Code> {
         if let Self::Refused(refusal) = self { Some(refusal.code) } else { None }
     }
@@ -62,7 +62,7 @@ impl Error {
         self.code() == Some(Code::OUT_OF_MEMORY)
     }
 
-    /// The same error with the size that it is about.
+    /// The same error with the size of the request.
     #[must_use]
     pub(crate) fn about(self, bytes: Bytes) -> Self {
         match self {
@@ -72,20 +72,20 @@ impl Error {
     }
 }
 
-/// A call that the driver refused.
+/// A failed driver call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The function's exported name.
     pub function: &'static str,
-    /// The driver's answer.
+    /// The driver's return code.
     pub code: Code,
-    /// The driver's own name for it, if it has one.
+    /// The driver's name for the code, if it has one.
     pub name: Option<&'static str>,
-    /// How much was asked for, if it was about memory.
+    /// Requested bytes, if the call was about memory.
     pub requested: Option<Bytes>,
-    /// What the device had free then, if memory ran out.
+    /// The device's free memory at that time, if memory ran out.
     pub free: Option<Bytes>,
-    /// How large the device is, if memory ran out.
+    /// The device's total memory, if memory ran out.
     pub total: Option<Bytes>,
 }
 
@@ -108,36 +108,36 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// What a driver function returns: a `CUresult`.
+/// Return code of a driver function: a `CUresult`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Code(pub u32);
 
 impl Code {
-    /// The call did what it should.
+    /// The call succeeded.
     pub const SUCCESS: Self = Self(0);
-    /// An argument was wrong.
+    /// An invalid argument.
     pub const INVALID_VALUE: Self = Self(1);
-    /// Memory ran out.
+    /// Out of memory.
     pub const OUT_OF_MEMORY: Self = Self(2);
-    /// The driver was not started, or this process is a forked child.
+    /// The driver was not initialized, or this process is a forked child.
     pub const NOT_INITIALIZED: Self = Self(3);
-    /// The process is ending and the driver is gone.
+    /// The process is exiting and the driver is gone.
     pub const DEINITIALIZED: Self = Self(4);
     /// There is no device.
     pub const NO_DEVICE: Self = Self(100);
     /// The thread has no current context.
     pub const INVALID_CONTEXT: Self = Self(201);
-    /// A device cannot reach another's memory.
+    /// A device cannot access another's memory.
     pub const PEER_ACCESS_UNSUPPORTED: Self = Self(217);
-    /// The named thing is not there.
+    /// The named object does not exist.
     pub const NOT_FOUND: Self = Self(500);
     /// The work is not done yet.
     pub const NOT_READY: Self = Self(600);
-    /// The device or driver cannot do this.
+    /// The device or driver does not support this.
     pub const NOT_SUPPORTED: Self = Self(801);
-    /// The first of those that come because a stream is being captured.
+    /// The first error code related to stream capture.
     pub const STREAM_CAPTURE_UNSUPPORTED: Self = Self(900);
-    /// The last of those.
+    /// The last error code related to stream capture.
     pub const STREAM_CAPTURE_WRONG_THREAD: Self = Self(908);
 
     fn hint(self) -> Option<&'static str> {

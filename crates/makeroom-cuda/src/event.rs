@@ -1,23 +1,23 @@
-//! Events: marks on streams.
+//! Events: markers on streams.
 
 use crate::driver::Driver;
 use crate::error::Result;
 use crate::stream::{Stream, done};
 
-/// A mark that a stream passes.
+/// A marker that a stream passes.
 #[derive(Debug)]
 pub struct Event {
     driver: &'static Driver,
     handle: u64,
 }
 
-/// What an event keeps; the numbers are CUDA's.
+/// What an event records; the numbers are CUDA's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum EventKind {
-    /// When it was passed.
+    /// The time at which it was passed.
     Timing = 0,
-    /// That it was passed: cheaper.
+    /// Only that it was passed: cheaper.
     NoTiming = 2,
 }
 
@@ -25,7 +25,7 @@ impl Event {
     /// Creates an event in the current context.
     pub fn create(driver: &'static Driver, kind: EventKind) -> Result<Self> {
         let mut handle = 0;
-        // SAFETY: the result has a place.
+        // SAFETY: the out-parameter is valid.
         unsafe { driver.event_create(&raw mut handle, kind as u32) }?;
         Ok(Self { driver, handle })
     }
@@ -35,33 +35,33 @@ impl Event {
         self.handle
     }
 
-    /// Puts the mark behind what the stream has to do now.
+    /// Records it after the stream's current work.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         // SAFETY: both are live.
         unsafe { self.driver.event_record(self.handle, stream.handle()) }
     }
 
-    /// Whether the stream has passed the mark; one that was never recorded counts as passed.
+    /// Whether the stream has passed it; an event that was never recorded counts as passed.
     pub fn is_done(&self) -> Result<bool> {
         // SAFETY: the event is live.
         done(unsafe { self.driver.event_query(self.handle) })
     }
 
-    /// Waits until the stream has passed the mark.
+    /// Waits until the stream has passed it.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the event is live.
         unsafe { self.driver.event_synchronize(self.handle) }
     }
 
-    /// Milliseconds from an earlier mark to this one.
+    /// Milliseconds from an earlier event to this one.
     pub fn milliseconds_since(&self, earlier: &Self) -> Result<f32> {
         let mut milliseconds = 0.0;
-        // SAFETY: both are live, and the result has a place.
+        // SAFETY: both are live, and the out-parameter is valid.
         unsafe { self.driver.event_elapsed(&raw mut milliseconds, earlier.handle, self.handle) }?;
         Ok(milliseconds)
     }
 
-    /// Destroys it and says how that went.
+    /// Destroys it and returns the result.
     pub fn destroy(mut self) -> Result<()> {
         self.end()
     }
@@ -77,7 +77,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // At the end of the process, and in a forked child, the driver is gone before the event is.
+        // At process exit, and in a forked child, the driver is gone before the event.
         let _ = self.end();
     }
 }

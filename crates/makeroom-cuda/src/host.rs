@@ -9,21 +9,21 @@ use makeroom_core::{Address, Bytes};
 use crate::driver::Driver;
 use crate::error::{Code, Error, Refusal, Result};
 
-/// How pinned memory is to be used; the numbers are CUDA's.
+/// How pinned memory can be used; the numbers are CUDA's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum PinnedKind {
-    /// By the context it was made in.
+    /// In the context that allocated it.
     Plain = 0,
-    /// By every context.
+    /// In every context.
     Portable = 1,
-    /// By kernels as well, and by every context.
+    /// In every context, and by kernels.
     Mapped = 3,
-    /// By the device; reading it on the host is slow.
+    /// In every context, write-combined: reading it on the host is slow.
     WriteCombined = 5,
 }
 
-/// Pinned memory, freed when dropped. It is zeroed when made: bytes can be read from the start.
+/// Pinned memory, freed on drop. It is zeroed when allocated, so it can be read at once.
 #[derive(Debug)]
 pub struct PinnedMemory {
     driver: &'static Driver,
@@ -31,7 +31,7 @@ pub struct PinnedMemory {
     bytes: usize,
 }
 
-// SAFETY: the memory is the value's alone, and the driver lets any thread with a context free it.
+// SAFETY: the value owns its memory exclusively, and the driver lets any thread with a context free it.
 unsafe impl Send for PinnedMemory {}
 // SAFETY: a shared reference only reads.
 unsafe impl Sync for PinnedMemory {}
@@ -43,7 +43,7 @@ impl PinnedMemory {
     pub fn allocate(driver: &'static Driver, bytes: Bytes, kind: PinnedKind) -> Result<Self> {
         let size = bytes.get() as usize;
         let mut address = std::ptr::null_mut();
-        // SAFETY: the result has a place.
+        // SAFETY: the out-parameter is valid.
         unsafe { driver.host_allocate(&raw mut address, size, kind as u32) }
             .map_err(|error| error.about(bytes))?;
         let Some(start) = NonNull::new(address.cast::<u8>()) else {
@@ -56,24 +56,24 @@ impl PinnedMemory {
                 total: None,
             }));
         };
-        // SAFETY: the driver gave so many bytes at this address, and nobody else knows them.
+        // SAFETY: the driver returned `size` bytes at this address, and nothing else refers to them.
         unsafe { start.write_bytes(0, size) };
         Ok(Self { driver, start, bytes: size })
     }
 
-    /// Where kernels find it.
+    /// Its address for kernels.
     pub fn device_address(&self) -> Result<Address> {
         let mut address = 0;
-        // SAFETY: the result has a place, and the memory is live.
+        // SAFETY: the out-parameter is valid, and the memory is live.
         unsafe { self.driver.host_device_address(&raw mut address, self.start.as_ptr().cast(), 0) }?;
         Ok(Address(address))
     }
 
-    /// Frees it and says how that went. Copies that use it must be done.
+    /// Frees it and returns the result. Copies that use it must be done.
     pub fn free(self) -> Result<()> {
         let (driver, start, bytes) = (self.driver, self.start, self.bytes);
         std::mem::forget(self);
-        // SAFETY: the memory was this value's alone.
+        // SAFETY: this value owned the memory exclusively.
         unsafe { driver.host_free(start.as_ptr().cast()) }
             .map_err(|error| error.about(Bytes::new(bytes as u64)))
     }
@@ -83,26 +83,27 @@ impl Deref for PinnedMemory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: so many bytes are there, written when the memory was made, and this value's alone.
+        // SAFETY: this value owns `bytes` bytes exclusively, initialized when they were allocated.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 }
 
 impl DerefMut for PinnedMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed for writing.
+        // SAFETY: as above, and borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 }
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        // SAFETY: the memory is this value's alone. At the end of the process the driver is gone before it is.
+        // SAFETY: this value owns the memory exclusively. At process exit the driver is gone before it and returns an
+        // error.
         let _ = unsafe { self.driver.host_free(self.start.as_ptr().cast()) };
     }
 }
 
-/// Memory of the program's own, pinned until dropped.
+/// The program's own memory, pinned until drop.
 #[derive(Debug)]
 pub struct RegisteredMemory<'memory> {
     driver: &'static Driver,
@@ -112,7 +113,7 @@ pub struct RegisteredMemory<'memory> {
 impl<'memory> RegisteredMemory<'memory> {
     /// Pins memory.
     pub fn register(driver: &'static Driver, memory: &'memory mut [u8], kind: PinnedKind) -> Result<Self> {
-        // Write-combining is a property of memory when it is made; of registration that number means another thing.
+        // Write-combining is chosen at allocation; as a registration flag that number has another meaning.
         let flags = if kind == PinnedKind::WriteCombined { PinnedKind::Portable as u32 } else { kind as u32 };
         let start: *mut c_void = memory.as_mut_ptr().cast();
         // SAFETY: the memory is borrowed until this value is dropped, which unpins it.
@@ -121,7 +122,7 @@ impl<'memory> RegisteredMemory<'memory> {
         Ok(Self { driver, memory })
     }
 
-    /// Unpins it and says how that went.
+    /// Unpins it and returns the result.
     pub fn unregister(self) -> Result<()> {
         let mut this = std::mem::ManuallyDrop::new(self);
         // SAFETY: registered by this value, and not unregistered before.
@@ -146,7 +147,7 @@ impl DerefMut for RegisteredMemory<'_> {
 
 impl Drop for RegisteredMemory<'_> {
     fn drop(&mut self) {
-        // SAFETY: registered by this value. At the end of the process the driver is gone before it is.
+        // SAFETY: registered by this value. At process exit the driver is gone before it and returns an error.
         let _ = unsafe { self.driver.host_unregister(self.memory.as_mut_ptr().cast()) };
     }
 }

@@ -1,9 +1,8 @@
-//! The CUDA driver, found at run time. The only crate that calls it.
+//! The CUDA driver, loaded at run time. The only crate that calls it.
 //!
-//! A program without a GPU, or with an old driver, gets an error that says so: nothing is linked, nothing is decided
-//! when this crate is compiled, and nothing here panics. So the same code serves a plain program
-//! ([`Driver::load`]) and a library inside somebody else's process, which has the driver's own functions already
-//! ([`Driver::resolve`]).
+//! Without a GPU, or with an old driver, a program gets an error that says so: nothing is linked or decided at
+//! compile time, and nothing here panics. So the same code serves a plain program ([`Driver::load`]) and a library
+//! inside another process, which already has the driver's functions ([`Driver::resolve`]).
 //!
 //! ```no_run
 //! # fn main() -> Result<(), makeroom_cuda::Error> {
@@ -17,21 +16,21 @@
 //! # }
 //! ```
 //!
-//! # What owns what
+//! # Ownership
 //!
 //! [`Stream`], [`Event`], [`Module`], [`DeviceMemory`], [`MemoryPool`], [`PhysicalMemory`], [`AddressRange`],
-//! [`PinnedMemory`] and [`RegisteredMemory`] give back what they hold when they are dropped; what the driver answers
-//! then is not heard. Each has a function that does the same and returns the answer. A [`Context`] stays until it is
-//! given back by hand: everything made in it would die with it.
+//! [`PinnedMemory`] and [`RegisteredMemory`] release their resource on drop and ignore errors. Each has a function
+//! that does the same and returns the result. A [`Context`] must be ended explicitly, because that destroys
+//! everything created in it.
 //!
-//! Memory is reached through a [`Region`], which knows its bounds. What hands addresses on to kernels or gets them from
-//! elsewhere uses [`raw::Functions`], whose every function is unsafe.
+//! Memory is accessed through a [`Region`], which checks its bounds. Code that passes addresses to kernels, or gets
+//! them from elsewhere, uses [`raw::Functions`], where every function is unsafe.
 //!
-//! # Order of the source
+//! # Source files
 //!
 //! ```text
-//! raw.rs      every function in one table, and how a missing one is an error       abi.rs    structures and constants
-//! driver.rs   finding the driver                                                    error.rs  which call, which code
+//! raw.rs      every function in one table                 abi.rs    structures and constants
+//! driver.rs   finding the driver                          error.rs  the failed call and its code
 //! device.rs  context.rs  stream.rs  event.rs  capture.rs  module.rs
 //! memory.rs  pool.rs  virtual_memory.rs  host.rs  region.rs
 //! ```

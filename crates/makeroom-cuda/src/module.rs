@@ -1,4 +1,4 @@
-//! Code for the device: loaded as an image, its functions found and started.
+//! Device code: loads an image, looks up its kernels and launches them.
 
 use std::ffi::{CStr, c_void};
 
@@ -6,7 +6,7 @@ use crate::driver::Driver;
 use crate::error::Result;
 use crate::stream::Stream;
 
-/// Loaded code, unloaded when dropped.
+/// A loaded module, unloaded on drop.
 #[derive(Debug)]
 pub struct Module {
     driver: &'static Driver,
@@ -20,36 +20,36 @@ pub struct Function<'module> {
     handle: u64,
 }
 
-/// How a kernel is started.
+/// Launch configuration of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Blocks in each direction.
+    /// Blocks in each dimension.
     pub grid: [u32; 3],
-    /// Threads of a block in each direction.
+    /// Threads per block in each dimension.
     pub block: [u32; 3],
-    /// Bytes of shared memory that a block gets beyond what the kernel declares.
+    /// Dynamic shared memory per block, in bytes.
     pub shared_bytes: u32,
 }
 
 impl Module {
-    /// Loads PTX, as text, into the current context.
+    /// Loads PTX text into the current context.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
     pub fn load_text(driver: &'static Driver, text: &CStr) -> Result<Self> {
-        // SAFETY: a text that ends in a zero byte is an image.
+        // SAFETY: NUL-terminated text is an image.
         unsafe { Self::load(driver, text.as_ptr().cast()) }
     }
 
-    /// Loads an image into the current context: PTX that ends in a zero byte, a cubin or a fat binary.
+    /// Loads an image into the current context: NUL-terminated PTX, a cubin or a fat binary.
     ///
     /// # Safety
     ///
-    /// The image is whole: the driver reads as far as it says itself.
+    /// The image is complete: the driver reads as much as its header says.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "stacks are to name who asks, not who passes it on")]
     pub unsafe fn load(driver: &'static Driver, image: *const c_void) -> Result<Self> {
         let mut handle = 0;
-        // SAFETY: the result has a place; the caller vouches for the image.
+        // SAFETY: the out-parameter is valid; the caller guarantees the image.
         unsafe { driver.module_load(&raw mut handle, image) }?;
         Ok(Self { driver, handle })
     }
@@ -57,34 +57,35 @@ impl Module {
     /// A kernel by its name.
     pub fn function(&self, name: &CStr) -> Result<Function<'_>> {
         let mut handle = 0;
-        // SAFETY: the result has a place, the module is live, and the name ends in a zero byte.
+        // SAFETY: the out-parameter is valid, the module is live, and the name is NUL-terminated.
         unsafe { self.driver.module_function(&raw mut handle, self.handle, name.as_ptr()) }?;
         Ok(Function { module: self, handle })
     }
 
-    /// Unloads it and says how that went.
+    /// Unloads it and returns the result.
     pub fn unload(self) -> Result<()> {
         let (driver, handle) = (self.driver, self.handle);
         std::mem::forget(self);
-        // SAFETY: the module was this value's alone, and no function borrows it any more.
+        // SAFETY: this value owned the module exclusively, and no function borrows it anymore.
         unsafe { driver.module_unload(handle) }
     }
 }
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: the module is this value's alone. At the end of the process the driver is gone before it is.
+        // SAFETY: this value owns the module exclusively. At process exit the driver is gone before it and returns an
+        // error.
         let _ = unsafe { self.driver.module_unload(self.handle) };
     }
 }
 
 impl Function<'_> {
-    /// Starts the kernel on a stream.
+    /// Launches the kernel on a stream.
     ///
     /// # Safety
     ///
-    /// `parameters` are pointers to what the kernel takes, in its order and of its types, and what the kernel does
-    /// with them is right.
+    /// `parameters` point to the kernel's arguments, in order and of the right types, and the kernel is sound for
+    /// them.
     pub unsafe fn launch(
         self,
         launch: Launch,
@@ -92,7 +93,7 @@ impl Function<'_> {
         parameters: &mut [*mut c_void],
     ) -> Result<()> {
         let Launch { grid, block, shared_bytes } = launch;
-        // SAFETY: function and stream are live; the caller vouches for the parameters.
+        // SAFETY: function and stream are live; the caller guarantees the parameters.
         unsafe {
             self.module.driver.launch(
                 self.handle,

@@ -8,7 +8,7 @@ use crate::abi::{Location, PoolProperties};
 use crate::driver::Driver;
 use crate::error::Result;
 
-/// A pool of the driver's. One that was created is destroyed when dropped; what came from it lives on.
+/// A driver pool. A created one is destroyed on drop; memory allocated from it lives on.
 #[derive(Debug)]
 pub struct MemoryPool {
     driver: &'static Driver,
@@ -16,25 +16,25 @@ pub struct MemoryPool {
     is_owned: bool,
 }
 
-/// What a pool does or has; the numbers are CUDA's.
+/// Attributes of a pool; the numbers are CUDA's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum PoolAttribute {
-    /// Whether memory freed on another stream is used again where events order the two.
+    /// Whether memory freed on another stream is reused if events order the two.
     FollowEvents = 1,
-    /// Whether it is used again where the other stream happens to be done.
+    /// Whether it is reused if the other stream happens to be done.
     Opportunistic = 2,
-    /// Whether streams are made to wait so that it can be used again.
+    /// Whether streams are made to wait so that it can be reused.
     InternalDependencies = 3,
-    /// How much unused memory is kept when a stream is waited for.
+    /// How much unused memory is kept when a stream is synchronized.
     ReleaseThreshold = 4,
-    /// What the pool has of the device.
+    /// Device memory reserved by the pool.
     Reserved = 5,
-    /// The most it ever had.
+    /// Peak of that.
     ReservedHigh = 6,
-    /// What is in use of that.
+    /// Reserved memory in use.
     Used = 7,
-    /// The most that ever was.
+    /// Peak of that.
     UsedHigh = 8,
 }
 
@@ -45,16 +45,16 @@ impl PoolAttribute {
     }
 }
 
-/// What a pool has.
+/// Statistics of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolFigures {
-    /// What it has of the device.
+    /// Device memory reserved by the pool.
     pub reserved: Bytes,
-    /// The most it ever had.
+    /// Peak of `reserved`.
     pub reserved_high: Bytes,
-    /// What is in use of that.
+    /// Reserved memory in use.
     pub used: Bytes,
-    /// The most that ever was.
+    /// Peak of `used`.
     pub used_high: Bytes,
 }
 
@@ -67,7 +67,7 @@ impl MemoryPool {
     pub fn create(driver: &'static Driver, location: Location) -> Result<Self> {
         let properties = PoolProperties::on(location);
         let mut handle = 0;
-        // SAFETY: the result has a place, and the properties stand still.
+        // SAFETY: the out-parameter is valid, and the properties outlive the call.
         unsafe { driver.pool_create(&raw mut handle, &raw const properties) }?;
         Ok(Self { driver, handle, is_owned: true })
     }
@@ -79,25 +79,25 @@ impl MemoryPool {
 
     /// Reads an attribute; a switch is 0 or 1.
     pub fn attribute(&self, attribute: PoolAttribute) -> Result<u64> {
-        // The driver writes four bytes for a switch: on the machines that CUDA runs on they are the first of these.
+        // For a switch the driver writes four bytes: on the little-endian machines that CUDA supports, the low half.
         let mut value: u64 = 0;
         let place: *mut c_void = (&raw mut value).cast();
-        // SAFETY: the pool is live, and the result has a place of at least its size.
+        // SAFETY: the pool is live, and the out-parameter is large enough.
         unsafe { self.driver.pool_get(self.handle, attribute as u32, place) }?;
         Ok(value)
     }
 
-    /// Changes an attribute. The high figures can only be set to 0, which starts them anew.
+    /// Changes an attribute. The peaks can only be set to 0, which resets them.
     pub fn set_attribute(&self, attribute: PoolAttribute, value: u64) -> Result<()> {
         let mut number = value;
         let mut switch = i32::from(value != 0);
         let place: *mut c_void =
             if attribute.is_switch() { (&raw mut switch).cast() } else { (&raw mut number).cast() };
-        // SAFETY: the pool is live, and the value stands in a place of its size.
+        // SAFETY: the pool is live, and the value has the attribute's size.
         unsafe { self.driver.pool_set(self.handle, attribute as u32, place) }
     }
 
-    /// What it has and what is in use.
+    /// Reserved and used memory.
     pub fn figures(&self) -> Result<PoolFigures> {
         Ok(PoolFigures {
             reserved: Bytes::new(self.attribute(PoolAttribute::Reserved)?),
@@ -107,13 +107,13 @@ impl MemoryPool {
         })
     }
 
-    /// Gives unused memory back to the device, down to so much.
+    /// Releases unused memory to the device, down to `keep`.
     pub fn trim_to(&self, keep: Bytes) -> Result<()> {
         // SAFETY: the pool is live.
         unsafe { self.driver.pool_trim(self.handle, keep.get() as usize) }.map_err(|error| error.about(keep))
     }
 
-    /// Destroys it and says how that went.
+    /// Destroys it and returns the result.
     pub fn destroy(mut self) -> Result<()> {
         self.end()
     }
@@ -129,7 +129,7 @@ impl MemoryPool {
 
 impl Drop for MemoryPool {
     fn drop(&mut self) {
-        // At the end of the process, and in a forked child, the driver is gone before the pool is.
+        // At process exit, and in a forked child, the driver is gone before the pool.
         let _ = self.end();
     }
 }

@@ -1,7 +1,7 @@
-//! A part of device memory with bounds: what copies and fills go through.
+//! A bounds-checked range of device memory, for copies and fills.
 //!
-//! Functions that wait take slices. Those in the order of a stream are unsafe: the driver reads and writes the host's
-//! memory after they return.
+//! Functions that wait take slices safely. Stream-ordered copies from or to the host are unsafe: the driver accesses
+//! the host's memory after they return.
 
 use std::marker::PhantomData;
 
@@ -11,7 +11,7 @@ use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 
-/// Bytes on the device that stay there while this is used.
+/// Bytes on the device, valid while this is used.
 #[derive(Clone, Copy, Debug)]
 pub struct Region<'memory> {
     driver: &'static Driver,
@@ -25,11 +25,11 @@ impl Region<'_> {
         Self { driver, address, bytes, memory: PhantomData }
     }
 
-    /// A region of memory that somebody else looks after.
+    /// A region of memory owned elsewhere.
     ///
     /// # Safety
     ///
-    /// The bytes are device memory for as long as the region is used, and no slice of the host's refers to them.
+    /// The bytes are device memory for as long as the region is used, and no host slice refers to them.
     pub unsafe fn from_address(driver: &'static Driver, address: Address, bytes: Bytes) -> Self {
         Self::new(driver, address, bytes)
     }
@@ -39,87 +39,87 @@ impl Region<'_> {
         self.address
     }
 
-    /// How long it is.
+    /// Its length.
     pub fn bytes(self) -> Bytes {
         self.bytes
     }
 
-    /// A part of it.
+    /// A subrange.
     pub fn part(self, offset: Bytes, bytes: Bytes) -> Result<Self> {
         let end = offset.get().saturating_add(bytes.get());
         self.holds(end)?;
         Ok(Self { address: Address(self.address.0 + offset.get()), bytes, ..self })
     }
 
-    /// Copies from the host to its beginning and waits.
+    /// Copies from the host to its start, and waits.
     pub fn write(self, from: &[u8]) -> Result<()> {
         self.holds(from.len() as u64)?;
-        // SAFETY: the source is a slice, and the region holds so many bytes.
+        // SAFETY: the source is a slice, and the region holds as many bytes.
         unsafe { self.driver.copy_to_device(self.address.0, from.as_ptr().cast(), from.len()) }
             .map_err(|error| error.about(Bytes::new(from.len() as u64)))
     }
 
-    /// Copies from its beginning to the host and waits.
+    /// Copies from its start to the host, and waits.
     pub fn read(self, to: &mut [u8]) -> Result<()> {
         self.holds(to.len() as u64)?;
-        // SAFETY: the target is a slice, and the region holds so many bytes.
+        // SAFETY: the target is a slice, and the region holds as many bytes.
         unsafe { self.driver.copy_to_host(to.as_mut_ptr().cast(), self.address.0, to.len()) }
             .map_err(|error| error.about(Bytes::new(to.len() as u64)))
     }
 
-    /// Copies the beginning of another region, as much as that is.
+    /// Copies all of another region to its start.
     pub fn copy_from(self, from: Region<'_>) -> Result<()> {
         self.holds(from.bytes.get())?;
-        // SAFETY: both regions hold so many bytes.
+        // SAFETY: both regions hold as many bytes.
         unsafe { self.driver.copy_on_device(self.address.0, from.address.0, from.bytes.get() as usize) }
             .map_err(|error| error.about(from.bytes))
     }
 
     /// Fills it with a byte.
     pub fn fill(self, value: u8) -> Result<()> {
-        // SAFETY: the region holds so many bytes.
+        // SAFETY: the region holds as many bytes.
         unsafe { self.driver.fill(self.address.0, value, self.bytes.get() as usize) }
             .map_err(|error| error.about(self.bytes))
     }
 
-    /// Fills it with a byte in the order of a stream.
+    /// Fills it with a byte in stream order.
     pub fn fill_on(self, value: u8, stream: &Stream) -> Result<()> {
-        // SAFETY: the region holds so many bytes, and the stream is live.
+        // SAFETY: the region holds as many bytes, and the stream is live.
         unsafe { self.driver.fill_async(self.address.0, value, self.bytes.get() as usize, stream.handle()) }
             .map_err(|error| error.about(self.bytes))
     }
 
-    /// Copies the beginning of another region in the order of a stream.
+    /// Copies all of another region to its start, in stream order.
     pub fn copy_from_on(self, from: Region<'_>, stream: &Stream) -> Result<()> {
         self.holds(from.bytes.get())?;
         let bytes = from.bytes.get() as usize;
-        // SAFETY: both regions hold so many bytes, and the stream is live.
+        // SAFETY: both regions hold as many bytes, and the stream is live.
         unsafe { self.driver.copy_on_device_async(self.address.0, from.address.0, bytes, stream.handle()) }
             .map_err(|error| error.about(from.bytes))
     }
 
-    /// Copies from the host in the order of a stream.
+    /// Copies from the host in stream order.
     ///
     /// # Safety
     ///
-    /// The slice stays as it is until the stream has done this.
+    /// The slice does not change until the stream has done this.
     pub unsafe fn write_on(self, from: &[u8], stream: &Stream) -> Result<()> {
         self.holds(from.len() as u64)?;
         let (start, handle) = (from.as_ptr().cast(), stream.handle());
-        // SAFETY: the region holds so many bytes; the caller keeps the source.
+        // SAFETY: the region holds as many bytes; the caller keeps the source unchanged.
         unsafe { self.driver.copy_to_device_async(self.address.0, start, from.len(), handle) }
             .map_err(|error| error.about(Bytes::new(from.len() as u64)))
     }
 
-    /// Copies to the host in the order of a stream.
+    /// Copies to the host in stream order.
     ///
     /// # Safety
     ///
-    /// Nobody reads or writes the slice until the stream has done this.
+    /// The slice is not read or written until the stream has done this.
     pub unsafe fn read_on(self, to: &mut [u8], stream: &Stream) -> Result<()> {
         self.holds(to.len() as u64)?;
         let (start, handle) = (to.as_mut_ptr().cast(), stream.handle());
-        // SAFETY: the region holds so many bytes; the caller leaves the target alone.
+        // SAFETY: the region holds as many bytes; the caller does not access the target.
         unsafe { self.driver.copy_to_host_async(start, self.address.0, to.len(), handle) }
             .map_err(|error| error.about(Bytes::new(to.len() as u64)))
     }

@@ -1,10 +1,10 @@
-//! Streams: work in an order.
+//! Streams: ordered queues of work.
 
 use crate::driver::Driver;
 use crate::error::{Code, Error, Result};
 use crate::event::Event;
 
-/// A stream. One that was created is destroyed when it is dropped; the driver finishes its work first.
+/// A stream. A created one is destroyed on drop; the driver finishes its work first.
 #[derive(Debug)]
 pub struct Stream {
     driver: &'static Driver,
@@ -12,13 +12,13 @@ pub struct Stream {
     is_owned: bool,
 }
 
-/// How a stream stands to the default stream; the numbers are CUDA's.
+/// How a stream synchronizes with the default stream; the numbers are CUDA's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum StreamKind {
-    /// Work on the default stream waits for it, and it for that.
+    /// It waits for work on the default stream, and that for it.
     Blocking = 0,
-    /// It does not know the default stream.
+    /// It does not synchronize with the default stream.
     NonBlocking = 1,
 }
 
@@ -26,7 +26,7 @@ impl Stream {
     /// Creates a stream in the current context.
     pub fn create(driver: &'static Driver, kind: StreamKind) -> Result<Self> {
         let mut handle = 0;
-        // SAFETY: the result has a place.
+        // SAFETY: the out-parameter is valid.
         unsafe { driver.stream_create(&raw mut handle, kind as u32) }?;
         Ok(Self { driver, handle, is_owned: true })
     }
@@ -36,11 +36,11 @@ impl Stream {
         Self { driver, handle: 0, is_owned: false }
     }
 
-    /// A stream of somebody else's, who destroys it.
+    /// A stream owned elsewhere; it is not destroyed on drop.
     ///
     /// # Safety
     ///
-    /// The handle is a live stream's for as long as the result is used.
+    /// The handle is that of a live stream for as long as the result is used.
     pub unsafe fn borrow(driver: &'static Driver, handle: u64) -> Self {
         Self { driver, handle, is_owned: false }
     }
@@ -54,7 +54,7 @@ impl Stream {
         self.driver
     }
 
-    /// Waits for its work.
+    /// Waits for all its work.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the stream is live.
         unsafe { self.driver.stream_synchronize(self.handle) }
@@ -66,13 +66,13 @@ impl Stream {
         done(unsafe { self.driver.stream_query(self.handle) })
     }
 
-    /// Lets what comes next wait for an event.
+    /// Makes later work wait for an event.
     pub fn wait(&self, event: &Event) -> Result<()> {
         // SAFETY: both are live.
         unsafe { self.driver.stream_wait(self.handle, event.handle(), 0) }
     }
 
-    /// Destroys it and says how that went.
+    /// Destroys it and returns the result.
     pub fn destroy(mut self) -> Result<()> {
         self.end()
     }
@@ -88,12 +88,12 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // At the end of the process, and in a forked child, the driver is gone before the stream is.
+        // At process exit, and in a forked child, the driver is gone before the stream.
         let _ = self.end();
     }
 }
 
-/// "Not ready" is an answer, not an error.
+/// Converts a query's result: "not ready" is not an error.
 pub(crate) fn done(answer: Result<()>) -> Result<bool> {
     match answer {
         Ok(()) => Ok(true),

@@ -1,7 +1,7 @@
-//! Addresses and memory apart: a range of addresses is reserved, memory is made, and put at addresses.
+//! The virtual memory API: reserve addresses, create physical memory, and map one to the other.
 //!
-//! A handle is mapped and unmapped whole. Unmapping does not wait for the GPU: who unmaps must know that it is done
-//! there, or the GPU faults.
+//! A handle is mapped and unmapped as a whole. Unmapping does not wait for the GPU: the caller must know that the GPU
+//! is done with the memory, or the GPU faults.
 
 use makeroom_core::{Address, Bytes};
 
@@ -10,40 +10,40 @@ use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::region::Region;
 
-/// Which grain; the numbers are CUDA's.
+/// Kinds of granularity; the numbers are CUDA's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Granularity {
-    /// The smallest that can be had.
+    /// The smallest possible.
     Minimum = 0,
-    /// The one that is best for speed.
+    /// The one recommended for performance.
     Recommended = 1,
 }
 
-/// What somebody may do with memory; the numbers are CUDA's.
+/// Access rights to memory; the numbers are CUDA's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Access {
-    /// Nothing.
+    /// No access.
     None = 0,
-    /// Read.
+    /// Read only.
     Read = 1,
     /// Read and write.
     ReadWrite = 3,
 }
 
 impl Driver {
-    /// The grain in which memory at a place is made and mapped.
+    /// The granularity in which memory at a location is created and mapped.
     pub fn granularity_at(&self, location: Location, granularity: Granularity) -> Result<Bytes> {
         let wanted = AllocationProperties::pinned(location);
         let mut bytes = 0;
-        // SAFETY: the result has a place, and the properties stand still.
+        // SAFETY: the out-parameter is valid, and the properties outlive the call.
         unsafe { self.granularity(&raw mut bytes, &raw const wanted, granularity as u32) }?;
         Ok(Bytes::new(bytes as u64))
     }
 }
 
-/// Memory without an address, given up when dropped. It lives on where it is mapped.
+/// Physical memory without an address, released on drop. Mappings keep the memory alive.
 #[derive(Debug)]
 pub struct PhysicalMemory {
     driver: &'static Driver,
@@ -52,11 +52,11 @@ pub struct PhysicalMemory {
 }
 
 impl PhysicalMemory {
-    /// Makes memory at a place: a multiple of its grain.
+    /// Creates memory at a location. The size must be a multiple of the granularity.
     pub fn create(driver: &'static Driver, location: Location, bytes: Bytes) -> Result<Self> {
         let wanted = AllocationProperties::pinned(location);
         let mut handle = 0;
-        // SAFETY: the result has a place, and the properties stand still.
+        // SAFETY: the out-parameter is valid, and the properties outlive the call.
         unsafe { driver.create(&raw mut handle, bytes.get() as usize, &raw const wanted, 0) }
             .map_err(|error| driver.explain(error, bytes))?;
         Ok(Self { driver, handle, bytes })
@@ -67,12 +67,12 @@ impl PhysicalMemory {
         self.handle
     }
 
-    /// How much it is.
+    /// Its size.
     pub fn bytes(&self) -> Bytes {
         self.bytes
     }
 
-    /// Gives it up and says how that went. Where it was refused it is tried once more.
+    /// Releases it and returns the result. After a failure, dropping it retries once.
     pub fn release(mut self) -> Result<()> {
         self.end()
     }
@@ -81,7 +81,7 @@ impl PhysicalMemory {
         if self.handle == 0 {
             return Ok(());
         }
-        // SAFETY: the handle is this value's alone, and not released before.
+        // SAFETY: this value owns the handle exclusively, and it was not released before.
         unsafe { self.driver.release(self.handle) }.map_err(|error| error.about(self.bytes))?;
         self.handle = 0;
         Ok(())
@@ -90,12 +90,12 @@ impl PhysicalMemory {
 
 impl Drop for PhysicalMemory {
     fn drop(&mut self) {
-        // At the end of the process the driver is gone before the memory is.
+        // At process exit the driver is gone before the memory.
         let _ = self.end();
     }
 }
 
-/// Addresses without memory, given back when dropped. Unmap what is mapped there first.
+/// A reserved address range, freed on drop. Unmap it first.
 #[derive(Debug)]
 pub struct AddressRange {
     driver: &'static Driver,
@@ -104,11 +104,11 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// Reserves addresses at a multiple of `alignment`; 0 leaves that to the driver.
+    /// Reserves addresses at a multiple of `alignment`; 0 leaves the alignment to the driver.
     pub fn reserve(driver: &'static Driver, bytes: Bytes, alignment: Bytes) -> Result<Self> {
         let mut address = 0;
         let (size, alignment) = (bytes.get() as usize, alignment.get() as usize);
-        // SAFETY: the result has a place.
+        // SAFETY: the out-parameter is valid.
         unsafe { driver.reserve(&raw mut address, size, alignment, 0, 0) }
             .map_err(|error| driver.explain(error, bytes))?;
         Ok(Self { driver, address: Address(address), bytes })
@@ -119,39 +119,39 @@ impl AddressRange {
         self.address
     }
 
-    /// How many.
+    /// Its length.
     pub fn bytes(&self) -> Bytes {
         self.bytes
     }
 
-    /// All of it, to be copied and filled where memory is mapped.
+    /// All of it, for copies and fills where memory is mapped.
     pub fn region(&self) -> Region<'_> {
         Region::new(self.driver, self.address, self.bytes)
     }
 
-    /// Puts memory at an offset, all of it. Nobody may use it before [`AddressRange::set_access`].
+    /// Maps all of `memory` at an offset. It is inaccessible before [`AddressRange::set_access`].
     pub fn map(&self, offset: Bytes, memory: &PhysicalMemory) -> Result<()> {
         let address = self.at(offset, memory.bytes)?;
-        // SAFETY: the addresses are this range's, and the handle is live.
+        // SAFETY: the addresses are in this range, and the handle is live.
         unsafe { self.driver.map(address, memory.bytes.get() as usize, 0, memory.handle, 0) }
             .map_err(|error| error.about(memory.bytes))
     }
 
-    /// Takes away what is mapped in a part: whole mappings only. Does not wait for the GPU.
+    /// Unmaps whole mappings in a part of the range. Does not wait for the GPU.
     pub fn unmap(&self, offset: Bytes, bytes: Bytes) -> Result<()> {
         let address = self.at(offset, bytes)?;
-        // SAFETY: the addresses are this range's; no slice of the host's is ever made of them.
+        // SAFETY: the addresses are in this range; no host slice ever refers to them.
         unsafe { self.driver.unmap(address, bytes.get() as usize) }.map_err(|error| error.about(bytes))
     }
 
-    /// Says who may use a part.
+    /// Sets the access rights of a part.
     pub fn set_access(&self, offset: Bytes, bytes: Bytes, who: &[(Location, Access)]) -> Result<()> {
         let address = self.at(offset, bytes)?;
         let describe = |&(location, access): &(Location, Access)| {
             let flags = access as u32;
             AccessDescription { location, flags }
         };
-        // One device is what almost everybody names; that takes no memory.
+        // The common case of one device allocates no memory.
         if let [only] = who {
             return self.set_described(address, bytes, &[describe(only)]);
         }
@@ -159,16 +159,16 @@ impl AddressRange {
     }
 
     fn set_described(&self, address: u64, bytes: Bytes, who: &[AccessDescription]) -> Result<()> {
-        // SAFETY: the addresses are this range's, and the descriptions stand still.
+        // SAFETY: the addresses are in this range, and the descriptors outlive the call.
         unsafe { self.driver.set_access(address, bytes.get() as usize, who.as_ptr(), who.len()) }
             .map_err(|error| error.about(bytes))
     }
 
-    /// What a place may do at an offset.
+    /// The access rights of a location at an offset.
     pub fn access(&self, offset: Bytes, location: Location) -> Result<Access> {
         let address = self.at(offset, Bytes::new(1))?;
         let mut flags = 0;
-        // SAFETY: the result has a place, and the location stands still.
+        // SAFETY: the out-parameter is valid, and the location outlives the call.
         unsafe { self.driver.get_access(&raw mut flags, &raw const location, address) }?;
         Ok(match flags {
             0 => Access::None,
@@ -177,11 +177,11 @@ impl AddressRange {
         })
     }
 
-    /// Gives the addresses back and says how that went.
+    /// Frees the addresses and returns the result.
     pub fn free(self) -> Result<()> {
         let (driver, address, bytes) = (self.driver, self.address, self.bytes);
         std::mem::forget(self);
-        // SAFETY: the range was this value's alone.
+        // SAFETY: this value owned the range exclusively.
         unsafe { driver.unreserve(address.0, bytes.get() as usize) }.map_err(|error| error.about(bytes))
     }
 
@@ -196,7 +196,8 @@ impl AddressRange {
 
 impl Drop for AddressRange {
     fn drop(&mut self) {
-        // SAFETY: the range is this value's alone. At the end of the process the driver is gone before it is.
+        // SAFETY: this value owns the range exclusively. At process exit the driver is gone before it and returns an
+        // error.
         let _ = unsafe { self.driver.unreserve(self.address.0, self.bytes.get() as usize) };
     }
 }

@@ -1,4 +1,4 @@
-//! What the wrappers do on the software GPU, beyond passing calls on.
+//! Behavior of the wrappers on the software GPU, beyond forwarding calls.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;

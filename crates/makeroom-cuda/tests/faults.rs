@@ -1,5 +1,5 @@
-//! Every function of the table is called once, and every one is made to fail in turn: the error names it, nothing
-//! panics, and what had been taken by then is given back.
+//! Every function of the table is called once, and fails once in turn: the error names it, nothing panics, and
+//! everything allocated before is freed.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -30,7 +30,7 @@ fn devices_and_contexts(driver: &'static Driver) -> Result<()> {
     let before = driver.current_context()?;
     let context = device.create_context()?;
     assert_eq!(driver.current_device()?, 1);
-    // SAFETY: nothing was made in it.
+    // SAFETY: nothing was created in it.
     unsafe { context.end() }?;
     let primary = device.retain_primary()?;
     let entered = primary.enter()?;
@@ -41,7 +41,7 @@ fn devices_and_contexts(driver: &'static Driver) -> Result<()> {
     driver.synchronize()?;
     entered.leave()?;
     assert_eq!(driver.current_context()?, before);
-    // SAFETY: nothing was made in it.
+    // SAFETY: nothing was created in it.
     unsafe { primary.end() }
 }
 
@@ -64,7 +64,7 @@ fn streams_and_events(driver: &'static Driver) -> Result<()> {
     assert!(end.milliseconds_since(&start)? >= 0.0);
     stream.begin_capture(CaptureMode::Global)?;
     let asked = asked_while_capturing(&stream);
-    // A capture that is left open would forbid what comes next.
+    // A capture left open would make the next calls fail.
     stream.discard_capture().inspect_err(|_| drop(stream.discard_capture()))?;
     asked?;
     drop(CaptureModeGuard::relaxed(driver)?);
@@ -120,12 +120,12 @@ fn host_memory_and_copies(driver: &'static Driver) -> Result<()> {
     let stream = Stream::create(driver, StreamKind::NonBlocking)?;
     let mut pinned = PinnedMemory::allocate(driver, Bytes::kib(64), PinnedKind::Mapped)?;
     assert_ne!(pinned.device_address()?.0, 0);
-    // When unpinning is made to fail it stays pinned: nothing else may come to lie there.
+    // If unpinning fails the memory stays pinned, so its addresses must not be reused.
     let own = Box::leak(vec![0; 1 << 16].into_boxed_slice());
     let mut registered = RegisteredMemory::register(driver, own, PinnedKind::Portable)?;
     let (one, other) = (DeviceMemory::allocate(driver, SIZE)?, DeviceMemory::allocate(driver, SIZE)?);
     pinned.fill(42);
-    // SAFETY: the stream is waited for before the memory is looked at.
+    // SAFETY: the stream is synchronized before the memory is accessed.
     unsafe { one.region().write_on(&pinned, &stream) }?;
     other.region().copy_from_on(one.region(), &stream)?;
     // SAFETY: as above.
@@ -158,7 +158,7 @@ fn everything(driver: &'static Driver) -> Result<()> {
     code(driver)
 }
 
-/// Calls that give something back: when one of these fails, what it should have given back stays taken.
+/// Calls that release something: if one fails, its resource stays allocated.
 fn gives_back(function: &str) -> bool {
     ["Free", "Destroy", "Release", "Unmap", "Unregister", "Unload", "Trim", "Pop", "EndCapture"]
         .iter()
@@ -191,7 +191,7 @@ fn every_call_is_made_and_every_failure_is_told() {
     for function in NAMES.iter().filter(|function| !of_errors.contains(function)) {
         fail_in_turn(&gpu, function);
     }
-    // Only errors ask for these two, and an error that cannot be named is still one.
+    // Only errors use these two functions, and an error without a name is still an error.
     gpu.fail_next("cuGetErrorName", 2);
     gpu.fail_next("cuMemAlloc_v2", 2);
     let error = DeviceMemory::allocate(gpu.driver, SIZE).unwrap_err();
@@ -224,7 +224,7 @@ fn an_old_driver_lacks_functions_and_says_so() {
 
 #[test]
 fn what_is_no_driver_is_none() {
-    // SAFETY: there is nothing to find.
+    // SAFETY: no function is found.
     let nothing = unsafe { Driver::resolve(|_: &CStr| None::<NonNull<std::ffi::c_void>>) };
     assert_eq!(nothing.unwrap_err(), Error::Missing { function: "cuInit" });
     let error = Driver::open("libno-such-driver.so.1").unwrap_err();
@@ -232,6 +232,6 @@ fn what_is_no_driver_is_none() {
         matches!(&error, Error::NotLoaded { reason } if reason.contains("libno-such-driver.so.1")),
         "{error}"
     );
-    // A library that is there and is no driver.
+    // A library that exists but is not a driver.
     assert_eq!(Driver::open("libc.so.6").unwrap_err(), Error::Missing { function: "cuInit" });
 }

@@ -1,33 +1,33 @@
-//! What crosses the boundary: the structures and status numbers of `makeroom.h`, in its order.
+//! The ABI: structures and status codes of `makeroom.h`, in the same order.
 
 use std::ffi::{c_int, c_ulonglong};
 
-/// What functions answer.
+/// Return type of the functions.
 pub(crate) type Status = c_int;
 
-/// Done.
+/// Success.
 pub(crate) const OK: Status = 0;
-/// There is no memory left for the request.
+/// Out of memory.
 pub(crate) const OUT_OF_MEMORY: Status = 1;
-/// An argument is null, or no value that the function knows.
+/// An argument is null or not a valid value.
 pub(crate) const INVALID_ARGUMENT: Status = 2;
-/// The number is no pool's, or that of a destroyed one.
+/// Not the number of a pool, or that of a destroyed one.
 pub(crate) const NO_SUCH_POOL: Status = 3;
-/// The address is not in use here: freed before, inside of a block, or somebody else's.
+/// The address is not live here: already freed, inside a block, or foreign.
 pub(crate) const WRONG_ADDRESS: Status = 4;
-/// The driver is missing, or refused something other than memory.
+/// The driver is missing, or failed with an error other than out of memory.
 pub(crate) const DRIVER: Status = 5;
-/// The process was forked from the one that made the pool.
+/// The process was forked from the one that created the pool.
 pub(crate) const FORKED: Status = 6;
 /// A file could not be written.
 pub(crate) const FILE: Status = 7;
-/// A mistake inside of the library.
+/// A bug in the library.
 pub(crate) const INTERNAL: Status = 8;
 
 /// A pool by its number.
 pub(crate) type PoolHandle = u64;
 
-/// `makeroom_options`. Zero is the default of every field behind the first.
+/// `makeroom_options`. Zero is the default of every field after the first.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct RawOptions {
@@ -73,7 +73,7 @@ pub(crate) struct RawShortage {
     pub(crate) spill_quota: u64,
 }
 
-/// `makeroom_mempool_id`: PyTorch's `MempoolId_t`, a pair, which C++ passes as this structure is passed.
+/// `makeroom_mempool_id`: PyTorch's `MempoolId_t`, a pair, which C++ passes like this structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct MempoolId {

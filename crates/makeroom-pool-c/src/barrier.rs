@@ -1,18 +1,18 @@
-//! The two barriers of hazard pointers: cheap for users, dear for removers.
+//! Asymmetric barriers for hazard pointers: cheap for readers, expensive for removers.
 //!
-//! A user writes what it uses and then reads whether that is still there; a remover writes that it is gone and then reads
-//! who uses it. One of them has to see the other, so both need a full barrier in between. Users are frequent and removers
-//! rare: a remover has the kernel put a barrier into all running threads (`membarrier`), and users keep the compiler from
-//! reordering. Where the kernel does not help, both use the processor's barrier; loom checks that case, and the other
-//! rests on what the kernel promises.
+//! A reader writes which value it uses, and then rereads whether the value is still there. A remover writes that the
+//! value is gone, and then reads who uses it. One of them must see the other, so both need a full barrier in between.
+//! Reads are frequent and removals rare, so a remover has the kernel issue a barrier in all running threads
+//! (`membarrier`), and readers need only a compiler barrier. If the kernel does not support that, both use a CPU
+//! fence. loom checks that case; the other relies on the kernel's guarantee.
 
 #[cfg(not(loom))]
 use std::sync::Once;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
-/// Whether the kernel puts barriers into threads. Written once, before the first value is in a table; who finds a value there
-/// finds this too.
+/// Whether `membarrier` is available. Written once, before the first value enters a table; a thread that finds a
+/// value there also sees this.
 #[cfg(not(loom))]
 static HAS_BARRIERS: AtomicBool = AtomicBool::new(false);
 
@@ -23,12 +23,12 @@ const PRIVATE_EXPEDITED: i32 = 1 << 3;
 
 #[cfg(not(loom))]
 fn membarrier(command: i32) -> bool {
-    // SAFETY: it takes numbers only and touches no memory.
+    // SAFETY: it takes only numbers and touches no memory.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Asks the kernel for its help, once. When this returns the answer is known, also where another thread asks at the same
-/// time: a user that goes by one answer and a remover that goes by the other would not see each other.
+/// Registers for `membarrier`, once. Returns only when the result is known, even if another thread registers at the
+/// same time: a reader and a remover that used different results would not see each other.
 #[cfg(not(loom))]
 pub(crate) fn prepare() {
     static ASKED: Once = Once::new();
@@ -38,7 +38,7 @@ pub(crate) fn prepare() {
     });
 }
 
-/// Between an announcement and the look that follows.
+/// The reader's barrier, between announcing a value and rereading it.
 #[cfg(not(loom))]
 #[inline]
 pub(crate) fn of_user() {
@@ -49,7 +49,8 @@ pub(crate) fn of_user() {
     }
 }
 
-/// Between a removal and the look for announcements. Whether it stands in all threads.
+/// The remover's barrier, between removing a value and reading the announcements. Returns whether it took effect in
+/// all threads.
 #[cfg(not(loom))]
 pub(crate) fn of_remover() -> bool {
     crate::sync::fence(Ordering::SeqCst);

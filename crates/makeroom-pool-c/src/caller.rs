@@ -1,8 +1,7 @@
-//! Who called: the return address of an exported function, handed on as one more argument.
+//! Passes an exported function's return address on as an extra argument, to identify the caller.
 //!
-//! Rust cannot ask for its own return address, and walking a stack costs more than an allocation does. So a function
-//! that wants it is a jump: it puts the address into the register of the next argument and goes to the function that
-//! does the work.
+//! Rust cannot read its own return address, and walking a stack costs more than an allocation. So such a function is
+//! a jump: it puts the address into the register of the next argument and jumps to the function that does the work.
 
 /// Defines an exported function that jumps to `$inner`, which takes the same arguments and then the return address as
 /// a `usize`. `$x86_64` and `$aarch64` are the registers of that last argument.
@@ -29,7 +28,7 @@ macro_rules! jump_with_caller {
         $(#[$about])*
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern $abi fn $name($($argument: $kind),*) -> $result {
-            // SAFETY: the arguments are the caller's; the address 0 says that it is not known.
+            // SAFETY: the arguments are the caller's; address 0 means unknown.
             unsafe { $inner($($argument),*, 0) }
         }
     };

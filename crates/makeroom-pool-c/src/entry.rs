@@ -1,4 +1,4 @@
-//! A pool with the layers that its options asked for.
+//! A pool with the layers that its options request.
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
@@ -25,13 +25,13 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Makes a pool on a device.
+    /// Creates a pool on a device.
     pub(crate) fn new(device: i32, wishes: Wishes) -> Result<Self> {
         let history = (wishes.history > 0).then(|| History::new(wishes.history));
         Self::watched(device, wishes, history.clone(), history.map(|history| history as Arc<dyn Watcher>))
     }
 
-    /// Makes a pool whose watcher, which hands on to the history, may be another than that.
+    /// Creates a pool with a watcher, which must forward to the history if it is not the history itself.
     pub(crate) fn watched(
         device: i32,
         wishes: Wishes,
@@ -47,7 +47,7 @@ impl Entry {
             Some(history) => Arc::new(Recorded::new(pool.clone(), history.clone())),
             None => Arc::new(pool.clone()),
         };
-        // The history stands below: it and the snapshot are of the device's memory.
+        // The history is below the spill layer, because it and the snapshot describe device memory.
         let spill = match wishes.spill {
             Some(quota) => {
                 let options = SpillOptions::with_quota(quota);
@@ -59,12 +59,12 @@ impl Entry {
         Ok(Self { pool, allocator, history, spill })
     }
 
-    /// For a snapshot, under one of PyTorch's names.
+    /// The pool for a snapshot, under one of PyTorch's ids.
     pub(crate) fn snapshot(&self, id: (u64, u64)) -> SnapshotOf<'_> {
         SnapshotOf { pool: &self.pool, history: self.history.as_deref(), id }
     }
 
-    /// Its figures.
+    /// Its statistics.
     pub(crate) fn stats(&self) -> RawStats {
         let Stats {
             live, pending, rounding, reserved, cached, peak_live, peak_reserved, blocks, done, ..
@@ -89,19 +89,19 @@ impl Entry {
     }
 }
 
-/// Writes a snapshot into a file. Whoever looks at the path sees the old file or the whole new one.
+/// Writes a snapshot to a file. Readers of the path see the old file or the complete new one.
 pub(crate) fn save(path: &Path, pools: &[SnapshotOf<'_>]) -> Result<()> {
     let failed = |error: io::Error| {
         Failure::new(abi::FILE, format!("the snapshot could not be written to {}: {error}", path.display()))
     };
-    // A name that nobody can foresee, and new: a link that somebody planted is not followed.
+    // An unpredictable new name, so that a planted symlink is not followed.
     let number = RandomState::new().hash_one(std::process::id());
     let draft = path.with_file_name(format!(".makeroom-{number:016x}.part"));
     let file = File::options().write(true).create_new(true).open(&draft).map_err(failed)?;
     let written =
         write_torch_snapshot(BufWriter::new(file), pools).and_then(|()| std::fs::rename(&draft, path));
     if written.is_err() {
-        // What was begun is of no use; where even that cannot be removed it stays.
+        // Remove the partial file, if possible.
         let _ = std::fs::remove_file(&draft);
     }
     written.map_err(failed)

@@ -1,4 +1,4 @@
-//! What went wrong last on this thread, and the guard around every exported function.
+//! The last error of each thread, and the guard around every exported function.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -10,10 +10,10 @@ use makeroom_pool::{OutOfMemory, PoolError};
 use crate::abi::{self, RawShortage, Status};
 use crate::options;
 
-/// The result of everything behind the boundary.
+/// The result type behind the C boundary.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-/// A status with its text and, where memory ran out, its figures.
+/// A status with its text and, if memory ran out, its figures.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: Status,
@@ -40,7 +40,7 @@ impl From<PoolError> for Failure {
             PoolError::OtherContext { .. }
             | PoolError::TooManyElements { .. }
             | PoolError::LengthsDiffer { .. } => abi::INVALID_ARGUMENT,
-            // Of the others, only errors of the driver reach this interface: pieces belong to chunked transfers, which it does
+            // Of the rest, only driver errors reach this interface: pieces belong to chunked transfers, which it does
             // not have.
             _ => abi::DRIVER,
         };
@@ -73,7 +73,7 @@ fn figures(error: &OutOfMemory) -> RawShortage {
     }
 }
 
-/// What `makeroom_last_error` and `makeroom_last_shortage` answer.
+/// The results of `makeroom_last_error` and `makeroom_last_shortage`.
 #[derive(Debug, Default)]
 struct Last {
     text: CString,
@@ -84,8 +84,8 @@ thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
 }
 
-/// Keeps a failure for this thread. At the thread's end there is no place for it, and nobody to ask. It makes a text, so
-/// it might panic itself: that ends here too.
+/// Stores a failure for this thread. At thread exit the storage is gone, and the failure is dropped. Formatting may
+/// itself panic, which is caught too.
 pub(crate) fn keep(failure: Failure) -> Status {
     let status = failure.status;
     let keep = move || {
@@ -101,18 +101,18 @@ pub(crate) fn keep(failure: Failure) -> Status {
     catch_unwind(AssertUnwindSafe(keep)).map_or(abi::INTERNAL, |()| status)
 }
 
-/// Where the last failure's text stands: valid until this thread's next failure.
+/// Pointer to the last failure's text, valid until this thread's next failure.
 pub(crate) fn text() -> *const c_char {
     let text = LAST.try_with(|last| last.try_borrow().map_or(c"".as_ptr(), |last| last.text.as_ptr()));
     text.unwrap_or(c"".as_ptr())
 }
 
-/// Runs what an exported function does. Panics end here.
+/// Runs the body of an exported function. Panics end here.
 pub(crate) fn guard<T>(what: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(what)).unwrap_or_else(|panic| Err(internal(&*panic)))
 }
 
-/// [`guard`] for functions that answer with a status.
+/// [`guard`] for functions that return a status.
 pub(crate) fn answer(what: impl FnOnce() -> Result<()>) -> Status {
     match guard(what) {
         Ok(()) => abi::OK,
@@ -126,7 +126,7 @@ fn internal(panic: &(dyn Any + Send)) -> Failure {
     Failure::new(abi::INTERNAL, format!("a mistake inside of libmakeroom_pool: {text}"))
 }
 
-/// What failed last on this thread, with what to do about it.
+/// The last error on this thread, with a hint.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn makeroom_last_error() -> *const c_char {
     text()
@@ -139,10 +139,10 @@ pub(crate) extern "C" fn makeroom_last_error() -> *const c_char {
 /// `shortage` is null or points to a `makeroom_shortage` whose size is set.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn makeroom_last_shortage(shortage: *mut RawShortage) -> Status {
-    // An answer of its own keeps no failure: the one that is asked about would be lost.
+    // Its own failure is not stored: that would overwrite the one the caller asks about.
     let last = LAST.try_with(|last| last.try_borrow().ok().and_then(|last| last.shortage)).ok().flatten();
     let Some(figures) = last else { return abi::INVALID_ARGUMENT };
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let written = guard(|| unsafe { options::write(shortage, "shortage", &figures) });
     written.map_or_else(|failure| failure.status, |()| abi::OK)
 }

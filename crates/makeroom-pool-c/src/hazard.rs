@@ -1,19 +1,19 @@
 //! Hazard pointers (Michael, 2004), with `membarrier`.
 //!
-//! A thread announces the value that it is about to use in a cell, and looks once more whether it is still where it was
-//! found. Whoever removes a value takes it out and then waits until no cell announces it. Between the two steps of each
-//! stands a barrier (`barrier`).
+//! A thread announces the value that it is about to use in a cell (its hazard pointer), and rereads whether the value
+//! is still where it was found. A remover takes a value out and then waits until no cell announces it. A barrier
+//! separates the two steps on each side (`barrier`).
 //!
-//! A thread has a cell of its own for one use at a time. A use inside another, and threads beyond the first `N`, borrow
-//! one: from the same cells, or from a list that only grows. So no use waits for anything, and a remover waits only for
-//! the uses of its own value.
+//! A thread has one cell of its own, for one use at a time. Nested uses, and threads beyond the first `N`, borrow
+//! one: from the same array, or from a list that only grows. So a use never waits, and a remover waits only for the
+//! uses of its own value.
 
 use std::ptr::null_mut;
 
 use crate::barrier;
 use crate::sync::{AtomicBool, AtomicPtr, Ordering, yield_now};
 
-/// Where a thread announces what it uses, on cache lines of its own.
+/// Where a thread announces the value it uses, on its own cache lines.
 #[repr(align(128))]
 pub(crate) struct Cell {
     used: AtomicPtr<()>,
@@ -32,7 +32,7 @@ macro_rules! new_cell {
     };
 }
 
-/// All cells. Those of the list are never freed.
+/// All cells. Those in the list are never freed.
 pub(crate) struct Cells<const N: usize> {
     first: [Cell; N],
     more: AtomicPtr<Cell>,
@@ -44,18 +44,18 @@ impl<const N: usize> Cells<N> {
         Self { first: [const { new_cell!() }; N], more: AtomicPtr::new(null_mut()) }
     }
 
-    /// Loom's atomics are not constants.
+    /// Loom's atomics have no const constructor.
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
         Self { first: std::array::from_fn(|_| new_cell!()), more: AtomicPtr::new(null_mut()) }
     }
 
-    /// A cell that no other thread has, until it is given back. The list gets a new one where all are taken.
+    /// Takes an unused cell. If all are taken, the list gets a new one.
     pub(crate) fn take(&self) -> &Cell {
         self.iter().find(|cell| cell.take()).unwrap_or_else(|| self.add())
     }
 
-    /// One of the first cells, for a thread to keep.
+    /// Takes one of the first cells, for a thread to keep.
     pub(crate) fn take_first(&self) -> Option<&Cell> {
         self.first.iter().find(|cell| cell.take())
     }
@@ -63,7 +63,7 @@ impl<const N: usize> Cells<N> {
     #[cold]
     fn add(&self) -> &Cell {
         let cell = Box::into_raw(Box::new(new_cell!()));
-        // SAFETY: it was just made, and is never freed.
+        // SAFETY: it was just created, and is never freed.
         let new = unsafe { &*cell };
         new.is_taken.store(true, Ordering::Relaxed);
         let mut head = self.more.load(Ordering::Acquire);
@@ -78,13 +78,14 @@ impl<const N: usize> Cells<N> {
 
     fn iter(&self) -> impl Iterator<Item = &Cell> {
         let follow = |place: &AtomicPtr<Cell>| {
-            // SAFETY: cells of the list are never freed, and published whole.
+            // SAFETY: cells in the list are never freed, and are fully initialized when published.
             unsafe { place.load(Ordering::Acquire).as_ref() }
         };
         self.first.iter().chain(std::iter::successors(follow(&self.more), move |cell| follow(&cell.next)))
     }
 
-    /// Waits until no cell announces a value, which nobody finds any more. `false` if its users cannot be seen.
+    /// Waits until no cell announces a value that was removed. `false` if the barrier failed and users may be
+    /// invisible.
     pub(crate) fn wait_for_users(&self, value: *const (), mut pause: impl FnMut(u32)) -> bool {
         if !barrier::of_remover() {
             return false;
@@ -105,7 +106,7 @@ impl Cell {
         !self.is_taken.swap(true, Ordering::Acquire)
     }
 
-    /// Another thread may have it.
+    /// Makes it available to other threads.
     pub(crate) fn give_back(&self) {
         self.is_taken.store(false, Ordering::Release);
     }
@@ -116,7 +117,7 @@ impl Cell {
         self.used.load(Ordering::Relaxed).is_null()
     }
 
-    /// Announces the value of a place, which stays until [`Self::release`]. Null if there is none.
+    /// Announces and returns the value at `place`, which stays valid until [`Self::release`]. Null if there is none.
     #[inline]
     pub(crate) fn protect<T>(&self, place: &AtomicPtr<T>) -> *mut T {
         let mut value = place.load(Ordering::Acquire);
@@ -133,14 +134,14 @@ impl Cell {
         value
     }
 
-    /// Announces nothing any more.
+    /// Withdraws the announcement.
     #[inline]
     pub(crate) fn release(&self) {
         self.used.store(null_mut(), Ordering::Release);
     }
 }
 
-/// Lets others run, as long as that is cheap.
+/// Yields to other threads.
 pub(crate) fn pause_shortly(_looked: u32) {
     yield_now();
 }
@@ -164,10 +165,10 @@ mod tests {
         for cell in again {
             cell.give_back();
         }
-        // What a static would keep.
+        // Free the cells that a static would keep.
         let mut next = cells.more.load(Ordering::Acquire);
         while !next.is_null() {
-            // SAFETY: made by `add`, and nobody uses them any more.
+            // SAFETY: created by `add`, and no longer used.
             let cell = unsafe { Box::from_raw(next) };
             next = cell.next.load(Ordering::Acquire);
         }

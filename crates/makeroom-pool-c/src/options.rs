@@ -1,21 +1,21 @@
-//! Structures that may grow: the caller says how large its own is.
+//! Structures that may grow: the caller passes the size of its own.
 //!
-//! A program and the library it finds at run time may come from different versions. What the library knows beyond the
-//! caller's size is left at its default when read and left out when written; what the caller has beyond the library's
-//! must be zero when read and is not touched when written.
+//! A program and the library it finds at run time may have different versions. Fields that only the library knows
+//! keep their default when read, and are not written. Fields that only the caller knows must be zero when read, and
+//! are left alone when written.
 
 use makeroom_core::Bytes;
 
 use crate::abi::RawOptions;
 use crate::failure::{Failure, Result};
 
-/// No structure will be larger: a size beyond is a variable that was not set.
+/// Maximum size of a structure: a larger value is an uninitialized variable.
 const LARGEST: usize = 4096;
 
-/// The most events that are remembered: some 6 GiB of host memory.
+/// Maximum number of events in a history: about 6 GiB of host memory.
 const MOST_EVENTS: usize = 100_000_000;
 
-/// The size that a caller wrote into the first field of its structure.
+/// The size that a caller stored in the first field of its structure.
 ///
 /// # Safety
 ///
@@ -24,7 +24,7 @@ pub(crate) unsafe fn size_of_callers<T>(from: *const T, name: &str) -> Result<us
     if from.is_null() {
         return Err(Failure::argument(format!("{name} is null")));
     }
-    // SAFETY: not null, so the caller's structure begins there; it need not be aligned.
+    // SAFETY: not null, so the caller's structure starts there; it need not be aligned.
     let size = unsafe { from.cast::<usize>().read_unaligned() };
     if !(size_of::<usize>()..=LARGEST).contains(&size) {
         return Err(Failure::argument(format!(
@@ -34,18 +34,18 @@ pub(crate) unsafe fn size_of_callers<T>(from: *const T, name: &str) -> Result<us
     Ok(size)
 }
 
-/// What a caller asks of a pool.
+/// A caller's options for a pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wishes {
-    /// The most that may be taken from the device.
+    /// Maximum device memory.
     pub(crate) limit: Option<Bytes>,
-    /// The most that may go to host memory.
+    /// Maximum host memory for spilling.
     pub(crate) spill: Option<Bytes>,
-    /// How many events are remembered.
+    /// Number of events in the history.
     pub(crate) history: usize,
 }
 
-/// Reads options; null is the default of all.
+/// Reads options; null means all defaults.
 ///
 /// # Safety
 ///
@@ -54,11 +54,11 @@ pub(crate) unsafe fn read(from: *const RawOptions) -> Result<Wishes> {
     if from.is_null() {
         return Ok(Wishes::default());
     }
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let size = unsafe { size_of_callers(from, "options") }?;
     let mut known = RawOptions::default();
     let common = size.min(size_of::<RawOptions>());
-    // SAFETY: both have so many bytes, and all bytes are values of its fields.
+    // SAFETY: both have `common` bytes, and any bytes are valid for the fields.
     unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut known).cast::<u8>(), common) };
     for offset in common..size {
         // SAFETY: the caller's structure has `size` bytes.
@@ -73,18 +73,18 @@ pub(crate) unsafe fn read(from: *const RawOptions) -> Result<Wishes> {
     Ok(Wishes { limit: if_set(known.limit), spill: if_set(known.spill), history })
 }
 
-/// Writes as much of `values` as the caller has room for, its own size left as it is.
+/// Writes as much of `values` as fits into the caller's structure, except its size field.
 ///
 /// # Safety
 ///
 /// `to` is null or points to as many writable bytes as its first field says.
 pub(crate) unsafe fn write<T: Copy>(to: *mut T, name: &str, values: &T) -> Result<()> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let size = unsafe { size_of_callers(to, name) }?;
     let start = size_of::<usize>();
     let bytes = size.min(size_of::<T>()) - start;
     let from = std::ptr::from_ref(values).cast::<u8>();
-    // SAFETY: both have so many bytes behind their first field.
+    // SAFETY: both have `bytes` bytes after their first field.
     unsafe { std::ptr::copy_nonoverlapping(from.add(start), to.cast::<u8>().add(start), bytes) };
     Ok(())
 }

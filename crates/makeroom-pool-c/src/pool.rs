@@ -1,4 +1,4 @@
-//! The functions about pools. Each reads its arguments, looks its pool up and calls one function of it.
+//! The functions for pools. Each reads its arguments, looks up its pool and calls one function of it.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,24 +13,24 @@ use crate::entry::{self, Entry};
 use crate::failure::{Failure, Result, answer};
 use crate::{options, registry};
 
-/// What the header calls this version.
+/// The version of the header.
 const VERSION: c_uint = 1;
 
-/// A stream's identity.
+/// A stream's id.
 pub(crate) fn stream_id(stream: *mut c_void) -> StreamId {
     StreamId(stream as u64)
 }
 
-/// Puts an answer where the caller wants it.
+/// Writes a result to an out-parameter.
 ///
 /// # Safety
 ///
-/// `place` is null or can be written.
+/// `place` is null or writable.
 unsafe fn put<T>(place: *mut T, value: T, name: &str) -> Result<()> {
     if place.is_null() {
         return Err(Failure::argument(format!("{name} is null")));
     }
-    // SAFETY: not null, so it is the caller's place; it need not be aligned.
+    // SAFETY: not null, so it is the caller's out-parameter; it need not be aligned.
     unsafe { place.write_unaligned(value) };
     Ok(())
 }
@@ -39,12 +39,12 @@ unsafe fn put<T>(place: *mut T, value: T, name: &str) -> Result<()> {
 ///
 /// # Safety
 ///
-/// `path` is null or ends in a zero byte.
+/// `path` is null or NUL-terminated.
 pub(crate) unsafe fn path_of<'text>(path: *const c_char) -> Result<&'text Path> {
     if path.is_null() {
         return Err(Failure::argument("path is null".to_owned()));
     }
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let path = unsafe { CStr::from_ptr(path) };
     Ok(Path::new(OsStr::from_bytes(path.to_bytes())))
 }
@@ -55,11 +55,11 @@ pub(crate) extern "C" fn makeroom_version() -> c_uint {
     VERSION
 }
 
-/// Makes a pool on a device.
+/// Creates a pool on a device.
 ///
 /// # Safety
 ///
-/// `wishes` is null or has the size that it says; `pool` is null or can be written.
+/// `wishes` is null or has the size in its first field; `pool` is null or writable.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn makeroom_pool_create(
     device: c_int,
@@ -67,16 +67,16 @@ pub(crate) unsafe extern "C" fn makeroom_pool_create(
     pool: *mut PoolHandle,
 ) -> Status {
     answer(|| {
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { put(pool, 0, "pool") }?;
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         let entry = Entry::new(device, unsafe { options::read(wishes) }?)?;
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { put(pool, registry::insert(entry)?, "pool") }
     })
 }
 
-/// Gives everything back to the device once the GPU is done with it.
+/// Destroys a pool. Releases everything to the device once the GPU is done with it.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn makeroom_pool_destroy(pool: PoolHandle) -> Status {
     if pool == 0 {
@@ -99,22 +99,22 @@ unsafe extern "C" fn alloc(
     caller: usize,
 ) -> Status {
     answer(|| {
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { put(address, std::ptr::null_mut(), "address") }?;
         let entry = registry::get(pool)?;
         let site = Site::Code(caller as u64);
         let found = entry.allocator.allocate(bytes as u64, stream_id(stream), site)?;
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { put(address, found.0 as *mut c_void, "address") }
     })
 }
 
 jump_with_caller! {
-    /// Hands out memory for use on a stream.
+    /// Allocates memory for use on a stream.
     ///
     /// # Safety
     ///
-    /// `address` is null or can be written.
+    /// `address` is null or writable.
     "C" fn makeroom_alloc(pool: PoolHandle, bytes: usize, stream: *mut c_void, address: *mut *mut c_void) -> Status,
     "r8", "x4", alloc
 }
@@ -131,17 +131,17 @@ unsafe extern "C" fn free(
     answer(|| {
         let entry = registry::get(pool)?;
         let site = Site::Code(caller as u64);
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         Ok(unsafe { entry.allocator.free(Address(address as u64), stream_id(stream), site) }?)
     })
 }
 
 jump_with_caller! {
-    /// Takes memory back in the order of a stream.
+    /// Frees memory in stream order.
     ///
     /// # Safety
     ///
-    /// Nothing uses the memory any more, except work submitted before to this stream or to recorded ones.
+    /// The memory is no longer used, except by work already submitted to this stream or to recorded ones.
     "C" fn makeroom_free(pool: PoolHandle, address: *mut c_void, stream: *mut c_void) -> Status,
     "rcx", "x3", free
 }
@@ -168,21 +168,21 @@ pub(crate) extern "C" fn makeroom_retire_stream(pool: PoolHandle, stream: *mut c
     })
 }
 
-/// The pool in figures.
+/// Statistics of a pool.
 ///
 /// # Safety
 ///
-/// `stats` is null or has the size that it says.
+/// `stats` is null or has the size in its first field.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn makeroom_pool_stats(pool: PoolHandle, stats: *mut RawStats) -> Status {
     answer(|| {
         let figures = registry::get(pool)?.stats();
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { options::write(stats, "stats", &figures) }
     })
 }
 
-/// Begins the peaks anew.
+/// Resets the peaks.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn makeroom_pool_reset_peaks(pool: PoolHandle) -> Status {
     answer(|| {
@@ -197,11 +197,11 @@ pub(crate) extern "C" fn makeroom_pool_set_limit(pool: PoolHandle, limit: u64) -
     answer(|| Ok(registry::get(pool)?.pool.set_limit((limit != 0).then_some(Bytes::new(limit)))?))
 }
 
-/// Gives unused memory back to the device.
+/// Releases cached memory to the device.
 ///
 /// # Safety
 ///
-/// `given_back` is null or can be written.
+/// `given_back` is null or writable.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn makeroom_pool_trim(
     pool: PoolHandle,
@@ -213,7 +213,7 @@ pub(crate) unsafe extern "C" fn makeroom_pool_trim(
         if given_back.is_null() {
             return Ok(());
         }
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { put(given_back, bytes, "given_back") }
     })
 }
@@ -222,11 +222,11 @@ pub(crate) unsafe extern "C" fn makeroom_pool_trim(
 ///
 /// # Safety
 ///
-/// `path` is null or ends in a zero byte.
+/// `path` is null or NUL-terminated.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn makeroom_pool_snapshot(pool: PoolHandle, path: *const c_char) -> Status {
     answer(|| {
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         let path = unsafe { path_of(path) }?;
         let entry = registry::get(pool)?;
         entry::save(path, &[entry.snapshot((0, 0))])

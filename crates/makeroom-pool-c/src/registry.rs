@@ -1,4 +1,4 @@
-//! Pools by number. One thread may destroy a pool under another's call: it ends when that is over.
+//! Pools by number. A pool destroyed during another thread's call is freed when that call returns.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,38 +14,37 @@ static POOLS: Table<Entry> = Table::new();
 
 static IS_FORKED: AtomicBool = AtomicBool::new(false);
 
-/// An error in a forked child. Asked before any lock: another thread of the parent may have held it.
+/// Fails in a forked child. Checked before any lock, which another thread of the parent may have held.
 pub(crate) fn in_parent() -> Result<()> {
     if IS_FORKED.load(Ordering::Relaxed) { Err(PoolError::Forked.into()) } else { Ok(()) }
 }
 
-/// Lets forked children know that they are. The driver does not follow a fork, so a child of a process that had a pool
-/// cannot have one.
+/// Detects forks. CUDA does not work in a forked child, so a child of a process that had a pool cannot have one.
 pub(crate) fn watch_forks() {
     extern "C" fn forked() {
         IS_FORKED.store(true, Ordering::Relaxed);
     }
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
-        // SAFETY: the function only stores into a static, which may be done in a forked child of many threads.
-        // It fails only without memory; then children are not told apart, as without it.
+        // SAFETY: the handler only stores into a static atomic, which is async-signal-safe in a forked child.
+        // Registration fails only without memory; then forks go unnoticed.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     });
 }
 
-/// Gives a pool a number.
+/// Assigns a number to a pool.
 pub(crate) fn insert(pool: Entry) -> Result<PoolHandle> {
     POOLS.insert(pool).map_err(|_| Failure::argument(format!("there are {MOST} pools already")))
 }
 
-/// The pool of a number.
+/// The pool with a number.
 #[inline]
 pub(crate) fn get(handle: PoolHandle) -> Result<InUse<Entry>> {
     in_parent()?;
     POOLS.get(handle).ok_or_else(|| unknown(handle))
 }
 
-/// Takes a pool out of the table, and ends it once nobody uses it.
+/// Removes a pool from the table, and frees it once no thread uses it.
 pub(crate) fn remove(handle: PoolHandle) -> Result<()> {
     in_parent()?;
     if POOLS.remove(handle) { Ok(()) } else { Err(unknown(handle)) }

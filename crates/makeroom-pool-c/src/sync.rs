@@ -1,4 +1,4 @@
-//! The atomics of the code that `models/` checks: those of the standard library, or loom's under `cfg(loom)`.
+//! Atomics for the code that `models/` checks: the standard library's, or loom's under `cfg(loom)`.
 
 #[cfg(loom)]
 pub(crate) use loom::{

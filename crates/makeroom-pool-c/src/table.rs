@@ -1,9 +1,10 @@
-//! Values by number, found without writing to anything that threads share, and ended with their last use.
+//! A table of values by number, protected by hazard pointers (`hazard`): lookups write only to the thread's own cell,
+//! and a value is freed after its last use.
 //!
-//! A number is a place in the table and how many values there were before, so the number of a value that was removed is not
-//! that of a later one. Hazard pointers (`hazard`) keep a value until its last use.
+//! A number is a slot in the table and a generation count, so the number of a removed value is never that of a later
+//! one in its slot.
 //!
-//! A value must not be removed by the thread that uses it.
+//! A thread must not remove a value that it is using: it would wait for itself.
 
 use std::ops::Deref;
 use std::ptr::null_mut;
@@ -14,17 +15,17 @@ use std::time::Duration;
 use crate::barrier;
 use crate::hazard::{Cell, Cells, pause_shortly};
 
-/// So many values there can be at once.
+/// Maximum number of values.
 pub(crate) const MOST: usize = 1024;
-/// So many threads have a cell of their own.
+/// Number of threads with a cell of their own.
 const CELLS: usize = 256;
-/// How often a remover looks before it sleeps in between, and for how long it sleeps.
+/// Polls before a remover sleeps in between, and the length of a sleep.
 const EAGER: u32 = 1000;
 const NAP: Duration = Duration::from_micros(50);
 
 static ANNOUNCEMENTS: Cells<CELLS> = Cells::new();
 
-/// The cell of a thread, which is another's once the thread has ended.
+/// A thread's cell, which becomes available to others when the thread exits.
 struct Own(std::cell::Cell<Option<&'static Cell>>);
 
 thread_local! {
@@ -58,16 +59,16 @@ struct Numbered<T> {
 /// Values by number.
 pub(crate) struct Table<T: 'static> {
     places: [AtomicPtr<Numbered<T>>; MOST],
-    /// How many values there were; held while a place changes.
+    /// Generation count, under the lock that protects changes of slots.
     made: Mutex<u32>,
 }
 
-/// A value that the calling thread uses.
+/// A value in use by the calling thread.
 pub(crate) struct InUse<T: 'static> {
-    /// Announced: it does not end before this does.
+    /// Announced: it is not freed while this exists.
     numbered: *const Numbered<T>,
     cell: &'static Cell,
-    /// Whether the cell is not the thread's own, and is given back after the use.
+    /// Whether the cell is not the thread's own, and is returned after the use.
     is_borrowed: bool,
 }
 
@@ -76,7 +77,7 @@ impl<T> Deref for InUse<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: removers wait for this to be dropped before they free it.
+        // SAFETY: removers wait until this is dropped before they free the value.
         unsafe { &(*self.numbered).value }
     }
 }
@@ -96,7 +97,7 @@ impl<T: Send + Sync> Table<T> {
         Self { places: [const { AtomicPtr::new(null_mut()) }; MOST], made: Mutex::new(0) }
     }
 
-    /// Gives a value a number; the value comes back where the table is full.
+    /// Inserts a value and returns its number; returns the value if the table is full.
     pub(crate) fn insert(&self, value: T) -> Result<u64, T> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         barrier::prepare();
@@ -109,28 +110,28 @@ impl<T: Send + Sync> Table<T> {
         Ok(number)
     }
 
-    /// The value of a number.
+    /// The value with a number.
     #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<InUse<T>> {
         let place = self.place_of(number)?;
         let own = OWN.try_with(Own::cell).ok().flatten().filter(|cell| cell.is_unused());
-        // In the middle of another use, in a thread that ends, and in one of very many.
+        // Nested uses, exiting threads, and threads beyond the first `CELLS` borrow a cell.
         let cell = own.unwrap_or_else(|| ANNOUNCEMENTS.take());
-        // Dropping it takes the announcement back.
+        // Dropping it withdraws the announcement.
         let found = InUse { numbered: cell.protect(place), cell, is_borrowed: own.is_none() };
         if found.numbered.is_null() {
             return None;
         }
-        // SAFETY: it is in use, so it has not ended.
+        // SAFETY: it is announced, so it has not been freed.
         (unsafe { (*found.numbered).number } == number).then_some(found)
     }
 
-    /// Takes a value out of the table and waits until nobody uses it; whether there was one of that number.
+    /// Removes a value and waits until no thread uses it. Returns whether the number was valid.
     pub(crate) fn remove(&self, number: u64) -> bool {
         let changing = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(place) = self.place_of(number) else { return false };
         let numbered = place.load(Ordering::Relaxed);
-        // SAFETY: only a remover ends it, and those wait for the lock that is held here.
+        // SAFETY: only a remover frees it, and removers need the lock that is held here.
         if numbered.is_null() || unsafe { (*numbered).number } != number {
             return false;
         }
@@ -138,10 +139,10 @@ impl<T: Send + Sync> Table<T> {
         drop(changing);
         let pause = |looked| if looked < EAGER { pause_shortly(looked) } else { std::thread::sleep(NAP) };
         if !ANNOUNCEMENTS.wait_for_users(numbered.cast(), pause) {
-            // Somebody may use it unseen: it stays, though nobody finds it any more.
+            // Users may be invisible, so leak the value. It can no longer be found.
             return true;
         }
-        // SAFETY: made by `insert`, out of the table, and nobody uses it.
+        // SAFETY: created by `insert`, out of the table, and not in use.
         drop(unsafe { Box::from_raw(numbered) });
         true
     }
@@ -163,7 +164,7 @@ mod tests {
     static HAS_ENDED: [AtomicBool; MOST_MADE] = [const { AtomicBool::new(false) }; MOST_MADE];
     static ENDED: AtomicUsize = AtomicUsize::new(0);
 
-    /// Leaves word of its end where that can be read later.
+    /// Records that it was dropped, where that can be checked later.
     struct Canary(usize);
 
     impl Drop for Canary {
@@ -184,7 +185,7 @@ mod tests {
         assert_ne!(first, second);
         assert!(table.get(first).is_none());
         assert_eq!(table.get(second).as_deref(), Some(&8));
-        // One use inside another, as in a thread without a cell.
+        // Nested uses, as in a thread without a cell.
         let outer = table.get(second).unwrap();
         assert_eq!(table.get(second).as_deref(), Some(&8));
         drop(outer);
@@ -205,8 +206,8 @@ mod tests {
         table.remove(last);
     }
 
-    /// A thread uses values inside of each other while another removes one of them. A lock that prefers writers would let
-    /// the second use wait for the remover, which waits for the first.
+    /// A thread nests uses of values while another removes one of them. With a lock that prefers writers, the second
+    /// use would wait for the remover, which waits for the first.
     #[test]
     fn uses_inside_each_other_do_not_wait_for_a_remover() {
         static TABLE: Table<u32> = Table::new();
@@ -218,7 +219,7 @@ mod tests {
             while TABLE.get(removed).is_some() {
                 std::thread::yield_now();
             }
-            // The remover waits by now, and is not waited for.
+            // By now the remover is waiting, and does not block this thread.
             std::thread::sleep(Duration::from_millis(20));
             assert_eq!(TABLE.get(kept).as_deref(), Some(&1));
             assert_eq!(uses.iter().map(|value| **value).sum::<u32>(), 5);
@@ -227,7 +228,7 @@ mod tests {
         assert!(begin.elapsed() < Duration::from_secs(20) && TABLE.remove(kept));
     }
 
-    /// Threads with a cell and without one use values that are removed under their hands and made anew.
+    /// Threads with and without a cell use values that are removed and inserted again under them.
     #[test]
     fn nothing_ends_while_it_is_used() {
         static TABLE: Table<Canary> = Table::new();
@@ -242,7 +243,7 @@ mod tests {
                 let number = newest[thread % 2].load(Ordering::Relaxed) as u64;
                 if let Some(canary) = TABLE.get(number) {
                     let index = canary.0;
-                    // Others run meanwhile.
+                    // Let others run.
                     std::thread::yield_now();
                     assert!(!HAS_ENDED[index].load(Ordering::Relaxed), "used after its end");
                 }

@@ -1,4 +1,4 @@
-//! The header against the library: the same functions, and structures of the same shape.
+//! The header against the library: the same functions, and structures with the same layout.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[allow(dead_code, reason = "only the shapes are asked")]
@@ -12,7 +12,7 @@ use std::process::Command;
 
 use common::{compile, folder, here, library, said};
 
-/// The functions that the header declares: names followed by a parenthesis, outside of comments.
+/// The functions that the header declares: names followed by a parenthesis, outside comments.
 fn declared() -> BTreeSet<String> {
     let header = std::fs::read_to_string(here().join("include/makeroom.h")).unwrap();
     let mut code = String::new();
@@ -41,7 +41,7 @@ fn header_and_library_have_the_same_functions() {
     assert_eq!(declared, exported());
 }
 
-/// Lines of `name size alignment offset…` for the structures of the header, as C sees them.
+/// Compares lines of `name size alignment offset…` for the structures of the header, as C sees them.
 #[test]
 fn structures_have_the_same_shape() {
     let mut expected = String::new();

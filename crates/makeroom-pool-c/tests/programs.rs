@@ -8,7 +8,7 @@ use std::path::Path;
 use common::{compile, folder, here, library, link, run, said};
 use makeroom_trace::Input;
 
-/// One card, and a context that takes nothing so that figures are exact.
+/// One card, and a context without overhead so that figures are exact.
 const MACHINE: &str = "memory=1GiB,context=0,module=0";
 
 fn linked(sources: &[&str], folder: &Path, more: &[&str]) -> std::path::PathBuf {
@@ -41,7 +41,7 @@ fn a_pool_from_c() {
     let block = live.next().unwrap();
     assert_eq!(block.requested, Some(makeroom_core::Bytes::new(12345)));
     assert!(live.next().is_none());
-    // The frame is where the program called, not where the library is.
+    // The frame is the program's call, not the library's.
     let frame = trace.stacks.frame_at(trace.stacks.frames_of(block.stack)[0]);
     assert!(trace.stacks.name_text(frame.file).ends_with("program"));
 }
@@ -103,7 +103,7 @@ fn without_a_driver_a_pool_says_so() {
     std::fs::create_dir_all(&empty).unwrap();
     let output = std::process::Command::new(&program).env("LD_LIBRARY_PATH", &empty).output().unwrap();
     if output.status.success() {
-        // The machine has a driver of its own.
+        // This machine has a real driver.
         return;
     }
     assert_eq!(output.status.code(), Some(1));

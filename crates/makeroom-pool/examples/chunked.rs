@@ -1,4 +1,4 @@
-//! Data in pieces, beside one plain copy from pinned memory: how fast each is. Run by `bench/chunked`.
+//! Data in pieces, compared with a plain copy from pinned memory: the speed of each. Run by `bench/chunked`.
 //!
 //! ```sh
 //! cargo run --release -p makeroom-pool --example chunked [SIZE, 4GiB]
@@ -13,7 +13,7 @@ use makeroom_pool::{ChunkedMap, ChunkedUpload, Options, Pool, PoolError};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// The least of three times, after one that is not counted.
+/// The best of three times, after a warm-up.
 fn seconds(mut what: impl FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
     what()?;
     let mut least = f64::INFINITY;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Failure> {
     let mut output = vec![0_u64; input.len()];
     let gigabytes = size.get() as f64 / 1e9;
 
-    // The yardstick: the same bytes out of memory that is pinned already, by one call for each piece.
+    // The baseline: the same bytes from memory that is already pinned, one call per piece.
     let piece = size.min(Bytes::mib(512));
     let plain = {
         let pinned = PinnedMemory::allocate(driver, piece, PinnedKind::Portable)?;
@@ -69,7 +69,7 @@ fn main() -> Result<(), Failure> {
     let uploaded = seconds(|| {
         match upload.from_slice(&stream, &input) {
             Ok(_buffer) => stream.synchronize()?,
-            // Data larger than the device is what the others are for.
+            // Data larger than the device is the others' use case.
             Err(PoolError::OutOfMemory(_)) => {}
             Err(error) => return Err(error.into()),
         }

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for step in 1..=20_u32 {
         let values: Vec<u32> = (0..step * 100_000).collect();
         let mut buffer = CudarcBuffer::<u32>::zeroed(&memory, values.len())?;
-        // cudarc's own copies; on another stream its events keep the order.
+        // cudarc's own copies; its events keep the order across streams.
         stream.memcpy_htod(&values, &mut buffer.view_mut())?;
         let mut half = CudarcBuffer::<u32>::uninitialized(&memory, values.len() / 2)?;
         other.memcpy_dtod(&buffer.slice(..values.len() / 2), &mut half.view_mut())?;

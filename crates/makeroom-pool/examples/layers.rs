@@ -1,4 +1,4 @@
-//! Layers over a pool: a limit of 64 MiB, what does not fit spilled to the host, and a book of who holds what.
+//! Layers over a pool: a limit of 64 MiB, overflow spilled to the host, and live memory tracked by site.
 //!
 //! ```sh
 //! cargo run -p makeroom-pool --example layers

@@ -28,10 +28,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for step in 0..50 {
         let values: Vec<u64> = (0..(1 + step * 7 % 40) << 17).collect();
         let buffer = DeviceBuffer::from_host(&first, &values)?;
-        // The copy is in the order of the second stream, which waits for the first and is waited for by it.
+        // The copy is on the second stream, which waits for the first and makes the first wait for it.
         let mut copy = DeviceBuffer::<u64>::uninitialized(&second, values.len())?;
         copy.as_mut_slice().copy_from(&buffer.as_slice())?;
-        // Freed here, while the copy may still be under way: its memory is used again when that is safe.
+        // Freed here, while the copy may still be running: its memory is reused when that is safe.
         drop(buffer);
         if copy.to_host()? != values {
             return Err(format!("step {step}: what was copied in did not come out").into());

@@ -1,7 +1,7 @@
-//! How many allocations and frees a second one thread does, and how many 64 do at once. Run by `bench/threads`.
+//! Allocations and frees per second of one thread and of 64 at once. Run by `bench/threads`.
 //!
-//! Every thread has a stream of its own and replaces its blocks one by one. What is measured is the pool: memory is taken
-//! from the driver before, until no more is needed; how much that was in all is shown over what the threads ask for.
+//! Every thread has its own stream and replaces its blocks one by one. The pool is measured, not the driver: a
+//! warm-up runs until no new memory is needed. The total reserved is shown relative to live memory.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program that prints a table")]
 
 use std::hint::black_box;
@@ -14,20 +14,20 @@ use makeroom_cuda::Driver;
 use makeroom_pool::{Allocator, Options, Pool, Site};
 
 const THREADS: usize = 64;
-/// Each figure is the median of so many rounds, in turns, of this length: other programs come and go.
+/// Each figure is the median of this many rounds of this length, taken in turns, because other programs come and go.
 const ROUNDS: usize = 5;
 const TIME: Duration = Duration::from_millis(150);
-/// Threads work until they have needed no new memory for this long, or for as long as that.
+/// Warm-up: until no new memory was needed for QUIET, at most LONGEST.
 const QUIET: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3);
 
-/// What a thread does.
+/// A thread's workload.
 #[derive(Clone, Copy)]
 struct Pattern {
     name: &'static str,
     /// Blocks that it holds.
     held: usize,
-    /// Sizes that it asks for: this many, spread from 512 bytes up.
+    /// Number of sizes, spread evenly up to `largest`.
     sizes: u64,
     largest: u64,
 }
@@ -44,12 +44,12 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// How many pairs of an allocation and a free a thread has done, on a cache line of its own.
+/// Pairs of an allocation and a free that a thread has done, on its own cache line.
 #[derive(Default)]
 #[repr(align(128))]
 struct Done(AtomicU64);
 
-/// Replaces blocks until it is over.
+/// Replaces blocks until the round is over.
 fn work(pool: &Pool, pattern: Pattern, thread: usize, start: &Barrier, is_over: &AtomicBool, done: &Done) {
     let (own, here) = (pool.stream().unwrap(), Site::here());
     let stream = own.id();
@@ -73,9 +73,9 @@ fn work(pool: &Pool, pattern: Pattern, thread: usize, start: &Barrier, is_over: 
     }
 }
 
-/// Seconds of processor time that this process has used.
+/// CPU time used by this process, in seconds.
 fn processor_seconds() -> f64 {
-    // SAFETY: all of it may be zero, and it has a place.
+    // SAFETY: all zeros are a valid `rusage`, used as the out-parameter.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
@@ -83,15 +83,15 @@ fn processor_seconds() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// What one round showed.
+/// Results of one round.
 #[derive(Clone, Copy)]
 struct Round {
-    /// Pairs a second, and nanoseconds of processor time for each.
+    /// Pairs per second, and CPU nanoseconds per pair.
     rate: f64,
     each: f64,
-    /// Handles made and given back meanwhile.
+    /// Handles created and released in the meantime.
     calls: f64,
-    /// What was reserved over what was live, at the end.
+    /// Reserved over live memory, at the end.
     reserved: f64,
 }
 

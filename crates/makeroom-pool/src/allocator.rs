@@ -1,6 +1,6 @@
-//! What a pool and every layer over it can do.
+//! The interface of a pool and of every layer over it.
 //!
-//! Limits, tracking, spilling and checks are layers over an upstream, not flags on the pool: a layer is an
+//! Limits, tracking, spilling and checks are layers over an upstream allocator, not flags on the pool: a layer is an
 //! [`Allocator`] that owns another one. [`DeviceBuffer`](crate::DeviceBuffer) takes any of them.
 
 use std::fmt;
@@ -13,50 +13,50 @@ use makeroom_place::pool::Stats;
 use crate::error::Result;
 use crate::site::Site;
 
-/// Device memory in the order of streams.
+/// Stream-ordered device memory.
 ///
-/// Addresses are raw here: who frees one says that nothing submitted to another stream than the named ones uses it
-/// any longer. [`DeviceBuffer`](crate::DeviceBuffer) keeps these promises by itself.
+/// Addresses are raw here: the caller of a free guarantees that only work on the named streams still uses the memory.
+/// [`DeviceBuffer`](crate::DeviceBuffer) ensures that by itself.
 pub trait Allocator: Send + Sync + fmt::Debug {
-    /// Hands out memory for use on a stream, at a multiple of 512.
+    /// Allocates memory for use on a stream. The address is a multiple of 512.
     fn allocate(&self, bytes: u64, stream: StreamId, site: Site) -> Result<Address>;
 
-    /// Takes memory back: at once for what is submitted to this stream from now on, for others once the GPU has
-    /// passed what the stream was given until now.
+    /// Frees memory. Later work on this stream can reuse it at once, other streams after the GPU has finished the
+    /// work submitted to this one so far.
     ///
     /// # Safety
     ///
-    /// The memory is not used any more, except by work that was submitted before to this stream or to one that was
-    /// named with [`Allocator::record_stream`].
+    /// The memory is no longer used, except by work already submitted to this stream or to one named with
+    /// [`Allocator::record_stream`].
     unsafe fn free(&self, address: Address, stream: StreamId, site: Site) -> Result<()>;
 
     /// Another stream uses the memory too; its free waits for that stream.
     fn record_stream(&self, address: Address, stream: StreamId) -> Result<()>;
 
-    /// A stream is about to end. What was freed on it becomes everybody's.
+    /// A stream is about to be destroyed. Memory freed on it becomes available to every stream.
     fn retire_stream(&self, stream: StreamId);
 
-    /// Gives unused memory back to the device until at most `keep` bytes are reserved; how many bytes went back.
+    /// Releases cached memory to the device until at most `keep` bytes are reserved. Returns the bytes released.
     fn trim(&self, keep: u64) -> u64;
 
-    /// Whether an address lies in memory that this allocator looks after.
+    /// Whether an address is in memory that this allocator manages.
     fn reaches(&self, address: Address) -> bool;
 
     /// The account: `reserved = live + rounding + cached`.
     fn stats(&self) -> Stats;
 
-    /// The driver behind it.
+    /// The driver behind this allocator.
     fn driver(&self) -> &'static Driver;
 }
 
-/// A layer over a shared allocator is a layer over an allocator.
+/// A shared allocator is an allocator too, so layers can own one.
 impl<A: Allocator + ?Sized> Allocator for std::sync::Arc<A> {
     fn allocate(&self, bytes: u64, stream: StreamId, site: Site) -> Result<Address> {
         (**self).allocate(bytes, stream, site)
     }
 
     unsafe fn free(&self, address: Address, stream: StreamId, site: Site) -> Result<()> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { (**self).free(address, stream, site) }
     }
 

@@ -1,8 +1,7 @@
-//! The device behind a pool: the policy's wishes as driver calls.
+//! The device behind a pool: the policy's requests as driver calls.
 //!
-//! One kind of backing serves both sides of the bus. Device memory is made at the device, spilled and pinned memory at
-//! a node of the host; both are mapped at addresses that the device reaches, and the policy does not see a
-//! difference.
+//! One kind of backing serves both sides of the bus. Device memory is created on the device, spilled and pinned
+//! memory on a host node; both are mapped at addresses that the device reaches, and the policy sees no difference.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,39 +15,40 @@ use makeroom_place::pool::{Backing, Handle, Mark, Patience, Piece, Refused, Segm
 
 use crate::marks::Marks;
 
-/// How long the GPU is waited for where memory could be had otherwise. New memory costs more than that only once.
+/// How long to wait for the GPU if new memory could be allocated instead. Beyond this, the one-time cost of new
+/// memory is lower.
 const BRIEFLY: Duration = Duration::from_millis(100);
 
-/// Hears of the memory that a pool takes from the device, piece by piece. Called with the pool's lock held: it must
+/// Observes the memory that a pool takes from the device, piece by piece. Called with the pool's lock held: it must
 /// not use the pool.
 pub trait Watcher: Send + Sync + fmt::Debug {
-    /// Addresses were reserved: all that the pool hands out lie in such a range.
+    /// Addresses were reserved. Every address that the pool hands out is in such a range.
     fn reserved(&self, _address: Address, _bytes: u64) {}
 
-    /// Whether so many bytes may be taken; the device is asked afterwards.
+    /// Whether this many bytes may be taken; the driver is called afterwards.
     fn may_take(&self, _bytes: u64) -> bool {
         true
     }
 
-    /// Whether memory may be taken away from the addresses where it is. A captured graph, for one, uses addresses
-    /// long after their blocks were freed.
+    /// Whether memory may be unmapped. A captured graph, for example, uses addresses long after their blocks were
+    /// freed.
     fn may_unmap(&self) -> bool {
         true
     }
 
-    /// What was allowed was not taken after all: the device refused.
+    /// Memory that `may_take` allowed was not taken: the driver failed.
     fn was_refused(&self, _bytes: u64) {}
 
-    /// Memory was given back to the device.
+    /// Memory was released to the device.
     fn gave_back(&self, _piece: Piece) {}
 
     /// Memory was taken from the device.
     fn took(&self, _piece: Piece) {}
 
-    /// Memory was put at an address.
+    /// Memory was mapped at an address.
     fn mapped(&self, _address: Address, _piece: Piece) {}
 
-    /// Memory is taken away from an address.
+    /// Memory was unmapped from an address.
     fn unmapped(&self, _address: Address, _piece: Piece) {}
 }
 
@@ -57,18 +57,18 @@ pub trait Watcher: Send + Sync + fmt::Debug {
 enum Source {
     /// The driver.
     Driver,
-    /// A part of somebody else's: its first address and its length, 0 when it was handed out.
+    /// Part of another pool's range: first address and length, 0 once it was handed out.
     Part(Address, u64),
 }
 
-/// Memory of one place, mapped for a device and, where it is the host's, for the host.
+/// Memory at one location, mapped for a device and, if it is host memory, for the host.
 #[derive(Debug)]
 pub(crate) struct MappedMemory {
     driver: &'static Driver,
     context: Arc<Context>,
     place: Location,
     readers: Vec<(Location, Access)>,
-    /// By the lower half of their names; the upper half is this one's own.
+    /// Indexed by the lower half of their handles; the upper half identifies this backing.
     handles: Vec<Option<PhysicalMemory>>,
     names: u64,
     vacant: Vec<u64>,
@@ -82,7 +82,7 @@ pub(crate) struct MappedMemory {
 }
 
 impl MappedMemory {
-    /// Memory at `place` for everybody in `readers`. Events are made in `context`.
+    /// Memory at `place`, accessible to all `readers`. Events are created in `context`.
     pub(crate) fn new(
         driver: &'static Driver,
         context: Arc<Context>,
@@ -109,7 +109,7 @@ impl MappedMemory {
         }
     }
 
-    /// Addresses for memory beside this one.
+    /// Reserves addresses for the arenas.
     pub(crate) fn reserve_beside(&self, bytes: Bytes) -> Option<Arc<AddressRange>> {
         let range = AddressRange::reserve(self.driver, bytes, Bytes::new(0)).ok()?;
         if let Some(watcher) = &self.watcher {
@@ -118,7 +118,8 @@ impl MappedMemory {
         Some(Arc::new(range))
     }
 
-    /// Memory of the same kind, at a part of such addresses. Its number, not 0, tells its handles from others'.
+    /// Memory of the same kind, for an arena, at part of a reserved range. Its nonzero number keeps its handles
+    /// distinct.
     pub(crate) fn beside(&self, number: u64, range: Arc<AddressRange>, part: (Address, u64)) -> Self {
         Self {
             driver: self.driver,
@@ -138,15 +139,15 @@ impl MappedMemory {
         }
     }
 
-    /// Waits for everything that was submitted in its context.
+    /// Waits for all work submitted in its context.
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
         let _entered = self.context.enter()?;
         let _relaxed = CaptureModeGuard::relaxed(self.driver)?;
         self.driver.synchronize()
     }
 
-    /// Lets one more device use what is mapped and what will be. A device that cannot is refused first: with it among the
-    /// readers nothing could be mapped any more.
+    /// Gives one more device access to current and future mappings. A device that cannot reach the memory fails
+    /// first: with it among the readers nothing could be mapped anymore.
     pub(crate) fn grant(&mut self, device: i32, owner: i32, segments: &[SegmentView]) -> Result<(), Error> {
         let reader = Location::device(device);
         if self.readers.iter().any(|(known, _)| *known == reader) {
@@ -166,13 +167,14 @@ impl MappedMemory {
         Ok(())
     }
 
-    /// Forgets how far the GPU had come: its streams and events are gone, or about to be.
+    /// Drops all fences: their streams and events are gone, or about to be.
     pub(crate) fn forget_time(&mut self) {
         self.marks = Marks::new(self.driver);
     }
 
-    /// Waits for everything that was submitted in its context; whether nothing of it can be running any more. A context
-    /// that is gone took its work with it, and one that answers with an error for good does none.
+    /// Waits for all work submitted in its context. Returns whether none can still be running: also true after other
+    /// errors, because a destroyed or failed context runs nothing, but false if the driver is not initialized or a
+    /// capture prevents the wait.
     pub(crate) fn come_to_rest(&self) -> bool {
         let wait = || self.synchronize();
         let Err(error) = wait().or_else(|_| wait()) else { return true };
@@ -181,17 +183,17 @@ impl MappedMemory {
         error.code().is_some_and(|code| !gone.contains(&code) && !captures.contains(&code.0))
     }
 
-    /// What the driver last said no to, forgotten by asking.
+    /// Takes the driver's last error.
     pub(crate) fn take_refusal(&mut self) -> Option<Error> {
         self.refusal.take()
     }
 
-    /// The time that driver calls for memory have taken, waiting included.
+    /// Time spent in driver calls for memory, including waits.
     pub(crate) fn spent(&self) -> Duration {
         self.spent
     }
 
-    /// Whether an address lies in a reserved range.
+    /// Whether an address is in a reserved range.
     pub(crate) fn reaches(&self, address: Address) -> bool {
         self.range(address).is_some()
     }
@@ -207,7 +209,7 @@ impl MappedMemory {
         self.handles.get(place_of(handle))?.as_ref()
     }
 
-    /// Does something with the driver: its time is added up, and a refusal is kept for the error that follows.
+    /// Calls the driver: adds up the time, and keeps an error for the report that follows.
     fn ask<T>(&mut self, what: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Refused> {
         let start = Instant::now();
         let answer = what(self);
@@ -232,7 +234,7 @@ impl MappedMemory {
         let result =
             result.and_then(|()| range.set_access(Bytes::new(start), Bytes::new(mapped), &self.readers));
         if result.is_err() && mapped > 0 {
-            // Nothing was handed out of it, so the GPU cannot be using it.
+            // Nothing in it was handed out, so the GPU cannot be using it.
             let unmap = || range.unmap(Bytes::new(start), Bytes::new(mapped));
             unmap().or_else(|_| unmap())?;
         }
@@ -240,7 +242,7 @@ impl MappedMemory {
     }
 }
 
-/// Where a handle is kept.
+/// The index of a handle.
 fn place_of(handle: Handle) -> usize {
     handle.0 as u32 as usize
 }
@@ -295,7 +297,7 @@ impl Backing for MappedMemory {
             let Some(memory) = this.handles.get_mut(place_of(piece.handle)).and_then(Option::take) else {
                 return Ok(());
             };
-            // What the driver will not take back is nobody's any more: neither it nor its number is used again.
+            // If the driver fails to release it, the memory leaks, and its index is never reused.
             match memory.release() {
                 Ok(()) => this.vacant.push(place_of(piece.handle) as u64),
                 Err(error) => this.refusal = Some(error),

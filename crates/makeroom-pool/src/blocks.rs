@@ -1,22 +1,22 @@
-//! What is known of the blocks in use, by address, for many threads at once.
+//! Sharded map from the address of a live block to a value, for concurrent use by layers.
 //!
-//! A block that is freed below may be handed out to another thread at once. So a layer forgets a block before it
-//! passes the free on, and remembers it again where that failed: then no address is ever known twice.
+//! An upstream allocator may hand a freed block to another thread at once. So a layer removes a block before it
+//! forwards the free, and reinserts it if that fails: an address is never in the map twice.
 
 use makeroom_core::{Address, FastMap};
 
 use crate::error::Result;
 use crate::fork::Lock;
 
-/// How many locks the addresses share.
+/// Number of shards.
 const SHARDS: usize = 128;
 
-/// On cache lines of its own, so that threads with different addresses do not meet.
+/// Aligned to cache lines, to avoid false sharing between shards.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard<V>(Lock<FastMap<u64, V>>);
 
-/// A value for each block in use.
+/// A value for each live block.
 #[derive(Debug)]
 pub(crate) struct Blocks<V> {
     shards: Box<[Shard<V>]>,
@@ -27,7 +27,7 @@ impl<V> Blocks<V> {
         Self { shards: (0..SHARDS).map(|_| Shard(Lock::new(FastMap::default()))).collect() }
     }
 
-    /// Addresses are multiples of 512, and neighbours are often used by one thread.
+    /// Addresses are multiples of 512, and neighbors are often used by the same thread.
     fn shard(&self, address: Address) -> &Lock<FastMap<u64, V>> {
         let spread = (address.0 >> 9).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         &self.shards[spread as usize % SHARDS].0
@@ -42,7 +42,7 @@ impl<V> Blocks<V> {
         Ok(self.shard(address).lock()?.remove(&address.0))
     }
 
-    /// Looks at what is known of a block, if anything is, and perhaps changes it.
+    /// Reads or changes the value of a block, if it has one.
     pub(crate) fn look<R>(&self, address: Address, look: impl FnOnce(Option<&mut V>) -> R) -> Result<R> {
         Ok(look(self.shard(address).lock()?.get_mut(&address.0)))
     }

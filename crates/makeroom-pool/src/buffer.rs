@@ -1,4 +1,4 @@
-//! Typed device memory that frees itself, on its stream, on every path.
+//! Typed device memory that frees itself on its stream, on every path.
 
 use std::marker::PhantomData;
 use std::mem::size_of;
@@ -12,8 +12,8 @@ use crate::site::Site;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::stream::PoolStream;
 
-/// `len` values of `T` on the device. Dropping it gives the memory back in the order of its stream: work that was
-/// submitted there before may still use it.
+/// `len` values of `T` on the device. Dropping it frees the memory in stream order: work already submitted there may
+/// still use it.
 #[derive(Debug)]
 pub struct DeviceBuffer<T: Pod> {
     stream: PoolStream,
@@ -23,8 +23,7 @@ pub struct DeviceBuffer<T: Pod> {
 }
 
 impl<T: Pod> DeviceBuffer<T> {
-    /// Memory with whatever was there before. Any bytes are a value of a `Pod` type, so that is no danger, only
-    /// rarely of use before it is written.
+    /// Memory with arbitrary content. That is safe, because any bytes are a valid `Pod` value.
     #[track_caller]
     pub fn uninitialized(stream: &PoolStream, len: usize) -> Result<Self> {
         let too_many = PoolError::TooManyElements { count: len, size: size_of::<T>() };
@@ -33,7 +32,7 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(Self { stream: stream.clone(), address, len, values: PhantomData })
     }
 
-    /// Memory of zero bytes, filled in the order of the stream.
+    /// Zeroed memory, filled in stream order.
     #[track_caller]
     pub fn zeroed(stream: &PoolStream, len: usize) -> Result<Self> {
         let buffer = Self::uninitialized(stream, len)?;
@@ -43,7 +42,7 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(buffer)
     }
 
-    /// A copy of what the host has; waits until it is there.
+    /// A copy of host values. Returns when the copy is done.
     #[track_caller]
     pub fn from_host(stream: &PoolStream, values: &[T]) -> Result<Self> {
         let mut buffer = Self::uninitialized(stream, values.len())?;
@@ -51,17 +50,17 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(buffer)
     }
 
-    /// How many values.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where it begins, for kernels.
+    /// Its address, for kernels.
     pub fn address(&self) -> Address {
         self.address
     }
@@ -71,44 +70,44 @@ impl<T: Pod> DeviceBuffer<T> {
         &self.stream
     }
 
-    /// All of it, to be read.
+    /// All of it, read-only.
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
         DeviceSlice::new(self.region(), &self.stream)
     }
 
-    /// All of it, to be written.
+    /// All of it, writable.
     pub fn as_mut_slice(&mut self) -> DeviceSliceMut<'_, T> {
         DeviceSliceMut::new(self.region(), &self.stream)
     }
 
-    /// What it holds, on the host; waits for the stream first.
+    /// Copies the values to the host, after waiting for the stream.
     pub fn to_host(&self) -> Result<Vec<T>> {
         self.as_slice().to_host()
     }
 
-    /// Another stream uses it too: its memory is not used again before that stream has passed what it was given until
-    /// the free.
+    /// Another stream uses it too: its memory is not reused before that stream has finished the work it had at the
+    /// time of the free.
     pub fn record_stream(&self, stream: &PoolStream) -> Result<()> {
         self.stream.allocator().record_stream(self.address, stream.id())
     }
 
-    /// Frees it and says how that went; dropping it does the same and is not heard.
+    /// Frees it and returns the result; dropping it does the same and ignores errors.
     #[track_caller]
     pub fn free(self) -> Result<()> {
         let (stream, address, _) = self.into_raw();
-        // SAFETY: the memory was this value's alone. Other streams were named, or their users have waited.
+        // SAFETY: only this value used the memory. Other streams were recorded, or their users have waited.
         unsafe { stream.allocator().free(address, stream.id(), Site::here()) }
     }
 
-    /// Gives up the memory without freeing it; [`DeviceBuffer::from_raw`] takes it back.
+    /// Gives up the memory without freeing it; [`DeviceBuffer::from_raw`] is the inverse.
     pub fn into_raw(self) -> (PoolStream, Address, usize) {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: the value is not dropped, so the stream is taken out of it exactly once.
+        // SAFETY: the value is not dropped, so the stream is moved out exactly once.
         let stream = unsafe { std::ptr::read(&raw const this.stream) };
         (stream, this.address, this.len)
     }
 
-    /// Takes memory over that was given up.
+    /// Takes over memory from [`DeviceBuffer::into_raw`].
     ///
     /// # Safety
     ///
@@ -119,15 +118,15 @@ impl<T: Pod> DeviceBuffer<T> {
 
     pub(crate) fn region(&self) -> Region<'_> {
         let bytes = Bytes::new((self.len * size_of::<T>()) as u64);
-        // SAFETY: the memory is this value's until it is dropped, and no slice of the host's refers to it.
+        // SAFETY: this value owns the memory until it is dropped, and no host slice refers to it.
         unsafe { Region::from_address(self.stream.allocator().driver(), self.address, bytes) }
     }
 }
 
 impl<T: Pod> Drop for DeviceBuffer<T> {
     fn drop(&mut self) {
-        // SAFETY: the memory was this value's alone. Other streams were named, or their users have waited.
-        // In a forked child and at the end of the process there is nobody to hear an error.
+        // SAFETY: only this value used the memory. Other streams were recorded, or their users have waited.
+        // Errors are ignored: they occur in a forked child and at process exit.
         let _ = unsafe { self.stream.allocator().free(self.address, self.stream.id(), Site::of_drop()) };
     }
 }

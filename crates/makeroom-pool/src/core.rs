@@ -1,4 +1,4 @@
-//! A policy on its memory: what a lock of the pool guards.
+//! A policy on its memory: the state under one of the pool's locks.
 
 use std::sync::Arc;
 
@@ -21,18 +21,18 @@ pub(crate) struct Core {
     pub(crate) beside: Beside,
 }
 
-/// What the pool's own core knows of its sides.
+/// What the pool's core knows about its arenas.
 ///
 /// `policy.limit = settings.limit − reserved`
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
-    /// The addresses of all sides, from the first one on.
+    /// The addresses of all arenas, once reserved.
     pub(crate) addresses: Option<Arc<AddressRange>>,
-    /// The driver has no addresses for sides.
+    /// The driver has no addresses for arenas.
     pub(crate) is_without: bool,
-    /// What all sides have taken from the device.
+    /// Device memory held by all arenas.
     pub(crate) reserved: u64,
-    /// The most that was live, and reserved, in the core and all sides together.
+    /// Peaks of live and reserved memory, in the core and all arenas together.
     pub(crate) peak_live: u64,
     pub(crate) peak_reserved: u64,
 }
@@ -42,14 +42,14 @@ impl Core {
         Self { settings, policy: Policy::new(settings), memory, sites, beside: Beside::default() }
     }
 
-    /// A block where memory lies free for it.
+    /// Allocates from free memory only.
     #[inline]
     pub(crate) fn allocate_at_once(&mut self, bytes: u64, stream: StreamId) -> Option<Address> {
         let Self { policy, memory, .. } = self;
         Some(policy.allocate_at_once(memory, bytes, stream)?.address)
     }
 
-    /// A block, with new memory if need be; `None` where there is none to be had.
+    /// Allocates, with new memory if need be; `None` if there is none.
     pub(crate) fn allocate_new(&mut self, bytes: u64, stream: StreamId) -> Option<Address> {
         let Self { policy, memory, .. } = self;
         Some(policy.allocate_by(Means::New, memory, bytes, stream).ok()?.address)
@@ -74,13 +74,13 @@ impl Core {
         recorded.map_err(|reason| wrong_address(reason, site, self.sites.as_ref()))
     }
 
-    /// Sides have taken more or less from the device.
+    /// Updates the device memory held by arenas, and the core's limit with it.
     pub(crate) fn set_reserved_beside(&mut self, reserved: u64) {
         self.beside.reserved = reserved;
         self.policy.set_limit(self.settings.limit.map(|limit| limit.saturating_sub(reserved)));
     }
 
-    /// A side has taken so much: gives as much back to the device where more than `most` lies unused.
+    /// An arena has grown by `taken` bytes: releases as much to the device if more than `most` is cached.
     pub(crate) fn give_way(&mut self, taken: u64, most: u64) {
         let Self { policy, memory, .. } = self;
         let stats = policy.stats();
@@ -89,11 +89,11 @@ impl Core {
         }
     }
 
-    /// The figures of all of the pool, of which these are its sides', with the peaks of all of it.
+    /// Statistics of the whole pool, given those of its arenas, with the pool's own peaks.
     pub(crate) fn with_sides(&mut self, sides: &Stats) -> Stats {
         let own = self.policy.stats();
         let mut all = own.beside(sides);
-        // A side that has nothing for a request is no refusal.
+        // A request that an arena cannot serve is not a failure.
         all.done.refusals = own.done.refusals;
         let peaks = &mut self.beside;
         peaks.peak_live = peaks.peak_live.max(own.peak_live).max(all.live);
@@ -101,16 +101,16 @@ impl Core {
         Stats { peak_live: peaks.peak_live, peak_reserved: peaks.peak_reserved, ..all }
     }
 
-    /// Gives everything back, blocks in use as well; whether that could be done.
+    /// Releases everything, including live blocks. Returns whether that was possible.
     pub(crate) fn abandon(&mut self) -> bool {
-        // Freed memory may still be in use on the GPU, and unmapping does not wait for it.
+        // The GPU may still be using freed memory, and unmapping does not wait for it.
         if !self.memory.come_to_rest() {
             return false;
         }
         for segment in self.policy.snapshot().segments {
             let mut address = segment.address;
             for piece in segment.pieces {
-                // What the driver will not unmap stays until the process ends: nobody is left to be told.
+                // What the driver fails to unmap leaks until the process exits.
                 let _ = self.memory.unmap(address, piece).or_else(|_| self.memory.unmap(address, piece));
                 let _ = self.memory.release(piece);
                 address = Address(address.0 + piece.size);
@@ -126,7 +126,7 @@ impl Core {
     }
 }
 
-/// An address that is not in use, with what is known of who used it before.
+/// The error for an address that is not live, with the sites of its previous block if known.
 pub(crate) fn wrong_address(reason: FreeError, site: Site, sites: Option<&Sites>) -> PoolError {
     let address = reason.address();
     let before = sites.and_then(|sites| sites.before(address));

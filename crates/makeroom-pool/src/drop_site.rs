@@ -1,8 +1,8 @@
-//! Where a value was dropped, in debug builds: the first frame above the code that drops values.
+//! Finds where a value was dropped, in debug builds: the first frame above the drop glue.
 //!
-//! `#[track_caller]` does not reach through the compiler's own code for dropping. Walking the stack takes microseconds;
-//! finding a function's name takes milliseconds, so whether a return address is such code is asked once for each.
-//! A forked child is not walked: the dynamic linker's lock may be held there for ever.
+//! `#[track_caller]` does not reach through drop glue. Walking the stack takes microseconds, but resolving a function
+//! takes milliseconds, so the result is cached per return address. A forked child is not walked: the dynamic linker's
+//! lock may be held there forever.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,13 +10,13 @@ use makeroom_core::FastMap;
 
 use crate::fork::Process;
 
-/// How far up to look.
+/// Maximum number of frames to search.
 const DEEPEST: usize = 32;
 
-/// Return addresses, and whether they lie in code that only passes a drop on.
+/// Return addresses, and whether their code only passes a drop on.
 static KNOWN: Mutex<Option<FastMap<usize, bool>>> = Mutex::new(None);
 
-/// The return address in the function that dropped something, called from inside of the drop.
+/// The return address in the function that dropped a value, called from inside the drop.
 pub(crate) fn find() -> Option<u64> {
     if Process::is_forked() {
         return None;
@@ -31,13 +31,13 @@ pub(crate) fn find() -> Option<u64> {
         found = (!passes_on).then_some(address as u64);
         passes_on && depth < DEEPEST
     };
-    // SAFETY: the crate's own lock is for platforms whose unwinders need one; Linux's does not. What must not happen
-    // at the same time, finding names, is guarded by the lock above.
+    // SAFETY: the crate's own lock is for platforms whose unwinders need one; Linux's does not. Resolving names,
+    // which must not run concurrently, is under the lock above.
     unsafe { backtrace::trace_unsynchronized(&mut visit) };
     found
 }
 
-/// Whether all functions at an address, inlined ones included, are the language's or this crate's own.
+/// Whether all functions at an address, including inlined ones, belong to the language or to this crate.
 fn passes_on(address: usize) -> bool {
     let (mut any, mut all) = (false, true);
     each_symbol(address, |symbol| {
@@ -47,7 +47,7 @@ fn passes_on(address: usize) -> bool {
     any && all
 }
 
-/// By its file: where only lines are recorded, names are not whole.
+/// Decided by file: with line tables only, names are incomplete.
 fn is_own(symbol: &backtrace::Symbol) -> bool {
     let this_crate = file!().trim_end_matches("drop_site.rs");
     let file = symbol.filename().map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
@@ -55,9 +55,9 @@ fn is_own(symbol: &backtrace::Symbol) -> bool {
 }
 
 fn each_symbol(address: usize, mut see: impl FnMut(&backtrace::Symbol)) {
-    // A return address is the one behind the call; the call itself is what has a line.
+    // A return address follows the call; the call itself has the line.
     let call = (address - 1) as *mut std::ffi::c_void;
-    // SAFETY: under the lock of this module, so not at the same time as another call from here.
+    // SAFETY: under this module's lock, so not concurrent with another call from here.
     unsafe { backtrace::resolve_unsynchronized(call, &mut see) };
 }
 

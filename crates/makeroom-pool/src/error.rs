@@ -1,4 +1,4 @@
-//! Why a pool could not do something. Out of memory always carries the account.
+//! Errors of a pool. Out of memory always carries the account.
 
 use std::fmt;
 
@@ -8,23 +8,23 @@ use makeroom_place::pool::{Cause, FreeError, Shortage};
 
 use crate::site::Site;
 
-/// The result of everything here.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, PoolError>;
 
-/// Why a pool could not do something.
+/// Why a pool operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
     /// There is no memory left for a request.
     #[error(transparent)]
     OutOfMemory(Box<OutOfMemory>),
-    /// The driver refused something other than memory.
+    /// The driver failed with an error other than out of memory.
     #[error(transparent)]
     Driver(#[from] makeroom_cuda::Error),
-    /// The address cannot be freed, or was freed before.
+    /// The address cannot be freed, or was already freed.
     #[error(transparent)]
     WrongAddress(Box<WrongAddress>),
-    /// The process is a forked child of the one that made the pool.
+    /// The process is a forked child of the one that created the pool.
     #[error("this process was forked from the one that made the pool, and CUDA does not follow a fork")]
     Forked,
     /// A stream is in another context than the pool's.
@@ -36,15 +36,15 @@ pub enum PoolError {
     /// A piece of a chunked transfer failed.
     #[error(transparent)]
     Piece(Box<PieceError>),
-    /// More elements than memory has addresses.
+    /// More bytes than the address space has.
     #[error("{count} elements of {size} bytes are more than there are addresses")]
     TooManyElements {
-        /// How many were asked for.
+        /// Number of elements requested.
         count: usize,
-        /// The size of one.
+        /// Size of an element.
         size: usize,
     },
-    /// Two things that belong to each other are not of one length.
+    /// Source and target differ in length.
     #[error("{from} elements do not fit {to}")]
     LengthsDiffer {
         /// The length of the source.
@@ -55,7 +55,7 @@ pub enum PoolError {
 }
 
 impl PoolError {
-    /// What to do about it, where that can be said.
+    /// A suggested fix, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::OutOfMemory(error) => Some(error.hint()),
@@ -79,17 +79,17 @@ impl PoolError {
     }
 }
 
-/// A piece of a chunked transfer that failed, and why.
+/// A failed piece of a chunked transfer.
 #[derive(Debug, thiserror::Error)]
 #[error("piece {number} ({bytes}, from byte {start} of the source on): {cause}")]
 pub struct PieceError {
-    /// Which, counted from 0.
+    /// Its number, from 0.
     pub number: u64,
-    /// Where it begins in the source.
+    /// Its offset in the source, in bytes.
     pub start: u64,
-    /// How large it is, or was to be.
+    /// Its actual or intended size.
     pub bytes: Bytes,
-    /// Why.
+    /// Why it failed.
     #[source]
     pub cause: PieceCause,
 }
@@ -98,39 +98,39 @@ pub struct PieceError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PieceCause {
-    /// The pool, the driver or the work itself.
+    /// The pool, the driver or the callback failed.
     #[error(transparent)]
     Pool(PoolError),
     /// The source could not be read.
     #[error("the source could not be read: {0}")]
     Read(std::io::Error),
-    /// The source ends inside of a value.
+    /// The source ends in the middle of a value.
     #[error("the source ends {left} bytes into a value of {size}")]
     Torn {
-        /// How many bytes of the value are there.
+        /// Bytes of the value that were read.
         left: usize,
-        /// The size of one.
+        /// Size of a value.
         size: usize,
     },
 }
 
-/// There is no memory left for a request, with the account of where it is.
+/// No memory is left for a request, with the account of where it is.
 ///
 /// `total = free + elsewhere + reserved` and `reserved = live + rounding + cached`
 #[derive(Debug)]
 pub struct OutOfMemory {
     /// The pool's own account.
     pub pool: Shortage,
-    /// The device's, where it answered.
+    /// The device's account, if the driver responded.
     pub device: Option<MemoryInfo>,
-    /// What the driver said, if it was asked.
+    /// The driver's error, if it was called.
     pub driver: Option<makeroom_cuda::Error>,
-    /// What lies in host memory already, and the most that may, if what does not fit goes there.
+    /// Memory spilled to the host, and the quota, if spilling is on.
     pub spilled: Option<(Bytes, Bytes)>,
 }
 
 impl OutOfMemory {
-    /// What is held outside of the pool: contexts, other allocators, other processes.
+    /// Memory held outside the pool: contexts, other allocators, other processes.
     pub fn elsewhere(&self) -> Option<Bytes> {
         let device = self.device?;
         let held = device.total.get().saturating_sub(device.free.get());
@@ -177,14 +177,14 @@ impl std::error::Error for OutOfMemory {
     }
 }
 
-/// An address that was given back and could not be.
+/// A failed free: the address is not live.
 #[derive(Debug)]
 pub struct WrongAddress {
     /// What the pool found.
     pub reason: FreeError,
-    /// Who gave it back.
+    /// The site of the failed free.
     pub site: Site,
-    /// Where it was allocated and freed before, if that is known.
+    /// Where it was allocated and freed before, if known.
     pub before: Option<(Site, Site)>,
 }
 

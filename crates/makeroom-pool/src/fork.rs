@@ -1,7 +1,7 @@
-//! Forked children: the driver does not follow them, so a pool must not either.
+//! Fork detection: CUDA does not work in a forked child, so a pool must not either.
 //!
-//! A child has the parent's pools in memory, perhaps with a lock that another thread held, and none of its device
-//! memory. Everything asks first whether the process is still the one that made the pool.
+//! A child has the parent's pools in memory, perhaps with a lock held by a thread that it lacks, but none of their
+//! device memory. Every operation first checks that the process is still the one that created the pool.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,31 +9,31 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError};
 
 use crate::error::{PoolError, Result};
 
-/// How often this process's ancestors have forked since the first pool was made.
+/// Number of forks between the process that created its first pool and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// A process, as told from its forked children.
+/// Identifies a process, as opposed to its forked children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u32);
 
 impl Process {
-    /// The one that runs now.
+    /// The current process.
     pub(crate) fn this() -> Self {
         static WATCH: Once = Once::new();
         WATCH.call_once(|| {
-            // SAFETY: the function only adds to a number, which may be done in a forked child of many threads.
-            // It fails only without memory; then children are not told apart, as without it.
+            // SAFETY: the handler only increments an atomic, which is async-signal-safe in a forked child.
+            // Registration fails only without memory; then forks go unnoticed.
             unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         });
         Self(GENERATION.load(Ordering::Relaxed))
     }
 
-    /// Whether the one that runs now was forked since the first pool was made.
+    /// Whether the current process was forked since the first pool was created.
     pub(crate) fn is_forked() -> bool {
         GENERATION.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether it still is.
+    /// Whether this is still the current process.
     #[inline]
     pub(crate) fn is_this(self) -> bool {
         self.0 == GENERATION.load(Ordering::Relaxed)
@@ -44,11 +44,11 @@ extern "C" fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A lock that only the process that made it can take: in a forked child another thread may hold it for ever. A child's
-/// copy of the value is never dropped: what it refers to is the parent's.
+/// A mutex that only the process that created it can lock: in a forked child another thread may hold it forever. A
+/// child's copy of the value is never dropped, because its resources are the parent's.
 ///
-/// A panic inside of it left the value between two states at worst in debug builds, whose assertions are the only
-/// panics there are.
+/// Poisoning is ignored: only debug assertions can panic while it is held, so at worst a debug build sees a
+/// half-updated value.
 #[derive(Debug)]
 pub(crate) struct Lock<T> {
     process: Process,
@@ -60,20 +60,20 @@ impl<T> Lock<T> {
         Self { process: Process::this(), value: ManuallyDrop::new(Mutex::new(value)) }
     }
 
-    /// An error in a forked child.
+    /// Fails in a forked child.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
         if self.process.is_this() { Ok(()) } else { Err(PoolError::Forked) }
     }
 
-    /// Waits for the value.
+    /// Locks the value, and waits for it.
     #[inline]
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>> {
         self.check()?;
         Ok(self.value.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The value, unless somebody else has it now.
+    /// Locks the value, unless another thread holds it.
     #[inline]
     pub(crate) fn try_lock(&self) -> Result<Option<MutexGuard<'_, T>>> {
         self.check()?;
@@ -88,7 +88,7 @@ impl<T> Lock<T> {
 impl<T> Drop for Lock<T> {
     fn drop(&mut self) {
         if self.process.is_this() {
-            // SAFETY: dropped here and nowhere else.
+            // SAFETY: the value is dropped only here.
             unsafe { ManuallyDrop::drop(&mut self.value) };
         }
     }

@@ -1,4 +1,4 @@
-//! What a pool is made of: the core behind one lock, and sides for threads that meet there.
+//! The inside of a pool: the core behind one lock, and arenas for threads that contend for it.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -13,14 +13,14 @@ use crate::meetings;
 use crate::sides::{Sides, takes};
 use crate::site::Site;
 
-/// A pool, shared by all that use it.
+/// A pool, shared by its clones.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) driver: &'static Driver,
     pub(crate) device: i32,
     pub(crate) context: Arc<Context>,
     core: Lock<Core>,
-    /// Where sites are kept there are none: a site is looked up in the core.
+    /// `None` if sites are kept: those are looked up in the core.
     pub(crate) sides: Option<Sides>,
 }
 
@@ -30,7 +30,7 @@ impl Inner {
         Self { driver, device, context, core: Lock::new(core), sides }
     }
 
-    /// The core, waited for.
+    /// Locks the core. Counts contention.
     #[inline]
     pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Core>> {
         match self.core.try_lock()? {
@@ -45,19 +45,19 @@ impl Inner {
         self.core.lock()
     }
 
-    /// An error in a forked child.
+    /// Fails in a forked child.
     pub(crate) fn check(&self) -> Result<()> {
         self.core.check()
     }
 
-    /// Does something with the core and with all sides.
+    /// Runs `work` on the core and on all arenas.
     pub(crate) fn with_all(&self, mut work: impl FnMut(&mut Core)) -> Result<()> {
         let mut core = self.lock()?;
         work(&mut core);
         self.sides.as_ref().map_or(Ok(()), |sides| sides.each(&core, work))
     }
 
-    /// Does something with whatever an address lies in.
+    /// Runs `work` on the arena or core that contains an address.
     #[inline]
     pub(crate) fn with<T>(
         &self,
@@ -69,7 +69,7 @@ impl Inner {
         beside.unwrap_or_else(|| work(&mut *self.lock()?))
     }
 
-    /// The figures of all of it.
+    /// Statistics of the whole pool.
     pub(crate) fn stats(&self, core: &mut Core) -> Result<Stats> {
         match &self.sides {
             Some(sides) => sides.stats(core),
@@ -95,7 +95,7 @@ impl Inner {
         self.allocate_in(self.lock()?, bytes, stream, site)
     }
 
-    /// A block of the core.
+    /// Allocates from the core.
     fn allocate_in(
         &self,
         mut core: MutexGuard<'_, Core>,
@@ -124,8 +124,8 @@ impl Inner {
         }
     }
 
-    /// A block of the core beside sides: they give way before it would wait for streams for long or fail. What waits for
-    /// streams in them is waited for briefly, since each of them would wait by itself.
+    /// Allocates from the core while arenas hold memory: they are trimmed before the core waits long for streams or
+    /// fails. Each arena would wait for its streams separately, so those waits are brief.
     #[cold]
     fn allocate_beside(
         sides: &Sides,

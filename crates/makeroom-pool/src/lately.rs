@@ -1,19 +1,19 @@
-//! How much of its memory a side needs: what it used of late, and some more.
+//! Recent use: how much memory an arena needs, estimated from its recent peak plus slack.
 //!
-//! What a side has beyond that lies unused while others need new memory, so it goes back to the device. It is found out only
-//! when the pool grows: a side that nobody has to make way for keeps all it has.
+//! Anything above that is unused while others need new memory, so it is released to the device. This is evaluated
+//! only when the pool grows: otherwise an arena keeps all its memory.
 
 use std::time::{Duration, Instant};
 
 use makeroom_place::pool::Policy;
 
-/// What a side may have beyond what it used of late: this much, or this part of that. Blocks of many sizes leave gaps.
+/// Slack above the recent peak: this much, or this fraction of it (1/2). Blocks of many sizes leave gaps.
 const LEAST_SLACK: u64 = 8 << 20;
 const SLACK: u64 = 2;
-/// How long a while is at least. It ends when the pool grows next.
+/// Minimum length of a period. It ends when the pool grows next.
 const WHILE: Duration = Duration::from_millis(100);
 
-/// The most that the blocks of a side held, in this while and in the one before.
+/// Peak of an arena's live blocks in this period and in the one before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lately {
     since: Instant,
@@ -26,7 +26,7 @@ impl Lately {
         Self { since: now, now: 0, before: 0 }
     }
 
-    /// How much the side may keep.
+    /// How much memory the arena may keep.
     pub(crate) fn keeps(&mut self, policy: &mut Policy, time: Instant) -> u64 {
         self.now = self.now.max(policy.take_most_used());
         let most = self.now.max(self.before);

@@ -1,7 +1,7 @@
 //! A pool of GPU memory that does not fragment.
 //!
 //! The policy (`makeroom_place::pool`) is the one that the simulator runs; this crate gives it real memory, threads,
-//! events and types. Memory is freed on every path, in the order of its stream:
+//! events and types. Memory is freed on every path, in stream order:
 //!
 //! ```no_run
 //! use makeroom_cuda::Driver;
@@ -19,13 +19,13 @@
 //! ```
 //!
 //! ```text
-//! pool.rs inner.rs core.rs  the policy on memory   allocator.rs  what a pool and every layer can do
-//! backing.rs    its wishes as driver calls          layers/       limit, track, spill, check, failure callback
-//! marks.rs      how far the GPU has come            stream.rs  buffer.rs  slice.rs   memory with types and owners
-//! fork.rs       forked children keep away           site.rs  drop_site.rs  error.rs   who asked, and why not
+//! pool.rs inner.rs core.rs  the policy on memory    allocator.rs  the trait of the pool and of every layer
+//! backing.rs    the policy's requests as driver calls  layers/     limit, track, spill, check, failure callback
+//! marks.rs      fences: the GPU's progress          stream.rs  buffer.rs  slice.rs   typed, owned memory
+//! fork.rs       protection in forked children       site.rs  drop_site.rs  error.rs   call sites and errors
 //! host/         host memory that the device reaches  torch_snapshot/   a pool as PyTorch's memory snapshot
 //! with_cudarc.rs   cudarc's streams and views on the pool's memory (feature `cudarc`)
-//! sides.rs  meetings.rs  blocks.rs     many threads   chunked/   data larger than the device, in pieces
+//! sides.rs  meetings.rs  lately.rs  blocks.rs   many threads   chunked/   data larger than the device, in pieces
 //! ```
 
 mod allocator;

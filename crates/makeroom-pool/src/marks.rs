@@ -1,13 +1,13 @@
-//! How far the GPU has come, told by events.
+//! Fences: the GPU's progress on each stream, tracked with events.
 //!
-//! A mark is the number of an event on a stream; events of a stream happen in order, so the latest that happened
-//! tells of all before it. Events are used again: making one costs more than recording it.
+//! A mark is the sequence number of an event on a stream. Events of a stream complete in order, so the latest
+//! completed one covers all before it. Events are recycled, because creating one costs more than recording it.
 //!
-//! Calls here may meet a program that captures a graph. Asking an event on any thread breaks a capture in the
-//! strictest mode, so every call stands behind a guard; a stream that is itself captured gets no mark.
+//! The program may be capturing a graph. In the strictest mode, querying an event on any thread breaks a capture, so
+//! every call holds a guard for relaxed mode. A stream that is itself being captured gets no mark.
 //!
-//! Waiting is asking again and again, until a time: the stream may itself wait for something that the waiting thread
-//! does next (`cuStreamWaitValue`), and the driver's own wait would then never end.
+//! Waits poll with a deadline: the stream may itself wait for something that the waiting thread does next
+//! (`cuStreamWaitValue`), and the driver's own wait would then never return.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use makeroom_core::{FastMap, StreamId};
 use makeroom_cuda::{CaptureModeGuard, Context, Driver, Event, EventKind, Result, Stream};
 use makeroom_place::pool::{Mark, Refused};
 
-/// How often the GPU is asked before the thread sleeps in between, and for how long it sleeps.
+/// Polls before the thread sleeps in between, and the length of a sleep.
 const EAGER: u32 = 2000;
 const NAP: Duration = Duration::from_micros(50);
 
-/// Waits for an event, at most until a time; whether it has happened.
+/// Waits for an event until a deadline. Returns whether it completed.
 fn wait_until(event: &Event, end: Instant) -> Result<bool> {
     for asked in 0_u32.. {
         if event.is_done()? {
@@ -38,7 +38,7 @@ fn wait_until(event: &Event, end: Instant) -> Result<bool> {
     Ok(false)
 }
 
-/// The events of one stream that are not known to have happened, oldest first.
+/// The events of one stream not known to have completed, oldest first.
 ///
 /// `passed < waiting[0] < waiting[1] < … ≤ last`
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ struct Timeline {
     last: Mark,
 }
 
-/// All streams' events.
+/// The events of all streams.
 #[derive(Debug)]
 pub(crate) struct Marks {
     driver: &'static Driver,
@@ -61,7 +61,7 @@ impl Marks {
         Self { driver, streams: FastMap::default(), spare: Vec::new() }
     }
 
-    /// Puts a mark behind what a stream has to do now.
+    /// Records a mark after the stream's current work.
     pub(crate) fn mark(&mut self, context: &Context, stream: StreamId) -> std::result::Result<Mark, Refused> {
         self.record(context, stream).ok().flatten().ok_or(Refused)
     }
@@ -69,7 +69,7 @@ impl Marks {
     fn record(&mut self, context: &Context, id: StreamId) -> Result<Option<Mark>> {
         let _entered = context.enter()?;
         let _relaxed = CaptureModeGuard::relaxed(self.driver)?;
-        // SAFETY: whoever frees on a stream keeps it until it is retired, which asks for no mark afterwards.
+        // SAFETY: a stream on which memory is freed stays alive until it is retired, after which no mark is recorded.
         let stream = unsafe { Stream::borrow(self.driver, id.0) };
         if stream.is_capturing()? {
             return Ok(None);
@@ -108,7 +108,7 @@ impl Marks {
         timeline.passed
     }
 
-    /// Waits until the GPU has passed a mark, for so long at most.
+    /// Waits until the GPU has passed a mark, with a timeout.
     pub(crate) fn wait(
         &mut self,
         context: &Context,

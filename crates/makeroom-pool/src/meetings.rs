@@ -1,33 +1,32 @@
-//! Whether a thread has met others often of late, and so should turn aside from locks that they use.
+//! Contention heuristic: decides when a thread switches to an arena.
 //!
-//! Two threads that meet now and then wait for each other: that costs less than memory in two places. A thread that
-//! meets others again and again turns aside for a while. It is counted in the thread's own small allocations: a clock would
-//! cost as much as one. A thread that has to turn aside again soon after it is back does so for longer, up to a bound,
-//! so that one that others have left alone comes back. Of which pool the lock was does not matter: the thread is one of
-//! several.
+//! Occasional contention is cheaper than memory in two places. A thread that finds locks taken repeatedly switches to
+//! an arena for a while, measured in its own small allocations, because reading a clock would cost as much as one. A
+//! thread that has to switch again soon after it returned stays longer (exponential backoff, bounded), so that it
+//! returns once the contention is gone. All pools count together: what matters is that several threads allocate.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Meetings with so many calls in between are one behind the other, and so many of them are often.
+/// Contended acquisitions within CLOSE calls of each other form a streak; OFTEN of them trigger a switch.
 const CLOSE: u32 = 64;
 const OFTEN: u32 = 4;
-/// For so many calls a thread turns aside: the least, and the most where it has to do so again and again.
+/// Number of calls for which a thread uses an arena: minimum, and maximum after repeated switches.
 const LEAST_STAY: u32 = 1 << 12;
 const MOST_STAY: u32 = 1 << 20;
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// What a thread knows of itself.
+/// A thread's counters.
 struct Meetings {
-    /// Calls for which it still keeps aside.
+    /// Calls left in its arena.
     aside: Cell<u32>,
-    /// Calls since it is back, and those at which it met another last.
+    /// Calls since it returned to the core, and that count at the last contention.
     back: Cell<u32>,
     last: Cell<u32>,
-    /// Meetings one behind the other.
+    /// Length of the current streak.
     met: Cell<u32>,
-    /// For how many calls it turned aside last.
+    /// Duration of the last switch, in calls.
     stay: Cell<u32>,
 }
 
@@ -44,7 +43,7 @@ thread_local! {
     static NUMBER: usize = THREADS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The number of this thread, if it keeps aside for this call.
+/// This thread's number, if it uses an arena for this call. Counts the call.
 #[inline]
 pub(crate) fn side() -> Option<usize> {
     MEETINGS.with(|own| {
@@ -62,7 +61,7 @@ pub(crate) fn side() -> Option<usize> {
 #[cold]
 pub(crate) fn met_another() {
     MEETINGS.with(|own| {
-        // Whoever is aside comes here for large blocks, or for new memory: that says nothing of the small ones.
+        // A thread that uses an arena comes here for large blocks or new memory, which says nothing about small ones.
         if own.aside.get() > 0 {
             return;
         }
@@ -85,7 +84,7 @@ pub(crate) fn met_another() {
 mod tests {
     use super::*;
 
-    /// Calls for which a thread keeps aside.
+    /// Number of calls for which the thread uses an arena.
     fn calls() -> u32 {
         (0..=2 * MOST_STAY).take_while(|_| side().is_some()).fold(0, |calls, _| calls + 1)
     }

@@ -1,8 +1,8 @@
 //! The pool: the policy on real memory, for all threads of a process.
 //!
-//! One lock holds policy and memory together. It is held while the driver is called and while the GPU is waited for: briefly,
-//! where that saves new memory, and longer where there is none. Threads that would wait for each other otherwise have
-//! small blocks in pools of their own beside it (`sides.rs`).
+//! One lock protects policy and memory. It is held during driver calls and while waiting for the GPU: briefly, if
+//! that saves new memory, and longer if there is none. Under contention threads take small blocks from arenas
+//! (`sides.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,21 +19,21 @@ use crate::inner::Inner;
 use crate::site::{Site, Sites};
 use crate::stream::PoolStream;
 
-/// How a pool is set up.
+/// Options of a pool.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The most that may be taken from the device; `None`: what it gives.
+    /// Maximum memory to take from the device; `None` for all of it.
     pub limit: Option<Bytes>,
-    /// Whether the sites of blocks are kept, so that a second free names the first. On in debug builds.
+    /// Whether to keep the sites of blocks, so that a double free names the first free. On in debug builds.
     pub keeps_sites: bool,
-    /// Who hears of memory that the pool takes and gives back, and may forbid it.
+    /// Observer of the memory that the pool takes and releases; it may forbid either.
     pub watcher: Option<Arc<dyn Watcher>>,
-    /// How long a request that nothing else can serve waits for each stream, whose memory it could have. The stream may be
-    /// waiting for the very thread that asks, so there is an end to it.
+    /// How long a request that nothing else can serve waits for each stream that holds memory it could use. Bounded,
+    /// because the stream may be waiting for the calling thread.
     pub longest_wait: Duration,
 }
 
-/// How long a pool waits for a stream by default.
+/// Default timeout for a stream.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 impl Default for Options {
@@ -42,7 +42,7 @@ impl Default for Options {
     }
 }
 
-/// A pool of memory on one device, or of host memory for it. Cloning it is cheap and gives the same pool.
+/// A memory pool on one device, or of host memory for it. Clones share the same pool.
 #[derive(Clone, Debug)]
 pub struct Pool {
     inner: Arc<Inner>,
@@ -55,7 +55,7 @@ impl Pool {
         Self::over(driver, device, place, &[place], options)
     }
 
-    /// A pool of host memory that a device reaches over the bus, at `node` of the host. The host reaches it too.
+    /// A pool of host memory at `node` that a device reaches over the bus. The host reaches it too.
     pub fn on_host(driver: &'static Driver, device: i32, node: i32, options: Options) -> Result<Self> {
         let place = Location::host_node(node);
         Self::over(driver, device, place, &[Location::device(device), place], options)
@@ -80,12 +80,12 @@ impl Pool {
         Ok(Self { inner: Arc::new(Inner::new(driver, device, context, core)) })
     }
 
-    /// The device's number.
+    /// The device's index.
     pub fn device(&self) -> i32 {
         self.inner.device
     }
 
-    /// A new stream whose buffers come from this pool. It does not wait for the default stream.
+    /// A new stream whose buffers come from this pool. It does not synchronize with the default stream.
     pub fn stream(&self) -> Result<PoolStream> {
         self.inner.check()?;
         let _entered = self.inner.context.enter()?;
@@ -104,12 +104,12 @@ impl Pool {
         Ok(self.inner.context.make_current()?)
     }
 
-    /// The device's primary context, in which the pool is.
+    /// The device's primary context, in which the pool lives.
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
 
-    /// Waits for everything that was submitted in the pool's context. Others go on meanwhile, on the pool too.
+    /// Waits for all work submitted in the pool's context. Other threads can use the pool in the meantime.
     pub fn synchronize(&self) -> Result<()> {
         self.inner.check()?;
         let _entered = self.inner.context.enter()?;
@@ -117,12 +117,12 @@ impl Pool {
         Ok(self.inner.driver.synchronize()?)
     }
 
-    /// The limit on what it takes of its device.
+    /// The limit on device memory.
     pub fn limit(&self) -> Option<Bytes> {
         self.inner.lock().ok()?.settings.limit.map(Bytes::new)
     }
 
-    /// Changes the limit. What is above it already stays until it is trimmed.
+    /// Changes the limit. Memory already above it stays until it is trimmed.
     pub fn set_limit(&self, limit: Option<Bytes>) -> Result<()> {
         let limit = limit.map(Bytes::get);
         let mut core = self.inner.lock()?;
@@ -132,15 +132,15 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes back what waits for streams and whose streams the GPU has passed.
+    /// Collects freed memory whose streams the GPU has passed.
     pub fn collect(&self) {
-        // In a forked child there is nothing to take back.
+        // Fails in a forked child, which has nothing to collect.
         let _ = self.inner.with_all(|Core { policy, memory, .. }| {
             policy.collect(memory, Patience::DoNotWait);
         });
     }
 
-    /// Lets another device use the pool's memory, what is there and what comes.
+    /// Gives another device access to the pool's memory, current and future.
     pub fn grant(&self, device: i32) -> Result<()> {
         let mut granted = Ok(());
         self.inner.with_all(|core| {
@@ -152,16 +152,16 @@ impl Pool {
         Ok(granted?)
     }
 
-    /// Whether a stream's work is being recorded into a graph instead of done. A stream that cannot be asked is not.
+    /// Whether a stream is being captured into a graph. False if the driver does not say.
     pub fn is_capturing(&self, stream: StreamId) -> bool {
         let Ok(_entered) = self.inner.context.enter() else { return false };
-        // SAFETY: whoever asks for memory on a stream has it.
+        // SAFETY: the caller uses this stream for memory, so it is live.
         let stream = unsafe { Stream::borrow(self.inner.driver, stream.0) };
         stream.is_capturing().unwrap_or(false)
     }
 
-    /// Gives everything back to the device, blocks in use as well, and begins anew: the device's context is about to
-    /// be reset, which ends all memory in it.
+    /// Releases everything to the device, including live blocks, and starts over: the device's context is about to be
+    /// reset, which frees all memory in it.
     ///
     /// # Safety
     ///
@@ -174,22 +174,22 @@ impl Pool {
         self.inner.sides.as_ref().map_or(Ok(()), |sides| sides.abandon(&mut core))
     }
 
-    /// How many bytes were asked for at an address in use.
+    /// The requested size of the live block at an address.
     pub fn requested_at(&self, address: Address) -> Option<u64> {
         let found = self.inner.with(address, Site::here(), |core| Ok(core.policy.block_at(address)));
         found.ok()?.map(|(_, requested)| requested)
     }
 
-    /// The block in use that an address lies in: where it begins, and how many bytes were asked for.
+    /// The live block that contains an address: its start and requested size.
     pub fn block_around(&self, address: Address) -> Option<(Address, u64)> {
         let found = self.inner.with(address, Site::here(), |core| Ok(core.policy.block_around(address)));
         found.ok().flatten()
     }
 
-    /// A picture of the pool's memory.
+    /// A snapshot of the pool's memory.
     pub fn snapshot(&self) -> Snapshot {
         let mut all = Snapshot::default();
-        // A forked child has none.
+        // Fails in a forked child, which has none.
         let _ = self.inner.with_all(|core| {
             let Snapshot { segments, unmapped } = core.policy.snapshot();
             all.segments.extend(segments);
@@ -199,14 +199,14 @@ impl Pool {
         all
     }
 
-    /// The time that driver calls for memory have taken so far, waiting included.
+    /// Time spent in driver calls for memory so far, including waits.
     pub fn driver_time(&self) -> Duration {
         let mut spent = Duration::ZERO;
         let _ = self.inner.with_all(|core| spent += core.memory.spent());
         spent
     }
 
-    /// Begins the peaks anew from what is there now.
+    /// Resets the peaks to the current values.
     pub fn reset_peaks(&self) {
         let _ = self.inner.with_all(|core| {
             core.policy.reset_peaks();
@@ -230,9 +230,9 @@ impl Allocator for Pool {
     }
 
     fn retire_stream(&self, stream: StreamId) {
-        // One wait is for all: the stream is the same.
+        // It is the same stream everywhere, so one wait suffices.
         let mut patience = Patience::WaitBriefly;
-        // A forked child has no streams.
+        // Fails in a forked child, which has no streams.
         let _ = self.inner.with_all(|Core { policy, memory, .. }| {
             if policy.retire_stream(memory, stream, patience) {
                 patience = Patience::DoNotWait;

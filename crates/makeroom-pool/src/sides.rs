@@ -1,28 +1,30 @@
-//! Pools beside the pool, for threads that would wait for each other.
+//! Per-thread arenas, used under contention.
 //!
-//! A pool has one lock. Threads that often find it taken turn aside for a while (`meetings.rs`): each has a *side*, a
-//! policy with memory of its own behind a lock of its own, and takes its small blocks there. Wherever a block lies, its
-//! address says so, and it is freed where it lies.
+//! A pool has one lock, around its *core*. Threads that often find it taken switch to an arena for a while
+//! (`meetings.rs`). An arena (`Side`) is a policy with its own memory and its own lock, and serves small blocks. A
+//! block's address tells which arena it belongs to, and it is freed there.
 //!
 //! ```text
-//! allocate ─ turned aside, and small? ─ no ── core
-//!                                     └ yes ─ own side ─ nothing there: new memory ─ refused: core
-//! free ───── address in a side's part? ─ no ── core
-//!                                      └ yes ─ that side
+//! allocate ─ thread uses an arena, and small? ─ no ── core
+//!                                             └ yes ─ its arena ─ nothing free: new memory ─ failed: core
+//! free ───── address in an arena's range? ─ no ── core
+//!                                         └ yes ─ that arena
 //! ```
 //!
 //! Invariants:
-//! - The core is locked before any side, and one side at a time; whoever has a side alone asks for no other lock.
-//! - Sides take memory from the device and give it back only while the core is locked, so what all of the pool has
-//!   taken is known there, and watchers hear of one thing at a time.
-//! - Large blocks are the core's alone, so all pages that are worth moving are in one place.
-//! - What lies unused in sides never makes a request fail: whole pages go back to the device first, and a small block may
-//!   lie in any of them.
-//! - It does not make the pool grow for long either: what a side has not used of late ([`Lately`]) goes back when the core
-//!   or another side needs new memory, and so does what lies unused in the core, beyond a part of it, beside a side that
-//!   has grown. What it does use from time to time stays: pages that go to and fro cost more than they save.
+//! - Lock order: the core, then one arena at a time. A thread that holds an arena without the core takes no other
+//!   lock.
+//! - Arenas take and release device memory only with the core locked. So the pool's total is known there, and
+//!   watchers are called one at a time.
+//! - Large blocks are in the core only, so all pages worth moving are in one place.
+//! - Memory cached in arenas never makes a request fail: whole pages are released to the device first, and a small
+//!   block may be placed in any arena.
+//! - It does not make the pool grow for long either: memory that an arena has not used recently ([`Lately`]) is
+//!   released when the core or another arena needs new memory, and so is memory cached in the core, above a
+//!   threshold, when an arena has grown. Memory that is used from time to time stays: moving pages back and forth
+//!   costs more than it saves.
 //!
-//! A thread that never meets another often never has a side, so a program of one thread gets exactly what the policy
+//! A thread without contention never uses an arena, so a single-threaded program gets exactly what the policy
 //! decides.
 
 use std::sync::Arc;
@@ -40,35 +42,35 @@ use crate::fork::Lock;
 use crate::lately::Lately;
 use crate::site::Site;
 
-/// How many sides there are; threads share them when they are more.
+/// Number of arenas; if there are more threads, they share.
 pub(crate) const SIDES: usize = 64;
-/// How many addresses each has: no program has so much in small blocks of one thread, and the core has the rest.
+/// Address space per arena: no thread has this much in small blocks, and the core serves the rest.
 const PART: u64 = 8 << 30;
-/// What may lie unused in the core when a side has grown: this much, or this part of what the core has.
+/// Memory that may stay cached in the core when an arena has grown: this much, or this fraction of the core's (1/8).
 const LEAST_SLACK_OF_CORE: u64 = 32 << 20;
 const SLACK_OF_CORE: u64 = 8;
 
-/// A policy with memory of its own, and how much of that it needs.
+/// An arena: a policy with its own memory, and its recent use.
 #[derive(Debug)]
 struct Side {
     core: Core,
     lately: Lately,
 }
 
-/// On cache lines of its own, so that threads with different sides do not meet.
+/// Aligned to cache lines, to avoid false sharing between arenas.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Place(Lock<Option<Side>>);
 
-/// The sides of a pool. Those that nobody used are empty.
+/// The arenas of a pool. Unused ones are empty.
 #[derive(Debug)]
 pub(crate) struct Sides {
-    /// Where their addresses begin; 0 before there are any.
+    /// Start of their address range; 0 before it is reserved.
     base: AtomicU64,
     places: Box<[Place]>,
 }
 
-/// Whether a block may lie in a side.
+/// Whether a block may be in an arena.
 #[inline]
 pub(crate) fn takes(bytes: u64, stream: StreamId) -> bool {
     bytes <= SMALL && stream != EVERY_STREAM
@@ -79,7 +81,7 @@ impl Sides {
         Self { base: AtomicU64::new(0), places: (0..SIDES).map(|_| Place(Lock::new(None))).collect() }
     }
 
-    /// The place in whose part an address lies.
+    /// The arena whose range contains an address.
     #[inline]
     fn of(&self, address: Address) -> Option<&Place> {
         let base = self.base.load(Ordering::Relaxed);
@@ -91,7 +93,7 @@ impl Sides {
         &self.places[number % SIDES]
     }
 
-    /// A block of a side, where memory lies free for it.
+    /// Allocates from an arena's free memory.
     #[inline]
     pub(crate) fn allocate_at_once(
         &self,
@@ -103,7 +105,7 @@ impl Sides {
         Ok(side.as_mut().and_then(|side| side.core.allocate_at_once(bytes, stream)))
     }
 
-    /// A block of a side with new memory, as far as the pool's limit and the device allow.
+    /// Allocates from an arena with new memory, if the pool's limit and the device allow it.
     #[cold]
     pub(crate) fn allocate_new(
         &self,
@@ -136,7 +138,7 @@ impl Sides {
         Ok(found)
     }
 
-    /// Makes a side; `None` where the driver has no addresses for it.
+    /// Creates an arena; `None` if the driver has no addresses for it.
     fn make(&self, core: &mut Core, number: usize) -> Option<Side> {
         if core.beside.addresses.is_none() {
             let range = core.memory.reserve_beside(Bytes::new(PART * SIDES as u64));
@@ -151,7 +153,7 @@ impl Sides {
         Some(Side { core: Core::new(Settings::default(), memory, None), lately: Lately::new(Instant::now()) })
     }
 
-    /// Does something with the core of the side in whose part an address lies; `None` where it lies in none.
+    /// Runs `work` on the arena whose range contains an address; `None` if it is in none.
     #[inline]
     pub(crate) fn with<T>(
         &self,
@@ -166,13 +168,13 @@ impl Sides {
         }))
     }
 
-    /// All sides that are in use, one after the other. The core is locked, so nobody else makes one.
+    /// Runs `work` on all arenas in use, one after another. The core is locked, so none can be created in between.
     pub(crate) fn each(&self, core: &Core, mut work: impl FnMut(&mut Core)) -> Result<()> {
         self.each_side(core, |side| work(&mut side.core))
     }
 
     fn each_side(&self, core: &Core, mut work: impl FnMut(&mut Side)) -> Result<()> {
-        // Before there are addresses there are no sides.
+        // Without an address range there are no arenas.
         let used: &[Place] = if core.beside.addresses.is_some() { &self.places } else { &[] };
         for place in used {
             if let Some(side) = &mut *place.0.lock()? {
@@ -182,14 +184,14 @@ impl Sides {
         Ok(())
     }
 
-    /// The figures of all of the pool.
+    /// Statistics of the whole pool.
     pub(crate) fn stats(&self, core: &mut Core) -> Result<Stats> {
         let mut sum = Stats::default();
         self.each(core, |side| sum = sum.beside(&side.policy.stats()))?;
         Ok(core.with_sides(&sum))
     }
 
-    /// A small block of any side, where memory lies free for it: what shares a page with a block cannot be given back.
+    /// Allocates a small block from any arena's free memory: pages shared with a live block cannot be released.
     #[cold]
     pub(crate) fn allocate_anywhere(
         &self,
@@ -208,14 +210,14 @@ impl Sides {
         Ok(found)
     }
 
-    /// Gives what lies unused in sides back to the device, and what waits for streams, as far as these have come; how much
-    /// went back.
+    /// Releases the arenas' cached memory to the device, including memory whose streams the GPU has passed. Returns
+    /// the bytes released.
     #[cold]
     pub(crate) fn trim(&self, core: &mut Core, patience: Patience) -> Result<u64> {
         self.trim_to(core, patience, |_| 0)
     }
 
-    /// Before the core or a side grows: it does so beside little that sides have not used of late.
+    /// Trims the arenas to their recent use, before the core or an arena grows.
     #[cold]
     pub(crate) fn make_way(&self, core: &mut Core) -> Result<()> {
         let now = Instant::now();
@@ -242,10 +244,10 @@ impl Sides {
         Ok(before.saturating_sub(reserved))
     }
 
-    /// Gives everything back, blocks in use as well, as the core does.
+    /// Releases everything, including live blocks, as the core does.
     pub(crate) fn abandon(&self, core: &mut Core) -> Result<()> {
         for place in &self.places {
-            // Its end gives everything back.
+            // Dropping the arena releases everything.
             *place.0.lock()? = None;
         }
         core.set_reserved_beside(0);

@@ -1,4 +1,4 @@
-//! Who asked: a place in Rust code, or an address in somebody else's.
+//! Call sites: a line of Rust, or a return address in other code.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,25 +9,25 @@ use makeroom_place::pool::BlockId;
 
 use crate::drop_site;
 
-/// Who asked for memory or gave it back.
+/// The site of an allocation or free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Site {
     /// A line of Rust.
     Rust(&'static Location<'static>),
-    /// An address in machine code: where a C function was called from.
+    /// An address in machine code, from which a C function was called.
     Code(u64),
 }
 
 impl Site {
-    /// The line that called the function that asks.
+    /// The line that called the current function.
     #[track_caller]
     #[inline]
     pub fn here() -> Self {
         Self::Rust(Location::caller())
     }
 
-    /// The line at which a value is dropped, from inside of its `drop`: the compiler does not pass that on, so debug
-    /// builds walk the stack. In others it is not known.
+    /// The line at which a value is dropped, called from its `drop`. The compiler does not track that, so debug
+    /// builds walk the stack; other builds do not know it.
     pub(crate) fn of_drop() -> Self {
         let walked = if cfg!(debug_assertions) { drop_site::find() } else { None };
         walked.map_or_else(Self::here, Self::Code)
@@ -46,23 +46,23 @@ impl fmt::Display for Site {
     }
 }
 
-/// How many frees are remembered, to name the first when a second comes.
+/// Number of frees remembered, to name the first in a double free.
 const REMEMBERED: usize = 4096;
 
-/// The sites of blocks in use, and of those freed last.
+/// The sites of live blocks, and of the most recently freed ones.
 ///
-/// `order` has the addresses of `freed`, oldest first, and addresses that were handed out or freed again since: their
-/// number is not the one in `freed`.
+/// `order` has the addresses of `freed`, oldest first, and stale entries for addresses allocated or freed again
+/// since: their number differs from the one in `freed`.
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
     by_block: Vec<Option<Site>>,
     freed: FastMap<u64, Past>,
     order: VecDeque<(u64, u64)>,
-    /// How many frees there were.
+    /// Number of frees so far.
     count: u64,
 }
 
-/// Where memory was allocated and freed, in which free.
+/// Where memory was allocated and freed, and the number of that free.
 #[derive(Clone, Copy, Debug)]
 struct Past {
     sites: (Site, Site),
@@ -92,7 +92,7 @@ impl Sites {
         }
     }
 
-    /// Where the memory at an address was allocated and freed.
+    /// Where the memory at an address was last allocated and freed.
     pub(crate) fn before(&self, address: Address) -> Option<(Site, Site)> {
         self.freed.get(&address.0).map(|past| past.sites)
     }

@@ -1,4 +1,4 @@
-//! Parts of a buffer, typed: what copies go through. Functions that wait take the host's slices.
+//! Typed slices of a buffer, used for copies. Functions that take host slices wait for the copy.
 
 use std::marker::PhantomData;
 use std::mem::size_of;
@@ -11,7 +11,7 @@ use makeroom_cuda::Region;
 use crate::error::{PoolError, Result};
 use crate::stream::PoolStream;
 
-/// Values on the device, to be read.
+/// A read-only slice of values on the device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceSlice<'buffer, T: Pod> {
     region: Region<'buffer>,
@@ -19,7 +19,7 @@ pub struct DeviceSlice<'buffer, T: Pod> {
     values: PhantomData<&'buffer [T]>,
 }
 
-/// Values on the device, to be written.
+/// A writable slice of values on the device.
 #[derive(Debug)]
 pub struct DeviceSliceMut<'buffer, T: Pod> {
     region: Region<'buffer>,
@@ -46,34 +46,34 @@ impl<'buffer, T: Pod> DeviceSlice<'buffer, T> {
         Self { region, stream, values: PhantomData }
     }
 
-    /// How many values.
+    /// Number of values.
     pub fn len(&self) -> usize {
         count::<T>(self.region)
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where it begins, for kernels.
+    /// Its address, for kernels.
     pub fn address(&self) -> Address {
         self.region.address()
     }
 
-    /// The values of a range.
+    /// A subslice.
     pub fn slice(&self, range: Range<usize>) -> Result<Self> {
         Ok(Self::new(part::<T>(self.region, range)?, self.stream))
     }
 
-    /// A copy on the host; waits for the stream first.
+    /// Copies the values to the host, after waiting for the stream.
     pub fn to_host(&self) -> Result<Vec<T>> {
         let mut values = vec![T::zeroed(); self.len()];
         self.copy_to_host(&mut values)?;
         Ok(values)
     }
 
-    /// Copies into a slice of the host's; waits for the stream first.
+    /// Copies into a host slice, after waiting for the stream.
     pub fn copy_to_host(&self, to: &mut [T]) -> Result<()> {
         if to.len() != self.len() {
             return Err(PoolError::LengthsDiffer { from: self.len(), to: to.len() });
@@ -91,17 +91,17 @@ impl<T: Pod> DeviceSlice<'_, T> {
         self.stream
     }
 
-    /// Copies to the host in the order of the stream.
+    /// Copies to the host in stream order.
     ///
     /// # Safety
     ///
-    /// Nobody reads or writes the target until the stream has done this.
+    /// The target is not read or written until the stream has done this.
     pub(crate) unsafe fn copy_to_host_later(&self, to: &mut [T]) -> Result<()> {
         if to.len() != self.len() {
             return Err(PoolError::LengthsDiffer { from: self.len(), to: to.len() });
         }
         if !to.is_empty() {
-            // SAFETY: passed on to the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.region.read_on(bytemuck::cast_slice_mut(to), self.stream.stream()) }?;
         }
         Ok(())
@@ -113,32 +113,32 @@ impl<'buffer, T: Pod> DeviceSliceMut<'buffer, T> {
         Self { region, stream, values: PhantomData }
     }
 
-    /// How many values.
+    /// Number of values.
     pub fn len(&self) -> usize {
         count::<T>(self.region)
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where it begins, for kernels.
+    /// Its address, for kernels.
     pub fn address(&self) -> Address {
         self.region.address()
     }
 
-    /// The values of a range.
+    /// A writable subslice.
     pub fn slice_mut(&mut self, range: Range<usize>) -> Result<DeviceSliceMut<'_, T>> {
         Ok(DeviceSliceMut::new(part::<T>(self.region, range)?, self.stream))
     }
 
-    /// Copies from the host; waits for the stream first, and until the copy is there.
+    /// Copies from the host, after waiting for the stream. Returns when the copy is done.
     pub fn copy_from_host(&mut self, from: &[T]) -> Result<()> {
         if from.len() != self.len() {
             return Err(PoolError::LengthsDiffer { from: from.len(), to: self.len() });
         }
-        // Work submitted before may still use these bytes: they may have been another buffer's.
+        // Earlier work may still use these bytes: they may have been another buffer's.
         self.stream.synchronize()?;
         if !from.is_empty() {
             self.region.write(bytemuck::cast_slice(from))?;
@@ -150,29 +150,29 @@ impl<'buffer, T: Pod> DeviceSliceMut<'buffer, T> {
         self.stream
     }
 
-    /// To be read.
+    /// Reborrows it as read-only.
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
         DeviceSlice::new(self.region, self.stream)
     }
 
-    /// Copies from the host in the order of the stream.
+    /// Copies from the host in stream order.
     ///
     /// # Safety
     ///
-    /// The source stays as it is until the stream has done this.
+    /// The source does not change until the stream has done this.
     pub(crate) unsafe fn copy_from_host_later(&mut self, from: &[T]) -> Result<()> {
         if from.len() != self.len() {
             return Err(PoolError::LengthsDiffer { from: from.len(), to: self.len() });
         }
         if !from.is_empty() {
-            // SAFETY: passed on to the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.region.write_on(bytemuck::cast_slice(from), self.stream.stream()) }?;
         }
         Ok(())
     }
 
-    /// Copies on the device, in the order of this slice's stream. Where the source has another stream, this one waits
-    /// for what that was given, and that one for the copy.
+    /// Copies on the device, in the order of this slice's stream. If the source has another stream, this stream first
+    /// waits for that one, and that one then waits for the copy.
     pub fn copy_from(&mut self, from: &DeviceSlice<'_, T>) -> Result<()> {
         if from.len() != self.len() {
             return Err(PoolError::LengthsDiffer { from: from.len(), to: self.len() });
@@ -191,7 +191,7 @@ impl<'buffer, T: Pod> DeviceSliceMut<'buffer, T> {
         Ok(())
     }
 
-    /// Fills it with zero bytes, in the order of its stream.
+    /// Fills it with zero bytes, in stream order.
     pub fn fill_zero(&mut self) -> Result<()> {
         if !self.is_empty() {
             self.region.fill_on(0, self.stream.stream())?;

@@ -1,7 +1,7 @@
 //! Streams whose buffers come from a pool.
 //!
-//! A pool puts events on a stream long after memory was freed on it, so a stream must not end behind the pool's back:
-//! buffers keep their stream, and the last to let go of it tells the pool first.
+//! A pool records events on a stream long after memory was freed on it, so a stream must not be destroyed without the
+//! pool's knowledge: buffers hold their stream, and dropping the last reference retires it first.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use makeroom_cuda::{Event, EventKind, Stream, StreamKind};
 use crate::allocator::Allocator;
 use crate::error::Result;
 
-/// A stream, and the allocator its buffers come from. Cloning it is cheap and gives the same stream.
+/// A stream, and the allocator of its buffers. Clones share the same stream.
 #[derive(Clone, Debug)]
 pub struct PoolStream {
     shared: Arc<Shared>,
@@ -22,7 +22,7 @@ pub struct PoolStream {
 struct Shared {
     stream: Stream,
     allocator: Arc<dyn Allocator>,
-    /// Whoever destroys a borrowed stream when it is dropped.
+    /// The owner of a borrowed stream, which destroys it when dropped.
     _owner: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -33,19 +33,19 @@ impl PoolStream {
         Ok(Self { shared: Arc::new(Shared { stream, allocator, _owner: None }) })
     }
 
-    /// A stream of somebody else's, cudarc's or a framework's, by its handle.
+    /// A foreign stream, such as cudarc's or a framework's, by its handle.
     ///
     /// # Safety
     ///
     /// The stream is in the context of the allocator's device and lives until this and all its clones, which every
     /// buffer on it holds, are dropped.
     pub unsafe fn borrow(allocator: Arc<dyn Allocator>, handle: u64) -> Self {
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         let stream = unsafe { Stream::borrow(allocator.driver(), handle) };
         Self { shared: Arc::new(Shared { stream, allocator, _owner: None }) }
     }
 
-    /// A stream of somebody else's, who lets it live for as long as `owner` does.
+    /// A foreign stream that lives as long as `owner`.
     ///
     /// # Safety
     ///
@@ -56,7 +56,7 @@ impl PoolStream {
         handle: u64,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Self {
-        // SAFETY: the owner is dropped with the last clone, after the allocator was told.
+        // SAFETY: the owner is dropped with the last clone, after the stream was retired.
         let stream = unsafe { Stream::borrow(allocator.driver(), handle) };
         Self { shared: Arc::new(Shared { stream, allocator, _owner: Some(owner) }) }
     }
@@ -66,24 +66,24 @@ impl PoolStream {
         &self.shared.stream
     }
 
-    /// Its identity.
+    /// Its id.
     pub fn id(&self) -> StreamId {
         StreamId(self.shared.stream.handle())
     }
 
-    /// Where its buffers come from.
+    /// The allocator of its buffers.
     pub fn allocator(&self) -> &Arc<dyn Allocator> {
         &self.shared.allocator
     }
 
-    /// What comes next here waits for what the other stream was given until now.
+    /// Makes later work on this stream wait for the current work of the other.
     pub fn wait_for(&self, other: &Self) -> Result<()> {
         let event = Event::create(self.shared.allocator.driver(), EventKind::NoTiming)?;
         event.record(&other.shared.stream)?;
         Ok(self.shared.stream.wait(&event)?)
     }
 
-    /// Waits for its work.
+    /// Waits for all its work.
     pub fn synchronize(&self) -> Result<()> {
         Ok(self.shared.stream.synchronize()?)
     }

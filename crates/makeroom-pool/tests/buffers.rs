@@ -1,4 +1,4 @@
-//! Buffers on the software GPU: what they hold, and that every path gives their memory back.
+//! Buffers on the software GPU: their contents, and that every path frees their memory.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! A program that captures graphs: what its streams freed stays where it is, and everybody else gets memory.
+//! A program that captures graphs: memory freed by captured streams stays in place, and other requests are served.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -48,7 +48,7 @@ fn a_watcher_keeps_memory_where_it_is() {
     let place = kept.address();
     drop(kept);
     assert_eq!(pool.trim(0), 0);
-    // Without the watcher the free pages would have moved to where these eight are.
+    // Without the watcher the free pages would have been moved here.
     let large = DeviceBuffer::<u8>::zeroed(&stream, 8 << 20).unwrap();
     assert_eq!(pool.stats().reserved, 16 << 20);
     let again = DeviceBuffer::<u8>::uninitialized(&stream, 4 << 20).unwrap();

@@ -1,4 +1,4 @@
-//! Data larger than the room there is, in pieces: everything arrives, errors name the piece, nothing is left behind.
+//! Data larger than the free memory, in pieces: everything arrives, errors name the piece, nothing leaks.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -66,7 +66,7 @@ fn data_larger_than_the_room_goes_through_in_pieces() {
     assert_eq!(gpu.driver.memory().unwrap().free, before);
 }
 
-/// Gives so many bytes and breaks.
+/// Returns this many bytes, then fails.
 struct Broken(usize);
 
 impl Read for Broken {
@@ -83,7 +83,7 @@ fn a_reader_is_a_source() {
     let map = ChunkedMap::new(&pool).unwrap().with_piece(Bytes::kib(512));
     let (input, mut output) = (values(), Vec::new());
     let bytes: &[u8] = bytemuck::cast_slice(&input);
-    // Readers give what they like.
+    // Readers may return short reads.
     let reader = bytes.chain(io::empty()).take(bytes.len() as u64);
     let take = |results: &[u32]| {
         output.extend_from_slice(results);
@@ -146,7 +146,7 @@ fn uploads_arrive_whole() {
     assert!(upload.from_slice::<u32>(&stream, &[]).unwrap().is_empty());
 }
 
-/// Every call that a chunked transfer makes fails in turn: an error or the right results, and no memory is lost.
+/// Every driver call of a chunked transfer fails in turn: an error or the right results, and no leak.
 #[test]
 fn every_driver_call_may_fail() {
     let gpu = common::gpu("chunked");

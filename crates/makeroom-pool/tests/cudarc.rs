@@ -1,4 +1,4 @@
-//! cudarc's streams and views on the pool, on the software GPU: the example, in a process that finds the driver there.
+//! cudarc's streams and views on the pool, on the software GPU: runs the example in a process that finds that driver.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;

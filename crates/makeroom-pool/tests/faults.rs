@@ -1,5 +1,5 @@
-//! Every driver call made to fail in turn: the pool stays consistent, the caller gets an error or memory that works,
-//! and nothing is left behind.
+//! Every driver call fails in turn: the pool stays consistent, the caller gets an error or working memory, and
+//! nothing leaks.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -21,7 +21,7 @@ struct Written {
     value: u32,
 }
 
-/// How many elements at both ends are written: the whole takes minutes in all.
+/// Elements written at both ends: writing all of them would take minutes.
 const END: usize = 64;
 
 impl Written {
@@ -34,7 +34,7 @@ impl Written {
         Ok(Self { buffer, value })
     }
 
-    /// What was written is there, unless it cannot be read now.
+    /// Checks the written values, unless they cannot be read now.
     fn verify(&self) -> Result<()> {
         for start in [0, self.buffer.len() - END] {
             let found = self.buffer.as_slice().slice(start..start + END)?.to_host()?;
@@ -44,7 +44,7 @@ impl Written {
     }
 }
 
-/// Uses everything there is, and goes on after each error.
+/// Uses every feature, and continues after each error.
 fn use_everything(gpu: &Gpu, keeps_sites: bool, errors: &mut Vec<String>) -> Result<()> {
     let mut note = |result: Result<()>| errors.extend(result.err().map(|error| error.to_string()));
     let options = Options { limit: Some(Bytes::mib(32)), keeps_sites, ..Options::default() };
@@ -132,14 +132,14 @@ fn every_driver_call_may_fail() {
     {
         assert!(names.contains(&expected), "{expected} was not called: {called:?}");
     }
-    // An error that the GPU never recovers from, and one that says nothing.
+    // A sticky error, and an unknown one.
     for function in ["cuMemCreate", "cuEventRecord", "cuMemUnmap", "cuCtxSynchronize"] {
         fail_in_turn(&gpu, true, function, 700);
         fail_in_turn(&gpu, true, function, 999);
     }
 }
 
-/// The same with small blocks in a side: the thread has met others often.
+/// The same with small blocks in an arena, after contention.
 #[test]
 fn every_driver_call_may_fail_beside_the_pool() {
     let gpu = common::gpu("faults");
@@ -159,7 +159,7 @@ fn every_driver_call_may_fail_beside_the_pool() {
     let functions =
         ["cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease"];
     for function in functions {
-        // A thread of its own each time: how often it has met others is the thread's.
+        // A new thread each time: contention is counted per thread.
         let called = std::thread::scope(|scope| scope.spawn(|| aside(function)).join().unwrap());
         assert!(called > 0, "{function} was not called");
     }

@@ -1,4 +1,4 @@
-//! Each layer alone and all of them stacked, on the software GPU.
+//! Each layer alone, and all of them stacked, on the software GPU.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -41,11 +41,11 @@ fn a_limit_counts_what_passes_and_refuses_the_rest() {
     assert!(bytes(&stream, 1).is_err());
     drop((held, exact));
     assert_eq!(limit.passed(), Bytes::ZERO);
-    // What the pool itself refuses does not count either.
+    // A request that fails in the pool does not count either.
     limit.set_limit(Bytes::gib(100));
     assert!(bytes(&stream, 2048 * MIB).unwrap_err().is_out_of_memory());
     assert_eq!(limit.passed(), Bytes::ZERO);
-    // Two users of one pool, each with a limit of its own.
+    // Two users of one pool, each with its own limit.
     let (other, _) = over(Limit::new(pool, Bytes::mib(1)));
     limit.set_limit(Bytes::mib(10));
     let _held = bytes(&stream, 10 * MIB).unwrap();
@@ -98,10 +98,10 @@ fn what_does_not_fit_is_spilled_and_works_like_the_rest() {
     let report = spill.spilled();
     assert_eq!((report.now, report.peak, report.blocks), (Bytes::mib(32), Bytes::mib(32), 1));
     assert_eq!((report.by_size.len(), report.by_size[0].from), (1, Bytes::mib(32)));
-    // The device's account does not know of it.
+    // The device's account does not include it.
     assert_eq!(spill.stats().live, 40 << 20);
     assert_eq!(before.get() - gpu.driver.memory().unwrap().free.get(), spill.stats().reserved);
-    // Beyond the quota the device's own error comes, with what is spilled.
+    // Beyond the quota, the device's own error is returned, with the spilled memory.
     let error = bytes(&stream, 40 * MIB).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("32.00 MiB of 48.00 MiB is spilled to host memory"), "{text}");
@@ -134,7 +134,7 @@ fn a_second_free_of_spilled_memory_is_caught() {
     assert!(spill.is_spilled(address));
     // SAFETY: nothing uses it.
     unsafe { spill.free(address, stream.id(), Site::here()) }.unwrap();
-    // SAFETY: it is refused.
+    // SAFETY: the free fails.
     let error = unsafe { spill.free(address, stream.id(), Site::here()) }.unwrap_err();
     let PoolError::WrongAddress(error) = error else { panic!("{error}") };
     let (allocated, freed) = error.before.expect("debug builds keep sites");
@@ -142,7 +142,7 @@ fn a_second_free_of_spilled_memory_is_caught() {
     assert_eq!(spill.spilled().now, Bytes::ZERO);
 }
 
-/// What a loop that does not fit does: blocks that live long stop pushing brief ones off the device.
+/// A loop that does not fit: long-lived blocks stop pushing short-lived ones off the device.
 #[test]
 fn brief_blocks_get_their_room_back() {
     let (_gpu, pool) = pool(Some(Bytes::mib(256)));
@@ -179,7 +179,7 @@ fn without_mapped_host_memory_pinned_memory_is_used() {
     assert!(spilled.to_host().unwrap() == values);
     let first = spilled.address();
     drop(spilled);
-    // On its stream it is used again at once, on another when the GPU has passed.
+    // Reused at once on its own stream, on another once the GPU has passed.
     gpu.keep_busy(stream.id().0, 1000);
     let again = DeviceBuffer::<u32>::uninitialized(&stream, 4_000_000).unwrap();
     assert_eq!(again.address(), first);
@@ -232,7 +232,7 @@ fn a_function_is_asked_before_a_request_fails() {
 
 type Heard = Arc<Mutex<Vec<String>>>;
 
-/// A layer that checks, and what it has said.
+/// A checking layer, and the violations that it reported.
 fn checked(pool: Pool, quarantine: Bytes) -> (PoolStream, Arc<Checked<Pool>>, Heard) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let said = Arc::clone(&heard);
@@ -248,7 +248,7 @@ fn a_write_after_the_free_is_found_with_both_sites() {
     let buffer = DeviceBuffer::<u8>::zeroed(&stream, 3 * MIB).unwrap();
     let dangling = buffer.address();
     drop(buffer);
-    // SAFETY: it is not, which is the test; the memory itself is still there.
+    // SAFETY: the memory is freed, which is the test, but still mapped.
     let gone = unsafe { makeroom_cuda::Region::from_address(gpu.driver, dangling, Bytes::mib(3)) };
     gone.part(Bytes::new(2_500_000), Bytes::new(4)).unwrap().write(&[1, 2, 3, 4]).unwrap();
     assert!(heard.lock().unwrap().is_empty(), "it is found when the block leaves the quarantine");
@@ -270,7 +270,7 @@ fn second_frees_and_foreign_addresses_are_found_with_both_sites() {
     // SAFETY: nothing uses it.
     unsafe { layer.free(address, stream.id(), Site::here()) }.unwrap();
     for wrong in [address, Address(address.0 + 512), Address(4096)] {
-        // SAFETY: it is refused.
+        // SAFETY: the free fails.
         let error = unsafe { layer.free(wrong, stream.id(), Site::here()) }.unwrap_err();
         assert!(matches!(error, PoolError::WrongAddress(_)), "{error}");
     }

@@ -1,5 +1,5 @@
-//! Pinned memory on the software GPU, mapped and of the older kind: it is the host's and the device's, and a copy that
-//! is under way keeps it.
+//! Pinned memory on the software GPU, mapped and pinned block by block: host and device can access it, and a copy in
+//! flight keeps it alive.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -8,7 +8,7 @@ use makeroom_core::Bytes;
 use makeroom_cuda::Driver;
 use makeroom_pool::{DeviceBuffer, Options, PinnedPool, Pool};
 
-/// With the driver as it is, and with one that cannot map memory of the host.
+/// With the driver as it is, and with one that cannot map host memory.
 fn with_both(test: impl Fn(&common::Gpu, &'static Driver)) {
     let gpu = common::gpu("pinned");
     for driver in [gpu.driver, gpu.without_host_nodes()] {
@@ -53,10 +53,10 @@ fn a_copy_that_is_under_way_keeps_its_memory() {
         assert_eq!(pinned.stats().live, 4 << 20, "the copy uses it");
         let small = pinned.zeroed::<u8>(1 << 20).unwrap();
         assert!(!(used..used.wrapping_add(4 << 20)).contains(&small.as_ptr()));
-        // There is no more: what a copy uses is waited for, and then it is there.
+        // The pool is exhausted: it waits for the copy, then reuses its memory.
         let second = pinned.zeroed::<u8>(4 << 20).unwrap();
         assert_eq!(second.as_ptr(), used);
-        // A stream may end before what was dropped on it is taken back.
+        // A stream may be destroyed before memory dropped on it is collected.
         gpu.keep_busy(stream.id().0, 1000);
         drop(second.copy_to(&mut buffer.as_mut_slice()).unwrap());
         drop((buffer, stream, small));

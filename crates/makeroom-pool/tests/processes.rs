@@ -1,4 +1,4 @@
-//! Forked children, contexts that are destroyed, and the end of the process in any order.
+//! Forked children, destroyed contexts, and process exit in any order.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -28,10 +28,10 @@ fn small_pool(driver: &'static makeroom_cuda::Driver) -> Pool {
     pool
 }
 
-/// Forks; the child does something and ends without running anything else of the parent's. Its exit status: whether
-/// `what` said yes. A child that hangs is killed by its alarm, which is another status.
+/// Forks; the child runs `what` and exits without running anything else of the parent. Returns its status: 0 if
+/// `what` returned true. A child that hangs is killed by its alarm, which is a different status.
 fn in_child(what: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child calls `what` and `_exit`. What it may meet there (locks that other threads hold) is the test.
+    // SAFETY: the child calls `what` and `_exit`. Locks held by threads that it lacks are the point of the test.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: ends the process after ten seconds.
@@ -41,7 +41,7 @@ fn in_child(what: impl FnOnce() -> bool) -> i32 {
         unsafe { libc::_exit(i32::from(!answer)) };
     }
     let mut status = 0;
-    // SAFETY: the child is this process's own, and the status has a place.
+    // SAFETY: it is this process's own child, and the out-parameter is valid.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     status
 }
@@ -76,7 +76,7 @@ fn a_forked_child_keeps_away_and_the_parent_goes_on() {
                 let also_told = matches!(pool.make_current(), Err(PoolError::Forked));
                 allocator.trim(0);
                 let nothing = allocator.stats().live == 0 && !allocator.reaches(kept.address());
-                // SAFETY: the copies are the child's; the parent has its own.
+                // SAFETY: these copies belong to the child; the parent has its own.
                 unsafe {
                     drop(std::ptr::read(&raw const kept));
                     drop(std::ptr::read(&raw const stream));
@@ -108,13 +108,13 @@ fn a_pool_outlives_its_context_without_harm() {
     drop(DeviceBuffer::<u8>::zeroed(&stream, MIB).unwrap());
     gpu.reset_primary(0);
     assert!(kept.to_host().is_err());
-    // An error or memory, and no harm.
+    // An error or memory, both are fine.
     for size in [100, MIB, 30 * MIB] {
         drop(DeviceBuffer::<u8>::uninitialized(&stream, size));
     }
     allocator.trim(0);
     drop((kept, spilled, stream, allocator, pool));
-    // The context comes anew, and with it a pool that works.
+    // A new context, and a new pool in it, work.
     let context = gpu.driver.device(0).unwrap().retain_primary().unwrap();
     context.make_current().unwrap();
     assert_eq!(gpu.driver.memory().unwrap().free, before, "nothing is left of the pool");
@@ -126,14 +126,14 @@ fn a_pool_outlives_its_context_without_harm() {
     common::renew_context(gpu, context);
 }
 
-/// What keeps memory until the end, in the child of the test below.
+/// Keeps memory until process exit, in the child of the test below.
 static KEPT: OnceLock<(PoolStream, DeviceBuffer<u8>)> = OnceLock::new();
 
 thread_local! {
     static OF_THREAD: RefCell<Vec<DeviceBuffer<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs when the process ends, before or after the driver's own end.
+/// Runs at process exit, before or after the driver's own handler.
 extern "C" fn at_exit() {
     if let Some((stream, buffer)) = KEPT.get() {
         drop(DeviceBuffer::<u8>::zeroed(stream, 4096));
@@ -142,11 +142,11 @@ extern "C" fn at_exit() {
     }
 }
 
-/// Only in a child of the test below, where the variable says in which order things end.
+/// Runs only in a child of the test below; the variable sets the order of destruction.
 #[test]
 fn ending() {
     let Ok(order) = std::env::var("MAKEROOM_TEST_ENDING") else { return };
-    // Before the driver is loaded its handler is not there: this one runs after the driver's. And the other way.
+    // Registered before the driver is loaded it runs after the driver's handler, else before it.
     let register = || {
         // SAFETY: the function takes no arguments and does not unwind.
         assert_eq!(unsafe { libc::atexit(at_exit) }, 0);
@@ -165,7 +165,7 @@ fn ending() {
     OF_THREAD.with_borrow_mut(|kept| kept.push(spilled));
     let other = stream.clone();
     let in_thread = std::thread::spawn(move || {
-        // Where nobody waits for this thread, the driver may be gone already.
+        // If the main thread does not wait for this one, the driver may be gone already.
         let Ok(kept) = DeviceBuffer::uninitialized(&other, 1000) else { return };
         OF_THREAD.with_borrow_mut(|of_thread| of_thread.push(kept));
         drop(other);
@@ -179,7 +179,7 @@ fn ending() {
         std::mem::forget((stream, buffer));
     }
     drop(pool);
-    // SAFETY: the handlers run as at every end; other threads are waiting or done.
+    // SAFETY: the handlers run as at every exit; other threads are waiting or done.
     unsafe { libc::exit(0) }
 }
 

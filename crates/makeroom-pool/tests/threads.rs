@@ -1,4 +1,4 @@
-//! Many threads at once: everybody's memory is nobody else's, and the books are right afterwards.
+//! Many threads at once: memory is never shared, and the account is right afterwards.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -14,7 +14,7 @@ use makeroom_pool::{Allocator, DeviceBuffer, Options, Pool, PoolStream, Site};
 const THREADS: u64 = 64;
 const ROUNDS: usize = 60;
 
-/// Numbers that look random and are the same every time.
+/// Deterministic pseudorandom numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -24,7 +24,7 @@ impl Numbers {
     }
 }
 
-/// A buffer and what its owner wrote into it.
+/// A buffer and the values that its owner wrote.
 struct Shadowed {
     buffer: DeviceBuffer<u64>,
     first: u64,
@@ -86,7 +86,7 @@ fn hammer(pool: &Pool, allocator: &Arc<dyn Allocator>) {
     }
 }
 
-/// With sites, as in debug builds, and without, where threads turn aside.
+/// With sites, as in debug builds, and without, where threads use arenas.
 #[test]
 fn threads_never_share_memory() {
     let gpu = common::gpu("threads");
@@ -102,7 +102,7 @@ fn threads_never_share_memory() {
     }
 }
 
-/// The books are exact at every moment at which nobody is in the middle of a call.
+/// The account is exact whenever no call is in progress.
 #[test]
 fn figures_are_exact_wherever_blocks_lie() {
     const EACH: u64 = 24;
@@ -135,7 +135,7 @@ fn figures_are_exact_wherever_blocks_lie() {
                 for (address, _) in held {
                     // SAFETY: nothing uses it.
                     unsafe { pool.free(address, stream.id(), here) }.unwrap();
-                    // SAFETY: it is refused.
+                    // SAFETY: the free fails.
                     assert!(unsafe { pool.free(address, stream.id(), here) }.is_err(), "a second free");
                 }
             });
@@ -165,7 +165,7 @@ fn a_block_of_a_side_can_be_used_by_another_stream_and_freed_once() {
     let live = pool.stats().live;
     pool.record_stream(shared, other.id()).unwrap();
     gpu.keep_busy(other.id().0, 1000);
-    // SAFETY: the stream that uses it was named.
+    // SAFETY: the stream that uses it was recorded.
     unsafe { pool.free(shared, own.id(), here) }.unwrap();
     assert_eq!((pool.stats().live, pool.stats().pending), (live, BYTES), "it waits for the other stream");
     let second = pool.allocate(BYTES, own.id(), here).unwrap();
@@ -174,10 +174,10 @@ fn a_block_of_a_side_can_be_used_by_another_stream_and_freed_once() {
     unsafe { pool.free(second, own.id(), here) }.unwrap();
     assert!(pool.record_stream(second, other.id()).is_err(), "it is free");
     for address in [shared, second] {
-        // SAFETY: it is refused.
+        // SAFETY: the free fails.
         assert!(unsafe { pool.free(address, own.id(), here) }.is_err(), "a second free");
     }
-    // SAFETY: it is refused.
+    // SAFETY: the free fails.
     assert!(unsafe { pool.free(Address(second.0 + (8 << 30)), own.id(), here) }.is_err(), "an empty side");
     gpu.advance(2000);
     pool.collect();
@@ -185,7 +185,8 @@ fn a_block_of_a_side_can_be_used_by_another_stream_and_freed_once() {
     check_account(&pool);
 }
 
-/// What shares a page with a block of a side cannot be given back, and is handed out where nothing else is left.
+/// Free memory that shares a page with a live block of an arena cannot be released, and is handed out as the last
+/// resort.
 #[test]
 fn small_blocks_lie_in_any_side_before_they_are_refused() {
     const MIB: u64 = 1 << 20;
@@ -196,7 +197,7 @@ fn small_blocks_lie_in_any_side_before_they_are_refused() {
     let pool = Pool::new(gpu.driver, 0, options).unwrap();
     let (own, here) = (pool.stream().unwrap(), Site::here());
     let in_side = block_of_a_side(&pool, &gate, &own, 4096);
-    // Everything else that there is, by a thread that is not aside.
+    // A thread without an arena takes all the rest.
     let found = std::thread::scope(|scope| {
         let small = || {
             for bytes in [64 * MIB, 2 * MIB, MIB + 512] {
@@ -211,7 +212,7 @@ fn small_blocks_lie_in_any_side_before_they_are_refused() {
     check_account(&pool);
 }
 
-/// What lies unused in a side neither makes a request fail nor counts twice against the limit.
+/// Memory cached in an arena neither makes a request fail nor counts twice against the limit.
 #[test]
 fn a_side_keeps_to_the_limit_and_gives_way() {
     const MIB: u64 = 1 << 20;
@@ -253,7 +254,7 @@ fn a_side_keeps_to_the_limit_and_gives_way() {
     check_account(&pool);
     // SAFETY: nothing uses it.
     unsafe { pool.free(address, own.id(), here) }.unwrap();
-    // SAFETY: nothing of it is used again.
+    // SAFETY: none of it is used again.
     unsafe { pool.abandon() }.unwrap();
     assert_eq!(gpu.driver.memory().unwrap().free, before);
     assert_eq!(pool.stats().reserved, 0);
@@ -261,7 +262,8 @@ fn a_side_keeps_to_the_limit_and_gives_way() {
     check_account(&pool);
 }
 
-/// Memory that goes to and fro between sides costs more than it saves; memory that stays for good costs others theirs.
+/// Memory that moves back and forth between arenas costs more than it saves; memory that stays forever is missing
+/// elsewhere.
 #[test]
 fn a_side_keeps_what_it_used_of_late_and_no_more() {
     const MIB: u64 = 1 << 20;
@@ -274,10 +276,10 @@ fn a_side_keeps_what_it_used_of_late_and_no_more() {
         // SAFETY: nothing uses it.
         unsafe { pool.free(address, own.id(), here) }.unwrap();
     };
-    // More than lies unused anywhere, so that the pool has to grow.
+    // More than is cached anywhere, so that the pool has to grow.
     let grow = || pool.allocate(pool.stats().cached + 8 * MIB, own.id(), here).unwrap();
     block_of_a_side(&pool, &gate, &own, 4096);
-    // A step of the thread, and whether it needed new memory.
+    // One step of the thread, and whether it needed new memory.
     let step = || {
         let before = pool.stats().done.created;
         let blocks: Vec<Address> = (0..40).map(|_| pool.allocate(MIB, own.id(), here).unwrap()).collect();

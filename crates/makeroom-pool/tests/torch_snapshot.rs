@@ -1,4 +1,4 @@
-//! A pool's snapshot in PyTorch's format, read back by what reads PyTorch's.
+//! A pool's snapshot in PyTorch's format, read back by the parser for PyTorch's.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -126,7 +126,7 @@ fn a_free_that_waits_for_a_stream_completes_when_its_memory_is_used_again() {
     assert_eq!(count(events, Happened::FreeCompleted), 1);
 }
 
-/// Whoever reads a refusal must know which limit refused.
+/// To understand an OOM, a reader needs the limit that caused it.
 #[test]
 fn the_limit_of_each_device_is_in_the_settings() {
     let gpu = common::gpu("torch_snapshot");
@@ -142,7 +142,7 @@ fn the_limit_of_each_device_is_in_the_settings() {
     assert_eq!(settings(&[&second, &first]), (true, [None, Some(Bytes::mib(512))]));
     first.set_limit(Some(Bytes::mib(64))).unwrap();
     assert_eq!(settings(&[&first]), (true, [Some(Bytes::mib(64)), None]));
-    // Pools that share a limit have what the others leave of it.
+    // Pools that share a limit each have the rest of it.
     let beside = limited(0, Some(Bytes::mib(32)));
     assert_eq!(settings(&[&first, &beside]), (true, [None, None]));
 }

@@ -1,5 +1,5 @@
-//! Streams that do not come on, because they wait for the thread that asks for memory: nobody waits for them without an
-//! end, and nobody else's requests do at all. On the software GPU every driver call that waits moves the clock.
+//! Streams that are stuck, because they wait for the allocating thread: waits for them time out, and requests of
+//! other streams do not wait at all. On the software GPU every driver call that waits advances the clock.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
@@ -10,7 +10,7 @@ use makeroom_pool::{Allocator as _, DeviceBuffer, Options, Pool};
 
 /// A time that no polling reaches.
 const FOR_EVER: u64 = 1 << 60;
-/// What many questions move the clock by.
+/// More than many polls advance the clock.
 const LITTLE: u64 = 1_000_000_000;
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -36,7 +36,7 @@ fn a_stream_that_waits_for_this_thread_is_not_waited_for_while_there_is_memory()
     let (first, _second) = (buffer(&own, 150).unwrap(), buffer(&own, 150).unwrap());
     assert!(gpu.now() - start < LITTLE, "the other stream was waited for");
     assert_eq!(pool.stats().reserved, 600 << 20);
-    // Its own stream does not come on either: new memory, after a short while.
+    // Its own stream is stuck too: new memory, after a short wait.
     gpu.keep_busy(own.id().0, FOR_EVER);
     drop(first);
     let begun = Instant::now();
@@ -64,7 +64,7 @@ fn a_full_card_answers_after_a_while_and_not_never() {
     drop(stuck);
     assert!(begun.elapsed() < Duration::from_secs(5));
     assert!(gpu.now() - start < LITTLE);
-    // As soon as the GPU has come on, the memory is there, although its stream is not.
+    // Once the GPU has made progress the memory is available, although its stream is gone.
     gpu.advance(FOR_EVER);
     let _at_last = buffer(&own, 800).unwrap();
     assert_eq!(pool.stats().reserved, 800 << 20);
@@ -87,7 +87,7 @@ fn a_device_that_cannot_reach_the_memory_is_refused_and_nothing_else() {
     gpu.fail_nth("cuDeviceCanAccessPeer", 1, 217);
     let error = pool.grant(1).unwrap_err();
     assert!(error.to_string().contains("cuDeviceCanAccessPeer"), "{error}");
-    // Later mappings do not name the refused device.
+    // Later mappings do not include the rejected device.
     gpu.fail_nth("cuDeviceCanAccessPeer", 1, 217);
     let stream = pool.stream().unwrap();
     let _memory = buffer(&stream, 64).unwrap();

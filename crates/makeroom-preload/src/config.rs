@@ -1,7 +1,6 @@
-//! What the environment asks for, read once when the library is loaded.
+//! Settings from the environment, read once when the library is loaded.
 //!
-//! At that moment the process has one thread, so nobody changes the environment meanwhile; later, `getenv` would race
-//! with the program's own `setenv`.
+//! At that point the process has one thread. Later, `getenv` would race with the program's `setenv`.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -20,36 +19,36 @@ pub(crate) enum StackMode {
     Off,
 }
 
-/// The environment's wishes.
+/// Settings from the environment variables.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a variable of its own")]
 pub(crate) struct Config {
-    /// Whether the library is to do nothing at all.
+    /// Whether the library does nothing at all.
     pub(crate) is_off: bool,
-    /// The recording's path, with `%p` for the process id.
+    /// Path of the recording, with `%p` for the process id.
     pub(crate) file: Vec<u8>,
-    /// The run this process belongs to.
+    /// The run that this process belongs to.
     pub(crate) run: [u8; 16],
     /// Which stacks events carry.
     pub(crate) stacks: StackMode,
-    /// The device memory this process may see and take.
+    /// Device memory that this process can see and allocate, in bytes.
     pub(crate) limit: Option<u64>,
-    /// Whether the time spent in hooks is added up.
+    /// Whether hooks measure their own time.
     pub(crate) is_measuring: bool,
-    /// Whether the program's memory comes from makeroom's pool.
+    /// Whether makeroom's pool serves the program's memory.
     pub(crate) pool: bool,
-    /// The host memory that may stand in for device memory.
+    /// Host memory that may replace device memory, in bytes.
     pub(crate) spill: Option<u64>,
-    /// Whether `run` wants to hear what the process holds, to show it.
+    /// Whether `run` wants status messages to display.
     pub(crate) is_watched: bool,
-    /// Whether the recording names the program without its arguments.
+    /// Whether the recording leaves out the program's arguments.
     pub(crate) leaves_arguments_out: bool,
-    /// Who wants to hear of refusals.
+    /// The socket to which `run` listens.
     pub(crate) socket: Option<Vec<u8>>,
 }
 
 impl Config {
-    /// Whether calls matter even where nothing is recorded: a limit or the pool holds for the whole life of a process.
+    /// Whether hooks matter without a recording: a limit or the pool stays in force for the life of the process.
     pub(crate) fn goes_on(&self) -> bool {
         !self.is_off && (self.pool || self.limit.is_some())
     }
@@ -59,8 +58,7 @@ const DEFAULT_FILE: &[u8] = b"makeroom.%p.room";
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 
-/// The environment's wishes. Before the library's constructor ran, which only constructors of other preloaded
-/// libraries can see, they are read at that moment.
+/// The settings. Constructors of other preloaded libraries may run before ours; then they are read at that point.
 pub(crate) fn config() -> &'static Config {
     CONFIG.get_or_init(|| {
         let config = Config::read(environment);
@@ -93,12 +91,12 @@ impl Config {
 }
 
 fn environment(name: &CStr) -> Option<Vec<u8>> {
-    // SAFETY: the name ends in a zero byte; no other thread runs yet (see above).
+    // SAFETY: the name is NUL-terminated; no other thread runs yet (see above).
     let value = unsafe { libc::getenv(name.as_ptr()) };
     if value.is_null() {
         return None;
     }
-    // SAFETY: `getenv` answers a string that ends in a zero byte and is copied before anything else happens.
+    // SAFETY: `getenv` returned a NUL-terminated string, which is copied at once.
     Some(unsafe { CStr::from_ptr(value) }.to_bytes().to_vec())
 }
 

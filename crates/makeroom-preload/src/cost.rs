@@ -1,14 +1,14 @@
-//! What recording costs the program, added up exactly: `MAKEROOM_MEASURE=on` has every hook's own work clocked, and
-//! the recording ends with a note of the sum. Two clock reads are of the size of a tensor's event, so they are made only
-//! when asked for, and what they take themselves is no part of the sum.
+//! The recorder's overhead, measured exactly. With `MAKEROOM_MEASURE=on` every hook times its own work, and the
+//! recording ends with a note of the total. Two clock reads cost as much as a tensor event, so they are off by
+//! default, and their own cost is subtracted.
 //!
-//! The driver's and PyTorch's own functions are not in the sum, nor is the way into a hook: a few instructions. What the pool
-//! does where it answers for the driver is added up apart, the driver calls that it makes included.
+//! The total excludes the driver's and PyTorch's own functions and the few instructions that enter a hook. The pool's
+//! time, when it serves a call in place of the driver, is a separate total that includes the driver calls it makes.
 //!
-//! A program that wants the cost of a part of its run asks before and after it (`makeroom_recorder_cost`,
-//! `makeroom_pool_cost`). Sums of two runs must not be compared: what happens once in a process (pages of a large library
-//! that come from the disk for its first stacks) takes now 1 and now 100 ms. The events that were handed on are counted as
-//! well, so that whoever reads a recording can tell that it is the one that was measured.
+//! To measure part of a run, a program reads the totals before and after it (`makeroom_recorder_cost`,
+//! `makeroom_pool_cost`). Totals of two runs are not comparable: one-time work (pages of a large library read from
+//! disk for its first stacks) varies between 1 and 100 ms. Events are counted too, so that a reader of a recording
+//! can tell whether it is the one that was measured.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,14 +22,14 @@ static BEGINNING_NS: AtomicU64 = AtomicU64::new(0);
 static POOL_CALLS: AtomicU64 = AtomicU64::new(0);
 static POOL_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The time since then, less what a reading of the clock takes by itself.
+/// Time elapsed since `start`, minus the cost of reading the clock.
 fn since(start: u64) -> u64 {
     clock::monotonic_ns().wrapping_sub(start).saturating_sub(reading())
 }
 
-/// What two readings with nothing in between are apart, at the least.
+/// The cost of reading the clock: the smallest difference between two reads in a row.
 fn reading() -> u64 {
-    /// 0 before it is known; two threads that find it out at once find much the same.
+    /// 0 until measured; two threads that measure at once get about the same.
     static READING_NS: AtomicU64 = AtomicU64::new(0);
     match READING_NS.load(Ordering::Relaxed) {
         0 => {
@@ -42,7 +42,7 @@ fn reading() -> u64 {
     }
 }
 
-/// Runs what a hook does beside the call it is for.
+/// Runs a hook's own work, without the hooked call.
 #[inline]
 pub(crate) fn of_call(work: impl FnOnce()) {
     if !config().is_measuring {
@@ -55,7 +55,7 @@ pub(crate) fn of_call(work: impl FnOnce()) {
     CALLS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Runs what the pool does for a call.
+/// Runs the pool's work for a call.
 #[inline]
 pub(crate) fn of_pool<T>(work: impl FnOnce() -> T) -> T {
     if !config().is_measuring {
@@ -68,7 +68,7 @@ pub(crate) fn of_pool<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// An event was handed on to the writer, or lost.
+/// Counts an event that was sent to the writer or dropped.
 #[inline]
 pub(crate) fn of_event() {
     if config().is_measuring {
@@ -76,7 +76,7 @@ pub(crate) fn of_event() {
     }
 }
 
-/// Runs what happens once, in the first call. It counts for that call too.
+/// Runs the one-time initialization in the first call. That call's time includes it.
 pub(crate) fn of_beginning(work: impl FnOnce() -> bool) -> bool {
     let start = clock::monotonic_ns();
     let result = work();
@@ -84,14 +84,14 @@ pub(crate) fn of_beginning(work: impl FnOnce() -> bool) -> bool {
     result
 }
 
-/// Forgets what the parent's calls cost: in a forked child.
+/// Resets the totals in a forked child.
 pub(crate) fn reset() {
     for figure in [&CALLS, &EVENTS, &INSIDE_NS, &BEGINNING_NS, &POOL_CALLS, &POOL_NS] {
         figure.store(0, Ordering::Relaxed);
     }
 }
 
-/// The sum in words, if it was asked for. Called by the writer, whose own time is added.
+/// The totals as text, if measured. Called on the writer thread, because it adds that thread's CPU time.
 pub(crate) fn text() -> Option<String> {
     config().is_measuring.then(|| {
         let pool = match POOL_CALLS.load(Ordering::Relaxed) {
@@ -112,27 +112,27 @@ pub(crate) fn text() -> Option<String> {
     })
 }
 
-/// What it cost up to now: nanoseconds inside, calls, events. For programs that measure themselves; 0 if there is an
-/// answer, otherwise nothing is measured.
+/// Writes the overhead so far: nanoseconds, calls, events. For programs that measure themselves. Returns 0, or -1 if
+/// nothing is measured.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn makeroom_recorder_cost(figures: *mut [u64; 3]) -> i32 {
     if !config().is_measuring || !crate::state::is_recording() || figures.is_null() {
         return -1;
     }
     let now = [&INSIDE_NS, &CALLS, &EVENTS].map(|figure| figure.load(Ordering::Relaxed));
-    // SAFETY: by its documentation the caller passes room for three words.
+    // SAFETY: the caller passes space for three words, as documented.
     unsafe { figures.write(now) };
     0
 }
 
-/// What the pool's answers cost up to now: nanoseconds, calls. 0 if there is an answer, otherwise nothing is measured.
+/// Writes the pool's time so far: nanoseconds, calls. Returns 0, or -1 if nothing is measured.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn makeroom_pool_cost(figures: *mut [u64; 2]) -> i32 {
     if !config().is_measuring || !crate::pool::is_on() || figures.is_null() {
         return -1;
     }
     let now = [&POOL_NS, &POOL_CALLS].map(|figure| figure.load(Ordering::Relaxed));
-    // SAFETY: by its documentation the caller passes room for two words.
+    // SAFETY: the caller passes space for two words, as documented.
     unsafe { figures.write(now) };
     0
 }

@@ -1,10 +1,10 @@
-//! `errno` as the program left it: hooks make system calls between the driver's return and their own.
+//! Preserves the program's `errno`: hooks make system calls after the driver returns.
 
-/// Puts `errno` back when it goes.
+/// Restores `errno` on drop.
 pub(crate) struct Kept(i32);
 
 impl Kept {
-    /// Remembers `errno`.
+    /// Saves `errno`.
     pub(crate) fn new() -> Self {
         // SAFETY: glibc's `__errno_location` always points to the calling thread's own `errno`.
         Self(unsafe { *libc::__errno_location() })
@@ -13,7 +13,7 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // SAFETY: as above; the value goes back to the thread it came from, because `Kept` is never sent.
+        // SAFETY: as above; the value goes back to the thread it came from, because `Kept` never crosses threads.
         unsafe { *libc::__errno_location() = self.0 };
     }
 }

@@ -1,10 +1,10 @@
-//! Files and sockets, opened out of a program's way.
+//! Files and sockets that survive whatever the program does to its descriptors.
 //!
-//! A program may close all descriptors it does not know (daemons do), put files of its own under any number, and have no
-//! number left. The writer therefore has a table of descriptors of its own (`own_table`), where none of that reaches it.
-//! Where the kernel gives it none, descriptors have high numbers and are identified before each use by the file that
-//! they are: read only at given offsets, which takes nothing out of a pipe that got the number, and closed only if they
-//! are still the same file.
+//! A program may close all descriptors it did not open (daemons do), reuse any number, and hit its descriptor limit.
+//! The writer therefore has its own descriptor table (`own_table`), which the program cannot reach. If the kernel
+//! does not grant one, descriptors get high numbers, and the writer checks before each write that the number is still
+//! the same file. Reads are positioned, so they consume nothing from a pipe that took over the number, and a
+//! descriptor is closed only if it is still the same file.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -17,21 +17,21 @@ use std::os::unix::fs::FileExt as _;
 
 use crate::own_table;
 
-/// Descriptors below are the program's to number.
+/// Lower numbers are left to the program.
 const LOWEST: RawFd = 512;
-/// How much is read at once: the kernel's own files come in pages.
+/// Bytes per read: the kernel's own files come in pages.
 const PIECE: usize = 64 << 10;
-/// How often a descriptor is made again that the program took while it was made.
+/// Attempts to create a descriptor before giving up, when the program keeps taking its number over.
 const ATTEMPTS: u32 = 16;
 
-/// A file, or a socket, that is closed only if it is still there.
+/// A file or socket that is closed only if its descriptor is still the same file.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     file: ManuallyDrop<File>,
     identity: Identity,
 }
 
-/// Which file a descriptor is.
+/// Identifies the file behind a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -39,22 +39,22 @@ pub(crate) struct Identity {
     kind: u32,
 }
 
-/// What a descriptor says of its file.
+/// The result of `fstat`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Status {
     pub(crate) identity: Identity,
-    /// How many names it has.
+    /// Hard links.
     pub(crate) links: u64,
-    /// How long it is.
+    /// Size in bytes.
     pub(crate) length: u64,
 }
 
 impl Guarded {
-    /// Opens a file. What the program put under the number in the meantime is not taken for it: the name must lead to
-    /// the same file.
+    /// Opens a file. Without a private table the program may take the number over right away, so the path must lead
+    /// to the same file as the descriptor.
     pub(crate) fn open(path: &CString, flags: i32) -> io::Result<Self> {
         for _ in 0..ATTEMPTS {
-            // SAFETY: the path ends in a zero byte.
+            // SAFETY: the path is NUL-terminated.
             let descriptor = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, 0o600) };
             if descriptor < 0 {
                 return Err(io::Error::last_os_error());
@@ -70,11 +70,11 @@ impl Guarded {
         Err(io::Error::other("the program closes descriptors all the time"))
     }
 
-    /// A socket for datagrams to another process.
+    /// A datagram socket for messages to another process.
     pub(crate) fn socket() -> io::Result<Self> {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         for _ in 0..ATTEMPTS {
-            // SAFETY: making a socket has no conditions.
+            // SAFETY: `socket` has no preconditions.
             let descriptor = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
             if descriptor < 0 {
                 return Err(io::Error::last_os_error());
@@ -86,17 +86,19 @@ impl Guarded {
         Err(io::Error::other("the program closes descriptors all the time"))
     }
 
-    /// Takes a descriptor that was just made, if it is still what was made, and moves it out of the way.
+    /// Takes over a descriptor that was just created, if it is still the expected file, and moves it to a high number
+    /// if the table is shared.
     fn take(descriptor: RawFd, is_expected: impl Fn(&Status) -> bool) -> Option<Self> {
         status_of(descriptor).filter(&is_expected)?;
         let number = if own_table::is_here() { descriptor } else { move_up(descriptor) };
         let found = status_of(number).filter(&is_expected)?;
-        // SAFETY: the descriptor was just made and is the file that was opened; the `File` never closes it.
+        // SAFETY: the descriptor was just created and is the file that was opened; `ManuallyDrop` keeps `File` from
+        // closing it.
         let file = unsafe { File::from_raw_fd(number) };
         Some(Self { file: ManuallyDrop::new(file), identity: found.identity })
     }
 
-    /// What the descriptor is now, if it is still this file.
+    /// The descriptor's current status, if it is still this file.
     pub(crate) fn status(&self) -> Option<Status> {
         status_of(self.file.as_raw_fd()).filter(|found| found.identity == self.identity)
     }
@@ -106,13 +108,13 @@ impl Guarded {
         self.status().is_some()
     }
 
-    /// Whether it is the same file as another.
+    /// Whether two descriptors are the same file.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.identity == other.identity
     }
 
-    /// Takes another descriptor of the same file instead of this one, which is gone. Its number may be the new one's, so
-    /// it is not closed.
+    /// Replaces this descriptor, which is gone, with another of the same file. It is not closed: its number may be
+    /// the new one.
     pub(crate) fn replace_gone(&mut self, again: Self) {
         std::mem::forget(std::mem::replace(self, again));
     }
@@ -129,34 +131,34 @@ impl Deref for Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         if self.is_there() {
-            // SAFETY: the descriptor is this file's and nobody else's.
+            // SAFETY: `is_there` has just checked that the descriptor is this file.
             unsafe { libc::close(self.file.as_raw_fd()) };
         }
     }
 }
 
-/// Gives a descriptor a high number and gives the low one back; the low one where there is none.
+/// Moves a descriptor to a high number and closes the low one; returns the low one if no high number is free.
 fn move_up(descriptor: RawFd) -> RawFd {
-    // SAFETY: duplicating a number that may be anything has no conditions.
+    // SAFETY: `fcntl` fails on a number that is not open, and `F_DUPFD` changes no existing descriptor.
     let moved = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, LOWEST) };
     if moved < 0 {
         return descriptor;
     }
     let same = |number| status_of(number).map(|found| found.identity);
     if same(descriptor) == same(moved) {
-        // SAFETY: it was just made, and is still the file that has the high number now.
+        // SAFETY: the number was just created, and is still the same file as its duplicate.
         unsafe { libc::close(descriptor) };
     }
     moved
 }
 
-/// Opens a file to read it.
+/// Opens a file for reading.
 pub(crate) fn open(path: &[u8]) -> io::Result<Guarded> {
     let path = CString::new(path).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     Guarded::open(&path, libc::O_RDONLY)
 }
 
-/// All of a file.
+/// Reads a whole file.
 pub(crate) fn read(path: impl AsRef<OsStr>) -> io::Result<Vec<u8>> {
     let file = open(path.as_ref().as_bytes())?;
     let mut content = Vec::new();
@@ -173,37 +175,37 @@ pub(crate) fn read(path: impl AsRef<OsStr>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// All of a file, as text.
+/// Reads a whole file as text.
 pub(crate) fn read_text(path: impl AsRef<OsStr>) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Removes a file that was just made, if the name still leads to it.
+/// Deletes a file that was just created, if the path still leads to it.
 pub(crate) fn remove(path: &CString, file: &Guarded) {
     let flags = libc::AT_SYMLINK_NOFOLLOW;
     if status_by(|place| {
-        // SAFETY: the path ends in a zero byte, and the place is valid.
+        // SAFETY: the path is NUL-terminated, and `place` is valid.
         unsafe { libc::fstatat(libc::AT_FDCWD, path.as_ptr(), place, flags) }
     })
     .is_some_and(|named| named.identity == file.identity)
     {
-        // SAFETY: the path ends in a zero byte.
+        // SAFETY: the path is NUL-terminated.
         unsafe { libc::unlink(path.as_ptr()) };
     }
 }
 
-/// Which file a descriptor is, whoever made it.
+/// The identity of any descriptor's file, not only of a [`Guarded`] one.
 pub(crate) fn identity(descriptor: RawFd) -> Option<Identity> {
     status_of(descriptor).map(|found| found.identity)
 }
 
 fn status_of(descriptor: RawFd) -> Option<Status> {
-    // SAFETY: the place is valid; a number without a file is an error.
+    // SAFETY: `place` is valid; `fstat` fails on a number that is not open.
     status_by(|place| unsafe { libc::fstat(descriptor, place) })
 }
 
 fn status_of_name(path: &CString) -> Option<Status> {
-    // SAFETY: the path ends in a zero byte, and the place is valid.
+    // SAFETY: the path is NUL-terminated, and `place` is valid.
     status_by(|place| unsafe { libc::stat(path.as_ptr(), place) })
 }
 
@@ -226,11 +228,11 @@ fn status_by(ask: impl FnOnce(*mut libc::stat) -> i32) -> Option<Status> {
 mod tests {
     use super::*;
 
-    /// Runs something in a table of descriptors of its own, where other tests do not take numbers; the code under test
-    /// does not know of it.
+    /// Runs a test in a private descriptor table, where other tests take no numbers. The code under test does not
+    /// know about it.
     fn apart(test: fn()) {
         let run = move || {
-            // SAFETY: copies the table, which has no conditions.
+            // SAFETY: `unshare` copies the table, which has no preconditions.
             if unsafe { libc::unshare(libc::CLONE_FILES) } == 0 {
                 test();
             } else {
@@ -247,23 +249,23 @@ mod tests {
             let number = own.as_raw_fd();
             assert!(number >= LOWEST);
             let other = File::open("/proc/self/maps").unwrap();
-            // SAFETY: what a program does that closes all descriptors: both numbers are this test's.
+            // SAFETY: both numbers belong to this test. This is what a program that closes all descriptors may do.
             unsafe { libc::dup2(other.as_raw_fd(), number) };
             assert!(!own.is_there());
             drop(own);
-            // SAFETY: the number is this test's.
+            // SAFETY: the number belongs to this test.
             assert_eq!(unsafe { libc::close(number) }, 0, "it was still open");
         });
     }
 
-    /// A file that is opened again gets the number that was closed.
+    /// A file that is reopened gets the number that was closed.
     #[test]
     fn a_file_that_is_opened_again_stays_open() {
         apart(|| {
             let path = CString::new("/proc/self/exe").unwrap();
             let mut own = Guarded::open(&path, libc::O_RDONLY).unwrap();
             let number = own.as_raw_fd();
-            // SAFETY: what a program does that closes all descriptors: the number is this test's.
+            // SAFETY: the number belongs to this test. This is what a program that closes all descriptors does.
             unsafe { libc::close(number) };
             let again = Guarded::open(&path, libc::O_RDONLY).unwrap();
             assert_eq!(again.as_raw_fd(), number);

@@ -1,9 +1,9 @@
-//! What the recorder has to say: each thing once, into the file as a note and, where the user must know, to `run`, which
-//! prints it, or to stderr where nobody listens.
+//! Notices: each message is reported once, as a note in the recording and, if the user must know, through `run`, or
+//! on stderr if `run` is not listening.
 //!
-//! Hooks only set a bit; the writer turns bits into notes. So saying something costs nothing and takes no lock. Nothing is
-//! written to number 2 unless it is still the file that it was when the process began: a daemon closes it, and its next
-//! file gets the number.
+//! Hooks only set a bit and the writer turns bits into notes, so a notice costs nothing and takes no lock. Nothing is
+//! written to descriptor 2 unless it is still the file that it was at startup: a daemon closes it, and the next file
+//! it opens gets the number.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -15,7 +15,7 @@ use crate::{errno, writer};
 
 macro_rules! notices {
     ($($(#[$description:meta])* $name:ident = $bit:literal $severity:ident $text:literal;)*) => {
-        /// Something to say once.
+        /// A message that is reported once.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         pub(crate) enum Notice {
@@ -25,14 +25,14 @@ macro_rules! notices {
         impl Notice {
             const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The sentence.
+            /// The message.
             pub(crate) const fn text(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
                 }
             }
 
-            /// How much it matters.
+            /// Its severity.
             pub(crate) const fn severity(self) -> Severity {
                 match self {
                     $(Self::$name => Severity::$severity,)*
@@ -43,57 +43,57 @@ macro_rules! notices {
 }
 
 notices! {
-    /// A library binds its symbols to itself first.
+    /// A library resolves its own symbols before the global ones.
     DeepBind = 0 Warning "a library was loaded with RTLD_DEEPBIND; CUDA calls that it makes directly are not seen";
-    /// The driver answered an address that no name leads to.
+    /// The driver returned an address that no known name resolves to.
     UnknownAddress = 1 Warning "cuGetProcAddress answered a function that dlsym does not know; calls through it are not seen";
-    /// The interpreter is none of those that were tested.
+    /// The interpreter is not a tested version.
     UnknownPython = 2 Warning "this version of Python was not tested with the recorder: native stacks only";
-    /// The table of stacks is full.
+    /// The stack table is full.
     StacksFull = 3 Warning "more different stacks than the recorder keeps: further ones are left out";
-    /// More threads at once than rings.
+    /// More concurrent threads than rings.
     ThreadsFull = 4 Warning "more threads use CUDA at once than the recorder follows: events of further ones are counted as dropped";
-    /// A bug of the recorder.
+    /// A bug in the recorder.
     Panicked = 5 Error "the recorder failed and stepped aside; the program goes on without it";
     /// Only the stacks are missing.
     NoMemory = 6 Warning "no memory for the recorder's tables: stacks are left out";
-    /// A bug of the pool.
+    /// A bug in the pool.
     PoolFailed = 7 Error "the pool failed and is off; the driver serves the program from now on";
-    /// No virtual memory, or no driver that can be called.
+    /// No virtual memory management, or no usable driver.
     PoolUnavailable = 8 Error "the pool cannot be used on this GPU: the driver serves the program";
     /// No host memory can be mapped for the device.
     NoSpill = 9 Error "this GPU cannot use host memory in place of its own: nothing is spilled";
-    /// A peer got no access.
+    /// A peer device got no access.
     NoPeer = 10 Warning "another GPU was denied access to the pool's memory";
-    /// Memory of the pool has no handle for other processes.
+    /// The pool's memory cannot be exported to other processes.
     PoolCannotExport = 11 Error "the program shares GPU memory with another process, which does not work with memory of makeroom's pool: run it without --pool";
-    /// The pool is in the context that CUDA's runtime uses.
+    /// The pool serves only the primary context, which the CUDA runtime uses.
     PoolOtherContext = 12 Warning "the driver serves contexts that the program created itself: the pool serves only the primary context, which CUDA's runtime uses";
-    /// The system forbids what PyTorch's expandable segments need to be shared.
+    /// The system forbids the call that sharing PyTorch's expandable segments needs.
     CannotShareSegments = 13 Error "PyTorch shares a tensor with another process. With expandable segments that needs pidfd_getfd, which this system restricts: if it fails, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False";
-    /// The program has limited its descriptors.
+    /// The program lowered its descriptor limit.
     NoDescriptors = 14 Warning "the program cannot open more files, so the files of its libraries could not be read: function names are missing";
 }
 
 static RAISED: AtomicU32 = AtomicU32::new(0);
-/// Those that the user must know, and those of them that `run` is to print.
+/// Notices for the user, and those of them that `run` prints.
 static LOUD: AtomicU32 = AtomicU32::new(0);
 static FOR_RUN: AtomicU32 = AtomicU32::new(0);
-/// The standard error that the process began with: the number may be another file's later.
+/// The standard error that the process started with: the number may become another file's.
 static STDERR: OnceLock<Option<Identity>> = OnceLock::new();
-/// What the writer could not print, for the next thread of the program that comes by.
+/// A line that the writer could not print, for the program's next thread to print.
 static LATER: Mutex<String> = Mutex::new(String::new());
 static HAS_LATER: AtomicBool = AtomicBool::new(false);
 
-/// Says something, once.
+/// Reports a notice once.
 pub(crate) fn raise(notice: Notice) {
-    // Some are raised by every call of a program: once it is said, that writes to nothing.
+    // Every call of a program may raise the same notice: after the first time this is a load, not a write.
     if RAISED.load(Ordering::Relaxed) & notice as u32 == 0 {
         RAISED.fetch_or(notice as u32, Ordering::Relaxed);
     }
 }
 
-/// Says something, once, to the user too: through `run`, or at the terminal.
+/// Reports a notice once, also to the user: through `run`, or on stderr.
 pub(crate) fn raise_loudly(notice: Notice) {
     raise(notice);
     if LOUD.fetch_or(notice as u32, Ordering::Relaxed) & notice as u32 != 0 {
@@ -106,12 +106,12 @@ pub(crate) fn raise_loudly(notice: Notice) {
     }
 }
 
-/// What was raised and is not in `said`, which then holds it.
+/// Notices raised and not yet in `said`, which is updated.
 pub(crate) fn unsaid(said: &mut u32) -> impl Iterator<Item = Notice> {
     news(&RAISED, said)
 }
 
-/// The same for what `run` is to print.
+/// The same for notices that `run` prints.
 pub(crate) fn unsaid_to_user(said: &mut u32) -> impl Iterator<Item = Notice> {
     news(&FOR_RUN, said)
 }
@@ -123,12 +123,12 @@ fn news(raised: &AtomicU32, said: &mut u32) -> impl Iterator<Item = Notice> {
     Notice::ALL.iter().copied().filter(move |&notice| new & notice as u32 != 0)
 }
 
-/// Remembers which file standard error is.
+/// Remembers which file is standard error.
 pub(crate) fn remember_stderr() {
     STDERR.get_or_init(|| identity(libc::STDERR_FILENO));
 }
 
-/// Writes a line to stderr in one piece, if that is still what it was when the process began.
+/// Writes a line to stderr with a single `write`, if stderr is still the same file as at startup.
 pub(crate) fn print(text: &str) {
     remember_stderr();
     let stderr = STDERR.get().copied().flatten();
@@ -136,19 +136,19 @@ pub(crate) fn print(text: &str) {
         return;
     }
     let line = format!("makeroom: {text}\n");
-    // SAFETY: the buffer is valid for its length. A stderr that fails is an error that nobody can be told of.
+    // SAFETY: the buffer is valid for its length. A failed write is ignored: there is nowhere to report it.
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 
-/// Leaves a line to a thread of the program: the writer has no standard error.
+/// Leaves a line for a thread of the program to print: the writer has no standard error.
 pub(crate) fn print_later(text: String) {
-    // A fork may have copied the lock while it was held: then nobody gives it back, and the line is lost.
+    // A fork may have copied the lock while it was held. It is then never released, and the line is lost.
     let Ok(mut later) = LATER.try_lock() else { return };
     *later = text;
     HAS_LATER.store(true, Ordering::Release);
 }
 
-/// Prints what was left, on a thread of the program.
+/// Prints the pending line, on a thread of the program.
 #[inline]
 pub(crate) fn print_what_is_left() {
     if HAS_LATER.load(Ordering::Relaxed) {
@@ -159,7 +159,7 @@ pub(crate) fn print_what_is_left() {
 #[cold]
 fn print_left() {
     let _errno = errno::Kept::new();
-    // A signal handler may come here while its own thread holds the lock: the next call prints it.
+    // A signal handler may get here while its own thread holds the lock: the next call prints the line.
     let Ok(mut left) = LATER.try_lock() else { return };
     if HAS_LATER.swap(false, Ordering::AcqRel) {
         print(&std::mem::take(&mut *left));

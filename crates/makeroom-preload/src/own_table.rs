@@ -1,36 +1,37 @@
-//! A table of descriptors for the writer's thread alone.
+//! A private file descriptor table for the writer thread.
 //!
-//! Threads share one table, and what a program does to it, `closefrom`, `dup2` over any number, a lower limit, would
-//! close the recording or put another file under its number between two instructions. A thread can leave the shared table
-//! for one of its own. That is done here, empty from the start: a copy of the program's pipes and sockets would keep them
-//! open after the program has closed them. Descriptors of the program are then out of reach for this thread, and its own
-//! are out of reach for the program; a child of a fork does not get them either.
+//! Threads normally share one table, and the program's `closefrom`, its `dup2` over any number, or a lower limit
+//! could close the recording or put another file under its number between two instructions. A thread can leave the
+//! shared table for its own. The new table starts empty, because copies of the program's pipes and sockets would keep
+//! them open after the program closes them. This thread then cannot reach the program's descriptors nor the program
+//! its own, and a forked child does not inherit them.
 //!
-//! `close_range` does both at once (Linux 5.9). Before that `unshare` copies the table, and the copies are closed.
-//! Containers may forbid the latter; then the thread stays in the shared table, and `files` identifies what it uses.
+//! `close_range` does this in one call (Linux 5.9). On older kernels `unshare` copies the table, and the copies are
+//! closed. Containers may forbid `unshare`; then the thread stays in the shared table, and `files` checks each
+//! descriptor's identity.
 
 use std::cell::Cell;
 use std::fs;
 
-/// `CLOSE_RANGE_UNSHARE`.
+/// `CLOSE_RANGE_UNSHARE` of `close_range`.
 const UNSHARE: u32 = 2;
-/// Numbers of standard input, output and error.
+/// Standard input, output and error.
 const STANDARD: std::ops::Range<i32> = 0..3;
-/// Numbers that are closed where the kernel does not list those in use.
+/// Numbers to close if the kernel does not list those in use.
 const MOST_UNLISTED: i32 = 1 << 16;
 
 thread_local! {
-    // Constant and without a destructor: readable at any moment of a thread's life.
+    // Const-initialized and without a destructor, so it can be read at any point in a thread's life.
     static IS_HERE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread has a table of its own.
+/// Whether the calling thread has its own table.
 pub(crate) fn is_here() -> bool {
     IS_HERE.get()
 }
 
-/// Gives the calling thread an empty table of its own, where that is possible. The thread must hold no descriptor, and
-/// must never call the driver, whose files stay in the shared table.
+/// Gives the calling thread an empty table of its own, if possible. The thread must hold no descriptor and must never
+/// call the driver, whose files stay in the shared table.
 pub(crate) fn leave_shared() {
     let is_left = leave_by_close_range() || leave_by_unshare();
     IS_HERE.set(is_left);
@@ -40,12 +41,12 @@ pub(crate) fn leave_shared() {
 }
 
 fn leave_by_close_range() -> bool {
-    // SAFETY: closes nothing that others have; the calling thread holds no descriptor.
+    // SAFETY: closes nothing in other threads' tables; the calling thread holds no descriptor.
     unsafe { libc::syscall(libc::SYS_close_range, 0_u32, u32::MAX, UNSHARE) == 0 }
 }
 
 fn leave_by_unshare() -> bool {
-    // SAFETY: copies the table, which has no conditions.
+    // SAFETY: `unshare` copies the table, which has no preconditions.
     if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
         return false;
     }
@@ -54,20 +55,20 @@ fn leave_by_unshare() -> bool {
         names.filter_map(|name| name.to_str()?.parse().ok()).collect()
     });
     for number in listed.unwrap_or_else(|| (0..MOST_UNLISTED).collect()) {
-        // SAFETY: these are copies in a table that nobody else has.
+        // SAFETY: these are copies in a table that only this thread has.
         unsafe { libc::close(number) };
     }
     true
 }
 
-/// What the C library prints in an emergency goes to number 2, whatever that is: sockets that lead nowhere keep the
-/// recording from getting one of these numbers.
+/// The C library prints emergencies to descriptor 2, whatever it is. Unconnected sockets occupy the three standard
+/// numbers so that the recording gets none of them.
 fn occupy_standard_numbers() {
     for _ in STANDARD {
-        // SAFETY: making a socket has no conditions.
+        // SAFETY: `socket` has no preconditions.
         let number = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if !STANDARD.contains(&number) {
-            // SAFETY: it was just made, in a table that nobody else has.
+            // SAFETY: it was just created, in a table that only this thread has.
             unsafe { libc::close(number) };
             return;
         }

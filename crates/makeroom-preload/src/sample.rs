@@ -1,9 +1,9 @@
-//! What the device says of its own memory, so that an account of it closes.
+//! Samples the device's free and total memory, so that the accounts add up.
 //!
-//! Asked on the program's threads, because the driver answers for the context of the calling one, and only after a
-//! recorded call: at most four times a second, after a context was made, which tells what it takes, and at refusals.
-//! Never while a stream is being captured, and with the thread in relaxed mode, so that a capture that began unseen is
-//! not broken.
+//! Sampling runs on the program's threads, because the driver reports on the calling thread's context, and only after
+//! a recorded call: at most four times a second, after a context is created (to see its overhead), and after a failed
+//! allocation. Never during a stream capture, and with the thread in relaxed capture mode so as not to break a
+//! capture that no hook saw begin.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -26,25 +26,25 @@ static LAST_NS: AtomicU64 = AtomicU64::new(0);
 const GRAPHS_RESERVED: i32 = 2;
 /// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
 const POOL_RESERVED: i32 = 5;
-/// Devices whose graphs and pools are asked about.
+/// Devices whose graph and pool memory is sampled.
 const MOST_DEVICES: usize = 64;
 
-/// Whether a graph was given an allocation, so that graphs take memory which no call names.
+/// Whether a graph contains an allocation, so that graphs take memory that no call reports.
 static HAS_GRAPH_MEMORY: AtomicBool = AtomicBool::new(false);
-/// What the graphs of each device had taken when they were last asked about.
+/// Graph memory of each device at the last sample.
 static GRAPH_MEMORY: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
 
-/// Whether stream-ordered memory was asked for, so that the driver's pool takes more than calls name.
+/// Whether the program allocated stream-ordered memory, so that the driver's pool reserves more than calls report.
 static HAS_POOL_MEMORY: AtomicBool = AtomicBool::new(false);
-/// What the pool that each device always has had taken when it was last asked.
+/// Memory reserved by each device's default pool at the last sample.
 static POOL_MEMORY: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
 
-/// From now on the driver's pools take memory.
+/// Samples the driver's default pool from now on.
 pub(crate) fn expect_pool_memory() {
     HAS_POOL_MEMORY.store(true, Ordering::Relaxed);
 }
 
-/// From now on graphs take memory when they are launched.
+/// Samples graph memory from now on: graphs take it when they are launched.
 pub(crate) fn expect_graph_memory() {
     HAS_GRAPH_MEMORY.store(true, Ordering::Relaxed);
 }
@@ -55,7 +55,7 @@ pub(crate) fn has_graph_memory() -> bool {
     HAS_GRAPH_MEMORY.load(Ordering::Relaxed)
 }
 
-/// Asks, if it is time to.
+/// Samples if the interval is over.
 #[inline]
 pub(crate) fn if_due(now_ns: u64) {
     let last = LAST_NS.load(Ordering::Relaxed);
@@ -63,26 +63,26 @@ pub(crate) fn if_due(now_ns: u64) {
         && LAST_NS.compare_exchange(last, now_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         && !take()
     {
-        // Nobody could be asked: the next call may be in a context.
+        // No sample (a capture, no context, or a driver error): the next call tries again.
         LAST_NS.store(last, Ordering::Relaxed);
     }
 }
 
-/// Asks now.
+/// Samples now.
 pub(crate) fn now() {
     if take() {
         LAST_NS.store(clock::monotonic_ns(), Ordering::Relaxed);
     }
 }
 
-/// Asks after a context was made; a primary one becomes current later, and the next recorded call asks.
+/// Samples after a context was created. A primary context becomes current later; the next recorded call then samples.
 pub(crate) fn after_context() {
     if !take() {
         LAST_NS.store(0, Ordering::Relaxed);
     }
 }
 
-/// Says whether there was an answer.
+/// Returns whether the driver answered.
 #[cold]
 fn take() -> bool {
     let place = place::current();
@@ -93,7 +93,7 @@ fn take() -> bool {
         return false;
     };
     let (mut free, mut total, mut mode) = (0, 0, RELAXED);
-    // SAFETY: the driver's own functions with valid places for their answers; the mode that the thread had goes back.
+    // SAFETY: the driver's own functions with valid out-parameters; the thread's capture mode is restored.
     let result = unsafe {
         exchange(&raw mut mode);
         let result = memory_info(&raw mut free, &raw mut total);
@@ -120,21 +120,21 @@ fn take() -> bool {
     result == SUCCESS
 }
 
-/// Asks what graphs have taken of a device, and tells it if that has changed. The thread is in relaxed mode.
+/// Samples the graph memory of a device and records it if it changed. The thread is in relaxed capture mode.
 fn ask_graphs(device: u8) {
     let (Some(ask), Some(last)) = (real::graph_memory(), GRAPH_MEMORY.get(usize::from(device))) else {
         return;
     };
     let mut taken = 0;
-    // SAFETY: the driver's own function with a valid place for its answer.
+    // SAFETY: the driver's own function with a valid out-parameter.
     let result = unsafe { ask(device.into(), GRAPHS_RESERVED, &raw mut taken) };
     if result == SUCCESS {
         tell_if_changed(EventKind::GraphMemory, device, last, taken);
     }
 }
 
-/// Asks what the pool that a device always has took of it. Pools that programs make are left alone: one may be
-/// destroyed by another thread while it is asked. The thread is in relaxed mode.
+/// Samples the memory reserved by a device's default pool. The program's own pools are skipped: another thread may
+/// destroy one during the query. The thread is in relaxed capture mode.
 fn ask_pool(device: u8) {
     let (Some(find), Some(ask), Some(last)) =
         (real::default_pool(), real::pool_attribute(), POOL_MEMORY.get(usize::from(device)))
@@ -142,7 +142,7 @@ fn ask_pool(device: u8) {
         return;
     };
     let (mut pool, mut taken) = (std::ptr::null_mut(), 0);
-    // SAFETY: the driver's own functions with valid places for their answers; that pool lives as long as the driver.
+    // SAFETY: the driver's own functions with valid out-parameters; the default pool is never destroyed.
     let result = unsafe {
         match find(&raw mut pool, device.into()) {
             SUCCESS => ask(pool, POOL_RESERVED, &raw mut taken),

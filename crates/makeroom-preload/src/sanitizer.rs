@@ -1,16 +1,16 @@
-//! Processes with a sanitizer's runtime: the recorder does nothing in them.
+//! Detects sanitizer runtimes: the recorder does nothing in a process that has one.
 //!
-//! These runtimes replace the C library's functions and judge every caller. Code that they did not compile, such as this
-//! library's, makes them report races and uninitialized memory that are none. `run` starts such programs without this
-//! library; their children have it in their environment, and learn here that they must not use it.
+//! A sanitizer runtime replaces C library functions and checks every caller. Code that it did not instrument, such as
+//! this library, makes it report false races and uninitialized reads. `run` starts such programs without this
+//! library, but their child processes inherit it through the environment and have to detect the runtime here.
 //!
-//! `run` is told by bare system calls: a runtime would check the arguments of the C library's functions.
+//! The report to `run` uses raw system calls: the runtime would check the arguments of C library functions.
 
 use std::ffi::CStr;
 
 use crate::{config, lookup};
 
-/// The functions that initialize a runtime, and its name.
+/// Initialization function and name of each runtime.
 const RUNTIMES: [(&CStr, &str); 4] = [
     (c"__asan_init", "AddressSanitizer"),
     (c"__hwasan_init", "HWAddressSanitizer"),
@@ -18,20 +18,20 @@ const RUNTIMES: [(&CStr, &str); 4] = [
     (c"__msan_init", "MemorySanitizer"),
 ];
 
-/// The runtime in this process, if there is one. One that is linked into the program statically may show no more than the C
-/// library's functions that it replaces, and the hooks that it offers. (Those of leaks and of undefined behavior, which do no
-/// harm, replace no `memcpy`.)
+/// The sanitizer runtime in this process, if any. A statically linked one may be visible only by the C library
+/// functions it replaces and by the callbacks it offers. (LeakSanitizer and UBSan are harmless, and replace no
+/// `memcpy`.)
 pub(crate) fn present() -> Option<&'static str> {
     let runtime = RUNTIMES.iter().find(|(initializer, _)| lookup::is_defined_at_start(initializer));
     let is_linked_in = || lookup::program_has(c"memcpy", c"__sanitizer_symbolize_code");
     runtime.map(|&(_, name)| name).or_else(|| is_linked_in().then_some("a sanitizer"))
 }
 
-/// Tells `run` that this process is not recorded.
+/// Reports to `run` that this process is not recorded.
 #[cfg(not(test))]
 pub(crate) fn report(name: &str) {
     let Some(path) = &config::config().socket else { return };
-    // SAFETY: all zeros are a valid address without a name.
+    // SAFETY: all zeros are a valid `sockaddr_un`, with an empty path.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     if path.len() >= address.sun_path.len() {
@@ -41,7 +41,7 @@ pub(crate) fn report(name: &str) {
         *place = libc::c_char::from_ne_bytes([byte]);
     }
     let message = format!("sanitized {} {name}", std::process::id());
-    // SAFETY: the message and the address are valid for their lengths; the socket is closed by the thread that made it.
+    // SAFETY: the message and the address are valid for their lengths; only this thread has the socket.
     unsafe {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let socket = libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0);

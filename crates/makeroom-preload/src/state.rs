@@ -1,4 +1,4 @@
-//! Whether the recorder records: its states, its start, what a fork does to it.
+//! The recorder's state machine: startup, shutdown, and what a fork does to it.
 //!
 //! ```text
 //!                     first successful call              a panic, a full disk,
@@ -7,8 +7,8 @@
 //!        └─────────────── fork: the child ────────────────────┘  └── MAKEROOM=off ────┘
 //! ```
 //!
-//! Events count from state 1 on: rings work without a writer, which drains them when it is there. A forked child
-//! begins anew, with a file of its own, at its first successful call.
+//! Hooks send events from state 1 on: rings work without a writer, which drains them once it runs. A forked child
+//! starts over, with its own file, at its first successful call.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
@@ -23,7 +23,7 @@ const RECORDING: u32 = 2;
 const DISABLED: u32 = 3;
 
 static STATE: AtomicU32 = AtomicU32::new(UNINITIALISED);
-/// The process that records. A child of `vfork` shares this memory and is another process.
+/// The process that records. A child of `vfork` shares this memory but is another process.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
@@ -33,8 +33,8 @@ pub(crate) fn is_disabled() -> bool {
     STATE.load(Ordering::Relaxed) == DISABLED
 }
 
-/// Whether hooks are to do nothing: the recorder is off for good, and there is neither a limit nor a pool, which go on
-/// without it.
+/// Whether hooks should do nothing: the recorder is disabled, and neither a limit nor a pool is set, both of which
+/// outlive it.
 #[inline]
 pub(crate) fn steps_aside() -> bool {
     is_disabled() && {
@@ -43,29 +43,29 @@ pub(crate) fn steps_aside() -> bool {
     }
 }
 
-/// Whether events are wanted.
+/// Whether hooks should send events.
 #[inline]
 pub(crate) fn is_recording() -> bool {
     matches!(STATE.load(Ordering::Relaxed), STARTING | RECORDING)
 }
 
-/// Whether the driver is in use, so that its library is held.
+/// Whether recording was started, which holds `libcuda` open, or disabled.
 pub(crate) fn has_started() -> bool {
     STATE.load(Ordering::Relaxed) != UNINITIALISED
 }
 
-/// Whether this very process records and has a writer.
+/// Whether this process records and has a writer. False in a child of `vfork`.
 pub(crate) fn is_own() -> bool {
-    // SAFETY: `getpid` has no conditions.
+    // SAFETY: `getpid` has no preconditions.
     STATE.load(Ordering::Acquire) == RECORDING && PROCESS.load(Ordering::Relaxed) == unsafe { libc::getpid() }
 }
 
-/// Steps aside for good.
+/// Disables the recorder for good.
 pub(crate) fn disable() {
     STATE.store(DISABLED, Ordering::Release);
 }
 
-/// Starts recording if that has not been tried; says whether events are wanted now.
+/// Starts recording unless that was already tried. Returns whether to send events now.
 #[cold]
 pub(crate) fn start() -> bool {
     if STATE.compare_exchange(UNINITIALISED, STARTING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
@@ -74,11 +74,11 @@ pub(crate) fn start() -> bool {
     cost::of_beginning(begin)
 }
 
-/// Makes everything ready and starts the writer.
+/// Initializes everything and starts the writer.
 fn begin() -> bool {
-    // SAFETY: `getpid` has no conditions.
+    // SAFETY: `getpid` has no preconditions.
     PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
-    // A panic is said in one line of our own. The hook is this library's: the program's Rust, if any, has another.
+    // A panic prints one line of ours instead. The hook is private to this library: the program's Rust has its own.
     std::panic::set_hook(Box::new(|_| {}));
     lookup::loaded(c"libcuda.so.1");
     tensors::start();
@@ -89,16 +89,16 @@ fn begin() -> bool {
         unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
         exits::register();
     }
-    // A successful lookup, so that the error of one above is not the program's to see.
+    // End with a successful lookup, so that the program's `dlerror` does not return an error from one above.
     lookup::real(libc::RTLD_NEXT, c"dlopen");
     let has_writer = writer::start();
-    // Whoever disabled the recorder meanwhile keeps it disabled.
+    // If another thread disabled the recorder in the meantime, it stays disabled.
     let next = if has_writer { RECORDING } else { DISABLED };
     let _ = STATE.compare_exchange(STARTING, next, Ordering::AcqRel, Ordering::Relaxed);
     is_recording()
 }
 
-/// The child of a fork has one thread and no writer: it starts anew at its next call.
+/// Runs in a forked child, which has one thread and no writer: recording restarts at its next call.
 unsafe extern "C" fn after_fork_in_child() {
     pool::forked();
     if STATE.load(Ordering::Relaxed) != DISABLED {
@@ -110,7 +110,7 @@ unsafe extern "C" fn after_fork_in_child() {
     }
 }
 
-/// Runs when the library is loaded: reads the environment and prepares for the end, nothing more.
+/// Runs when the library is loaded: reads the environment and prepares for exit, nothing more.
 #[cfg(not(test))]
 extern "C" fn constructor() {
     if config().is_off {
@@ -123,7 +123,7 @@ extern "C" fn constructor() {
     exits::prepare();
 }
 
-/// Runs when the program has returned from `main` or called `exit`, after all that it registered itself.
+/// Runs after `main` returns or `exit` is called, after all the handlers that the program registered.
 #[cfg(not(test))]
 extern "C" fn destructor() {
     exits::finish(None);

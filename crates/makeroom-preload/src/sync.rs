@@ -1,4 +1,4 @@
-//! The atomics of the code that `models/` checks: those of the standard library, or loom's under `cfg(loom)`.
+//! Atomics for the code that `models/` checks: the standard library's, or loom's under `cfg(loom)`.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -8,7 +8,7 @@ pub(crate) use loom::{
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// A cell with loom's interface, which sees every access.
+/// A cell with the interface of loom's, which tracks every access.
 #[cfg(not(loom))]
 #[derive(Debug)]
 #[repr(transparent)]
@@ -16,13 +16,13 @@ pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
 #[cfg(not(loom))]
 impl<T> UnsafeCell<T> {
-    /// Reads the content by a pointer.
+    /// Reads the content through a pointer.
     #[inline]
     pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         read(self.0.get())
     }
 
-    /// Writes the content by a pointer.
+    /// Writes the content through a pointer.
     #[inline]
     pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
         write(self.0.get())

@@ -1,11 +1,12 @@
-//! What a recorded call costs: under 1 µs without a stack, under 20 µs with a native one of some twenty-five frames.
-//! Medians of many batches, and the best of three runs: what is measured is the library, not the machine's other work.
+//! The cost of a recorded call: under 1 µs without a stack, under 20 µs with a native one of about twenty-five
+//! frames. Medians of many batches, and the best of three runs, to measure the library and not the machine's other
+//! work.
 
 mod support;
 
 use support::{Program, text};
 
-/// Nanoseconds of an allocation with its free.
+/// Nanoseconds for an allocation and its free.
 fn pair(stacks: Option<&str>) -> f64 {
     let measure = || {
         let program = Program::new("cost.c");
@@ -25,7 +26,7 @@ fn a_recorded_call_is_cheap() {
         "an allocation with its free: {alone} ns alone, {without} ns recorded, {native} ns with native stacks"
     );
     assert!(without - alone < 2.0 * 1000.0, "{without} - {alone}");
-    // Only the allocation carries a stack.
+    // Only the allocation has a stack.
     assert!(native - alone < 20_000.0, "{native} - {alone}");
 }
 
@@ -47,11 +48,11 @@ fn what_recording_cost_is_noted_when_asked_for() {
     assert!(calls >= events, "{note}, {events} events");
     assert_eq!(counted, events, "{note}");
     assert!(0 < beginning && beginning < inside && writer > 0, "{note}");
-    // The program has one thread: what it spends in hooks is a part of its time.
+    // The program has one thread, so its time in hooks is part of its run time.
     assert!(inside - beginning < last - first, "{note}, {} ns in all", last - first);
 }
 
-/// A program that asks before and after a part of its run hears of that part alone, and of every event in it.
+/// A program that reads the totals before and after part of its run gets that part alone, with every event in it.
 #[test]
 fn a_program_hears_what_a_part_of_its_run_cost() {
     let program = Program::new("measured.c");

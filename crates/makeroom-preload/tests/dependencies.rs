@@ -1,7 +1,8 @@
-//! The crates that become a part of other people's programs, one by one.
+//! The allowlist of crates that are injected into other people's programs.
 //!
-//! The recorder runs inside every recorded process, so a new dependency of it is a decision, never a side effect of an
-//! update. To add one: read its code, in particular its unsafe code, its constructors and its locks, and add its name here.
+//! The recorder runs inside every recorded process, so a new dependency is a decision, never a side effect of an
+//! update. Before you add a name here, read the crate's code, especially its unsafe code, its constructors and its
+//! locks.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
 use std::collections::BTreeSet;
@@ -21,7 +22,7 @@ const LINKED: &[&str] = &[
     "cfg-if",
     "libc",
     "libloading",
-    // Symbols of stacks.
+    // Symbolizing stacks.
     "addr2line",
     "backtrace",
     "gimli",
@@ -39,13 +40,13 @@ const LINKED: &[&str] = &[
     "simd-adler32",
     "twox-hash",
     "zlib-rs",
-    // Memory as values, in the pool.
+    // Casting memory to values, in the pool.
     "bytemuck",
     // Error messages.
     "thiserror",
 ];
 
-/// Run by the compiler only.
+/// Run by the compiler only (procedural macros).
 const COMPILING: &[&str] = &["proc-macro2", "quote", "syn", "thiserror-impl", "unicode-ident"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Hooks for the less usual ways to take memory, each on the software GPU: what is seen, with which figures.
+//! Hooks for the less common ways to allocate, each on the software GPU: the events and their figures.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
@@ -6,7 +6,7 @@ mod support;
 use makeroom_trace::room::{Event, EventKind};
 use support::{Program, Recording};
 
-/// Compiled without checking what the small driver lacks: the software GPU has it.
+/// Compiled without checking for functions that the minimal driver lacks: the software GPU has them.
 fn recorded(name: &str) -> Recording {
     let recording = Program::with_missing(name).on_software_gpu().check_one();
     recording.assert_complete();
@@ -71,7 +71,7 @@ fn multicast_objects_are_views() {
     assert_eq!(recording.of(EventKind::PhysicalRelease).last().unwrap().address, object.address);
 }
 
-/// What the analyser makes of it: at the end the program holds nothing, and others' memory never counted.
+/// In the analyzer's view the program holds nothing at the end, and imported memory never counted.
 #[test]
 fn the_analyser_counts_what_the_program_took() {
     let recording = recorded("sharing.c");
@@ -100,7 +100,7 @@ fn allocation_nodes_and_what_graphs_take() {
     let freed: Vec<_> = recording.of(EventKind::GraphFree).iter().map(|event| event.address).collect();
     assert_eq!(freed, [taken[0].address, taken[1].address]);
     assert_ne!(only(&recording, EventKind::LaunchFailed).result, 0);
-    // The software GPU gives each allocation of a graph a chunk of 32 MiB, at the first launch.
+    // The software GPU gives each graph allocation a 32 MiB chunk, at the first launch.
     let figures: Vec<_> = recording.of(EventKind::GraphMemory).iter().map(|event| event.size.get()).collect();
     assert_eq!(figures, [64 * MIB, 0]);
     assert_eq!(recording.count(EventKind::GraphTrim), 1);
@@ -111,7 +111,7 @@ fn what_the_drivers_pool_takes_is_asked_at_a_refusal() {
     let recording = recorded("pools.c");
     let refused = recording.of(EventKind::StreamAlloc)[1];
     assert_eq!(refused.result, 2);
-    // The software GPU's pool takes chunks of 32 MiB.
+    // The software GPU's pool allocates chunks of 32 MiB.
     let taken = recording.of(EventKind::PoolMemory);
     let last = taken.last().unwrap();
     assert_eq!((last.size.get(), last.device.0), (32 * MIB, 0));
@@ -127,8 +127,8 @@ fn green_contexts_are_contexts() {
     assert_eq!(only(&recording, EventKind::ContextDestroy).context, created.context);
 }
 
-/// Blocks of 1, 2, 4 and 8 MiB are freed on two streams, the first again, and the thread's own; each way to wait leaves
-/// those that it does not cover.
+/// Blocks of 1, 2, 4 and 8 MiB are freed on two streams, the first again, and the per-thread stream. Each kind of
+/// wait leaves the blocks that it does not cover.
 #[test]
 fn frees_that_the_program_has_waited_for_are_complete() {
     let left = |way: &str| {
@@ -159,7 +159,7 @@ fn frees_that_the_program_has_waited_for_are_complete() {
     }
 }
 
-/// A free may be made from anywhere: it counts where the memory was taken.
+/// A free may come from any device: it counts on the device whose memory it was.
 #[test]
 fn frees_count_on_the_device_whose_memory_it_was() {
     let program = Program::with_missing("two_frees.c")

@@ -18,7 +18,7 @@ fn a_limit_makes_the_card_smaller() {
     assert_eq!(recording.limit, Some(64 << 20));
 }
 
-/// The software GPU's context takes 512 MiB, of 640: 128 are left, and no second context fits.
+/// The software GPU's context takes 512 of 640 MiB: 128 are left, and a second context does not fit.
 #[test]
 fn contexts_count_and_everything_comes_back() {
     let program = Program::with_missing("limits.c").on_software_gpu();
@@ -56,7 +56,7 @@ reset: 128 of 640
     assert_eq!(refused, [(EventKind::ContextCreate, 512 << 20), (EventKind::DeviceAlloc, (64 << 20) + 1)]);
 }
 
-/// Without a limit NVML is neither opened nor answered for, and everything is the card's.
+/// Without a limit NVML is neither opened nor replaced, and all figures are the card's.
 #[test]
 fn without_a_limit_nothing_is_different() {
     Program::with_missing("limits.c").on_software_gpu().check_one().assert_complete();
@@ -71,8 +71,8 @@ fn a_limit_is_for_each_device() {
     assert_eq!(text(&program.recorded().stdout), "768 768\n0 0 2\n768 256\n");
 }
 
-/// On a shared card another process takes memory while the context is made, which takes half a second here: of the
-/// limit only the context is gone, or, where the driver does not list this process, what a context is at most.
+/// On a shared card another process allocates while the context is created, which takes half a second here. Only the
+/// context counts against the limit, or, if the driver does not list this process, the largest context.
 #[test]
 fn what_a_neighbour_takes_is_not_the_contexts() {
     for (mode, expected) in [("listed", "512 of 1024\n"), ("hidden", "497 of 1024\n")] {

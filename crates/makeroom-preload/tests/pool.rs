@@ -1,4 +1,4 @@
-//! Programs whose memory comes from makeroom's pool: the same output, and less taken from the device.
+//! Programs whose memory comes from makeroom's pool: same output, less memory taken from the device.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
@@ -10,7 +10,7 @@ fn pooled(name: &str) -> Program {
     Program::with_missing(name).on_software_gpu().variable("MAKEROOM_POOL", "on")
 }
 
-/// What is said where the program has a context of its own.
+/// The notice for a program with a context of its own.
 const OTHER_CONTEXT: &str = "the driver serves contexts that the program created itself: the pool serves only the primary \
                              context, which CUDA's runtime uses";
 
@@ -26,7 +26,7 @@ fn every_kind_of_call_is_answered_and_every_byte_is_its_own() {
     assert_eq!(refused, 1);
 }
 
-/// A program that asks before and after a part of its run hears of what the pool took of that part.
+/// A program that reads the totals before and after part of its run gets the pool's time for that part.
 #[test]
 fn a_program_hears_what_the_pool_cost() {
     let figures = |program: &Program| -> Vec<u64> {
@@ -118,7 +118,7 @@ fn what_the_pool_holds_unused_is_there_for_the_driver() {
     }
 }
 
-/// numba fills the range that it is told: with the pool's pages in it, that would be other blocks too.
+/// numba fills the range that it is given: the pool's pages would include other blocks.
 #[test]
 fn the_range_of_an_address_is_the_programs_own_allocation() {
     let recording = pooled("pool_range.c").check_one();
@@ -169,7 +169,7 @@ fn tensors_that_cannot_be_shared_are_told_once() {
     }
 }
 
-/// Whether the system the tests run on permits `pidfd_getfd`.
+/// Whether this system permits `pidfd_getfd`.
 fn every_process_may_copy_descriptors() -> bool {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     // SAFETY: plain system calls on this process.
@@ -180,7 +180,7 @@ fn every_process_may_copy_descriptors() -> bool {
     copied >= 0 && scope.map_or(true, |scope| scope.trim() == "0")
 }
 
-/// PyTorch's segments, where expandable segments are off, and NCCL's buffers are shared with other processes.
+/// PyTorch's segments, with expandable segments off, and NCCL's buffers are shared with other processes.
 #[test]
 fn callers_that_share_memory_get_the_drivers_own() {
     for library in ["libc10_cuda.so", "libnccl.so.2"] {
@@ -213,7 +213,7 @@ fn callers_that_share_memory_get_the_drivers_own() {
             );
         }
     }
-    // Any other library's memory is the pool's.
+    // The pool serves every other library.
     let built = support::compile(
         "segments.c",
         "libother.so",

@@ -1,4 +1,4 @@
-//! Python stacks, with every interpreter that can be found on this machine: 3.9 to 3.15 are known to the recorder.
+//! Python stacks, with every interpreter on this machine: the recorder supports 3.9 to 3.15.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 use makeroom_trace::room::EventKind;
 use support::{Program, text};
 
-/// The interpreters of this machine: those of known versions in `PATH`, and those that pyenv keeps.
+/// The interpreters on this machine: supported versions in `PATH`, and those installed by pyenv.
 fn interpreters() -> Vec<(PathBuf, String)> {
     let installed = std::env::var("HOME")
         .ok()
@@ -18,7 +18,7 @@ fn interpreters() -> Vec<(PathBuf, String)> {
         .filter_map(|entry| Some(entry.ok()?.path().join("bin/python3")));
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let searched: Vec<PathBuf> = std::env::split_paths(&paths)
-        // What pyenv puts there starts the versions that it keeps.
+        // pyenv's shims only start the versions that it installed.
         .filter(|folder| !folder.ends_with("shims"))
         .flat_map(|folder| (9..=20).map(move |minor| folder.join(format!("python3.{minor}"))))
         .filter(|path| path.exists())
@@ -73,10 +73,10 @@ fn functions_files_and_lines_of_every_known_interpreter() {
     }
 }
 
-/// Compares the Python frames of one allocation with the program's text.
+/// Compares the Python frames of one allocation with the program's source.
 fn check_frames(version: &str, size: u64, frames: &[&str]) {
     let minor: u32 = version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(0);
-    // Since 3.11 functions are named with their class.
+    // Since 3.11 functions have qualified names.
     let qualified = |long: &'static str, short: &'static str| if minor >= 11 { long } else { short };
     let comprehension = qualified("Model.forward.<locals>.<listcomp>", "<listcomp>");
     let forward = qualified("Model.forward", "forward");

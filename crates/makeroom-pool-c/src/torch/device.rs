@@ -1,13 +1,13 @@
-//! One device's pools: the one that all tensors come from, and those of PyTorch's memory pools.
+//! One device's pools: the default one for tensors, and PyTorch's private memory pools.
 //!
-//! A memory pool of PyTorch's (for a captured graph, or `torch.cuda.MemPool`) has a policy and memory of its own. A
-//! graph uses the addresses of its capture whenever it is replayed, also those of tensors that are freed: so until the
-//! pool is released none of its memory is unmapped, moved or given back.
+//! A PyTorch memory pool (for a captured graph, or `torch.cuda.MemPool`) has its own policy and memory. A graph uses
+//! the addresses of its capture whenever it is replayed, even those of tensors that were freed. So none of the pool's
+//! memory is unmapped, moved or released until the pool is released.
 //!
-//! Which allocations belong to a pool that was begun, PyTorch says by a C++ function over streams. It is not called
-//! here, because that would need the layout of `std::function`. What it says is known: for a capture, that the stream is
-//! being captured; for `use_mem_pool`, that the thread is the one that began. So both are asked instead, the latest
-//! pool first.
+//! PyTorch passes a C++ predicate over streams that decides which allocations go to a pool. It is not called here,
+//! because that would require the layout of `std::function`. But its meaning is known: for a capture, that the stream
+//! is being captured; for `use_mem_pool`, that the thread is the one that began. Both are checked instead: first for
+//! a pool begun by this thread, then for a capture, the latest pool first.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ use crate::entry::Entry;
 use crate::failure::{Failure, Result};
 use crate::options::Wishes;
 
-/// Lets a pool take memory and keeps it there while a graph may use it.
+/// A watcher that keeps memory mapped while a graph may use it.
 #[derive(Debug)]
 struct Keeper {
     keeps: AtomicBool,
@@ -48,7 +48,7 @@ impl Watcher for Keeper {
     }
 }
 
-/// A memory pool of PyTorch's. `users` is how often it was begun and not released.
+/// A PyTorch memory pool. `users` counts begins minus releases.
 #[derive(Debug)]
 struct Private {
     id: MempoolId,
@@ -57,7 +57,7 @@ struct Private {
     users: usize,
 }
 
-/// What the lock guards: the pools, and those that were begun and not ended, in that order.
+/// The state under the lock: the pools, and those begun and not ended, in that order.
 #[derive(Debug, Default)]
 struct Privates {
     pools: Vec<Private>,
@@ -73,7 +73,7 @@ pub(super) struct Device {
     total: Bytes,
     limit: Mutex<Option<Bytes>>,
     privates: Mutex<Privates>,
-    /// How many private pools there are, and how many of them are begun: while none is, nobody takes the lock.
+    /// Number of private pools, and of begun ones: while there are none, the lock is not taken.
     private_count: AtomicUsize,
     begun_count: AtomicUsize,
 }
@@ -112,7 +112,7 @@ impl Device {
     /// As [`makeroom_pool::Allocator::free`].
     pub(super) unsafe fn free(&self, address: Address, stream: StreamId, site: Site) -> Result<()> {
         let entry = self.pool_of(address);
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         Ok(unsafe { entry.allocator.free(address, stream, site) }?)
     }
 
@@ -124,7 +124,7 @@ impl Device {
         self.pools().iter().any(|(entry, _)| entry.allocator.reaches(address))
     }
 
-    /// The block in use that an address lies in.
+    /// The live block that contains an address.
     pub(super) fn block_around(&self, address: Address) -> Option<(Address, u64)> {
         if !self.reaches(address) {
             return None;
@@ -136,7 +136,7 @@ impl Device {
         matches!(found.state, BlockState::Live { .. }).then_some((found.address, found.size))
     }
 
-    /// Begins to allocate to a pool, made where it is new.
+    /// Starts allocating to a pool, created if new.
     pub(super) fn begin_pool(&self, id: MempoolId) -> Result<()> {
         let mut privates = self.lock();
         if let Some(known) = privates.pools.iter_mut().find(|known| known.id == id) {
@@ -162,7 +162,8 @@ impl Device {
         Ok(())
     }
 
-    /// One user less. The last one's memory stays until it is needed or the cache is emptied, as PyTorch's does.
+    /// Drops a user. After the last, the pool's memory stays until it is needed or the cache is emptied, as in
+    /// PyTorch.
     pub(super) fn release_pool(&self, id: MempoolId) -> Result<()> {
         let mut privates = self.lock();
         let known = privates.pools.iter_mut().find(|known| known.id == id && known.users > 0);
@@ -174,7 +175,7 @@ impl Device {
         Ok(())
     }
 
-    /// Gives what no tensor uses back to the device, except what graphs may use.
+    /// Releases cached memory to the device, except memory that graphs may use.
     pub(super) fn empty_cache(&self) {
         self.default.allocator.trim(0);
         self.drop_released();
@@ -235,7 +236,7 @@ impl Device {
         self.begun_count.store(privates.begun.len(), Ordering::Release);
     }
 
-    /// Where memory for a stream comes from now.
+    /// The pool that serves a stream now.
     #[inline]
     fn pool_for(&self, stream: StreamId) -> Arc<Entry> {
         if self.begun_count.load(Ordering::Acquire) == 0 {
@@ -254,7 +255,7 @@ impl Device {
         privates.pools.iter().find(|known| known.id == begun.0).map(|known| known.entry.clone())
     }
 
-    /// Whose memory an address is; the default pool's, which answers for addresses of nobody.
+    /// The pool that an address belongs to; the default pool for foreign addresses, which it rejects.
     #[inline]
     fn pool_of(&self, address: Address) -> Arc<Entry> {
         if self.private_count.load(Ordering::Acquire) == 0 {
@@ -265,7 +266,7 @@ impl Device {
         holder.map_or_else(|| self.default.clone(), |known| known.entry.clone())
     }
 
-    /// The limit is on all pools together: one may have what the others leave of it.
+    /// The limit applies to all pools together: each gets the rest that the others leave.
     fn share_limit(&self, entry: &Arc<Entry>) -> Result<()> {
         if self.private_count.load(Ordering::Acquire) == 0 {
             return Ok(());
@@ -280,13 +281,13 @@ impl Device {
         Ok(entry.pool.set_limit(left)?)
     }
 
-    /// A pool has no memory left: the others give back what they do not use. Whether any did.
+    /// A pool is out of memory: the others release their cached memory. Returns whether there was any.
     fn make_way(&self, entry: &Arc<Entry>) -> bool {
         let cached = if Arc::ptr_eq(entry, &self.default) { 0 } else { self.default.allocator.trim(0) };
         cached + self.drop_released() > 0
     }
 
-    /// Gives back what released pools do not use, and forgets those that are empty; how many bytes went back.
+    /// Releases the cached memory of released pools, and drops the empty ones. Returns the bytes released.
     fn drop_released(&self) -> u64 {
         if self.private_count.load(Ordering::Acquire) == 0 {
             return 0;
@@ -302,7 +303,7 @@ impl Device {
         privates.pools = kept;
         self.count(&privates);
         drop(privates);
-        // What a pool still has reserved goes back with it.
+        // Dropping a pool releases the rest of its memory.
         let rest = dropped.iter().map(|known| known.entry.allocator.stats().reserved).sum::<u64>();
         drop(dropped);
         trimmed + rest

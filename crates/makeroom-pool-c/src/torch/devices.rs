@@ -1,4 +1,4 @@
-//! The devices that PyTorch uses, by number.
+//! The devices that PyTorch uses, by number (created on first use, double-checked under a read-write lock).
 
 use std::ffi::c_int;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result};
 use crate::options::Wishes;
 use crate::registry;
 
-/// No machine has more.
+/// Maximum device number.
 const MOST: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ struct Devices {
 static DEVICES: RwLock<Devices> =
     RwLock::new(Devices { wishes: Wishes { limit: None, spill: None, history: 0 }, made: Vec::new() });
 
-/// The device of a number, made where it is new.
+/// The device with a number, created if new.
 #[inline]
 pub(super) fn get(device: c_int) -> Result<Arc<Device>> {
     registry::in_parent()?;
@@ -44,14 +44,14 @@ pub(super) fn get(device: c_int) -> Result<Arc<Device>> {
     Ok(made)
 }
 
-/// All that were made.
+/// All devices created so far.
 pub(super) fn all() -> Result<Vec<Arc<Device>>> {
     registry::in_parent()?;
     let devices = DEVICES.read().unwrap_or_else(PoisonError::into_inner);
     Ok(devices.made.iter().flatten().cloned().collect())
 }
 
-/// Makes room for so many.
+/// Reserves space for this many devices.
 pub(super) fn expect(count: c_int) -> Result<()> {
     registry::in_parent()?;
     let count = usize::try_from(count).ok().filter(|count| *count <= MOST);
@@ -60,7 +60,7 @@ pub(super) fn expect(count: c_int) -> Result<()> {
     Ok(())
 }
 
-/// What devices that are made from now on shall be like.
+/// Sets the options for devices created from now on.
 pub(super) fn configure(wishes: Wishes) -> Result<()> {
     registry::in_parent()?;
     let mut devices = DEVICES.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,9 @@
-//! What PyTorch's `CUDAPluggableAllocator` can take: allocation and free, and the eight functions that its setters
-//! accept.
+//! The functions for PyTorch's `CUDAPluggableAllocator`: allocation and free, and the eight functions that its
+//! setters accept.
 //!
-//! PyTorch knows devices by number and has one allocator for all of them, so these functions have no pool argument: each
-//! device has its pools here (`device.rs`), made when it is first used. PyTorch cannot be told of a failure by a null
-//! pointer: it would hand out a tensor without memory. `raise.rs` says what is done instead.
+//! PyTorch has one allocator for all devices and identifies them by number, so these functions have no pool argument:
+//! each device has its pools here (`device.rs`), created on first use. A null pointer does not report a failure to
+//! PyTorch: it would become a tensor without memory. `raise.rs` explains what is done instead.
 
 mod device;
 mod devices;
@@ -37,8 +37,7 @@ unsafe extern "C-unwind" fn alloc(
 }
 
 jump_with_caller! {
-    /// PyTorch's `alloc_fn`. Throws PyTorch's exception where there is no memory; returns null where there is no
-    /// PyTorch to throw it.
+    /// PyTorch's `alloc_fn`. Throws PyTorch's exception if out of memory; returns null if PyTorch is not loaded.
     ///
     /// # Safety
     ///
@@ -59,7 +58,7 @@ unsafe extern "C" fn free(
     }
     answer(|| {
         let site = Site::Code(caller as u64);
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { devices::get(device)?.free(Address(address as u64), stream_id(stream), site) }
     });
 }
@@ -69,19 +68,19 @@ jump_with_caller! {
     ///
     /// # Safety
     ///
-    /// Nothing uses the memory any more, except work submitted before to this stream or to recorded ones.
+    /// The memory is no longer used, except by work already submitted to this stream or to recorded ones.
     "C" fn makeroom_torch_free(address: *mut c_void, bytes: usize, device: c_int, stream: *mut c_void) -> (),
     "r8", "x4", free
 }
 
-/// What pools that are made from now on shall be like.
+/// Sets the options for pools created from now on.
 ///
 /// # Safety
 ///
-/// `wishes` is null or has the size that it says.
+/// `wishes` is null or has the size in its first field.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn makeroom_torch_configure(wishes: *const RawOptions) -> Status {
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     answer(|| devices::configure(unsafe { options::read(wishes) }?))
 }
 
@@ -91,7 +90,7 @@ pub(crate) extern "C" fn makeroom_torch_init(device_count: c_int) {
     answer(|| devices::expect(device_count));
 }
 
-/// For `set_reset_fn`: what `empty_cache()` calls.
+/// For `set_reset_fn`, called by `empty_cache()`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn makeroom_torch_reset() {
     answer(|| {
@@ -111,11 +110,11 @@ pub(crate) extern "C" fn makeroom_torch_memory_fraction(fraction: f64, device: c
     });
 }
 
-/// For `set_base_alloc_fn`: the block around an address, and how many bytes it has.
+/// For `set_base_alloc_fn`: the block that contains an address, and its size in bytes.
 ///
 /// # Safety
 ///
-/// `bytes` is null or can be written.
+/// `bytes` is null or writable.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn makeroom_torch_base_alloc(
     address: *mut c_void,
@@ -129,7 +128,7 @@ pub(crate) unsafe extern "C" fn makeroom_torch_base_alloc(
     match found {
         Ok((start, size)) => {
             if !bytes.is_null() {
-                // SAFETY: passed on to the caller.
+                // SAFETY: guaranteed by the caller.
                 unsafe { bytes.write_unaligned(size as usize) };
             }
             start.0 as *mut c_void
@@ -153,8 +152,8 @@ pub(crate) extern "C" fn makeroom_torch_record_stream(address: *mut c_void, stre
     });
 }
 
-/// For `set_begin_allocate_to_pool`. PyTorch passes a C++ function that tells streams apart, by reference; it is not
-/// called, see `device.rs`.
+/// For `set_begin_allocate_to_pool`. PyTorch passes a C++ predicate over streams by reference; it is not called, see
+/// `device.rs`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn makeroom_torch_begin_pool(device: c_int, id: MempoolId, _filter: *mut c_void) {
     answer(|| devices::get(device)?.begin_pool(id));
@@ -172,21 +171,21 @@ pub(crate) extern "C" fn makeroom_torch_release_pool(device: c_int, id: MempoolI
     answer(|| devices::get(device)?.release_pool(id));
 }
 
-/// A device's pools in figures, added up.
+/// Statistics of a device's pools, added up.
 ///
 /// # Safety
 ///
-/// `stats` is null or has the size that it says.
+/// `stats` is null or has the size in its first field.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn makeroom_torch_stats(device: c_int, stats: *mut RawStats) -> Status {
     answer(|| {
         let figures = devices::get(device)?.stats();
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { options::write(stats, "stats", &figures) }
     })
 }
 
-/// Begins the peaks of a device's pools anew.
+/// Resets the peaks of a device's pools.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn makeroom_torch_reset_peaks(device: c_int) -> Status {
     answer(|| {
@@ -199,11 +198,11 @@ pub(crate) extern "C" fn makeroom_torch_reset_peaks(device: c_int) -> Status {
 ///
 /// # Safety
 ///
-/// `path` is null or ends in a zero byte.
+/// `path` is null or NUL-terminated.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn makeroom_torch_snapshot(path: *const c_char) -> Status {
     answer(|| {
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         let path = unsafe { path_of(path) }?;
         let pools: Vec<_> = devices::all()?.iter().flat_map(|device| device.pools()).collect();
         let snapshots: Vec<_> = pools.iter().map(|(entry, id)| entry.snapshot(*id)).collect();
@@ -211,7 +210,7 @@ pub(crate) unsafe extern "C" fn makeroom_torch_snapshot(path: *const c_char) -> 
     })
 }
 
-/// A share of a device's memory in bytes.
+/// A fraction of a device's memory in bytes.
 fn share(total: Bytes, fraction: f64) -> Bytes {
     Bytes::new((total.get() as f64 * fraction) as u64)
 }

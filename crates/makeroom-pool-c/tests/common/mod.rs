@@ -1,4 +1,4 @@
-//! What the tests share: C programs compiled against the header, run on the software GPU.
+//! Shared test support: C programs compiled against the header, run on the software GPU.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and a test may panic")]
 
 use std::path::{Path, PathBuf};
@@ -6,20 +6,20 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::{env, fs};
 
-/// The crate's folder.
+/// The crate's directory.
 pub(crate) fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The library under test, by its file's name. Cargo does not build a `cdylib` for its own tests, so it is asked to,
-/// once per test file, in a folder of its own: the outer build may hold the lock of the usual one. Where
-/// `CARGO_BUILD_TARGET` says that the tests are another processor's, so is the library.
+/// The library under test, by file name. Cargo does not build a `cdylib` for its own tests, so this builds it once
+/// per test file, in a separate directory, because the outer build may hold the lock of the usual one. With
+/// `CARGO_BUILD_TARGET` the library is built for the same target as the tests.
 pub(crate) fn library(name: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool-c-library");
         let mut command = Command::new(env!("CARGO"));
-        // What is released, built faster.
+        // The release build without LTO, to build faster.
         command.args(["build", "--lib", "--release", "--config", "profile.release.lto='off'"]);
         command.arg("--manifest-path").arg(here().join("Cargo.toml"));
         let result = command.arg("--target-dir").arg(&folder).output().unwrap();
@@ -29,7 +29,7 @@ pub(crate) fn library(name: &str) -> PathBuf {
     FOLDER.get_or_init(make).join(name)
 }
 
-/// A folder for what a test leaves behind.
+/// A directory for a test's output.
 pub(crate) fn folder(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pool-c").join(test);
     let _ = fs::remove_dir_all(&folder);
@@ -48,7 +48,7 @@ pub(crate) fn compile(sources: &[&Path], output: &Path, options: &[&str]) {
     assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
 }
 
-/// How to link the shared library where it is.
+/// Options that link the shared library in place.
 pub(crate) fn link() -> [String; 2] {
     let library = library("libmakeroom_pool.so");
     let folder = library.parent().unwrap().display().to_string();
@@ -65,7 +65,7 @@ pub(crate) fn run(program: &Path, folder: &Path, arguments: &[&str], machine: &s
     command.env("MAKEROOM_SIMGPU", machine).output().unwrap()
 }
 
-/// What a program said, where it ended well.
+/// A program's output, if it succeeded.
 pub(crate) fn said(output: &Output) -> String {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}\n{out}{err}", output.status);

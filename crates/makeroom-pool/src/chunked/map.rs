@@ -1,4 +1,4 @@
-//! Work on data larger than the device: each piece is uploaded, worked on, and its results brought back.
+//! Processes data larger than the device: each piece is uploaded and processed, and its results are downloaded.
 
 use std::io::Read;
 use std::mem::size_of;
@@ -17,7 +17,7 @@ use crate::pool::Pool;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::stream::PoolStream;
 
-/// Works on data in pieces. The three streams and the pinned memory are kept for the next call.
+/// Processes data in pieces. The three streams and the pinned memory are kept for the next call.
 #[derive(Clone, Debug)]
 pub struct ChunkedMap {
     pool: Pool,
@@ -28,37 +28,37 @@ pub struct ChunkedMap {
     piece: Option<u64>,
 }
 
-/// A piece on the device: what came, where results go, and the stream in whose order both are there. Work that is
-/// submitted to another stream has to be waited for by this one.
+/// A piece on the device: its values, space for results, and the stream that orders both. If work is submitted to
+/// another stream, this stream must wait for it.
 #[derive(Debug)]
 pub struct Chunk<'piece, T: Pod, U: Pod> {
-    /// Which, counted from 0.
+    /// Its number, from 0.
     pub number: u64,
-    /// The values.
+    /// Its values.
     pub input: DeviceSlice<'piece, T>,
-    /// As many results, not initialised. Empty where none are wanted.
+    /// As many results, uninitialized. Empty if none are wanted.
     pub output: DeviceSliceMut<'piece, U>,
     /// The stream.
     pub stream: &'piece PoolStream,
 }
 
-/// What was done.
+/// Summary of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chunks {
-    /// How many pieces there were.
+    /// Number of pieces.
     pub pieces: u64,
-    /// How large they were, except the last.
+    /// Size of the pieces, except the last.
     pub piece: Bytes,
-    /// How many values.
+    /// Number of values.
     pub values: u64,
 }
 
-/// One of the two places through which pieces go. A piece may come when the one before has left: events tell.
+/// One half of the double buffer. Events ensure that a piece enters only after the one before has left.
 struct Slot<T: Pod, U: Pod> {
     filled: Stage<T>,
     input: DeviceBuffer<T>,
     output: DeviceBuffer<U>,
-    /// Results under way to the host, and where they belong.
+    /// Results being copied to the host, and where they belong.
     results: Stage<U>,
     awaited: Option<(Place, usize, usize)>,
     uploaded: Event,
@@ -67,20 +67,20 @@ struct Slot<T: Pod, U: Pod> {
 }
 
 impl ChunkedMap {
-    /// Works on a pool's device.
+    /// Processes data on a pool's device.
     pub fn new(pool: &Pool) -> Result<Self> {
         let pinned = PinnedPool::new(pool.driver(), pool.device(), None)?;
         let (upload, work, download) = (pool.stream()?, pool.stream()?, pool.stream()?);
         Ok(Self { pool: pool.clone(), pinned, upload, work, download, piece: None })
     }
 
-    /// With pieces of this size instead of one from the room there is.
+    /// Uses pieces of this size instead of one derived from the free memory.
     #[must_use]
     pub fn with_piece(self, bytes: Bytes) -> Self {
         Self { piece: Some(bytes.get()), ..self }
     }
 
-    /// Calls `work` with each piece of `input`, and puts its results into `output`, one for each value.
+    /// Calls `work` for each piece of `input`, and copies its results to `output`, one per value.
     pub fn map<T: Pod + Send + Sync, U: Pod + Send + Sync>(
         &self,
         input: &[T],
@@ -97,7 +97,7 @@ impl ChunkedMap {
         })
     }
 
-    /// The same for everything that a reader gives; results go to `take`, in order.
+    /// The same for all values from a reader; results are passed to `take`, in order.
     pub fn map_reader<T: Pod + Send + Sync, U: Pod + Send + Sync>(
         &self,
         reader: impl Read,
@@ -107,7 +107,7 @@ impl ChunkedMap {
         self.run(FromRead(reader), usize::MAX, true, work, |_, results| take(results))
     }
 
-    /// Calls `work` with each piece; nothing is brought back.
+    /// Calls `work` for each piece, without results.
     pub fn for_each<T: Pod + Send + Sync>(
         &self,
         input: &[T],
@@ -184,7 +184,7 @@ impl ChunkedMap {
         Ok(done)
     }
 
-    /// Copy, work and copy back, each behind what it needs and nothing else.
+    /// Submits upload, work and download, each ordered only after what it depends on.
     fn submit<T: Pod, U: Pod>(
         &self,
         slot: &mut Slot<T, U>,
@@ -210,7 +210,7 @@ impl ChunkedMap {
             output: whole.slice_mut(0..result_count)?,
             stream: &self.work,
         });
-        // Also when the work failed: what it submitted before that still uses the piece.
+        // Even if the work failed: what it submitted before still uses the piece.
         worked.record(self.work.stream())?;
         worked_on?;
 
@@ -225,7 +225,7 @@ impl ChunkedMap {
 }
 
 impl<T: Pod, U: Pod> Slot<T, U> {
-    /// Hands over the results that are under way, if any are.
+    /// Passes on the pending results, if there are any.
     fn collect(&mut self, take: &mut impl FnMut(usize, &[U]) -> Result<()>) -> Result<()> {
         let Some((place, start, count)) = self.awaited.take() else { return Ok(()) };
         let results = self.results.take().map_err(|error| place.failed(error))?;

@@ -1,14 +1,14 @@
-//! Data larger than the device, in pieces: copied while the piece before is worked on.
+//! Data larger than the device, in pieces: each is copied while the previous one is processed (double buffering).
 //!
 //! ```text
 //! host    fill 0 │ fill 1 │ fill 2 │ …          two pinned pieces, filled by several threads
-//! upload         │ copy 0 │ copy 1 │ copy 2     a stream of its own
+//! upload         │ copy 0 │ copy 1 │ copy 2     its own stream
 //! work                    │ work 0 │ work 1     the program's own kernels
-//! download                         │ copy 0     a stream of its own, the other way of the bus
+//! download                         │ copy 0     its own stream, in the other direction of the bus
 //! ```
 //!
-//! Nothing is ever as large as the data: two pieces on the host and two on the device, sized from the room there is.
-//! A piece that fails is named; whatever happens, all memory goes back in the order of its streams.
+//! No buffer is as large as the data: two pieces on the host and two on the device, sized by the free memory. An
+//! error names the piece that failed; whatever happens, all memory is freed in stream order.
 
 mod map;
 mod source;
@@ -25,21 +25,21 @@ use crate::error::{PieceCause, PieceError, PoolError, Result};
 use crate::host::{InFlight, PinnedBuffer};
 use crate::pool::Pool;
 
-/// A piece is at most this large: the bus is as fast as it gets well below.
+/// Maximum size of a piece: the bus reaches full speed well below this.
 const LARGEST: u64 = 64 << 20;
-/// And at least this.
+/// Minimum size of a piece.
 const SMALLEST: u64 = 256 << 10;
-/// All pieces together take at most this part of the room there is.
+/// All pieces together use at most this fraction of the free memory (1/4).
 const PART: u64 = 4;
 
-/// How large pieces may be that are `copies` times on the device: a part of what it and the pool have free.
+/// Size of pieces of which `copies` are on the device: a fraction of the memory free there and in the pool.
 fn piece_bytes(pool: &Pool, copies: u64) -> Result<u64> {
     let free = pool.context().enter().and_then(|_entered| pool.driver().memory())?.free;
     let room = free.get().saturating_add(pool.stats().cached);
     Ok((room / PART / copies).clamp(SMALLEST, LARGEST))
 }
 
-/// Tries smaller pieces until there is room for them.
+/// Halves the size of pieces until they fit.
 fn with_room<R>(mut bytes: u64, mut take: impl FnMut(u64) -> Result<R>) -> Result<R> {
     loop {
         match take(bytes) {
@@ -49,7 +49,7 @@ fn with_room<R>(mut bytes: u64, mut take: impl FnMut(u64) -> Result<R>) -> Resul
     }
 }
 
-/// A pinned piece: the program's, or a copy's.
+/// A pinned piece: idle, or in use by a copy.
 #[derive(Debug)]
 enum Stage<T: Pod> {
     Idle(PinnedBuffer<T>),
@@ -59,7 +59,7 @@ enum Stage<T: Pod> {
 }
 
 impl<T: Pod> Stage<T> {
-    /// The piece, when its last copy is done.
+    /// Takes the piece, after its last copy is done.
     fn take(&mut self) -> Result<PinnedBuffer<T>> {
         match std::mem::replace(self, Self::Lost) {
             Self::Idle(buffer) => Ok(buffer),
@@ -69,7 +69,7 @@ impl<T: Pod> Stage<T> {
     }
 }
 
-/// Where a transfer is.
+/// Position of a piece in the transfer.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     number: u64,
@@ -78,7 +78,7 @@ struct Place {
 }
 
 impl Place {
-    /// The error of this piece.
+    /// The error for this piece.
     fn failed(self, cause: impl Into<PieceCause>) -> PoolError {
         let Self { number, start, bytes } = self;
         PoolError::Piece(Box::new(PieceError {

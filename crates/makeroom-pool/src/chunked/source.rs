@@ -1,4 +1,4 @@
-//! Where the data of a chunked transfer comes from: a slice, or anything that can be read.
+//! Sources of chunked transfers: a slice, or any reader.
 
 use std::io::{ErrorKind, Read};
 use std::mem::size_of;
@@ -7,14 +7,14 @@ use bytemuck::Pod;
 
 use crate::error::PieceCause;
 
-/// Below this one thread copies as fast as several.
+/// Below this size one thread copies as fast as several.
 const WORTH_THREADS: usize = 4 << 20;
-/// More threads do not make memory faster.
+/// More threads do not increase memory bandwidth.
 const THREADS: usize = 8;
 
-/// Fills pieces one after the other.
+/// Fills pieces one after another.
 pub(super) trait Source<T> {
-    /// Fills the beginning of a piece; with how many values. Less than all of it only at the end.
+    /// Fills the start of a piece. Returns the number of values, less than the whole piece only at the end.
     fn fill(&mut self, piece: &mut [T]) -> Result<usize, PieceCause>;
 }
 
@@ -30,7 +30,7 @@ impl<T: Pod + Send + Sync> Source<T> for FromSlice<'_, T> {
     }
 }
 
-/// Copies with as many threads as that is worth.
+/// Copies with as many threads as are worthwhile.
 pub(super) fn copy<T: Pod + Send + Sync>(to: &mut [T], from: &[T]) {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = cores.min(THREADS);
@@ -41,7 +41,7 @@ pub(super) fn copy<T: Pod + Send + Sync>(to: &mut [T], from: &[T]) {
     let share = from.len().div_ceil(threads);
     std::thread::scope(|scope| {
         let mut parts = to.chunks_mut(share).zip(from.chunks(share));
-        // The last part is this thread's own.
+        // This thread copies the last part itself.
         let own = parts.next_back();
         for (to, from) in parts {
             scope.spawn(|| to.copy_from_slice(from));
@@ -52,7 +52,7 @@ pub(super) fn copy<T: Pod + Send + Sync>(to: &mut [T], from: &[T]) {
     });
 }
 
-/// Anything that can be read, as values one behind the other.
+/// A reader of consecutive values.
 pub(super) struct FromRead<R>(pub(super) R);
 
 impl<R: Read, T: Pod> Source<T> for FromRead<R> {

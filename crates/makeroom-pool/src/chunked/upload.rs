@@ -1,4 +1,4 @@
-//! Data that fits on the device, brought there at the bus's speed from memory that is not pinned, or from a file.
+//! Uploads data that fits on the device, at bus speed, from unpinned memory or from a file.
 
 use std::io::Read;
 use std::mem::size_of;
@@ -29,13 +29,13 @@ impl ChunkedUpload {
         Ok(Self { pool: pool.clone(), pinned, piece: None })
     }
 
-    /// With pieces of this size instead of one from the room there is.
+    /// Uses pieces of this size instead of one derived from the free memory.
     #[must_use]
     pub fn with_piece(self, bytes: Bytes) -> Self {
         Self { piece: Some(bytes.get()), ..self }
     }
 
-    /// A buffer with what a slice holds; it is there in the order of the stream.
+    /// A buffer with a slice's values, available in stream order.
     #[track_caller]
     pub fn from_slice<T: Pod + Send + Sync>(
         &self,
@@ -45,7 +45,7 @@ impl ChunkedUpload {
         self.upload(DeviceBuffer::uninitialized(stream, values.len())?, FromSlice(values))
     }
 
-    /// A buffer with the next `len` values that a reader gives; fewer are an error.
+    /// A buffer with the next `len` values of a reader; fewer are an error.
     #[track_caller]
     pub fn from_reader<T: Pod + Send + Sync>(
         &self,

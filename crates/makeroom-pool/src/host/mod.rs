@@ -1,8 +1,8 @@
-//! Host memory that a device reaches: for what is spilled, and for copies that do not wait.
+//! Host memory that a device reaches: for spilling, and for asynchronous copies.
 //!
 //! ```text
-//! mod.rs     which kind the driver can give      pinned.rs   buffers of it, with types and owners
-//! slabs.rs   the older kind, block by block
+//! mod.rs     which kind the driver supports      pinned.rs   typed, owned buffers of it
+//! slabs.rs   pinned memory, block by block
 //! ```
 
 mod pinned;
@@ -17,15 +17,15 @@ use crate::pool::{Options, Pool};
 pub use pinned::{InFlight, PinnedBuffer, PinnedPool};
 use slabs::PinnedSlabs;
 
-/// Host memory for a device, at most so much of it: a pool where the driver maps memory of a host's node, else blocks of
-/// pinned memory. Nothing is taken before it is asked for.
+/// Host memory for a device, up to a quota: a pool if the driver can map memory of a host node, else pinned blocks.
+/// Nothing is allocated in advance.
 pub(crate) fn host_memory(
     driver: &'static Driver,
     device: i32,
     quota: Option<Bytes>,
 ) -> Result<Box<dyn Allocator>> {
     let card = driver.device(device)?;
-    // A driver that does not know the question cannot do it either.
+    // A driver that does not know the attribute does not have the feature.
     let can = |attribute| card.attribute(attribute).unwrap_or(0) > 0;
     if can(Attribute::VirtualMemory) && can(Attribute::HostNodeVirtualMemory) {
         let node = card.attribute(Attribute::HostNode).unwrap_or(0).max(0);

@@ -1,9 +1,9 @@
-//! Pinned host memory with types and owners: what copies that do not wait read and write.
+//! Typed, owned pinned host memory, for asynchronous copies.
 //!
-//! It comes from the same pool as what is spilled: mapped memory of a host's node, where the driver has it, kept and
-//! used again, since pinning a GiB takes half a second. A buffer is either the program's, and then a slice, or the
-//! copy's that was made of it, and then nothing until that is done: [`PinnedBuffer::copy_to`] takes the buffer and gives
-//! it back when it has been waited for. Whoever drops it instead frees it when the copy is done.
+//! It comes from the same pool as spilled memory: mapped memory of a host node if the driver supports that, cached,
+//! since pinning 1 GiB takes half a second. A buffer belongs either to the program, as a slice, or to a copy in
+//! flight, and is then inaccessible: [`PinnedBuffer::copy_to`] consumes the buffer, and waiting returns it. Dropping
+//! the copy instead frees the buffer when the copy is done.
 
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, size_of};
@@ -23,21 +23,22 @@ use crate::site::Site;
 use crate::slice::{DeviceSlice, DeviceSliceMut};
 use crate::stream::PoolStream;
 
-/// A pool of pinned host memory for one device. Cloning it is cheap and gives the same pool.
+/// A pool of pinned host memory for one device. Clones share the same pool.
 #[derive(Clone, Debug)]
 pub struct PinnedPool {
     shared: Arc<Shared>,
 }
 
-/// Memory that copies were using when it was dropped waits for them here: the pool below would wait for streams, which
-/// may be gone by then. In this order: the pool below waits for everything when it ends.
+/// Memory that was dropped while a copy used it waits here for the copy: the pool below would wait for streams, which
+/// may be destroyed by then. The fields drop in this order, because the pool below waits for everything when it is
+/// dropped.
 #[derive(Debug)]
 struct Shared {
     allocator: Box<dyn Allocator>,
     waiting: Lock<Vec<Waiting>>,
 }
 
-/// The stream lives at least as long as its work.
+/// A dropped block. It keeps its stream alive until the copy is done.
 #[derive(Debug)]
 struct Waiting {
     address: Address,
@@ -46,13 +47,13 @@ struct Waiting {
 }
 
 impl PinnedPool {
-    /// Pinned memory for a device, at most so much of it. Nothing is taken before it is asked for.
+    /// Pinned memory for a device, up to a limit. Nothing is allocated in advance.
     pub fn new(driver: &'static Driver, device: i32, limit: Option<Bytes>) -> Result<Self> {
         let allocator = host_memory(driver, device, limit)?;
         Ok(Self { shared: Arc::new(Shared { allocator, waiting: Lock::new(Vec::new()) }) })
     }
 
-    /// Zeroed memory for so many values.
+    /// Zeroed memory for `len` values.
     #[track_caller]
     pub fn zeroed<T: Pod>(&self, len: usize) -> Result<PinnedBuffer<T>> {
         let mut buffer = self.uninitialized(len)?;
@@ -60,14 +61,14 @@ impl PinnedPool {
         Ok(buffer)
     }
 
-    /// Memory with whatever was there before, which is some value of a `Pod` type.
+    /// Memory with arbitrary content, which is always a valid `Pod` value.
     #[track_caller]
     pub fn uninitialized<T: Pod>(&self, len: usize) -> Result<PinnedBuffer<T>> {
         let too_many = PoolError::TooManyElements { count: len, size: size_of::<T>() };
         let bytes = len.checked_mul(size_of::<T>()).ok_or(too_many)? as u64;
         let (shared, site) = (&self.shared, Site::here());
         shared.collect(|waiting| waiting.done.is_done().unwrap_or(false))?;
-        // The host writes it at once, so nothing may be under way there on any stream.
+        // The host may write it at once, so no stream may still be using it.
         let allocate = || shared.allocator.allocate(bytes, EVERY_STREAM, site);
         let address = match allocate() {
             Err(error) if error.is_out_of_memory() => {
@@ -82,12 +83,12 @@ impl PinnedPool {
         Ok(PinnedBuffer { pool: self.clone(), address, len, values: PhantomData })
     }
 
-    /// The account: `reserved = live + rounding + cached`. What copies still use is live.
+    /// The account: `reserved = live + rounding + cached`. Memory that copies still use is live.
     pub fn stats(&self) -> Stats {
         self.shared.allocator.stats()
     }
 
-    /// Gives unused memory back until at most `keep` bytes are held; how many bytes went back.
+    /// Releases cached memory until at most `keep` bytes are held. Returns the bytes released.
     pub fn trim(&self, keep: u64) -> u64 {
         let _ = self.shared.collect(|waiting| waiting.done.synchronize().is_ok());
         self.shared.allocator.trim(keep)
@@ -95,21 +96,21 @@ impl PinnedPool {
 }
 
 impl Shared {
-    /// Takes back what copies no longer use; how many blocks. No lock is held meanwhile: a copy may wait for a thread
-    /// that is about to drop another.
+    /// Frees blocks that copies no longer use. Returns how many. No lock is held while `is_done` waits: a copy may
+    /// wait for a thread that is about to drop another.
     fn collect(&self, is_done: impl Fn(&Waiting) -> bool) -> Result<usize> {
         let all = std::mem::take(&mut *self.waiting.lock()?);
         let (done, still): (Vec<_>, Vec<_>) = all.into_iter().partition(is_done);
         self.waiting.lock()?.extend(still);
         for waiting in &done {
-            // SAFETY: it was given up, and the copy that used it is done. It was never freed before.
+            // SAFETY: its owner dropped it, and the copy that used it is done. It was not freed before.
             let _ = unsafe { self.allocator.free(waiting.address, EVERY_STREAM, Site::here()) };
         }
         Ok(done.len())
     }
 }
 
-/// `len` values of `T` in pinned memory, the program's own.
+/// `len` values of `T` in pinned memory, owned by the program.
 #[derive(Debug)]
 pub struct PinnedBuffer<T: Pod> {
     pool: PinnedPool,
@@ -118,21 +119,21 @@ pub struct PinnedBuffer<T: Pod> {
     values: PhantomData<T>,
 }
 
-// SAFETY: the memory is the value's alone, like a box's.
+// SAFETY: the value owns its memory exclusively, like a `Box`.
 unsafe impl<T: Pod + Send> Send for PinnedBuffer<T> {}
 // SAFETY: a shared reference only reads.
 unsafe impl<T: Pod + Sync> Sync for PinnedBuffer<T> {}
 
 impl<T: Pod> PinnedBuffer<T> {
-    /// Copies its first values to the device in the order of the slice's stream, as many as the slice has.
+    /// Copies its first values to the device in stream order, as many as the slice has.
     pub fn copy_to(self, to: &mut DeviceSliceMut<'_, T>) -> Result<InFlight<T>> {
         let part = self.first(to.len())?;
-        // SAFETY: the memory is not touched before the copy is done: only `InFlight` has it, which waits.
+        // SAFETY: the memory is not accessed before the copy is done: `InFlight` owns it, and waits.
         unsafe { to.copy_from_host_later(part)? };
         InFlight::new(self, to.stream())
     }
 
-    /// Fills its first values from the device in the order of the slice's stream, as many as the slice has.
+    /// Fills its first values from the device in stream order, as many as the slice has.
     pub fn copy_from(mut self, from: &DeviceSlice<'_, T>) -> Result<InFlight<T>> {
         self.first(from.len())?;
         // SAFETY: as above.
@@ -143,7 +144,7 @@ impl<T: Pod> PinnedBuffer<T> {
     /// Gives up the memory without freeing it.
     fn into_raw(self) -> (PinnedPool, Address) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the value is not dropped, so the pool is taken out of it exactly once.
+        // SAFETY: the value is not dropped, so the pool is moved out exactly once.
         let pool = unsafe { std::ptr::read(&raw const this.pool) };
         (pool, this.address)
     }
@@ -157,22 +158,22 @@ impl<T: Pod> Deref for PinnedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: so many bytes are there, mapped for the host, at a multiple of 512, and this value's alone; any bytes
-        // are values of `T`. No copy is under way: then it would be an `InFlight`.
+        // SAFETY: the value owns `len` values of memory, mapped for the host, at a multiple of 512; any bytes are
+        // valid values of `T`. No copy is in flight, else this would be an `InFlight`.
         unsafe { std::slice::from_raw_parts(self.address.0 as *const T, self.len) }
     }
 }
 
 impl<T: Pod> DerefMut for PinnedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and borrowed for writing.
+        // SAFETY: as above, and borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.address.0 as *mut T, self.len) }
     }
 }
 
 impl<T: Pod> Drop for PinnedBuffer<T> {
     fn drop(&mut self) {
-        // SAFETY: the memory was this value's alone, and nothing is under way.
+        // SAFETY: only this value used the memory, and no copy is in flight.
         let _ = unsafe { self.pool.shared.allocator.free(self.address, EVERY_STREAM, Site::of_drop()) };
     }
 }
@@ -181,7 +182,7 @@ impl<T: Pod> Drop for PinnedBuffer<T> {
 #[derive(Debug)]
 #[must_use = "dropping it frees the memory when the copy is done"]
 pub struct InFlight<T: Pod> {
-    /// Both are there until the value ends.
+    /// Both are `Some` until the value is consumed or dropped.
     buffer: Option<PinnedBuffer<T>>,
     done: Option<Event>,
     stream: PoolStream,
@@ -197,7 +198,7 @@ impl<T: Pod> InFlight<T> {
         match mark() {
             Ok(done) => Ok(Self { buffer: Some(buffer), stream: stream.clone(), done: Some(done) }),
             Err(error) => {
-                // Without a mark the stream itself is waited for; where that fails too, the memory is never used again.
+                // Without an event, wait for the stream; if that fails too, leak the memory.
                 if stream.synchronize().is_err() {
                     buffer.into_raw();
                 }
@@ -211,7 +212,7 @@ impl<T: Pod> InFlight<T> {
         self.done.as_ref().map_or(Ok(true), |done| Ok(done.is_done()?))
     }
 
-    /// Waits for the copy and gives the buffer back.
+    /// Waits for the copy and returns the buffer.
     pub fn wait(mut self) -> Result<PinnedBuffer<T>> {
         if let Some(done) = &self.done {
             done.synchronize()?;
@@ -224,7 +225,7 @@ impl<T: Pod> Drop for InFlight<T> {
     fn drop(&mut self) {
         let (Some(buffer), Some(done)) = (self.buffer.take(), self.done.take()) else { return };
         let (pool, address) = buffer.into_raw();
-        // A forked child leaves it alone.
+        // Fails in a forked child, which leaves the memory alone.
         if let Ok(mut waiting) = pool.shared.waiting.lock() {
             waiting.push(Waiting { address, done, _stream: self.stream.clone() });
         }

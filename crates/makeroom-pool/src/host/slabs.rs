@@ -1,8 +1,8 @@
-//! Pinned memory block by block, for drivers that cannot map memory of a host's node.
+//! Pinned memory with size-class free lists, for drivers that cannot map memory of a host node.
 //!
-//! Such memory cannot be moved to other addresses, so there is no policy to run: a block is used again for requests
-//! of its own size class, eight of them to a power of two, on its stream at once and elsewhere when the GPU has passed
-//! its free. Where there is no more, what lies unused is given back first.
+//! Such memory cannot be remapped to other addresses, so there is no policy to run. A block is reused for requests of
+//! its own size class, eight per power of two: at once on its own stream, and elsewhere after the GPU has passed its
+//! free. If memory runs out, unused blocks are released first.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use crate::marks::Marks;
 use crate::pool::LONGEST_WAIT;
 use crate::site::Site;
 
-/// The smallest block, and the grain of all.
+/// The smallest block, and the granularity of all.
 const GRAIN: u64 = 4096;
 
-/// Pinned host memory, kept and used again.
+/// Pinned host memory, cached.
 #[derive(Debug)]
 pub(super) struct PinnedSlabs {
     driver: &'static Driver,
@@ -46,15 +46,15 @@ struct InUse {
     streams: Vec<StreamId>,
 }
 
-/// A block that was given back, and what has to be passed before it can be used anywhere. A stream without a mark was
-/// being captured: it is asked again later.
+/// A freed block, and the marks the GPU must pass before it can be used anywhere. A stream without a mark was being
+/// captured: it is marked later.
 #[derive(Debug)]
 struct Free {
     memory: PinnedMemory,
     waits: Vec<(StreamId, Option<Mark>)>,
 }
 
-/// Sizes from a power of two to the next come in eight steps.
+/// Size classes: eight steps per power of two.
 fn size_class(bytes: u64) -> Option<u64> {
     let step = (bytes.max(GRAIN).checked_next_power_of_two()? / 16).max(GRAIN);
     bytes.max(1).checked_next_multiple_of(step)
@@ -77,7 +77,7 @@ impl PinnedSlabs {
 }
 
 impl Core {
-    /// Whether a block may be used on a stream: it was freed there, or the GPU has passed.
+    /// Whether a block can be used on a stream: it was freed there, or the GPU has passed all its marks.
     fn is_usable(&mut self, waits: &mut Vec<(StreamId, Option<Mark>)>, on: Option<StreamId>) -> bool {
         let Self { marks, context, .. } = self;
         waits.retain_mut(|(stream, mark)| {
@@ -124,7 +124,7 @@ impl Core {
         Ok(memory)
     }
 
-    /// Gives unused blocks back until at most `keep` bytes are reserved. Those that the GPU may use stay.
+    /// Releases unused blocks until at most `keep` bytes are reserved. Blocks that the GPU may still use stay.
     fn release(&mut self, keep: u64) -> u64 {
         let before = self.stats.reserved;
         let sizes: Vec<u64> = self.free.keys().rev().copied().collect();
@@ -213,7 +213,7 @@ impl Allocator for PinnedSlabs {
                     return true;
                 }
                 *mark = mark.or_else(|| marks.mark(context, stream).ok());
-                // What cannot be waited for stays unusable, rather than being used too early.
+                // If the wait fails the block stays unusable, rather than being reused too early.
                 mark.is_none_or(|mark| marks.wait(context, stream, mark, LONGEST_WAIT).is_err())
             });
         }
@@ -241,7 +241,7 @@ impl Allocator for PinnedSlabs {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        // Copies may still be under way, and freeing this memory does not wait for them everywhere.
+        // Copies may still be in flight, and freeing this memory does not always wait for them.
         if let Ok(_entered) = self.context.enter() {
             let _ = self.driver.synchronize();
         }

@@ -1,12 +1,12 @@
-//! Finds second frees, foreign addresses and writes after the free, and names both sites.
+//! Detects double frees, foreign pointers and use-after-free writes, and names both sites.
 //!
-//! A freed block is filled with a pattern and stays in quarantine for a while; when it leaves, the pattern must still
-//! be there. A second free of it is caught for certain, because nobody else can have been given the address
-//! meanwhile. A read after the free is not seen, it just finds the pattern.
+//! A freed block is filled with a pattern and quarantined for a while; when it leaves, the pattern must be intact. A
+//! double free of it is always caught, because the address is not handed out again in the meantime. A read after the
+//! free is not detected; it just sees the pattern.
 //!
-//! All of that costs fills, waits and copies: it is for debug builds, [`Checked::in_debug_builds`] is nothing in
-//! others. Memory in quarantine counts as live below. Where a block cannot be filled (a stream that is captured, a
-//! thread without a context) it is freed at once, unchecked.
+//! This costs fills, waits and copies, so it is meant for debug builds: [`Checked::in_debug_builds`] does nothing in
+//! others. Quarantined memory counts as live upstream. A block that cannot be filled (its stream is being captured,
+//! its thread has no context) is freed at once, unchecked.
 
 use std::fmt;
 
@@ -22,14 +22,14 @@ use crate::error::{PoolError, Result, WrongAddress};
 use crate::fork::Lock;
 use crate::site::Site;
 
-/// What freed memory is filled with.
+/// Fill pattern of freed memory.
 const PATTERN: u8 = 0xdb;
-/// How much is compared at once.
+/// Bytes per comparison.
 const PIECE: u64 = 1 << 20;
 
 type Hear = Box<dyn Fn(&Violation) + Send + Sync>;
 
-/// An allocator that finds mistakes.
+/// An allocator that detects memory errors.
 pub struct Checked<A: Allocator> {
     upstream: A,
     hear: Hear,
@@ -46,13 +46,14 @@ struct InUse {
 }
 
 impl<A: Allocator> Checked<A> {
-    /// Keeps up to `quarantine` of freed memory back. What is found is told to `hear`, which is called without a lock.
+    /// Quarantines up to `quarantine` bytes of freed memory. Violations are passed to `hear`, which is called without
+    /// a lock.
     pub fn new(upstream: A, quarantine: Bytes, hear: impl Fn(&Violation) + Send + Sync + 'static) -> Self {
         let (hear, most) = (Box::new(hear), Some(quarantine.get()));
         Self { upstream, hear, most, blocks: Blocks::new(), quarantine: Lock::new(Quarantine::default()) }
     }
 
-    /// The same in debug builds; in others everything passes unchecked.
+    /// The same in debug builds; in others nothing is checked.
     pub fn in_debug_builds(
         upstream: A,
         quarantine: Bytes,
@@ -65,12 +66,12 @@ impl<A: Allocator> Checked<A> {
         layer
     }
 
-    /// What stands below.
+    /// The upstream allocator.
     pub fn upstream(&self) -> &A {
         &self.upstream
     }
 
-    /// Checks everything in quarantine and lets it go.
+    /// Checks everything in quarantine and frees it.
     pub fn check_all(&self) {
         self.let_go(|quarantine| quarantine.take(0, |_| true));
     }
@@ -80,21 +81,21 @@ impl<A: Allocator> Checked<A> {
             return 0;
         };
         for held in &taken {
-            // A driver that does not answer has worse to tell, and tells it elsewhere.
+            // If the driver fails, other calls report that.
             if let Ok(Some(offset)) = self.first_change(held) {
                 let Held { address, bytes, allocated, freed, .. } = *held;
                 let (bytes, offset) = (Bytes::new(bytes), Bytes::new(offset));
                 let written = WrittenAfterFree { address, bytes, offset, allocated, freed };
                 (self.hear)(&Violation::WrittenAfterFree(written));
             }
-            // SAFETY: who freed it has vouched for it, and it was in nobody's hands since.
+            // SAFETY: guaranteed by the caller of the free, and the block was in quarantine since.
             let _ = unsafe { self.upstream.free(held.address, held.stream, held.freed) };
         }
         taken.len()
     }
 
     fn region(&self, held: &Held) -> Region<'_> {
-        // SAFETY: the memory is this layer's while it is in quarantine, and no slice of the host's refers to it.
+        // SAFETY: this layer owns the memory while it is in quarantine, and no host slice refers to it.
         unsafe { Region::from_address(self.upstream.driver(), held.address, Bytes::new(held.bytes)) }
     }
 
@@ -102,11 +103,11 @@ impl<A: Allocator> Checked<A> {
         if stream == EVERY_STREAM {
             return self.upstream.driver().synchronize();
         }
-        // SAFETY: a stream on which memory was freed is kept until it is retired, which empties the quarantine.
+        // SAFETY: a stream on which memory was freed is alive until it is retired, which empties the quarantine.
         unsafe { Stream::borrow(self.upstream.driver(), stream.0) }.synchronize()
     }
 
-    /// Fills a block, once everybody is done with it who may still use it. `false`: it cannot be done now.
+    /// Fills a block after all other streams have finished with it. `false` if that is not possible now.
     fn fill(&self, held: &Held, users: &[StreamId]) -> makeroom_cuda::Result<bool> {
         if held.stream == EVERY_STREAM {
             self.region(held).fill(PATTERN)?;
@@ -122,7 +123,7 @@ impl<A: Allocator> Checked<A> {
         Ok(true)
     }
 
-    /// Where the pattern is not what it was.
+    /// Offset of the first changed byte.
     fn first_change(&self, held: &Held) -> makeroom_cuda::Result<Option<u64>> {
         self.wait_for(held.stream)?;
         let mut piece = vec![0; held.bytes.min(PIECE) as usize];
@@ -175,13 +176,13 @@ impl<A: Allocator> Allocator for Checked<A> {
 
     unsafe fn free(&self, address: Address, stream: StreamId, site: Site) -> Result<()> {
         let Some(most) = self.most else {
-            // SAFETY: passed on to the caller.
+            // SAFETY: guaranteed by the caller.
             return unsafe { self.upstream.free(address, stream, site) };
         };
         let Some(block) = self.blocks.remove(address)? else { return Err(self.wrong_free(address, site)) };
         let held = Held { address, bytes: block.bytes, stream, allocated: block.allocated, freed: site };
         if held.bytes > most || !self.fill(&held, &block.streams).unwrap_or(false) {
-            // SAFETY: passed on to the caller.
+            // SAFETY: guaranteed by the caller.
             return unsafe { self.upstream.free(address, stream, site) };
         }
         self.let_go(|quarantine| {

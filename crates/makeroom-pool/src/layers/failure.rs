@@ -1,7 +1,7 @@
-//! A function of the program's own is asked before a request fails: it may free something and say "try again".
+//! A callback before a request fails: it may free something and request a retry.
 //!
-//! It is asked for refused memory only; no other error goes away by freeing. No lock is held while it runs, so it may
-//! use the pool, also this layer of it: a request of its own that fails asks it again, one level deeper.
+//! It is called only when memory runs out; freeing fixes no other error. No lock is held while it runs, so it may use
+//! the pool, including this layer: if its own request fails, it is called recursively.
 
 use std::fmt;
 
@@ -12,43 +12,43 @@ use crate::allocator::Allocator;
 use crate::error::{OutOfMemory, PoolError, Result};
 use crate::site::Site;
 
-/// A request that would fail.
+/// A request that is about to fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure<'error> {
-    /// How much was asked for.
+    /// Requested size.
     pub bytes: Bytes,
-    /// Who asked.
+    /// The site of the request.
     pub site: Site,
-    /// How often the function was asked about this request before.
+    /// Earlier calls for this request.
     pub attempt: u32,
     /// Why there is no memory, with the account.
     pub error: &'error OutOfMemory,
 }
 
-/// What to do with a request that would fail.
+/// What to do with a request that is about to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Something was freed.
+    /// Retry: something was freed.
     TryAgain,
-    /// The caller gets the error.
+    /// Return the error to the caller.
     GiveUp,
 }
 
 type Ask = Box<dyn Fn(Failure<'_>) -> Answer + Send + Sync>;
 
-/// An allocator that asks before it fails.
+/// An allocator with a callback on failure.
 pub struct OnFailure<A> {
     upstream: A,
     ask: Ask,
 }
 
 impl<A: Allocator> OnFailure<A> {
-    /// Asks `ask` about each request that would fail, until it gives up or there is memory.
+    /// Calls `ask` for each request that is about to fail, until it gives up or the request succeeds.
     pub fn new(upstream: A, ask: impl Fn(Failure<'_>) -> Answer + Send + Sync + 'static) -> Self {
         Self { upstream, ask: Box::new(ask) }
     }
 
-    /// What stands below.
+    /// The upstream allocator.
     pub fn upstream(&self) -> &A {
         &self.upstream
     }

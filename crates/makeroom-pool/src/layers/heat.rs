@@ -1,14 +1,14 @@
-//! Which memory is hot, as far as that can be told when it is asked for.
+//! Heuristic for hot memory, applied when a block is allocated.
 //!
-//! Blocks are not moved once they are placed, so the rule has only the past to go by. A block that lives briefly
-//! is a result on its way to the next operation: all of it is written and read within a few launches. A block that
-//! lives long lies still most of that time. So on a device that has once been full:
+//! Blocks are never moved, so the heuristic can only use history. A short-lived block is an intermediate result: all
+//! of it is written and read within a few launches. A long-lived block is idle most of the time. So on a device that
+//! has been full once:
 //!
-//! - a block is taken to live *long* if most blocks of its size and site were not freed within [`BRIEF`] allocations;
-//! - each block that lived briefly and had to go to the host raises the *headroom* by its size, up to an eighth of the device;
-//! - blocks that live long leave the headroom free: they go to the host although the device could still take them.
+//! - a block counts as *long-lived* if most blocks of its size and site were not freed within [`BRIEF`] allocations;
+//! - each short-lived block that was spilled raises the *headroom* by its size, up to an eighth of the device;
+//! - long-lived blocks leave the headroom free: they go to the host although they would still fit on the device.
 //!
-//! A program in which no brief block is ever spilled has no headroom, and every byte of the device is used.
+//! A program that never spills a short-lived block has no headroom, and uses every byte of the device.
 
 use std::hash::BuildHasher as _;
 
@@ -16,11 +16,11 @@ use makeroom_core::{FastHasher, FastMap};
 
 use crate::site::Site;
 
-/// Blocks that live for so many allocations at most are brief.
+/// Maximum lifetime of a short-lived block, in allocations.
 const BRIEF: u64 = 64;
-/// The part of the device that brief blocks may claim.
+/// Maximum headroom, as a fraction of the device (1/8).
 const MOST_HEADROOM: u64 = 8;
-/// How many kinds of blocks are remembered. When they are more, all are forgotten and learned anew.
+/// Maximum number of kinds. When it is reached, all are forgotten and learned again.
 const REMEMBERED: usize = 1 << 14;
 
 /// Blocks of one size from one site.
@@ -33,14 +33,14 @@ impl Kind {
     }
 }
 
-/// How many blocks of a kind lived how long.
+/// Number of short-lived and long-lived blocks of a kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lives {
     brief: u32,
     long: u32,
 }
 
-/// What is known of how long blocks live, and how full the device can be.
+/// Lifetimes of blocks, and the device's capacity.
 #[derive(Debug, Default)]
 pub(super) struct Heat {
     lives: FastMap<u64, Lives>,
@@ -49,12 +49,12 @@ pub(super) struct Heat {
 }
 
 impl Heat {
-    /// The device was refused when so much of it was reserved.
+    /// The device was full with this much reserved.
     pub(super) fn refused(&mut self, reserved: u64) {
         self.ceiling = self.ceiling.max(reserved);
     }
 
-    /// A block was given back that had lived for so many allocations.
+    /// A block was freed after this many allocations.
     pub(super) fn ended(&mut self, kind: Kind, lifetime: u64, bytes: u64, was_spilled: bool) {
         if self.lives.len() >= REMEMBERED {
             self.lives.clear();
@@ -68,8 +68,8 @@ impl Heat {
         }
     }
 
-    /// Whether the room that a block would take is better kept for hotter ones, where so much is live already.
-    /// How much that is, is asked for only where it matters: the answer takes the locks of all threads.
+    /// Whether a block should leave its space on the device to hotter ones. `live` is called only if it matters,
+    /// because it takes the locks of all threads.
     pub(super) fn prefers_host(&self, kind: Kind, bytes: u64, live: impl FnOnce() -> u64) -> bool {
         let lives_long = self.lives.get(&kind.0).is_some_and(|lives| lives.long > lives.brief);
         lives_long && self.headroom > 0 && live() + bytes + self.headroom > self.ceiling

@@ -1,11 +1,11 @@
-//! The last events of a pool: who took and gave back what, and which memory the pool took for it.
+//! The most recent events of a pool: allocations and frees with their sites, and the memory mapped for them.
 //!
-//! A history is a layer and a watcher at once. As a layer ([`Recorded`]) it sees allocations and frees with their
-//! sites; as the pool's [`Watcher`] it sees memory being mapped, in between. Events stand in a ring, so a long run
-//! keeps its end; what is in use is known besides, with who asked for it.
+//! A history is both a layer and a watcher. As a layer ([`Recorded`]) it sees allocations and frees with their sites;
+//! as the pool's [`Watcher`] it sees the mappings in between. Events are in a ring buffer, so a long run keeps its
+//! end. Live blocks are tracked separately, with their sites.
 //!
-//! A free is noted before it is passed on and an allocation after it came back: an address is then never noted as
-//! taken twice, whatever other threads do.
+//! A free is noted before it is forwarded and an allocation after it returns, so an address is never noted as
+//! allocated twice, whatever other threads do.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -21,41 +21,41 @@ use crate::error::{PoolError, Result};
 use crate::fork::Lock;
 use crate::site::Site;
 
-/// What happened.
+/// Kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happened {
-    /// A block was handed out.
+    /// A block was allocated.
     Allocated,
-    /// A block was given back.
+    /// A block was freed.
     FreeRequested,
-    /// Its memory may be used again.
+    /// Its memory can be reused.
     FreeCompleted,
-    /// Memory was put at addresses.
+    /// Memory was mapped.
     Mapped,
-    /// Memory was taken away from addresses.
+    /// Memory was unmapped.
     Unmapped,
-    /// A request could not be served; the address is what the device had free.
+    /// A request failed; the address field holds the device's free memory.
     Refused,
 }
 
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PastEvent {
-    /// What happened.
+    /// Its kind.
     pub what: Happened,
-    /// Where.
+    /// The address.
     pub address: Address,
-    /// How many bytes: what was asked for, or what was mapped.
+    /// Size in bytes, requested or mapped.
     pub bytes: u64,
-    /// On which stream; 0 where no stream is concerned.
+    /// The stream; 0 if none is involved.
     pub stream: StreamId,
-    /// When, in microseconds since the epoch.
+    /// Microseconds since the Unix epoch.
     pub time_us: u64,
-    /// Who asked, where somebody did.
+    /// The site of the call, if there was one.
     pub site: Option<Site>,
 }
 
-/// A block in use.
+/// A live block.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     bytes: u64,
@@ -63,32 +63,32 @@ struct Held {
     is_shared: bool,
 }
 
-/// What the lock guards. `events.len() ≤ most`
+/// The state under the lock. `events.len() ≤ most`
 #[derive(Debug, Default)]
 struct Past {
     events: VecDeque<PastEvent>,
     most: usize,
     dropped: u64,
     held: FastMap<u64, Held>,
-    /// Blocks that were freed and wait for another stream, by address: when that stream has passed is noted when
-    /// their memory is used again, or when somebody looks.
+    /// Freed blocks that wait for another stream, by address. Their completion is noted when their memory is reused,
+    /// or when the events are read.
     waiting: BTreeMap<u64, PastEvent>,
 }
 
-/// The last events of a pool.
+/// The most recent events of a pool.
 #[derive(Debug)]
 pub struct History {
     past: Lock<Past>,
 }
 
 impl History {
-    /// Remembers so many events.
+    /// A history of at most `most` events.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { past: Lock::new(Past { most, ..Past::default() }) })
     }
 
-    /// The events, oldest first, and how many older ones were forgotten. Frees that wait for a stream are complete
-    /// unless `is_pending` says that the memory at their address still waits.
+    /// The events, oldest first, and the number of older ones dropped. A free that waits for a stream is complete
+    /// unless `is_pending` says that the memory at its address is still waiting.
     pub fn events(&self, is_pending: impl Fn(Address) -> bool) -> (Vec<PastEvent>, u64) {
         let Ok(mut past) = self.past.lock() else { return (Vec::new(), 0) };
         let done: Vec<u64> =
@@ -99,12 +99,12 @@ impl History {
         (past.events.iter().copied().collect(), past.dropped)
     }
 
-    /// Who asked for the block at an address.
+    /// The site that allocated the block at an address.
     pub fn site_at(&self, address: Address) -> Option<Site> {
         self.past.lock().ok()?.held.get(&address.0).map(|held| held.site)
     }
 
-    /// Memory is put at an address or taken away from it.
+    /// Notes that memory was mapped or unmapped.
     fn moved(&self, what: Happened, address: Address, piece: Piece) {
         if let Ok(mut past) = self.past.lock() {
             past.note(what, address, piece.size, StreamId(0), None);
@@ -137,7 +137,7 @@ impl Past {
 
     fn allocated(&mut self, address: Address, bytes: u64, stream: StreamId, site: Site) {
         let end = address.0 + bytes.max(1);
-        // From the last one that begins below the end downwards: blocks that wait do not overlap each other.
+        // Downward from the last one that starts below the end: waiting blocks do not overlap.
         while let Some((&start, _)) = self
             .waiting
             .range(..end)
@@ -172,7 +172,7 @@ impl Watcher for History {
     }
 }
 
-/// An allocator whose events are remembered.
+/// An allocator that records its events in a history.
 #[derive(Debug)]
 pub struct Recorded<A> {
     upstream: A,
@@ -180,17 +180,17 @@ pub struct Recorded<A> {
 }
 
 impl<A: Allocator> Recorded<A> {
-    /// Notes what passes. The same history should be the watcher of the pool below.
+    /// Records all calls. The same history should be the watcher of the pool below.
     pub fn new(upstream: A, history: Arc<History>) -> Self {
         Self { upstream, history }
     }
 
-    /// What stands below.
+    /// The upstream allocator.
     pub fn upstream(&self) -> &A {
         &self.upstream
     }
 
-    /// What was noted.
+    /// The history.
     pub fn history(&self) -> &Arc<History> {
         &self.history
     }
@@ -219,7 +219,7 @@ impl<A: Allocator> Allocator for Recorded<A> {
             }
             held
         };
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         let freed = unsafe { self.upstream.free(address, stream, site) };
         if let (Err(_), Some(held)) = (&freed, held) {
             let mut past = self.history.past.lock()?;

@@ -1,8 +1,8 @@
-//! A limit on what passes: the bytes that were asked for and not yet given back.
+//! A limit on live memory: bytes requested and not yet freed.
 //!
-//! It counts requests, not what the pool below has reserved for them (that limit is the pool's own,
-//! [`Options::limit`](crate::Options)), so several of them can share one pool: one for each user of it. A block counts
-//! until its free is requested.
+//! It counts requests, not the memory that the pool has reserved for them (for that, see the pool's own
+//! [`Options::limit`](crate::Options)). So several limits, one per user, can share a pool. A block counts until its
+//! free is requested.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ use crate::blocks::Blocks;
 use crate::error::{OutOfMemory, PoolError, Result};
 use crate::site::Site;
 
-/// An allocator that refuses what would exceed a limit.
+/// An allocator that fails requests beyond a limit.
 ///
 /// `passed = Σ blocks`, and `passed ≤ most` unless the limit was lowered below it.
 #[derive(Debug)]
@@ -27,12 +27,12 @@ pub struct Limit<A> {
 }
 
 impl<A: Allocator> Limit<A> {
-    /// At most so much at once.
+    /// Allows at most `limit` bytes at a time.
     pub fn new(upstream: A, limit: Bytes) -> Self {
         Self { upstream, most: AtomicU64::new(limit.get()), passed: AtomicU64::new(0), blocks: Blocks::new() }
     }
 
-    /// What stands below.
+    /// The upstream allocator.
     pub fn upstream(&self) -> &A {
         &self.upstream
     }
@@ -42,12 +42,12 @@ impl<A: Allocator> Limit<A> {
         Bytes::new(self.most.load(Ordering::Relaxed))
     }
 
-    /// Changes it. What is above it already stays.
+    /// Changes the limit. Memory already above it stays.
     pub fn set_limit(&self, limit: Bytes) {
         self.most.store(limit.get(), Ordering::Relaxed);
     }
 
-    /// What has passed and was not given back.
+    /// Live bytes.
     pub fn passed(&self) -> Bytes {
         Bytes::new(self.passed.load(Ordering::Relaxed))
     }
@@ -84,7 +84,7 @@ impl<A: Allocator> Allocator for Limit<A> {
 
     unsafe fn free(&self, address: Address, stream: StreamId, site: Site) -> Result<()> {
         let bytes = self.blocks.remove(address)?;
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         let freed = unsafe { self.upstream.free(address, stream, site) };
         match (&freed, bytes) {
             (Ok(()), Some(bytes)) => {

@@ -1,16 +1,16 @@
 //! Layers: allocators over an allocator, each with one task, in any order.
 //!
 //! ```text
-//! limit.rs     no more than so much at once            track.rs       who holds what, and held it at the peak
-//! spill.rs     what does not fit goes to the host      heat.rs        … and what should not have to
-//! spilled.rs   … and what did                          failure.rs     a function is asked before giving up
-//! checked.rs   second frees, foreign addresses,        quarantine.rs  … in memory that is kept back
-//!              writes after the free
-//! history.rs   the last events, and who holds what
+//! limit.rs     limit on live memory                    track.rs       live memory by site, now and at the peak
+//! spill.rs     spilling to host memory                 heat.rs        … which blocks to spill
+//! spilled.rs   … and the report about it               failure.rs     callback before a request fails
+//! checked.rs   double frees, foreign pointers,         quarantine.rs  … and the freed memory it holds back
+//!              use-after-free writes
+//! history.rs   the most recent events
 //! ```
 //!
-//! What stands below a layer is refused or counted by it; what stands above is not. `Limit` over `Spill` limits device
-//! and host together, `Spill` over `Limit` spills what the limit refuses.
+//! A layer acts on the requests that reach it from above. `Limit` over `Spill` limits device and host together;
+//! `Spill` over `Limit` spills what exceeds the limit.
 
 mod checked;
 mod failure;
@@ -31,7 +31,7 @@ pub use spill::{Spill, SpillOptions};
 pub use spilled::{Spilled, SpilledSizes};
 pub use track::{SiteFigures, Track, TrackReport};
 
-/// The functions of [`Allocator`](crate::Allocator) that a layer hands to the one below as they are.
+/// Forwards functions of [`Allocator`](crate::Allocator) unchanged to the upstream allocator.
 macro_rules! pass_on {
     ($upstream:ident: $($function:ident)+) => { $(crate::layers::pass_on!(@ $upstream $function);)+ };
     (@ $upstream:ident record_stream) => {
@@ -51,7 +51,7 @@ macro_rules! pass_on {
             stream: makeroom_core::StreamId,
             site: crate::Site,
         ) -> crate::Result<()> {
-            // SAFETY: passed on to the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.$upstream.free(address, stream, site) }
         }
     };

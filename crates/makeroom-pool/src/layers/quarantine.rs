@@ -1,4 +1,4 @@
-//! Memory that was freed and is kept back for a while, and the mistakes that this finds.
+//! Quarantine for freed memory, and the violations that it reveals.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,27 +8,27 @@ use makeroom_core::{Address, Bytes, FastMap, StreamId};
 use crate::error::WrongAddress;
 use crate::site::Site;
 
-/// A mistake of the program's.
+/// A memory error in the program.
 #[derive(Debug)]
 pub enum Violation {
-    /// An address was freed that is not in use.
+    /// A free of an address that is not live.
     WrongFree(WrongAddress),
-    /// Freed memory was written.
+    /// A use-after-free write.
     WrittenAfterFree(WrittenAfterFree),
 }
 
-/// Freed memory that was written.
+/// A use-after-free write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrittenAfterFree {
-    /// The block.
+    /// Address of the block.
     pub address: Address,
-    /// How large it was.
+    /// Its size.
     pub bytes: Bytes,
-    /// The first byte that changed, counted from its beginning.
+    /// Offset of the first changed byte.
     pub offset: Bytes,
-    /// Who asked for it.
+    /// Where it was allocated.
     pub allocated: Site,
-    /// Who gave it back.
+    /// Where it was freed.
     pub freed: Site,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A freed block.
+/// A block in quarantine.
 #[derive(Clone, Copy)]
 pub(super) struct Held {
     pub(super) address: Address,
@@ -70,7 +70,7 @@ impl Quarantine {
         self.order.push_back(held);
     }
 
-    /// Takes out the oldest until at most `most` bytes are left, and all that `also` names.
+    /// Removes the oldest until at most `most` bytes are left, and all that match `also`.
     pub(super) fn take(&mut self, most: u64, also: impl Fn(&Held) -> bool) -> Vec<Held> {
         let mut left = self.bytes;
         let (mut taken, mut kept) = (Vec::new(), VecDeque::new());

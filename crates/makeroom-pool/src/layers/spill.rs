@@ -1,17 +1,17 @@
-//! What does not fit on the device goes to host memory, which kernels reach over the bus.
+//! Spills to host memory, which kernels reach over the bus, when the device is full.
 //!
-//! That is slow: on an H200 a kernel reads host memory at 51 GB/s, device memory at 3844. So as little as possible
-//! goes there, and what is used most stays. The rule, when memory is asked for:
+//! That is slow: on an H200 a kernel reads host memory at 51 GB/s, device memory at 3844. So as little as possible is
+//! spilled, and hot memory stays on the device. For each request:
 //!
-//! 1. the device, as long as it has room: nothing is spilled before the first refusal;
-//! 2. what it refuses goes to the host. Small blocks (below [`SpillOptions::smallest`]) do so only because the
+//! 1. use the device while it has space: nothing is spilled before the first failure;
+//! 2. if the device is full, use the host. Small blocks (below [`SpillOptions::smallest`]) go there only because the
 //!    program would fail otherwise, and the report counts them;
-//! 3. on a device that has been full, blocks that live long leave some room to those that live briefly and had to be
-//!    spilled for want of it: see `heat.rs`.
+//! 3. on a device that has been full, long-lived blocks leave some space to short-lived ones that had to be spilled:
+//!    see `heat.rs`.
 //!
-//! Blocks do not move: one that was spilled stays on the host until it is freed, whatever becomes free on the device
-//! meanwhile. The host's memory is mapped by the virtual-memory calls, kept and used again, because making a GiB of
-//! it takes half a second. A driver that cannot map a node of the host gives pinned memory of the older kind instead.
+//! Blocks do not move: a spilled block stays on the host until it is freed, even if the device has space again. Host
+//! memory is mapped with the virtual memory API and cached, because creating 1 GiB takes half a second. If the driver
+//! cannot map memory of a host node, pinned memory is used instead.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -27,38 +27,38 @@ use crate::fork::Lock;
 use crate::host::host_memory;
 use crate::site::Site;
 
-/// How a spill is set up.
+/// Options for spilling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpillOptions {
-    /// The most host memory that is taken.
+    /// Maximum host memory.
     pub quota: Bytes,
-    /// Blocks below this size stay on the device, unless the program would fail.
+    /// Smaller blocks stay on the device, unless the program would fail.
     pub smallest: Bytes,
 }
 
 impl SpillOptions {
-    /// So much host memory, for blocks of a MiB and more.
+    /// This quota of host memory, for blocks of 1 MiB and more.
     pub fn with_quota(quota: Bytes) -> Self {
         Self { quota, smallest: Bytes::mib(1) }
     }
 }
 
-/// An allocator whose overflow goes to host memory.
+/// An allocator that spills to host memory.
 #[derive(Debug)]
 pub struct Spill<A> {
     upstream: A,
     host: Box<dyn Allocator>,
     options: SpillOptions,
-    /// Whether the device has ever refused. Before that blocks are not even remembered.
+    /// Whether the device was ever full. Before that, blocks are not even tracked.
     is_pressed: AtomicBool,
-    /// Allocations since then: the clock by which blocks live long or briefly.
+    /// Allocations since then: the clock for block lifetimes.
     clock: AtomicU64,
     blocks: Blocks<Placed>,
     heat: Lock<Heat>,
     tally: Lock<Tally>,
 }
 
-/// A block on the host, or one that could have gone there.
+/// A block on the host, or one that could have been spilled.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     bytes: u64,
@@ -68,13 +68,13 @@ struct Placed {
 }
 
 impl<A: Allocator> Spill<A> {
-    /// The overflow of an allocator on a device. Takes no host memory before it is needed.
+    /// Spills from an allocator on a device. Takes no host memory before it is needed.
     pub fn new(upstream: A, device: i32, options: SpillOptions) -> Result<Self> {
         let host = host_memory(upstream.driver(), device, Some(options.quota))?;
         Ok(Self::over(upstream, host, options))
     }
 
-    /// The overflow of an allocator into another one.
+    /// Spills from one allocator to another.
     pub fn over(upstream: A, host: Box<dyn Allocator>, options: SpillOptions) -> Self {
         Self {
             upstream,
@@ -88,17 +88,17 @@ impl<A: Allocator> Spill<A> {
         }
     }
 
-    /// What stands below, on the device.
+    /// The upstream allocator, on the device.
     pub fn upstream(&self) -> &A {
         &self.upstream
     }
 
-    /// Where the overflow goes.
+    /// The allocator for spilled blocks.
     pub fn host(&self) -> &dyn Allocator {
         &*self.host
     }
 
-    /// What was spilled.
+    /// A report of spilled memory.
     pub fn spilled(&self) -> Spilled {
         self.tally.lock().map(|tally| tally.report()).unwrap_or_default()
     }
@@ -118,7 +118,7 @@ impl<A: Allocator> Spill<A> {
         self.blocks.insert(address, Placed { bytes, kind: Kind::of(bytes, site), born, is_on_host })
     }
 
-    /// On the host, if that has room: what it says otherwise is of less use than what the device said.
+    /// Allocates on the host. Drops the host's error, because the device's is more useful.
     fn spill(&self, bytes: u64, stream: StreamId, site: Site, why: Why) -> Result<Option<Address>> {
         let Ok(address) = self.host.allocate(bytes, stream, site) else { return Ok(None) };
         self.remember(address, bytes, site, true)?;
@@ -171,12 +171,12 @@ impl<A: Allocator> Allocator for Spill<A> {
         let placed = if is_pressed { self.blocks.remove(address)? } else { None };
         let is_on_host = placed.is_some_and(|placed| placed.is_on_host);
         let owner: &dyn Allocator = if is_on_host { &*self.host } else { &self.upstream };
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         let freed = unsafe { owner.free(address, stream, site) };
         let Some(placed) = placed else {
             return match freed {
-                // Of an address of its own the host knows more: where it was freed before.
-                // SAFETY: passed on to the caller.
+                // For an address of the host, its error says more: where it was freed before.
+                // SAFETY: guaranteed by the caller.
                 Err(_) if self.host.reaches(address) => unsafe { self.host.free(address, stream, site) },
                 freed => freed,
             };
@@ -207,7 +207,7 @@ impl<A: Allocator> Allocator for Spill<A> {
         self.host.retire_stream(stream);
     }
 
-    /// The host's memory is kept, since making it is slow, unless nothing is to be kept.
+    /// Keeps the host memory, since creating it is slow, unless `keep` is 0.
     fn trim(&self, keep: u64) -> u64 {
         if keep == 0 {
             self.host.trim(0);

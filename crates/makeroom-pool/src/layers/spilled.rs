@@ -1,40 +1,40 @@
-//! What was spilled, in figures.
+//! Statistics of spilled memory.
 
 use std::fmt;
 
 use makeroom_core::Bytes;
 
-/// What a [`Spill`](super::Spill) has put into host memory.
+/// Memory that a [`Spill`](super::Spill) has moved to the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spilled {
-    /// What is there now.
+    /// Spilled now.
     pub now: Bytes,
-    /// The most that was there at once.
+    /// Peak.
     pub peak: Bytes,
-    /// The most that may be there.
+    /// Maximum allowed.
     pub quota: Bytes,
-    /// Blocks, since the beginning.
+    /// Blocks spilled in total.
     pub blocks: u64,
-    /// Bytes, since the beginning.
+    /// Bytes spilled in total.
     pub bytes: Bytes,
-    /// Of these blocks, those below the size that spills: the device had no room even for them.
+    /// Of these blocks, those below the size threshold: the device had no space even for them.
     pub small: u64,
-    /// Of these blocks, those that the device could have taken: they left its room to hotter ones.
+    /// Of these blocks, those that would have fit on the device: they left their space to hotter ones.
     pub made_way: u64,
-    /// Requests that neither side could serve.
+    /// Requests that fit neither on the device nor on the host.
     pub refused: u64,
     /// By size, smallest first, without empty rows.
     pub by_size: Vec<SpilledSizes>,
 }
 
-/// Spilled blocks of sizes from a power of two to the next.
+/// Spilled blocks with sizes from one power of two to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpilledSizes {
-    /// The least size of the row.
+    /// Smallest size of the row.
     pub from: Bytes,
-    /// Blocks, since the beginning.
+    /// Blocks spilled in total.
     pub blocks: u64,
-    /// Bytes, since the beginning.
+    /// Bytes spilled in total.
     pub bytes: Bytes,
 }
 
@@ -60,19 +60,19 @@ impl fmt::Display for Spilled {
     }
 }
 
-/// The figures as they are kept.
+/// The running statistics.
 #[derive(Debug)]
 pub(super) struct Tally {
     spilled: Spilled,
     sizes: [SpilledSizes; 64],
 }
 
-/// Why a block went to the host.
+/// Why a block was spilled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// The device had no room for it.
+    /// The device had no space for it.
     NoRoom,
-    /// It left the room to hotter ones.
+    /// It left its space to hotter ones.
     MadeWay,
 }
 

@@ -1,7 +1,7 @@
-//! Who holds what: live bytes by site, now, at the peak of all, and at each site's own peak; and what is left at the end.
+//! Live memory by site: now, at the overall peak, at each site's own peak, and leaks at the end.
 //!
-//! A site is the line of Rust or the return address that asked ([`Site`]). One lock guards the book: tracking costs
-//! a look-up per call, and many threads wait for each other here. A block counts until its free is requested.
+//! A site is the line of Rust or the return address of the call ([`Site`]). One lock protects the records: tracking
+//! costs a lookup per call, and threads contend for the lock. A block counts until its free is requested.
 
 use std::fmt;
 
@@ -13,47 +13,47 @@ use crate::error::Result;
 use crate::fork::Lock;
 use crate::site::Site;
 
-/// How many sites a printed report shows.
+/// Number of sites in a printed report.
 const SHOWN: usize = 10;
 
-/// An allocator that keeps a book of who holds what.
+/// An allocator that tracks live memory by site.
 #[derive(Debug)]
 pub struct Track<A> {
     upstream: A,
     book: Lock<Book>,
 }
 
-/// What one site did.
+/// The figures of one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteFigures {
-    /// Who asked.
+    /// The site.
     pub site: Site,
-    /// What it holds.
+    /// Live bytes.
     pub live: Bytes,
-    /// In how many blocks.
+    /// Live blocks.
     pub blocks: u64,
-    /// The most it held at once.
+    /// Its own peak.
     pub peak: Bytes,
-    /// What it held when all sites together held the most.
+    /// Its live bytes at the overall peak.
     pub at_peak: Bytes,
-    /// How often it asked.
+    /// Number of allocations.
     pub allocations: u64,
 }
 
-/// All sites, those that held most at the peak first.
+/// The figures of all sites, largest at the overall peak first.
 ///
 /// `live = Σ sites.live`, `peak = Σ sites.at_peak`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrackReport {
-    /// What all sites hold.
+    /// Live bytes of all sites.
     pub live: Bytes,
-    /// The most that all sites held at once.
+    /// Overall peak.
     pub peak: Bytes,
     /// The sites.
     pub sites: Vec<SiteFigures>,
 }
 
-/// The book. `epoch` is the number of peaks that are over; while `is_at_peak`, the last one is not.
+/// The records. `epoch` is the number of past peaks; while `is_at_peak`, the current one is not over.
 #[derive(Debug, Default)]
 struct Book {
     blocks: FastMap<u64, (usize, u64)>,
@@ -65,7 +65,8 @@ struct Book {
     is_at_peak: bool,
 }
 
-/// A site, with what it held at the end of the peak before its last change: so a new peak costs nothing.
+/// A site, with its live bytes at the end of the last peak before its last change. Updated lazily, so that a new peak
+/// costs nothing.
 #[derive(Debug)]
 struct Entry {
     figures: SiteFigures,
@@ -113,7 +114,7 @@ impl Book {
 }
 
 impl Entry {
-    /// What it held when the last peak ended is what it holds, if it has not changed since.
+    /// Saves the site's live bytes as those of the last peak, unless it has changed since that peak ended.
     fn before_change(&mut self, epoch: u64) -> &mut SiteFigures {
         if self.epoch != epoch {
             self.epoch = epoch;
@@ -130,22 +131,22 @@ impl Entry {
 }
 
 impl<A: Allocator> Track<A> {
-    /// Tracks what passes from now on.
+    /// Tracks allocations from now on.
     pub fn new(upstream: A) -> Self {
         Self { upstream, book: Lock::new(Book::default()) }
     }
 
-    /// What stands below.
+    /// The upstream allocator.
     pub fn upstream(&self) -> &A {
         &self.upstream
     }
 
-    /// Who holds and held what.
+    /// Reports live and peak memory by site.
     pub fn report(&self) -> TrackReport {
         self.book.lock().map(|book| book.report()).unwrap_or_default()
     }
 
-    /// The sites whose blocks were not given back, most bytes first. At the end of a program that is its leaks.
+    /// Sites with live blocks, most bytes first. At the end of a program these are its leaks.
     pub fn leaks(&self) -> Vec<SiteFigures> {
         let mut sites = self.report().sites;
         sites.retain(|figures| figures.blocks > 0);
@@ -163,7 +164,7 @@ impl<A: Allocator> Allocator for Track<A> {
 
     unsafe fn free(&self, address: Address, stream: StreamId, site: Site) -> Result<()> {
         let known = self.book.lock()?.blocks.remove(&address.0);
-        // SAFETY: passed on to the caller.
+        // SAFETY: guaranteed by the caller.
         let freed = unsafe { self.upstream.free(address, stream, site) };
         if let Some((index, bytes)) = known {
             let mut book = self.book.lock()?;

@@ -1,10 +1,10 @@
-//! A site as a frame: file, line and name, as far as they can be had without reading debug information.
+//! A site as a stack frame: file, line and name, as far as known without debug information.
 
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::site::Site;
 
-/// A frame.
+/// A stack frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) name: String,
@@ -12,7 +12,7 @@ pub(super) struct Frame {
     pub(super) line: u32,
 }
 
-/// What is known of a site.
+/// The frame of a site.
 pub(super) fn frame(site: Site) -> Frame {
     match site {
         Site::Rust(location) => {
@@ -22,16 +22,16 @@ pub(super) fn frame(site: Site) -> Frame {
     }
 }
 
-/// The function around an address in machine code, and the library or program that has it.
+/// The function that contains an address, and its library or program.
 fn in_library(address: u64) -> Frame {
     let unknown = || Frame { name: format!("{address:#x}"), file: "??".to_owned(), line: 0 };
-    // SAFETY: the structure is numbers and pointers, for which zero is a value.
+    // SAFETY: the structure holds only numbers and pointers, for which zero is valid.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: the address is only compared, and the answer has a place.
+    // SAFETY: the address is only compared, and the out-parameter is valid.
     if unsafe { libc::dladdr(address as *const c_void, &raw mut found) } == 0 {
         return unknown();
     }
-    // SAFETY: the linker's names end in a zero byte and stay while the library is loaded.
+    // SAFETY: the linker's names are NUL-terminated and valid while the library is loaded.
     let (name, file) = unsafe { (text(found.dli_sname), text(found.dli_fname)) };
     let start = if found.dli_saddr.is_null() { found.dli_fbase } else { found.dli_saddr };
     let offset = address.saturating_sub(start as u64);
@@ -41,12 +41,12 @@ fn in_library(address: u64) -> Frame {
 
 /// # Safety
 ///
-/// `from` is null or a text that ends in a zero byte.
+/// `from` is null or NUL-terminated.
 unsafe fn text(from: *const c_char) -> Option<String> {
     if from.is_null() {
         return None;
     }
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     Some(unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned())
 }
 

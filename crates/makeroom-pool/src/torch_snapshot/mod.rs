@@ -1,10 +1,10 @@
-//! A pool's memory and its last events as PyTorch's memory snapshot, so that what reads those reads ours: PyTorch's
-//! own viewer and `_memory_viz.py`, and `makeroom why`.
+//! Writes a pool's memory and recent events as a PyTorch memory snapshot, for PyTorch's viewer, `_memory_viz.py` and
+//! `makeroom why`.
 //!
-//! A segment of a snapshot is a run of mapped addresses, expandable in PyTorch's word, because pages come and go.
-//! Handles that the pool keeps and has mapped nowhere have no place in the format and are left out; so is which of a
-//! segment's blocks was freed on which stream. Everything else is exact, except while other threads allocate: a block
-//! may then be there whose event is not, or the other way round.
+//! A segment of a snapshot is a run of mapped addresses, "expandable" in PyTorch's terms, because pages come and go.
+//! Handles that the pool keeps unmapped have no place in the format and are left out, and so is the stream of each
+//! free block. Everything else is exact, unless other threads allocate during the snapshot: then a block may be
+//! missing its event, or an event its block.
 
 mod frames;
 
@@ -20,14 +20,14 @@ use crate::pool::Pool;
 use crate::site::Site;
 use frames::frame;
 
-/// One pool of a snapshot.
+/// One pool in a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotOf<'pool> {
     /// The pool.
     pub pool: &'pool Pool,
-    /// Its events, where they are remembered.
+    /// Its events, if recorded.
     pub history: Option<&'pool History>,
-    /// PyTorch's name for it; `(0, 0)` is the default pool's.
+    /// PyTorch's id for it; `(0, 0)` is the default pool.
     pub id: (u64, u64),
 }
 
@@ -37,7 +37,7 @@ impl<'pool> SnapshotOf<'pool> {
         Self { pool, history: None, id: (0, 0) }
     }
 
-    /// Its picture and its events, the events before the picture.
+    /// Takes the snapshot, then the events.
     fn take(self) -> Taken<'pool> {
         let snapshot = self.pool.snapshot();
         let blocks = snapshot.segments.iter().flat_map(|segment| &segment.blocks);
@@ -61,7 +61,7 @@ impl Taken<'_> {
     }
 }
 
-/// Writes a snapshot of pools, in the order of their devices.
+/// Writes a snapshot of pools, in device order.
 pub fn write_torch_snapshot(to: impl Write, pools: &[SnapshotOf<'_>]) -> io::Result<()> {
     let mut pools: Vec<Taken<'_>> = pools.iter().map(|pool| pool.take()).collect();
     pools.sort_by_key(|taken| taken.of.pool.device());
@@ -134,7 +134,7 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// The events of a device's pools, by time where they are several.
+    /// The events of a device's pools, in time order.
     fn device_trace(&mut self, device: i32, pools: &[Taken<'_>]) -> io::Result<()> {
         let of_device = pools.iter().filter(|taken| taken.of.pool.device() == device);
         let mut events: Vec<(&PastEvent, (u64, u64))> =
@@ -166,7 +166,7 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// A stack of one frame, written once for each site.
+    /// A stack of one frame, written once per site.
     fn frames(&mut self, site: Option<Site>) -> io::Result<()> {
         if let Some(&memo) = self.frames.get(&site) {
             return self.pickle.again(memo);
@@ -184,7 +184,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// The settings that PyTorch would have had to behave most like this, and the pools' own limits, by device.
+    /// The PyTorch settings that come closest to this pool, and the pools' own limits by device.
     fn settings(&mut self, limits: &[u64]) -> io::Result<()> {
         self.dict(|this| {
             this.pickle.key("PYTORCH_CUDA_ALLOC_CONF")?.text("expandable_segments:True")?;
@@ -220,7 +220,7 @@ fn requested(block: &BlockView) -> u64 {
     }
 }
 
-/// The limit of a device's pool; 0 where it has none, or where several pools share one, each with what is left of it.
+/// The limit of a device's pool; 0 if it has none, or if several pools share one, each with the rest of it.
 fn limit_of(device: i32, pools: &[Taken<'_>]) -> u64 {
     let mut limits = pools.iter().map(|taken| taken.of.pool).filter(|pool| pool.device() == device);
     match (limits.next(), limits.next()) {
@@ -229,7 +229,7 @@ fn limit_of(device: i32, pools: &[Taken<'_>]) -> u64 {
     }
 }
 
-/// The stream of all blocks that have one; 0 where there are several.
+/// The common stream of all blocks that have one; 0 if there are several.
 fn common_stream(blocks: &[BlockView]) -> StreamId {
     let mut streams = blocks.iter().filter_map(|block| block.stream);
     let first = streams.next().unwrap_or(StreamId(0));

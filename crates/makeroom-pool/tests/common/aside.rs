@@ -1,4 +1,4 @@
-//! Turns a thread aside: it meets another at the pool's lock until it takes its small blocks from a side.
+//! Makes a thread contend for the pool's lock until it takes its small blocks from an arena.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use makeroom_core::Address;
 use makeroom_pool::{Allocator as _, Pool, PoolStream, Site, Watcher};
 
-/// Holds the pool's lock where it is told to, for as long as others need to find it taken, and hears of addresses.
+/// Holds the pool's lock on demand, until others have found it taken, and records reserved ranges.
 #[derive(Debug)]
 pub(crate) struct Gate {
     is_closed: AtomicBool,
@@ -21,7 +21,7 @@ impl Gate {
         Arc::new(Self { is_closed, is_met: Barrier::new(2), ranges })
     }
 
-    /// Which of the ranges that the pool took an address lies in.
+    /// The index of the pool's range that contains an address.
     pub(crate) fn range_of(&self, address: Address) -> Option<usize> {
         let holds = |&(first, bytes): &(Address, u64)| (first.0..first.0 + bytes).contains(&address.0);
         self.ranges.lock().unwrap().iter().position(holds)
@@ -42,7 +42,7 @@ impl Watcher for Gate {
     }
 }
 
-/// A block of this thread's own side: it finds the pool's lock taken until it turns aside.
+/// A block from this thread's arena: it finds the pool's lock taken until it switches.
 pub(crate) fn block_of_a_side(pool: &Pool, gate: &Gate, stream: &PoolStream, bytes: u64) -> Address {
     let here = Site::here();
     let allocate = || pool.allocate(bytes, stream.id(), here).unwrap();
@@ -50,7 +50,7 @@ pub(crate) fn block_of_a_side(pool: &Pool, gate: &Gate, stream: &PoolStream, byt
     for _ in 0..50 {
         gate.is_closed.store(true, Ordering::Relaxed);
         std::thread::scope(|scope| {
-            // More than is there, so that the pool asks whether it may take it.
+            // More than is cached, so that the pool calls `may_take`.
             let more = pool.stats().cached + (8 << 20);
             scope.spawn(move || pool.allocate(more, stream.id(), here).unwrap());
             gate.is_met.wait();

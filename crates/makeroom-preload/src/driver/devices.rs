@@ -1,31 +1,31 @@
-//! What the devices are: asked once for each, when its first event is recorded.
+//! Device properties, queried once per device when its first event is recorded.
 //!
-//! On the program's own thread, because the writer may come to it only when the program ends, and then the driver does
-//! not answer any more. These questions need no context and touch no stream.
+//! The query runs on the program's thread: the writer may get to the event only when the program exits, when the
+//! driver no longer responds. It needs no context and touches no stream.
 
 use std::sync::OnceLock;
 
 use super::real;
 use super::types::SUCCESS;
 
-/// Devices of one machine; there are never more.
+/// Maximum number of devices of one machine.
 const MOST: usize = 64;
 const LONGEST_NAME: i32 = 255;
 
 static KNOWN: [OnceLock<Option<Known>>; MOST] = [const { OnceLock::new() }; MOST];
 
-/// A device.
+/// A device's properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// What the driver calls it.
+    /// The driver's name for it.
     pub(crate) name: Vec<u8>,
-    /// Its identity, if the driver tells it.
+    /// Its UUID, if the driver reports it.
     pub(crate) uuid: Option<[u8; 16]>,
-    /// Its memory.
+    /// Total memory in bytes.
     pub(crate) total: u64,
 }
 
-/// Asks what a device is, unless that is known.
+/// Queries a device's properties, unless they are known.
 #[inline]
 pub(crate) fn meet(device: u8) {
     if let Some(place) = KNOWN.get(usize::from(device))
@@ -35,7 +35,7 @@ pub(crate) fn meet(device: u8) {
     }
 }
 
-/// What a device is, if it was met and the driver answered.
+/// A device's properties, if they were queried and the driver responded.
 pub(crate) fn known(device: u8) -> Option<&'static Known> {
     KNOWN.get(usize::from(device))?.get()?.as_ref()
 }
@@ -46,7 +46,7 @@ fn ask(device: u8) -> Option<Known> {
     let mut total = 0_usize;
     let mut name = [0_u8; LONGEST_NAME as usize + 1];
     let mut uuid = [0_u8; 16];
-    // SAFETY: the driver's own functions with valid places, of the length that is said, for their answers.
+    // SAFETY: the driver's own functions with valid out-parameters of the stated length.
     let (has_total, has_uuid) = unsafe {
         if let Some(ask) = real::device_name() {
             ask(name.as_mut_ptr(), LONGEST_NAME, index);

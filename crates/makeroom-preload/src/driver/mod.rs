@@ -1,5 +1,5 @@
-//! The CUDA driver as the hooks see it: its types, its structures as far as they are read, and where its functions
-//! are.
+//! The CUDA driver as the hooks see it: its types, the parts of its structures that are read, and the addresses of
+//! its functions.
 
 pub(crate) mod devices;
 pub(crate) mod place;

@@ -1,4 +1,4 @@
-//! On which device and in which context the calling thread works.
+//! The calling thread's current device and context, and those of a stream.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,27 +13,27 @@ pub(crate) struct Place {
     pub(crate) context: u64,
     /// The device's index.
     pub(crate) device: u8,
-    /// Which contexts were gone when this was asked.
+    /// The value of `GENERATION` when this was queried.
     generation: u32,
 }
 
-/// `CU_STREAM_PER_THREAD`; below it are the other names of default streams.
+/// `CU_STREAM_PER_THREAD`; values below are the other handles of default streams.
 const LAST_RESERVED_STREAM: usize = 2;
 
-/// Counts destroyed contexts and streams: a new one may get the handle of an old one and lie on another device.
+/// Counts destroyed contexts and streams: a new one may get an old handle and be on another device.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     static LAST: Cell<Place> = const { Cell::new(Place { context: 0, device: 0, generation: 0 }) };
-    /// The stream that was asked for last, and where it is.
+    /// The stream queried last, and its place.
     static LAST_STREAM: Cell<(u64, Place)> = const { Cell::new((0, Place { context: 0, device: 0, generation: 0 })) };
 }
 
-/// Where the calling thread works. The driver keeps its current context in a thread-local variable: asking for it
+/// The calling thread's current place. The driver keeps the current context in a thread-local variable: querying it
 /// costs a few nanoseconds, touches no stream and is allowed during a capture.
 pub(crate) fn current() -> Place {
     let mut context = std::ptr::null_mut();
-    // SAFETY: the driver's own function with a valid place for its answer.
+    // SAFETY: the driver's own function with a valid out-parameter.
     let result = real::current_context().map(|ask| unsafe { ask(&raw mut context) });
     if result != Some(SUCCESS) || context.is_null() {
         return Place::default();
@@ -57,7 +57,7 @@ pub(crate) fn device_of(context: Handle) -> Option<i32> {
     let (push, pop) = (real::push_context()?, real::pop_context()?);
     let mut device = 0;
     let mut popped = std::ptr::null_mut();
-    // SAFETY: the program names the context in a call of its own, and what is pushed is popped again.
+    // SAFETY: the program itself passes this context to the driver, and the push is undone by the pop.
     unsafe {
         if push(context) != SUCCESS {
             return None;
@@ -68,7 +68,8 @@ pub(crate) fn device_of(context: Handle) -> Option<i32> {
     }
 }
 
-/// Where the work of a stream is done: its own context, whichever is current. `None` where the driver does not say.
+/// The place where a stream's work runs: its own context, not the current one. `None` if the driver does not report
+/// it.
 pub(crate) fn of_stream(stream: Handle) -> Option<Place> {
     // The default streams are those of the current context.
     if stream as usize <= LAST_RESERVED_STREAM {
@@ -80,7 +81,7 @@ pub(crate) fn of_stream(stream: Handle) -> Option<Place> {
         return Some(place);
     }
     let mut context = std::ptr::null_mut();
-    // SAFETY: the program names the stream in a call of its own, and the answer has a place.
+    // SAFETY: the program itself passes this stream to the driver, and the out-parameter is valid.
     let result = real::stream_context().map(|ask| unsafe { ask(stream, &raw mut context) });
     if result != Some(SUCCESS) {
         return None;
@@ -96,12 +97,12 @@ pub(crate) fn of_stream(stream: Handle) -> Option<Place> {
     Some(place)
 }
 
-/// A stream is gone, or about to be: another may get its name.
+/// A stream was or is about to be destroyed: a new one may get its handle.
 pub(crate) fn stream_ended() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A context is gone.
+/// A context was destroyed.
 pub(crate) fn context_ended() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,8 +1,8 @@
-//! Where the driver's own functions are.
+//! Addresses of the driver's own functions.
 //!
-//! Addresses are learned from the library that the program itself found: when `dlsym` is asked for one name of the
-//! table, all names are looked up in the same library. A program that is linked with `-lcuda` never asks; then the
-//! libraries behind this one are searched, and at last a `libcuda.so.1` that is already loaded. The recorder never
+//! They are found in the library that the program itself opened: when it looks up one name of the table with `dlsym`,
+//! all names are looked up in the same library. A program linked with `-lcuda` never calls `dlsym`; then the
+//! libraries after this one are searched, and finally a `libcuda.so.1` that is already loaded. The recorder never
 //! loads a driver.
 
 use std::ffi::{CStr, c_void};
@@ -14,7 +14,7 @@ use crate::{lookup, state};
 
 static HOOKED: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 
-/// The driver's function behind a hook.
+/// The driver's function that a hook calls.
 #[inline]
 pub(crate) fn address(function: Function) -> Option<*mut c_void> {
     let known = HOOKED.get(function as usize)?.load(Ordering::Acquire);
@@ -38,7 +38,7 @@ fn search(function: Function) -> Option<*mut c_void> {
     Some(found)
 }
 
-/// Looks all functions up in a library.
+/// Looks up all functions in a library.
 fn learn(library: *mut c_void) {
     for &function in Function::ALL {
         let found = lookup::real(library, function.name());
@@ -57,19 +57,19 @@ fn learn(library: *mut c_void) {
     }
 }
 
-/// Whether the hook may stand for this address: it is the driver's function that the hook calls. If none is known yet
-/// it becomes that; a second driver in the same process is left alone.
+/// Whether the hook may replace this address: it must be the driver's function that the hook calls. If none is known
+/// yet, this one is taken; a second driver in the same process is not hooked.
 pub(crate) fn adopt(function: Function, found: *mut c_void, library: *mut c_void) -> bool {
     let Some(place) = HOOKED.get(function as usize) else { return false };
     let known = place.load(Ordering::Acquire);
     if known != found && (known.is_null() || !state::has_started()) {
-        // Before the first call the program may close the driver and open it elsewhere; afterwards it is held.
+        // Before the first call the program may close the driver and open another copy; after it the driver is held.
         learn(library);
     }
     place.load(Ordering::Acquire) == found
 }
 
-/// The hooked function that lies at an address of the driver.
+/// The hooked function at an address in the driver.
 pub(crate) fn function_at(address: *mut c_void) -> Option<Function> {
     let index = HOOKED.iter().position(|place| place.load(Ordering::Relaxed) == address)?;
     Function::ALL.get(index).copied()
@@ -89,7 +89,7 @@ macro_rules! queries {
             $(#[$description])*
             pub(crate) fn $name() -> Option<unsafe extern "C" fn($($type),*) -> CuResult> {
                 let address = places::$name.load(Ordering::Acquire);
-                // SAFETY: the address is that of the driver's function of this name, which has this signature.
+                // SAFETY: the address is the driver's function of this name, which has this signature.
                 (!address.is_null()).then(|| unsafe { std::mem::transmute(address) })
             }
         )*
@@ -97,38 +97,38 @@ macro_rules! queries {
 }
 
 queries! {
-    /// The calling thread's context.
+    /// The calling thread's current context.
     current_context = c"cuCtxGetCurrent" (*mut Handle);
-    /// Makes a context the calling thread's.
+    /// Pushes a context and makes it current.
     push_context = c"cuCtxPushCurrent_v2" (Handle);
-    /// Makes the one before current again.
+    /// Pops the current context.
     pop_context = c"cuCtxPopCurrent_v2" (*mut Handle);
     /// The context of a stream.
     stream_context = c"cuStreamGetCtx" (Handle, *mut Handle);
-    /// The device of the calling thread's context.
+    /// The device of the current context.
     current_device = c"cuCtxGetDevice" (*mut Device);
     /// Free and total memory of the current device.
     memory_info = c"cuMemGetInfo_v2" (*mut usize, *mut usize);
-    /// Makes a context the calling thread's.
+    /// Makes a context current.
     set_context = c"cuCtxSetCurrent" (Handle);
-    /// The flags of a device's primary context, and whether it is there.
+    /// Flags of a device's primary context, and whether it is active.
     primary_state = c"cuDevicePrimaryCtxGetState" (Device, *mut u32, *mut i32);
-    /// A device's memory.
+    /// Total memory of a device.
     total_memory = c"cuDeviceTotalMem_v2" (*mut usize, Device);
     /// A device's name.
     device_name = c"cuDeviceGetName" (*mut u8, i32, Device);
-    /// A device's identity.
+    /// A device's UUID.
     device_uuid = c"cuDeviceGetUuid_v2" (*mut [u8; 16], Device);
-    /// Exchanges how the calling thread's calls behave while a stream is captured.
+    /// Exchanges the calling thread's stream capture mode.
     exchange_capture_mode = c"cuThreadExchangeStreamCaptureMode" (*mut i32);
-    /// What graphs have taken of a device.
+    /// Memory that graphs hold on a device.
     graph_memory = c"cuDeviceGetGraphMemAttribute" (Device, i32, *mut u64);
-    /// The pool that a device always has.
+    /// A device's default memory pool.
     default_pool = c"cuDeviceGetDefaultMemPool" (*mut Handle, Device);
-    /// A figure of a pool; those asked for are words.
+    /// An attribute of a memory pool; those used here are 64-bit.
     pool_attribute = c"cuMemPoolGetAttribute" (Handle, i32, *mut u64);
     /// A kernel's name.
     function_name = c"cuFuncGetName" (*mut *const libc::c_char, Handle);
-    /// The name of a kernel that no context has loaded yet; the runtime launches these as functions.
+    /// The name of a kernel not yet loaded in any context; the runtime launches these as functions.
     kernel_name = c"cuKernelGetName" (*mut *const libc::c_char, Handle);
 }

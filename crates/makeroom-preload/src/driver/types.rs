@@ -1,36 +1,36 @@
-//! The driver's types, and the few figures that are read out of structures a program passes.
+//! The driver's types, and the few fields that are read from structures a program passes.
 //!
-//! Structures are read by the offsets of the 64-bit headers (CUDA 11 to 13, which only append). Every pointer may be
-//! null: programs pass null where the driver would refuse, and the driver must be the one to say so.
+//! Structures are read by the offsets in the 64-bit headers (CUDA 11 to 13, which only append). Every pointer may be
+//! null: the driver, not the recorder, must reject what it does not accept.
 
 use std::ffi::c_void;
 
-/// What every driver function answers; 0 is success.
+/// Return code of every driver function; 0 is success.
 pub(crate) type CuResult = i32;
 /// An address in device memory.
 pub(crate) type DevicePointer = u64;
-/// The same in functions older than CUDA 3.2.
+/// The same in the API before CUDA 3.2.
 pub(crate) type ShortPointer = u32;
-/// A context, stream, pool, array, graph, module …
+/// A context, stream, pool, array, graph, module and so on.
 pub(crate) type Handle = *mut c_void;
-/// A device, by its index.
+/// A device index.
 pub(crate) type Device = i32;
 
 /// Success.
 pub(crate) const SUCCESS: CuResult = 0;
 /// Out of memory.
 pub(crate) const OUT_OF_MEMORY: CuResult = 2;
-/// "A stub library": there is no driver behind this function.
+/// `CUDA_ERROR_STUB_LIBRARY`: no driver is behind this function.
 pub(crate) const NO_DRIVER: CuResult = 34;
 
-/// What names memory of another process; passed by value.
+/// Names memory of another process; passed by value.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct IpcHandle {
     reserved: [u8; 64],
 }
 
-/// What an out-parameter holds, zero if the program passed none.
+/// The value of an out-parameter, zero if the program passed null.
 ///
 /// # Safety
 ///
@@ -39,11 +39,11 @@ pub(crate) unsafe fn out<T: Copy + Default>(pointer: *const T) -> T {
     if pointer.is_null() {
         return T::default();
     }
-    // SAFETY: not null, so by the caller's word it points to what the driver filled.
+    // SAFETY: not null, so the caller guarantees that the driver filled it.
     unsafe { pointer.read_unaligned() }
 }
 
-/// A field of a structure, zero if the program passed none.
+/// A field of a structure, zero if the program passed null.
 ///
 /// # Safety
 ///
@@ -52,11 +52,11 @@ pub(crate) unsafe fn field<T: Copy + Default>(structure: *const c_void, offset: 
     if structure.is_null() {
         return T::default();
     }
-    // SAFETY: not null, so by the caller's word the structure holds a `T` at this offset.
+    // SAFETY: not null, so the caller guarantees that the structure holds a `T` at this offset.
     unsafe { structure.cast::<u8>().add(offset).cast::<T>().read_unaligned() }
 }
 
-/// A `CUmemLocation`: whether it is a device, and which. Not a device are the host and its nodes.
+/// A `CUmemLocation`: whether it is a device, and which one. The other kinds are the host and its NUMA nodes.
 ///
 /// # Safety
 ///
@@ -69,14 +69,15 @@ pub(crate) unsafe fn location(structure: *const c_void, offset: usize) -> (bool,
 
 const LOCATION_IS_DEVICE: i32 = 1;
 
-/// The bytes of an array, from its descriptor: `u32` sizes (before CUDA 3.2) or words; with or without a depth.
+/// Size of an array in bytes, from its descriptor: `u32` dimensions (before CUDA 3.2) or 64-bit ones, with or without
+/// depth.
 ///
 /// # Safety
 ///
-/// `descriptor` is null or what the driver was given, of the shape that `SIZE` and `has_depth` say.
+/// `descriptor` is null or was passed to the driver, with the layout given by `SIZE` and `has_depth`.
 pub(crate) unsafe fn array_bytes<const SIZE: usize>(descriptor: *const c_void, has_depth: bool) -> u64 {
     let dimension = |index: usize| {
-        // SAFETY: width, height (and depth) stand first, `SIZE` bytes each.
+        // SAFETY: width, height (and depth) come first, `SIZE` bytes each.
         unsafe {
             if SIZE == 4 {
                 u64::from(field::<u32>(descriptor, index * 4))
@@ -107,7 +108,7 @@ pub(crate) unsafe fn array_bytes<const SIZE: usize>(descriptor: *const c_void, h
 /// `CUDA_ARRAY3D_SPARSE` and `CUDA_ARRAY3D_DEFERRED_MAPPING`: memory is mapped into the array later.
 const WITHOUT_MEMORY: u32 = 0x40 | 0x80;
 
-/// Bytes of one channel in a `CUarray_format`; compressed and planar ones count as one.
+/// Bytes per channel of a `CUarray_format`; compressed and planar formats count as one.
 fn format_bytes(format: u32) -> u64 {
     match format {
         0x02 | 0x09 | 0x10 => 2,
@@ -136,7 +137,7 @@ mod tests {
         let deep: [u64; 5] = [16, 0, 8, 0x02 | 1 << 32, 0];
         let sparse: [u64; 5] = [16, 0, 8, 0x02 | 1 << 32, 0x40];
         let old: [u32; 4] = [10, 0, 0x01, 2];
-        // SAFETY: the descriptors have the shapes that are said.
+        // SAFETY: the descriptors have the stated layouts.
         unsafe {
             assert_eq!(array_bytes::<8>(flat.as_ptr().cast(), false), 64 * 32 * 4 * 4);
             assert_eq!(array_bytes::<8>(deep.as_ptr().cast(), true), 16 * 8 * 2);

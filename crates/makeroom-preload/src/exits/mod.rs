@@ -1,19 +1,19 @@
-//! How a process ends, and that its last events reach the file.
+//! Ways in which a process exits, and how the last events still reach the file.
 //!
-//! | the end | what happens |
+//! | exit by | handling |
 //! |---|---|
-//! | `exit`, a return from `main` | the library's destructor finishes the recording, after all that the program registered |
-//! | `_exit`, `_Exit` | run no destructors (Python's `multiprocessing` ends all its children so): exported here; they finish the recording and end the process |
-//! | `quick_exit` | a handler that was registered before any of the program's own, and so runs after them |
-//! | the `exec` family, `abort`, a failed `assert`, `raise` and `kill` to itself | exported here ([`shims`]); the recording is written up to this moment, with the end that is expected, and the real function does the rest |
-//! | a signal from outside, a fault, `exec` by a bare system call | what the writer wrote so far: all but the last tenth of a second |
+//! | `exit`, a return from `main` | the library's destructor finishes the recording, after all of the program's handlers |
+//! | `_exit`, `_Exit` | run no destructors (Python's `multiprocessing` ends its child processes this way): exported here; they finish the recording and exit |
+//! | `quick_exit` | a handler registered before any of the program's, so that it runs after them |
+//! | the `exec` family, `abort`, a failed `assert`, `raise` and `kill` to itself | exported here ([`shims`]); the recording is flushed with the expected end, then the real function runs |
+//! | a signal from outside, a fault, `exec` by a raw system call | the file as the writer left it: all but the last tenth of a second |
 //!
-//! For the last row nothing is done on purpose. A handler of ours would be seen by the program that asks for its own,
-//! would have to run on stacks that just overflowed, and would stand between the fault and the core dump. Refused
-//! allocations, which faults like to follow, are written as they happen.
+//! The last row has no handler on purpose. The program would see our signal handler when it queries its own, the
+//! handler might run on a stack that just overflowed, and it would come between the fault and the core dump. Failed
+//! allocations, which faults often follow, are written as they happen.
 //!
-//! What is expected may not come: `exec` fails, a handler jumps out of `abort`. Then the recording goes on, and what
-//! follows in the file revokes the end.
+//! The expected end may not happen: `exec` fails, a handler jumps out of `abort`. Then recording continues, and the
+//! next record in the file revokes the end.
 
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(test)))]
 mod shims;
@@ -25,20 +25,20 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use crate::writer::Expected;
 use crate::{errno, lookup, notices, state, writer};
 
-/// What the program passed to `exit` or `quick_exit`.
+/// The status passed to `exit` or `quick_exit`.
 static STATUS: AtomicI32 = AtomicI32::new(0);
-/// The `_exit` behind this library's own.
+/// The real `_exit`.
 #[cfg(not(test))]
 static REAL_EXIT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Asks to be told the exit status.
+/// Registers a handler that receives the exit status.
 pub(crate) fn register() {
     // SAFETY: the handler is a function that stays loaded.
     unsafe { on_exit(remember, std::ptr::null_mut()) };
 }
 
-/// What must stand before the program's first instruction: the handler that has to run last, and the real functions,
-/// because a forked child may call `exec` where nothing can be looked up any more.
+/// Runs before the program's first instruction: registers the handler that must run last and looks up the real
+/// functions, because a forked child may call `exec` where lookups no longer work.
 #[cfg(not(test))]
 pub(crate) fn prepare() {
     // SAFETY: the handler is a function that stays loaded.
@@ -61,7 +61,7 @@ unsafe extern "C" {
     fn __cxa_at_quick_exit(handler: extern "C" fn(*mut c_void), library: *mut c_void) -> i32;
 }
 
-/// Finishes the recording, if this very process has one.
+/// Finishes the recording, if this process has one.
 pub(crate) fn finish(status: Option<i32>) {
     if state::is_own() {
         writer::finish(status.unwrap_or_else(|| STATUS.load(Ordering::Relaxed)));
@@ -70,30 +70,30 @@ pub(crate) fn finish(status: Option<i32>) {
     notices::print_what_is_left();
 }
 
-/// What the program is about to do.
+/// The way in which the program is about to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Departure {
-    /// It becomes another program.
+    /// Executes another program.
     Exec = 0,
-    /// It aborts.
+    /// Aborts.
     Abort = 1,
-    /// It sends itself the signal that is the first argument.
+    /// Sends itself the signal in the first argument.
     Raise = 2,
-    /// It sends the process that is the first argument the signal that is the second.
+    /// Sends the process in the first argument the signal in the second.
     Kill = 3,
-    /// It ends by `quick_exit` with the status that is the first argument.
+    /// Calls `quick_exit` with the status in the first argument.
     QuickExit = 4,
 }
 
-/// Brings the file up to date before a departure. A child of `vfork` comes here with its parent's memory: it is
-/// another process, so nothing is its own and nothing is touched.
+/// Flushes the file before a departure. A child of `vfork` runs in its parent's memory but is another process: it
+/// touches nothing.
 pub(crate) fn before(departure: Departure, first: i32, second: i32) {
     if !state::is_own() {
         return;
     }
     let _errno = errno::Kept::new();
-    // A panic here would have to cross the program's own call; what it loses is the last tenth of a second.
+    // A panic must not unwind into the program's call. It costs the last tenth of a second of the recording.
     let _ = catch_unwind(AssertUnwindSafe(|| match departure {
         Departure::Exec => writer::flush(Expected::Exec),
         Departure::Abort => before_signal(libc::SIGABRT),
@@ -106,12 +106,12 @@ pub(crate) fn before(departure: Departure, first: i32, second: i32) {
 
 /// Whether `kill` with this argument reaches the calling process.
 fn is_this_process(target: i32) -> bool {
-    // SAFETY: neither has conditions.
+    // SAFETY: neither has preconditions.
     let (process, group) = unsafe { (libc::getpid(), libc::getpgrp()) };
     target == process || target == 0 || target == -group
 }
 
-/// Writes everything if the signal is going to end the process: it does by default, and nobody handles it.
+/// Flushes everything if the signal will end the process: its default action does, and no handler is set.
 fn before_signal(signal: i32) {
     const HARMLESS: [i32; 8] = [
         libc::SIGCHLD,
@@ -123,7 +123,7 @@ fn before_signal(signal: i32) {
         libc::SIGURG,
         libc::SIGWINCH,
     ];
-    // SAFETY: all zeros are a valid `sigaction`, which is a valid place for the answer; nothing is changed.
+    // SAFETY: all zeros are a valid `sigaction`, used as the out-parameter; no action is changed.
     let is_default = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
@@ -139,13 +139,13 @@ mod exported {
     use std::ffi::c_void;
     use std::sync::atomic::Ordering;
 
-    /// Ends the process at once, as the C library's function of this name.
+    /// Ends the process at once, like the C library's function of this name.
     #[unsafe(no_mangle)]
     unsafe extern "C" fn _exit(status: i32) -> ! {
         end(status)
     }
 
-    /// The C standard's name for the same.
+    /// The C standard's name for `_exit`.
     #[unsafe(no_mangle)]
     unsafe extern "C" fn _Exit(status: i32) -> ! {
         end(status)
@@ -155,9 +155,9 @@ mod exported {
         super::finish(Some(status));
         let real = super::REAL_EXIT.load(Ordering::Acquire);
         if !real.is_null() {
-            // SAFETY: the address is that of an `_exit`: the C library's, or of another library that stands before it.
+            // SAFETY: the address is an `_exit`: the C library's, or that of a library interposed before it.
             let real = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(i32) -> !>(real) };
-            // SAFETY: it has no conditions.
+            // SAFETY: `_exit` has no preconditions.
             unsafe { real(status) };
         }
         loop {

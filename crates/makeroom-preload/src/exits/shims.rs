@@ -1,8 +1,8 @@
-//! The functions by which a program leaves, as it calls them.
+//! Exported shims for the functions by which a program leaves.
 //!
-//! Some take any number of arguments (`execl`), some never return. So each export is a few instructions that keep the
-//! arguments, bring the file up to date, and jump to the real function with the caller's return address and stack in
-//! place: the real one sees the call as it was made.
+//! Some are variadic (`execl`), some never return. So each export is a few instructions that save the arguments,
+//! flush the file, and jump to the real function with the caller's return address and stack in place, as if it had
+//! been called directly.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use super::{Departure, before};
 use crate::lookup;
 
-/// The instructions: `leave(shim, first, second)` answers where to jump.
+/// The instructions: `leave(shim, first, second)` returns the address to jump to.
 #[cfg(target_arch = "x86_64")]
 macro_rules! shim {
     ($shim:expr) => {
         naked_asm!(
             "endbr64",
-            // Six arguments, and how many vector registers a call with any number of them uses. Seven words and the
-            // return address keep the stack aligned to sixteen.
+            // Six arguments, and the vector register count of a variadic call. Seven words and the return address
+            // keep the stack 16-byte aligned.
             "push rax",
             "push rdi",
             "push rsi",
@@ -48,9 +48,9 @@ macro_rules! shim {
 macro_rules! shim {
     ($shim:expr) => {
         naked_asm!(
-            // `bti c`, by the name that older assemblers know.
+            // `bti c`, in the form that older assemblers accept.
             "hint #34",
-            // Eight arguments; of those in vector registers none of these functions has any.
+            // Eight arguments; none of these functions takes any in vector registers.
             "stp x29, x30, [sp, #-80]!",
             "mov x29, sp",
             "stp x0, x1, [sp, #16]",
@@ -61,7 +61,7 @@ macro_rules! shim {
             "mov w1, w0",
             "mov x0, #{shim}",
             "bl {leave}",
-            // By way of this register a jump may arrive where a call may.
+            // A `br` through x16 may land on `bti c`.
             "mov x16, x0",
             "ldp x6, x7, [sp, #64]",
             "ldp x4, x5, [sp, #48]",
@@ -132,7 +132,7 @@ shims! {
 
 static REAL: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT];
 
-/// What every shim asks: does what is to be done first, and answers where to jump.
+/// Called by every shim: prepares for the departure and returns the address to jump to.
 extern "C" fn leave(shim: usize, first: i32, second: i32) -> *mut c_void {
     if let Some(&departure) = DEPARTURES.get(shim) {
         before(departure, first, second);
@@ -140,14 +140,14 @@ extern "C" fn leave(shim: usize, first: i32, second: i32) -> *mut c_void {
     real(shim).unwrap_or(missing as *mut c_void)
 }
 
-/// Looks all real functions up.
+/// Looks up all real functions.
 pub(super) fn find_all() {
     for shim in 0..COUNT {
         real(shim);
     }
 }
 
-/// The real function, which may be another preloaded library's.
+/// The real function, which may be that of another preloaded library.
 fn real(shim: usize) -> Option<*mut c_void> {
     let place = REAL.get(shim)?;
     let mut address = place.load(Ordering::Acquire);
@@ -158,7 +158,7 @@ fn real(shim: usize) -> Option<*mut c_void> {
     (!address.is_null()).then_some(address)
 }
 
-/// In the place of a function that this C library does not have.
+/// Replaces a function that this C library does not have.
 extern "C" fn missing() -> i32 {
     // SAFETY: the calling thread's own `errno`.
     unsafe { *libc::__errno_location() = libc::ENOSYS };

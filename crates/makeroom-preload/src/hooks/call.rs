@@ -1,8 +1,8 @@
 //! One call of a hooked function: guard, call, record, return.
 //!
-//! The guard makes the driver's own calls back into hooked functions pass straight through. It is the address of the
-//! outermost hook's frame, with a mark in that frame: a `longjmp` over a hook leaves the address behind but not the
-//! mark, so a guard that was jumped over does not hold.
+//! The guard is a reentrancy check: when the driver itself calls hooked functions, they pass straight through. It is
+//! the address of the outermost hook's stack frame, with a canary in that frame. A `longjmp` over a hook leaves the
+//! address behind but not the canary, so a stale guard has no effect.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -22,20 +22,20 @@ use crate::record::threads;
 use crate::{clock, cost, limit, sample, stacks, state, writer};
 
 thread_local! {
-    // Constant and without destructors: usable at any moment of a thread's life.
+    // Const-initialized and without destructors, so they can be used at any point in a thread's life.
     static OUTERMOST: Cell<usize> = const { Cell::new(0) };
     static IS_RECORDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls that came, in a signal handler, while their thread was recording another.
+/// Calls made in a signal handler while their thread was recording another.
 static NESTED: AtomicU64 = AtomicU64::new(0);
 
-/// The calls lost since the last time because they came while their thread was recording.
+/// Calls lost since the last time because they came while their thread was recording.
 pub(crate) fn take_nested() -> u64 {
     NESTED.swap(0, Ordering::Relaxed)
 }
 
-/// No thread's stack is larger.
+/// Upper bound on the size of a thread's stack.
 const LARGEST_STACK: usize = 1 << 30;
 const MARK: usize = 0x6d61_6b65_726f_6f6d;
 
@@ -44,23 +44,23 @@ pub(crate) struct Call {
     mark: Cell<usize>,
 }
 
-/// Whether a call is to be recorded.
+/// Whether to record a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It is the program's.
+    /// Made by the program.
     Outermost,
-    /// The driver makes it while it serves another, or the recorder is off.
+    /// Made by the driver inside another call, or the recorder is off.
     Passing,
 }
 
 impl Call {
-    /// A frame that guards nothing yet.
+    /// A frame that does not guard yet.
     #[inline]
     pub(crate) fn new() -> Self {
         Self { mark: Cell::new(0) }
     }
 
-    /// Begins the call. The frame must not move afterwards.
+    /// Begins the call. The frame must not move after this.
     #[inline]
     pub(crate) fn enter(&self) -> Role {
         if state::steps_aside() {
@@ -80,8 +80,7 @@ impl Call {
         Role::Outermost
     }
 
-    /// Runs what a hook does besides calling the driver. Nothing that happens in there reaches the program: neither a
-    /// panic nor `errno`.
+    /// Runs a hook's own work, apart from the driver call. Neither a panic nor a changed `errno` reaches the program.
     pub(crate) fn aside(work: impl FnOnce()) {
         let _errno = errno::Kept::new();
         IS_RECORDING.set(true);
@@ -103,25 +102,25 @@ impl Drop for Call {
     }
 }
 
-/// Whether the frame at an address of this thread's stack is a hook's that still runs.
+/// Whether the frame at an address of this thread's stack belongs to a hook that is still running.
 fn is_marked(frame: usize) -> bool {
-    // SAFETY: the address lies in this thread's stack above the calling frame (checked by the caller), so it can be
-    // read; it may hold anything, which is why it is read as a plain number and compared.
+    // SAFETY: the caller checked that the address lies in this thread's stack above the calling frame, so it is
+    // readable; it may hold anything, which is why it is read as a plain number and compared.
     let found = unsafe { std::ptr::read_volatile(frame as *const usize) };
     found == frame ^ MARK
 }
 
-/// How a call went, and so which of its parameters may be read.
+/// The result of a call, which decides which of its parameters can be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done(pub(crate) CuResult);
 
 impl Done {
-    /// Whether the driver did it.
+    /// Whether the call succeeded.
     pub(crate) fn is_ok(self) -> bool {
         self.0 == SUCCESS
     }
 
-    /// What an out-parameter holds; zero after a failure, or if the program passed none.
+    /// The value of an out-parameter; zero after a failure, or if the program passed null.
     ///
     /// # Safety
     ///
@@ -138,43 +137,43 @@ impl Done {
     ///
     /// As for [`Self::out`].
     pub(crate) unsafe fn handle(self, pointer: *const Handle) -> u64 {
-        // SAFETY: the same conditions; a handle has the size of a word.
+        // SAFETY: same requirements; a handle is one word.
         unsafe { self.out(pointer.cast::<u64>()) }
     }
 
-    /// A structure that the driver was given, null if it did not accept it: it looks at all parameters before it can
-    /// run out of memory.
+    /// A structure passed to the driver; null if the driver rejected it. Out of memory counts as accepted: the driver
+    /// validates all parameters before it allocates.
     pub(crate) fn given(self, structure: *const c_void) -> *const c_void {
         if matches!(self.0, SUCCESS | OUT_OF_MEMORY) { structure } else { std::ptr::null() }
     }
 
-    /// Whether a structure's location is a device, and which.
+    /// Whether a structure's location is a device, and which one.
     ///
     /// # Safety
     ///
     /// `structure` is null or a parameter of this call with a `CUmemLocation` at this offset.
     pub(crate) unsafe fn location(self, structure: *const c_void, offset: usize) -> (bool, Device) {
-        // SAFETY: by the caller's word; `given` leaves out what the driver refused.
+        // SAFETY: guaranteed by the caller; `given` excludes structures that the driver rejected.
         unsafe { types::location(self.given(structure), offset) }
     }
 }
 
-/// When an event counts as having happened.
+/// When an event is considered to have happened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// Before the call: what gives memory back.
+    /// Before the call: for calls that release memory.
     Before(u64),
-    /// After it: what takes memory.
+    /// After the call: for calls that allocate memory.
     After,
 }
 
-/// Records a call that returned. Starts the recorder if this is the first that says that CUDA is in use.
+/// Records a call that returned. Starts the recorder if this is the first call that shows CUDA in use.
 pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
     let is_in_use = matches!(result, SUCCESS | OUT_OF_MEMORY);
     let mut event = event;
     event.result = u16::try_from(result).unwrap_or(u16::MAX);
     if !(state::is_recording() || is_in_use && state::start()) {
-        // A limit holds without a recording too, and so does what is known of contexts.
+        // A limit, and the state kept for contexts, apply without a recording too.
         limit::book(&event);
         forget_context(&event);
         return;
@@ -224,7 +223,7 @@ pub(crate) fn record(event: RawEvent, result: CuResult, moment: Moment) {
     }
 }
 
-/// A context that ended may come back under its name on another device.
+/// Invalidates the cached place: a new context may get the same handle on another device.
 fn forget_context(event: &RawEvent) {
     if matches!(EventKind::from_number(event.kind), EventKind::ContextDestroy | EventKind::PrimaryReset) {
         place::context_ended();
@@ -235,7 +234,7 @@ fn forget_context(event: &RawEvent) {
 mod tests {
     use super::*;
 
-    /// A call from a deeper frame, as the driver makes one.
+    /// A call from a deeper frame, like one that the driver makes.
     #[inline(never)]
     fn role_of_inner_call() -> Role {
         let call = Call::new();

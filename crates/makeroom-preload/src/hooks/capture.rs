@@ -1,4 +1,4 @@
-//! Streams that are being captured into graphs: while there is one, the recorder asks the driver nothing.
+//! Counts stream captures into graphs. While one is open, the recorder does not sample the driver.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -6,17 +6,17 @@ use super::call::Done;
 
 static CAPTURES: AtomicI32 = AtomicI32::new(0);
 
-/// A capture began, if the driver said so.
+/// A capture began, if the call succeeded.
 pub(crate) fn began(done: Done) {
     if done.is_ok() {
         CAPTURES.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// What a stream answers that was not being captured, or not by this thread.
+/// Results of ending a capture on a stream that was not being captured, or not by this thread.
 const DID_NOT_END: [i32; 5] = [1, 3, 4, 401, 908];
 
-/// A capture ended: an invalid one is over too. One that this call could not end is not.
+/// A capture ended. An invalidated capture is over too; a call that could not end one leaves it open.
 pub(crate) fn ended(done: Done) {
     if DID_NOT_END.contains(&done.0) {
         return;

@@ -1,25 +1,27 @@
-//! What an event stands for: the stream and the moment of its last record. A versioned slot with a try-lock.
+//! A versioned slot (like a seqlock, with a try-lock for its fields): the stream and time of a CUDA event's last
+//! record.
 //!
-//! Threads record an event, wait for it and destroy it at once, and nothing may be claimed that need not be so. So a state
-//! counts what happens to the events of a slot, from before the driver is called: changes so far, and records that are on
-//! their way. What was known before a change is void, and two records at the same time leave nothing that is known, since
-//! the driver alone has their order. Whoever waits for an event reads the slot before the wait and compares the state after
-//! it: if the event was recorded or destroyed in between, it knows nothing.
+//! Threads may record, wait for and destroy the same event concurrently, and the slot must never claim more than is
+//! certain. So `state` counts, from before the driver is called, the changes to the slot's events and the records in
+//! progress. A change invalidates the fields, and two concurrent records leave them invalid, since only the driver
+//! knows their order. A thread that waits for an event reads the slot before the wait and compares the state after
+//! it: if the event was recorded or destroyed in between, the wait proves nothing.
 //!
-//! Invariant: the fields describe an event only while `valid_at` is the number of changes and no record is on its way.
+//! Invariant: the fields describe an event only while `valid_at` equals the number of changes and no record is in
+//! progress.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
-/// A change, in a state; below are the records on their way, which are less than a million.
+/// One change, in `state`; the bits below count the records in progress, fewer than a million.
 const CHANGE: u64 = 1 << 20;
 
-/// What one event stands for.
+/// The slot of one event.
 pub(crate) struct Mark {
-    /// Changes times [`CHANGE`], plus records on their way.
+    /// Number of changes times [`CHANGE`], plus records in progress.
     state: AtomicU64,
-    /// Whether a thread is at the fields; others leave them alone.
+    /// Try-lock: whether a thread is accessing the fields. Others skip them.
     is_taken: AtomicBool,
-    /// The number of changes that the fields are of; 0 for none.
+    /// The number of changes at which the fields are valid; 0 for never.
     valid_at: AtomicU64,
     event: AtomicU64,
     stream: AtomicU64,
@@ -35,16 +37,16 @@ pub(crate) struct Meaning {
     pub(crate) time_ns: u64,
 }
 
-/// A moment of a slot at which no record is on its way.
+/// A state of a slot with no record in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version(u64);
 
-/// A record on its way. It ends when this goes, however the call is left.
+/// A record in progress. It ends on drop, however the call is left.
 pub(crate) struct Recording<'mark> {
     mark: &'mark Mark,
-    /// The number of changes with this one.
+    /// The number of changes, including this one.
     change: u64,
-    /// Whether no other record was on its way.
+    /// Whether no other record was in progress.
     is_alone: bool,
 }
 
@@ -68,36 +70,36 @@ impl Mark {
         new!()
     }
 
-    /// Loom's atomics are not constants.
+    /// Loom's atomics have no const constructor.
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
         new!()
     }
 
-    /// Whether this event was the last to be written here, at a glance.
+    /// Whether this event was the last one written here. A hint: it takes no lock.
     #[inline]
     pub(crate) fn is_of(&self, event: u64) -> bool {
         self.event.load(Ordering::Relaxed) == event
     }
 
-    /// An event of this slot is about to go: what it stood for is void.
+    /// Invalidates the slot before one of its events is destroyed.
     pub(crate) fn void(&self) {
         self.state.fetch_add(CHANGE, Ordering::AcqRel);
     }
 
-    /// An event of this slot is about to be recorded: what it stood for is void.
+    /// Invalidates the slot before one of its events is recorded.
     pub(crate) fn record(&self) -> Recording<'_> {
         let before = self.state.fetch_add(CHANGE + 1, Ordering::AcqRel);
         Recording { mark: self, change: before / CHANGE + 1, is_alone: before.is_multiple_of(CHANGE) }
     }
 
-    /// Whether nothing has happened since.
+    /// Whether the slot has not changed since.
     pub(crate) fn is_unchanged(&self, since: Version) -> bool {
         self.state.load(Ordering::Acquire) == since.0
     }
 
-    /// What an event stands for, to be believed only if the slot is unchanged after the wait. It is forgotten here: until
-    /// it is recorded again there is no more to learn from it.
+    /// The event's last record, which proves something only if the slot is unchanged after the wait. Clears it: until
+    /// the event is recorded again, another wait proves nothing more.
     pub(crate) fn take(&self, event: u64) -> Option<(Meaning, Version)> {
         self.with(|| {
             let state = self.state.load(Ordering::Acquire);
@@ -117,7 +119,7 @@ impl Mark {
         })?
     }
 
-    /// Does something with the fields, unless another thread is at them.
+    /// Accesses the fields, unless another thread is doing so.
     fn with<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         if self.is_taken.swap(true, Ordering::Acquire) {
             return None;
@@ -129,7 +131,7 @@ impl Mark {
 }
 
 impl Recording<'_> {
-    /// The driver has recorded the event.
+    /// Fills in the slot after the driver has recorded the event.
     pub(crate) fn set(self, event: u64, meaning: Meaning) {
         let mark = self.mark;
         mark.with(|| {
@@ -171,7 +173,7 @@ mod tests {
         assert!(meaning == ON_B && mark.is_unchanged(version));
     }
 
-    /// One thread is at the slot while another records the same event and cannot write.
+    /// One thread holds the try-lock while another records the same event and cannot write.
     #[test]
     fn a_record_that_could_not_be_written_is_not_overwritten() {
         let mark = Mark::new();
@@ -183,7 +185,7 @@ mod tests {
         assert_eq!(mark.take(5), None);
     }
 
-    /// The driver alone knows which of two came last.
+    /// Only the driver knows which of the two came last.
     #[test]
     fn two_records_at_once_leave_nothing_known() {
         let mark = Mark::new();
@@ -200,7 +202,7 @@ mod tests {
         let mark = Mark::new();
         mark.record().set(5, ON_A);
         let (_, version) = mark.take(5).unwrap();
-        // Another thread is in the driver.
+        // Another thread is inside the driver.
         let _recording = mark.record();
         assert!(!mark.is_unchanged(version));
     }
@@ -214,7 +216,7 @@ mod tests {
         mark.record().set(5, ON_A);
         let recording = mark.record();
         assert_eq!(mark.take(5), None);
-        // A failed record: the driver may have changed the event or not.
+        // A failed record: the driver may or may not have changed the event.
         drop(recording);
         assert_eq!(mark.take(5), None);
     }

@@ -1,6 +1,6 @@
-//! The hooks: what stands between a program and its driver.
+//! The hooks, between the program and the driver.
 //!
-//! [`table`] lists every hooked function; the others are what its rows are made of.
+//! [`table`] lists every hooked function; the other modules are its building blocks.
 
 pub(crate) mod call;
 pub(crate) mod capture;

@@ -1,8 +1,8 @@
-//! `cuGetProcAddress`: the way by which the CUDA runtime, PyTorch and NCCL find the driver's functions.
+//! `cuGetProcAddress`: how the CUDA runtime, PyTorch and NCCL find the driver's functions.
 //!
-//! The driver is asked with the caller's own version and flags, because these decide which form of a function (`_v2`,
-//! `_ptsz`) is meant. If the address it answers is that of a function in the table, the hook's address takes its
-//! place. So a caller never gets a form with other parameters than it asked for.
+//! The driver resolves the symbol with the caller's own version and flags, because these select the variant (`_v2`,
+//! `_ptsz`). If the address it returns is that of a function in the table, the hook's address replaces it. So a
+//! caller never gets a variant with other parameters than it expects.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -11,16 +11,16 @@ use super::table::Function;
 use crate::driver::real;
 use crate::notices::{Notice, raise};
 
-/// Puts the hook into the place of the function that the driver answered.
+/// Replaces the function that the driver returned with its hook.
 ///
 /// # Safety
 ///
-/// The arguments are those of a call of `cuGetProcAddress` that ended so.
+/// The arguments are those of a `cuGetProcAddress` call that returned `done`.
 pub(crate) unsafe fn replace(symbol: *const c_char, place: *mut *mut c_void, done: Done) {
     if !done.is_ok() || symbol.is_null() || place.is_null() {
         return;
     }
-    // SAFETY: the driver succeeded, so the place is valid and holds its answer.
+    // SAFETY: the call succeeded, so `place` is valid and filled.
     let found = unsafe { *place };
     if found.is_null() {
         return;
@@ -30,7 +30,7 @@ pub(crate) unsafe fn replace(symbol: *const c_char, place: *mut *mut c_void, don
         unsafe { *place = function.hook() };
         return;
     }
-    // SAFETY: the driver succeeded, so the symbol is a name that ends in a zero byte.
+    // SAFETY: the call succeeded, so the symbol is a NUL-terminated name.
     let name = unsafe { CStr::from_ptr(symbol) };
     if Function::named(name).is_some() && Function::of_hook(found).is_none() {
         raise(Notice::UnknownAddress);

@@ -1,27 +1,27 @@
-//! Every hooked function, in one table.
+//! The table of hooked functions.
 //!
-//! A row is the function with its parameters and what to do about it:
+//! A row is a function with its parameters and the way to handle it:
 //!
-//! - `took |done| EVENT`: the call takes something; the event is stamped after it, with place and stack;
+//! - `took |done| EVENT`: the call allocates; the event is stamped after it, with place and stack;
 //! - `limited RESERVATION, took …`: the same, and it counts against `MAKEROOM_LIMIT`;
-//! - `context MAKING on DEVICE at PLACE, took …`: the same for contexts, which count when they are there;
-//! - `gave |done| EVENT`: the call gives something back; the event is stamped before it, its result added after;
+//! - `context MAKING on DEVICE at PLACE, took …`: the same for contexts, which are counted once they exist;
+//! - `gave |done| EVENT`: the call releases; the event is stamped before it, and its result added after it;
 //! - `failed |done| EVENT`: only a failure is an event (launches: success costs one comparison);
-//! - `launched |done| EVENT`: the same for graphs, after which those that take memory may have taken more;
-//! - `then |done| WORK`: something else follows the call; `always`: also where nothing is recorded any more;
-//! - `followed BY`: the pool hears of it once the driver has done it;
-//! - `corrected BY`: the pool replaces what the driver answered for its memory;
-//! - `first WORK`: before the call, whatever else is said of it;
-//! - `released STREAM, EVENT`: `gave` for frees in stream order, which are not complete when they return;
-//! - `waits AWAITED`: frees may be known to be complete after it; `marks EVENT on STREAM`: or after a wait for the event;
-//! - `served BY, …`: before all that the pool is asked, which answers instead of the driver or leaves it to it.
+//! - `launched |done| EVENT`: the same for graphs, which may take memory when they are launched;
+//! - `then |done| WORK`: runs after the call; `always`: also when nothing is recorded anymore;
+//! - `followed BY`: notifies the pool after the driver has succeeded;
+//! - `corrected BY`: the pool corrects the driver's results for its own memory;
+//! - `first WORK`: runs before the call, in addition to the rest of the row;
+//! - `released STREAM, EVENT`: `gave` for stream-ordered frees, which are not complete when they return;
+//! - `waits AWAITED`: earlier frees may be complete after it; `marks EVENT on STREAM`: or after a wait for the event;
+//! - `served BY, …`: the pool comes first, and serves the call or leaves it to the driver.
 //!
-//! A call of the program's that takes something and for which the driver has no memory is made once more if the pool had
-//! memory to give back (`retried!`).
+//! If an allocation by the program fails for lack of memory, it is retried once if the pool had memory to release
+//! (`retried!`).
 //!
-//! Functions have several forms: without a suffix those of the first CUDA versions, some of them with 32-bit sizes;
-//! `_v2` and later with other parameters; `_ptsz` with a default stream per thread. Each form is a function of its own
-//! with exactly its parameters, and names are compared whole: `cudnn…` and `cublas…` begin with `cu` as well.
+//! Functions have several variants: without a suffix those of the first CUDA versions, some with 32-bit sizes; `_v2`
+//! and later with other parameters; `_ptsz` with a per-thread default stream. Each variant is a function of its own
+//! with exactly its parameters, and names are compared whole: `cudnn…` and `cublas…` also start with `cu`.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -43,13 +43,13 @@ fn event(kind: Kind) -> RawEvent {
     RawEvent::new(kind)
 }
 
-/// The program's own call, once more where memory ran out and the pool could give some back.
+/// The program's own call, retried once if memory ran out and the pool could release some.
 macro_rules! retried {
     ($role:ident, $real:ident ($($argument:ident),*)) => {{
-        // SAFETY: the program's own call, passed on as it came.
+        // SAFETY: the program's own call, forwarded unchanged.
         let result = unsafe { $real($($argument),*) };
         if result == OUT_OF_MEMORY && $role == Role::Outermost && pool::gives_back() {
-            // SAFETY: as above; the driver has done nothing.
+            // SAFETY: as above; the failed call has changed nothing.
             unsafe { $real($($argument),*) }
         } else {
             result
@@ -57,16 +57,16 @@ macro_rules! retried {
     }};
 }
 
-/// Whether the limit lets a call through; what the pool holds unused must not be the reason that it does not.
+/// Reserves memory under the limit. Memory cached by the pool must not make that fail.
 macro_rules! reserved {
     ($is_counted:ident, $reservation:expr) => {{
-        // SAFETY: a row reads only what the driver is about to read.
+        // SAFETY: a row reads only parameters that the driver is about to read.
         let reserve = || if $is_counted { unsafe { $reservation } } else { limit::uncounted() };
         reserve().or_else(|| pool::gives_back().then(reserve).flatten())
     }};
 }
 
-/// What a row says, as code around the call.
+/// Expands a row to code around the call.
 macro_rules! body {
     ($real:ident ($($argument:ident),*) took |$done:ident| $event:expr) => {{
         let call = Call::new();
@@ -74,7 +74,7 @@ macro_rules! body {
         let result = retried!(role, $real($($argument),*));
         if role == Role::Outermost {
             let $done = Done(result);
-            // SAFETY: a row reads parameters only through `done`, which asks whether the driver accepted them.
+            // SAFETY: a row reads parameters only through `done`, which checks that the driver accepted them.
             Call::aside(|| record(unsafe { $event }, result, Moment::After));
         }
         result
@@ -83,11 +83,11 @@ macro_rules! body {
         let call = Call::new();
         let role = call.enter();
         let moment = Moment::Before(clock::monotonic_ns());
-        // SAFETY: the program's own call, passed on as it came.
+        // SAFETY: the program's own call, forwarded unchanged.
         let result = unsafe { $real($($argument),*) };
         if role == Role::Outermost {
             let $done = Done(result);
-            // SAFETY: a row reads parameters only through `done`, which asks whether the driver accepted them.
+            // SAFETY: a row reads parameters only through `done`, which checks that the driver accepted them.
             Call::aside(|| record(unsafe { $event }, result, moment));
         }
         result
@@ -101,7 +101,7 @@ macro_rules! body {
         if role == Role::Outermost {
             let $done = Done(result);
             Call::aside(|| {
-                // SAFETY: a row reads parameters only through `done`, which asks whether the driver accepted them.
+                // SAFETY: a row reads parameters only through `done`, which checks that the driver accepted them.
                 let event = unsafe { $event };
                 match reservation {
                     Some(reservation) if result == SUCCESS => limit::keep(reservation, &event),
@@ -133,11 +133,11 @@ macro_rules! body {
                     && let Err(refused) = contexts::admit(before, handle)
                 {
                     (result, bytes) = (OUT_OF_MEMORY, refused);
-                    // SAFETY: the driver filled it, so it is valid; what stands there is gone.
+                    // SAFETY: the driver filled it, so it is valid; the context in it no longer exists.
                     unsafe { *$place = std::ptr::null_mut() };
                 }
                 let $done = Done(result);
-                // SAFETY: a row reads parameters only through `done`, which asks whether the driver accepted them.
+                // SAFETY: a row reads parameters only through `done`, which checks that the driver accepted them.
                 let event = unsafe { $event };
                 record(if bytes > 0 { event.size(bytes) } else { event }, result, Moment::After);
             });
@@ -150,7 +150,7 @@ macro_rules! body {
     ) => {{
         let call = Call::new();
         let role = call.enter();
-        // SAFETY: what serves the call uses its parameters as the driver would.
+        // SAFETY: the pool uses the call's parameters as the driver would.
         let served = pool::serve(|| unsafe { $serve });
         let is_counted = served.is_none() && role == Role::Outermost;
         let reservation = reserved!(is_counted, $reservation);
@@ -162,7 +162,7 @@ macro_rules! body {
         if role == Role::Outermost {
             let $done = Done(result);
             Call::aside(|| {
-                // SAFETY: a row reads parameters only through `done`, which asks whether the driver accepted them.
+                // SAFETY: a row reads parameters only through `done`, which checks that the driver accepted them.
                 let event = unsafe { $event };
                 match reservation {
                     Some(reservation) if result == SUCCESS => limit::keep(reservation, &event),
@@ -181,7 +181,7 @@ macro_rules! body {
         body!(@served $real ($($argument),*) $serve, Moment::Before(clock::monotonic_ns()), |$done| $event)
     };
     ($real:ident ($($argument:ident),*) served $serve:expr, released $stream:expr, |$done:ident| $event:expr) => {{
-        // Before the moment that is stamped.
+        // Before the event is stamped.
         let freeing = waits::begin_free();
         let result = body!(@served $real ($($argument),*) $serve, Moment::Before(clock::monotonic_ns()), |$done| $event);
         freeing.end($stream);
@@ -189,7 +189,7 @@ macro_rules! body {
     }};
     ($real:ident ($($argument:ident),*) waits $awaited:expr) => {{
         let wait = Wait::begin($awaited);
-        // SAFETY: the program's own call, passed on as it came.
+        // SAFETY: the program's own call, forwarded unchanged.
         let result = unsafe { $real($($argument),*) };
         if let Some(wait) = wait {
             wait.end(result);
@@ -198,7 +198,7 @@ macro_rules! body {
     }};
     ($real:ident ($($argument:ident),*) marks $marked:ident on $stream:expr) => {{
         let marking = waits::mark($marked, $stream);
-        // SAFETY: the program's own call, passed on as it came.
+        // SAFETY: the program's own call, forwarded unchanged.
         let result = unsafe { $real($($argument),*) };
         if let Some(marking) = marking {
             marking.end(result);
@@ -211,32 +211,32 @@ macro_rules! body {
     }};
     ($real:ident ($($argument:ident),*) first $work:expr) => {{
         $work;
-        // SAFETY: the program's own call, passed on as it came.
+        // SAFETY: the program's own call, forwarded unchanged.
         unsafe { $real($($argument),*) }
     }};
     (@served $real:ident ($($argument:ident),*) $serve:expr, $moment:expr, |$done:ident| $event:expr) => {{
         let call = Call::new();
         let role = call.enter();
         let moment = $moment;
-        // SAFETY: what serves the call uses its parameters as the driver would.
+        // SAFETY: the pool uses the call's parameters as the driver would.
         let served = pool::serve(|| unsafe { $serve });
-        // SAFETY: the program's own call, passed on as it came.
+        // SAFETY: the program's own call, forwarded unchanged.
         let result = served.unwrap_or_else(|| unsafe { $real($($argument),*) });
         if role == Role::Outermost {
             let $done = Done(result);
-            // SAFETY: a row reads parameters only through `done`, which asks whether the driver accepted them.
+            // SAFETY: a row reads parameters only through `done`, which checks that the driver accepted them.
             Call::aside(|| record(unsafe { $event }, result, moment));
         }
         result
     }};
     ($real:ident ($($argument:ident),*) served $serve:expr) => {{
-        // SAFETY: what serves the call uses its parameters as the driver would.
+        // SAFETY: the pool uses the call's parameters as the driver would.
         let served = pool::serve(|| unsafe { $serve });
-        // SAFETY: the program's own call, passed on as it came.
+        // SAFETY: the program's own call, forwarded unchanged.
         served.unwrap_or_else(|| unsafe { $real($($argument),*) })
     }};
     ($real:ident ($($argument:ident),*) failed |$done:ident| $event:expr) => {{
-        // SAFETY: the program's own call, passed on as it came.
+        // SAFETY: the program's own call, forwarded unchanged.
         let mut result = unsafe { $real($($argument),*) };
         if result != SUCCESS {
             let call = Call::new();
@@ -246,7 +246,8 @@ macro_rules! body {
             }
             if result != SUCCESS && role == Role::Outermost {
                 let $done = Done(result);
-                // SAFETY: as above; such a row uses numbers and handles as they are.
+                // SAFETY: as above; such a row uses numbers, handles, and launch structures that the driver has just
+                // read.
                 Call::aside(|| record(unsafe { $event }, result, Moment::After));
             }
         }
@@ -265,19 +266,19 @@ macro_rules! body {
     ($real:ident ($($argument:ident),*) followed $work:expr) => {{
         let call = Call::new();
         let role = call.enter();
-        // SAFETY: the program's own call, passed on as it came.
+        // SAFETY: the program's own call, forwarded unchanged.
         let result = unsafe { $real($($argument),*) };
         if role == Role::Outermost && result == SUCCESS {
-            // SAFETY: what follows reads what the driver has just accepted.
+            // SAFETY: the pool reads parameters that the driver has just accepted.
             pool::serve(|| unsafe { $work });
         }
         result
     }};
     ($real:ident ($($argument:ident),*) corrected $work:expr) => {{
-        // SAFETY: the program's own call, passed on as it came.
+        // SAFETY: the program's own call, forwarded unchanged.
         let result = unsafe { $real($($argument),*) };
         if result == SUCCESS {
-            // SAFETY: what follows reads and writes what the driver has just read and written.
+            // SAFETY: the pool reads and writes memory that the driver has just read and written.
             pool::serve(|| unsafe { $work });
         }
         result
@@ -285,11 +286,11 @@ macro_rules! body {
     ($real:ident ($($argument:ident),*) always |$done:ident| $work:expr) => {{
         let call = Call::new();
         let role = call.enter();
-        // SAFETY: the program's own call, passed on as it came.
+        // SAFETY: the program's own call, forwarded unchanged.
         let result = unsafe { $real($($argument),*) };
         if role == Role::Outermost || state::is_disabled() {
             let $done = Done(result);
-            // SAFETY: what follows reads nothing of the program's.
+            // SAFETY: such a row reads no memory of the program.
             Call::aside(|| unsafe { $work });
         }
         result
@@ -297,11 +298,11 @@ macro_rules! body {
     ($real:ident ($($argument:ident),*) then |$done:ident| $work:expr) => {{
         let call = Call::new();
         let role = call.enter();
-        // SAFETY: the program's own call, passed on as it came.
+        // SAFETY: the program's own call, forwarded unchanged.
         let result = unsafe { $real($($argument),*) };
         if role == Role::Outermost {
             let $done = Done(result);
-            // SAFETY: what follows asks `done` whether the driver filled what it reads and writes.
+            // SAFETY: such a row checks through `done` that the driver filled the memory it reads and writes.
             Call::aside(|| unsafe { $work });
         }
         result
@@ -317,7 +318,7 @@ macro_rules! hooks {
             $($name,)*
         }
 
-        /// How many functions are hooked.
+        /// Number of hooked functions.
         pub(crate) const COUNT: usize = Function::ALL.len();
 
         impl Function {
@@ -331,7 +332,7 @@ macro_rules! hooks {
                 }
             ),*];
 
-            /// The address that a program gets instead of the driver's.
+            /// The address that a program gets instead of the driver's function.
             pub(crate) fn hook(self) -> *mut c_void {
                 match self {
                     $(Self::$name => exported::$name as *mut c_void,)*
@@ -350,7 +351,7 @@ macro_rules! hooks {
                 pub(super) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> CuResult {
                     type Real = unsafe extern "C-unwind" fn($($type),*) -> CuResult;
                     let Some(address) = real::address(Function::$name) else { return NO_DRIVER };
-                    // SAFETY: the address is that of the driver's function of this name, which has this signature.
+                    // SAFETY: the address is the driver's function of this name, which has this signature.
                     let real = unsafe { std::mem::transmute::<*mut c_void, Real>(address) };
                     body!(real ($($argument),*) $($what)*)
                 }
@@ -365,10 +366,10 @@ impl Function {
         Self::NAMES.get(self as usize).copied().unwrap_or_default()
     }
 
-    /// The function of exactly this name.
+    /// The function with exactly this name.
     pub(crate) fn named(name: &CStr) -> Option<Self> {
         let bytes = name.to_bytes();
-        // Nearly all lookups of a program are for other names; two bytes tell.
+        // Nearly all lookups are for other names; two bytes suffice to reject them.
         if !bytes.starts_with(b"cu") {
             return None;
         }
@@ -376,14 +377,14 @@ impl Function {
         Self::ALL.get(index).copied()
     }
 
-    /// The function whose hook this is.
+    /// The function that this hook belongs to.
     pub(crate) fn of_hook(address: *mut c_void) -> Option<Self> {
         Self::ALL.iter().copied().find(|function| function.hook() == address)
     }
 }
 
 hooks! {
-    // The beginning, and the ways to find functions.
+    // Initialization, and function lookup.
     cuInit(flags: u32) { then |done| if done.is_ok() { state::start(); } }
     cuGetProcAddress(symbol: *const c_char, place: *mut *mut c_void, version: i32, flags: u64) {
         then |done| resolve::replace(symbol, place, done)
@@ -490,7 +491,7 @@ hooks! {
         served pool::attribute(pool, attribute, value)
     }
 
-    // What the pool must know of.
+    // Calls that the pool must know about.
     cuStreamDestroy(stream: Handle) { first waits::end_stream(stream), served pool::retire_stream(stream) }
     cuStreamDestroy_v2(stream: Handle) { first waits::end_stream(stream), served pool::retire_stream(stream) }
     cuCtxEnablePeerAccess(context: Handle, flags: u32) { followed pool::peer_enabled(context) }
@@ -513,7 +514,7 @@ hooks! {
         corrected pool::range_attributes(count, attributes, values, pointer)
     }
 
-    // Waiting for streams. The forms without a suffix are those with it where a thread has a stream of its own.
+    // Waits for streams. In `_ptsz` variants stream 0 is the per-thread default stream.
     cuStreamSynchronize(stream: Handle) { waits Awaited::Stream(stream) }
     cuStreamSynchronize_ptsz(stream: Handle) { waits Awaited::Stream(per_thread(stream)) }
     cuStreamQuery(stream: Handle) { waits Awaited::Stream(stream) }
@@ -612,13 +613,13 @@ hooks! {
     }
     cuArrayDestroy(array: Handle) { gave |_done| event(Kind::ArrayFree).at(array) }
     cuMipmappedArrayCreate(array: *mut Handle, shape: *const c_void, levels: u32) {
-        // Each level is at most a quarter of the one before it.
+        // All levels: 4/3 of the first, because in two dimensions each level is a quarter of the one before it.
         limited limit::reserve_array(|| array_bytes::<8>(shape, true) / 3 * 4), took |done| event(Kind::MipmappedAlloc)
             .at(done.handle(array)).size(array_bytes::<8>(done.given(shape), true) / 3 * 4)
     }
     cuMipmappedArrayDestroy(array: Handle) { gave |_done| event(Kind::MipmappedFree).at(array) }
 
-    // Other processes and other interfaces.
+    // Other processes and other APIs.
     cuIpcOpenMemHandle(pointer: *mut DevicePointer, handle: IpcHandle, flags: u32) {
         took |done| event(Kind::IpcOpen).at(done.out(pointer))
     }
@@ -758,7 +759,7 @@ hooks! {
     cuDevicePrimaryCtxReset_v2(device: Device) { served pool::abandon(device), gave |_done| event(Kind::PrimaryReset).on_device(device) }
     cuCtxSetLimit(limit: i32, value: usize) { took |_done| event(Kind::LimitSet).extra(limit).size(value) }
 
-    // Code.
+    // Code: modules and libraries.
     cuModuleLoad(module: *mut Handle, path: *const c_char) {
         took |done| event(Kind::ModuleLoad).at(done.handle(module))
     }
@@ -837,7 +838,7 @@ hooks! {
         )
     }
 
-    // What a program asks about memory, answered smaller under a limit.
+    // Memory queries, adjusted to the limit and to the pool.
     cuMemGetInfo(free: *mut u32, total: *mut u32) { then |done| limit::shrink(free, total, done) }
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize) { then |done| limit::shrink(free, total, done) }
     cuDeviceTotalMem(total: *mut u32, device: Device) {
@@ -861,7 +862,7 @@ const EXTERNAL_SIZE: usize = 24;
 const BUFFER_SIZE: usize = 8;
 /// `CUmulticastObjectProp`: **numDevices**, **size**.
 const MULTICAST_SIZE: usize = 8;
-/// In the extra figure of a pool: it is another process's.
+/// Value of `extra` for a pool imported from another process.
 const IS_IMPORTED: u32 = 1;
 /// `CUDA_LAUNCH_PARAMS`: **function**, grid, block, **sharedMemBytes**.
 const LAUNCH_SHARED: usize = 32;
@@ -875,31 +876,31 @@ const NODE_IS_ALLOC: i32 = 10;
 const NODE_IS_FREE: i32 = 11;
 /// `CUlaunchConfig`: grid, block, **sharedMemBytes**.
 const CONFIG_SHARED: usize = 24;
-/// `CU_STREAM_PER_THREAD`: what stream 0 means in functions that end in `_ptsz`.
+/// `CU_STREAM_PER_THREAD`: the meaning of stream 0 in `_ptsz` functions.
 const STREAM_PER_THREAD: usize = 2;
 
-/// The stream that a `_ptsz` function works on.
+/// The stream that a `_ptsz` function uses.
 fn per_thread(stream: Handle) -> Handle {
     if stream.is_null() { STREAM_PER_THREAD as Handle } else { stream }
 }
 
-/// The value of a pool's attribute: the first three are flags of four bytes, the others sizes.
+/// The value of a pool attribute: the first three are 4-byte flags, the others sizes.
 ///
 /// # Safety
 ///
-/// `value` is null or what the driver accepted for this attribute.
+/// `value` is null, or the driver accepted it for this attribute.
 unsafe fn pool_value(value: *const c_void, attribute: i32) -> u64 {
-    // SAFETY: by the caller's word.
+    // SAFETY: guaranteed by the caller.
     unsafe { if attribute <= 3 { u64::from(field::<u32>(value, 0)) } else { field::<u64>(value, 0) } }
 }
 
-/// Records a node of a graph if it takes or gives memory.
+/// Records a graph node if it allocates or frees memory.
 ///
 /// # Safety
 ///
-/// `parameters` is null or what the driver accepted.
+/// `parameters` is null, or the driver accepted it.
 unsafe fn graph_node(graph: Handle, parameters: *const c_void, done: Done) {
-    // SAFETY: by the caller's word the structure holds these fields.
+    // SAFETY: the caller guarantees that the structure has these fields.
     let node = unsafe {
         match field::<i32>(parameters, 0) {
             NODE_IS_ALLOC => event(Kind::GraphAlloc)

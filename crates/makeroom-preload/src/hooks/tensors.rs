@@ -1,8 +1,8 @@
-//! PyTorch's tensors: the allocator of `libc10_cuda.so` reports each block to a function of `libc10.so`, and calls it
-//! through the dynamic linker. A preloaded library of the same name hears it first, without any Python code.
+//! PyTorch tensors: the allocator in `libc10_cuda.so` reports each block to a function in `libc10.so`, called through
+//! the dynamic linker. A preloaded function of the same name receives the call first, without any Python code.
 //!
-//! The real function feeds `torch.profiler`. `libc10.so` is not in the global scope, so it is looked up in that
-//! library, at best when the recorder starts: here PyTorch holds its allocator's lock.
+//! The real function feeds `torch.profiler`. `libc10.so` is not in the global scope, so the function is looked up in
+//! that library, preferably when the recorder starts: inside the report PyTorch holds its allocator's lock.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -30,7 +30,7 @@ const CUDA: u16 = 1;
 type ReportMemory = unsafe extern "C-unwind" fn(*mut c_void, i64, usize, usize, TorchDevice);
 type ReportRefusal = unsafe extern "C-unwind" fn(i64, usize, usize, TorchDevice);
 
-/// Looks PyTorch's own functions up, if it is loaded.
+/// Looks up PyTorch's functions, if it is loaded.
 pub(crate) fn start() {
     if let Some(library) = lookup::loaded(c"libc10.so") {
         REAL_MEMORY.store(lookup::real(library, MEMORY), Ordering::Release);
@@ -47,7 +47,7 @@ fn real(place: &AtomicPtr<c_void>) -> *mut c_void {
     place.load(Ordering::Acquire)
 }
 
-/// A block was handed out (`size` > 0) or taken back (< 0).
+/// A block was allocated (`size` > 0) or freed (< 0).
 #[cfg_attr(not(test), unsafe(export_name = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"))]
 unsafe extern "C-unwind" fn report_memory(
     block: *mut c_void,
@@ -64,14 +64,14 @@ unsafe extern "C-unwind" fn report_memory(
     }
     let address = real(&REAL_MEMORY);
     if !address.is_null() {
-        // SAFETY: PyTorch's function of this name, whose mangled name spells this signature.
+        // SAFETY: PyTorch's function of this name; the mangled name encodes this signature.
         let real = unsafe { std::mem::transmute::<*mut c_void, ReportMemory>(address) };
-        // SAFETY: PyTorch's own call, passed on as it came.
+        // SAFETY: PyTorch's own call, forwarded unchanged.
         unsafe { real(block, size, allocated, reserved, device) };
     }
 }
 
-/// PyTorch's allocator gives up.
+/// PyTorch's allocator failed an allocation.
 #[cfg_attr(not(test), unsafe(export_name = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"))]
 unsafe extern "C-unwind" fn report_refusal(
     size: i64,
@@ -86,15 +86,15 @@ unsafe extern "C-unwind" fn report_refusal(
     }
     let address = real(&REAL_REFUSAL);
     if !address.is_null() {
-        // SAFETY: PyTorch's function of this name, whose mangled name spells this signature.
+        // SAFETY: PyTorch's function of this name; the mangled name encodes this signature.
         let real = unsafe { std::mem::transmute::<*mut c_void, ReportRefusal>(address) };
-        // SAFETY: PyTorch's own call, passed on as it came.
+        // SAFETY: PyTorch's own call, forwarded unchanged.
         unsafe { real(size, allocated, reserved, device) };
     }
 }
 
-/// Sends a tensor's event. Allocations carry the Python stack only: a native one would cost more than the allocation, and
-/// is there for whoever asks for native stacks alone.
+/// Sends a tensor event. By default an allocation carries only its Python stack: a native one would cost more than
+/// the allocation itself, and is taken only in native-only mode.
 fn send(event: RawEvent, device: TorchDevice, result: u16) {
     if let Some(ring) = threads::own() {
         ring.prefetch_next();

@@ -1,17 +1,18 @@
-//! Which frees in stream order the program has waited for.
+//! Detects which stream-ordered frees the program has synchronized with: dirty flags per stream and context, and
+//! versioned slots for events (`mark`).
 //!
-//! A free on a stream is complete once the stream got there, and a program that waits for the stream knows it. The
-//! recording says so with one event per wait, which covers the frees that were made before the wait began; `extra` is how
-//! long ago that was. Nothing is claimed that need not be so:
+//! A free on a stream is complete once the stream reaches it, and a program that waits for the stream knows that. The
+//! recording has one event per wait, which covers the frees made before the wait began; `extra` is how long ago that
+//! was. The claim is conservative:
 //!
-//! - A free is stamped before it is made. While any thread is inside of one (`FREEING`), it is not known whether its
-//!   free came before a wait, so that wait covers nothing.
-//! - An event stands for the stream and the moment of its last record (`mark`). Where that is not known for certain (a
-//!   capture, a thread's own stream, two threads at once) it stands for nothing; events that graphs or other processes
-//!   record end this altogether.
+//! - A free is stamped before it is made. While any thread is inside one (`FREEING`), its order relative to a wait is
+//!   unknown, so that wait covers nothing.
+//! - An event stands for the stream and time of its last record (`mark`). If those are uncertain (a capture, a
+//!   per-thread stream, two threads at once), it stands for nothing. Once graphs or other processes may record
+//!   events, no event stands for anything.
 //!
-//! In a program that frees nothing in stream order all this costs one load; in one that does, two where nothing was freed
-//! since the last wait.
+//! In a program without stream-ordered frees this costs one load per wait; in one with them, two loads if nothing was
+//! freed since the last wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -25,26 +26,26 @@ use crate::driver::place;
 use crate::driver::types::{CuResult, Handle, SUCCESS};
 use crate::record::event::{RawEvent, Word as _};
 
-/// Places for streams and for events; two that share one cost an event too much, or one too few.
+/// Slots for streams and for events, indexed by hash. A collision costs a redundant wait event or a missing one.
 const PLACES: usize = 256;
 const PER_THREAD: u64 = 2;
 
-/// Threads that are inside of a free in stream order.
+/// Threads inside a stream-ordered free.
 static FREEING: AtomicU32 = AtomicU32::new(0);
 /// Whether anything was ever freed on a stream.
 static HAS_FREED: AtomicBool = AtomicBool::new(false);
-/// Whether anything was freed since a context was waited for: a bit for each context, by its place.
+/// Whether anything was freed since the last wait for a context: one bit per context, by hash.
 static IS_FREED_SINCE: AtomicU64 = AtomicU64::new(0);
-/// Whether anything was freed on a stream since it was waited for, by its place.
+/// Whether anything was freed on a stream since the last wait for it, by hash.
 static IS_FREED: [AtomicBool; PLACES] = [const { AtomicBool::new(false) }; PLACES];
-/// Whether an event may have been recorded by somebody who was not seen.
+/// Whether events may be recorded where no hook sees it.
 static ARE_EVENTS_UNKNOWN: AtomicBool = AtomicBool::new(false);
 static MARKS: [Mark; PLACES] = [const { Mark::new() }; PLACES];
 
-/// A free that is being made. It ends when this goes, however the call is left.
+/// A free in progress. It ends on drop, however the call is left.
 pub(crate) struct Freeing(());
 
-/// A free in stream order begins. Called before it is stamped.
+/// Begins a stream-ordered free. Call it before the free is stamped.
 #[inline]
 pub(crate) fn begin_free() -> Freeing {
     FREEING.fetch_add(1, Ordering::SeqCst);
@@ -53,7 +54,7 @@ pub(crate) fn begin_free() -> Freeing {
 }
 
 impl Freeing {
-    /// The driver has taken it.
+    /// Ends the free after the driver has accepted it.
     #[inline]
     pub(crate) fn end(self, stream: Handle) {
         drop(self);
@@ -77,29 +78,29 @@ impl Drop for Freeing {
     }
 }
 
-/// What is waited for.
+/// What a wait is for.
 #[derive(Clone, Copy)]
 pub(crate) enum Awaited {
     /// A stream.
     Stream(Handle),
     /// All streams of a context; null for the current one.
     Context(Handle),
-    /// What an event stands for.
+    /// The last record of an event.
     Event(Handle),
 }
 
-/// A wait on its way.
+/// A wait in progress.
 pub(crate) struct Wait {
     kind: EventKind,
     stream: u64,
     context: u64,
     began_ns: u64,
-    /// The slot of the event that is waited for, and its version when the wait began.
+    /// The slot of the event waited for, and its version when the wait began.
     event: Option<(&'static Mark, Version)>,
 }
 
 impl Wait {
-    /// A wait begins. `None` if nothing would be known after it.
+    /// Begins a wait. `None` if it would prove nothing.
     #[inline]
     pub(crate) fn begin(awaited: Awaited) -> Option<Self> {
         if !HAS_FREED.load(Ordering::Relaxed) {
@@ -113,7 +114,7 @@ impl Wait {
     }
 
     fn of_stream(stream: u64) -> Option<Self> {
-        // Before the clock is read: a free that comes in between asks for another wait.
+        // Cleared before the clock is read: a free that comes in between sets it again.
         if !IS_FREED[place_of(stream)].load(Ordering::Relaxed) {
             return None;
         }
@@ -154,10 +155,10 @@ impl Wait {
         Some(Self { began_ns: now?, ..self })
     }
 
-    /// It is over.
+    /// Ends the wait.
     pub(crate) fn end(self, result: CuResult) {
         let call = Call::new();
-        // The driver may have waited for another record of the event, made meanwhile.
+        // The driver may have waited for a later record of the event.
         let is_certain = self.event.is_none_or(|(mark, version)| mark.is_unchanged(version));
         if result != SUCCESS || !is_certain || call.enter() != Role::Outermost {
             self.forget();
@@ -170,14 +171,14 @@ impl Wait {
         });
     }
 
-    /// Nothing is known after all.
+    /// Restores the flags: the wait proved nothing.
     fn forget(&self) {
         IS_FREED[place_of(self.stream)].store(true, Ordering::Release);
         IS_FREED_SINCE.store(u64::MAX, Ordering::Release);
     }
 }
 
-/// An event is about to be recorded on a stream: what it stands for once it is.
+/// Called before an event is recorded on a stream. Finish with [`Marking::end`].
 pub(crate) fn mark(event: Handle, stream: Handle) -> Option<Marking> {
     if !HAS_FREED.load(Ordering::Relaxed) {
         return None;
@@ -194,7 +195,7 @@ pub(crate) fn mark(event: Handle, stream: Handle) -> Option<Marking> {
     Some(Marking { event, recording, stream, context: place::current().context, time_ns })
 }
 
-/// An event's record on its way.
+/// A record of an event in progress.
 pub(crate) struct Marking {
     event: u64,
     recording: Recording<'static>,
@@ -204,7 +205,7 @@ pub(crate) struct Marking {
 }
 
 impl Marking {
-    /// The driver has taken it.
+    /// Publishes the record if the driver accepted it.
     pub(crate) fn end(self, result: CuResult) {
         if let Some(time_ns) = self.time_ns.filter(|_| result == SUCCESS) {
             let meaning = Meaning { stream: self.stream, context: self.context, time_ns };
@@ -213,7 +214,7 @@ impl Marking {
     }
 }
 
-/// An event is about to go: its handle may become another's, which was never recorded.
+/// Called before an event is destroyed: a new event with the same handle was never recorded.
 pub(crate) fn unmark(event: Handle) {
     let mark = &MARKS[place_of(event.word())];
     if mark.is_of(event.word()) {
@@ -221,12 +222,12 @@ pub(crate) fn unmark(event: Handle) {
     }
 }
 
-/// Somebody who is not seen may record events: graphs, another process.
+/// Graphs or another process, which hooks do not see, may record events from now on.
 pub(crate) fn distrust_events() {
     ARE_EVENTS_UNKNOWN.store(true, Ordering::Relaxed);
 }
 
-/// A stream is about to go. Its frees are not those of the next one with its handle.
+/// Called before a stream is destroyed: its frees do not belong to the next stream with its handle.
 pub(crate) fn end_stream(stream: Handle) {
     if HAS_FREED.load(Ordering::Relaxed) && IS_FREED[place_of(stream.word())].load(Ordering::Relaxed) {
         let call = Call::new();
@@ -237,7 +238,7 @@ pub(crate) fn end_stream(stream: Handle) {
     }
 }
 
-/// This moment, if no free that is stamped before it is still being made.
+/// The current time, or `None` if a free that may be stamped before it is still in progress.
 fn now() -> Option<u64> {
     before_the_clock();
     let now_ns = clock::monotonic_ns();
@@ -245,15 +246,15 @@ fn now() -> Option<u64> {
     (FREEING.load(Ordering::SeqCst) == 0).then_some(now_ns)
 }
 
-/// All threads see what this one has written before it reads the clock. On x86-64 every write in sequential order is waited
-/// for already; a fence would cost each free as much as the rest of its record.
+/// Orders this thread's writes before its clock read, for all threads. On x86-64 the sequentially consistent write
+/// already does; a fence would cost each free as much as the rest of its record.
 #[inline]
 fn before_the_clock() {
     #[cfg(not(target_arch = "x86_64"))]
     fence(Ordering::SeqCst);
 }
 
-/// Handles are addresses: their lowest bits say little.
+/// Handles are addresses, so their lowest bits carry little information.
 fn place_of(handle: u64) -> usize {
     (handle ^ handle >> 4 ^ handle >> 12) as usize % PLACES
 }

@@ -1,10 +1,10 @@
-//! What contexts take for themselves, under a limit.
+//! Accounts for the overhead of contexts under a limit.
 //!
-//! No call says how much that is. NVML knows what a device has in use without a context, so it is asked before and
-//! after: for what this process holds, because on a shared card others take memory in between. Where the driver does
-//! not list this process, what all processes took in between is the context's, and where there is no NVML, what the new
-//! context says that its card has in use; of either a context is at most [`LARGEST`]. A context that goes beyond the
-//! limit is ended again and refused, as a card of that size would refuse it.
+//! No call reports that overhead. NVML can report a device's usage without a context, so it is queried before and
+//! after, for this process alone, because on a shared card other processes allocate in between. If the driver does
+//! not list this process, the growth of all processes is attributed to the context; without NVML, the usage that the
+//! new context reports for its card. Both are capped at [`LARGEST`]. A context that exceeds the limit is destroyed
+//! again and the call fails, as on a card of that size.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,37 +17,36 @@ use crate::driver::{devices, real};
 use crate::hooks::table::Function;
 use crate::pool;
 
-/// What a context of a plain program takes on an H200, of which no smaller card's takes more.
+/// The context overhead of a plain program on an H200; smaller cards need no more.
 const LARGEST: u64 = 527 << 20;
 
-/// The primary context of each device that this process retained.
+/// The primary context that this process retained on each device.
 static PRIMARIES: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
-/// Contexts of each device.
+/// Number of contexts on each device.
 static CONTEXTS: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
 
-/// What kind of context is made, and so how it is ended.
+/// The kind of context being created, which decides how it is destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Making {
     /// By `cuCtxCreate`.
     Own,
     /// By `cuDevicePrimaryCtxRetain`.
     Primary,
-    /// By `cuGreenCtxCreate`: a share of the primary one.
+    /// By `cuGreenCtxCreate`: a partition of the primary one.
     Green,
 }
 
-/// The device before a context is made.
+/// The device before a context is created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
     device: u8,
     making: Making,
     used: Used,
-    /// What this process is known to have taken.
+    /// Memory that this process is known to hold.
     taken: u64,
 }
 
-/// Looks at a device on which a context is about to be made. Nothing without a limit, or where the context is there
-/// already.
+/// Measures a device before a context is created on it. `None` without a limit, or if the context already exists.
 pub(crate) fn before(device: Device, making: Making) -> Option<Before> {
     config().limit?;
     let index = u8::try_from(device).ok()?;
@@ -58,16 +57,16 @@ pub(crate) fn before(device: Device, making: Making) -> Option<Before> {
     Some(Before { device: index, making, used: nvml::used(index), taken: known(index) })
 }
 
-/// Whether a context that was made fits; if so it counts. Otherwise the bytes that it would have taken, and it is gone.
+/// Counts a new context if it fits. Otherwise destroys it and returns its size in bytes.
 pub(crate) fn admit(before: Before, handle: u64) -> Result<(), u64> {
     let Some(limit) = config().limit else { return Ok(()) };
     let Before { device, making, .. } = before;
     let is_first = CONTEXTS.get(usize::from(device)).is_none_or(|count| count.load(Ordering::Relaxed) == 0);
-    // Other threads may have taken memory meanwhile, which is counted already.
+    // Memory that other threads allocated in the meantime is already counted.
     let counted = known(device).saturating_sub(before.taken);
     let measured = size(before.used, nvml::used(device), counted, is_first);
     let bytes = measured.unwrap_or_else(|| used_in(handle).min(LARGEST));
-    // What the pool holds unused must not be the reason.
+    // Memory cached by the pool must not make it fail.
     let fits = || count(device, bytes, limit);
     if !(fits() || pool::gives_back() && fits()) {
         undo(before, handle);
@@ -88,8 +87,9 @@ pub(crate) fn admit(before: Before, handle: u64) -> Result<(), u64> {
     Ok(())
 }
 
-/// How large a context is by what was in use before and after it was made, less what is counted already. A figure of
-/// this process is taken only if it can be one: with a context it holds something, before its first it held nothing. Otherwise somebody of another PID namespace has its number.
+/// Size of a context from the usage before and after it was created, minus memory already counted. This process's
+/// figure is used only if it is plausible: nonzero with a context, zero before the first. Otherwise it belongs to a
+/// process with the same PID in another PID namespace.
 fn size(before: Used, after: Used, counted: u64, is_first: bool) -> Option<u64> {
     let own =
         before.by_own.filter(|&bytes| (bytes == 0) == is_first).zip(after.by_own.filter(|&bytes| bytes > 0));
@@ -97,12 +97,12 @@ fn size(before: Used, after: Used, counted: u64, is_first: bool) -> Option<u64> 
     own.map(difference).or_else(|| Some(difference(before.by_all.zip(after.by_all)?).min(LARGEST)))
 }
 
-/// What this process is known to have taken of a device.
+/// Memory of a device that this process is known to hold.
 fn known(device: u8) -> u64 {
     taken(device).map_or(0, |taken| taken.load(Ordering::Relaxed))
 }
 
-/// A context has ended: what it took, and what was taken in it.
+/// A context ended: releases its overhead and the memory allocated in it.
 pub(super) fn ended(handle: u64) {
     let Some(table) = table() else { return };
     let Some(gone) = table.release(Key::context(handle)) else { return };
@@ -115,7 +115,7 @@ pub(super) fn ended(handle: u64) {
     table.take_all(|_, held| is_gone(held), |held| give_back(held.device, held.bytes));
 }
 
-/// Somebody let a primary context go: it has ended if nobody holds it any more.
+/// A primary context was released once: it has ended if no retain is left.
 pub(super) fn primary_let_go(device: u8) {
     if is_primary_active(device.into()) {
         return;
@@ -126,7 +126,7 @@ pub(super) fn primary_let_go(device: u8) {
     }
 }
 
-/// Forgets the contexts of the parent of a fork.
+/// Resets the contexts in a forked child.
 pub(super) fn reset() {
     for place in PRIMARIES.iter().chain(&CONTEXTS) {
         place.store(0, Ordering::Relaxed);
@@ -135,12 +135,12 @@ pub(super) fn reset() {
 
 fn is_primary_active(device: Device) -> bool {
     let (mut flags, mut is_active) = (0, 0);
-    // SAFETY: the driver's own function with valid places for its answers.
+    // SAFETY: the driver's own function with valid out-parameters.
     let result = real::primary_state().map(|ask| unsafe { ask(device, &raw mut flags, &raw mut is_active) });
     result == Some(SUCCESS) && is_active != 0
 }
 
-/// What a context says that its card has in use, beside what this process is known to have taken.
+/// The usage that a context reports for its card, minus the memory that this process is known to hold.
 fn used_in(handle: u64) -> u64 {
     let (Some(current), Some(set), Some(memory_info), Some(device)) =
         (real::current_context(), real::set_context(), real::memory_info(), real::current_device())
@@ -148,8 +148,8 @@ fn used_in(handle: u64) -> u64 {
         return 0;
     };
     let (mut free, mut total, mut before, mut index) = (0, 0, std::ptr::null_mut(), 0);
-    // SAFETY: the driver's own functions with valid places for their answers; the context was just made, and the one
-    // that the thread had comes back.
+    // SAFETY: the driver's own functions with valid out-parameters; the context was just created, and the thread's
+    // previous one is restored.
     let is_answered = unsafe {
         current(&raw mut before);
         let is_answered = set(handle as Handle) == SUCCESS
@@ -162,15 +162,16 @@ fn used_in(handle: u64) -> u64 {
     if is_answered { (total.saturating_sub(free) as u64).saturating_sub(known) } else { 0 }
 }
 
-/// Ends a context that does not fit.
+/// Destroys a context that does not fit.
 fn undo(before: Before, handle: u64) {
     let call = |function: Function, argument: u64| {
         if let Some(address) = real::address(function) {
-            // SAFETY: the driver's functions that end contexts take one word, a handle or a device, and answer a number.
+            // SAFETY: the driver's functions that destroy contexts take one word, a handle or a device, and return an
+            // `int`.
             let end = unsafe {
                 std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn(u64) -> CuResult>(address)
             };
-            // SAFETY: the context was just made and nobody knows it.
+            // SAFETY: the context was just created, and the program has not received it.
             unsafe { end(argument) };
         }
     };
@@ -194,14 +195,14 @@ mod tests {
         let mib = |before, after, is_first| size(before, after, 0, is_first).map(|bytes| bytes >> 20);
         assert_eq!(mib(used(100, Some(0)), used(9000, Some(512)), true), Some(512));
         assert_eq!(mib(used(600, Some(512)), used(9000, Some(1024)), false), Some(512));
-        // A share of a context that is there takes nothing more.
+        // A partition of an existing context takes nothing more.
         assert_eq!(mib(used(600, Some(512)), used(9000, Some(512)), false), Some(0));
-        // Not listed, listed without a figure, and somebody else with the same number.
+        // Not listed, listed without a figure, and another process with the same PID.
         assert_eq!(mib(used(100, Some(0)), used(9000, Some(0)), true), Some(527));
         assert_eq!(mib(used(100, Some(0)), used(600, None), true), Some(500));
         assert_eq!(mib(used(100, Some(70)), used(600, Some(8000)), true), Some(500));
         assert_eq!(size(Used::default(), Used::default(), 0, true), None);
-        // What another thread of this process took meanwhile.
+        // Memory that another thread of this process allocated in the meantime.
         assert_eq!(size(used(600, Some(512)), used(1200, Some(1088)), 64 << 20, false), Some(512 << 20));
     }
 }

@@ -1,6 +1,6 @@
-//! NVML under a limit: what programs in this process ask it about memory is answered as for a smaller card.
+//! NVML under a limit: memory queries from this process return the figures of a smaller card.
 //!
-//! Without a limit nothing is answered for the library.
+//! Without a limit, NVML's results are unchanged.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -31,7 +31,7 @@ pub(crate) struct MemoryWithReserve {
 static REAL_FIRST: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_SECOND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The function that answers for NVML's, if a program looks one up that is to answer for a smaller card.
+/// The replacement for an NVML function that the program looks up, if a limit is set.
 pub(crate) fn answer(name: &CStr, found: *mut c_void) -> Option<*mut c_void> {
     config().limit?;
     let (place, own) = match name {
@@ -45,7 +45,7 @@ pub(crate) fn answer(name: &CStr, found: *mut c_void) -> Option<*mut c_void> {
     Some(own)
 }
 
-/// Whether a name is one that programs look up here.
+/// Whether this is the name of a replaced function.
 pub(crate) fn is_answered(name: &CStr) -> bool {
     name.to_bytes().starts_with(b"nvml") && (name == FIRST || name == SECOND)
 }
@@ -60,14 +60,14 @@ fn real(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     found
 }
 
-/// The device of a handle, if it is one that this process uses.
+/// The device of a handle, if this process uses it.
 fn device_of(handle: *mut c_void) -> Option<u8> {
     type Uuid = unsafe extern "C" fn(*mut c_void, *mut c_char, u32) -> i32;
     let ask = lookup::real(nvml::opened()?, c"nvmlDeviceGetUUID");
     // SAFETY: NVML's function of this name has this signature.
     let ask = unsafe { std::mem::transmute::<*mut c_void, Option<Uuid>>(ask) }?;
     let mut text = [0_u8; LONGEST_UUID as usize];
-    // SAFETY: the program's own handle, and a place of the length that is said.
+    // SAFETY: the program's own handle, and a buffer of the stated length.
     if unsafe { ask(handle, text.as_mut_ptr().cast(), LONGEST_UUID) } != SUCCESS {
         return None;
     }
@@ -77,7 +77,7 @@ fn device_of(handle: *mut c_void) -> Option<u8> {
     })
 }
 
-/// Total and free memory as a smaller card has them.
+/// Total and free memory, reduced to the limit.
 fn smaller(handle: *mut c_void, total: u64, free: u64) -> Option<(u64, u64)> {
     let limit = config().limit?;
     let left = device_of(handle).map_or(limit, |device| left(device, limit));
@@ -93,9 +93,9 @@ unsafe extern "C" fn memory_info(handle: *mut c_void, memory: *mut Memory) -> i3
     else {
         return NOT_FOUND;
     };
-    // SAFETY: the program's own call, passed on as it came.
+    // SAFETY: the program's own call, forwarded unchanged.
     let result = unsafe { real(handle, memory) };
-    // SAFETY: NVML succeeded, so what is not null is valid and filled.
+    // SAFETY: the call succeeded, so a non-null pointer is valid and filled.
     if let Some(memory) = unsafe { memory.as_mut() }.filter(|_| result == SUCCESS)
         && let Some((total, free)) = smaller(handle, memory.total, memory.free)
     {
@@ -114,9 +114,9 @@ unsafe extern "C" fn memory_info_with_reserve(handle: *mut c_void, memory: *mut 
     else {
         return NOT_FOUND;
     };
-    // SAFETY: the program's own call, passed on as it came.
+    // SAFETY: the program's own call, forwarded unchanged.
     let result = unsafe { real(handle, memory) };
-    // SAFETY: NVML succeeded, so what is not null is valid and filled.
+    // SAFETY: the call succeeded, so a non-null pointer is valid and filled.
     if let Some(memory) = unsafe { memory.as_mut() }.filter(|_| result == SUCCESS)
         && let Some((total, free)) = smaller(handle, memory.total, memory.free)
     {

@@ -1,19 +1,19 @@
-//! `MAKEROOM_LIMIT`: this process sees smaller cards.
+//! `MAKEROOM_LIMIT`: makes each card look smaller to this process.
 //!
-//! What the process takes of a device is counted: what it asks for, and what its contexts take for themselves
-//! ([`contexts`]). What would go beyond the limit is refused with the driver's own error, without asking the driver;
-//! what the program asks about memory, of the driver or of NVML ([`management`]), is answered accordingly:
+//! The process's use of each device is counted: its allocations, and the overhead of its contexts ([`contexts`]). An
+//! allocation beyond the limit fails with the driver's own error, without calling the driver. Memory queries, to the
+//! driver or to NVML ([`management`]), return matching figures:
 //!
 //! ```text
 //! total = min(limit, the card's)      free = min(limit − taken, the card's free)
 //! ```
 //!
-//! Memory counts until its last hold is gone: a block until it is freed, physical memory until nobody has its handle
-//! and nothing is mapped to it, all of a context's memory until the context ends, stream-ordered memory until the
-//! device's last context does. Not counted are managed memory, which moves between host and device, what graphs take
-//! when they are launched, and code that is loaded after a context was made.
+//! Memory counts until its last reference is gone: a block until it is freed, physical memory until its handle is
+//! released and it is unmapped, all memory of a context until the context ends, and stream-ordered memory until the
+//! device's last context ends. Not counted: managed memory, which migrates between host and device; memory that
+//! graphs take at launch; and code loaded after a context was created.
 //!
-//! Without a limit nothing here is touched.
+//! Without a limit nothing is counted.
 
 pub(crate) mod contexts;
 pub(crate) mod management;
@@ -33,14 +33,14 @@ use crate::pool;
 use crate::record::event::RawEvent;
 use table::{Held, Key, table};
 
-/// Devices that are counted; there are never more.
+/// Maximum number of devices.
 const MOST_DEVICES: usize = 64;
-/// Physical memory is mapped in multiples of this.
+/// Granularity of physical mappings.
 const PAGE: usize = 2 << 20;
 
 static TAKEN: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
 
-/// Memory that was counted before the driver was asked for it.
+/// Memory counted before the driver is called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reservation {
     device: u8,
@@ -51,7 +51,7 @@ fn taken(device: u8) -> Option<&'static AtomicU64> {
     TAKEN.get(usize::from(device))
 }
 
-/// Counts bytes of a device unless they go beyond the limit.
+/// Counts bytes of a device, unless they exceed the limit.
 fn count(device: u8, bytes: u64, limit: u64) -> bool {
     let add = |taken: u64| taken.checked_add(bytes).filter(|&sum| sum <= limit);
     taken(device).is_none_or(|taken| taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok())
@@ -64,8 +64,8 @@ fn give_back(device: u8, bytes: u64) {
     }
 }
 
-/// Whether so many bytes may be taken, of the calling thread's device if no other is said; if so they are counted. The
-/// driver is asked afterwards.
+/// Counts bytes against the limit, of the calling thread's device unless another is given. `None` if they exceed it.
+/// The driver is called afterwards.
 #[inline]
 pub(crate) fn reserve(bytes: u64, device: Option<Device>) -> Option<Reservation> {
     let Some(limit) = config().limit else { return uncounted() };
@@ -73,21 +73,21 @@ pub(crate) fn reserve(bytes: u64, device: Option<Device>) -> Option<Reservation>
     count(device, bytes, limit).then_some(Reservation { device, bytes })
 }
 
-/// A call that does not count.
+/// The reservation of a call that does not count.
 #[inline]
 #[allow(clippy::unnecessary_wraps, reason = "it stands beside calls that may be refused")]
 pub(crate) fn uncounted() -> Option<Reservation> {
     Some(Reservation { device: 0, bytes: 0 })
 }
 
-/// [`reserve`] for an array. How large it is stands in a structure that the driver has not seen yet: it is read only
+/// [`reserve`] for an array. Its size is in a structure that the driver has not validated yet, so it is read only
 /// under a limit.
 #[inline]
 pub(crate) fn reserve_array(bytes: impl FnOnce() -> u64) -> Option<Reservation> {
     if config().limit.is_some() { reserve(bytes(), None) } else { uncounted() }
 }
 
-/// The driver refused what was reserved.
+/// Undoes a reservation after the driver failed the call.
 #[inline]
 pub(crate) fn cancel(reservation: Reservation) {
     if reservation.bytes > 0 {
@@ -95,7 +95,7 @@ pub(crate) fn cancel(reservation: Reservation) {
     }
 }
 
-/// The driver gave what was reserved: remembers for what it counts.
+/// Records what a reservation was for, after the driver succeeded.
 #[inline]
 pub(crate) fn keep(reservation: Reservation, event: &RawEvent) {
     if reservation.bytes == 0 {
@@ -111,21 +111,21 @@ pub(crate) fn keep(reservation: Reservation, event: &RawEvent) {
     table.insert(key, Held { bytes, context: ends_with, holds: 1, device, is_pooled });
 }
 
-/// Where `cuMemCreate` takes memory, and how much of a device: nothing if the memory lies on the host.
+/// [`reserve`] for `cuMemCreate`. Host memory counts as zero bytes.
 ///
 /// # Safety
 ///
-/// `properties` is null or what `cuMemCreate` was given.
+/// `properties` is null or was passed to `cuMemCreate`.
 pub(crate) unsafe fn reserve_physical(bytes: usize, properties: *const c_void) -> Option<Reservation> {
     if config().limit.is_none() {
         return uncounted();
     }
-    // SAFETY: the driver will read the same structure; the location lies behind two words of four bytes.
+    // SAFETY: the driver will read the same structure; the location follows two four-byte fields.
     let (is_device, device) = unsafe { types::location(properties, 8) };
     reserve(if is_device { bytes as u64 } else { 0 }, Some(device))
 }
 
-/// Counts what a call that succeeded gave back, or holds once more.
+/// Updates the account for a successful call that releases memory or adds a reference.
 #[inline]
 pub(crate) fn book(event: &RawEvent) {
     if config().limit.is_some() && event.result == 0 {
@@ -166,24 +166,24 @@ fn book_limited(event: &RawEvent) {
     }
 }
 
-/// What is left of a device's limit.
+/// Memory left under a device's limit.
 fn left(device: u8, limit: u64) -> u64 {
     limit.saturating_sub(taken(device).map_or(0, |taken| taken.load(Ordering::Relaxed)))
 }
 
-/// Answers a question about memory as a smaller card would. What the pool holds unused is free: whoever asks for it
-/// gets it.
+/// Adjusts the result of a memory query to the limit. Memory cached by the pool counts as free, because the program
+/// can get it.
 ///
 /// # Safety
 ///
-/// Both are null or out-parameters of a driver's function that ended so.
+/// Both are null or out-parameters of a driver call that returned `done`.
 pub(crate) unsafe fn shrink<T: Figure>(free: *mut T, total: *mut T, done: Done) {
     if !done.is_ok() {
         return;
     }
     let device = place::current().device;
     let limit = config().limit.unwrap_or(u64::MAX);
-    // SAFETY: the driver succeeded, so what is not null is valid and filled.
+    // SAFETY: the call succeeded, so non-null pointers are valid and filled.
     unsafe {
         if let Some(free) = free.as_mut() {
             *free = (*free).at_most(left(device, limit)).plus(pool::cached(device));
@@ -194,12 +194,12 @@ pub(crate) unsafe fn shrink<T: Figure>(free: *mut T, total: *mut T, done: Done) 
     }
 }
 
-/// A size in the driver's old and new forms.
+/// A size in the driver's old and new APIs.
 pub(crate) trait Figure: Copy {
-    /// The size, or the limit if that is less.
+    /// The smaller of the size and the limit.
     fn at_most(self, limit: u64) -> Self;
 
-    /// The size with so much more.
+    /// The size plus `bytes`.
     fn plus(self, bytes: u64) -> Self;
 }
 
@@ -223,7 +223,7 @@ impl Figure for u32 {
     }
 }
 
-/// Forgets what the parent of a fork took.
+/// Resets the account in a forked child.
 pub(crate) fn reset() {
     for taken in &TAKEN {
         taken.store(0, Ordering::Relaxed);

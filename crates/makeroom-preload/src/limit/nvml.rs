@@ -1,11 +1,11 @@
-//! Asks NVML what is taken of a device: by everybody, and by this process alone.
+//! Queries NVML for a device's usage: by all processes, and by this one.
 //!
-//! The second is what counts, and is not always to be had: in a container the driver may list processes by the host's
-//! numbers, under the multi-process service and on some cards it lists them without figures. Nothing is concluded here;
-//! [`contexts`](super::contexts) decides which answer to take.
+//! The latter is what counts, but is not always available: in a container the driver may list processes by the host's
+//! PIDs, and under MPS and on some cards it lists them without figures. [`contexts`](super::contexts) decides which
+//! figure to use.
 //!
-//! Without a limit the library is not opened. Each question is one call of it, and the list of processes is written
-//! into room on the stack: inside somebody else's program nothing is asked twice and nothing is allocated for it.
+//! Without a limit the library is not opened. Each query is one call, with the process list in a stack buffer: inside
+//! another program this must not retry or allocate.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::OnceLock;
@@ -15,13 +15,13 @@ use crate::lookup;
 use crate::writer::spell_uuid;
 
 pub(super) const SUCCESS: i32 = 0;
-/// The first form of the question about a device's memory.
+/// The first version of the memory query.
 pub(super) const FIRST: &CStr = c"nvmlDeviceGetMemoryInfo";
 const LIBRARY: &CStr = c"libnvidia-ml.so.1";
-/// Both forms write the same structure.
+/// Both versions write the same structure.
 const LISTS: [&CStr; 2] =
     [c"nvmlDeviceGetComputeRunningProcesses_v3", c"nvmlDeviceGetComputeRunningProcesses_v2"];
-/// Processes on one device that are looked through. Where there are more, the list counts as not to be had.
+/// Processes per device. With more, the list counts as unavailable.
 const MOST_PROCESSES: usize = 128;
 /// `NVML_VALUE_NOT_AVAILABLE`.
 const NOT_AVAILABLE: u64 = u64::MAX;
@@ -45,29 +45,29 @@ struct Process {
     compute_instance: u32,
 }
 
-/// What a device has in use, as far as NVML says.
+/// A device's usage, as far as NVML reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Used {
     /// By all processes.
     pub(super) by_all: Option<u64>,
-    /// By this one: 0 where a whole list does not have it, nothing where there is no list or no figure.
+    /// By this one: 0 if a complete list does not contain it, `None` without a list or a figure.
     pub(super) by_own: Option<u64>,
 }
 
-/// The library as this one opened it.
+/// NVML, opened by this library.
 struct Opened(*mut c_void);
 
-// SAFETY: a handle of the loader, good on any thread.
+// SAFETY: a loader handle, valid on any thread.
 unsafe impl Send for Opened {}
 // SAFETY: as above.
 unsafe impl Sync for Opened {}
 
 static OPENED: OnceLock<Option<Opened>> = OnceLock::new();
 
-/// Opens the library and starts it, once.
+/// Opens and initializes the library, once.
 pub(super) fn opened() -> Option<*mut c_void> {
     let open = || {
-        // SAFETY: the name ends in a zero byte; the limit was asked for, and what it needs may be loaded.
+        // SAFETY: the name is NUL-terminated; the user asked for a limit, so loading NVML is permitted.
         let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {
             return None;
@@ -76,13 +76,13 @@ pub(super) fn opened() -> Option<*mut c_void> {
         // SAFETY: NVML's function of this name has no parameters.
         let start =
             unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn() -> i32>>(start) }?;
-        // SAFETY: NVML counts how often it is started; it stays so.
+        // SAFETY: NVML counts its initializations; this one is never undone.
         (unsafe { start() } == SUCCESS).then_some(Opened(library))
     };
     OPENED.get_or_init(open).as_ref().map(|opened| opened.0)
 }
 
-/// What a device has in use at this moment.
+/// A device's current usage.
 pub(super) fn used(device: u8) -> Used {
     let Some((library, handle)) = opened().and_then(|library| Some((library, handle(library, device)?)))
     else {
@@ -98,7 +98,7 @@ fn handle(library: *mut c_void, device: u8) -> Option<*mut c_void> {
     // SAFETY: NVML's function of this name has this signature.
     let ask = unsafe { std::mem::transmute::<*mut c_void, Option<ByUuid>>(ask) }?;
     let mut handle = std::ptr::null_mut();
-    // SAFETY: a name that ends in a zero byte, and a valid place for the answer.
+    // SAFETY: a NUL-terminated name, and a valid out-parameter.
     (unsafe { ask(uuid.as_ptr(), &raw mut handle) } == SUCCESS).then_some(handle)
 }
 
@@ -107,7 +107,7 @@ fn by_all(library: *mut c_void, handle: *mut c_void) -> Option<u64> {
     // SAFETY: NVML's function of this name has this signature.
     let ask = unsafe { std::mem::transmute::<*mut c_void, Option<Info>>(lookup::real(library, FIRST)) }?;
     let mut memory = Memory::default();
-    // SAFETY: NVML's own handle and a valid place for the answer.
+    // SAFETY: NVML's own handle and a valid out-parameter.
     (unsafe { ask(handle, &raw mut memory) } == SUCCESS).then_some(memory.used)
 }
 
@@ -118,14 +118,14 @@ fn by_own(library: *mut c_void, handle: *mut c_void) -> Option<u64> {
     let ask = unsafe { std::mem::transmute::<*mut c_void, Option<List>>(ask) }?;
     let mut processes = [Process::default(); MOST_PROCESSES];
     let mut count = MOST_PROCESSES as u32;
-    // SAFETY: NVML's own handle, and as much room as is said.
+    // SAFETY: NVML's own handle, and a buffer of the stated length.
     if unsafe { ask(handle, &raw mut count, processes.as_mut_ptr()) } != SUCCESS {
         return None;
     }
     own_share(processes.get(..count as usize)?, std::process::id())
 }
 
-/// What a list says of one process, on all parts of a device.
+/// Usage of one process in a list, summed over all partitions of a device.
 fn own_share(processes: &[Process], id: u32) -> Option<u64> {
     let own = processes.iter().filter(|process| process.id == id);
     own.map(|process| Some(process.used).filter(|&used| used != NOT_AVAILABLE)).sum()

@@ -1,5 +1,5 @@
-//! What is held under a limit, by key: 64 parts, each under a spin lock that is held for a few instructions, never
-//! across a call, and is open again in a forked child.
+//! Sharded hash table of the memory counted under a limit: 64 shards, each under a spin lock that is held for a few
+//! instructions, never across a call, and is reset in a forked child.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,15 +8,15 @@ use crate::record::memory::Lazy;
 
 const PARTS: usize = 64;
 const ENTRIES: usize = 4096;
-/// Addresses and handles are shorter.
+/// Addresses and handles are shorter than this.
 const KIND_SHIFT: u32 = 58;
 
-/// What is held: an address or a handle, told apart by its kind. 0 is none.
+/// An address or handle, tagged with its kind. 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Key(u64);
 
 impl Key {
-    /// Memory at an address, and arrays.
+    /// Memory at an address, or an array.
     pub(super) fn memory(address: u64) -> Self {
         Self(address | 1 << KIND_SHIFT)
     }
@@ -31,22 +31,22 @@ impl Key {
         Self(address | 3 << KIND_SHIFT)
     }
 
-    /// What a context takes for itself.
+    /// The overhead of a context.
     pub(super) fn context(handle: u64) -> Self {
         Self(handle | 4 << KIND_SHIFT)
     }
 }
 
-/// How it is held.
+/// An entry of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
-    /// How much; of a mapping: the handle.
+    /// Size in bytes; for a mapping, the handle of its physical memory.
     pub(super) bytes: u64,
-    /// The context that it ends with, 0 for none.
+    /// The context with which it ends, 0 for none.
     pub(super) context: u64,
-    /// How often: physical memory stays for whoever holds its handle or maps it.
+    /// Reference count: physical memory lives as long as its handle or a mapping.
     pub(super) holds: u32,
-    /// On which device.
+    /// Its device.
     pub(super) device: u8,
     /// Whether it ends with the last context of its device.
     pub(super) is_pooled: bool,
@@ -54,34 +54,34 @@ pub(super) struct Held {
 
 type Entries = [(Key, Held); ENTRIES];
 
-/// All of it.
+/// The whole table.
 pub(super) struct Table {
     parts: [Part; PARTS],
 }
 
-/// One part: open addressing in a ring, with entries moved back when one is removed, so that a search ends at the
-/// first empty entry.
+/// One shard: linear probing with wraparound and backward-shift deletion, so that a search ends at the first empty
+/// entry.
 struct Part {
     is_locked: AtomicBool,
     entries: UnsafeCell<Entries>,
 }
 
-// SAFETY: the entries are touched only by whoever holds the lock.
+// SAFETY: only the thread that holds the lock accesses the entries.
 unsafe impl Sync for Part {}
 
-// SAFETY: all zeros are an open lock and empty entries.
+// SAFETY: all zeros are an unlocked lock and empty entries.
 static TABLE: Lazy<Table> = unsafe { Lazy::new() };
 
-/// The table, if there was memory for it.
+/// The table; `None` if out of memory.
 pub(super) fn table() -> Option<&'static Table> {
     TABLE.get()
 }
 
-/// Forgets everything, in a forked child.
+/// Clears the table in a forked child.
 pub(super) fn clear() {
     if let Some(table) = TABLE.if_made() {
         for part in &table.parts {
-            // The lock may have been held by a thread that is not there.
+            // A thread that the fork did not copy may have held the lock.
             part.is_locked.store(false, Ordering::Relaxed);
             part.with(|entries| entries.fill((Key::default(), Held::default())));
         }
@@ -93,7 +93,7 @@ impl Table {
         self.parts.get(spread(key) as usize % PARTS)
     }
 
-    /// Remembers something. A full part forgets it: the limit then counts it as taken for good.
+    /// Inserts an entry. If its shard is full it is dropped, and the limit counts its memory forever.
     pub(super) fn insert(&self, key: Key, held: Held) {
         if let Some(part) = self.part(key) {
             part.with(|entries| {
@@ -105,7 +105,7 @@ impl Table {
         }
     }
 
-    /// One hold more, if it is known.
+    /// Adds a reference, if the key is known.
     pub(super) fn hold(&self, key: Key) {
         if let Some(part) = self.part(key) {
             part.with(|entries| {
@@ -116,7 +116,7 @@ impl Table {
         }
     }
 
-    /// One hold less; what was held if that was the last.
+    /// Drops a reference. Returns the entry if that was the last.
     pub(super) fn release(&self, key: Key) -> Option<Held> {
         self.part(key)?.with(|entries| {
             let index = find(entries, key)?;
@@ -130,7 +130,7 @@ impl Table {
         })
     }
 
-    /// Takes everything out of which this holds, and hands it on.
+    /// Removes every entry that satisfies the predicate and passes it to `take`.
     pub(super) fn take_all(&self, is_gone: impl Fn(Key, &Held) -> bool, mut take: impl FnMut(Held)) {
         for part in &self.parts {
             part.with(|entries| {
@@ -138,7 +138,7 @@ impl Table {
                 while let Some(&(key, held)) = entries.get(index) {
                     if key.0 != 0 && is_gone(key, &held) {
                         take(held);
-                        // Whatever moves into this place is looked at next.
+                        // An entry that moves into this slot is checked next.
                         remove(entries, index);
                     } else {
                         index += 1;
@@ -154,7 +154,7 @@ impl Part {
         while self.is_locked.swap(true, Ordering::Acquire) {
             std::hint::spin_loop();
         }
-        // SAFETY: the lock is held, so nobody else touches the entries.
+        // SAFETY: the lock is held, so no other thread accesses the entries.
         let result = work(unsafe { &mut *self.entries.get() });
         self.is_locked.store(false, Ordering::Release);
         result
@@ -174,12 +174,12 @@ fn at(entries: &Entries, index: usize) -> (Key, Held) {
     entries.get(index).copied().unwrap_or_default()
 }
 
-/// The oldest entry of a key: an address that was handed out again before its free was noted has two.
+/// The oldest entry of a key: an address reused before its free was booked has two.
 fn find(entries: &Entries, key: Key) -> Option<usize> {
     probe(key).take_while(|&index| at(entries, index).0.0 != 0).find(|&index| at(entries, index).0 == key)
 }
 
-/// Empties a place; whatever follows without a gap and may lie earlier moves into the hole.
+/// Backward-shift deletion: later entries of the same run move into the hole if they may.
 fn remove(entries: &mut Entries, found: usize) {
     let mut hole = found;
     for step in 1..ENTRIES {

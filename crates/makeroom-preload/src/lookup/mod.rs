@@ -1,14 +1,15 @@
-//! `dlsym`, `dlvsym` and `dlopen`, as programs call them.
+//! The exported `dlsym`, `dlvsym` and `dlopen`.
 //!
-//! All behave according to who calls: `dlsym(RTLD_NEXT)` searches behind the caller's library, `dlopen` searches the
-//! paths of the caller's library. So the exported functions are a few instructions that look at the arguments and then
-//! jump to the real function with the caller's return address in place; the real one sees the true caller.
+//! All depend on their caller: `dlsym(RTLD_NEXT)` searches after the caller's library, `dlopen` uses the search paths
+//! of the caller's library. So each export is a few instructions that inspect the arguments and then jump to the real
+//! function with the caller's return address in place.
 //!
-//! `dlsym` answers with a hook only for an exact name of the table, and only when the program would have got the
-//! driver's function. Where there is no driver there is no answer, as without this library. No lock is taken.
+//! `dlsym` returns a hook only for an exact name in the table, and only if the program would have got the driver's
+//! function. Without a driver the lookup fails, as it would without this library. No lock is taken.
 //!
-//! Another preloaded library may hook `dlsym` too. If it comes first, it asks `dlvsym` for the next `dlsym` with the C
-//! library's version, and would be led past this library, whose exports have no version: then it is given this one.
+//! Another preloaded library may hook `dlsym` too. If it comes first, it calls `dlvsym` for the next `dlsym` with the
+//! C library's version, which would skip this library, whose exports have no version. In that case `dlvsym` returns
+//! this library's `dlsym`.
 
 mod initial;
 mod objects;
@@ -28,12 +29,12 @@ static REAL_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_DLVSYM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static REAL_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The versions under which glibc has `dlsym`: x86-64, aarch64, and since it moved into `libc.so.6`.
+/// The symbol versions of `dlsym` in glibc: x86-64, aarch64, and since it moved into `libc.so.6`.
 const VERSIONS: [&CStr; 3] = [c"GLIBC_2.2.5", c"GLIBC_2.17", c"GLIBC_2.34"];
 
-/// To the shim: go on to the real function.
+/// Result for the shim: continue to the real function.
 const GO_ON: usize = 0;
-/// To the shim: answer null.
+/// Result for the shim: return null.
 const ANSWER_NULL: usize = 1;
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -46,7 +47,7 @@ fn real_dlvsym() -> Option<Dlvsym> {
         address = objects::of_c_library(c"dlvsym")?;
         REAL_DLVSYM.store(address, Ordering::Release);
     }
-    // SAFETY: the address is that of a `dlvsym`.
+    // SAFETY: the address is a `dlvsym`.
     Some(unsafe { std::mem::transmute::<*mut c_void, Dlvsym>(address) })
 }
 
@@ -57,54 +58,54 @@ fn real_dlsym() -> Option<Dlsym> {
         let dlvsym = real_dlvsym()?;
         address = VERSIONS
             .iter()
-            // SAFETY: both names end in zero bytes.
+            // SAFETY: both names are NUL-terminated.
             .map(|version| unsafe { dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) })
             .find(|found| !found.is_null())?;
         REAL_DLSYM.store(address, Ordering::Release);
     }
-    // SAFETY: the address is that of a `dlsym`.
+    // SAFETY: the address is a `dlsym`.
     Some(unsafe { std::mem::transmute::<*mut c_void, Dlsym>(address) })
 }
 
-/// What the real `dlsym` answers this library. Before glibc 2.34 it lies in a library that many programs do not load, a
-/// shell for one: these still need the functions that this library stands before, and nothing else is asked for there.
+/// Calls the real `dlsym`. Before glibc 2.34 that is in `libdl`, which many programs (shells, for example) do not
+/// load. They still need the functions that this library interposes, so those are found in the objects' own tables.
 pub(crate) fn real(handle: *mut c_void, name: &CStr) -> *mut c_void {
     match real_dlsym() {
-        // SAFETY: the name ends in a zero byte; the handle is the program's, or one of the special ones.
+        // SAFETY: the name is NUL-terminated; the handle is the program's or a special one.
         Some(dlsym) => unsafe { dlsym(handle, name.as_ptr()) },
         None => objects::of_others(name).unwrap_or(std::ptr::null_mut()),
     }
 }
 
-/// Whether the program, or a library that it was started with, defines a function of this name.
+/// Whether the program, or a library that it started with, defines a function with this name.
 pub(crate) fn is_defined_at_start(name: &CStr) -> bool {
     initial::search(name, |_| true).is_some()
 }
 
-/// Whether the program itself defines one function for all libraries to use, and has another name among its strings.
+/// Whether the program itself exports one function and has another name in its string table.
 pub(crate) fn program_has(defined: &CStr, named: &CStr) -> bool {
     initial::program_has(defined, named)
 }
 
-/// How many libraries have been loaded so far, and the addresses of those whose file name begins so.
+/// The number of libraries loaded so far, to detect new ones.
 pub(crate) fn loads() -> u64 {
     objects::loads()
 }
 
-/// See [`loads`].
+/// Visits the address range of each loaded library whose file name starts with `prefix`.
 pub(crate) fn each_named(prefix: &[u8], visit: impl FnMut(std::ops::Range<usize>)) {
     objects::each_named(prefix, visit);
 }
 
-/// A library that is loaded already, held from now on so that its functions stay where they are.
+/// A library that is already loaded. It is never unloaded from now on, so its functions stay valid.
 pub(crate) fn loaded(name: &CStr) -> Option<*mut c_void> {
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-    // SAFETY: the name ends in a zero byte; nothing is loaded and no foreign code runs.
+    // SAFETY: the name is NUL-terminated; nothing is loaded, and no foreign code runs.
     let library = unsafe { libc::dlopen(name.as_ptr(), flags) };
     (!library.is_null()).then_some(library)
 }
 
-/// What the exported `dlsym` does: [`GO_ON`], [`ANSWER_NULL`], or the address to answer.
+/// Decides for the exported `dlsym`: [`GO_ON`], [`ANSWER_NULL`], or the address to return.
 extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> usize {
     if real_dlsym().is_none() {
         return ANSWER_NULL;
@@ -112,14 +113,14 @@ extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> usize {
     if name.is_null() || state::steps_aside() || handle == libc::RTLD_NEXT {
         return GO_ON;
     }
-    // SAFETY: the program passes a name that ends in a zero byte, as `dlsym` demands.
+    // SAFETY: the program passes a NUL-terminated name, as `dlsym` requires.
     let name = unsafe { CStr::from_ptr(name) };
     if management::is_answered(name) {
         return choose_management(handle, name);
     }
     let Some(function) = Function::named(name) else { return GO_ON };
     if handle == libc::RTLD_DEFAULT {
-        // The search would end at this library's own export, driver or not: search behind it.
+        // The search would find this library's own export, driver or not: search after it.
         let found = real(libc::RTLD_NEXT, name);
         return if found.is_null() { ANSWER_NULL } else { answer(function, found, libc::RTLD_NEXT) };
     }
@@ -127,7 +128,7 @@ extern "C" fn choose(handle: *mut c_void, name: *const c_char) -> usize {
     if found.is_null() { GO_ON } else { answer(function, found, handle) }
 }
 
-/// [`choose`] for NVML's functions that are answered for under a limit.
+/// [`choose`] for the NVML functions that are replaced under a limit.
 fn choose_management(handle: *mut c_void, name: &CStr) -> usize {
     let behind = if handle == libc::RTLD_DEFAULT { libc::RTLD_NEXT } else { handle };
     let found = real(behind, name);
@@ -141,12 +142,12 @@ fn answer(function: Function, found: *mut c_void, library: *mut c_void) -> usize
     if Function::of_hook(found).is_some() || !driver::adopt(function, found, library) {
         return found as usize;
     }
-    // A successful call, so that an error of the lookups above is not the program's to see.
+    // End with a successful call, so that the program's `dlerror` does not return an error from a lookup above.
     real(library, function.name());
     function.hook() as usize
 }
 
-/// What the exported `dlvsym` does: another library's hook that stands before this one gets this one's `dlsym`.
+/// Decides for the exported `dlvsym`: a hooking library that comes before this one gets this one's `dlsym`.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(test)))]
 extern "C" fn choose_version(
     handle: *mut c_void,
@@ -160,13 +161,13 @@ extern "C" fn choose_version(
     if handle != libc::RTLD_NEXT || name.is_null() || state::steps_aside() {
         return GO_ON;
     }
-    // SAFETY: the program passes a name that ends in a zero byte, as `dlvsym` demands.
+    // SAFETY: the program passes a NUL-terminated name, as `dlvsym` requires.
     let is_dlsym = unsafe { CStr::from_ptr(name) } == c"dlsym";
     let own = shims::own_dlsym as *const () as usize;
     if is_dlsym && objects::is_before(caller, own) { own } else { GO_ON }
 }
 
-/// What the exported `dlopen` does before the real one.
+/// Runs before the real `dlopen`.
 extern "C" fn look_at_dlopen(_path: *const c_char, flags: i32) -> usize {
     if flags & libc::RTLD_DEEPBIND != 0 {
         raise(Notice::DeepBind);

@@ -1,14 +1,14 @@
-//! The objects that the dynamic linker has loaded, read from their own tables.
+//! Loaded objects, read from their own tables.
 //!
-//! Whoever exports `dlsym` and `dlvsym` cannot ask them where the real ones are. The C library's table of exported
-//! names (`DT_GNU_HASH`) answers instead.
+//! A library that exports `dlsym` and `dlvsym` cannot use them to find the real ones. Instead it reads the C
+//! library's table of exported names (`DT_GNU_HASH`).
 
 use std::ffi::{CStr, c_int, c_void};
 
 use super::initial;
 use crate::driver::types::field;
 
-/// The libraries that hold `dlvsym`: since glibc 2.34 the first.
+/// The libraries that may hold `dlvsym`: since glibc 2.34 it is the first.
 const C_LIBRARIES: [&CStr; 2] = [c"libc.so.6", c"libdl.so.2"];
 
 const DYNAMIC_STRINGS: u64 = 5;
@@ -16,22 +16,22 @@ const DYNAMIC_SYMBOLS: u64 = 6;
 const DYNAMIC_STRINGS_SIZE: u64 = 10;
 const DYNAMIC_NAME: u64 = 14;
 const DYNAMIC_HASH: u64 = 0x6fff_fef5;
-/// An entry of the dynamic section, and of the table of symbols.
+/// Sizes of an entry of the dynamic section and of the symbol table.
 const DYNAMIC_SIZE: usize = 16;
 const SYMBOL_SIZE: usize = 24;
 
-/// An exported function of the C library.
+/// A function exported by the C library.
 pub(super) fn of_c_library(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the tables are those of a loaded object.
+    // SAFETY: the tables belong to a loaded object.
     initial::search(name, |tables| unsafe { C_LIBRARIES.contains(&tables.own_name()) })
 }
 
-/// The first function of a name that any other object than this library exports.
+/// The first function with this name exported by any object except this library.
 pub(super) fn of_others(name: &CStr) -> Option<*mut c_void> {
     search(name, |object, _| !holds(object, of_others as *const () as usize))
 }
 
-/// The first function of a name in those objects.
+/// The first function with this name in the objects that `is_searched` selects.
 fn search(name: &CStr, is_searched: impl Fn(&libc::dl_phdr_info, &Tables) -> bool) -> Option<*mut c_void> {
     let mut found = None;
     each(|object| {
@@ -39,14 +39,14 @@ fn search(name: &CStr, is_searched: impl Fn(&libc::dl_phdr_info, &Tables) -> boo
             && let Some(tables) = Tables::of(object)
             && is_searched(object, &tables)
         {
-            // SAFETY: the tables are those of a loaded object.
+            // SAFETY: the tables belong to a loaded object.
             found = unsafe { tables.find(name) };
         }
     });
     found
 }
 
-/// Whether the object that holds one address was loaded before the one that holds another.
+/// Whether the object that contains one address was loaded before the one that contains the other.
 pub(super) fn is_before(first: usize, second: usize) -> bool {
     let mut position = 0;
     let (mut of_first, mut of_second) = (None, None);
@@ -58,28 +58,28 @@ pub(super) fn is_before(first: usize, second: usize) -> bool {
     of_first.zip(of_second).is_some_and(|(first, second)| first < second)
 }
 
-/// How many objects have been loaded so far: while it stays the same there are no new ones.
+/// The number of objects loaded so far: while it is unchanged there are no new ones.
 pub(super) fn loads() -> u64 {
     unsafe extern "C" fn first(object: *mut libc::dl_phdr_info, _size: usize, loads: *mut c_void) -> c_int {
-        // SAFETY: the second is the number below, the first an object that is there during the call.
+        // SAFETY: `loads` is the number below; `object` is valid during the call.
         if let (Some(loads), Some(object)) = unsafe { (loads.cast::<u64>().as_mut(), object.as_ref()) } {
             *loads = object.dlpi_adds;
         }
         1
     }
     let mut loads = 0_u64;
-    // SAFETY: the function gets the number it is made for, which outlives the call.
+    // SAFETY: the callback receives a pointer to `loads`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut loads).cast()) };
     loads
 }
 
-/// Visits the addresses of all loaded objects whose file name begins so.
+/// Visits the address range of each loaded object whose file name starts with `prefix`.
 pub(super) fn each_named(prefix: &[u8], mut visit: impl FnMut(std::ops::Range<usize>)) {
     each(|object| {
         if object.dlpi_name.is_null() {
             return;
         }
-        // SAFETY: the dynamic linker's names end in zero bytes.
+        // SAFETY: the dynamic linker's names are NUL-terminated.
         let path = unsafe { CStr::from_ptr(object.dlpi_name) }.to_bytes();
         let name = path.rsplit(|&letter| letter == b'/').next().unwrap_or_default();
         if name.starts_with(prefix) {
@@ -94,27 +94,27 @@ pub(super) fn each_named(prefix: &[u8], mut visit: impl FnMut(std::ops::Range<us
     });
 }
 
-/// Visits all loaded objects in the order in which names are searched in them.
+/// Visits all loaded objects in symbol search order.
 fn each(mut visit: impl FnMut(&libc::dl_phdr_info)) {
     unsafe extern "C" fn call<F: FnMut(&libc::dl_phdr_info)>(
         object: *mut libc::dl_phdr_info,
         _size: usize,
         visit: *mut c_void,
     ) -> c_int {
-        // SAFETY: the second is the closure that `each` passes, the first an object that is there during the call.
+        // SAFETY: `visit` is the closure that `each` passes; `object` is valid during the call.
         if let (Some(visit), Some(object)) = unsafe { (visit.cast::<F>().as_mut(), object.as_ref()) } {
             visit(object);
         }
         0
     }
-    /// The function above for a closure whose type has no name.
+    /// `call` for a closure whose type cannot be named.
     fn of<F: FnMut(&libc::dl_phdr_info)>(
         _: &F,
     ) -> unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int {
         call::<F>
     }
     let function = of(&visit);
-    // SAFETY: the function gets the closure it was made for, which outlives the call.
+    // SAFETY: the function receives the closure it was instantiated for, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(function), (&raw mut visit).cast()) };
 }
 
@@ -122,7 +122,7 @@ fn segments(object: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
     if object.dlpi_phdr.is_null() {
         return &[];
     }
-    // SAFETY: the dynamic linker says how many headers there are.
+    // SAFETY: the dynamic linker reports the number of headers.
     unsafe { std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) }
 }
 
@@ -133,7 +133,7 @@ fn holds(object: &libc::dl_phdr_info, address: usize) -> bool {
     })
 }
 
-/// Where an object's tables are.
+/// Addresses of an object's tables.
 pub(super) struct Tables {
     base: u64,
     strings: u64,
@@ -147,19 +147,19 @@ impl Tables {
     fn of(object: &libc::dl_phdr_info) -> Option<Self> {
         let section = segments(object).iter().find(|segment| segment.p_type == libc::PT_DYNAMIC)?;
         let section = object.dlpi_addr.wrapping_add(section.p_vaddr) as *const c_void;
-        // SAFETY: the object is there during the visit.
+        // SAFETY: the object is loaded during the visit.
         unsafe { Self::in_section(object.dlpi_addr, section) }
     }
 
-    /// The tables that a dynamic section names.
+    /// The tables that a dynamic section refers to.
     ///
     /// # Safety
     ///
-    /// It must be the section of a loaded object, whose addresses were moved by `base`.
+    /// It must be the section of a loaded object with the load bias `base`.
     pub(super) unsafe fn in_section(base: u64, section: *const c_void) -> Option<Self> {
-        // SAFETY: as demanded of the caller.
+        // SAFETY: guaranteed by the caller.
         let entry = |kind| unsafe { Self::entry(section, kind) };
-        // The dynamic linker has made addresses of offsets, save where the section cannot be written.
+        // The dynamic linker has relocated these offsets to addresses, except where the section is read-only.
         let table =
             |kind| entry(kind).map(|value| if value < base { value.wrapping_add(base) } else { value });
         Some(Self {
@@ -172,7 +172,7 @@ impl Tables {
         })
     }
 
-    /// The value of an entry of a dynamic section.
+    /// The value of an entry in a dynamic section.
     ///
     /// # Safety
     ///
@@ -199,17 +199,17 @@ impl Tables {
     ///
     /// The object must be loaded.
     pub(super) unsafe fn own_name(&self) -> &CStr {
-        // SAFETY: names end in a zero byte; an object without one has an empty string first.
+        // SAFETY: names are NUL-terminated; an object without one refers to the empty string at offset 0.
         unsafe { CStr::from_ptr((self.strings + self.name) as *const libc::c_char) }
     }
 
-    /// Whether a name is among the object's strings: of symbols that it defines or uses.
+    /// Whether a name is in the object's string table: a symbol that it defines or uses.
     ///
     /// # Safety
     ///
     /// The object must be loaded.
     pub(super) unsafe fn names(&self, name: &CStr) -> bool {
-        // SAFETY: the table is as long as the object says.
+        // SAFETY: the object's dynamic section gives the table's length.
         let strings =
             unsafe { std::slice::from_raw_parts(self.strings as *const u8, self.strings_size as usize) };
         strings.split(|&byte| byte == 0).any(|string| string == name.to_bytes())
@@ -221,7 +221,8 @@ impl Tables {
     pub(super) unsafe fn find(&self, name: &CStr) -> Option<*mut c_void> {
         let table = self.hash as *const c_void;
         let word = |index: usize| {
-            // SAFETY: the table has a head of four words, a filter, buckets and chains, walked as it says itself.
+            // SAFETY: the table is a header of four words, a Bloom filter, buckets and chains, and is walked by its
+            // own indices.
             unsafe { field::<u32>(table, index * 4) }
         };
         let (buckets, first, filter) = (word(0), word(1), word(2) as usize);
@@ -237,7 +238,7 @@ impl Tables {
         loop {
             let hash = word(start + buckets as usize + (index - first) as usize);
             let symbol = (self.symbols as usize + index as usize * SYMBOL_SIZE) as *const c_void;
-            // SAFETY: the symbol is one of the table's; its name, section and value stand at these places.
+            // SAFETY: the symbol is in the table; its name, section and value are at these offsets.
             let (offset, section, value, own) = unsafe {
                 let offset = field::<u32>(symbol, 0);
                 let own = CStr::from_ptr((self.strings + u64::from(offset)) as *const libc::c_char);
@@ -261,7 +262,7 @@ mod tests {
     #[test]
     fn the_c_library_tells_where_its_functions_are() {
         for name in [c"dlvsym", c"execve", c"execl", c"abort", c"kill", c"quick_exit"] {
-            // SAFETY: the name ends in a zero byte.
+            // SAFETY: the name is NUL-terminated.
             let expected = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
             assert_eq!(of_c_library(name), Some(expected), "{name:?}");
             assert_eq!(of_others(name), Some(expected), "{name:?}");

@@ -1,12 +1,12 @@
-//! The exported `dlsym`, `dlvsym` and `dlopen`. Each keeps its arguments, asks a function of the module above, and jumps
-//! to the real one with the caller's return address in place, or answers itself.
+//! The exported `dlsym`, `dlvsym` and `dlopen`. Each saves its arguments, calls a function of the parent module, and
+//! then jumps to the real one with the caller's return address in place, or returns a result itself.
 //!
 //! ```text
-//! ask(first, second, third, who calls) = 0: go on to the real function, 1: answer null, else: answer this
+//! ask(first, second, third, caller) = 0: jump to the real function, 1: return null, else: return this
 //! ```
 //!
-//! Each begins with the instruction at which processors let an indirect call arrive (`endbr64`; `bti c`, which older
-//! assemblers know as `hint #34`).
+//! Each starts with the landing pad for indirect calls (`endbr64`; `bti c`, which older assemblers accept as `hint
+//! #34`).
 
 use std::arch::naked_asm;
 use std::ffi::c_void;
@@ -22,17 +22,17 @@ macro_rules! shim {
             naked_asm!("hint #34", "b {own}", own = sym $own);
         }
 
-        /// The same under a name that no other library can take.
+        /// The same under a name that no other library can interpose.
         #[cfg(target_arch = "x86_64")]
         #[unsafe(naked)]
         pub(super) unsafe extern "C" fn $own() -> *mut c_void {
             naked_asm!(
                 "endbr64",
-                // Three arguments and the return address keep the stack aligned to sixteen.
+                // Three arguments and the return address keep the stack 16-byte aligned.
                 "push rdi",
                 "push rsi",
                 "push rdx",
-                // Who calls is the fourth argument.
+                // The fourth argument is the caller's address.
                 "mov rcx, qword ptr [rsp + 24]",
                 "call {ask}",
                 "pop rdx",
@@ -50,7 +50,7 @@ macro_rules! shim {
             )
         }
 
-        /// The same under a name that no other library can take.
+        /// The same under a name that no other library can interpose.
         #[cfg(target_arch = "aarch64")]
         #[unsafe(naked)]
         pub(super) unsafe extern "C" fn $own() -> *mut c_void {
@@ -60,7 +60,7 @@ macro_rules! shim {
                 "mov x29, sp",
                 "stp x0, x1, [sp, #16]",
                 "str x2, [sp, #32]",
-                // Who calls is the fourth argument.
+                // The fourth argument is the caller's address.
                 "mov x3, x30",
                 "bl {ask}",
                 "mov x16, x0",
@@ -72,7 +72,7 @@ macro_rules! shim {
                 "b.eq 2f",
                 "adrp x16, {real}",
                 "ldr x16, [x16, :lo12:{real}]",
-                // By way of this register a jump may arrive where a call may.
+                // A `br` through x16 may land on `bti c`.
                 "br x16",
                 "2: mov x16, xzr",
                 "3: mov x0, x16",

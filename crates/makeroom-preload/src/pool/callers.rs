@@ -1,20 +1,20 @@
-//! Callers whose memory stays the driver's own: PyTorch's native allocator and NCCL.
+//! Detects callers that need the driver's own memory: PyTorch's native allocator and NCCL.
 //!
-//! Both share memory with other processes (`cuIpcGetMemHandle`), which works only for memory of the driver's. PyTorch
-//! does so for segments that it took while expandable segments were off: the user's choice, or that of a library which
-//! switches them off around its own tensors. Such a caller has a frame of its library on the stack; where none of these
-//! libraries is loaded, no stack is walked.
+//! Both share memory with other processes (`cuIpcGetMemHandle`), which works only for memory allocated by the driver.
+//! PyTorch does so for segments that it allocated while expandable segments were off, which the user chose or a
+//! library that switches them off around its own tensors. Such a caller has a frame of its library on the stack; if
+//! none of these libraries is loaded, no stack is walked.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::lookup;
 use crate::stacks;
 
-/// How the files of these libraries begin: PyTorch's first.
+/// Prefixes of these libraries' file names; PyTorch's comes first.
 const LIBRARIES: [&[u8]; 2] = [b"libc10_cuda", b"libnccl"];
-/// More copies of one than any process has.
+/// Maximum number of loaded copies of one library.
 const COPIES: usize = 4;
-/// Between the driver and its caller lies CUDA's runtime, a few frames deep.
+/// Frames to search: the CUDA runtime, a few frames deep, is between the driver and its caller.
 const MOST_FRAMES: usize = 24;
 
 struct Range {
@@ -22,18 +22,18 @@ struct Range {
     end: AtomicUsize,
 }
 
-/// The first [`COPIES`] are the first library's, and so on.
+/// [`COPIES`] ranges for each library, in the same order.
 static RANGES: [Range; COPIES * LIBRARIES.len()] =
     [const { Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; COPIES * LIBRARIES.len()];
-/// How many libraries of any kind had been loaded when `RANGES` was filled.
+/// The number of libraries loaded when `RANGES` was filled.
 static SEEN: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the calling thread asks on behalf of such a library.
+/// Whether the call comes from one of these libraries.
 pub(super) fn need_driver_memory() -> bool {
     is_called_by(&RANGES)
 }
 
-/// Whether PyTorch's allocator makes the call.
+/// Whether the call comes from PyTorch's allocator.
 pub(super) fn is_torch() -> bool {
     is_called_by(&RANGES[..COPIES])
 }
@@ -49,7 +49,8 @@ fn is_called_by(ranges: &[Range]) -> bool {
     is_any && stacks::any_caller(MOST_FRAMES, is_inside)
 }
 
-/// Looks for the libraries again if something was loaded since. They are never unloaded, so a range stays where it is.
+/// Searches for the libraries again if any library was loaded since. They are never unloaded, so their ranges stay
+/// valid.
 fn refresh() {
     let loads = lookup::loads();
     if SEEN.load(Ordering::Acquire) == loads {

@@ -1,11 +1,11 @@
-//! Allocations and frees, with the driver's meaning of each.
+//! Allocations and frees, with the driver's semantics:
 //!
-//! | call | what holds afterwards |
+//! | call | guarantee afterwards |
 //! |---|---|
-//! | `cuMemAlloc` | the memory may be used on every stream at once: nothing that the GPU may still use is handed out |
-//! | `cuMemFree` | all work submitted before is done: the device is waited for, as the driver does |
-//! | `cuMemAllocAsync` | the memory may be used on this stream |
-//! | `cuMemFreeAsync` | the memory may be used again on this stream, elsewhere once the GPU has passed |
+//! | `cuMemAlloc` | usable on every stream at once: memory that the GPU may still be using is not handed out |
+//! | `cuMemFree` | all work submitted before is done: it synchronizes the device, as the driver does |
+//! | `cuMemAllocAsync` | usable on this stream |
+//! | `cuMemFreeAsync` | reusable on this stream at once, elsewhere after the GPU has passed this point |
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,14 +22,14 @@ use crate::hooks::capture;
 
 /// `CUDA_ERROR_INVALID_VALUE`.
 pub(super) const INVALID_VALUE: CuResult = 1;
-/// `CU_STREAM_LEGACY`: another name of stream 0.
+/// `CU_STREAM_LEGACY`: an alias of stream 0.
 const LEGACY: u64 = 1;
-/// `CU_STREAM_PER_THREAD`: another stream on every thread.
+/// `CU_STREAM_PER_THREAD`: a different stream on every thread.
 const PER_THREAD: u64 = 2;
-/// Sites are the recording's business.
+/// The recording keeps the sites.
 const NO_SITE: Site = Site::Code(0);
 
-/// The stream by which the pool orders, if it can.
+/// The stream as the pool identifies it; `None` if the pool cannot order by it.
 fn ordered(stream: Handle) -> Option<StreamId> {
     match stream as u64 {
         PER_THREAD => None,
@@ -38,12 +38,12 @@ fn ordered(stream: Handle) -> Option<StreamId> {
     }
 }
 
-/// Whether the work of a stream becomes a graph. A driver that does not say counts as if it did.
+/// Whether a stream is being captured into a graph. If the driver does not say, it counts as captured.
 pub(super) fn is_captured(pool: &DevicePool, stream: StreamId) -> bool {
     if !capture::is_open() {
         return false;
     }
-    // SAFETY: the program names the stream in a call of its own, so it is live.
+    // SAFETY: the program itself passes this stream to the driver, so it is live.
     let stream = unsafe { Stream::borrow(pool.allocator.driver(), stream.0) };
     stream.is_capturing().unwrap_or(true)
 }
@@ -52,14 +52,14 @@ pub(super) fn is_captured(pool: &DevicePool, stream: StreamId) -> bool {
 ///
 /// # Safety
 ///
-/// `pointer` is the program's place for the address, or null.
+/// `pointer` is the program's out-parameter for the address, or null.
 pub(crate) unsafe fn allocate_everywhere(pointer: *mut DevicePointer, bytes: u64) -> Option<CuResult> {
     if capture::is_open() || callers::need_driver_memory() {
         return None;
     }
     let pool = devices::current()?;
     retry_deferred();
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { take(pool, pointer, bytes, EVERY_STREAM) }
 }
 
@@ -75,7 +75,7 @@ pub(crate) unsafe fn allocate(pointer: *mut DevicePointer, bytes: usize, stream:
         return None;
     }
     retry_deferred();
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { take(pool, pointer, bytes as u64, stream) }
 }
 
@@ -88,17 +88,17 @@ unsafe fn take(
     bytes: u64,
     stream: StreamId,
 ) -> Option<CuResult> {
-    // What the driver refuses or treats in a way of its own, it shall say itself.
+    // Leave to the driver what it rejects or handles specially.
     if pointer.is_null() || bytes == 0 {
         return None;
     }
     match pool.allocator.allocate(bytes, stream, NO_SITE) {
         Ok(address) => {
-            // SAFETY: not null, so it is the program's place for the address.
+            // SAFETY: not null, so it is the program's out-parameter for the address.
             unsafe { pointer.write_unaligned(address.0) };
             Some(SUCCESS)
         }
-        // A device that failed for another reason shall say so itself.
+        // If the device failed for another reason, the driver reports it.
         Err(PoolError::OutOfMemory(error)) if error.driver.as_ref().is_none_or(is_shortage) => {
             Some(OUT_OF_MEMORY)
         }
@@ -110,13 +110,13 @@ fn is_shortage(error: &makeroom_cuda::Error) -> bool {
     error.is_out_of_memory()
 }
 
-/// What the driver said, as it would have said it to the program.
+/// The driver's error code, as the program would have received it.
 fn code(error: &PoolError) -> CuResult {
     let PoolError::Driver(error) = error else { return INVALID_VALUE };
     error.code().map_or(INVALID_VALUE, |code| code.0.cast_signed())
 }
 
-/// The pool that an address came from, found without its lock: the free that follows takes that.
+/// The pool that an address came from, found without taking the pool's lock, which the free itself takes.
 pub(super) fn owner(address: u64) -> Option<&'static DevicePool> {
     match watch::device_of(address) {
         Some(device) => devices::known(device),
@@ -126,7 +126,7 @@ pub(super) fn owner(address: u64) -> Option<&'static DevicePool> {
 }
 
 fn give(pool: &DevicePool, address: u64, stream: StreamId) -> CuResult {
-    // SAFETY: the program gives the memory up, in the order that the call means.
+    // SAFETY: the program gives up the memory, in the order that the call defines.
     match unsafe { pool.allocator.free(Address(address), stream, NO_SITE) } {
         Ok(()) => {
             pools::freed(address);
@@ -143,7 +143,7 @@ pub(crate) fn free_on(address: u64, stream: Handle) -> Option<CuResult> {
         retry_deferred();
         let ordered = match (ordered(stream), place::of_stream(stream)) {
             (Some(id), Some(place)) if place.context == pool.context => Some(id),
-            // The pool's events cannot be put on a stream of another context.
+            // The pool's events cannot be recorded on a stream of another context.
             (Some(id), Some(place)) => foreign::relay(pool, place.context, id),
             _ => None,
         };
@@ -163,9 +163,9 @@ pub(crate) fn free(address: u64) -> Option<CuResult> {
     })
 }
 
-/// Takes memory back after everything that was submitted.
+/// Frees memory after all submitted work.
 fn free_idle(pool: &DevicePool, address: u64) -> CuResult {
-    // Waiting for the device would break a capture.
+    // Synchronizing the device would break a capture.
     if capture::is_open() {
         defer(vec![address]);
         return SUCCESS;
@@ -176,9 +176,9 @@ fn free_idle(pool: &DevicePool, address: u64) -> CuResult {
     }
 }
 
-/// What was freed while the device could not be waited for.
+/// Memory freed while the device could not be synchronized.
 static DEFERRED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
-/// Few programs free in a capture; the others' calls need not ask.
+/// Few programs free during a capture; the rest skip the lock.
 static HAS_DEFERRED: AtomicBool = AtomicBool::new(false);
 
 fn deferred() -> MutexGuard<'static, Vec<u64>> {
@@ -198,7 +198,7 @@ fn retry_deferred() {
     }
 }
 
-/// The lock is let go before the device is waited for: that may itself wait for a thread that frees in a capture.
+/// Releases the lock before it synchronizes the device, which may itself wait for a thread that frees in a capture.
 #[cold]
 fn give_deferred() {
     let mut addresses = {
@@ -222,7 +222,7 @@ fn give_deferred() {
     }
 }
 
-/// A stream is about to be destroyed; the driver does that.
+/// A stream is about to be destroyed; the driver destroys it.
 pub(crate) fn retire_stream(stream: Handle) -> Option<CuResult> {
     if let Some(stream) = ordered(stream) {
         devices::all().for_each(|pool| pool.allocator.retire_stream(stream));

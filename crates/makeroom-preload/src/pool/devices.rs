@@ -1,4 +1,4 @@
-//! One pool per device, made when the program first asks for memory there, and kept for good.
+//! One pool per device, created when the program first allocates there (double-checked under a lock), never freed.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
@@ -19,27 +19,27 @@ use crate::driver::types::{CuResult, SUCCESS};
 use crate::notices::{Notice, raise, raise_loudly};
 use crate::{errno, lookup};
 
-/// As many as a mask has bits.
+/// One bit each in a 64-bit mask.
 pub(super) const MOST_DEVICES: usize = 64;
 
 /// The pool of a device.
 #[derive(Debug)]
 pub(super) struct DevicePool {
-    /// The device's primary context: the only one that the pool serves.
+    /// The device's primary context, the only one that the pool serves.
     pub(super) context: u64,
-    /// The handle of the driver's own pool, which this one stands for.
+    /// Handle of the driver's default pool, which this one replaces.
     pub(super) default_pool: u64,
     pub(super) pool: Pool,
     pub(super) allocator: Box<dyn Allocator>,
-    /// The host memory for what does not fit.
+    /// Host memory for spilling.
     pub(super) host: Option<Pool>,
-    /// A stream that waits for streams of other contexts, if there was one and it could be made.
+    /// A stream that waits for streams of other contexts; `None` if it could not be created.
     pub(super) relay: OnceLock<Option<u64>>,
 }
 
 static POOLS: [AtomicPtr<DevicePool>; MOST_DEVICES] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_DEVICES];
-/// Devices whose pool could not be made: the driver serves them.
+/// Devices whose pool could not be created: the driver serves them.
 static IS_WITHOUT: [AtomicBool; MOST_DEVICES] = [const { AtomicBool::new(false) }; MOST_DEVICES];
 static MAKING: Mutex<()> = Mutex::new(());
 
@@ -61,14 +61,14 @@ pub(super) fn serving(place: Place) -> Option<&'static DevicePool> {
     (!super::is_broken()).then_some(pool)
 }
 
-/// What the pool of a device holds and nobody uses.
+/// Bytes that the pool of a device has cached.
 pub(crate) fn cached(device: u8) -> u64 {
     let ask = || Some(known(device)?.pool.stats().cached);
     if super::is_on() && !super::is_broken() { super::unless_broken(ask).flatten().unwrap_or(0) } else { 0 }
 }
 
-/// The driver has no memory for a call of the program's: gives back what the pools hold unused; whether that was
-/// anything.
+/// The driver has no memory for one of the program's calls: releases the pools' cached memory. Returns whether there
+/// was any.
 #[cold]
 pub(crate) fn gives_back() -> bool {
     if !super::is_on() || super::is_broken() {
@@ -79,7 +79,7 @@ pub(crate) fn gives_back() -> bool {
     super::unless_broken(trim).is_some_and(|bytes| bytes > 0)
 }
 
-/// The pools there are.
+/// All pools.
 pub(super) fn all() -> impl Iterator<Item = &'static DevicePool> {
     (0..MOST_DEVICES as u8).filter_map(known)
 }
@@ -87,7 +87,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static DevicePool> {
 /// The pool of a device, if there is one.
 pub(super) fn known(device: u8) -> Option<&'static DevicePool> {
     let pool = POOLS.get(usize::from(device))?.load(Ordering::Acquire);
-    // SAFETY: null, or a pool that was made here and is never freed.
+    // SAFETY: null, or a pool that was created here and is never freed.
     unsafe { pool.as_ref() }
 }
 
@@ -117,11 +117,11 @@ fn make(place: Place) -> Option<&'static DevicePool> {
     known(place.device)
 }
 
-/// Whether a context is its device's primary one. That must not be made for a program that has none.
+/// Whether a context is its device's primary one. The check must not create one in a program that has none.
 fn is_primary(place: Place) -> bool {
     let device = i32::from(place.device);
     let (mut flags, mut is_active) = (0, 0);
-    // SAFETY: both answers have a place.
+    // SAFETY: both out-parameters are valid.
     let asked = real::primary_state().map(|ask| unsafe { ask(device, &raw mut flags, &raw mut is_active) });
     if asked != Some(SUCCESS) || is_active == 0 {
         return false;
@@ -130,12 +130,12 @@ fn is_primary(place: Place) -> bool {
         return false;
     };
     let is_primary = primary.handle() == place.context;
-    // SAFETY: somebody else holds it, or nothing was made in it.
+    // SAFETY: the primary context was active before, and nothing was created in it through this reference.
     let _ = unsafe { primary.end() };
     is_primary
 }
 
-/// The program lets go of a device's primary context: so does the pool, unless its memory is in use.
+/// The program released a device's primary context: so does the pool, unless its memory is in use.
 pub(super) fn let_go(device: i32) {
     let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((index, pool)) = usize::try_from(device).ok().zip(u8::try_from(device).ok().and_then(known))
@@ -147,19 +147,19 @@ pub(super) fn let_go(device: i32) {
         return;
     }
     if let Some(place) = POOLS.get(index) {
-        // Others may still look at it, so it is never freed.
+        // Never freed: other threads may still use it.
         place.store(std::ptr::null_mut(), Ordering::Release);
     }
     give_up(pool);
     let holds = 1 + i32::from(pool.host.is_some());
     for _ in 0..holds {
-        // SAFETY: the pools' own holds, whose memory has gone back; nothing of theirs is used any more.
+        // SAFETY: the pools' own references; their memory is released, and nothing of theirs is used anymore.
         let _ = unsafe { pool.pool.driver().primary_release(device) };
     }
 }
 
 fn give_up(pool: &DevicePool) {
-    // SAFETY: the program gives up everything in this context, which is all that the pool serves.
+    // SAFETY: the program gives up everything in this context, the only one that the pool serves.
     let _ = unsafe { pool.pool.abandon() };
     if let Some(host) = &pool.host {
         // SAFETY: as above.
@@ -193,43 +193,43 @@ fn open(driver: &'static Driver, device: i32) -> Option<DevicePool> {
     };
     let host = host.map(|(host, _)| host);
     let mut default_pool = 0;
-    // SAFETY: the result has a place. A driver without pools has no calls for them either.
+    // SAFETY: the out-parameter is valid. A driver without pools fails, and 0 is then no pool's handle.
     let _ = unsafe { driver.device_default_pool(&raw mut default_pool, device) };
     let pool = DevicePool { context, default_pool, pool, allocator, host, relay: OnceLock::new() };
     peers::open(&pool, device);
     Some(pool)
 }
 
-/// The device whose default pool this is.
+/// The device that has this default pool.
 pub(super) fn of_default_pool(handle: u64) -> Option<i32> {
     let driver = driver()?;
     (0..driver.devices().ok()?).find(|&device| {
         let mut pool = 0;
-        // SAFETY: the result has a place.
+        // SAFETY: the out-parameter is valid.
         unsafe { driver.device_default_pool(&raw mut pool, device) }.is_ok() && pool == handle
     })
 }
 
-/// The driver's own functions, as the pool calls them: past all hooks.
+/// The driver's own functions, without hooks, for the pool.
 fn driver() -> Option<&'static Driver> {
     static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
     let driver = DRIVER.get_or_init(|| {
         let library = lookup::loaded(c"libcuda.so.1")?;
         let find = |name: &CStr| NonNull::new(lookup::real(library, name)).map(NonNull::cast::<c_void>);
-        // SAFETY: the library is the driver that the program itself uses, held loaded.
+        // SAFETY: the library is the driver that the program itself uses, and stays loaded.
         unsafe { Driver::resolve(find) }.ok()
     });
     driver.as_ref()
 }
 
-/// A device's primary context is about to be reset: everything in it ends, and so does the pool's memory.
+/// A device's primary context is about to be reset: everything in it goes, including the pool's memory.
 pub(crate) fn abandon(device: i32) -> Option<CuResult> {
     let pool = u8::try_from(device).ok().and_then(known)?;
     give_up(pool);
     None
 }
 
-/// The program wants to share memory with another process in a way that only the driver's own memory can be.
+/// The program is about to share memory with another process in a way that works only with the driver's own memory.
 pub(crate) fn exported(address: u64) -> Option<CuResult> {
     if super::holds(address) {
         raise_loudly(Notice::PoolCannotExport);

@@ -1,8 +1,8 @@
-//! Frees on streams of other contexts: of another device, or made with `cuCtxCreate`.
+//! Frees on streams of other contexts: of another device, or created with `cuCtxCreate`.
 //!
-//! The pool tells how far the GPU has come by events of its own context, which cannot be put on such a stream. So an
-//! event of the stream's context is, and a stream of the pool's waits for it: freed there, the memory is used again
-//! after all that the program's stream had to do. Nobody waits on the host.
+//! The pool tracks the GPU's progress with events of its own context, which cannot be recorded on such a stream. So
+//! an event of the stream's context is recorded instead, and a relay stream of the pool waits for it. Memory freed on
+//! the relay stream is reused only after the program's stream has finished its current work. The host does not wait.
 
 use makeroom_core::StreamId;
 use makeroom_cuda::{CaptureModeGuard, Driver, Result};
@@ -16,8 +16,8 @@ const NON_BLOCKING: u32 = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
 const UNTIMED: u32 = 2;
 
-/// A stream of the pool's that comes after what a stream of another context has to do now; `None` where the driver does
-/// not let it.
+/// A stream of the pool that is ordered after the current work of another context's stream; `None` if the driver
+/// fails.
 pub(super) fn relay(pool: &DevicePool, context: u64, stream: StreamId) -> Option<StreamId> {
     if is_captured(pool, stream) {
         return None;
@@ -32,15 +32,15 @@ pub(super) fn relay(pool: &DevicePool, context: u64, stream: StreamId) -> Option
 fn own_stream(pool: &DevicePool, driver: &Driver) -> Result<u64> {
     let _entered = pool.pool.context().enter()?;
     let mut stream = 0;
-    // SAFETY: the result has a place.
+    // SAFETY: the out-parameter is valid.
     unsafe { driver.stream_create(&raw mut stream, NON_BLOCKING) }?;
     Ok(stream)
 }
 
 fn follow(pool: &DevicePool, driver: &Driver, context: u64, stream: StreamId, relay: u64) -> Result<()> {
     let (mut event, mut left) = (0, 0);
-    // SAFETY: the program names the stream in a call of its own, so its context is live; what is pushed is popped, and the
-    // results have places.
+    // SAFETY: the program itself passes this stream to the driver, so its context is live; the push is undone by the
+    // pop, and the out-parameters are valid.
     let recorded = unsafe {
         driver.context_push(context)?;
         let recorded =
@@ -52,7 +52,7 @@ fn follow(pool: &DevicePool, driver: &Driver, context: u64, stream: StreamId, re
     // SAFETY: the event and the stream are live.
     let waits = recorded.and_then(|()| unsafe { driver.stream_wait(relay, event, 0) });
     if event != 0 {
-        // SAFETY: made above. The driver keeps what waits for it.
+        // SAFETY: created above. The driver keeps an event alive while a stream waits for it.
         unsafe { driver.event_destroy(event) }?;
     }
     waits

@@ -1,7 +1,8 @@
-//! Who holds the devices' primary contexts.
+//! Reference counts of the devices' primary contexts.
 //!
-//! The pool lives in a device's primary context and holds it. A program that lets its last hold go means the context to
-//! end, so the pool lets go too, unless memory is still in use: then a hold was taken that this library did not see.
+//! The pool lives in a device's primary context and retains it. A program that releases its last reference expects
+//! the context to end, so the pool releases its own too, unless memory is still in use: then the program holds a
+//! reference that this library did not see.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,14 +12,14 @@ use crate::hooks::call::Done;
 use crate::record::event::RawEvent;
 use crate::state;
 
-/// How often the program holds each device's primary context.
+/// The program's references to each device's primary context.
 static HOLDS: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
 
 fn holds(device: Device) -> Option<&'static AtomicU64> {
     HOLDS.get(usize::try_from(device).ok()?)
 }
 
-/// The program took a hold, if the driver said so.
+/// Counts a retain, if it succeeded.
 pub(crate) fn retained(event: RawEvent, device: Device, done: Done) -> RawEvent {
     if super::is_on()
         && done.is_ok()
@@ -29,9 +30,9 @@ pub(crate) fn retained(event: RawEvent, device: Device, done: Done) -> RawEvent 
     event
 }
 
-/// The program let a hold go, if the driver said so.
+/// Counts a release, if it succeeded.
 pub(crate) fn released(event: RawEvent, device: Device, done: Done) -> RawEvent {
-    // At the end of a process everything goes anyway, and faster.
+    // At process exit everything goes anyway, and faster.
     if super::is_on()
         && done.is_ok()
         && !state::is_disabled()

@@ -1,18 +1,17 @@
-//! `run --pool`: the program's calls for device memory are answered by makeroom's own pool.
+//! `run --pool`: makeroom's own pool serves the program's device memory.
 //!
 //! ```text
-//! calls.rs     cuMemAlloc, cuMemAllocAsync and their frees      devices.rs   one pool per device, made at first use
+//! calls.rs     cuMemAlloc, cuMemAllocAsync and their frees      devices.rs   one pool per device, created at first use
 //! pools.rs     the driver's pools, as the program sees them     watch.rs     the pool's own memory: limit and recording
-//! peers.rs     other devices that use the memory                holds.rs     who holds the primary contexts
-//! foreign.rs   frees on streams of other contexts               callers.rs   who needs memory of the driver's own
-//! range.rs     the allocation around an address                 sharing.rs   PyTorch's tensors in other processes
+//! peers.rs     peer access                                      holds.rs     references to the primary contexts
+//! foreign.rs   frees on streams of other contexts               callers.rs   callers that need the driver's own memory
+//! range.rs     the allocation that contains an address          sharing.rs   tensors shared with other processes
 //! ```
 //!
-//! Each call here answers with a result, or with `None`: then the driver is asked as if there were no pool. That is
-//! so for everything the pool cannot do as the driver does it: calls in a capture, contexts other than the device's
-//! primary one, default streams of single threads, pools whose memory is to be shared, callers that share theirs. What
-//! the pool handed out it also takes back, whatever happens meanwhile: an address of its ranges never reaches the
-//! driver's frees.
+//! Each call here returns a result, or `None` to pass the call on to the driver as if there were no pool. It does
+//! that for everything the pool cannot do as the driver does: calls in a capture, contexts other than the device's
+//! primary one, per-thread default streams, pools whose memory can be shared, and callers that share theirs. Memory
+//! from the pool always goes back to the pool: an address in its ranges never reaches the driver's frees.
 
 mod callers;
 mod calls;
@@ -42,26 +41,26 @@ use crate::driver::types::{CuResult, SUCCESS};
 use crate::notices::{Notice, raise_loudly};
 use crate::{cost, errno, state};
 
-/// After a bug: nothing new is served, and what comes back is kept.
+/// Set after a bug: nothing new is served, and freed memory is kept.
 static IS_BROKEN: AtomicBool = AtomicBool::new(false);
 
-/// In a child of a fork: the driver does not follow there, and another thread may have held any lock.
+/// Set in a forked child: the driver does not work there, and another thread may have held any lock.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// Whether the program's memory comes from the pool.
+/// Whether the pool serves the program's memory.
 #[inline]
 pub(crate) fn is_on() -> bool {
     config().pool && !config().is_off && !IS_CHILD.load(Ordering::Relaxed)
 }
 
-/// This process has just been forked. One whose parent had not used CUDA may use it itself.
+/// Runs in a forked child. If the parent had not used CUDA, the child can use it itself.
 pub(crate) fn forked() {
     if state::has_started() {
         IS_CHILD.store(true, Ordering::Relaxed);
     }
 }
 
-/// Serves a call, if the pool can. No panic gets out, and `errno` stays as it is.
+/// Serves a call, if the pool can. Panics are caught, and `errno` is preserved.
 #[inline]
 pub(crate) fn serve(call: impl FnOnce() -> Option<CuResult>) -> Option<CuResult> {
     if !is_on() {
@@ -75,7 +74,7 @@ fn serve_on(call: impl FnOnce() -> Option<CuResult>) -> Option<CuResult> {
     cost::of_pool(|| unless_broken(call).flatten())
 }
 
-/// What a call answers; after a bug nothing new is served any more.
+/// Runs a call. `None` after a panic, from which point nothing new is served.
 fn unless_broken<T>(call: impl FnOnce() -> T) -> Option<T> {
     let answer = catch_unwind(AssertUnwindSafe(call)).ok();
     if answer.is_none() {
@@ -85,13 +84,13 @@ fn unless_broken<T>(call: impl FnOnce() -> T) -> Option<T> {
     answer
 }
 
-/// Takes memory back. What the pool handed out never reaches the driver's frees: where a bug keeps it from being taken
-/// back in order it is kept, and the program is told that all is well.
+/// Frees memory. An address from the pool never reaches the driver's frees: if a bug prevents the free, the memory
+/// leaks and the call returns success.
 fn taking_back(address: u64, call: impl FnOnce() -> Option<CuResult>) -> Option<CuResult> {
     unless_broken(call).unwrap_or_else(|| holds(address).then_some(SUCCESS))
 }
 
-/// Whether a bug has put the pool out of use.
+/// Whether a bug has disabled the pool.
 fn is_broken() -> bool {
     IS_BROKEN.load(Ordering::Relaxed)
 }

@@ -1,6 +1,6 @@
-//! Other devices that use a device's memory: what the program opens to them is opened in the pool too.
+//! Peer access: when the program gives another device access to a device's memory, the pool's memory is included.
 //!
-//! A program may say so before the pool is there; then it is remembered.
+//! The program may do so before the pool exists; then it is remembered.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,17 +11,17 @@ use crate::driver::place;
 use crate::driver::types::{self, CuResult, Handle, field};
 use crate::notices::{Notice, raise_loudly};
 
-/// Which devices may use each device's memory, one bit each.
+/// Devices with access to each device's memory, as a bit mask.
 static PEERS: [AtomicU64; MOST_DEVICES] = [const { AtomicU64::new(0) }; MOST_DEVICES];
 
-/// The devices that a mask has room for.
+/// Devices that fit into a mask.
 const BITS: i32 = u64::BITS.cast_signed();
 
 /// `CUmemAccessDesc`: **location**, **flags**.
 const ACCESS_BYTES: usize = 12;
 const ACCESS_FLAGS: usize = 8;
 
-/// Another device may use the memory of `owner` from now on, as the driver has just agreed.
+/// Gives another device access to the memory of `owner`. The driver has just agreed.
 fn grant(owner: i32, peer: i32) {
     let Some(peers) = usize::try_from(owner).ok().and_then(|owner| PEERS.get(owner)) else { return };
     if owner != peer && (0..BITS).contains(&peer) {
@@ -32,7 +32,7 @@ fn grant(owner: i32, peer: i32) {
     }
 }
 
-/// Opens a pool to everybody it should be open to.
+/// Applies all remembered grants to a pool.
 pub(super) fn open(pool: &DevicePool, owner: i32) {
     let Some(peers) = usize::try_from(owner).ok().and_then(|owner| PEERS.get(owner)) else { return };
     let wanted = peers.load(Ordering::Relaxed);
@@ -45,22 +45,22 @@ pub(super) fn open(pool: &DevicePool, owner: i32) {
     }
 }
 
-/// The calling thread's device uses the memory of the peer context's; the driver has done the rest.
+/// The calling thread's device gets access to the memory of the peer context's device; the driver does the rest.
 pub(crate) fn enabled(peer_context: Handle) -> Option<CuResult> {
     let owner = place::device_of(peer_context)?;
     grant(owner, i32::from(place::current().device));
     None
 }
 
-/// A pool of the driver's was opened.
+/// Access to one of the driver's pools was set.
 ///
 /// # Safety
 ///
-/// `access` holds so many descriptions, or is null.
+/// `access` points to `count` descriptors, or is null.
 pub(crate) unsafe fn opened(pool: Handle, access: *const c_void, count: usize) -> Option<CuResult> {
     let owner = pools::device_of(pool)?;
     for index in 0..if access.is_null() { 0 } else { count.min(MOST_DEVICES) } {
-        // SAFETY: so many descriptions are there.
+        // SAFETY: the caller guarantees `count` descriptors.
         let one = unsafe { access.cast::<u8>().add(index * ACCESS_BYTES) }.cast::<c_void>();
         // SAFETY: as above.
         let (is_open, (is_device, peer)) =

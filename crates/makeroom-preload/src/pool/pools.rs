@@ -1,8 +1,8 @@
-//! The driver's own pools, as the program sees them: their memory is makeroom's, and so are their figures.
+//! The driver's memory pools as the program sees them: makeroom serves their memory and their figures.
 //!
-//! A device's default pool stands for the whole of makeroom's pool on that device. A pool that the program creates is
-//! counted apart: its memory comes from the same place. Pools whose memory can be shared with other processes, and
-//! those of the host, are left to the driver.
+//! A device's default pool represents makeroom's whole pool on that device. A pool that the program creates is
+//! counted separately, but its memory comes from the same place. Pools whose memory can be shared with other
+//! processes, and host pools, are left to the driver.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use crate::driver::types::{self, CuResult, DevicePointer, Handle, SUCCESS, field
 use crate::hooks::call::Done;
 use crate::record::event::RawEvent;
 
-/// Attributes by number; the first three are flags of four bytes, the others sizes.
+/// Attributes by number; the first three are 4-byte flags, the others sizes.
 const RELEASE_THRESHOLD: i32 = 4;
 const RESERVED: i32 = 5;
 const RESERVED_HIGH: i32 = 6;
@@ -39,23 +39,23 @@ struct Created {
 #[derive(Debug, Default)]
 struct Pools {
     created: FastMap<u64, Created>,
-    /// Which created pool an address belongs to, and its size.
+    /// The created pool that an address belongs to, and its size.
     blocks: FastMap<u64, (u64, u64)>,
 }
 
 static POOLS: Mutex<Option<Pools>> = Mutex::new(None);
-/// Few programs create pools; the others' frees need not ask.
+/// Few programs create pools; in the rest, frees skip the lock.
 static HAS_CREATED: AtomicBool = AtomicBool::new(false);
 
 fn lock() -> MutexGuard<'static, Option<Pools>> {
     POOLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a handle stands for.
+/// What a pool handle refers to.
 enum Meaning {
-    /// Everything on a device.
+    /// A device's default pool.
     Default(&'static DevicePool),
-    /// What was allocated from a pool of the program's.
+    /// A pool that the program created.
     Created(Created),
 }
 
@@ -67,18 +67,18 @@ fn meaning(pool: Handle) -> Option<Meaning> {
     devices::all().find(|pool| pool.default_pool == handle).map(Meaning::Default)
 }
 
-/// The device whose memory a pool of the driver's holds, if it is one that makeroom serves or will.
+/// The device of one of the driver's pools, if makeroom serves it or will.
 pub(super) fn device_of(pool: Handle) -> Option<i32> {
     let handle = pool as u64;
     let created = lock().as_ref().and_then(|pools| pools.created.get(&handle).map(|created| created.device));
     created.or_else(|| devices::of_default_pool(handle))
 }
 
-/// Notes a pool that the program created, if its memory can be makeroom's.
+/// Notes a pool that the program created, if makeroom can serve it.
 ///
 /// # Safety
 ///
-/// The pointers are those of a `cuMemPoolCreate` that ended so.
+/// The pointers are those of a `cuMemPoolCreate` call that returned `done`.
 pub(crate) unsafe fn created(
     event: RawEvent,
     pool: *const Handle,
@@ -99,7 +99,7 @@ pub(crate) unsafe fn created(
     event
 }
 
-/// A pool of the program's is gone; its memory stays until it is freed.
+/// A pool that the program created is destroyed; its memory stays until it is freed.
 pub(crate) fn destroyed(pool: Handle) -> Option<CuResult> {
     if let Some(pools) = lock().as_mut() {
         pools.created.remove(&(pool as u64));
@@ -111,7 +111,7 @@ pub(crate) fn destroyed(pool: Handle) -> Option<CuResult> {
 ///
 /// # Safety
 ///
-/// `pointer` is the program's place for the address, or null.
+/// `pointer` is the program's out-parameter for the address, or null.
 pub(crate) unsafe fn allocate_from(
     pointer: *mut DevicePointer,
     bytes: usize,
@@ -119,10 +119,10 @@ pub(crate) unsafe fn allocate_from(
     stream: Handle,
 ) -> Option<CuResult> {
     let place = place::of_stream(stream)?;
-    // The first allocation makes the device's pool, which knows its default.
+    // The first allocation creates the device's pool, which knows its default.
     let serving = devices::serving(place)?;
     let meaning = meaning(pool)?;
-    // A pool may be another device's than the stream: the driver knows how.
+    // The pool may belong to another device than the stream: leave that to the driver.
     let is_here = match &meaning {
         Meaning::Default(default) => std::ptr::eq(*default, serving),
         Meaning::Created(created) => created.device == i32::from(place.device),
@@ -130,7 +130,7 @@ pub(crate) unsafe fn allocate_from(
     if !is_here {
         return None;
     }
-    // SAFETY: passed on to the caller.
+    // SAFETY: guaranteed by the caller.
     let result = unsafe { allocate(pointer, bytes, stream) }?;
     if let Meaning::Created(..) = meaning
         && result == SUCCESS
@@ -147,7 +147,7 @@ pub(crate) unsafe fn allocate_from(
     Some(result)
 }
 
-/// An address is freed: if it came from a pool of the program's, that pool has less.
+/// Subtracts a freed address from the created pool that it came from.
 pub(super) fn freed(address: u64) {
     if HAS_CREATED.load(Ordering::Relaxed)
         && let Some(pools) = lock().as_mut()
@@ -162,7 +162,7 @@ pub(super) fn freed(address: u64) {
 ///
 /// # Safety
 ///
-/// `value` is the program's place for the value, or null.
+/// `value` is the program's out-parameter for the value, or null.
 pub(crate) unsafe fn attribute(pool: Handle, attribute: i32, value: *mut c_void) -> Option<CuResult> {
     if !(RESERVED..=USED_HIGH).contains(&attribute) || value.is_null() {
         return None;
@@ -185,16 +185,17 @@ pub(crate) unsafe fn attribute(pool: Handle, attribute: i32, value: *mut c_void)
             }
         }
     };
-    // SAFETY: not null, so it is the program's place for a size.
+    // SAFETY: not null, so it is the program's out-parameter for a size.
     unsafe { value.cast::<u64>().write_unaligned(figure) };
     Some(SUCCESS)
 }
 
-/// Serves `cuMemPoolSetAttribute`: highs are begun anew. Everything else the driver keeps, so that it reads back.
+/// Serves `cuMemPoolSetAttribute` for the high-water marks, which it resets. The driver keeps all other attributes,
+/// so that they read back.
 ///
 /// # Safety
 ///
-/// `value` is what the program passed.
+/// `value` is the pointer that the program passed.
 pub(crate) unsafe fn set_attribute(pool: Handle, attribute: i32, value: *const c_void) -> Option<CuResult> {
     if !matches!(attribute, RESERVED_HIGH | USED_HIGH) || value.is_null() {
         return None;
@@ -216,8 +217,8 @@ pub(crate) unsafe fn set_attribute(pool: Handle, attribute: i32, value: *const c
     Some(SUCCESS)
 }
 
-/// Hears of `cuMemPoolTrimTo`. The driver's own pool may hold memory too, of captures and of other contexts, so it is
-/// asked as well. What a pool of the program's holds unused lies in the device's pool and serves everybody.
+/// Handles `cuMemPoolTrimTo`. The driver's own pool may hold memory too, from captures and other contexts, so the
+/// driver is called as well. Memory cached for a created pool is in the device's pool and serves every request.
 pub(crate) fn trim(pool: Handle, keep: usize) -> Option<CuResult> {
     if let Meaning::Default(pool) = meaning(pool)?
         && !super::is_broken()

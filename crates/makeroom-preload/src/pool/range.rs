@@ -1,8 +1,8 @@
-//! The allocation that an address lies in: `cuMemGetAddressRange`, and the same question as attributes of a pointer.
+//! The allocation that contains an address: `cuMemGetAddressRange`, and the same query as pointer attributes.
 //!
-//! The driver would return the pool's mapping, pages in which many allocations lie, and a program that fills "its" range
-//! would overwrite the others. Memory that the pool put on the host in place of the device's is the pool's as well;
-//! every other address is the driver's to answer for.
+//! The driver would return the pool's mapping, pages that hold many allocations, and a program that fills "its" range
+//! would overwrite the others. Memory that the pool spilled to the host is included; every other address is left to
+//! the driver.
 
 use std::ffi::c_void;
 
@@ -13,7 +13,7 @@ use super::devices::DevicePool;
 use crate::driver::place;
 use crate::driver::types::{CuResult, DevicePointer, SUCCESS};
 
-/// `CUDA_ERROR_NOT_FOUND`: what the driver returns for an address without an allocation.
+/// `CUDA_ERROR_NOT_FOUND`: the driver's result for an address without an allocation.
 const NOT_FOUND: CuResult = 500;
 /// `CU_POINTER_ATTRIBUTE_RANGE_START_ADDR` and `CU_POINTER_ATTRIBUTE_RANGE_SIZE`.
 const RANGE_START: i32 = 11;
@@ -22,7 +22,7 @@ const RANGE_SIZE: i32 = 12;
 /// An allocation's first address and its size.
 type Range = (u64, u64);
 
-/// The live allocation around an address of a pool's.
+/// The live allocation that contains an address of a pool.
 fn allocation(pool: &DevicePool, address: DevicePointer) -> Option<Range> {
     let host = pool.host.as_ref().and_then(|host| host.block_around(Address(address)));
     let (first, size) = host.or_else(|| pool.pool.block_around(Address(address)))?;
@@ -33,7 +33,7 @@ fn allocation(pool: &DevicePool, address: DevicePointer) -> Option<Range> {
 ///
 /// # Safety
 ///
-/// `start` and `bytes` are the program's places for the answer, or null.
+/// `start` and `bytes` are the program's out-parameters, or null.
 pub(crate) unsafe fn address_range(
     start: *mut DevicePointer,
     bytes: *mut usize,
@@ -45,9 +45,9 @@ pub(crate) unsafe fn address_range(
         return None;
     }
     let found = allocation(pool, address);
-    // The driver leaves zeros where it finds nothing.
+    // The driver writes zeros if it finds nothing.
     let (first, size) = found.unwrap_or_default();
-    // SAFETY: where they are not null they are the program's places for an address and a size.
+    // SAFETY: non-null pointers are the program's out-parameters for an address and a size.
     unsafe {
         if !start.is_null() {
             start.write_unaligned(first);
@@ -59,11 +59,11 @@ pub(crate) unsafe fn address_range(
     Some(if found.is_some() { SUCCESS } else { NOT_FOUND })
 }
 
-/// Serves `cuPointerGetAttribute` for the attributes of the range; all others are the driver's.
+/// Serves `cuPointerGetAttribute` for the range attributes; all others are left to the driver.
 ///
 /// # Safety
 ///
-/// `value` is the program's place for the attribute, or null.
+/// `value` is the program's out-parameter for the attribute, or null.
 pub(crate) unsafe fn range_attribute(
     value: *mut c_void,
     attribute: i32,
@@ -73,12 +73,12 @@ pub(crate) unsafe fn range_attribute(
         return None;
     }
     let Some((first, size)) = allocation(owner(address)?, address) else { return Some(INVALID_VALUE) };
-    // SAFETY: not null, so it is the program's place for an address or a size.
+    // SAFETY: not null, so it is the program's out-parameter for an address or a size.
     unsafe { value.cast::<u64>().write_unaligned(if attribute == RANGE_START { first } else { size }) };
     Some(SUCCESS)
 }
 
-/// After a successful `cuPointerGetAttributes`: puts the allocation's range in place of the mapping's.
+/// After a successful `cuPointerGetAttributes`: replaces the mapping's range with the allocation's.
 ///
 /// # Safety
 ///
@@ -90,13 +90,13 @@ pub(crate) unsafe fn range_attributes(
     address: DevicePointer,
 ) -> Option<CuResult> {
     for index in 0..count as usize {
-        // SAFETY: by the caller's word the driver has read as many attributes, and as many places.
+        // SAFETY: the caller guarantees that the driver has read `count` attributes and as many pointers.
         let (attribute, value) =
             unsafe { (attributes.add(index).read_unaligned(), values.add(index).read_unaligned()) };
-        // SAFETY: the driver has written this attribute to this place.
+        // SAFETY: the driver has written this attribute through this pointer.
         let served = unsafe { range_attribute(value, attribute, address) };
         if served == Some(INVALID_VALUE) {
-            // SAFETY: as above; only an address or a size gets here, in a place that is not null.
+            // SAFETY: as above; only an address or a size gets here, and the pointer is not null.
             unsafe { value.cast::<u64>().write_unaligned(0) };
         }
     }

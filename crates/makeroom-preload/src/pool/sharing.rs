@@ -1,9 +1,9 @@
-//! PyTorch's tensors in other processes, with expandable segments.
+//! Warns when PyTorch shares tensors with other processes and the system will not allow it, with expandable segments.
 //!
-//! PyTorch exports the pages of a tensor as file descriptors, and the other process fetches them with `pidfd_getfd`. Many
-//! containers forbid that call, and Yama allows it only on descendants. PyTorch's own error then does not say what to
-//! change, so it is said here, when such a program exports its first tensor. `makeroom run --pool` turns expandable segments
-//! on only where the call is permitted; Yama, and users who turn them on themselves, are left.
+//! PyTorch exports a tensor's pages as file descriptors, which the other process fetches with `pidfd_getfd`. Many
+//! containers forbid that call, and Yama allows it only on descendants. PyTorch's own error does not say what to
+//! change, so a notice does, when the program exports its first tensor. `makeroom run --pool` turns expandable
+//! segments on only where the call is permitted; the notice covers Yama and users who turn them on themselves.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,10 @@ const FILE_DESCRIPTOR: i32 = 1;
 /// `CAP_SYS_PTRACE`.
 const MAY_TRACE: u64 = 1 << 19;
 
-/// A large tensor has hundreds of pages, and each is exported by itself.
+/// Checked once: a large tensor has hundreds of pages, each exported separately.
 static IS_CHECKED: AtomicBool = AtomicBool::new(false);
 
-/// Physical memory is about to be exported; the driver does that.
+/// Physical memory is about to be exported; the driver exports it.
 pub(crate) fn exports(kind: i32) -> Option<CuResult> {
     if kind == FILE_DESCRIPTOR
         && !IS_CHECKED.load(Ordering::Relaxed)
@@ -35,7 +35,7 @@ pub(crate) fn exports(kind: i32) -> Option<CuResult> {
 
 /// Whether the system permits `pidfd_getfd` at all, tried on this process.
 fn is_permitted() -> bool {
-    // SAFETY: plain system calls on this process; what they open is closed below.
+    // SAFETY: plain system calls on this process; the descriptors they open are closed below.
     unsafe {
         let process = libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0);
         if process < 0 {
@@ -50,7 +50,7 @@ fn is_permitted() -> bool {
     }
 }
 
-/// Whether Yama lets every process of the same user do it, not only parents of the one that exports.
+/// Whether Yama allows it to every process of the same user, not only to ancestors of the exporting one.
 fn is_allowed() -> bool {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
     allows(scope.as_deref(), &fs::read_to_string("/proc/self/status").unwrap_or_default())

@@ -1,5 +1,5 @@
-//! What the pool itself takes from the device: it counts against the limit, is recorded, and its addresses are known
-//! without a lock.
+//! Watches the pool's own use of the device: counts it against the limit, records it, and keeps its address ranges in
+//! an append-only array that is read without a lock.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use crate::hooks::call::{Moment, record};
 use crate::limit::{self, Reservation};
 use crate::record::event::RawEvent;
 
-/// More ranges than pools of one process ever reserve.
+/// More ranges than the pools of one process ever reserve.
 const MOST_RANGES: usize = 1024;
 
-/// Addresses that a pool reserved, and the device that it is for.
+/// An address range reserved by a pool, and its device.
 struct Range {
     start: AtomicU64,
     bytes: AtomicU64,
@@ -29,38 +29,38 @@ static RANGES: [Range; MOST_RANGES] =
         MOST_RANGES];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The device whose pool an address is of. Ranges are kept for good, so the answer stays true.
+/// The device whose pool an address belongs to. Ranges are kept for good, so the result stays valid.
 #[inline]
 pub(super) fn device_of(address: u64) -> Option<u8> {
     let count = COUNT.load(Ordering::Relaxed).min(MOST_RANGES);
     let lies_in = |range: &&Range| {
-        // Their number is written last: where it is seen, so is the start.
+        // The length is written last, with release: once it is visible, so is the start.
         let bytes = range.bytes.load(Ordering::Acquire);
         address.wrapping_sub(range.start.load(Ordering::Relaxed)) < bytes
     };
     Some(RANGES.iter().take(count).find(lies_in)?.device.load(Ordering::Relaxed))
 }
 
-/// Whether an address is one of the pool's.
+/// Whether an address belongs to the pool.
 #[inline]
 pub(crate) fn holds(address: u64) -> bool {
     device_of(address).is_some()
 }
 
-/// Whether some of the pool's ranges found no place in the table, so that [`holds`] may miss an address.
+/// Whether some ranges did not fit into the array, so that [`holds`] may miss an address.
 pub(super) fn is_overfull() -> bool {
     COUNT.load(Ordering::Relaxed) > MOST_RANGES
 }
 
-/// Handles of the pool are numbers of its own; in a recording they must not be taken for the program's.
+/// The pool numbers its own handles; this prefix keeps them apart from the program's in a recording.
 const OWN_HANDLES: u64 = 0x6d << 48;
 
-/// Watches the pool of one device, or of the host's memory for it.
+/// Watches the pool of one device, or the host pool that it spills to.
 #[derive(Debug)]
 pub(super) struct Watch {
     device: i32,
     is_host: bool,
-    /// What the limit allowed, while the device is asked.
+    /// The reservation under the limit, while the driver is called.
     allowed: Mutex<Option<Reservation>>,
 }
 
@@ -78,7 +78,7 @@ impl Watch {
     }
 
     fn handle(&self, piece: Piece) -> u64 {
-        // The pool's names have 39 bits: which of its sides, and which of the side's handles.
+        // The pool's handles have 39 bits: the arena's number, and the index in it.
         let place = (self.device as u64) << 41 | u64::from(self.is_host) << 40;
         OWN_HANDLES | place | piece.handle.0 & ((1 << 40) - 1)
     }
@@ -86,7 +86,7 @@ impl Watch {
 
 impl Watcher for Watch {
     fn reserved(&self, address: Address, bytes: u64) {
-        // An entry that another thread sees too early is empty, and nothing of the range is handed out yet.
+        // If another thread sees the new count first, the entry is empty, and nothing in the range is handed out yet.
         let index = COUNT.fetch_add(1, Ordering::Relaxed);
         if let Some(range) = RANGES.get(index) {
             range.device.store(u8::try_from(self.device).unwrap_or(u8::MAX), Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Python functions, copied when they are first seen.
+//! Python functions, copied when first seen; a lock-free direct-mapped cache of their numbers.
 //!
-//! A function is known again by one hash over its code object's address and what that holds: file, name, first line,
-//! line table. So an address that is used again for another function is noticed. What is copied is interned; the
-//! numbers are kept in a table of single words, 44 bits of hash above 20 bits of number, which needs no lock.
+//! A function is identified by a hash of its code object's address and contents: file, name, first line, line table.
+//! So another function at a reused address is noticed. The copy is interned, and its number is cached in a table of
+//! single words, 44 bits of hash above 20 bits of number, which needs no lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,18 +11,18 @@ use super::memory::{Access, Reader, copy};
 use crate::record::intern::{bytes_of, intern, words_of};
 use crate::record::memory::Lazy;
 
-/// Functions that are found at once; more only cost a second look.
+/// Slots in the cache; functions that share one only cost another lookup.
 const KNOWN: usize = 1 << 14;
 const NUMBER_BITS: u32 = 20;
 
-/// Longer names and tables are cut.
+/// Longer names and line tables are truncated.
 const LONGEST_TEXT: usize = 1 << 10;
 const LONGEST_TABLE: usize = 64 << 10;
 
 // SAFETY: atomics are valid as zeros.
 static TABLE: Lazy<[AtomicU64; KNOWN]> = unsafe { Lazy::new() };
 
-/// The number of a code object's function. `None` when what is found contradicts the layout.
+/// The number of a code object's function. `None` if the memory contradicts the layout.
 pub(crate) fn number(layout: &Layout, reader: Reader, code: usize) -> Option<u32> {
     let line = reader.half(code + layout.code_first_line)?;
     let file = reader.word(code + layout.code_file)?;
@@ -46,7 +46,7 @@ pub(crate) fn number(layout: &Layout, reader: Reader, code: usize) -> Option<u32
     Some(number)
 }
 
-/// A text as UTF-8.
+/// A `str` object as UTF-8.
 fn text(layout: &Layout, address: usize) -> Option<Vec<u8>> {
     let reader = Reader(Access::ThroughKernel);
     let length = reader.word(address + TEXT_LENGTH)?.min(LONGEST_TEXT);
@@ -69,19 +69,19 @@ fn text(layout: &Layout, address: usize) -> Option<Vec<u8>> {
     Some(characters.collect::<String>().into_bytes())
 }
 
-/// A bytes object's content.
+/// The content of a `bytes` object.
 fn table(address: usize) -> Option<Vec<u8>> {
     let length = Reader(Access::ThroughKernel).word(address + BYTES_SIZE)?.min(LONGEST_TABLE);
     let mut bytes = vec![0; length];
     copy(address + BYTES_DATA, &mut bytes).then_some(bytes)
 }
 
-/// A function as it was copied.
+/// A copied function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Function {
-    /// Where it begins.
+    /// First line.
     pub(crate) first_line: u32,
-    /// How its lines are written.
+    /// Format of its line table.
     pub(crate) line_table: LineTable,
     /// Its file.
     pub(crate) file: Vec<u8>,
@@ -92,7 +92,7 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    /// A function out of the words it was interned as.
+    /// Decodes a function from its interned words.
     pub(crate) fn from_words(words: &[u64]) -> Option<Self> {
         let (&first_line, rest) = words.split_first()?;
         let (&line_table, rest) = rest.split_first()?;

@@ -1,81 +1,82 @@
-//! Where things lie in Python's structures, version by version: 64-bit builds with the GIL, as the headers of each
-//! version say. Tested with the interpreters named in `tests/python.rs`.
+//! Offsets in CPython's structures, by version: 64-bit builds with the GIL, taken from each version's headers. Tested
+//! with the interpreters named in `tests/python.rs`.
 
 /// `ob_type` of any object.
 pub(crate) const TYPE: usize = 8;
-/// `ob_size` of bytes.
+/// `ob_size` of a `bytes` object.
 pub(crate) const BYTES_SIZE: usize = 16;
-/// The content of bytes.
+/// The content of a `bytes` object.
 pub(crate) const BYTES_DATA: usize = 32;
-/// `length` of a text.
+/// `length` of a `str` object.
 pub(crate) const TEXT_LENGTH: usize = 16;
-/// `state` of a text: how its characters are stored.
+/// `state` of a `str` object: how its characters are stored.
 pub(crate) const TEXT_STATE: usize = 32;
-/// Owners from here on are the interpreter itself: `FRAME_OWNED_BY_CSTACK`, since 3.14 `FRAME_OWNED_BY_INTERPRETER`.
+/// Owners from this value on are the interpreter itself: `FRAME_OWNED_BY_CSTACK`, since 3.14
+/// `FRAME_OWNED_BY_INTERPRETER`.
 pub(crate) const OWNED_BY_INTERPRETER: u8 = 3;
-/// The bits of a reference in which versions from 3.14 on say how it is counted; objects are aligned.
+/// Tag bits of a reference, used from 3.14 on for how it is counted; objects are aligned.
 pub(crate) const TAGS: usize = 7;
 
 /// One version's offsets.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    /// Followed from the thread's state to its innermost frame.
+    /// Offsets to follow from the thread state to its innermost frame.
     pub(crate) first_frame: &'static [usize],
-    /// The calling frame.
+    /// The caller's frame.
     pub(crate) frame_previous: usize,
     /// The frame's code object.
     pub(crate) frame_code: usize,
-    /// The frame's instruction.
+    /// The frame's current instruction.
     pub(crate) frame_instruction: usize,
-    /// What the instruction is.
+    /// How the instruction is stored.
     pub(crate) instruction: Instruction,
-    /// Who owns the frame, where the interpreter has frames of its own.
+    /// The frame's owner, in versions where the interpreter has frames of its own.
     pub(crate) frame_owner: Option<usize>,
     /// The first line of a code object.
     pub(crate) code_first_line: usize,
     /// Its file.
     pub(crate) code_file: usize,
-    /// Its name, with its class where the version knows it.
+    /// Its name, qualified in versions that have it.
     pub(crate) code_name: usize,
     /// Its line table.
     pub(crate) code_lines: usize,
-    /// How the line table is written.
+    /// Format of the line table.
     pub(crate) line_table: LineTable,
-    /// The content of a text of ASCII characters only.
+    /// The content of an ASCII-only `str`.
     pub(crate) ascii_data: usize,
-    /// The content of any other text.
+    /// The content of any other `str`.
     pub(crate) text_data: usize,
 }
 
-/// How a frame says where it is.
+/// How a frame stores its current instruction.
 #[derive(Debug)]
 pub(crate) enum Instruction {
-    /// A number of instructions, each of so many bytes as line tables count.
+    /// An index, in units of this many bytes (line tables count in bytes).
     Index {
-        /// Bytes per step.
+        /// Bytes per unit.
         bytes_each: u32,
     },
-    /// An address in the code, which begins at this offset of the code object.
+    /// A pointer into the code.
     Pointer {
-        /// Where the code begins.
+        /// Offset of the code in the code object.
         code_start: usize,
     },
 }
 
-/// How a version writes its line tables.
+/// Formats of line tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum LineTable {
-    /// Up to 3.9: steps in bytes and lines (`co_lnotab`).
+    /// Up to 3.9: increments in bytes and lines (`co_lnotab`).
     Lnotab = 0,
-    /// 3.10: ranges of bytes with a step in lines (PEP 626).
+    /// 3.10: byte ranges with a line increment (PEP 626).
     Ranges = 1,
-    /// From 3.11: locations of variable length.
+    /// From 3.11: variable-length location entries.
     Locations = 2,
 }
 
 impl LineTable {
-    /// The kind with a number.
+    /// Converts from the interned number.
     pub(crate) fn from_number(number: u64) -> Self {
         match number {
             0 => Self::Lnotab,
@@ -139,7 +140,7 @@ const PYTHON_3_12: Layout = Layout {
 const PYTHON_3_13: Layout =
     Layout { first_frame: &[72], instruction: Instruction::Pointer { code_start: 200 }, ..PYTHON_3_12 };
 
-/// 3.15 is the same.
+/// Also the layout of 3.15.
 const PYTHON_3_14: Layout =
     Layout { frame_owner: Some(74), instruction: Instruction::Pointer { code_start: 208 }, ..PYTHON_3_13 };
 
@@ -154,7 +155,7 @@ static LAYOUTS: [(&[u8], Layout); 7] = [
 ];
 
 impl Layout {
-    /// The layout of a version, as `Py_GetVersion` spells it; none for versions that were not tested.
+    /// The layout of a version, as spelled by `Py_GetVersion`; `None` for versions that were not tested.
     pub(crate) fn of_version(version: &[u8]) -> Option<&'static Self> {
         if version.windows(b"free-threading".len()).any(|window| window == b"free-threading") {
             return None;

@@ -1,8 +1,8 @@
-//! From an instruction to its line, in the three ways that Python has written it.
+//! Maps an instruction to its line, in CPython's three line table formats.
 
 use super::layout::LineTable;
 
-/// The line of the instruction at `offset` bytes; the first line when the table does not say.
+/// The line of the instruction at `offset` bytes; the first line if the table has none.
 pub(crate) fn line_of(kind: LineTable, first_line: u32, table: &[u8], offset: u32) -> u32 {
     let found = match kind {
         LineTable::Lnotab => lnotab(first_line, table, offset),
@@ -12,7 +12,7 @@ pub(crate) fn line_of(kind: LineTable, first_line: u32, table: &[u8], offset: u3
     found.unwrap_or(first_line)
 }
 
-/// Pairs: so many bytes on, so many lines on.
+/// Pairs: byte increment, line increment.
 fn lnotab(first_line: u32, table: &[u8], offset: u32) -> Option<u32> {
     let (mut at, mut line) = (0, i64::from(first_line));
     for pair in table.chunks_exact(2) {
@@ -26,7 +26,7 @@ fn lnotab(first_line: u32, table: &[u8], offset: u32) -> Option<u32> {
     u32::try_from(line).ok()
 }
 
-/// Pairs: so many lines on, then this line for so many bytes; −128 is no line.
+/// Pairs: bytes that the range covers, line increment; −128 means no line.
 fn ranges(first_line: u32, table: &[u8], offset: u32) -> Option<u32> {
     let (mut end, mut line) = (0, i64::from(first_line));
     for pair in table.chunks_exact(2) {
@@ -43,19 +43,19 @@ fn ranges(first_line: u32, table: &[u8], offset: u32) -> Option<u32> {
     None
 }
 
-/// Entries of a first byte (1, four bits of form, three bits of length in code units less one) and what the form has.
+/// Entries of a head byte (1, four bits of form, three bits of length in code units minus one) and the form's data.
 fn locations(first_line: u32, table: &[u8], offset: u32) -> Option<u32> {
     let (mut end, mut line) = (0, i64::from(first_line));
     let mut bytes = table.iter().copied().peekable();
     while let Some(head) = bytes.next() {
         let form = head >> 3 & 15;
         let has_line = match form {
-            // Long form and form without columns: a signed step first.
+            // Long form and form without columns: start with a signed line increment.
             14 | 13 => {
                 line += signed(&mut bytes)?;
                 true
             }
-            // One line further for each form.
+            // Forms 10, 11, 12 advance by 0, 1, 2 lines.
             10..=12 => {
                 line += i64::from(form - 10);
                 true
@@ -63,7 +63,7 @@ fn locations(first_line: u32, table: &[u8], offset: u32) -> Option<u32> {
             15 => false,
             _ => true,
         };
-        // Columns and end lines are passed over: all their bytes have the highest bit clear.
+        // Skip columns and end lines: all their bytes have the high bit clear.
         while bytes.next_if(|byte| byte & 0x80 == 0).is_some() {}
         end += (u32::from(head & 7) + 1) * 2;
         if offset < end {
@@ -73,7 +73,7 @@ fn locations(first_line: u32, table: &[u8], offset: u32) -> Option<u32> {
     None
 }
 
-/// A number in groups of six bits, the lowest of its bits the sign.
+/// A varint in groups of six bits, with the sign in its lowest bit.
 fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
     let (mut value, mut shift) = (0_i64, 0);
     loop {
@@ -120,7 +120,8 @@ mod tests {
 
     #[test]
     fn lines_of_3_11() {
-        // One unit without columns on line 10, two units one line on in the short form, one back by two in the long.
+        // One unit without columns on line 10, two units in the short form one line down, one in the long form two
+        // lines up.
         let table = [0b1110_1000, 0, 0b1101_1001, 4, 9, 0b1111_0000, 0b101, 0, 1, 2];
         assert_eq!([0, 2, 4, 6].map(|at| line_of(LineTable::Locations, 10, &table, at)), [10, 11, 11, 9]);
         assert_eq!(line_of(LineTable::Locations, 10, &[0xff, 0xff], 99), 10);

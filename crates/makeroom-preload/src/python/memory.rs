@@ -1,11 +1,11 @@
-//! Reading memory that a pointer out of foreign structures leads to.
+//! Reads memory through pointers from foreign structures.
 
 /// How memory is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Through the kernel, which answers an error where nothing is mapped.
+    /// Through the kernel, which returns an error for unmapped memory.
     ThroughKernel,
-    /// By the processor, after the layout has proved right.
+    /// Directly, once the layout has proved right.
     Direct,
 }
 
@@ -13,13 +13,13 @@ pub(crate) enum Access {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader(pub(crate) Access);
 
-/// User space ends below. On aarch64 the kernel gives out more only to whoever asks for it.
+/// End of user space. On aarch64 the kernel uses higher addresses only on request.
 const HIGHEST: usize = 1 << if cfg!(target_arch = "aarch64") { 48 } else { 47 };
-/// Nothing is mapped below.
+/// Nothing is mapped below this.
 const LOWEST: usize = 1 << 16;
 
 impl Reader {
-    /// A word. `None` where it cannot lie or is not mapped.
+    /// Reads a word. `None` if the address is invalid or not mapped.
     #[inline]
     pub(crate) fn word(self, address: usize) -> Option<usize> {
         if !(LOWEST..HIGHEST).contains(&address) || !address.is_multiple_of(8) {
@@ -36,14 +36,14 @@ impl Reader {
         }
     }
 
-    /// A byte.
+    /// Reads a byte.
     #[inline]
     pub(crate) fn byte(self, address: usize) -> Option<u8> {
         let word = self.word(address & !7)?;
         Some((word >> ((address & 7) * 8)) as u8)
     }
 
-    /// Four bytes, aligned.
+    /// Reads four aligned bytes.
     #[inline]
     pub(crate) fn half(self, address: usize) -> Option<u32> {
         let word = self.word(address & !7)?;
@@ -51,11 +51,11 @@ impl Reader {
     }
 }
 
-/// Copies memory through the kernel; says whether all of it was there.
+/// Copies memory through the kernel. Returns whether all of it was readable.
 pub(crate) fn copy(address: usize, into: &mut [u8]) -> bool {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
-    // SAFETY: the local range is a slice; the remote one is only looked at by the kernel, which checks it.
+    // SAFETY: the local range is a slice; the kernel checks the remote one.
     let copied =
         unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(copied) == Ok(into.len())

@@ -1,14 +1,14 @@
-//! The Python stack of the calling thread, without the GIL.
+//! Walks the calling thread's Python stack without the GIL.
 //!
-//! A thread that is inside a native call does not change its own Python frames, so it may read them without the GIL.
-//! `PyGILState_GetThisThreadState` leads to the thread's state, and from there offsets that depend on the version lead
-//! from frame to frame ([`layout`]). No reference is counted, so nothing that is read may be kept: of a function,
-//! names and line table are copied when it is first seen ([`functions`]), and it is known again by its address
-//! together with what it holds, because addresses are used again.
+//! A thread inside a native call does not change its own Python frames, so it can read them without the GIL.
+//! `PyGILState_GetThisThreadState` returns the thread state, and version-dependent offsets lead from there from frame
+//! to frame ([`layout`]). No reference count is taken, so no pointer may be kept: a function's names and line table
+//! are copied when it is first seen ([`functions`]), and it is recognized by its address together with its contents,
+//! because addresses are reused.
 //!
-//! A wrong offset must not hurt the program. The first walks read through the kernel ([`memory`]), which answers an
-//! error where a bad pointer would crash, and check that every function is one by its type. Only after [`PROBATION`]
-//! walks without a contradiction are frames read directly; one contradiction turns Python stacks off.
+//! A wrong offset must not crash the program. The first walks read through the kernel ([`memory`]), which returns an
+//! error where a bad pointer would fault, and check the type of every code object. Only after [`PROBATION`] walks
+//! without a contradiction are frames read directly; one contradiction turns Python stacks off.
 
 mod functions;
 mod layout;
@@ -28,7 +28,7 @@ use crate::stacks::Words;
 use layout::Layout;
 use memory::{Access, Reader};
 
-/// Walks that go through the kernel before frames are read directly.
+/// Walks through the kernel before frames are read directly.
 const PROBATION: u32 = 64;
 
 static LAYOUT: AtomicPtr<Layout> = AtomicPtr::new(std::ptr::null_mut());
@@ -36,7 +36,7 @@ static THREAD_STATE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static CODE_TYPE: AtomicUsize = AtomicUsize::new(0);
 static WALKS: AtomicU32 = AtomicU32::new(0);
 
-/// Looks for an interpreter in the process. Called when recording starts, where the program itself is busy loading.
+/// Looks for an interpreter in the process. Called when recording starts.
 pub(crate) fn start() {
     let symbol = |name: &CStr| lookup::real(libc::RTLD_DEFAULT, name);
     let (thread_state, version, code_type) =
@@ -44,7 +44,7 @@ pub(crate) fn start() {
     if thread_state.is_null() || version.is_null() || code_type.is_null() {
         return;
     }
-    // SAFETY: Python's function of this name; it answers a static text and needs no GIL.
+    // SAFETY: Python's function of this name; it returns a static string and needs no GIL.
     let version = unsafe {
         let version = std::mem::transmute::<*mut c_void, extern "C" fn() -> *const c_char>(version);
         CStr::from_ptr(version())
@@ -58,15 +58,15 @@ pub(crate) fn start() {
     LAYOUT.store(std::ptr::from_ref(layout).cast_mut(), Ordering::Release);
 }
 
-/// An address inside the interpreter's library, 0 without one.
+/// An address inside the interpreter's library, 0 if there is none.
 pub(crate) fn interpreter_address() -> u64 {
     THREAD_STATE.load(Ordering::Relaxed) as u64
 }
 
-/// Adds the calling thread's Python frames, innermost first (function in the upper half, instruction in the lower), and
-/// says how many.
+/// Appends the calling thread's Python frames, innermost first (function in the upper half, instruction in the
+/// lower). Returns how many.
 pub(crate) fn walk(words: &mut Words, most: usize) -> usize {
-    // SAFETY: the pointer is null or to one of the layouts, which are static.
+    // SAFETY: the pointer is null or points to one of the layouts, which are static.
     let Some(layout) = (unsafe { LAYOUT.load(Ordering::Acquire).as_ref() }) else { return 0 };
     let thread_state = THREAD_STATE.load(Ordering::Relaxed);
     // SAFETY: Python's function of this name; it reads a thread-local variable and needs no GIL.
@@ -89,11 +89,11 @@ pub(crate) fn walk(words: &mut Words, most: usize) -> usize {
     count
 }
 
-/// A frame that a walk passed.
+/// A frame visited by a walk.
 enum Passed {
-    /// A function and where in it the frame is.
+    /// A function and the instruction in it.
     Function(u64),
-    /// The interpreter puts frames of its own between its C calls.
+    /// A frame that the interpreter puts between its own C calls.
     Interpreter,
 }
 
@@ -104,7 +104,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// `None` when what is found contradicts the layout.
+    /// `None` if the memory contradicts the layout.
     fn frames(
         &self,
         state: usize,
@@ -134,7 +134,7 @@ impl Walk {
         Some(count)
     }
 
-    /// Whose a frame is. `None` when what is found contradicts the layout.
+    /// Identifies a frame. `None` if the memory contradicts the layout.
     #[inline]
     fn frame(&self, frame: usize, count: usize, seen: Option<&seen::Frames>) -> Option<Passed> {
         let code = self.reader.word(frame + self.layout.frame_code)?;
@@ -166,17 +166,17 @@ impl Walk {
         Some(Passed::Function(word))
     }
 
-    /// Frames that the interpreter puts between its own C calls.
+    /// Whether the interpreter put this frame between its own C calls.
     fn is_internal(&self, frame: usize) -> Option<bool> {
         let Some(owner) = self.layout.frame_owner else { return Some(false) };
         Some(self.reader.byte(frame + owner)? >= layout::OWNED_BY_INTERPRETER)
     }
 
-    /// Where in the function's code a frame is, in bytes, by the word that holds its instruction.
+    /// A frame's offset in the function's code in bytes, from the word that holds its instruction.
     fn instruction(&self, at: usize, code: usize) -> u32 {
         match self.layout.instruction {
             layout::Instruction::Index { bytes_each } => {
-                // A 32-bit field, negative before the first instruction; it may lie in the upper half of its word.
+                // A 32-bit field, negative before the first instruction; it may be in the upper half of its word.
                 let half = (self.layout.frame_instruction & 4) * 8;
                 ((at >> half) as u32).cast_signed().max(0).cast_unsigned() * bytes_each
             }

@@ -1,31 +1,30 @@
-//! Frames that the calling thread's walks passed. From one allocation to the next most frames of a stack stay as they are,
-//! and a frame that stands where it stood, in the same code at the same instruction, need not be looked up again: of its
-//! code object only the line table's address is compared, so that an address that is used again is noticed.
+//! Per-thread cache of the frames that recent walks visited. From one allocation to the next most frames of a stack
+//! stay the same: a frame at the same address, with the same code and instruction, is not looked up again. Only the
+//! address of its code object's line table is compared, so that a reused address is noticed.
 //!
-//! A program's own work throws all of this out of the processor's caches, and frames are a chain: each is known only
-//! when the one before it was read. So the last walk's frames are asked for all at once before a walk begins; they come
-//! while the first of them are looked at.
+//! The program's own work evicts all of this from the CPU caches, and frames form a linked list, so each miss waits
+//! for the one before it. The last walk's frames are therefore prefetched all at once before a walk begins.
 
 use std::cell::Cell;
 
-/// Frames that are remembered for a thread: several per place of its stack, as it calls functions in turn.
+/// Cached frames per thread: several per stack position, because the thread calls different functions in turn.
 const PLACES: usize = 512;
-/// Frames of the last walk that are asked for; outer ones come as they are met.
+/// Frames of the last walk that are prefetched; outer ones are not.
 const LAST: usize = 32;
 
-/// A frame as it was passed, in one line of memory.
+/// A visited frame, in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Seen {
-    /// Where it stands.
+    /// Its address.
     pub(super) frame: usize,
-    /// Its code object, as the frame holds it.
+    /// Its code object, as stored in the frame.
     pub(super) code: usize,
-    /// Its instruction, as the frame holds it.
+    /// Its instruction, as stored in the frame.
     pub(super) instruction: usize,
-    /// The line table of the code.
+    /// Address of the code's line table.
     pub(super) lines: usize,
-    /// The function and where in it the frame is, as in stacks.
+    /// The function and instruction, as in a stack.
     pub(super) word: u64,
 }
 
@@ -41,7 +40,7 @@ struct Last {
     place: usize,
 }
 
-/// What one thread remembers. All zeros are nothing.
+/// One thread's cache. All zeros are an empty one.
 #[derive(Debug)]
 pub(crate) struct Frames {
     places: [Cell<Seen>; PLACES],
@@ -49,17 +48,17 @@ pub(crate) struct Frames {
     count: Cell<usize>,
 }
 
-/// Where in a frame and in a code object a walk looks.
+/// The offsets that a walk reads in a frame and in a code object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Looks {
-    /// At two places of the frame.
+    /// Two in the frame.
     pub(super) frame: [usize; 2],
-    /// At one of the code object.
+    /// One in the code object.
     pub(super) object: usize,
 }
 
 impl Frames {
-    /// Asks for the memory of the last walk's frames.
+    /// Prefetches the last walk's frames.
     #[inline]
     pub(super) fn begin(&self, looks: Looks) {
         for last in self.last.iter().take(self.count.get()) {
@@ -73,7 +72,7 @@ impl Frames {
         }
     }
 
-    /// Where this frame would be remembered, and what was last seen there.
+    /// The slot for this frame, and its current content.
     #[inline]
     pub(super) fn at(&self, frame: usize, code: usize, instruction: usize) -> (usize, Seen) {
         let mixed =
@@ -82,14 +81,14 @@ impl Frames {
         (place, self.places.get(place).map_or(Seen::NOTHING, Cell::get))
     }
 
-    /// Remembers a frame.
+    /// Stores a frame in its slot.
     pub(super) fn remember(&self, place: usize, seen: Seen) {
         if let Some(place) = self.places.get(place) {
             place.set(seen);
         }
     }
 
-    /// A walk has passed a frame whose code is this object.
+    /// Notes that the walk has visited a frame with this code object.
     #[inline]
     pub(super) fn pass(&self, count: usize, place: usize, frame: usize, object: usize) {
         if let Some(last) = self.last.get(count) {
@@ -97,14 +96,14 @@ impl Frames {
         }
     }
 
-    /// A walk has passed so many frames.
+    /// Ends a walk of `count` frames.
     #[inline]
     pub(super) fn end(&self, count: usize) {
         self.count.set(count);
     }
 }
 
-/// Asks for a line of memory without waiting for it. Any address may be asked for.
+/// Prefetches a cache line. Any address is allowed.
 #[inline]
 pub(crate) fn prefetch(address: usize) {
     #[cfg(target_arch = "x86_64")]

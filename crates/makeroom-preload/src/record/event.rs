@@ -1,4 +1,4 @@
-//! An event as a hook writes it: one cache line, copied into a ring and encoded by the writer.
+//! The event that a hook writes: one cache line, copied into a ring and encoded by the writer.
 
 use makeroom_trace::room::EventKind;
 
@@ -13,7 +13,7 @@ use makeroom_trace::room::EventKind;
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct RawEvent {
-    /// Nanoseconds of the monotonic clock.
+    /// `CLOCK_MONOTONIC` in nanoseconds.
     pub(crate) time_ns: u64,
     pub(crate) address: u64,
     pub(crate) size: u64,
@@ -24,60 +24,60 @@ pub(crate) struct RawEvent {
     /// The number of an [`EventKind`], or [`SAMPLE`].
     pub(crate) kind: u8,
     pub(crate) device: u8,
-    /// What the driver answered.
+    /// The driver's return code.
     pub(crate) result: u16,
-    /// A record of the table of stacks, 0 for none.
+    /// Index into the stack table (`intern`), 0 for none.
     pub(crate) stack: u32,
 }
 
-/// No event but what the device says of itself: `address` is its free memory, `size` its total.
+/// A memory sample of a device, not an event: `address` is its free memory, `size` its total.
 pub(crate) const SAMPLE: u8 = 0xff;
 
 const _: () = assert!(size_of::<RawEvent>() == 64);
 
 impl RawEvent {
-    /// An event of a kind, with nothing else known.
+    /// An event with only its kind set.
     pub(crate) fn new(kind: EventKind) -> Self {
         Self { kind: kind.number(), ..Self::default() }
     }
 
-    /// Where, or the handle of what.
+    /// Sets the address or handle.
     pub(crate) fn at(self, address: impl Word) -> Self {
         Self { address: address.word(), ..self }
     }
 
-    /// How much.
+    /// Sets the size in bytes.
     pub(crate) fn size(self, bytes: impl Word) -> Self {
         Self { size: bytes.word(), ..self }
     }
 
-    /// On which stream.
+    /// Sets the stream.
     pub(crate) fn on(self, stream: impl Word) -> Self {
         Self { stream: stream.word(), ..self }
     }
 
-    /// From which pool.
+    /// Sets the memory pool.
     pub(crate) fn from(self, pool: impl Word) -> Self {
         Self { pool: pool.word(), ..self }
     }
 
-    /// One more figure.
+    /// Sets `extra`, whose meaning depends on the kind.
     pub(crate) fn extra(self, value: impl Word) -> Self {
         Self { extra: value.word(), ..self }
     }
 
-    /// In which context, where the call itself says so.
+    /// Sets the context, if the call names it.
     pub(crate) fn in_context(self, context: impl Word) -> Self {
         Self { context: context.word(), ..self }
     }
 
-    /// On which device, where the call itself says so.
+    /// Sets the device, if the call names it.
     pub(crate) fn on_device(self, device: i32) -> Self {
         Self { device: u8::try_from(device).unwrap_or(0), ..self }
     }
 }
 
-/// What the driver's parameters are made of: numbers and handles, all of them at most one word.
+/// A driver parameter, number or handle, that fits into one 64-bit word.
 pub(crate) trait Word {
     /// The value as 64 bits.
     fn word(self) -> u64;

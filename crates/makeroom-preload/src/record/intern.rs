@@ -1,33 +1,34 @@
-//! Things that events refer to by number: a stack, a Python function, a kernel's name. Each is stored once.
+//! Lock-free insert-only hash table with open addressing: interns stacks, Python functions and kernel names, so that
+//! events refer to them by number.
 //!
-//! A table that only grows, without a lock. A thing is a list of words; its number is the place in the table that its
-//! hash leads to, so two threads that meet the same thing at once agree on the number without waiting. The content
-//! follows: whoever took the place copies it into the store and publishes it, and the writer, the only reader, waits
-//! the few nanoseconds if it comes first. A thread that finds a place taken and its content missing publishes it too.
+//! An entry is a list of words. Its number is its index in the table, found by probing from its hash, so two threads
+//! that insert the same entry at once agree on the number without waiting. The words go into a separate store: the
+//! thread that claims a slot copies them there and publishes their offset. A thread that finds a claimed slot without
+//! content publishes it as well, so the content is available once `intern` returns, unless the store is full.
 //!
-//! Two things with the same 64 bits of hash would be taken for one; among a million stacks that happens once in
-//! 37 million runs.
+//! Entries are compared by their 64-bit hash only. Among a million stacks, a collision happens once in 37 million
+//! runs.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::memory::Lazy;
 use crate::notices::{Notice, raise};
 
-/// Places in the table; 4 MiB of pages, touched as they are needed.
+/// Slots in the table: 4 MiB of pages, which become resident when touched.
 const PLACES: usize = 1 << 18;
-/// The places that are tried first. Most programs need no more, and a table of few pages is found sooner.
+/// The slots that are probed first. Most programs need no more, and fewer pages mean fewer cache and TLB misses.
 const FIRST_PLACES: usize = 1 << 12;
-/// How many of these are tried.
+/// Probes in the first slots.
 const FIRST_PROBE: usize = 8;
-/// Words of content in all: 256 MiB of pages, touched as they are needed.
+/// Capacity of the store in words: 256 MiB of pages, which become resident when touched.
 const STORE_WORDS: usize = 32 << 20;
-/// How far from its first place a thing may lie.
+/// Probes in the rest of the table.
 const LONGEST_PROBE: usize = 128;
 
 struct Place {
-    /// The content's hash, 0 for an empty place.
+    /// Hash of the content, 0 for an empty slot.
     hash: AtomicU64,
-    /// Where the content begins in the store, plus one; 0 until it is there.
+    /// Offset of the content in the store, plus one; 0 until published.
     content: AtomicU64,
 }
 
@@ -37,10 +38,10 @@ struct Table {
     store: [AtomicU64; STORE_WORDS],
 }
 
-// SAFETY: atomics are valid as zeros: an empty table.
+// SAFETY: atomics are valid as zeros, which is an empty table.
 static TABLE: Lazy<Table> = unsafe { Lazy::new() };
 
-/// The number of a list of words, 0 if there is no room for it. Equal lists have equal numbers.
+/// Returns the number of a list of words, 0 if the table is full. Equal lists have equal numbers.
 pub(crate) fn intern(words: &[u64]) -> u32 {
     let Some(table) = TABLE.get() else {
         raise(Notice::NoMemory);
@@ -61,7 +62,8 @@ pub(crate) fn intern(words: &[u64]) -> u32 {
             }
         }
         if found == hash {
-            // Whoever took the place may be gone: in a forked child, or by a jump out of a signal handler.
+            // The thread that claimed the slot may never publish: after a fork, or a `longjmp` out of a signal
+            // handler.
             if place.content.load(Ordering::Acquire) == 0 {
                 table.publish(place, words);
             }
@@ -72,14 +74,14 @@ pub(crate) fn intern(words: &[u64]) -> u32 {
     0
 }
 
-/// The places where something with this hash may lie, in the order in which they are tried.
+/// The slots to probe for a hash, in order.
 fn places(hash: u64) -> impl Iterator<Item = usize> {
     let first = (0..FIRST_PROBE).map(move |step| (hash as usize).wrapping_add(step) % FIRST_PLACES);
     let beyond = (0..LONGEST_PROBE).map(move |step| (hash >> 32) as usize + step);
     first.chain(beyond.map(|place| FIRST_PLACES + place % (PLACES - FIRST_PLACES)))
 }
 
-/// The content behind a number; `None` when its thread has not published it yet, or there was no room for it.
+/// Copies out the content of a number, for the writer. `None` if the number is unknown or the store was full.
 pub(crate) fn content(number: u32, into: &mut Vec<u64>) -> Option<()> {
     let table = TABLE.if_made()?;
     let place = table.places.get((number as usize).checked_sub(1)?)?;
@@ -92,7 +94,7 @@ pub(crate) fn content(number: u32, into: &mut Vec<u64>) -> Option<()> {
 }
 
 impl Table {
-    /// Puts the content of a place into the store, unless another thread was sooner.
+    /// Copies the content of a slot into the store, unless another thread publishes first.
     #[cold]
     fn publish(&self, place: &Place, words: &[u64]) {
         if self.used_words.load(Ordering::Relaxed) >= STORE_WORDS {
@@ -108,12 +110,12 @@ impl Table {
         for (slot, word) in room.iter().zip(with_length) {
             slot.store(word, Ordering::Relaxed);
         }
-        // What another thread published meanwhile is the same.
+        // Another thread may have published in the meantime: its words are the same.
         let _ = place.content.compare_exchange(0, start as u64 + 1, Ordering::Release, Ordering::Relaxed);
     }
 }
 
-/// Multiplies and folds; never 0. Four words at a time, because each product waits for the one before it.
+/// Multiply-and-fold hash, never 0. Four independent lanes, because each product depends on the one before it.
 fn hash(words: &[u64]) -> u64 {
     let fold = |state: u64, word: u64| {
         let product = u128::from(state ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
@@ -130,7 +132,7 @@ fn hash(words: &[u64]) -> u64 {
     rest.iter().chain(&lanes).fold(start, |state, &word| fold(state, word)).max(1)
 }
 
-/// Bytes as words, with their number in front.
+/// Encodes bytes as words, after their length.
 pub(crate) fn words_of(bytes: &[u8], into: &mut Vec<u64>) {
     into.push(bytes.len() as u64);
     into.extend(bytes.chunks(8).map(|chunk| {
@@ -142,7 +144,7 @@ pub(crate) fn words_of(bytes: &[u8], into: &mut Vec<u64>) {
     }));
 }
 
-/// The bytes that [`words_of`] wrote, and the words behind them.
+/// Decodes what [`words_of`] wrote. Returns the bytes and the remaining words.
 pub(crate) fn bytes_of(words: &[u64]) -> Option<(Vec<u8>, &[u64])> {
     let (&length, rest) = words.split_first()?;
     let count = (length as usize).div_ceil(8);
@@ -169,7 +171,7 @@ mod tests {
         assert_eq!(content(u32::MAX, &mut words), None);
     }
 
-    /// A fork, or a jump out of a signal handler, in the middle of `intern`.
+    /// A fork, or a `longjmp` out of a signal handler, in the middle of `intern`.
     #[test]
     fn a_place_that_was_taken_and_never_published_gets_its_content() {
         let words = [8, 15, 4711];

@@ -1,11 +1,11 @@
-//! Memory for the recorder's own tables, straight from the kernel: the program's allocator may be anything.
+//! Memory for the recorder's own tables, directly from the kernel: the program may have replaced the allocator.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Zeroed pages that are never given back. They cost physical memory only once they are touched.
+/// Maps zeroed pages, which are never unmapped. They take physical memory only once touched.
 pub(crate) fn zeroed_pages(bytes: usize) -> Option<NonNull<u8>> {
-    // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no memory of anybody.
+    // SAFETY: an anonymous private mapping at an address that the kernel chooses overlaps no existing memory.
     let pages = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -19,15 +19,15 @@ pub(crate) fn zeroed_pages(bytes: usize) -> Option<NonNull<u8>> {
     if pages == libc::MAP_FAILED { None } else { NonNull::new(pages.cast()) }
 }
 
-/// A `T` in zeroed pages, made at first use by whichever thread comes first.
+/// A `T` in zeroed pages, created at first use by the first thread.
 ///
-/// `T` must be valid as all zeros, which the maker promises.
+/// `T` must be valid as all zeros, which the caller of `new` guarantees.
 pub(crate) struct Lazy<T> {
     place: AtomicPtr<T>,
 }
 
 impl<T: Sync> Lazy<T> {
-    /// Nothing yet.
+    /// An empty cell.
     ///
     /// # Safety
     ///
@@ -36,15 +36,15 @@ impl<T: Sync> Lazy<T> {
         Self { place: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// The value, if there was memory for it.
+    /// The value, created if need be; `None` if out of memory.
     #[inline]
     pub(crate) fn get(&self) -> Option<&'static T> {
         let place = self.place.load(Ordering::Acquire);
-        // SAFETY: a place that is not null is a whole `T` in pages that are never given back.
+        // SAFETY: a non-null pointer is a whole `T` in pages that are never unmapped.
         unsafe { place.as_ref() }.or_else(|| self.make())
     }
 
-    /// The value, if somebody made it.
+    /// The value, if it was created.
     pub(crate) fn if_made(&self) -> Option<&'static T> {
         // SAFETY: as in `get`.
         unsafe { self.place.load(Ordering::Acquire).as_ref() }
@@ -61,12 +61,12 @@ impl<T: Sync> Lazy<T> {
         ) {
             Ok(_) => pages,
             Err(others) => {
-                // SAFETY: these pages were made above and nobody knows them.
+                // SAFETY: these pages were mapped above, and no other thread has their address.
                 unsafe { libc::munmap(pages.cast(), size_of::<T>()) };
                 others
             }
         };
-        // SAFETY: zeroed pages of the right size, aligned to a page, and `T` is valid as all zeros (see `new`).
+        // SAFETY: zeroed, page-aligned pages of the right size, and `T` is valid as all zeros (see `new`).
         unsafe { place.as_ref() }
     }
 }

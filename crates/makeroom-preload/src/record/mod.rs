@@ -1,4 +1,4 @@
-//! From a hook to the writer: one ring of events per thread, and tables of what events refer to by number.
+//! From hook to writer: one ring buffer of events per thread, and interned tables that events refer to by number.
 
 pub(crate) mod event;
 pub(crate) mod intern;

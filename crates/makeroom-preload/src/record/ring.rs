@@ -1,44 +1,44 @@
-//! One thread's events on their way to the writer: a ring with one producer and one consumer (SPSC), without a lock.
+//! Single-producer single-consumer (SPSC) ring buffer, lock-free: carries one thread's events to the writer.
 //! `models/` checks it with loom.
 //!
 //! Invariants: `0 ≤ tail − head ≤ CAPACITY` (wrapping). Only the owning thread moves `tail`, only the writer moves
-//! `head`; a slot between them belongs to the writer, any other to the owner.
+//! `head`. The writer owns the slots in `head..tail`, the owning thread all others.
 
 use super::event::RawEvent;
 use crate::python::seen::{Frames, prefetch};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, UnsafeCell};
 
-/// Events that fit. At 64 bytes each a ring is 256 KiB of pages, touched as they are needed.
+/// Capacity in events. At 64 bytes each, a ring is 256 KiB of pages, which become resident when touched.
 #[cfg(not(any(loom, miri)))]
 pub(crate) const CAPACITY: u32 = 4096;
-/// As few as show all that can happen: miri looks at the whole ring in every call.
+/// The smallest ring that shows every case: miri checks the whole ring in every call.
 #[cfg(any(loom, miri))]
 pub(crate) const CAPACITY: u32 = 2;
 
-/// One thread's events. All zeros are an empty ring that nobody owns.
+/// One thread's events. All zeros are an empty ring without an owner.
 #[repr(C)]
 pub(crate) struct Ring {
-    /// The owner's thread id, 0 for nobody.
+    /// The owner's thread id, 0 for none.
     pub(crate) thread: AtomicU32,
-    /// Set when the owner has ended; the writer then frees the ring.
+    /// Set when the owner has left; the writer then frees the ring.
     pub(crate) is_left: AtomicBool,
-    /// The next event to read.
+    /// Next event to read.
     head: AtomicU32,
-    /// The next free slot.
+    /// Next free slot.
     tail: AtomicU32,
-    /// Events that found no room.
+    /// Events dropped because the ring was full.
     pub(crate) dropped: AtomicU64,
     slots: [UnsafeCell<RawEvent>; CAPACITY as usize],
-    /// Python frames that the owner has passed; nobody else looks at them.
+    /// Python frames already seen by the owner; only the owner accesses them.
     pub(crate) seen: Frames,
 }
 
-// SAFETY: a slot is touched by one side at a time (see the invariants), and the hand-over is ordered by `head` and
-// `tail`: released by the side that gives, acquired by the side that takes.
+// SAFETY: only one side accesses a slot at a time (see the invariants), and `head` and `tail` order the handover:
+// release by the side that gives up the slot, acquire by the side that takes it.
 unsafe impl Sync for Ring {}
 
 impl Ring {
-    /// An empty ring, where zeroed pages are none.
+    /// An empty ring, for loom, whose types are not valid as zeros.
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Ring {
         }
     }
 
-    /// Loads the next slot into the cache: an event will be pushed soon.
+    /// Prefetches the next slot into the cache, ahead of a push.
     #[inline]
     pub(crate) fn prefetch_next(&self) {
         if let Some(slot) = self.slots.get((self.tail.load(Ordering::Relaxed) % CAPACITY) as usize) {
@@ -60,7 +60,7 @@ impl Ring {
         }
     }
 
-    /// Appends an event. `Err` when the ring is full. Only the owning thread may call it.
+    /// Appends an event. `Err` if the ring is full. Only the owning thread may call this.
     #[inline]
     pub(crate) fn push(&self, event: &RawEvent) -> Result<Filling, Full> {
         let tail = self.tail.load(Ordering::Relaxed);
@@ -69,20 +69,20 @@ impl Ring {
             return Err(Full);
         }
         if let Some(slot) = self.slots.get((tail % CAPACITY) as usize) {
-            // SAFETY: the slot lies outside of head..tail, so it belongs to the calling owner.
+            // SAFETY: the slot is outside `head..tail`, so it belongs to the caller, the owning thread.
             slot.with_mut(|slot| unsafe { *slot = *event });
         }
         self.tail.store(tail.wrapping_add(1), Ordering::Release);
         Ok(if used == CAPACITY / 2 { Filling::Half } else { Filling::Fine })
     }
 
-    /// Takes all events there are. Only the writer may call it.
+    /// Reads and removes all events. Only the writer may call this.
     pub(crate) fn drain(&self, mut take: impl FnMut(&RawEvent)) {
         let tail = self.tail.load(Ordering::Acquire);
         let mut head = self.head.load(Ordering::Relaxed);
         while head != tail {
             if let Some(slot) = self.slots.get((head % CAPACITY) as usize) {
-                // SAFETY: the slot lies in head..tail, so it belongs to the writer.
+                // SAFETY: the slot is inside `head..tail`, so it belongs to the writer.
                 let event = slot.with(|event| unsafe { *event });
                 take(&event);
             }
@@ -91,12 +91,12 @@ impl Ring {
         }
     }
 
-    /// Whether there is nothing to read.
+    /// Whether the ring is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.head.load(Ordering::Acquire) == self.tail.load(Ordering::Acquire)
     }
 
-    /// Forgets everything: in a forked child, what belongs to the parent. Only with no other thread running.
+    /// Discards everything, in a forked child: the events are the parent's. No other thread may be running.
     pub(crate) fn reset(&self) {
         self.head.store(self.tail.load(Ordering::Relaxed), Ordering::Relaxed);
         self.dropped.store(0, Ordering::Relaxed);
@@ -105,16 +105,16 @@ impl Ring {
     }
 }
 
-/// The ring has no room.
+/// The ring is full.
 #[derive(Debug)]
 pub(crate) struct Full;
 
 /// How full a ring is after a push.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Filling {
-    /// There is room.
+    /// Not at the half-way mark.
     Fine,
-    /// It just became half full: time to wake the writer.
+    /// Just became half full: time to wake the writer.
     Half,
 }
 
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use crate::record::memory::Lazy;
 
-    /// Miri is a thousand times slower than the processor.
+    /// Miri is a thousand times slower than native code.
     const MANY: u64 = if cfg!(miri) { 500 } else { 200_000 };
 
     fn ring() -> &'static Ring {

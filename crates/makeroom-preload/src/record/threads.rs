@@ -1,11 +1,11 @@
-//! Which ring belongs to which thread.
+//! The registry of per-thread ring buffers: threads claim a ring with a compare-and-swap, the writer frees it.
 //!
-//! A thread takes a ring at its first event and leaves it when it ends, by a key of `pthread`: unlike a thread-local
-//! with a destructor, the pointer itself stays readable until the thread is gone, so calls that other destructors make
-//! are recorded too (they take a ring again). The writer frees a ring once it is empty.
+//! A thread claims a ring at its first event and leaves it at thread exit, through a `pthread` key. Unlike a
+//! thread-local with a destructor, the pointer stays readable until the thread is gone, so calls from other
+//! destructors are recorded too (they claim a ring again). The writer frees a ring once it is empty.
 //!
-//! A thread whose ring is full leaves it in the same way and takes another: the writer is slow when it reads the symbols of
-//! a large library for its first stacks, and programs that start take memory fast.
+//! A thread whose ring is full leaves it the same way and claims another: the writer is slow while it reads the
+//! symbols of a large library for its first stacks, and programs allocate fast when they start.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -17,31 +17,31 @@ use super::ring::{Filling, Ring};
 use crate::notices::{Notice, raise};
 use crate::{clock, cost, writer};
 
-/// Threads with events at the same time.
+/// Maximum number of concurrent rings.
 const MOST_RINGS: usize = 1024;
-/// Rings that threads may have filled before the writer comes to them: 16 MiB of events.
+/// Full rings that may wait for the writer: 16 MiB of events.
 const MOST_FILLED: usize = 64;
-/// How long a hook waits for room in its ring before it gives an event up.
+/// How long a hook waits for space in its ring before it drops an event.
 const LONGEST_WAIT_NS: u64 = 2_000_000;
-/// How long a thread's first hook waits for a ring, where all are taken, before the thread goes unrecorded.
+/// How long a thread's first hook waits for a ring, if all are claimed, before it gives up.
 const LONGEST_WAIT_FOR_RING_NS: u64 = 20_000_000;
-/// The writer is woken when this many threads have ended: it looks for left rings only when it runs.
+/// Wake the writer after this many thread exits: it looks for left rings only when it runs.
 const ENDED_THREADS_PER_WAKE: u32 = 64;
 
 static RINGS: [AtomicPtr<Ring>; MOST_RINGS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_RINGS];
-/// The key whose destructor tells that a thread ends, plus one; 0 before it is made.
+/// The `pthread` key whose destructor runs at thread exit, plus one; 0 before it is created.
 static KEY: AtomicU32 = AtomicU32::new(0);
-/// Threads that left their ring.
+/// Threads that exited.
 static ENDED: AtomicU32 = AtomicU32::new(0);
-/// Events of threads that got no ring.
+/// Events dropped because their thread had no ring.
 static HOMELESS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    // Constant and without a destructor: readable at any moment of a thread's life.
+    // Const-initialized and without a destructor, so it can be read at any point in a thread's life.
     static OWN: Cell<*const Ring> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Hands an event to the writer, waits shortly if there is no room, and counts what is lost.
+/// Sends an event to the writer. Waits briefly if the ring is full, then drops the event and counts it.
 pub(crate) fn send(event: &RawEvent) {
     if event.kind != SAMPLE {
         cost::of_event();
@@ -57,7 +57,7 @@ pub(crate) fn send(event: &RawEvent) {
     }
 }
 
-/// The ring is full: goes on in another, or waits where too many are.
+/// The ring is full: continues in another, or waits if too many are full.
 #[cold]
 fn push_elsewhere(ring: &'static Ring, event: &RawEvent) {
     writer::wake();
@@ -90,13 +90,13 @@ fn wait_and_push(ring: &Ring, event: &RawEvent) {
 #[inline]
 pub(crate) fn own() -> Option<&'static Ring> {
     let ring = OWN.get();
-    // SAFETY: a ring is never unmapped, and the pointer is cleared when the ring is left.
+    // SAFETY: a ring is never unmapped, and the pointer is cleared when the thread leaves the ring.
     unsafe { ring.as_ref() }.or_else(take)
 }
 
 #[cold]
 fn take() -> Option<&'static Ring> {
-    // SAFETY: `gettid` has no conditions.
+    // SAFETY: `gettid` has no preconditions.
     let thread = unsafe { libc::gettid() } as u32;
     let find = || RINGS.iter().find_map(|place| try_take(place, thread));
     let ring = find().or_else(|| wait_for_left_rings(find));
@@ -109,7 +109,7 @@ fn take() -> Option<&'static Ring> {
     ring
 }
 
-/// All rings are taken: threads that ended left theirs to the writer, which is asked to free them now.
+/// All rings are claimed: wakes the writer to free those of exited threads.
 #[cold]
 fn wait_for_left_rings(find: impl Fn() -> Option<&'static Ring>) -> Option<&'static Ring> {
     let start = clock::monotonic_ns();
@@ -133,14 +133,14 @@ fn try_take(place: &AtomicPtr<Ring>, thread: u32) -> Option<&'static Ring> {
     ring.thread.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed).is_ok().then_some(ring)
 }
 
-/// A new ring in an empty place, or the one that another thread put there meanwhile.
+/// A new ring in an empty slot, or the one that another thread just put there.
 fn make(place: &AtomicPtr<Ring>) -> Option<&'static Ring> {
     let pages = zeroed_pages(size_of::<Ring>())?.cast::<Ring>().as_ptr();
     let null = std::ptr::null_mut();
     let ring = match place.compare_exchange(null, pages, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => pages,
         Err(others) => {
-            // SAFETY: these pages were made above and nobody knows them.
+            // SAFETY: these pages were mapped above, and no other thread has their address.
             unsafe { libc::munmap(pages.cast(), size_of::<Ring>()) };
             others
         }
@@ -149,30 +149,30 @@ fn make(place: &AtomicPtr<Ring>) -> Option<&'static Ring> {
     unsafe { ring.as_ref() }
 }
 
-/// Makes the key. Called once, before the first event.
+/// Creates the key. Called when recording starts, before the first event.
 pub(crate) fn start() {
     if KEY.load(Ordering::Acquire) != 0 {
         return;
     }
     let mut key = 0;
-    // SAFETY: the key's place is valid and the destructor is a function that stays loaded.
+    // SAFETY: `key` is a valid out-parameter, and the destructor is a function that stays loaded.
     if unsafe { libc::pthread_key_create(&raw mut key, Some(leave)) } == 0 {
         KEY.store(key + 1, Ordering::Release);
     }
 }
 
-/// What `leave` gets when this thread ends.
+/// Sets the value that `leave` receives when this thread exits.
 fn set_value_of_key(ring: *const Ring) {
     if let Some(key) = KEY.load(Ordering::Acquire).checked_sub(1) {
-        // SAFETY: the key was made by `start` and is never deleted; the value is only handed to `leave`.
+        // SAFETY: `start` created the key, which is never deleted; the value is only passed to `leave`.
         unsafe { libc::pthread_setspecific(key, ring.cast()) };
     }
 }
 
-/// The thread ends: its ring is the writer's to empty and free.
+/// Runs at thread exit: leaves the ring to the writer.
 unsafe extern "C" fn leave(ring: *mut libc::c_void) {
     OWN.set(std::ptr::null());
-    // SAFETY: the value of the key is a ring (see `set_value_of_key`), and rings are never unmapped.
+    // SAFETY: the key's value is a ring (see `set_value_of_key`), and rings are never unmapped.
     if let Some(ring) = unsafe { ring.cast::<Ring>().as_ref() } {
         ring.is_left.store(true, Ordering::Release);
     }
@@ -181,7 +181,7 @@ unsafe extern "C" fn leave(ring: *mut libc::c_void) {
     }
 }
 
-/// The rings that somebody owns, for the writer.
+/// The rings that have an owner, for the writer.
 pub(crate) fn rings() -> impl Iterator<Item = (usize, &'static Ring)> {
     RINGS
         .iter()
@@ -191,7 +191,7 @@ pub(crate) fn rings() -> impl Iterator<Item = (usize, &'static Ring)> {
         .filter(|(_, ring)| ring.thread.load(Ordering::Acquire) != 0)
 }
 
-/// Frees a ring whose owner has ended, once nothing is left in it.
+/// Frees a ring that its owner has left, once it is empty.
 pub(crate) fn free_if_left(ring: &Ring) {
     if ring.is_left.load(Ordering::Acquire) && ring.is_empty() {
         ring.is_left.store(false, Ordering::Relaxed);
@@ -199,20 +199,20 @@ pub(crate) fn free_if_left(ring: &Ring) {
     }
 }
 
-/// The events lost since the last call because there was no room.
+/// Events dropped since the last call.
 pub(crate) fn take_dropped() -> u64 {
     rings().map(|(_, ring)| ring.dropped.swap(0, Ordering::Relaxed)).sum::<u64>()
         + HOMELESS.swap(0, Ordering::Relaxed)
 }
 
-/// Forgets all threads but the calling one: in a forked child.
+/// Resets all rings in a forked child, where only the calling thread exists.
 pub(crate) fn reset_after_fork() {
     for (_, ring) in rings() {
         ring.reset();
     }
     HOMELESS.store(0, Ordering::Relaxed);
     OWN.set(std::ptr::null());
-    // What it had may become another thread's, which must not lose it when this one ends.
+    // Another thread may claim this thread's old ring, and must not lose it when this thread exits.
     set_value_of_key(std::ptr::null());
 }
 
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_burst_while_the_writer_is_busy_goes_on_in_other_rings() {
-        // SAFETY: `gettid` has no conditions.
+        // SAFETY: `gettid` has no preconditions.
         let own = unsafe { libc::gettid() } as u32;
         let burst = u64::from(CAPACITY) * 3 + 5;
         for number in 0..burst {

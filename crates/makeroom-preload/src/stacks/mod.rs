@@ -1,6 +1,6 @@
-//! Who asked: the calling thread's stack as a number.
+//! Captures the calling thread's stack as a number.
 //!
-//! A stack is interned as a list of words, so a stack that was seen before costs its walk and one look-up:
+//! A stack is interned as a list of words, so a stack that was seen before costs its walk and one lookup:
 //!
 //! ```text
 //! ┌────────────────────────────┬─────────────────────────┬────────────────────────────────────┐
@@ -8,10 +8,10 @@
 //! └────────────────────────────┴─────────────────────────┴────────────────────────────────────┘
 //! ```
 //!
-//! Names are found later, by the writer: `writer::definitions`.
+//! The writer resolves names later: `writer::definitions`.
 //!
-//! A tensor's allocation carries only Python's frames. On threads that have none (PyTorch's backward pass) the thread's
-//! own name stands for the stack: [`THREAD`], then the name.
+//! A tensor allocation carries only Python frames. On threads that have none (PyTorch's backward pass) the thread's
+//! name replaces the stack: [`THREAD`], then the name.
 
 mod native;
 
@@ -24,41 +24,42 @@ use crate::config::{StackMode, config};
 use crate::python;
 use crate::record::intern::{intern, words_of};
 
-/// The first word of a stack that is only a thread's name; no stack has so many frames.
+/// The first word of a stack that is only a thread's name; no stack has this many frames.
 pub(crate) const THREAD: u64 = u64::MAX;
 
 thread_local! {
     static OWN_NAME: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Frames kept of each kind; outer ones are left out.
+/// Maximum number of frames of each kind; outer ones are dropped.
 const MOST_NATIVE: usize = 64;
 const MOST_PYTHON: usize = 128;
 
-/// How much of a stack is wanted.
+/// Which frames of a stack to capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// Native frames and Python's.
+    /// Native and Python frames.
     Full,
-    /// Python's only; where there are none, the thread's name.
+    /// Python frames only; if there are none, the thread's name.
     PythonOnly,
 }
 
-/// The words of a stack on their way into the table. What is not written is not touched: it would be more than the stack.
+/// Buffer for the words of a stack. Unused words stay uninitialized: zeroing them would write more than the stack
+/// itself.
 pub(crate) struct Words {
     words: [MaybeUninit<u64>; 1 + MOST_NATIVE + MOST_PYTHON],
-    /// So many of them are written.
+    /// Number of words written.
     count: usize,
 }
 
 impl Words {
-    /// Room for a head and what follows it.
+    /// An empty buffer, with space for the head word and all frames.
     #[inline]
     fn new() -> Self {
         Self { words: [const { MaybeUninit::uninit() }; _], count: 0 }
     }
 
-    /// Adds a word, if there is room.
+    /// Appends a word, if there is space.
     #[inline]
     pub(crate) fn push(&mut self, word: u64) {
         if let Some(place) = self.words.get_mut(self.count) {
@@ -76,12 +77,12 @@ impl Words {
 
     #[inline]
     fn all(&self) -> &[u64] {
-        // SAFETY: `push` has written the first `count` words, of which there are no more than there is room for.
+        // SAFETY: `push` has written the first `count` words, and never counts past the end.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.count) }
     }
 }
 
-/// The number of the calling thread's stack, 0 if there is none or no room for it.
+/// The number of the calling thread's stack, 0 if it is empty or the table is full.
 pub(crate) fn capture(depth: Depth) -> u32 {
     let mut words = Words::new();
     words.push(0);
@@ -100,14 +101,14 @@ pub(crate) fn capture(depth: Depth) -> u32 {
     intern(words.all())
 }
 
-/// The calling thread's name as a stack, asked for once per thread.
+/// The calling thread's name as a stack, queried once per thread.
 fn own_name() -> u32 {
     let known = OWN_NAME.get();
     if known != 0 {
         return known;
     }
     let mut name = [0_u8; 16];
-    // SAFETY: the kernel writes at most sixteen bytes, the last of them zero.
+    // SAFETY: the kernel writes at most sixteen bytes, including the terminating NUL.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     let mut words = vec![THREAD];
     words_of(name.split(|&byte| byte == 0).next().unwrap_or_default(), &mut words);

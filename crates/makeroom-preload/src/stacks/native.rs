@@ -1,6 +1,6 @@
-//! Native stacks, by the tables that compilers write for exceptions: they need no frame pointers and cover every
-//! library that was not stripped of them. The walk is libgcc's, as for a thrown exception; since glibc 2.35 it takes
-//! no lock. Only addresses are kept.
+//! Native stack walks with the unwind tables that compilers emit for exceptions. They need no frame pointers and
+//! cover every library that was not stripped of them. libgcc walks the stack, as for a thrown exception; since glibc
+//! 2.35 that takes no lock. Only addresses are kept.
 
 use std::ffi::c_void;
 
@@ -20,20 +20,20 @@ struct Walk<'words> {
     count: usize,
 }
 
-/// Adds the return addresses of the calling thread, innermost first, and says how many.
+/// Appends the calling thread's return addresses, innermost first. Returns how many.
 pub(crate) fn walk(words: &mut Words, most: usize) -> usize {
     let mut walk = Walk { words, most, count: 0 };
-    // SAFETY: `step` gets the pointer it is given here, to a `Walk` that outlives the call.
+    // SAFETY: `step` receives the pointer given here, to a `Walk` that outlives the call.
     unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
     walk.count
 }
 
 extern "C" fn step(context: *mut c_void, walk: *mut c_void) -> i32 {
-    // SAFETY: `walk` is what the caller above passed, and nobody else holds it during the walk.
+    // SAFETY: `walk` is the pointer passed above, and nothing else uses the `Walk` during the call.
     let Some(walk) = (unsafe { walk.cast::<Walk<'_>>().as_mut() }) else { return STOP };
-    // SAFETY: the context is the one that the unwinder just handed over.
+    // SAFETY: the unwinder just passed this context.
     let address = unsafe { _Unwind_GetIP(context) } as u64;
-    // Where a thread began there is none.
+    // The outermost frame of a thread has no return address.
     if address == 0 || walk.count == walk.most {
         return STOP;
     }
@@ -42,7 +42,7 @@ extern "C" fn step(context: *mut c_void, walk: *mut c_void) -> i32 {
     GO_ON
 }
 
-/// Whether one of the innermost return addresses of the calling thread is a wanted one.
+/// Whether any of the calling thread's `most` innermost return addresses satisfies the predicate.
 pub(crate) fn any(most: usize, is_wanted: impl Fn(usize) -> bool) -> bool {
     struct Search<F> {
         is_wanted: F,
@@ -50,9 +50,9 @@ pub(crate) fn any(most: usize, is_wanted: impl Fn(usize) -> bool) -> bool {
         is_found: bool,
     }
     extern "C" fn step<F: Fn(usize) -> bool>(context: *mut c_void, search: *mut c_void) -> i32 {
-        // SAFETY: `search` is what the caller below passed, and nobody else holds it during the walk.
+        // SAFETY: `search` is the pointer passed below, and nothing else uses the `Search` during the call.
         let Some(search) = (unsafe { search.cast::<Search<F>>().as_mut() }) else { return STOP };
-        // SAFETY: the context is the one that the unwinder just handed over.
+        // SAFETY: the unwinder just passed this context.
         let address = unsafe { _Unwind_GetIP(context) };
         search.is_found = (search.is_wanted)(address);
         search.left -= 1;
@@ -63,7 +63,7 @@ pub(crate) fn any(most: usize, is_wanted: impl Fn(usize) -> bool) -> bool {
     }
     let step = step_of(&is_wanted);
     let mut search = Search { is_wanted, left: most.max(1), is_found: false };
-    // SAFETY: the step gets the pointer to the search that it was made for, which outlives the call.
+    // SAFETY: the step receives a pointer to the search that it was instantiated for, which outlives the call.
     unsafe { _Unwind_Backtrace(step, (&raw mut search).cast()) };
     search.is_found
 }

@@ -1,7 +1,7 @@
-//! The functions of an ELF file, for naming addresses.
+//! Reads the functions of an ELF file, to name addresses.
 //!
-//! Files are read, not mapped: one that is replaced while the program runs must not bring it down. Every offset comes
-//! out of the file and is checked by reading.
+//! Files are read, not mapped: replacing one while the program runs must not crash it. Every offset comes from the
+//! file and is checked by the read.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use crate::files;
 use crate::notices::{Notice, raise};
 
-/// Tables beyond this are not read.
+/// Larger tables are not read.
 const LARGEST_TABLE: u64 = 256 << 20;
 const LONGEST_NAME: usize = 4096;
 
@@ -18,7 +18,7 @@ const SYMBOL_TABLE: u32 = 2;
 const DYNAMIC_SYMBOLS: u32 = 11;
 const LOAD: u32 = 1;
 
-/// A function's place, and where its name lies in the file.
+/// A function's address range, and the file offset of its name.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     address: u64,
@@ -26,10 +26,10 @@ struct Entry {
     name: u64,
 }
 
-/// What is needed of an ELF file.
+/// The parts of an ELF file that are needed.
 #[derive(Debug)]
 pub(crate) struct Elf {
-    /// Segments: where in the file, how long, at which address.
+    /// Loadable segments: file offset, length, address.
     segments: Vec<(u64, u64, u64)>,
     /// Functions by ascending address.
     functions: Vec<Entry>,
@@ -64,7 +64,7 @@ impl Elf {
         Some(Self { segments, functions })
     }
 
-    /// The file's own address of a place in it.
+    /// The address, in the file's own numbering, of a file offset.
     pub(crate) fn address_of(&self, file_offset: u64) -> Option<u64> {
         self.segments
             .iter()
@@ -72,7 +72,7 @@ impl Elf {
             .map(|(start, _, address)| file_offset - start + address)
     }
 
-    /// The name of the function that holds an address.
+    /// The name of the function that contains an address.
     pub(crate) fn function_at(&self, path: &[u8], address: u64) -> Option<Vec<u8>> {
         let after = self.functions.partition_point(|entry| entry.address <= address);
         let entry = self.functions.get(after.checked_sub(1)?)?;
@@ -88,7 +88,8 @@ impl Elf {
     }
 }
 
-/// Opens a library. A limit on descriptors is said: what is missing then is not missing from the library.
+/// Opens a library. Raises a notice at the descriptor limit: the names are then missing for that reason, not from the
+/// library.
 fn open(path: &[u8]) -> Option<files::Guarded> {
     let is_limit = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
     let opened = files::open(path);

@@ -1,7 +1,7 @@
-//! From an address to a library and a function, on the writer's thread.
+//! Resolves addresses to libraries and functions, on the writer thread.
 //!
-//! `/proc/self/maps` says which file an address belongs to, and the file's own symbol tables name the function. The
-//! loader is asked nothing: its lock, held at the moment of a fork, would stay locked in the child.
+//! `/proc/self/maps` gives the file of an address, and the file's symbol tables the function. The dynamic loader is
+//! not called: a fork while the writer holds its lock would leave it locked in the child.
 
 mod elf;
 mod modules;
@@ -11,18 +11,18 @@ use std::collections::HashMap;
 use elf::Elf;
 use modules::Modules;
 
-/// What is known of an address.
+/// A resolved address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Symbol {
-    /// The file that holds the code.
+    /// The file that contains the code.
     pub(crate) library: Vec<u8>,
-    /// The function, empty when unknown.
+    /// The function name, empty if unknown.
     pub(crate) function: Vec<u8>,
-    /// Where in the file's own addresses the call is; what `addr2line` takes.
+    /// The call's address in the file's own numbering, as `addr2line` takes it.
     pub(crate) offset: u64,
 }
 
-/// Names addresses of this process.
+/// Resolves addresses of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Symbols {
     modules: Modules,
@@ -30,14 +30,14 @@ pub(crate) struct Symbols {
 }
 
 impl Symbols {
-    /// The file that holds an address, empty when none does.
+    /// The file that contains an address, empty if there is none.
     pub(crate) fn library(&mut self, address: u64) -> Vec<u8> {
         self.modules.find(address).map(|(path, _)| path.to_vec()).unwrap_or_default()
     }
 
-    /// What is known of the call that returns to an address.
+    /// Resolves the call that returns to an address.
     pub(crate) fn name(&mut self, return_address: u64) -> Option<Symbol> {
-        // The call itself lies before the address it returns to, which may belong to the next function.
+        // The call instruction precedes its return address, which may already belong to the next function.
         let (path, file_offset) = self.modules.find(return_address.wrapping_sub(1))?;
         let library = path.to_vec();
         let elf = self.files.entry(library.clone()).or_insert_with(|| Elf::open(&library));

@@ -1,4 +1,4 @@
-//! Which file an address of this process belongs to, from `/proc/self/maps`.
+//! Finds the file that an address of this process belongs to, in `/proc/self/maps`.
 
 use crate::files;
 
@@ -7,19 +7,19 @@ use crate::files;
 struct Mapping {
     start: u64,
     end: u64,
-    /// Where in the file it begins.
+    /// File offset of its start.
     offset: u64,
     path: Vec<u8>,
 }
 
-/// The executable mappings, by ascending address, read again when an address is in none of them.
+/// The executable mappings by ascending address, reread when an address is in none of them.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     mappings: Vec<Mapping>,
 }
 
 impl Modules {
-    /// The file that holds an address, and where in the file.
+    /// The file that contains an address, and the offset in the file.
     pub(crate) fn find(&mut self, address: u64) -> Option<(&[u8], u64)> {
         if self.position(address).is_none() {
             self.mappings = parse(&files::read("/proc/self/maps").ok()?);
@@ -35,7 +35,7 @@ impl Modules {
     }
 }
 
-/// The executable mappings of files in a text such as `7f12-7f34 r-xp 00001000 fd:01 99  /usr/lib/libc.so.6`.
+/// Parses the executable mappings of files from lines such as `7f12-7f34 r-xp 00001000 fd:01 99  /usr/lib/libc.so.6`.
 fn parse(maps: &[u8]) -> Vec<Mapping> {
     maps.split(|&byte| byte == b'\n').filter_map(parse_line).collect()
 }

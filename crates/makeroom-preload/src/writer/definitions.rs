@@ -1,7 +1,7 @@
-//! What events refer to, written into the file before they are: names, frames, stacks, devices.
+//! The definitions that events refer to, written into the file before them: names, frames, stacks, devices.
 //!
-//! A stack that a thread saw as addresses gets its names here, on the writer's thread: the recorder's own frames are
-//! left out, and Python's frames take the place of the interpreter's.
+//! Stacks arrive as addresses and get their names here, on the writer thread. The recorder's own frames are left out,
+//! and Python's frames replace the interpreter's.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -18,10 +18,10 @@ use crate::record::intern;
 use crate::stacks::THREAD;
 use crate::symbols::Symbols;
 
-/// How long a stack may be underway between its number and its content.
+/// Polls for the content of a stack before giving up.
 const PATIENCE: u32 = 100;
 
-/// A native frame as it was named, with the library it lies in.
+/// A resolved native frame and its library.
 #[derive(Clone, Copy, Debug)]
 struct Named {
     frame: FrameNumber,
@@ -31,7 +31,7 @@ struct Named {
 /// The definitions of one file.
 #[derive(Debug)]
 pub(crate) struct Definitions {
-    /// The records that wait to be written.
+    /// Records to be written.
     pub(crate) encoder: Encoder,
     names: HashMap<Vec<u8>, NameNumber>,
     frames: HashMap<FrameDefinition, FrameNumber>,
@@ -45,7 +45,7 @@ pub(crate) struct Definitions {
 }
 
 impl Definitions {
-    /// Nothing is defined yet.
+    /// No definitions yet.
     pub(crate) fn new(thread: ThreadNumber) -> Self {
         Self {
             encoder: Encoder::new(thread, Vec::new()),
@@ -61,7 +61,7 @@ impl Definitions {
         }
     }
 
-    /// The file's number of an interned stack; none if it has no content.
+    /// The number of an interned stack in the file; 0 if it has no content.
     pub(crate) fn stack(&mut self, number: u32) -> StackNumber {
         if number == 0 || self.stacks.contains(&number) {
             return StackNumber(number);
@@ -82,7 +82,7 @@ impl Definitions {
         StackNumber(number)
     }
 
-    /// The frames of a stack's words, see `stacks`.
+    /// The frames of a stack's words (see `stacks`).
     fn frames_of(&mut self, words: &[u64]) -> Vec<FrameNumber> {
         let Some((&head, words)) = words.split_first() else { return Vec::new() };
         if head == THREAD {
@@ -142,7 +142,7 @@ impl Definitions {
         named
     }
 
-    /// A thread without frames of the program, by its name.
+    /// A frame for a thread without frames of the program, named after the thread.
     fn thread_frame(&mut self, name: &[u8]) -> FrameNumber {
         let function = self.name(&[b"thread ", name].concat());
         self.frame(FrameDefinition { function, ..FrameDefinition::default() })
@@ -166,7 +166,7 @@ impl Definitions {
         }))
     }
 
-    /// The number of a text; the empty one is none.
+    /// The number of a text; 0 for an empty one.
     fn name(&mut self, text: &[u8]) -> NameNumber {
         if text.is_empty() {
             return NameNumber(0);
@@ -180,7 +180,7 @@ impl Definitions {
         number
     }
 
-    /// The file's number of an interned name.
+    /// The number of an interned name in the file.
     pub(crate) fn interned_name(&mut self, number: u64) -> u64 {
         let mut words = Vec::new();
         let text = intern::content(number as u32, &mut words).and_then(|()| intern::bytes_of(&words));

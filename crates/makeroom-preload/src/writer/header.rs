@@ -1,4 +1,4 @@
-//! Whose recording it is: what the file begins with.
+//! The header of the recording.
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
@@ -9,7 +9,7 @@ use super::secrets;
 use crate::config::config;
 use crate::{clock, files};
 
-/// Describes this process. What cannot be found out stays empty.
+/// Describes this process. Unknown fields stay empty.
 pub(crate) fn describe() -> Header {
     Header {
         run: config().run,
@@ -27,7 +27,7 @@ pub(crate) fn describe() -> Header {
     }
 }
 
-/// The command line without its secrets, or without its arguments where that is wanted.
+/// The command line with secrets masked, or without arguments if the user asked for that.
 fn command_line() -> Vec<Vec<u8>> {
     let bytes = files::read("/proc/self/cmdline").unwrap_or_default();
     let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes).split(|&byte| byte == 0);

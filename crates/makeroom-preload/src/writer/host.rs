@@ -1,4 +1,4 @@
-//! The host's side: what the process has in memory, and what its control group has.
+//! Host memory: that of the process, and of its control group.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use makeroom_trace::room::Sample;
 
 use crate::{clock, files};
 
-/// Measures the process.
+/// Measures host memory.
 #[derive(Debug)]
 pub(crate) struct Host {
     page: u64,
@@ -16,15 +16,15 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Finds the files of the control group, of either version.
+    /// Finds the files of the control group, version 1 or 2.
     pub(crate) fn new() -> Self {
-        // SAFETY: `sysconf` has no conditions.
+        // SAFETY: `sysconf` has no preconditions.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let (usage, limit) = control_group().unzip();
         Self { page: u64::try_from(page).unwrap_or(4096), usage, limit }
     }
 
-    /// What is in memory now.
+    /// Current memory use.
     pub(crate) fn sample(&self) -> Sample {
         let resident = files::read_text("/proc/self/statm")
             .ok()
@@ -41,7 +41,7 @@ impl Host {
     }
 }
 
-/// Version 1 writes "no limit" as the largest number of whole pages.
+/// Version 1 reports "no limit" as the largest multiple of the page size.
 const NO_LIMIT: u64 = 1 << 62;
 
 fn number(path: Option<&PathBuf>) -> Option<Bytes> {
@@ -61,7 +61,7 @@ fn control_group() -> Option<(PathBuf, PathBuf)> {
         } else {
             return None;
         };
-        // Inside a container the group's own path may lie outside of what is mounted: then its root is the group.
+        // In a container the group's own path may be outside the mount: then the mount's root is the group.
         [PathBuf::from(root).join(group.trim_start_matches('/')), PathBuf::from(root)]
             .into_iter()
             .map(|folder| (folder.join(usage), folder.join(limit)))

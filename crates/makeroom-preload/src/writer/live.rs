@@ -1,7 +1,7 @@
-//! What the process holds at this moment, for the status line of `run`. Kept only when somebody wants to see it.
+//! Memory that the process holds right now, for the status line of `run`. Tracked only if `run` displays it.
 //!
-//! Events of several threads come ring by ring: a free may be read before the allocation it ends. Such a free waits
-//! for it. The figures are for people's eyes; the file is what counts.
+//! Events arrive ring by ring, so a free may be read before its allocation. Such a free waits for it. These figures
+//! are for display; the file is authoritative.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use makeroom_trace::room::EventKind;
 
 use crate::record::event::RawEvent;
 
-/// Frees that wait for their allocation; more are forgotten.
+/// Frees that may wait for their allocation; more are dropped.
 const MOST_WAITING: usize = 4096;
 
-/// What kind of memory something is.
+/// Kinds of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Device,
@@ -20,14 +20,14 @@ enum Kind {
     Pinned,
 }
 
-/// Memory that is held.
+/// A live allocation.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     bytes: u64,
     context: u64,
 }
 
-/// The account.
+/// The tracked memory.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     held: HashMap<(Kind, u64), Held>,
@@ -36,21 +36,21 @@ pub(crate) struct Live {
     told: Option<Figures>,
 }
 
-/// What is told.
+/// The figures to report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
-    /// Device memory taken from the driver, contexts apart.
+    /// Device memory allocated from the driver, without contexts.
     pub(crate) device: u64,
     /// Pinned host memory.
     pub(crate) pinned: u64,
-    /// What a framework has handed out as tensors.
+    /// Memory allocated as tensors by a framework.
     pub(crate) tensors: u64,
-    /// How often memory of any kind was taken.
+    /// Number of allocations of any kind.
     pub(crate) allocations: u64,
 }
 
 impl Live {
-    /// Takes an event into account.
+    /// Updates the figures with an event.
     pub(crate) fn see(&mut self, event: &RawEvent) {
         if event.result != 0 {
             return;
@@ -115,7 +115,7 @@ impl Live {
         self.figures.device -= gone;
     }
 
-    /// The figures, if they are others than the last time.
+    /// The figures, if they changed since the last call.
     pub(crate) fn news(&mut self) -> Option<Figures> {
         (self.told.replace(self.figures) != Some(self.figures)).then_some(self.figures)
     }

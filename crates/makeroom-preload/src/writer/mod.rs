@@ -1,12 +1,13 @@
-//! The writer: one thread that turns what hooks leave in their rings into the file.
+//! The writer: one thread that drains the hooks' rings into the file.
 //!
-//! It wakes 25 times a second, and at once when a ring is half full or an allocation was refused. What it writes
-//! are whole frames, appended by `write`: whatever ends the process, the file is readable up to the last of them. When
-//! the file cannot be written any more, recording stops, `run` is told, or it is printed once, and the program goes on;
-//! `run` still hears of what is refused.
+//! It wakes 25 times a second, and at once when a ring is half full or an allocation failed. It appends whole frames
+//! with `write`, so however the process ends, the file is readable up to the last of them. If the file can no longer
+//! be written, recording stops, `run` is notified or a line is printed once, and the program continues; `run` still
+//! receives failed allocations.
 //!
-//! The thread is made by `pthread_create`, not by the standard library, whose threads begin by asking the loader: whoever
-//! makes the first call inside of `dlopen` holds the loader's lock and waits here until the file is there.
+//! The thread is created with `pthread_create`, not with the standard library, whose threads call the loader when
+//! they start: a program that makes its first CUDA call inside `dlopen` holds the loader's lock while it waits here
+//! for the file.
 
 mod definitions;
 mod header;
@@ -35,56 +36,56 @@ use patience::Patience;
 use reports::Reports;
 use turn::Writer;
 
-/// How old an event becomes before it is in the file. A process that is killed loses no more than that and one turn of the
-/// writer; a tenth of a second is promised, and on a busy machine the writer comes late.
+/// How old an event gets before it is written. A killed process loses at most this and one turn of the writer. The
+/// promise is a tenth of a second, because on a busy machine the writer may run late.
 const INTERVAL: Duration = Duration::from_millis(40);
 
-/// Counts reasons to wake.
+/// Counts wake-up requests (a futex).
 static CALLS: AtomicU32 = AtomicU32::new(0);
 const GO_ON: u32 = 0;
 const FINISH: u32 = 1;
-/// What the writer is to do.
+/// The writer's order: `GO_ON` or `FINISH`.
 static ORDER: AtomicU32 = AtomicU32::new(GO_ON);
 static EXIT_STATUS: AtomicI32 = AtomicI32::new(0);
 /// 1 once the writer has finished.
 static IS_FINISHED: AtomicU32 = AtomicU32::new(0);
-/// How often somebody asked for all events to be in the file, and up to which of these that was done.
+/// Number of flush requests, and the last one served.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 static WRITTEN: AtomicU32 = AtomicU32::new(0);
-/// The end that is expected, as [`Expected`] writes it; 0 is none.
+/// The expected end, as encoded by [`Expected`]; 0 is none.
 static EXPECTED: AtomicI32 = AtomicI32::new(0);
-/// The writer's thread: it must never wait for itself.
+/// The writer's thread id: it must never wait for itself.
 static THREAD: AtomicI32 = AtomicI32::new(0);
-/// Whether the file is written, and whether `run` listens.
+/// Whether the file is being written, and whether `run` is listening.
 static IS_WRITING: AtomicBool = AtomicBool::new(false);
 static IS_HEARD: AtomicBool = AtomicBool::new(false);
 
-/// The writer's stack: reading symbols takes some.
+/// The writer's stack size: reading symbols needs some.
 const STACK: usize = 2 << 20;
 const BEGINNING: u32 = 0;
 const BEGUN: u32 = 1;
 const FAILED: u32 = 2;
 
-/// What the thread that makes a writer waits for.
+/// What the thread that starts the writer waits for.
 #[derive(Debug, Default)]
 struct Beginning {
     /// [`BEGINNING`], [`BEGUN`] or [`FAILED`].
     state: AtomicU32,
-    /// Why it failed, where nobody else was told.
+    /// Why it failed, if `run` was not notified.
     failure: OnceLock<String>,
 }
 
 /// How the process is about to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// It becomes another program.
+    /// It executes another program.
     Exec,
     /// By a signal.
     Signal(i32),
 }
 
 impl Expected {
-    /// As one number that is not 0: signals count from 1.
+    /// As one nonzero number: signals count from 1.
     fn number(self) -> i32 {
         match self {
             Self::Exec => -1,
@@ -93,7 +94,7 @@ impl Expected {
     }
 }
 
-/// Starts the thread, which makes the file; says whether that went well.
+/// Starts the thread, which creates the file. Returns whether that succeeded.
 pub(crate) fn start() -> bool {
     let beginning = Arc::new(Beginning::default());
     if !with_signals_blocked(|| spawn(Arc::clone(&beginning))) {
@@ -106,16 +107,16 @@ pub(crate) fn start() -> bool {
     if let Some(failure) = beginning.failure.get() {
         print(failure);
     }
-    // A file that takes long is waited for by the events.
+    // If the file takes long, events wait for it in the rings.
     beginning.state.load(Ordering::Acquire) != FAILED
 }
 
-/// Makes the writer's thread, which nobody waits for.
+/// Creates the writer thread, detached.
 fn spawn(beginning: Arc<Beginning>) -> bool {
     let argument = Arc::into_raw(beginning);
-    // Where that stack is too small for the program's thread-local memory the usual size will do.
+    // If that stack is too small for the program's thread-local storage, use the default size.
     let is_made = [Some(STACK), None].into_iter().any(|stack| {
-        // SAFETY: the attributes are initialized before they are used, and all places are valid.
+        // SAFETY: the attributes are initialized before use, and all pointers are valid.
         unsafe {
             let mut attributes = std::mem::zeroed();
             let mut thread = std::mem::zeroed();
@@ -131,16 +132,16 @@ fn spawn(beginning: Arc<Beginning>) -> bool {
         }
     });
     if !is_made {
-        // SAFETY: no thread took the reference over.
+        // SAFETY: no thread took over the reference.
         drop(unsafe { Arc::from_raw(argument) });
     }
     is_made
 }
 
 extern "C" fn main(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: `spawn` gave this reference away.
+    // SAFETY: `spawn` passed ownership of this reference.
     let beginning = unsafe { Arc::from_raw(argument.cast_const().cast::<Beginning>()) };
-    // SAFETY: `gettid` has no conditions, and the name ends in a zero byte.
+    // SAFETY: `gettid` has no preconditions, and the name is NUL-terminated.
     unsafe {
         THREAD.store(libc::gettid(), Ordering::Relaxed);
         libc::prctl(libc::PR_SET_NAME, c"makeroom".as_ptr());
@@ -158,7 +159,7 @@ extern "C" fn main(argument: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// What was known of the file is gone with the panic; that it stops here is not.
+/// Reports that the recording stopped. The panic has lost the writer's state, so this uses a new connection.
 fn tell_panic() {
     let _ = catch_unwind(|| {
         let mut reports = Reports::new(config().socket.as_deref());
@@ -187,7 +188,7 @@ fn work(beginning: &Beginning) {
         }
     };
     let mut writer = Writer::new(output, reports, header.monotonic_ns);
-    // Before anything can end the process: `run` must know of the file.
+    // `run` must know about the file before anything can end the process.
     writer.tell_beginning();
     IS_HEARD.store(writer.is_heard(), Ordering::Release);
     IS_WRITING.store(true, Ordering::Release);
@@ -196,25 +197,25 @@ fn work(beginning: &Beginning) {
 }
 
 impl Beginning {
-    /// Says, once, what came of it.
+    /// Sets the outcome, once.
     fn finish(&self, state: u32) {
         let _ = self.state.compare_exchange(BEGINNING, state, Ordering::AcqRel, Ordering::Relaxed);
         wait::wake(&self.state);
     }
 }
 
-/// Whether the writer tells `run` what the user must know.
+/// Whether the writer forwards the user's notices to `run`.
 pub(crate) fn reports_to_run() -> bool {
     IS_HEARD.load(Ordering::Acquire) && IS_FINISHED.load(Ordering::Acquire) == 0
 }
 
-/// Wakes the writer before its time.
+/// Wakes the writer early.
 pub(crate) fn wake() {
     CALLS.fetch_add(1, Ordering::Release);
     wait::wake(&CALLS);
 }
 
-/// Writes what is left and ends the file. Waits for it, but not forever.
+/// Writes the remaining events and ends the file. Waits for that, with a timeout.
 pub(crate) fn finish(status: i32) {
     if is_writer() {
         return;
@@ -228,8 +229,8 @@ pub(crate) fn finish(status: i32) {
     }
 }
 
-/// Writes what is there and the end that is expected, and goes on. Waits for it, but not forever. Takes no lock: it may
-/// be called in a signal handler.
+/// Writes the pending events and the expected end, then continues. Waits for that, with a timeout. Takes no lock: it
+/// may be called in a signal handler.
 pub(crate) fn flush(expected: Expected) {
     if is_writer() {
         return;
@@ -238,8 +239,8 @@ pub(crate) fn flush(expected: Expected) {
     bring_up_to_date();
 }
 
-/// Writes what is there, and goes on; says whether anybody does. For code in the program itself, which wants to read the
-/// file: it is as the program is at this moment.
+/// Writes the pending events and continues. Returns whether a file is being written. For code in the program that
+/// reads the file, which is then up to date.
 pub(crate) fn flush_for_program() -> bool {
     if !IS_WRITING.load(Ordering::Acquire) {
         return false;
@@ -250,7 +251,7 @@ pub(crate) fn flush_for_program() -> bool {
     IS_WRITING.load(Ordering::Acquire)
 }
 
-/// Asks the writer for a turn and waits until it is over, but not forever.
+/// Requests a turn of the writer and waits for it, with a timeout.
 fn bring_up_to_date() {
     let own = ASKED.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
     wake();
@@ -265,11 +266,11 @@ fn bring_up_to_date() {
 }
 
 fn is_writer() -> bool {
-    // SAFETY: `gettid` has no conditions.
+    // SAFETY: `gettid` has no preconditions.
     THREAD.load(Ordering::Relaxed) == unsafe { libc::gettid() }
 }
 
-/// The end that somebody expects, once.
+/// Takes the expected end, if there is one.
 fn take_expected_end() -> Option<End> {
     let (reason, status) = match EXPECTED.swap(0, Ordering::AcqRel) {
         0 => return None,
@@ -322,9 +323,9 @@ fn work_until_end(mut writer: Writer) {
     }
 }
 
-/// Runs something whose threads get no signals: those are the program's.
+/// Runs `work` with all signals blocked, so that threads it creates receive none: signals are the program's.
 fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: all sets are valid places, and the calling thread gets its own set back.
+    // SAFETY: all sets are valid out-parameters, and the calling thread's mask is restored.
     unsafe {
         let mut all = std::mem::zeroed();
         let mut before = std::mem::zeroed();

@@ -1,8 +1,8 @@
-//! The file: made once, appended to in whole frames.
+//! The recording file: created once, appended to in whole frames.
 //!
-//! Before each write the descriptor must still be this file, the file must still have a name, and it must be as long as it
-//! was left: a recording that was deleted, or that somebody else cut, stops, and it is said. Where the writer shares the
-//! program's descriptors, one that the program closed is opened again by its name.
+//! Before each write the descriptor must still be this file, the file must still have a name, and it must not be
+//! shorter than it was left. If the recording was deleted or truncated, it stops and reports that. If the writer
+//! shares the program's descriptor table, a descriptor that the program closed is reopened by name.
 
 use std::ffi::{CString, OsStr};
 use std::fmt;
@@ -16,10 +16,10 @@ use makeroom_trace::room::{Header, beginning};
 use crate::files::{self, Guarded};
 
 const APPEND: i32 = libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW;
-/// How often, and how long apart, a file is opened again that the program closed, or that seems to be another.
+/// How many times, and how long apart, to reopen a file that the program closed or that seems to be another.
 const PATIENCE: u32 = 100;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(1);
-/// Files of one process before it gives up: a process records again after each `exec`.
+/// File names to try before giving up: a process records again after each `exec`.
 const MOST_NAMES: u32 = 1000;
 
 /// The recording.
@@ -27,9 +27,9 @@ const MOST_NAMES: u32 = 1000;
 pub(crate) struct Output {
     path: CString,
     file: Guarded,
-    /// The length up to the last whole frame.
+    /// Length up to the last whole frame.
     length: u64,
-    /// Whether this file system counts names.
+    /// Whether this file system counts hard links.
     counts_names: bool,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Failure {
 }
 
 impl Output {
-    /// Makes a file that did not exist, named after the pattern, and writes its beginning.
+    /// Creates a new file named after the pattern, and writes its header.
     pub(crate) fn create(pattern: &[u8], header: &Header) -> Result<Self, Failure> {
         let mut attempt = 0;
         loop {
@@ -74,7 +74,7 @@ impl Output {
         }
     }
 
-    /// Where the file is.
+    /// Path of the file.
     pub(crate) fn path(&self) -> &[u8] {
         self.path.to_bytes()
     }
@@ -102,7 +102,7 @@ impl Output {
             };
             let is_closed = error.raw_os_error() == Some(libc::EBADF);
             if error.kind() != io::ErrorKind::Interrupted && !is_closed {
-                // SAFETY: cutting a file that is ours; half a frame at its end would be skipped anyway.
+                // SAFETY: truncates a file of ours; readers skip half a frame at the end anyway.
                 unsafe { libc::ftruncate(descriptor, self.length.cast_signed()) };
                 return Err(error);
             }
@@ -110,8 +110,8 @@ impl Output {
         Ok(())
     }
 
-    /// The file's descriptor, if the file is as it was left. One that the program closed is opened again; one that it
-    /// closes while that happens, too.
+    /// The file's descriptor, if the file is as it was left. Reopens it if the program closed it, even if it does so
+    /// repeatedly.
     fn descriptor(&mut self) -> io::Result<RawFd> {
         for attempt in 0..=PATIENCE {
             if let Some(status) = self.file.status() {
@@ -135,8 +135,8 @@ impl Output {
     }
 }
 
-/// The name of a file: `%p` becomes the process id. If that exists, the process id, unless it is in the name already,
-/// and then a number go before the extension.
+/// The file name: `%p` becomes the process id. If that file exists, the process id (unless already in the name) and
+/// then a number go before the extension.
 fn expand(pattern: &[u8], pid: u32, attempt: u32) -> Vec<u8> {
     let pid = pid.to_string();
     let mut parts = Vec::new();

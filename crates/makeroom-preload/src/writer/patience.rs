@@ -1,26 +1,26 @@
-//! How long the program waits for the writer.
+//! How long the program waits for the writer: a progress-based timeout.
 //!
-//! A writer that works is waited for, also on a machine so busy that it seldom gets its turn: short programs leave all
-//! their work to the end, and a fixed time would lose them whole. One that is stuck, on a disk or on a lock that nobody
-//! will give back, gets no processor time and is soon left alone.
+//! A writer that makes progress is waited for, even on a machine so busy that it rarely runs: short programs leave
+//! all their work to the end, and a fixed timeout would lose all of it. A writer that is stuck, on a disk or on a
+//! lock that is never released, uses no CPU time and is soon given up.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::clock;
 
-/// How long a writer may get no processor time.
+/// How long the writer may go without CPU time.
 const LONGEST_STANDSTILL_NS: u64 = 2_000_000_000;
-/// How long it is waited for in all.
+/// Total timeout.
 const LONGEST_WAIT_NS: u64 = 10_000_000_000;
 
-/// The clock of the writer's processor time, and whether there is one. The first is written before the second.
+/// The writer's CPU-time clock, and whether it exists. The clock is written first.
 static CLOCK: AtomicI32 = AtomicI32::new(0);
 static HAS_CLOCK: AtomicBool = AtomicBool::new(false);
 
 /// Makes the calling thread the one that is waited for.
 pub(super) fn is_of_this_thread() {
     let mut of_thread = 0;
-    // SAFETY: the calling thread lives, and the clock's number has a place to go to.
+    // SAFETY: the calling thread is alive, and the out-parameter is valid.
     let has_clock = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut of_thread) } == 0;
     CLOCK.store(of_thread, Ordering::Relaxed);
     HAS_CLOCK.store(has_clock, Ordering::Release);
@@ -45,7 +45,7 @@ impl Patience {
         Self { began: now, moved: now, used: used() }
     }
 
-    /// Whether there is no hope left that the writer will finish soon.
+    /// Whether to give up: the writer makes no progress, or took too long.
     pub(super) fn is_over(&mut self) -> bool {
         self.is_over_at(clock::monotonic_ns(), used())
     }
@@ -59,7 +59,7 @@ impl Patience {
     }
 }
 
-/// The writer's processor time so far; 0 where it cannot be known.
+/// The writer's CPU time so far; 0 if unknown.
 fn used() -> u64 {
     if HAS_CLOCK.load(Ordering::Acquire) { clock::read(CLOCK.load(Ordering::Relaxed)) } else { 0 }
 }

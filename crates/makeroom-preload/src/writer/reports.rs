@@ -1,8 +1,8 @@
-//! What `run` is told over its socket.
+//! Messages to `run` over its socket.
 //!
-//! The socket is connected once, when the recording begins, so that it does not matter where the program goes afterwards
-//! (`chroot`, another namespace). A listener that is busy is not waited for: what it must know is sent again with the next
-//! turn, and what is only for the eye is dropped. Where nobody listens nothing is kept.
+//! The socket is connected once, when the recording begins, so it does not matter where the program moves later
+//! (`chroot`, another namespace). A busy listener is not waited for: important messages are retried in the next turn,
+//! and display updates are dropped. Without a listener nothing is queued.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,13 +12,13 @@ use std::time::Duration;
 use crate::clock;
 use crate::files::Guarded;
 
-/// Messages that wait. A program that probes for its largest batch is refused often: further refusals are dropped.
+/// Queued messages. A program that probes for its largest batch fails often: further failures are dropped.
 const MOST_WAITING: usize = 64;
-/// How long an exit waits for a listener that is busy.
+/// How long an exit waits for a busy listener.
 const LONGEST_GOODBYE_NS: u64 = 100_000_000;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(2);
 
-/// The line to `run`.
+/// The connection to `run`.
 #[derive(Debug)]
 pub(crate) struct Reports {
     path: Option<Vec<u8>>,
@@ -34,12 +34,12 @@ impl Reports {
         reports
     }
 
-    /// Whether somebody listens.
+    /// Whether `run` is listening.
     pub(crate) fn are_heard(&self) -> bool {
         self.path.is_some()
     }
 
-    /// Sends what `run` must know: `KIND PID REST`.
+    /// Sends an important message: `KIND PID REST`.
     pub(crate) fn send(&mut self, kind: &str, rest: &[u8]) {
         if self.are_heard() && self.waiting.len() < MOST_WAITING {
             self.waiting.push_back(message(kind, rest));
@@ -47,14 +47,14 @@ impl Reports {
         self.deliver();
     }
 
-    /// Sends what may get lost.
+    /// Sends a message that may be lost.
     pub(crate) fn mention(&mut self, kind: &str, rest: &[u8]) {
         if self.waiting.is_empty() && self.are_heard() {
             let _ = self.try_send(&message(kind, rest));
         }
     }
 
-    /// Sends what waits, as far as the listener takes it.
+    /// Sends queued messages until the listener is busy.
     pub(crate) fn deliver(&mut self) {
         while let Some(message) = self.waiting.pop_front() {
             match self.try_send(&message) {
@@ -64,7 +64,7 @@ impl Reports {
                     return;
                 }
                 Err(_) => {
-                    // It is gone, and nobody takes its place.
+                    // The listener is gone for good.
                     (self.path, self.socket) = (None, None);
                     self.waiting.clear();
                 }
@@ -72,7 +72,7 @@ impl Reports {
         }
     }
 
-    /// Sends what waits before the process ends, and waits a moment for a listener that is busy.
+    /// Sends queued messages before the process ends, with a short timeout for a busy listener.
     pub(crate) fn deliver_all(&mut self) {
         let began = clock::monotonic_ns();
         self.deliver();
@@ -83,7 +83,7 @@ impl Reports {
     }
 
     fn try_send(&mut self, message: &[u8]) -> io::Result<()> {
-        // In a shared table the program may have closed it.
+        // In a shared descriptor table the program may have closed it.
         if self.socket.as_ref().is_none_or(|socket| !socket.is_there()) {
             self.connect();
         }
@@ -97,14 +97,14 @@ impl Reports {
     fn connect(&mut self) {
         let connected = self.path.as_deref().and_then(connect);
         if let Some(gone) = std::mem::replace(&mut self.socket, connected) {
-            // Its number may be the new one's.
+            // Not closed: its number may be the new socket's.
             std::mem::forget(gone);
         }
     }
 }
 
 fn connect(path: &[u8]) -> Option<Guarded> {
-    // SAFETY: all zeros are a valid address without a name.
+    // SAFETY: all zeros are a valid `sockaddr_un`, with an empty path.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     if path.len() >= address.sun_path.len() {
@@ -120,7 +120,7 @@ fn connect(path: &[u8]) -> Option<Guarded> {
     (result == 0).then_some(socket)
 }
 
-/// Whether a listener may take the message later.
+/// Whether the listener may accept the message later.
 fn is_busy(error: &io::Error) -> bool {
     let is_full = error.raw_os_error() == Some(libc::ENOBUFS);
     is_full || matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)

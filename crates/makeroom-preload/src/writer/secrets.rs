@@ -1,13 +1,13 @@
-//! Secrets in command lines: what follows the name of a secret, the password of a URL, and keys that are known by their
-//! form are replaced by `***`.
+//! Masks secrets in command lines with `***`: values after a secret's name, credentials in URLs, and keys with a
+//! known form.
 //!
-//! This is a heuristic: a secret under a name that says nothing of it is not recognized, which is why `run` can leave the
-//! command line out. A word that was masked for nothing costs less than a password in a file that is sent to somebody.
-//! Each word is read a fixed number of times, so the time is linear in the command line, which the kernel bounds.
+//! This is a heuristic: a secret under an unrelated name is not recognized, which is why `run` can leave the command
+//! line out. A word masked needlessly costs less than a password in a file that is sent to others. Each word is
+//! scanned a fixed number of times, so the time is linear in the command line, which the kernel bounds.
 
 const MASK: &[u8] = b"***";
 
-/// Names of secrets, as they end: `--hf-token`, `DB_PASSWORD`, `"client_secret"`.
+/// Suffixes of secrets' names: `--hf-token`, `DB_PASSWORD`, `"client_secret"`.
 const NAMES: [&[u8]; 16] = [
     b"password",
     b"passwd",
@@ -26,14 +26,14 @@ const NAMES: [&[u8]; 16] = [
     b"credentials",
     b"authorization",
 ];
-/// Shorter names are one only by themselves: `--db-pass`, but not `--bypass`.
+/// Shorter names must be a whole word: `--db-pass`, but not `--bypass`.
 const LEAST_JOINED: usize = 5;
-/// Tokens of a vocabulary: `--eos-token`.
+/// Vocabulary tokens, which are not secrets: `--eos-token`.
 const OF_VOCABULARY: [&[u8]; 9] =
     [b"eos", b"bos", b"pad", b"unk", b"sep", b"cls", b"mask", b"stop", b"image"];
-/// Its value is two words: `Bearer …`, `Basic …`.
+/// Its value has two words: `Bearer …`, `Basic …`.
 const AUTHORIZATION: &[u8] = b"authorization";
-/// How keys of well-known services begin, and how long they are at least.
+/// Prefixes and minimum lengths of well-known services' keys.
 const KEYS: [(&[u8], usize); 12] = [
     (b"AKIA", 20),
     (b"ASIA", 20),
@@ -48,12 +48,12 @@ const KEYS: [(&[u8], usize); 12] = [
     (b"xoxp-", 20),
     (b"eyJ", 40),
 ];
-/// The words of a command line without their secrets.
+/// The words of a command line with their secrets masked.
 pub(crate) fn masked<'words>(words: impl Iterator<Item = &'words [u8]>) -> Vec<Vec<u8>> {
     let mut is_next_secret = false;
     let mut out = Vec::new();
     for word in words {
-        // An option in its place is not the secret of the one before.
+        // Another option here is not the value of the one before.
         let is_value = is_next_secret && !word.starts_with(b"--");
         out.push(if is_value { MASK.to_vec() } else { mask(word) });
         is_next_secret = names_option(word);
@@ -61,20 +61,20 @@ pub(crate) fn masked<'words>(words: impl Iterator<Item = &'words [u8]>) -> Vec<V
     out
 }
 
-/// Whether the word is an option whose value is the next word and a secret.
+/// Whether the word is an option whose value, the next word, is a secret.
 fn names_option(word: &[u8]) -> bool {
     word.starts_with(b"-") && !word.contains(&b'=') && is_name(word)
 }
 
-/// One word without its secrets.
+/// Masks the secrets in one word.
 fn mask(word: &[u8]) -> Vec<u8> {
     let mut out = mask_url(word);
     out = mask_assignments(&out);
     mask_keys(&out)
 }
 
-/// The password of a URL: what stands between a colon and the last `@` before the path. A user without a password may be
-/// a token (`https://TOKEN@github.com/…`), so that goes too.
+/// Masks the user information of a URL: everything before the last `@` of the authority. A user without a password
+/// may be a token (`https://TOKEN@github.com/…`), so the user name is masked too.
 fn mask_url(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;
@@ -93,8 +93,7 @@ fn mask_url(word: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Values behind `NAME=` and `NAME:` up to the end of the value, where the name is a secret's: an option, a variable, a
-/// field of JSON or of a query.
+/// Masks the value after `NAME=` and `NAME:` if the name is a secret's: an option, a variable, a JSON or query field.
 fn mask_assignments(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(word.len());
     let mut start = 0;
@@ -130,7 +129,7 @@ fn mask_assignments(word: &[u8]) -> Vec<u8> {
     out
 }
 
-/// How long a value is that ends where fields do.
+/// Length of a value that ends where fields end.
 fn field_length(value: &[u8], has_blanks: bool) -> usize {
     let blank = value.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     let inner = value.get(blank..).unwrap_or_default();
@@ -144,7 +143,7 @@ fn field_length(value: &[u8], has_blanks: bool) -> usize {
     blank + inner.iter().position(ends).unwrap_or(inner.len())
 }
 
-/// Keys that are known by their form, wherever they stand.
+/// Masks keys with a known form, anywhere in the word.
 fn mask_keys(word: &[u8]) -> Vec<u8> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let mut out = Vec::with_capacity(word.len());
@@ -155,7 +154,7 @@ fn mask_keys(word: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether what stands before a value is the name of a secret.
+/// Whether the text before a value is the name of a secret.
 fn is_name(text: &[u8]) -> bool {
     NAMES.iter().any(|name| {
         let before = text.get(..text.len().saturating_sub(name.len())).unwrap_or_default();

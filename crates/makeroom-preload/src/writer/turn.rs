@@ -1,4 +1,4 @@
-//! One turn of the writer: empty all rings, write what they held.
+//! One turn of the writer: drains all rings and writes the events.
 
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 use makeroom_trace::room::{
@@ -18,23 +18,23 @@ use crate::record::event::{RawEvent, SAMPLE};
 use crate::record::threads;
 use crate::{clock, cost, notices};
 
-/// How often the host's memory is measured: more often while a program starts, so that a short one can be judged.
+/// Intervals between host memory samples: shorter while a program starts, so that short programs get enough.
 const HOST_INTERVAL_NS: u64 = 1_000_000_000;
 const FIRST_HOST_INTERVAL_NS: u64 = 90_000_000;
 const FIRST_HOST_SAMPLES: u32 = 100;
-/// How often `run` is told what the process holds.
+/// Minimum interval between status messages to `run`.
 const STATUS_INTERVAL_NS: u64 = 100_000_000;
-/// A batch of definitions that is longer is sealed before the turn is over.
+/// A longer batch of definitions is sealed before the turn ends.
 const LONG_BATCH: usize = 4 << 20;
 
 /// The writer's state.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// The file; none once it could not be written any more. Refusals are still reported.
+    /// The file; `None` once it can no longer be written. Failed allocations are still reported.
     output: Option<Output>,
     path: Vec<u8>,
     reports: Reports,
-    /// When the recording began, and when it was last written to.
+    /// When the recording began, and when it was last written.
     began_ns: u64,
     written_ns: u64,
     definitions: Definitions,
@@ -46,13 +46,13 @@ pub(crate) struct Writer {
     has_tensors: bool,
     buffer: Vec<u8>,
     refusals: Vec<RawEvent>,
-    /// What the process holds, where somebody watches, and when that was told.
+    /// The process's live memory, if `run` displays it, and when it was last reported.
     live: Option<Live>,
     told_ns: u64,
 }
 
 impl Writer {
-    /// A writer to a file that has its beginning.
+    /// A writer for a file that already has its header.
     pub(crate) fn new(output: Output, reports: Reports, began_ns: u64) -> Self {
         let mut definitions = Definitions::new(ThreadNumber(0));
         if let Some(limit) = config().limit {
@@ -78,12 +78,12 @@ impl Writer {
         }
     }
 
-    /// Writes what is there and, behind it, the end that is expected.
+    /// Writes the pending events and, after them, the expected end.
     pub(crate) fn turn(&mut self, expected: Option<End>) -> Result<(), Failure> {
         self.turn_with(expected)
     }
 
-    /// Writes what is left, and how it ended: with an exit status, or because the recorder steps aside.
+    /// Writes the remaining events and the end: an exit status, or that the recorder stepped aside.
     pub(crate) fn last_turn(&mut self, status: Option<i32>) -> Result<(), Failure> {
         let result = self.turn_with(Some(End {
             time_ns: clock::monotonic_ns(),
@@ -97,9 +97,10 @@ impl Writer {
         result
     }
 
-    /// Stops writing for good and tells `run` why; says whether it listens, and hears of refusals from now on.
+    /// Stops writing for good and reports why to `run`. Returns whether `run` is listening, and will receive failed
+    /// allocations.
     pub(crate) fn stop(&mut self, failure: &Failure) -> bool {
-        // Closed, so that nobody takes it for one that is still written.
+        // Closed, so that it no longer looks like a file being written.
         self.output = None;
         self.tell_stop(&failure.to_string());
         self.tell_refusals();
@@ -107,7 +108,7 @@ impl Writer {
         self.is_heard()
     }
 
-    /// Whether nothing is left to do: nothing is written, and nobody listens.
+    /// Whether nothing is left to do: no file is written, and `run` is not listening.
     pub(crate) fn is_useless(&self) -> bool {
         self.is_stopped() && !self.is_heard()
     }
@@ -153,7 +154,7 @@ impl Writer {
         self.measure_host(end.is_some());
         if let Some(end) = end {
             self.say_cost();
-            // Behind everything else: a batch of its own.
+            // Last, in a batch of its own.
             let mut encoder = Encoder::new(ThreadNumber(0), Vec::new());
             encoder.end(&end);
             seal(encoder.bytes(), &mut frames);
@@ -170,7 +171,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Empties all rings without writing anything.
+    /// Drains all rings without writing.
     fn look_for_refusals(&mut self) {
         for (_, ring) in threads::rings() {
             ring.drain(|event| self.see(event));
@@ -178,7 +179,7 @@ impl Writer {
         }
     }
 
-    /// Takes an event into account, whether it is written or not.
+    /// Updates the writer's state with an event, whether it is written or not.
     fn see(&mut self, raw: &RawEvent) {
         if raw.kind == SAMPLE {
             return;
@@ -191,7 +192,7 @@ impl Writer {
         self.has_tensors |= is_tensor;
         let is_refusal = i32::from(raw.result) == OUT_OF_MEMORY && kind != EventKind::LaunchFailed;
         if is_refusal && (is_tensor || !self.has_tensors || is_on_host(raw)) {
-            // PyTorch gives its cache back and asks again before it gives up: only then is it refused.
+            // PyTorch empties its cache and retries before it fails: only that failure counts.
             self.refusals.push(*raw);
         }
     }
@@ -226,7 +227,7 @@ impl Writer {
         });
     }
 
-    /// Notes, and what was lost.
+    /// Writes notes, and the number of lost events.
     fn say(&mut self) {
         let time_ns = clock::monotonic_ns();
         let encoder = &mut self.definitions.encoder;
@@ -242,7 +243,7 @@ impl Writer {
         }
     }
 
-    /// What recording cost, where that was asked for.
+    /// Writes the recorder's overhead, if measured.
     fn say_cost(&mut self) {
         if let Some(text) = cost::text() {
             let time_ns = clock::monotonic_ns();
@@ -264,23 +265,23 @@ impl Writer {
         }
     }
 
-    /// Tells `run` which file this process writes.
+    /// Reports to `run` which file this process writes.
     pub(crate) fn tell_beginning(&mut self) {
         self.reports.send("recording", &self.path);
     }
 
-    /// Whether `run` listens.
+    /// Whether `run` is listening.
     pub(crate) fn is_heard(&self) -> bool {
         self.reports.are_heard()
     }
 
-    /// Tells `run` that the file stops here.
+    /// Reports to `run` that the recording stopped.
     fn tell_stop(&mut self, reason: &str) {
         let recorded_ms = self.written_ns.saturating_sub(self.began_ns) / 1_000_000;
         self.reports.send("stopped", format!("{recorded_ms} {reason}").as_bytes());
     }
 
-    /// Tells `run` what the user must know, or leaves it to a thread of the program.
+    /// Sends the user's notices to `run`, or leaves them for a thread of the program to print.
     fn tell_notices(&mut self) {
         self.reports.deliver();
         for notice in notices::unsaid_to_user(&mut self.notices_told) {
@@ -291,7 +292,7 @@ impl Writer {
         }
     }
 
-    /// Tells `run` what was refused, now that the file holds it.
+    /// Reports failed allocations to `run`, now that the file contains them.
     fn tell_refusals(&mut self) {
         for refused in std::mem::take(&mut self.refusals) {
             let place = if is_on_host(&refused) { "host".to_owned() } else { refused.device.to_string() };
@@ -300,7 +301,7 @@ impl Writer {
         }
     }
 
-    /// Tells `run` what the process holds, if it wants to know and that is news.
+    /// Reports live memory to `run`, if it displays that and it changed.
     fn tell_status(&mut self) {
         let now = clock::monotonic_ns();
         if now.wrapping_sub(self.told_ns) < STATUS_INTERVAL_NS {

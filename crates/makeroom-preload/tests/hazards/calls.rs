@@ -1,4 +1,4 @@
-//! What happens inside and around single calls.
+//! Hazards inside and around single calls.
 
 use makeroom_trace::room::{EndReason, EventKind};
 
@@ -147,11 +147,11 @@ fn tensors_are_heard_and_exceptions_pass_through() {
             ]
         );
         assert_eq!(recording.count(EventKind::DeviceAlloc), 1);
-        // Without Python the thread's name is all that is known cheaply.
+        // Without Python only the thread's name is known cheaply.
         let stack = recording.stack(&recording.of(EventKind::TensorAlloc)[0]);
         assert_eq!(stack, ["thread exception in "]);
     }
-    // Who asks for native stacks gets them for tensors too.
+    // In native-only mode tensors get native stacks too.
     let program = crate::support::Program::new("exception.cpp").search(&driver);
     let recording = program.variable("MAKEROOM_STACKS", "native").check_one();
     let stack = recording.stack(&recording.of(EventKind::TensorAlloc)[0]);

@@ -1,4 +1,4 @@
-//! How programs end.
+//! Ways in which programs exit.
 
 use std::os::unix::process::ExitStatusExt as _;
 

@@ -1,4 +1,4 @@
-//! Where recordings go: descriptors that are closed, folders that cannot be written, disks that are full.
+//! Where recordings go: closed descriptors, read-only directories, full disks.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn a_program_that_closes_all_descriptors_keeps_its_own_files() {
     }
 }
 
-/// Whatever becomes of the program's descriptors, the recording is whole, and the program ends when it wants to.
+/// Whatever happens to the program's descriptors, the recording is complete and the program exits normally.
 #[test]
 fn a_program_without_descriptors_is_recorded_to_its_end() {
     for what in ["closefrom", "all", "limit", "chroot", "pipe"] {
@@ -32,7 +32,7 @@ fn a_program_without_descriptors_is_recorded_to_its_end() {
     }
 }
 
-/// The same where the kernel copies the table of descriptors, or gives the recorder none of its own.
+/// The same if the kernel can only copy the descriptor table, or grants no private one.
 #[test]
 fn a_program_without_descriptors_is_recorded_where_the_kernel_helps_less() {
     let forbid = compile("forbid.c", "forbid", &[]).display().to_string();
@@ -70,7 +70,7 @@ fn a_directory_that_can_only_be_read() {
         let mut permissions = fs::metadata(&folder).unwrap().permissions();
         permissions.set_readonly(true);
         fs::set_permissions(&folder, permissions).unwrap();
-        // Root writes where it likes, unless the whole disk is read-only.
+        // Root can write anywhere, except on a read-only disk.
         if is_root() && !mount(&folder, "ro") {
             eprintln!("skipped: this root cannot mount a read-only disk");
             return;
@@ -108,8 +108,8 @@ fn a_full_disk_stops_the_recording_and_nothing_else() {
     }
 }
 
-/// The same without a disk of its own: no file may grow beyond 64 KiB. The signal that comes with that error is the
-/// writer's, and ends nothing. (The software GPU keeps a larger file itself.)
+/// The same without a separate disk: no file may grow beyond 64 KiB. The signal that comes with that error goes to
+/// the writer, and ends nothing. (The software GPU has a larger file itself.)
 #[test]
 fn a_limit_on_the_size_of_files_stops_the_recording_and_nothing_else() {
     let program = Program::new("threads.c").under(&["sh", "-c", "ulimit -f 64; exec \"$0\" \"$@\""]);
@@ -127,7 +127,7 @@ fn says_that_recording_stopped(output: &std::process::Output, reason: &str) {
     assert_eq!(notice.lines().count(), 1);
 }
 
-/// Mounts a disk in memory; says whether that was allowed.
+/// Mounts a tmpfs. Returns whether that was allowed.
 fn mount(folder: &Path, option: &str) -> bool {
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", option, "tmpfs"]).arg(folder).output();
     mounted.is_ok_and(|output| output.status.success())

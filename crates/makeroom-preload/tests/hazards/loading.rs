@@ -1,4 +1,4 @@
-//! The ways by which programs reach the driver, or do not.
+//! The ways in which programs reach the driver, or do not.
 
 use makeroom_trace::room::EventKind;
 
@@ -84,7 +84,7 @@ fn a_plugin_that_binds_to_itself_is_mentioned() {
     }
 }
 
-/// The loader's lock is held while the recorder starts, and nothing that it waits for may need it.
+/// The loader's lock is held while the recorder starts, so nothing that it waits for may need it.
 #[test]
 fn a_library_that_uses_cuda_while_it_is_loaded() {
     let library = compile("in_constructor.c", "in_constructor.so", &["-shared", "-fPIC", "-lcuda"]);

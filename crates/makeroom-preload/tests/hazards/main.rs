@@ -1,5 +1,5 @@
-//! One small program per hazard, run with and without the library, on a driver of a few functions and on the software
-//! GPU. A hazard passes when output and exit status are the same and the recording is complete, or says what is missing.
+//! One small program per hazard, run with and without the library, on a minimal driver and on the software GPU. A
+//! hazard passes if output and exit status are the same and the recording is complete, or says what is missing.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

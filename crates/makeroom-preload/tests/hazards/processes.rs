@@ -1,4 +1,4 @@
-//! Processes that make processes, become others, and change who they are.
+//! Processes that fork, exec, and change their user.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +8,7 @@ use makeroom_trace::room::{EndReason, EventKind};
 
 use crate::support::{Program, compile, driver, everywhere, is_root, text};
 
-/// Whom root becomes: nobody.
+/// The user that root switches to: `nobody`.
 const OTHER_USER: u32 = 65534;
 
 #[test]
@@ -93,15 +93,14 @@ fn spawned_children_do_not_disturb_their_parent() {
     }
 }
 
-/// The loader refuses preloaded libraries in programs that run with other rights than their caller: nothing is
-/// recorded, and nothing else is different.
+/// The loader ignores preloaded libraries in setuid programs: nothing is recorded, and nothing else changes.
 #[test]
 fn a_setuid_program_is_left_alone_by_the_loader() {
     if !is_root() {
         eprintln!("skipped: only root can make a program that runs with other rights");
         return;
     }
-    // Such a program finds its driver by its own path, not by the environment's.
+    // A setuid program finds its driver by its own rpath, not through the environment.
     let path = format!("-Wl,-rpath,{}", driver().display());
     let plain = compile("plain.c", "plain-setuid", &["-lcuda", &path]);
     let program = Program::other(&plain, "setuid");
@@ -118,7 +117,7 @@ fn a_setuid_program_is_left_alone_by_the_loader() {
     assert!(program.recordings().is_empty());
 }
 
-/// Lets everybody pass through the folders above a file.
+/// Makes the directories above a file accessible to all users.
 fn open_way(file: &Path) {
     for folder in
         file.ancestors().skip(1).take_while(|folder| folder.starts_with(env!("CARGO_TARGET_TMPDIR")))

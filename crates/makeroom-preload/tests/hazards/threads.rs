@@ -1,4 +1,4 @@
-//! Threads: many at once, one after the other, and while they end.
+//! Threads: many at once, one after another, and while they exit.
 
 use std::collections::HashSet;
 

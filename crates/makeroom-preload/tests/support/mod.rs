@@ -1,4 +1,4 @@
-//! Runs small programs with and without the library, and reads what was recorded.
+//! Runs small programs with and without the library, and reads their recordings.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and a test may panic")]
 
 mod recording;
@@ -11,7 +11,7 @@ use std::{env, fs};
 
 pub(crate) use recording::Recording;
 
-/// A program of `tests/programs`, compiled, with a folder for what it leaves behind.
+/// A compiled program of `tests/programs`, with a directory for its output.
 pub(crate) struct Program {
     path: PathBuf,
     arguments: Vec<String>,
@@ -23,22 +23,22 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Compiles a program that is linked with the driver.
+    /// Compiles a program linked with the driver.
     pub(crate) fn new(name: &str) -> Self {
         Self::compiled(name, &["-lcuda"])
     }
 
-    /// Compiles a program that is not linked with the driver.
+    /// Compiles a program not linked with the driver.
     pub(crate) fn without_driver(name: &str) -> Self {
         Self::compiled(name, &[])
     }
 
-    /// Compiles a program that uses more than the small driver has.
+    /// Compiles a program that uses functions that the minimal driver lacks.
     pub(crate) fn with_missing(name: &str) -> Self {
         Self::compiled(name, &["-lcuda", "-Wl,--unresolved-symbols=ignore-all"])
     }
 
-    /// Anything that can be run.
+    /// Any executable.
     pub(crate) fn other(path: &Path, label: &str) -> Self {
         static RUNS: Mutex<u32> = Mutex::new(0);
         let mut runs = RUNS.lock().unwrap();
@@ -61,7 +61,7 @@ impl Program {
         Self::other(&path, name)
     }
 
-    /// Runs on the software GPU instead of the small driver.
+    /// Uses the software GPU instead of the minimal driver.
     pub(crate) fn on_software_gpu(mut self) -> Self {
         let test = env::current_exe().unwrap();
         self.driver = self.folder.join("driver");
@@ -79,13 +79,13 @@ impl Program {
         self
     }
 
-    /// Searches for libraries in this folder too.
+    /// Adds a directory to the library search path.
     pub(crate) fn search(mut self, folder: &Path) -> Self {
         self.searched.push(folder.to_owned());
         self
     }
 
-    /// Is run by another program, which gets its path and its arguments.
+    /// Runs it through another program, which receives its path and arguments.
     pub(crate) fn under(mut self, words: &[&str]) -> Self {
         let own = std::mem::replace(&mut self.path, PathBuf::from(words[0]));
         self.arguments.insert(0, own.display().to_string());
@@ -93,7 +93,7 @@ impl Program {
         self
     }
 
-    /// Preloads another library, before this one or after it as the calls are ordered.
+    /// Preloads another library, before or after this one in the order of the calls.
     pub(crate) fn preload(mut self, library: PathBuf) -> Self {
         self.preloads.push(library);
         self
@@ -133,8 +133,8 @@ impl Program {
         command.output().unwrap()
     }
 
-    /// Runs with and without the library: output and exit status must be the same. Gives the recordings, by the time
-    /// they began.
+    /// Runs with and without the library: output and exit status must be the same. Returns the recordings by start
+    /// time.
     pub(crate) fn check(&self) -> Vec<Recording> {
         let (alone, recorded) = (self.alone(), self.recorded());
         assert_eq!(alone.status, recorded.status, "{}", text(&recorded.stderr));
@@ -143,14 +143,14 @@ impl Program {
         self.recordings()
     }
 
-    /// [`Self::check`] for programs of one process.
+    /// [`Self::check`] for a single process.
     pub(crate) fn check_one(&self) -> Recording {
         let mut recordings = self.check();
         assert_eq!(recordings.len(), 1);
         recordings.remove(0)
     }
 
-    /// The files in the program's folder.
+    /// The recordings in the program's directory.
     pub(crate) fn recordings(&self) -> Vec<Recording> {
         let mut recordings: Vec<_> = fs::read_dir(&self.folder)
             .unwrap()
@@ -163,14 +163,14 @@ impl Program {
     }
 }
 
-/// What a program inherits from whoever started the tests is set to what it usually is: a background job of a script
-/// ignores signals, a shell may be recorded itself.
+/// Resets what a program would inherit from the tests' parent: a background job of a script ignores signals, and a
+/// shell may be recorded itself.
 fn begin_anew(command: &mut Command) {
     const LAST_SIGNAL: i32 = 31;
     let begin = || {
         for signal in 1..=LAST_SIGNAL {
-            // SAFETY: the child has one thread, and the call may be made between a fork and an exec. Two signals cannot
-            // be set, which is an error that changes nothing.
+            // SAFETY: the child has one thread, and `signal` is async-signal-safe between fork and exec. Two signals
+            // cannot be set, which fails without effect.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         // SAFETY: as above.
@@ -185,12 +185,12 @@ fn begin_anew(command: &mut Command) {
     }
 }
 
-/// A program on the small driver and on the software GPU.
+/// A program on the minimal driver and on the software GPU.
 pub(crate) fn everywhere(name: &str) -> [Program; 2] {
     [Program::new(name), Program::new(name).on_software_gpu()]
 }
 
-/// [`everywhere`] for programs that are not linked with the driver.
+/// [`everywhere`] for programs not linked with the driver.
 pub(crate) fn everywhere_without_driver(name: &str) -> [Program; 2] {
     [Program::without_driver(name), Program::without_driver(name).on_software_gpu()]
 }
@@ -210,9 +210,9 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The library under test. Cargo does not build a `cdylib` for its own tests, so it is asked to, once per test file,
-/// in a folder of its own: the outer build may hold the lock of the usual one. Where `CARGO_BUILD_TARGET` says that the
-/// tests are another processor's, so is the library.
+/// The library under test. Cargo does not build a `cdylib` for its own tests, so this builds it once per test file,
+/// in a separate directory, because the outer build may hold the lock of the usual one. With `CARGO_BUILD_TARGET` the
+/// library is built for the same target as the tests.
 pub(crate) fn library() -> PathBuf {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
@@ -244,7 +244,7 @@ pub(crate) fn scratch() -> PathBuf {
     FOLDER.get_or_init(make).clone()
 }
 
-/// The folder with the driver that the programs use.
+/// The directory with the driver that the programs use.
 pub(crate) fn driver() -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let make = || {

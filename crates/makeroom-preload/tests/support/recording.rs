@@ -1,4 +1,4 @@
-//! A recording as tests look at it.
+//! A recording, as tests read it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use makeroom_trace::room::{
     Record, Sample, StackNumber, ThreadNumber,
 };
 
-/// Everything a file holds.
+/// The contents of a recording.
 pub(crate) struct Recording {
     pub(crate) path: PathBuf,
     pub(crate) header: Header,
@@ -26,7 +26,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Reads a file, which must be whole up to its end.
+    /// Reads a file, which must be complete.
     pub(crate) fn read(path: &Path) -> Self {
         let mut reader = Reader::new(File::open(path).unwrap()).unwrap();
         let mut recording = Self {
@@ -56,7 +56,7 @@ impl Recording {
     }
 
     fn add(&mut self, thread: ThreadNumber, record: Record) {
-        // What follows an end revokes it.
+        // A record after an end revokes it.
         self.end = None;
         match record {
             Record::Name { number, text } => {
@@ -84,12 +84,12 @@ impl Recording {
         self.events.iter().map(|(_, event)| *event).filter(|event| event.kind == kind).collect()
     }
 
-    /// How many events of a kind succeeded.
+    /// Number of successful events of a kind.
     pub(crate) fn count(&self, kind: EventKind) -> usize {
         self.of(kind).iter().filter(|event| event.result == 0).count()
     }
 
-    /// The kinds of all calls, by time: events without those that tell what the recorder asked the driver itself.
+    /// The kinds of all calls, by time: events without the recorder's own samples of the driver.
     pub(crate) fn kinds(&self) -> Vec<&'static str> {
         let is_call = |kind: &EventKind| !matches!(kind, EventKind::GraphMemory | EventKind::PoolMemory);
         self.events.iter().map(|(_, event)| event.kind).filter(is_call).map(EventKind::name).collect()
@@ -114,12 +114,12 @@ impl Recording {
             .collect()
     }
 
-    /// The text behind a number in an event's extra figure.
+    /// The text of a number in an event's `extra`.
     pub(crate) fn name(&self, number: u64) -> &str {
         self.names.get(&NameNumber(number as u32)).map_or("", String::as_str)
     }
 
-    /// The notes' texts.
+    /// The texts of the notes.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.notes.iter().map(|note| String::from_utf8_lossy(&note.text).into_owned()).collect()
     }
@@ -129,14 +129,14 @@ impl Recording {
         self.assert_complete_with(&[]);
     }
 
-    /// Nothing is missing, and there are these notes.
+    /// Nothing is missing, and these are the notes.
     pub(crate) fn assert_complete_with(&self, notes: &[&str]) {
         assert_eq!(self.texts(), notes);
         assert_eq!(self.dropped, []);
         assert!(self.end.is_some(), "no end");
     }
 
-    /// Every allocation of device memory was given back exactly once, in the order of time.
+    /// Every allocation of device memory was freed exactly once, in time order.
     pub(crate) fn assert_balanced(&self) {
         let mut live = std::collections::HashSet::new();
         for (_, event) in self.events.iter().filter(|(_, event)| event.result == 0) {
