@@ -23,8 +23,8 @@
 //! - **Modules, libraries, launches**: any image loads, any name is a function; launch limits are checked.
 //! - **Other processes**: all processes with the same directory share the GPUs, and NVML (`makeroom-simnvml`) lists
 //!   them. Memory of a dead process is freed.
-//! - **`cuGetProcAddress`** by version and default stream, from a single table of functions (`api/resolve.rs`). A forked
-//!   child has no driver; after exit, every call fails.
+//! - **`cuGetProcAddress`** by version and default stream, from a single table of functions (`api/resolve.rs`). A
+//!   forked child has no driver; after exit, every call fails.
 //!
 //! # What is not
 //!

@@ -15,7 +15,7 @@
 //!     size: Bytes::mib(2),
 //!     ..Event::default()
 //! });
-//! let batch = encoder.replace(Vec::with_capacity(64 << 10));   // by whoever writes the file
+//! let batch = encoder.replace(Vec::with_capacity(64 << 10));   // in the writer
 //! let mut frame = Vec::new();
 //! seal(&batch, &mut frame);
 //! assert_eq!(frame.len(), 9 + 15);
