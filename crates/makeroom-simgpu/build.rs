@@ -1,12 +1,12 @@
-//! How the library is linked: as the real driver looks from outside.
+//! Link options that make the library look like the real driver.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    // The name that the dynamic linker compares when a program asks for the driver a second time.
+    // The soname: the dynamic linker compares it when a program loads the driver a second time.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
-    // Its own functions stay its own: a preloaded library that defines cuMemAlloc_v2 must not end up in the
-    // table that cuGetProcAddress answers from.
+    // Bind its own functions: a preloaded library that defines cuMemAlloc_v2 must not end up in the table of
+    // cuGetProcAddress.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
-    // Handlers for fork and exit stay registered: the library is never unloaded.
+    // Never unload the library, because its handlers for fork and exit stay registered.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }

@@ -1,4 +1,4 @@
-//! How the library is linked: under the name that programs open.
+//! Link options: the soname by which programs load the library.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

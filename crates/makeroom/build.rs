@@ -1,6 +1,6 @@
-//! Builds the libraries that are embedded, so that `cargo run` and `cargo install` need no extra step: the one that
-//! `makeroom run` injects, and the software GPU of `makeroom demo`. It is a build of its own, because they must not be
-//! linked by anything: one exports `dlsym`, the others stand for CUDA's.
+//! Builds the embedded libraries, so that `cargo run` and `cargo install` need no extra step: the recorder that
+//! `makeroom run` injects, and the software GPU of `makeroom demo`. This is a separate cargo build, because nothing
+//! may link these libraries: one exports `dlsym`, and the others take the place of CUDA's.
 
 use std::env;
 use std::error::Error;
@@ -16,7 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     watch(&here)?;
     let is_linux = env::var("CARGO_CFG_TARGET_OS")? == "linux";
     if is_linux {
-        // `makeroom why` reads the line tables of the demonstrations from this binary; the standard library adds its own.
+        // `makeroom why` reads the line tables of the demonstrations from this binary, so debug sections stay, but
+        // compressed: the standard library adds its own.
         println!("cargo::rustc-link-arg-bins=-Wl,--compress-debug-sections=zlib");
     }
     let built = if is_linux { Some(build(&here, &output)?) } else { None };
@@ -25,14 +26,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         let embedded = output.join(&file);
         match &built {
             Some(folder) => drop(fs::copy(folder.join(file), embedded)?),
-            // An empty library: `run` and `demo` then say that they work on Linux only.
+            // With an empty library, `run` and `demo` report that they work on Linux only.
             None => fs::write(embedded, [])?,
         }
     }
     Ok(())
 }
 
-/// A change in any crate may be one in a library: cargo itself knows better, and is quick to find that there is none.
+/// A change in any crate may change a library. The inner cargo decides, and is fast if nothing changed.
 fn watch(here: &Path) -> Result<(), Box<dyn Error>> {
     for folder in fs::read_dir(here.join(".."))? {
         let folder = folder?.path();
@@ -45,7 +46,7 @@ fn watch(here: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Builds all of them; gives the folder they are in.
+/// Builds all libraries and returns their directory.
 fn build(here: &Path, output: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let target = env::var("TARGET")?;
     let is_release = env::var("PROFILE")? == "release";
@@ -54,14 +55,14 @@ fn build(here: &Path, output: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let status = Command::new(env::var("CARGO")?)
         .args(["build", "--lib", "--quiet", "--target", &target, "--profile", profile])
         .args(LIBRARIES.iter().flat_map(|name| ["--package", name]))
-        // They catch their own panics before they reach the program that they are in.
+        // They catch their own panics before those reach the host program.
         .args(["--config", &format!("profile.{profile}.panic='unwind'")])
         .args(["--config", &format!("profile.{profile}.strip='symbols'")])
         .arg("--manifest-path")
         .arg(here.join("../../Cargo.toml"))
         .arg("--target-dir")
         .arg(&target_folder)
-        // What lints the outer build must not lint this one.
+        // Do not run the outer build's lints on this one.
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("CLIPPY_ARGS")
         .status()?;

@@ -1,9 +1,8 @@
-//! Sizes of memory: one type, one way to write them, one way to read them.
+//! Memory sizes: one type, with one way to format and one way to parse them.
 //!
-//! Everything in makeroom that counts memory is a [`Bytes`]. It prints in binary units with two decimals
-//! (`1.17 GiB`), the way PyTorch and `nvidia-smi` readers expect, and parses what people type (`24GiB`, `800MB`,
-//! `512`). Decimal and binary units are kept apart: `1GB` is 10⁹ bytes and `1GiB` is 2³⁰; a bare letter (`1G`)
-//! is binary, as in `du` and `ls`.
+//! Every amount of memory in makeroom is a [`Bytes`]. It is formatted in binary units with two decimals (`1.17 GiB`),
+//! as in PyTorch and `nvidia-smi`, and parsed from what people type (`24GiB`, `800MB`, `512`). `1GB` is 10⁹ bytes and
+//! `1GiB` is 2³⁰; a single letter (`1G`) is binary, as in `du` and `ls`.
 
 use std::fmt;
 use std::iter::Sum;
@@ -20,9 +19,9 @@ const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
 impl Bytes {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// The largest size that can be written down; PyTorch prints wrapped sizes close to it.
+    /// The largest size that can be represented; PyTorch prints wrapped sizes close to it.
     pub const MAX: Self = Self(u64::MAX);
 
     /// A size in bytes.
@@ -48,7 +47,7 @@ impl Bytes {
     /// A size given as a decimal fraction of a unit, as error texts print it (`1.17` of `GiB`). Saturates;
     /// anything that is not a finite positive number is zero.
     pub fn from_units(amount: f64, unit_bytes: u64) -> Self {
-        // A float-to-integer `as` cast saturates and maps NaN to zero, which is what is wanted here.
+        // A float-to-integer `as` cast saturates and maps NaN to zero, as intended.
         Self((amount * unit_bytes as f64).round() as u64)
     }
 
@@ -57,13 +56,13 @@ impl Bytes {
         self.0
     }
 
-    /// `self − other`, or zero where that would be negative.
+    /// `self − other`, or zero if that would be negative.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// `self − other` as a signed number, for balances that may go below zero.
+    /// `self − other` as a signed number, for balances that may be negative.
     pub const fn difference(self, other: Self) -> i64 {
         let difference = self.0 as i128 - other.0 as i128;
         if difference > i64::MAX as i128 {
@@ -75,18 +74,18 @@ impl Bytes {
         }
     }
 
-    /// What share of `whole` this is, 0 when `whole` is nothing.
+    /// The share of `whole`; 0 if `whole` is zero.
     pub fn share_of(self, whole: Self) -> f64 {
         if whole.0 == 0 { 0.0 } else { self.0 as f64 / whole.0 as f64 }
     }
 
-    /// This share of the size, rounded to a byte.
+    /// The size times a factor, rounded to a byte.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
         Self::from_units(self.0 as f64 * factor, 1)
     }
 
-    /// Whether this is no bytes at all.
+    /// Whether this is zero.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
@@ -105,7 +104,7 @@ impl AddAssign for Bytes {
     }
 }
 
-/// Saturating, like every operation here: inputs are not trusted and a wrong total must not become a panic.
+/// Saturating, like all operations here: inputs are not trusted, and a wrong total must not panic.
 impl Sub for Bytes {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
@@ -133,7 +132,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Why a piece of text is not a size.
+/// A text that is not a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseBytesError {
     text: String,
@@ -147,7 +146,7 @@ impl fmt::Display for ParseBytesError {
 
 impl std::error::Error for ParseBytesError {}
 
-/// How many bytes a unit stands for (`GiB`, `MB`, `g`, …), if it is one.
+/// The number of bytes in a unit (`GiB`, `MB`, `g`, …), if it is one.
 pub fn unit_bytes(unit: &str) -> Option<u64> {
     Some(match unit.to_ascii_lowercase().as_str() {
         "" | "b" | "byte" | "bytes" => 1,
@@ -174,7 +173,7 @@ impl FromStr for Bytes {
         let split = trimmed.find(|character: char| !character.is_ascii_digit() && character != '.');
         let (number, unit) = trimmed.split_at(split.unwrap_or(trimmed.len()));
         let unit = unit_bytes(unit.trim()).ok_or_else(error)?;
-        // Whole numbers stay exact up to 2⁶⁴; only fractions go through a float.
+        // Whole numbers are exact up to 2⁶⁴; only fractions are parsed as floats.
         if let Ok(whole) = number.parse::<u64>() {
             return whole.checked_mul(unit).map(Self).ok_or_else(error);
         }

@@ -1,14 +1,14 @@
-//! A hash map for keys that are already well spread integers (addresses, handles).
+//! A hash map for integer keys that are already well distributed (addresses, handles).
 //!
-//! The standard hasher resists chosen keys at a price of some 15 ns a look-up, which is most of the time that
-//! replaying a trace takes. This one multiplies and folds. It also mixes a seed drawn once per process, so that a
-//! hostile file cannot be prepared to make every key collide.
+//! The standard hasher resists chosen keys, but costs about 15 ns per lookup, which is most of the time of a replay.
+//! This one multiplies and folds. It also mixes in a random seed per process, so that a hostile file cannot force
+//! collisions.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 
-/// A map keyed by integers out of a file.
+/// A map with integer keys from a file.
 pub type FastMap<K, V> = HashMap<K, V, FastHasher>;
 
 /// The hasher of [`FastMap`].

@@ -1,9 +1,8 @@
-//! Identities: devices, addresses, streams, pools. Types instead of bare integers, so that none is taken for
-//! another.
+//! IDs of devices, addresses, streams and pools: types instead of integers, so that they cannot be confused.
 
 use std::fmt;
 
-/// Which GPU of a machine, counted as CUDA counts them.
+/// Index of a GPU, as CUDA numbers them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceIndex(pub u32);
 
@@ -15,13 +14,13 @@ pub struct Address(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 
-/// A memory pool of PyTorch's allocator. `(0, 0)` is the one every program has; others belong to CUDA graphs and
+/// A memory pool of PyTorch's allocator. `(0, 0)` is the default pool; others belong to CUDA graphs and
 /// `torch.cuda.MemPool`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub u64, pub u64);
 
 impl PoolId {
-    /// The pool of ordinary allocations.
+    /// The default pool.
     pub const DEFAULT: Self = Self(0, 0);
 }
 

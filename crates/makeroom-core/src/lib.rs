@@ -1,13 +1,13 @@
-//! Units, identities and the trace model that every part of makeroom shares.
+//! Units, IDs and the trace model that all parts of makeroom share.
 //!
-//! Nothing here reads a file, knows a framework's text or prints. The words follow one glossary:
+//! Nothing here reads files, parses text of frameworks, or prints. Glossary:
 //!
-//! - **live**: requested bytes from an allocation until its free is complete;
-//! - **pending**: the part of live whose free was requested and waits for a stream;
-//! - **rounding**: what an allocator set aside beyond the request;
-//! - **reserved**: what an allocator has taken from the driver; **cached**: reserved − live − rounding;
-//! - **segment**: one piece of driver memory; **block**: a part of a segment handed to the program;
-//! - **site**: the call stack that asked for an allocation.
+//! - **live**: requested bytes, from the allocation until its free is complete;
+//! - **pending**: the part of live memory whose free was requested and waits for a stream;
+//! - **rounding**: memory that an allocator adds to a request;
+//! - **reserved**: memory that an allocator holds from the driver; **cached**: reserved − live − rounding;
+//! - **segment**: a piece of driver memory; **block**: a part of a segment handed to the program;
+//! - **site**: the call stack of an allocation.
 #![forbid(unsafe_code)]
 
 mod bytes;

@@ -1,29 +1,28 @@
-//! Allocations as rows with a beginning and an end, for tables and timelines: each allocation of a recording once, with
-//! what was there before it began.
+//! The lifetime of each allocation, for tables and timelines, including those from before the recording.
 //!
-//! Nothing is concluded here. An address that is handed out again without a free ends the block that was there, as
-//! everywhere in makeroom: its free was lost with older events.
+//! An address that is allocated again without a free ends the previous block, as everywhere in makeroom: its free was
+//! lost with older events.
 
 use crate::{Action, Address, Bytes, DeviceTrace, FastMap, StackId, Start, StreamId};
 
 /// One allocation of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// Where it begins.
+    /// Its address.
     pub address: Address,
-    /// What was asked for.
+    /// Requested size.
     pub size: Bytes,
-    /// On which stream.
+    /// Its stream.
     pub stream: StreamId,
-    /// Who asked.
+    /// The call stack of the allocation.
     pub stack: StackId,
-    /// The event that handed it out; `None` where it is older than the recording.
+    /// Index of the event that allocated it; `None` if it is older than the recording.
     pub born: Option<usize>,
-    /// The event after which it was usable again; `None` where it outlives the recording.
+    /// Index of the event that completed its free; `None` if it outlives the recording.
     pub freed: Option<usize>,
 }
 
-/// All allocations of a device: those older than the recording first, then in the order in which they were handed out.
+/// All allocations of a device: first those older than the recording, then in order of allocation.
 pub fn lifetimes(device: &DeviceTrace) -> Vec<Lifetime> {
     let mut rows: Vec<Lifetime> = Start::new(device)
         .blocks

@@ -1,86 +1,87 @@
-//! What a recording of a whole process holds beside the events of its devices.
+//! The parts of a process recording other than device events.
 //!
-//! Pinned memory, contexts, code and measurements are few and of many shapes, so they are lists of rows here and not
-//! columns of events. Times are in microseconds since the epoch, as everywhere in a trace.
+//! Pinned memory, contexts, code and measurements are few and diverse, so they are lists of rows, not columns of
+//! events. Times are in microseconds since the epoch, as everywhere in a trace.
 
 use crate::{Address, Bytes, DeviceIndex, Ranges, StackId};
 
-/// A process, as its recorder saw it.
+/// A recorded process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessRecord {
-    /// Who it was.
+    /// Its identity.
     pub identity: ProcessIdentity,
-    /// How it ended; `None` when it had no chance to say so, as after `kill -9`, or still runs.
+    /// How it ended; `None` if it could not record that, as after `kill -9`, or is still running.
     pub end: Option<ProcessEnd>,
-    /// The devices it asked about.
+    /// The devices it used.
     pub devices: Vec<DeviceIdentity>,
-    /// How often each kind of call was recorded, in the order of the file's numbers for them.
+    /// Number of recorded calls by kind, in the order of the format's numbers.
     pub calls: Vec<CallCount>,
-    /// Whether a framework's own blocks were recorded. They are then the allocations of the trace, and what that
-    /// framework took from the driver are segments.
+    /// Whether a framework's own blocks were recorded. If so, they are the allocations of the trace, and driver
+    /// memory of that framework is segments.
     pub sees_tensors: bool,
-    /// What the recorder itself let the process take of each device (`--limit`); `None` without a limit.
+    /// The limit that the recorder imposed on each device (`--limit`); `None` if there was none.
     pub limit: Option<Bytes>,
     /// Pinned host memory.
     pub pinned: PinnedMemory,
-    /// Memory given back in stream order that was not known to be back, of each device that has some.
+    /// Stream-ordered frees that are not known to be complete, for each device that has some.
     pub stream_frees: Vec<StreamFrees>,
-    /// Device memory that nobody gave back: it went with its context.
+    /// Device memory that was not freed before its context was destroyed.
     pub freed_with_contexts: Bytes,
-    /// Contexts, in the order of their making.
+    /// Contexts, in order of creation.
     pub contexts: Vec<ContextRecord>,
-    /// Modules and libraries of kernels, in the order of their loading.
+    /// Modules and libraries of kernels, in order of loading.
     pub code: Vec<CodeRecord>,
-    /// Limits that were set on the in-kernel heap, in order.
+    /// Limits set on the device heap, in order.
     pub heap_limits: Vec<HeapLimit>,
-    /// Kernels that did not start, each kind once, in the order of their first failure.
+    /// Kernels that failed to launch, one entry per kind, in order of the first failure.
     pub failed_launches: Vec<FailedLaunch>,
-    /// What devices said of their memory, by device and time.
+    /// The devices' own figures, by device and time.
     pub device_samples: Vec<DeviceSample>,
-    /// What the driver kept for the process beyond what it had handed out, at each of `device_samples`.
+    /// Memory that the driver kept beyond live allocations, for each of `device_samples`.
     pub driver_keeps: Vec<DriverKeeps>,
-    /// What the system said of the process, by time.
+    /// The system's figures for the process, by time.
     pub host_samples: Vec<HostSample>,
-    /// What the recorder remarked, by time. Those that matter are also among the trace's notes.
+    /// Notes from the recorder, by time. Important ones are also in the trace's notes.
     pub remarks: Vec<Remark>,
-    /// Refusals for good, as a device and a position among its events, of somebody else than the framework whose blocks
-    /// were recorded: that one's cache could not serve them.
+    /// Final failures that do not come from the framework whose blocks were recorded, as a device and an event index.
+    /// That framework's cache could not have served them.
     pub refused_to_others: Vec<(DeviceIndex, usize)>,
-    /// Refusals that a framework made by itself, in the same form: it kept to a limit of its own and asked nobody.
+    /// Failures that a framework reported without calling the driver, because of a limit of its own; in the same
+    /// form.
     pub refused_unasked: Vec<(DeviceIndex, usize)>,
-    /// Contexts that were refused for want of memory, in order.
+    /// Contexts that could not be created for lack of memory, in order.
     pub refused_contexts: Vec<RefusedContext>,
-    /// Devices on which makeroom's own pool served memory (`--pool`). What it mapped are segments of the trace, next to
-    /// those of a framework that has an allocator of its own.
+    /// Devices on which makeroom's own pool served memory (`--pool`). Its mappings are segments of the trace, in
+    /// addition to those of a framework with its own allocator.
     pub pools: Vec<PoolUse>,
-    /// Requests that the driver refused and served when they were made again.
+    /// Requests that failed in the driver and succeeded when they were retried.
     pub refused_then_served: u64,
-    /// Events that the recorder could not keep.
+    /// Events that the recorder dropped.
     pub dropped: u64,
-    /// The torn end of the file.
+    /// Length of the unreadable end of the file.
     pub unread: Bytes,
-    /// From the beginning of the recording to its last record, in microseconds.
+    /// Time from the start of the recording to its last record, in microseconds.
     pub recorded_us: u64,
 }
 
-/// Who a process was.
+/// The identity of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessIdentity {
-    /// The run it belonged to: equal for all processes that were started together.
+    /// ID of the run: equal for all processes of one run.
     pub run: [u8; 16],
-    /// Its number.
+    /// PID.
     pub pid: u32,
-    /// Who started it.
+    /// PID of the parent.
     pub parent_pid: u32,
-    /// The machine.
+    /// Host name.
     pub host: String,
-    /// The program file.
+    /// Path of the executable.
     pub executable: String,
-    /// Where it was started, if recorded.
+    /// Working directory at the start, if recorded.
     pub working_directory: Option<String>,
-    /// The command line, word by word.
+    /// The command line, one entry per argument.
     pub command_line: Vec<String>,
-    /// When recording began.
+    /// Start of the recording.
     pub began_us: u64,
 }
 
@@ -89,101 +90,101 @@ pub struct ProcessIdentity {
 pub enum ProcessEnd {
     /// It exited with this status.
     Exited(u32),
-    /// It became another program.
+    /// It replaced itself with another program (`exec`).
     Replaced,
     /// A signal ended it.
     Signalled(u32),
-    /// The recorder stepped aside before the process ended.
+    /// Recording was turned off before the process ended.
     Detached,
-    /// In a way that a later version knows.
+    /// A way that only a later version knows.
     Other,
 }
 
-/// How often one kind of call was recorded.
+/// Number of recorded calls of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallCount {
-    /// What it does, as the format names it: `device_alloc`, `tensor_free`, ….
+    /// The name in the format: `device_alloc`, `tensor_free`, ….
     pub what: &'static str,
-    /// How often the driver, or the framework, did it.
+    /// Successful calls.
     pub done: u64,
-    /// How often it was refused or failed.
+    /// Failed calls.
     pub failed: u64,
 }
 
-/// What is known of a device.
+/// A device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceIdentity {
-    /// As the process counts them.
+    /// Its index in the process.
     pub device: DeviceIndex,
-    /// Its identity on every machine: `GPU-…`.
+    /// Its UUID: `GPU-…`.
     pub uuid: String,
-    /// What it is called.
+    /// Product name.
     pub name: String,
-    /// Its memory.
+    /// Total memory.
     pub total: Bytes,
 }
 
-/// Pinned host memory over the life of a process.
+/// Pinned host memory of a process.
 ///
 /// Σ `live` sizes ≤ `peak`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PinnedMemory {
-    /// What was still there at the end, by ascending address.
+    /// Blocks that were live at the end, by ascending address.
     pub live: Vec<PinnedBlock>,
-    /// The most that was there at once.
+    /// The peak.
     pub peak: Bytes,
-    /// How many requests were refused.
+    /// Number of failed requests.
     pub refusals: u64,
-    /// The largest of them.
+    /// The largest failed request.
     pub largest_refused: Bytes,
 }
 
-/// A piece of pinned host memory.
+/// A block of pinned host memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PinnedBlock {
-    /// Where it begins.
+    /// Its address.
     pub address: Address,
     /// Its size.
     pub size: Bytes,
-    /// Whether it is the program's own memory, pinned later.
+    /// Whether the program allocated it itself and registered it.
     pub is_registered: bool,
-    /// Who asked.
+    /// The call stack of the request.
     pub stack: StackId,
 }
 
-/// Memory of one device that was given back in stream order and was not known to be back: neither did a record say
-/// so, nor was it handed out again.
+/// Stream-ordered frees of one device that are not known to be complete: neither was their completion recorded, nor
+/// was the memory reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamFrees {
     /// The device.
     pub device: DeviceIndex,
-    /// When the recording ended.
+    /// At the end of the recording.
     pub at_end: PendingFrees,
-    /// When a request was refused for the first time.
+    /// At the first failed request.
     pub at_refusal: Option<PendingFrees>,
-    /// The largest request for memory outside of the pools that was made meanwhile.
+    /// The largest request outside the pools that was made while frees were pending.
     pub asked: Option<AskedMeanwhile>,
 }
 
-/// Frees in stream order that wait.
+/// Pending stream-ordered frees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingFrees {
-    /// How much they give back.
+    /// Their total size.
     pub bytes: Bytes,
-    /// How many they are.
+    /// Their number.
     pub frees: u64,
-    /// On how many streams.
+    /// Number of streams.
     pub streams: u64,
 }
 
-/// A request for memory outside of the pools while frees waited.
+/// A request outside the pools while frees were pending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AskedMeanwhile {
-    /// How much was asked for.
+    /// Its size.
     pub size: Bytes,
-    /// Who asked.
+    /// Its call stack.
     pub stack: StackId,
-    /// What waited.
+    /// The pending frees.
     pub pending: PendingFrees,
 }
 
@@ -194,77 +195,77 @@ pub struct ContextRecord {
     pub device: DeviceIndex,
     /// Its handle.
     pub handle: u64,
-    /// Whether it is the one that the runtime shares. One that is alive when the process ends is no leak.
+    /// Whether it is the primary context, which the runtime uses. One that is alive at the end is not a leak.
     pub is_primary: bool,
-    /// When it was made.
+    /// Time of creation.
     pub created_us: u64,
-    /// When it was let go; `None` when that was not seen.
+    /// Time of destruction; `None` if that was not recorded.
     pub destroyed_us: Option<u64>,
-    /// Who made it.
+    /// The call stack of its creation.
     pub stack: StackId,
 }
 
-/// What makeroom's own pool did on a device, beside what the device's events say.
+/// Use of makeroom's own pool on a device, beyond the device's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolUse {
     /// The device.
     pub device: DeviceIndex,
-    /// Where it ever mapped memory. It keeps its addresses for good, so memory there was never anybody else's.
+    /// All ranges that it ever mapped. It never releases its addresses, so nothing else was ever there.
     pub ranges: Ranges,
-    /// Positions among the device's events of allocations that it served and that are no framework's tensors.
+    /// Indices of allocations that it served and that are not tensors of a framework.
     pub other_allocations: Vec<usize>,
-    /// The most memory of the host that stood in for the device's at once.
+    /// Peak of host memory used instead of device memory.
     pub spilled_peak: Bytes,
-    /// How many blocks lay there.
+    /// Number of blocks there.
     pub spilled_blocks: u64,
 }
 
-/// A context for which there was no memory.
+/// A context that could not be created for lack of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RefusedContext {
     /// The device.
     pub device: DeviceIndex,
-    /// What it would have taken, 0 when unknown.
+    /// The memory it needed; 0 if unknown.
     pub size: Bytes,
-    /// When.
+    /// Time.
     pub time_us: u64,
-    /// Who asked for it.
+    /// The call stack of its creation.
     pub stack: StackId,
 }
 
 /// A module or a library of kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CodeRecord {
-    /// The device that was current; code may be loaded for others too.
+    /// The current device; the code may also be loaded for others.
     pub device: DeviceIndex,
     /// Its handle.
     pub handle: u64,
-    /// Its image, 0 when unknown.
+    /// Size of its image; 0 if unknown.
     pub size: Bytes,
-    /// Whether it calls malloc on the device, which takes from the in-kernel heap.
+    /// Whether it calls malloc on the device, which uses the device heap.
     pub imports_malloc: bool,
-    /// When it was loaded.
+    /// Time of loading.
     pub loaded_us: u64,
-    /// When it was unloaded; `None` when that was not seen.
+    /// Time of unloading; `None` if that was not recorded.
     pub unloaded_us: Option<u64>,
-    /// Who loaded it.
+    /// The call stack of the load.
     pub stack: StackId,
 }
 
-/// A limit on the in-kernel heap.
+/// A limit on the device heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapLimit {
     /// The device.
     pub device: DeviceIndex,
     /// The limit.
     pub limit: Bytes,
-    /// When it was set.
+    /// Time it was set.
     pub time_us: u64,
-    /// Who set it.
+    /// The call stack of the call.
     pub stack: StackId,
 }
 
-/// A kernel that did not start, at one place, for one reason.
+/// A kernel that failed to launch, at one call stack, for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailedLaunch {
     /// The device.
@@ -273,72 +274,72 @@ pub struct FailedLaunch {
     pub kernel: Option<String>,
     /// The driver's error code.
     pub error: u32,
-    /// Dynamic shared memory that was asked for.
+    /// Requested dynamic shared memory.
     pub shared_memory: Bytes,
-    /// How often.
+    /// Number of failures.
     pub count: u64,
-    /// When first.
+    /// Time of the first one.
     pub first_us: u64,
-    /// Who launched it.
+    /// The call stack of the launch.
     pub stack: StackId,
 }
 
-/// What a device said of its memory.
+/// A device's own figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceSample {
-    /// When.
+    /// Time.
     pub time_us: u64,
     /// The device.
     pub device: DeviceIndex,
     /// Its free memory.
     pub free: Bytes,
-    /// All of it.
+    /// Its total memory.
     pub total: Bytes,
 }
 
-/// Memory of a device that the driver kept for the process when the device was asked, beyond what it had handed out.
+/// Memory that the driver kept beyond live allocations, at the time of a device sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriverKeeps {
-    /// When.
+    /// Time.
     pub time_us: u64,
     /// The device.
     pub device: DeviceIndex,
-    /// In the pool of stream-ordered memory that a device always has.
+    /// In the default pool of stream-ordered memory.
     pub streams: Bytes,
     /// For graphs.
     pub graphs: Bytes,
-    /// Physical memory that was created and lies at no address.
+    /// Physical memory that is not mapped.
     pub unmapped: Bytes,
 }
 
-/// What the system said of the process.
+/// The system's figures for the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostSample {
-    /// When.
+    /// Time.
     pub time_us: u64,
     /// Its resident memory.
     pub resident: Option<Bytes>,
-    /// What its control group used.
+    /// The cgroup's memory usage.
     pub cgroup_usage: Option<Bytes>,
-    /// What its control group may use.
+    /// The cgroup's memory limit.
     pub cgroup_limit: Option<Bytes>,
-    /// Pinned memory, by the recorder's count.
+    /// Pinned memory, counted by the recorder.
     pub pinned: Option<Bytes>,
 }
 
-/// Something the recorder remarked.
+/// A note from the recorder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remark {
-    /// When.
+    /// Time.
     pub time_us: u64,
-    /// Whether the recording lacks something.
+    /// Whether something is missing from the recording.
     pub is_warning: bool,
-    /// What.
+    /// Its text.
     pub text: String,
 }
 
 impl ProcessRecord {
-    /// The sample of a device that was taken closest to a moment: recorders sample when a request is refused.
+    /// The sample of a device closest to a time: recorders take one when a request fails.
     pub fn device_sample_near(&self, device: DeviceIndex, time_us: u64) -> Option<DeviceSample> {
         let later = self
             .device_samples

@@ -1,14 +1,14 @@
-//! A set of address ranges: what of an expandable segment is mapped.
+//! A set of address ranges, such as the mapped parts of an expandable segment.
 //!
-//! Ranges that touch are one range. Inserting what is there and removing what is not is harmless: recordings
-//! with holes do both.
+//! Adjacent ranges are merged. Inserting a range twice or removing a missing one is harmless: incomplete recordings
+//! do both.
 
 use std::collections::BTreeMap;
 
 /// Disjoint ranges, by start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges {
-    /// Start to end, exclusive. No two touch.
+    /// Start to end, exclusive. No two are adjacent.
     ends: BTreeMap<u64, u64>,
 }
 
@@ -30,7 +30,7 @@ impl Ranges {
         self.ends.insert(start, end);
     }
 
-    /// Takes a range out.
+    /// Removes a range.
     pub fn remove(&mut self, start: u64, size: u64) {
         let end = start.saturating_add(size);
         while let Some((&known_start, &known_end)) = self.ends.range(..end).next_back() {
@@ -47,12 +47,12 @@ impl Ranges {
         }
     }
 
-    /// Whether a place lies in one of them.
+    /// Whether an address is in one of the ranges.
     pub fn contains(&self, place: u64) -> bool {
         self.range_of(place).is_some()
     }
 
-    /// The range in which a place lies, as start and size.
+    /// The range that contains an address, as start and size.
     pub fn range_of(&self, place: u64) -> Option<(u64, u64)> {
         let (&start, &end) = self.ends.range(..=place).next_back()?;
         (place < end).then_some((start, end - start))
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn behaves_like_a_set_of_bytes() {
-        // A small linear congruence stands in for random steps: this crate has no dependencies.
+        // A linear congruential generator: this crate has no dependencies.
         let mut seed = 7_u64;
         let mut next = |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,18 +1,18 @@
-//! Call stacks, each kept once.
+//! Interned call stacks.
 //!
 //! A recording repeats a few thousand stacks hundreds of thousands of times, and the stacks repeat a few thousand
-//! frames. So names, frames and stacks are interned: an event carries one [`StackId`]. Handles come only from
-//! the table that made them; a foreign handle gives an empty answer, never a panic.
+//! frames. So names, frames and stacks are interned: an event has one [`StackId`]. A handle is valid only in the
+//! table that created it; in another table it gives an empty result, never a panic.
 //!
-//! Invariants: `StackId::NONE` is the empty stack and is always present; two handles of one table are equal
-//! exactly when what they stand for is equal.
+//! Invariants: `StackId::NONE` is the empty stack and always exists; two handles of one table are equal exactly if
+//! their values are.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use crate::hash::FastHasher;
 
-/// A piece of text in a [`Stacks`] table.
+/// A string in a [`Stacks`] table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NameId(u32);
 
@@ -25,23 +25,23 @@ pub struct FrameId(u32);
 pub struct StackId(u32);
 
 impl StackId {
-    /// The empty stack: nothing was recorded.
+    /// The empty stack: no stack was recorded.
     pub const NONE: Self = Self(0);
 
-    /// The position in the table, for side tables with one row per stack.
+    /// The index in the table, for side tables with one row per stack.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl FrameId {
-    /// The position in the table, for side tables with one row per frame.
+    /// The index in the table, for side tables with one row per frame.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// One function call: what, and where in the source.
+/// One function call: the function and its position in the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// The function.
@@ -50,7 +50,7 @@ pub struct Frame {
     pub file: NameId,
     /// The line, 0 when unknown.
     pub line: u32,
-    /// The program or shared library of machine code; empty for all other frames.
+    /// The executable or shared library of a native frame; empty for other frames.
     pub library: NameId,
 }
 
@@ -62,18 +62,18 @@ pub struct Stacks {
     name_lookup: Interner,
     frames: Vec<Frame>,
     frame_ids: HashMap<Frame, FrameId, FastHasher>,
-    /// All stacks end to end, innermost frame first.
+    /// All stacks, concatenated, innermost frame first.
     frame_lists: Vec<FrameId>,
     stack_ends: Vec<usize>,
     stack_lookup: Interner,
 }
 
-/// From a content's hash to the handles with that hash. The contents stay in the table's own columns, so a name
-/// or a stack is stored once, not once more as a key.
+/// Maps the hash of a value to handles. The values are only in the table's own columns, so a name or a stack is not
+/// stored again as a key.
 #[derive(Clone, Debug, Default)]
 struct Interner {
     first: HashMap<u64, u32, FastHasher>,
-    /// The next handle with the same hash; collisions are so rare that a map of exceptions is enough.
+    /// The next handle with the same hash. Collisions are so rare that a map for them is enough.
     next: HashMap<u32, u32, FastHasher>,
 }
 
@@ -115,7 +115,7 @@ impl Default for Stacks {
 }
 
 impl Stacks {
-    /// The handle of a text.
+    /// The handle of a string.
     pub fn name(&mut self, text: &str) -> NameId {
         let hash = FastHasher::default().hash_one(text);
         let found = self.name_lookup.find(hash, |id| self.name_text(NameId(id)) == text);
@@ -150,7 +150,7 @@ impl Stacks {
         }))
     }
 
-    /// The text behind a handle.
+    /// The string of a handle.
     pub fn name_text(&self, name: NameId) -> &str {
         let index = name.0 as usize;
         let start = if index == 0 { 0 } else { self.name_ends.get(index - 1).copied().unwrap_or(0) };
@@ -158,7 +158,7 @@ impl Stacks {
         &self.text[start..end]
     }
 
-    /// The frame behind a handle.
+    /// The frame of a handle.
     pub fn frame_at(&self, frame: FrameId) -> Frame {
         self.frames.get(frame.index()).copied().unwrap_or_default()
     }
@@ -171,27 +171,27 @@ impl Stacks {
         &self.frame_lists[start..end]
     }
 
-    /// The handles of all stacks, the empty one first.
+    /// The handles of all stacks, starting with the empty one.
     pub fn ids(&self) -> impl Iterator<Item = StackId> + use<> {
         (0..self.stack_ends.len() as u32).map(StackId)
     }
 
-    /// How many different stacks there are, the empty one included.
+    /// Number of distinct stacks, including the empty one.
     pub fn len(&self) -> usize {
         self.stack_ends.len()
     }
 
-    /// Whether no stack but the empty one is known.
+    /// Whether there is only the empty stack.
     pub fn is_empty(&self) -> bool {
         self.len() <= 1
     }
 
-    /// Every frame, once.
+    /// All distinct frames.
     pub fn frames(&self) -> &[Frame] {
         &self.frames
     }
 
-    /// How many different frames there are.
+    /// Number of distinct frames.
     pub fn frame_count(&self) -> usize {
         self.frames.len()
     }

@@ -1,8 +1,8 @@
-//! What was there before a recording began.
+//! Reconstructs the memory at the start of a recording.
 //!
-//! A recording often starts late or loses its oldest events. What was live at its start can still be told: a free
-//! without an allocation was live, and so is a block that is live at the end and was never allocated in between.
-//! Segments are run backwards from the end: what is left before the first event was there at the start.
+//! A recording often starts late or loses its oldest events. Its initial state can still be inferred: a block that is
+//! freed without an allocation was live, and so was a block that is live at the end and never allocated in between.
+//! Segments are replayed backward from the end; those left before the first event existed at the start.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,27 +14,27 @@ use crate::{
 /// A block that is older than the recording.
 #[derive(Clone, Copy, Debug)]
 pub struct OlderBlock {
-    /// Where it begins.
+    /// Its address.
     pub address: Address,
-    /// What the program asked for.
+    /// Requested size.
     pub requested: Bytes,
-    /// Its size with rounding; known where it is still there at the end.
+    /// Its size with rounding; known only if it still exists at the end.
     pub size: Option<Bytes>,
-    /// Where what follows it was first handed out while it was still there: an allocator cuts from the front, so
-    /// there the block ends. `None` where nothing tells.
+    /// Its end, if it can be inferred: the address of the first allocation behind it while it existed, because
+    /// allocators split blocks from the front.
     pub end: Option<Address>,
     /// Its stream.
     pub stream: StreamId,
-    /// Who asked for it; known only where it is still there at the end.
+    /// The call stack of its allocation; known only if it still exists at the end.
     pub stack: StackId,
-    /// Its free had been requested before the recording began.
+    /// Whether its free had been requested before the recording began.
     pub is_pending: bool,
 }
 
 /// Driver memory that is older than the recording.
 #[derive(Clone, Copy, Debug)]
 pub struct OlderSegment {
-    /// Where it begins.
+    /// Its address.
     pub address: Address,
     /// Its size. For expandable segments: one contiguous mapped range.
     pub size: Bytes,
@@ -42,9 +42,9 @@ pub struct OlderSegment {
     pub stream: StreamId,
     /// Whether it grows by mapping pages.
     pub is_expandable: bool,
-    /// Whether it belongs to the pool of small blocks; known only where it is still there at the end.
+    /// Whether it belongs to the pool of small blocks; known only if it still exists at the end.
     pub is_small: Option<bool>,
-    /// The memory pool it belongs to; the default one where that is not known.
+    /// Its memory pool; the default one if unknown.
     pub pool: PoolId,
 }
 
@@ -55,14 +55,15 @@ pub struct Start {
     pub blocks: Vec<OlderBlock>,
     /// Segments, by ascending address.
     pub segments: Vec<OlderSegment>,
-    /// Frees of addresses that were not live, beyond what a late start explains.
+    /// Number of frees of addresses that were not live, beyond what a late start explains.
     pub unmatched_frees: usize,
-    /// Where pages were mapped during the recording: a reserved range may begin before what was mapped at the start.
+    /// Where pages were mapped during the recording: a reserved range may begin before the part that was mapped at
+    /// the start.
     pub mapped_later: Vec<(StreamId, Address)>,
 }
 
 impl Start {
-    /// Rebuilds the start of a device's recording.
+    /// Reconstructs the start of a device's recording.
     pub fn new(device: &DeviceTrace) -> Self {
         let mut start = Self::default();
         start.find_blocks(device);
@@ -71,18 +72,18 @@ impl Start {
         start
     }
 
-    /// What was live.
+    /// Live memory.
     pub fn live(&self) -> Bytes {
         self.blocks.iter().map(|block| block.requested).sum()
     }
 
-    /// What was reserved.
+    /// Reserved memory.
     pub fn reserved(&self) -> Bytes {
         self.segments.iter().map(|segment| segment.size).sum()
     }
 
     fn find_blocks(&mut self, device: &DeviceTrace) {
-        // What the events so far say of an address: live or not.
+        // The state of each address after the events so far.
         let mut is_live: FastMap<u64, bool> = FastMap::default();
         let mut freed_early: HashSet<u64, FastHasher> = HashSet::default();
         for event in device.events.iter() {
@@ -102,7 +103,7 @@ impl Start {
                         size: None,
                         end: None,
                         stream: event.stream,
-                        // The stack of a free says who freed, not who holds.
+                        // The stack of a free shows who freed it, not who allocated it.
                         stack: StackId::NONE,
                         is_pending: !freed_early.contains(&event.address.0),
                     }),
@@ -129,9 +130,9 @@ impl Start {
         self.blocks.sort_unstable_by_key(|block| block.address);
     }
 
-    /// Looks for the first allocation behind each older block while that is still there.
+    /// Finds the first allocation behind each older block while that block exists.
     fn find_ends(&mut self, device: &DeviceTrace) {
-        // Where the gap behind each such block ends: at the next older block, or with its segment.
+        // The end of the gap behind each such block: the next older block, or the end of its segment.
         let mut open: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
         for (index, block) in self.blocks.iter().enumerate().filter(|(_, block)| block.end.is_none()) {
             let next = self.blocks.get(index + 1).map_or(u64::MAX, |next| next.address.0);

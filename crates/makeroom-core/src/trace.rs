@@ -1,11 +1,11 @@
-//! A recording in memory: what one process asked of its GPUs, in order.
+//! A recording in memory: the GPU memory operations of one process, in order.
 //!
-//! Events are columns, not structs: a recording of ten million events is then some 330 MB instead of several GB,
-//! and a pass over one column touches only that column. What a file did not say is `None`, never a guess.
+//! Events are stored in columns: ten million events take about 330 MB instead of several GB, and a pass over one
+//! column touches only that column. Values that a file does not contain are `None`, never guessed.
 
 use crate::{Address, Bytes, DeviceIndex, FastMap, PoolId, ProcessRecord, StackId, Stacks, StreamId};
 
-/// Where a trace came from; it decides what its events mean.
+/// The source of a trace, which determines the meaning of its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceKind {
     /// A PyTorch memory snapshot.
@@ -19,79 +19,79 @@ pub enum TraceKind {
 /// One recording.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Where it came from.
+    /// Its source.
     pub kind: TraceKind,
     /// One entry per device that has events or segments.
     pub devices: Vec<DeviceTrace>,
     /// The call stacks that events and blocks refer to.
     pub stacks: Stacks,
-    /// How the recorded allocator was set up.
+    /// The settings of the recorded allocator.
     pub settings: AllocatorSettings,
-    /// Named spans of time (`record_function` scopes), in the order of the file.
+    /// Named spans of time (`record_function` scopes), in file order.
     pub annotations: Vec<Annotation>,
-    /// What was recorded of the process beside its devices; `None` where the source records only an allocator.
+    /// The process itself; `None` if the source records only an allocator.
     pub process: Option<ProcessRecord>,
-    /// Things in the file that were not understood and were passed over, worth telling the user.
+    /// Notes for the user about parts of the file that were not understood and skipped.
     pub notes: Vec<String>,
 }
 
-/// What happened on one device.
+/// The recording of one device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceTrace {
-    /// Which device.
+    /// The device.
     pub device: DeviceIndex,
-    /// What happened, in order.
+    /// Its events, in order.
     pub events: Events,
-    /// The allocator's memory when the recording ended, by ascending address. Empty when the source has none.
+    /// The allocator's segments at the end of the recording, by ascending address. Empty if the source has none.
     pub segments: Vec<Segment>,
-    /// Whether the recorder says that it lost the oldest events. `None`: it does not say.
+    /// Whether the recorder lost the oldest events; `None` if it does not record that.
     pub overflowed: Option<bool>,
 }
 
-/// What an event did.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Action {
-    /// A block was handed out. Address and requested size are the block's.
+    /// A block was allocated, with its address and requested size.
     Alloc,
-    /// The program gave a block back.
+    /// The program freed a block.
     FreeRequested,
-    /// The block may be used again.
+    /// The block may be reused.
     FreeCompleted,
-    /// Memory was taken from the driver.
+    /// A segment was allocated from the driver.
     SegmentAlloc,
-    /// Memory was given back to the driver.
+    /// A segment was freed to the driver.
     SegmentFree,
     /// Pages were mapped into an expandable segment.
     SegmentMap,
     /// Pages were unmapped from an expandable segment.
     SegmentUnmap,
-    /// A snapshot was taken; the size is what was active then.
+    /// A snapshot was taken; the size is that of active memory.
     Snapshot,
-    /// An allocation was refused. The size is what was asked of the driver; the address column holds the free
-    /// memory that the driver reported.
+    /// An allocation failed. The size is that of the request to the driver; the address column has the free memory
+    /// that the driver reported.
     OutOfMemory,
 }
 
 /// One row of [`Events`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What was done.
+    /// Its kind.
     pub action: Action,
-    /// Where; for [`Action::OutOfMemory`] the driver's free bytes (see [`Event::device_free`]).
+    /// Its address; for [`Action::OutOfMemory`], the driver's free bytes (see [`Event::device_free`]).
     pub address: Address,
-    /// How much.
+    /// Its size.
     pub size: Bytes,
-    /// On which stream.
+    /// Its stream.
     pub stream: StreamId,
-    /// When, in microseconds since the epoch; 0 when unknown.
+    /// Time in microseconds since the epoch; 0 if unknown.
     pub time_us: u64,
-    /// Who asked.
+    /// Its call stack.
     pub stack: StackId,
 }
 
 impl Event {
-    /// The free memory the driver reported with a refusal.
+    /// The free memory that the driver reported for a failed allocation.
     pub fn device_free(&self) -> Option<Bytes> {
         (self.action == Action::OutOfMemory && self.address.0 != u64::MAX)
             .then_some(Bytes::new(self.address.0))
@@ -104,23 +104,23 @@ pub struct Events {
     actions: Vec<Action>,
     addresses: Vec<u64>,
     sizes: Vec<u64>,
-    /// Positions in `stream_ids`: a program has few streams, so four bytes are plenty.
+    /// Indices into `stream_ids`: programs have few streams, so four bytes are enough.
     streams: Vec<u32>,
     stream_ids: Vec<StreamId>,
     stream_positions: FastMap<StreamId, u32>,
     times: Vec<u64>,
     stacks: Vec<StackId>,
-    /// The private pool of each event; empty when the recorder did not write it.
+    /// The private pool of each event; empty if the recorder does not write pools.
     pools: Vec<PoolId>,
 }
 
 impl Events {
-    /// How many events there are.
+    /// Number of events.
     pub fn len(&self) -> usize {
         self.actions.len()
     }
 
-    /// Whether nothing was recorded.
+    /// Whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
     }
@@ -136,7 +136,7 @@ impl Events {
         self.stacks.push(event.stack);
     }
 
-    /// Appends an event of a recorder that writes the pool of each; either all events have one or none does.
+    /// Appends an event with its pool. Either all events have one or none does.
     pub fn push_in_pool(&mut self, event: Event, pool: PoolId) {
         self.pools.resize(self.len(), PoolId::DEFAULT);
         self.push(event);
@@ -144,7 +144,7 @@ impl Events {
     }
 
     fn stream_position(&mut self, stream: StreamId) -> u32 {
-        // Nearly every event is on the stream of the one before it.
+        // Most events are on the same stream as the previous one.
         if let Some(&last) = self.streams.last()
             && self.stream_ids[last as usize] == stream
         {
@@ -157,7 +157,7 @@ impl Events {
         })
     }
 
-    /// The event at a position.
+    /// The event at an index.
     pub fn get(&self, index: usize) -> Option<Event> {
         Some(Event {
             action: *self.actions.get(index)?,
@@ -169,7 +169,7 @@ impl Events {
         })
     }
 
-    /// The pool of an event, if the recorder wrote pools.
+    /// The pool of an event, if the recorder writes pools.
     pub fn pool(&self, index: usize) -> Option<PoolId> {
         self.pools.get(index).copied()
     }
@@ -186,21 +186,21 @@ impl Events {
         })
     }
 
-    /// What each event did, as one column.
+    /// The column of actions.
     pub fn actions(&self) -> &[Action] {
         &self.actions
     }
 
-    /// The streams that occur, in the order of their first use.
+    /// All streams, in order of first use.
     pub fn streams(&self) -> &[StreamId] {
         &self.stream_ids
     }
 }
 
-/// One piece of driver memory at the end of a recording.
+/// A segment of driver memory at the end of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Segment {
-    /// Where it begins.
+    /// Its address.
     pub address: Address,
     /// Its size. For expandable segments: one contiguous mapped range.
     pub size: Bytes,
@@ -212,18 +212,18 @@ pub struct Segment {
     pub pool: PoolId,
     /// Whether it grows by mapping pages.
     pub is_expandable: bool,
-    /// Its parts, by ascending address, without gaps: Σ blocks = size.
+    /// Its blocks, by ascending address, without gaps: Σ blocks = size.
     pub blocks: Vec<Block>,
-    /// Who caused it to be taken.
+    /// The call stack of its allocation.
     pub stack: StackId,
 }
 
-/// What a block of a segment is doing.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BlockState {
-    /// In the program's hands.
+    /// In use by the program.
     Live,
-    /// Given back, waiting for a stream.
+    /// Freed, waiting for a stream.
     PendingFree,
     /// Cached by the allocator.
     #[default]
@@ -233,68 +233,68 @@ pub enum BlockState {
 /// A part of a segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Block {
-    /// Where it begins.
+    /// Its address.
     pub address: Address,
-    /// Its size, rounding included.
+    /// Its size, including rounding.
     pub size: Bytes,
-    /// What the program asked for; `None` where the recorder did not say. Stale for free blocks.
+    /// Requested size; `None` if the recorder does not write it. Stale for free blocks.
     pub requested: Option<Bytes>,
-    /// What it is doing.
+    /// Its state.
     pub state: BlockState,
-    /// Who asked for it.
+    /// The call stack of its allocation.
     pub stack: StackId,
 }
 
-/// The recorded allocator's settings, as far as the recording holds them.
+/// The recorded allocator's settings, as far as they are known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AllocatorSettings {
     /// The settings string the user gave (`PYTORCH_ALLOC_CONF`).
     pub text: Option<String>,
-    /// Blocks of this size and more are not split; `u64::MAX` is no such limit.
+    /// Blocks of this size and larger are not split; `u64::MAX` means no limit.
     pub max_split_size: Option<Bytes>,
-    /// The share of the limit above which unused blocks are collected; 0 is off.
+    /// The share of the limit above which unused blocks are freed; 0 is off.
     pub garbage_collection_threshold: Option<f64>,
     /// Whether segments grow by mapping pages.
     pub expandable_segments: Option<bool>,
-    /// Divisions of a power of two that sizes are rounded up to, for 1 MiB, 2 MiB, … 32 GiB.
+    /// Number of divisions per power of two to which sizes are rounded up, for 1 MiB, 2 MiB, … 32 GiB.
     pub roundup_power2_divisions: Option<[u32; 16]>,
-    /// Where makeroom's own pool wrote the recording: what it lets itself take of each device, by its number; 0 where
-    /// it has no limit, or several pools have one each. `None` where PyTorch's allocator did.
+    /// If makeroom's own pool wrote the recording: its limit on each device, by index; 0 if it has no limit, or if
+    /// several pools have one each. `None` if PyTorch's allocator wrote it.
     pub pool_limits: Option<Vec<Bytes>>,
 }
 
 impl AllocatorSettings {
-    /// What makeroom's own pool let itself take of a device.
+    /// The limit of makeroom's own pool on a device.
     pub fn pool_limit(&self, device: DeviceIndex) -> Option<Bytes> {
         let limit = self.pool_limits.as_ref()?.get(device.0 as usize)?;
         (!limit.is_zero()).then_some(*limit)
     }
 }
 
-/// The beginning or the end of a named span.
+/// The start or the end of a named span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Annotation {
-    /// What the program called it.
+    /// Its name.
     pub name: String,
-    /// Beginning or end.
+    /// Start or end.
     pub stage: AnnotationStage,
-    /// The device it belongs to, if it says.
+    /// Its device, if known.
     pub device: Option<DeviceIndex>,
-    /// When, in microseconds since the epoch.
+    /// Time in microseconds since the epoch.
     pub time_us: u64,
 }
 
-/// Which end of a span an [`Annotation`] marks.
+/// Whether an [`Annotation`] is the start or the end of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnnotationStage {
-    /// It began.
+    /// The start.
     Start,
-    /// It ended.
+    /// The end.
     End,
 }
 
 impl Trace {
-    /// A trace without content, to be filled by an importer.
+    /// An empty trace, for an importer to fill.
     pub fn new(kind: TraceKind) -> Self {
         Self {
             kind,
@@ -318,7 +318,7 @@ impl Trace {
         }
     }
 
-    /// How many events all devices have together.
+    /// Number of events on all devices.
     pub fn event_count(&self) -> usize {
         self.devices.iter().map(|device| device.events.len()).sum()
     }

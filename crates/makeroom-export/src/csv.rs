@@ -1,5 +1,4 @@
-//! A table as comma-separated values: a line with the names of the columns, then one line for each row. An empty cell is a
-//! value that is not known.
+//! CSV output: a line with the column names, then one line per row. Unknown values are empty cells.
 
 use std::io::Write;
 

@@ -1,10 +1,10 @@
-//! What every form needs of a device: its allocations with birth and end, its times, what is live and reserved after each
-//! event, and the names of places and events.
+//! Shared by all formats: a device's allocations with their lifetimes, times, live and reserved memory after each
+//! event, and names of sites and events.
 
 use makeroom_core::{Action, DeviceTrace, Event, FrameId, StackId, Start, Trace};
 use makeroom_explain::{Allocation, Allocations, Places};
 
-/// One device, read once.
+/// The history of one device.
 pub(crate) struct History<'trace> {
     pub(crate) device: &'trace DeviceTrace,
     pub(crate) start: Start,
@@ -27,12 +27,12 @@ impl<'trace> History<'trace> {
         self.allocations.get(number, self.device, &self.start)
     }
 
-    /// What is live after so many events.
+    /// The allocations that are live after this many events.
     pub(crate) fn live_at(&self, position: usize) -> impl Iterator<Item = Allocation> {
         self.allocations.live_at(position).into_iter().filter_map(|number| self.get(number))
     }
 
-    /// Whether it is known what was reserved: what was asked for was cut out of segments.
+    /// Whether reserved memory is known: the allocations are in segments.
     pub(crate) fn has_segments(&self) -> bool {
         let makes = |action: &Action| matches!(action, Action::SegmentAlloc | Action::SegmentMap);
         !self.device.segments.is_empty()
@@ -40,7 +40,7 @@ impl<'trace> History<'trace> {
             || self.device.events.actions().iter().any(makes)
     }
 
-    /// All events with their numbers and what is live and reserved after each.
+    /// All events with their indices, and the live and reserved memory after each.
     pub(crate) fn events(&self) -> impl Iterator<Item = (usize, Event, Totals)> {
         let mut totals = Totals { live: self.start.live().get(), reserved: self.start.reserved().get() };
         self.device.events.iter().enumerate().map(move |(index, event)| {
@@ -49,7 +49,7 @@ impl<'trace> History<'trace> {
         })
     }
 
-    /// When an event happened, in microseconds since the epoch.
+    /// The time of an event, in microseconds since the epoch.
     pub(crate) fn time(&self, event: usize) -> Option<u64> {
         self.device.events.get(event).map(|event| event.time_us).filter(|&time| time > 0)
     }
@@ -83,7 +83,7 @@ impl Totals {
     }
 }
 
-/// What an event is called: as in PyTorch's snapshots.
+/// The name of an event, as in PyTorch's snapshots.
 pub(crate) fn name(action: Action) -> &'static str {
     match action {
         Action::Alloc => "alloc",
@@ -98,7 +98,7 @@ pub(crate) fn name(action: Action) -> &'static str {
     }
 }
 
-/// Names by stack, each made once.
+/// Names by stack, cached.
 pub(crate) struct Names<'trace> {
     trace: &'trace Trace,
     places: Places<'trace>,
@@ -112,14 +112,14 @@ impl<'trace> Names<'trace> {
         Self { trace, places: Places::new(trace), sites: none.clone(), stacks: none }
     }
 
-    /// The program's own line of a stack; empty where no stack was recorded.
+    /// The program's own line in a stack; empty if no stack was recorded.
     pub(crate) fn site(&mut self, stack: StackId) -> &str {
         let places = self.places;
         let name = || places.site(stack).map_or(String::new(), |(frame, _)| places.describe(frame));
         self.sites[stack.index()].get_or_insert_with(name)
     }
 
-    /// All frames of a stack, the outermost first, with semicolons between.
+    /// All frames of a stack, outermost first, separated by semicolons.
     pub(crate) fn stack(&mut self, stack: StackId) -> &str {
         let (trace, places) = (self.trace, self.places);
         self.stacks[stack.index()].get_or_insert_with(|| {
@@ -129,12 +129,12 @@ impl<'trace> Names<'trace> {
         })
     }
 
-    /// The frames of a stack, the outermost first.
+    /// The frames of a stack, outermost first.
     pub(crate) fn frames(&self, stack: StackId) -> impl Iterator<Item = FrameId> + use<'trace> {
         self.trace.stacks.frames_of(stack).iter().rev().copied()
     }
 
-    /// A frame's line, 0 where it is not known.
+    /// A frame's line; 0 if unknown.
     pub(crate) fn line(&self, frame: FrameId) -> u32 {
         self.trace.stacks.frame_at(frame).line
     }

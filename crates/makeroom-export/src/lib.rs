@@ -1,11 +1,11 @@
-//! Recordings as files for other programs. A trace in, bytes out; `docs/export.md` says what is in them.
+//! Converts recordings to files for other programs. `docs/export.md` documents their content.
 //!
 //! ```text
-//! history.rs      what every form needs: allocations, times, names of places
+//! history.rs      shared by all formats: allocations, times, names of sites
 //! perfetto.rs     counters and slices, as a trace-event file
-//! speedscope.rs   live memory by stack at the moments that matter
+//! speedscope.rs   live memory by stack at the most relevant moments
 //! snapshot.rs     PyTorch's memory snapshot
-//! table.rs        rows of events and of allocations;  parquet.rs, csv.rs  the two ways to write them
+//! table.rs        rows of events and of allocations, which parquet.rs and csv.rs write
 //! ```
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,7 @@ use makeroom_core::Trace;
 
 pub use table::TableKind;
 
-/// What to write.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A trace-event file for Perfetto.
@@ -34,30 +34,30 @@ pub enum Form {
     Snapshot,
     /// A table as Parquet.
     Parquet(TableKind),
-    /// A table as comma-separated values.
+    /// A table as CSV.
     Csv(TableKind),
 }
 
-/// Why nothing could be written.
+/// Why an export failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
     /// The file could not be written.
     #[error(transparent)]
     Write(#[from] io::Error),
-    /// The writer of Parquet refused.
+    /// The Parquet writer failed.
     #[error("could not write the table: {0}")]
     Parquet(#[from] ::parquet::errors::ParquetError),
-    /// The writer of JSON refused.
+    /// The JSON writer failed.
     #[error("could not write the file: {0}")]
     Json(#[from] serde_json::Error),
-    /// The writer of comma-separated values refused.
+    /// The CSV writer failed.
     #[error("could not write the table: {0}")]
     Csv(#[from] ::csv::Error),
 }
 
 impl ExportError {
-    /// The error of the file or the pipe that was written to, if it was that.
+    /// The I/O error of the output, if that was the cause.
     pub fn of_writing(&self) -> Option<&io::Error> {
         match self {
             Self::Write(error) => Some(error),
@@ -70,7 +70,7 @@ impl ExportError {
         }
     }
 
-    /// Whether the reader has gone away, having seen enough.
+    /// Whether the reader of the output has closed it.
     pub fn is_broken_pipe(&self) -> bool {
         let is_broken = |kind: io::ErrorKind| kind == io::ErrorKind::BrokenPipe;
         self.of_writing().is_some_and(|error| is_broken(error.kind()))
@@ -78,7 +78,7 @@ impl ExportError {
     }
 }
 
-/// Writes a recording in a form; gives what a reader should know was left out.
+/// Writes a recording in a format. Returns a note about what was left out, if anything.
 pub fn export(trace: &Trace, form: Form, to: impl Write + Send) -> Result<Option<String>, ExportError> {
     match form {
         Form::Perfetto => perfetto::write(trace, to),

@@ -1,4 +1,4 @@
-//! A table as Parquet: snappy, dictionaries for texts, a row group for each piece of rows.
+//! Parquet output: snappy compression, dictionaries for strings, one row group per chunk of rows.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use parquet::schema::types::Type;
 use crate::ExportError;
 use crate::table::{Cell, Column, Kind, Piece, TableKind};
 
-/// A stack is a long text that many rows share: its dictionary is worth more than the usual size.
+/// Stacks are long strings that many rows share, so a larger dictionary than the default pays off.
 const DICTIONARY_BYTES: usize = 32 << 20;
 
 pub(crate) fn write(trace: &Trace, kind: TableKind, to: impl Write + Send) -> Result<(), ExportError> {
@@ -60,7 +60,7 @@ fn write_group(
         let levels = levels.as_deref();
         match open.untyped() {
             ColumnWriter::Int64ColumnWriter(writer) => {
-                // Bits as they are: the column's type says that they have no sign.
+                // Reinterpreted bits: the column's type is unsigned.
                 let values: Vec<i64> = cells
                     .iter()
                     .filter_map(|cell| match cell {

@@ -1,8 +1,9 @@
-//! A trace-event file, which Perfetto opens: live and reserved bytes as counters, allocations as slices, refusals as marks.
+//! A trace-event file for Perfetto: live and reserved bytes as counters, allocations as slices, failed allocations as
+//! instants.
 //!
-//! Allocations overlap, and slices of one track must not; so each goes to the first track that is free. A program keeps
-//! thousands of small blocks at a time: slices are only made of the largest allocations, as many as stay readable. The
-//! counters count all of them.
+//! Allocations overlap, but slices of one track must not, so each goes to the first free track. Programs have
+//! thousands of small blocks, so slices are limited to the largest allocations, as many as stay readable. The
+//! counters include all of them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,11 +16,11 @@ use serde_json::{Value, json};
 use crate::ExportError;
 use crate::history::{History, Names, Totals};
 
-/// Slices of a device.
+/// Maximum number of slices per device.
 const MOST_SLICES: usize = 50_000;
-/// Tracks of slices of a device.
+/// Maximum number of slice tracks per device.
 const MOST_TRACKS: usize = 500;
-/// Points of a counter.
+/// Maximum number of points per counter.
 const MOST_POINTS: usize = 500_000;
 
 pub(crate) fn write(trace: &Trace, to: impl Write) -> Result<Option<String>, ExportError> {
@@ -58,7 +59,7 @@ impl<W: Write> File<W> {
     }
 }
 
-/// When an event happened for Perfetto: in microseconds, and by its number where no times were recorded.
+/// The time of an event in microseconds; its index if no times were recorded.
 fn time(history: &History<'_>, event: usize) -> u64 {
     history.time(event).unwrap_or(event as u64)
 }
@@ -66,7 +67,7 @@ fn time(history: &History<'_>, event: usize) -> u64 {
 fn counters<W: Write>(file: &mut File<W>, history: &History<'_>, process: usize) -> Result<(), ExportError> {
     let has_segments = history.has_segments();
     let every = history.device.events.len().div_ceil(MOST_POINTS).max(1);
-    // Of several events that become one point, the one at which most was live.
+    // If several events become one point, keep the one with the most live memory.
     let mut highest: Option<(Totals, usize)> = None;
     for (index, event, totals) in history.events() {
         if event.action == Action::OutOfMemory {
@@ -92,7 +93,7 @@ fn counters<W: Write>(file: &mut File<W>, history: &History<'_>, process: usize)
     Ok(())
 }
 
-/// Writes the largest allocations as slices; gives how many are left out.
+/// Writes the largest allocations as slices. Returns how many were left out.
 fn slices<W: Write>(
     file: &mut File<W>,
     history: &History<'_>,
@@ -104,11 +105,11 @@ fn slices<W: Write>(
     let all = largest.len();
     largest.sort_unstable_by_key(|&(size, number)| (Reverse(size), number));
     largest.truncate(MOST_SLICES);
-    // By birth: numbers ascend with it.
+    // By start: allocation numbers are in that order.
     let mut chosen: Vec<u32> = largest.into_iter().map(|(_, number)| number).collect();
     chosen.sort_unstable();
     let last = time(history, history.device.events.len().saturating_sub(1));
-    // Tracks that are taken, by when they are free again; and those that are free.
+    // Tracks in use, by the time when they become free; and free tracks.
     let mut taken: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     let mut free: BinaryHeap<Reverse<usize>> = (1..=MOST_TRACKS).map(Reverse).collect();
     let mut written = 0;
@@ -123,7 +124,7 @@ fn slices<W: Write>(
             free.push(Reverse(track));
         }
         let Some(Reverse(track)) = free.pop() else { continue };
-        // A slice of no length still takes its moment.
+        // A slice of zero length still occupies its track.
         taken.push(Reverse((end.max(begin + 1), track)));
         file.add(&slice(&allocation, names, process, track, (begin, end)))?;
         written += 1;

@@ -1,7 +1,7 @@
-//! Any recording as PyTorch's memory snapshot, so that PyTorch's own viewer opens it.
+//! Writes any recording as a PyTorch memory snapshot, for PyTorch's own viewer.
 //!
-//! Events, segments, stacks, settings and annotations are written as they are. What a whole process did beside its device
-//! memory has no place in the format and is left out.
+//! Events, segments, stacks, settings and annotations are written unchanged. Process data other than device memory
+//! has no place in the format and is left out.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -106,7 +106,7 @@ impl<W: Write> Writer<'_, W> {
 
     fn event(&mut self, device: &DeviceTrace, index: usize) -> io::Result<()> {
         let Some(event) = device.events.get(index) else { return self.dict(|_| Ok(())) };
-        // A refusal has no address; what the driver had free lies in its place.
+        // A failed allocation has no address; snapshots store the driver's free memory instead.
         let place = if event.action == Action::OutOfMemory { "device_free" } else { "addr" };
         let pool = device.events.pool(index);
         self.dict(|this| {
@@ -125,7 +125,7 @@ impl<W: Write> Writer<'_, W> {
         })
     }
 
-    /// A list of frames, written once for each stack, and each frame once.
+    /// A list of frames. Each stack and each frame is written once.
     fn stack(&mut self, stack: StackId) -> io::Result<()> {
         if let Some(&memo) = self.stacks.get(&stack) {
             return self.pickle.again(memo);
@@ -139,8 +139,8 @@ impl<W: Write> Writer<'_, W> {
                 }
                 let frame = trace.stacks.frame_at(id);
                 let text = |name| trace.stacks.name_text(name);
-                // PyTorch's frames have a file only; machine code's is the library. Whose code it is follows from the
-                // library, which therefore has a key of its own that PyTorch's tools pass over.
+                // PyTorch's frames have only a file, which for native code is the library. The library also has its
+                // own key, which PyTorch's tools ignore, because it determines whose code it is.
                 let library = text(frame.library);
                 let file = if library.is_empty() || frame.line > 0 { text(frame.file) } else { library };
                 let memo = pickle.shared_dict(|pickle| {

@@ -1,5 +1,5 @@
-//! Live memory by stack for speedscope: a profile for each refusal, for the peak and for the end of each device, whose
-//! weights are bytes and add up to what was live.
+//! Live memory by stack for speedscope: one profile for each failed allocation, for the peak and for the end of each
+//! device. Weights are bytes and add up to the live memory.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::ExportError;
 use crate::history::{History, Names};
 
-/// Refusals of a device that get a profile.
+/// Maximum number of failed allocations with a profile, per device.
 const MOST_REFUSALS: usize = 8;
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -41,7 +41,7 @@ pub(crate) fn write(trace: &Trace, mut to: impl Write) -> Result<(), ExportError
     Ok(to.flush()?)
 }
 
-/// The moments that get a profile, what is looked at first before others.
+/// The moments that get a profile, most relevant first.
 fn moments(history: &History<'_>) -> Vec<(String, usize)> {
     let actions = history.device.events.actions().iter().enumerate();
     let refusals = actions.filter(|(_, action)| **action == Action::OutOfMemory).take(MOST_REFUSALS);
@@ -78,7 +78,7 @@ struct Frames<'trace> {
 }
 
 impl Frames<'_> {
-    /// The numbers of a stack's frames, the outermost first. A stack without frames is a frame of its own.
+    /// The indices of a stack's frames, outermost first. An empty stack gets a frame of its own.
     fn of(&mut self, stack: StackId) -> Vec<usize> {
         let frames: Vec<FrameId> = self.names.frames(stack).collect();
         if frames.is_empty() {

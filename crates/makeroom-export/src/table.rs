@@ -1,15 +1,15 @@
-//! Events and allocations as rows, a piece at a time. The columns are a contract: `docs/export.md` lists them, and they are
-//! only ever added to.
+//! Events and allocations as rows, in chunks. The columns are a contract: `docs/export.md` lists them, and columns
+//! are only ever added.
 
 use makeroom_core::{Action, Trace};
 
 use crate::ExportError;
 use crate::history::{History, Names, name};
 
-/// Rows that are written at once.
+/// Rows per chunk.
 const PIECE: usize = 1 << 16;
 
-/// Which rows.
+/// The rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableKind {
     /// One row for each event.
@@ -18,18 +18,18 @@ pub enum TableKind {
     Allocations,
 }
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Numbers without a sign, 64 bits.
+    /// Unsigned 64-bit integers.
     Number,
     /// UTF-8.
     Text,
-    /// True or false.
+    /// Booleans.
     Truth,
 }
 
-/// A column: its name, what it holds, and whether it may be empty.
+/// A column: its name, its type, and whether it is nullable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) name: &'static str,
@@ -91,7 +91,7 @@ impl From<Option<u64>> for Cell {
     }
 }
 
-/// Rows column by column.
+/// A chunk of rows, column by column.
 pub(crate) type Piece = Vec<Vec<Cell>>;
 
 impl TableKind {
@@ -102,7 +102,7 @@ impl TableKind {
         }
     }
 
-    /// Tells all rows, piece by piece.
+    /// Passes on all rows in chunks.
     pub(crate) fn rows(
         self,
         trace: &Trace,

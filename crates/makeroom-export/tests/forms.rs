@@ -1,4 +1,4 @@
-//! Every form of every real recording: sums that must hold, and a snapshot that reads back as what it was.
+//! Every format of every real recording: sums must match, and a snapshot must survive a round trip.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
 use std::fs;
@@ -77,7 +77,7 @@ fn a_snapshot_reads_back_as_what_it_was() {
     }
 }
 
-/// Whose line it is must not be lost on the way: that of a compiled program follows from the file its code lies in.
+/// The owner of a line must be preserved. For a compiled program, it follows from the file of its code.
 #[test]
 fn a_snapshot_of_a_compiled_program_names_its_own_lines() {
     let mut compared = 0;
@@ -186,7 +186,7 @@ fn what_was_reserved_is_told_though_nothing_is_at_the_end() {
         let reserved = events.iter().filter(|event| event["name"] == "reserved");
         reserved.map(|event| event["args"]["bytes"].as_u64().unwrap()).max()
     };
-    // As if the program had ended in order: all segments were given back, and the list of them is empty.
+    // As if the program had ended normally: all segments were freed, and their list is empty.
     trace.devices[0].segments.clear();
     let most = most(&trace);
     assert!(most.is_some_and(|bytes| bytes > 300 << 20), "{most:?}");

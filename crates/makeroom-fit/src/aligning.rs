@@ -1,37 +1,37 @@
-//! Which allocation of a place in one run is which of it in another.
+//! Aligns the allocations of a site in one run with those in another.
 //!
-//! The n-th is the n-th, unless one of the runs made some that the other did not: with another batch cuDNN chooses another
-//! algorithm, and with it how often it asks for a workspace, and everything behind that is shifted. So the two
-//! sequences are walked side by side; where sizes do not belong together, a small shift that lets the next ones belong
-//! together again is looked for. Only what is given back at once is left out for it, and of PyTorch's blocks small ones,
-//! which its reductions take if there is much to reduce: a program's own tensors are there with every batch.
+//! The n-th allocation corresponds to the n-th, unless one run made some that the other did not: with another batch,
+//! cuDNN chooses another algorithm and allocates its workspace more or less often, which shifts all later ones. So
+//! both sequences are walked together, and where sizes do not match, a small shift is searched that makes the next
+//! ones match again. Only temporary allocations are skipped for this, and small blocks of PyTorch, which its
+//! reductions allocate for large inputs. The program's own tensors exist with every batch.
 
 use crate::sizes::Sizes;
 
-/// How far a shift is looked for.
+/// Maximum shift.
 const REACH: usize = 12;
-/// How many allocations behind a shift speak for it.
+/// Number of allocations after a shift that are compared.
 const WINDOW: usize = 8;
 
-/// One place in the code: what it asked for with a batch.
+/// The allocations of one site with one batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'probe> {
     pub(crate) batch: u64,
     pub(crate) sizes: &'probe [u64],
-    /// Whether each was given back before anything else happened.
+    /// Whether each was freed before anything else happened.
     pub(crate) is_passing: &'probe [bool],
     pub(crate) kind: Sizes,
 }
 
-/// For each allocation of the first, with the larger batch, the position in the second that is the same one; and how
-/// many of the first came before the second was at its end.
+/// For each allocation of `large`, the index of the corresponding one in `small`. Also returns how many allocations
+/// of `large` come before the end of `small`.
 pub(crate) fn pairs(large: Asked<'_>, small: Asked<'_>) -> (Vec<Option<usize>>, usize) {
     let mut found = vec![None; large.sizes.len()];
     let (mut at, mut other) = (0, 0);
     while at < large.sizes.len() && other < small.sizes.len() {
         if grade(large, small, at, other) < Grade::Lawful as usize {
             match (large.is_slight(at), small.is_slight(other)) {
-                // What is slight cannot be what is not.
+                // A small or temporary allocation never matches another kind.
                 (true, false) => {
                     at += 1;
                     continue;
@@ -52,11 +52,11 @@ pub(crate) fn pairs(large: Asked<'_>, small: Asked<'_>) -> (Vec<Option<usize>>, 
     (found, at)
 }
 
-/// How well two allocations belong together.
+/// How well two allocations match.
 enum Grade {
-    /// Not by any usual law.
+    /// Neither fixed nor proportional.
     Odd = 0,
-    /// Fixed, or in proportion to the batch.
+    /// Fixed, or proportional to the batch.
     Lawful = 2,
 }
 
@@ -68,7 +68,8 @@ fn grade(large: Asked<'_>, small: Asked<'_>, at: usize, other: usize) -> usize {
         return Grade::Odd as usize;
     }
     let (high, low) = (large.kind.least(size), small.kind.least(smaller));
-    // Both are ranges: what was asked for is at most the size, and at least what the allocator's rounding leaves of it.
+    // Both are ranges: the requested size is at most the recorded one, and at least that minus the allocator's
+    // rounding.
     let is_fixed = high <= smaller && low <= size;
     let scaled = |bytes: u64, batch: u64| u128::from(bytes) * u128::from(batch);
     let is_proportional = scaled(high, small.batch) <= scaled(smaller, large.batch)
@@ -76,17 +77,17 @@ fn grade(large: Asked<'_>, small: Asked<'_>, at: usize, other: usize) -> usize {
     if is_fixed || is_proportional { Grade::Lawful as usize } else { Grade::Odd as usize }
 }
 
-/// How many to leave out of each to put the next ones in order; none if that does not help.
+/// How many allocations of each to skip so that the next ones match; zero if that does not help.
 fn shift(large: Asked<'_>, small: Asked<'_>, at: usize, other: usize) -> (usize, usize) {
     let score = |(skipped, passed): (usize, usize)| {
         let pairs = (0..WINDOW).map(|next| (at + skipped + next, other + passed + next));
         let score: usize = pairs.map(|(at, other)| grade(large, small, at, other)).sum();
-        // What is left out speaks against it.
+        // Skipped allocations count against a shift.
         score + 2 * REACH - (skipped + passed)
     };
     let (most, most_other) = (large.passing(at), small.passing(other));
     let shifts = (0..=most).flat_map(|skipped| (0..=most_other).map(move |passed| (skipped, passed)));
-    // The first of the best: none at all before others.
+    // The first of the best: prefer no shift.
     let best = shifts.map(|shift| (score(shift), shift));
     let best = best.reduce(|best, next| if next.0 > best.0 { next } else { best });
     best.map_or((0, 0), |(_, shift)| shift)
@@ -97,7 +98,7 @@ impl Asked<'_> {
         self.is_passing[position] || self.kind.is_slight(self.sizes[position])
     }
 
-    /// How many can be left out from a position on, with one behind them.
+    /// How many allocations can be skipped from a position on, leaving at least one.
     fn passing(&self, from: usize) -> usize {
         let passing = (from..self.sizes.len()).take_while(|&position| self.is_slight(position)).count();
         passing.min(self.sizes.len() - from - 1).min(REACH)
@@ -108,7 +109,7 @@ impl Asked<'_> {
 mod tests {
     use super::*;
 
-    /// Odd sizes are given back at once.
+    /// Odd sizes stand for temporary allocations.
     fn with_asked<T>(batch: u64, sizes: &[u64], then: impl FnOnce(Asked<'_>) -> T) -> T {
         let is_passing: Vec<bool> = sizes.iter().map(|size| size % 2 == 1).collect();
         then(Asked { batch, sizes, is_passing: &is_passing, kind: Sizes::Requested })

@@ -1,4 +1,4 @@
-//! What is told in the end: what limits the batch, and what would move it.
+//! The answer: what limits the batch, and what would raise it.
 
 use makeroom_core::{Bytes, FastMap};
 use makeroom_sim::{AllocatorSpec, Step};
@@ -6,64 +6,64 @@ use makeroom_sim::{AllocatorSpec, Step};
 use crate::plan::{Plan, Prediction};
 use crate::scaled::{Peak, Scaled};
 
-/// Sites that are named.
+/// Number of sites to name.
 const SITES: usize = 5;
-/// What lives through this part of a step was kept for the backward pass.
+/// An allocation that lives longer than 1/8 of a step is kept for the backward pass.
 const KEPT_PART: usize = 8;
 
-/// What memory is made of at a batch.
+/// The composition of memory at a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Composition {
-    /// Live at the peak, whatever the batch.
+    /// Live at the peak, independent of the batch.
     pub fixed: Bytes,
-    /// Live at the peak, for each unit of the batch.
+    /// Live at the peak, per unit of the batch.
     pub per_unit: Bytes,
-    /// What the allocator has taken beyond what is live: rounding and holes.
+    /// Reserved by the allocator beyond live memory: rounding and fragmentation.
     pub unused: Bytes,
-    /// What the device holds beside the allocator.
+    /// Device memory outside the allocator.
     pub beside: Bytes,
-    /// How much of the peak follows laws that every run confirmed, from 0 to 1.
+    /// The share of the peak whose size laws all runs confirmed, from 0 to 1.
     pub exact_share: f64,
-    /// Whether steps are unlike each other.
+    /// Whether steps differ from each other.
     pub varies: bool,
-    /// Where most of what grows is taken, largest first.
+    /// The sites that allocate most of the growing part, largest first.
     pub sites: Vec<SiteShare>,
 }
 
-/// What one place in the code holds at the peak.
+/// The memory of one site at the peak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteShare {
-    /// The place; empty where no stack was recorded.
+    /// The site; empty if no stack was recorded.
     pub place: String,
-    /// What it holds for each unit of the batch.
+    /// Its memory per unit of the batch.
     pub per_unit: Bytes,
 }
 
-/// Something that would move the answer.
+/// A change that would allow a larger batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alternative {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// How it is had, to paste where there is something to paste.
+    /// How to make it, to paste if possible.
     pub how: String,
     /// The largest batch with it; `None` if none fits.
     pub batch: Option<u64>,
-    /// Whether the figure is an estimate: it was not replayed from what the program did.
+    /// Whether the figure is an estimate, not replayed from the recorded program.
     pub is_estimate: bool,
 }
 
-/// The whole answer.
+/// The complete answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The batch.
     pub batch: u64,
-    /// The card.
+    /// Memory of the GPU.
     pub card: Bytes,
-    /// What was kept free.
+    /// Memory kept free.
     pub margin: Bytes,
-    /// What memory is made of there.
+    /// The composition of memory at this batch.
     pub composition: Composition,
-    /// What would move it, largest first.
+    /// Changes that would allow a larger batch, largest first.
     pub alternatives: Vec<Alternative>,
 }
 
@@ -102,7 +102,7 @@ fn composition(allocator: &AllocatorSpec, prediction: &Prediction, batch: u64) -
     }
 }
 
-/// What of a peak does not follow the batch.
+/// The part of a peak that does not depend on the batch.
 fn fixed(scaled: &Scaled, peak: &Peak, batch: u64) -> u64 {
     let laws = peak.numbers.iter().map(|&number| scaled.law(number));
     laws.fold(0, |fixed, law| fixed.saturating_add(law.at(0).min(law.at(batch))))
@@ -126,13 +126,13 @@ fn sites(scaled: &Scaled, peak: &Peak, batch: u64) -> Vec<SiteShare> {
     sites
 }
 
-/// Whether the program's memory is PyTorch's.
+/// Whether the program uses PyTorch's allocator.
 fn is_pytorch(plan: &Plan) -> bool {
     plan.allocator().settings().is_some() || plan.allocator().name() == "cuda-async"
 }
 
-/// The same program under other allocators, replayed. For PyTorch `makeroom run --pool` is expandable segments, for every
-/// other program makeroom's own pool.
+/// The same program under other allocators, replayed. `makeroom run --pool` means expandable segments for PyTorch,
+/// and makeroom's own pool for other programs.
 fn allocators(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
     let (name, allocator, how) = if is_pytorch(plan) {
         (
@@ -148,11 +148,11 @@ fn allocators(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
     vec![Alternative { name: name.to_owned(), how: how.to_owned(), batch, is_estimate: false }]
 }
 
-/// Changes to the program, estimated from what it does now.
+/// Changes to the program, estimated from its current behavior.
 fn changes(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
     let scaled = &prediction.scaled;
     let kept = kept_for_backward(scaled);
-    // One of every √n is kept, and what is between two is made again.
+    // With checkpointing, one of √n activations is kept, and the rest is recomputed.
     let share = (kept.iter().filter(|kept| **kept).count() as f64
         / scaled.reference().cycles.peaks.len().max(1) as f64)
         .sqrt()
@@ -195,7 +195,7 @@ fn changes(plan: &Plan, prediction: &Prediction) -> Vec<Alternative> {
     changes
 }
 
-/// Which allocations grow with the batch and live through a good part of a step: the backward pass needs them.
+/// Which allocations grow with the batch and live through much of a step, because the backward pass needs them.
 fn kept_for_backward(scaled: &Scaled) -> Vec<bool> {
     let reference = scaled.reference();
     let program = &reference.program;
@@ -247,7 +247,7 @@ mod tests {
         let live = parts.fixed.get() + parts.per_unit.get() * answer.batch;
         let taken = live + parts.unused.get() + parts.beside.get() + answer.margin.get();
         assert!(taken <= answer.card.get());
-        // One more would not have fit, and one takes no more than a two-hundredth here.
+        // One more would not fit, and one takes at most 1/200 here.
         assert!(answer.card.get() - taken < answer.card.get() / 100, "{answer:?}");
         let sites: u64 = parts.sites.iter().map(|site| site.per_unit.get()).sum();
         assert!(sites <= parts.per_unit.get());

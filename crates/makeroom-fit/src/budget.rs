@@ -1,34 +1,34 @@
-//! What an allocator may take of a card.
+//! The memory of a GPU that is available to an allocator.
 
 use makeroom_core::Bytes;
 
 use crate::law::SizeLaw;
 use crate::probe::Probe;
 
-/// The least that is kept free unless somebody asks for less: the driver takes pages of its own as it goes.
+/// The minimum to keep free by default: the driver allocates pages of its own as it runs.
 const LEAST_MARGIN: Bytes = Bytes::mib(64);
 
-/// How much is kept free beyond what was predicted.
+/// How much to keep free beyond the prediction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Margin {
-    /// As a share of the card.
+    /// As a share of the GPU.
     pub share: f64,
-    /// And at least this much.
+    /// At least this much.
     pub least: Bytes,
 }
 
 impl Margin {
-    /// For laws that hold to the byte.
+    /// For laws that are exact to the byte.
     pub const EXACT: Self = Self { share: 0.005, least: LEAST_MARGIN };
-    /// For laws that were estimated.
+    /// For estimated laws.
     pub const ESTIMATED: Self = Self { share: 0.02, least: LEAST_MARGIN };
 
-    /// What somebody asked for, and no more.
+    /// The share that the user requested, without a minimum.
     pub const fn asked(share: f64) -> Self {
         Self { share, least: Bytes::ZERO }
     }
 
-    /// With so much more of the card, but no more than for laws that were estimated.
+    /// Wider by a share of the GPU, but not wider than for estimated laws.
     pub(crate) fn wider(self, share: f64) -> Self {
         Self { share: (self.share + share).min(Self::ESTIMATED.share), ..self }
     }
@@ -38,21 +38,21 @@ impl Margin {
     }
 }
 
-/// How much of a card is there for an allocator, at any batch.
+/// The memory of a GPU that is available to an allocator, for any batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
-    /// The card.
+    /// Memory of the GPU.
     pub card: Bytes,
-    /// What is kept free.
+    /// Memory kept free.
     pub margin: Bytes,
-    /// What is held beside the allocator, as a law of the batch.
+    /// Memory outside the allocator, as a law of the batch.
     beside: SizeLaw,
-    /// What runs turned out to have less than that leaves.
+    /// How much less than that runs actually had available.
     missing: Bytes,
 }
 
 impl Budget {
-    /// The budget on a card of this size, after runs on some card; in any order.
+    /// The budget on a GPU of this size, from runs on any GPU, in any order.
     pub fn new(card: Bytes, probes: &[Probe], margin: Margin) -> Self {
         let held = |probe: &Probe| Some(probe.beside?.held.get());
         let with_libraries = |probe: &Probe| Some((probe.batch, held(probe)? + probe.libraries.get()));
@@ -61,7 +61,8 @@ impl Budget {
         seen.dedup_by_key(|point| point.0);
         let contexts = probes.iter().filter_map(held).min().unwrap_or(0);
         let libraries = probes.iter().map(|probe| probe.libraries.get()).max().unwrap_or(0);
-        // What libraries load on first use grows in the first runs; it may fall only because others gave memory back.
+        // Memory that libraries load on first use grows in the first runs. A decrease can only come from other
+        // processes.
         let mut highest = 0;
         for point in &mut seen {
             highest = highest.max(point.1);
@@ -69,7 +70,7 @@ impl Budget {
         }
         let is_own = probes.iter().all(|probe| probe.beside.is_none_or(|beside| beside.is_own));
         let law = match (seen.first(), seen.last()) {
-            // What a process's contexts hold does not follow the batch; what others hold can only have been added to it.
+            // The contexts of a process do not depend on the batch; memory of other processes can only add to them.
             _ if is_own => SizeLaw::Fixed(contexts + libraries),
             (Some(&first), Some(&last)) if first.0 != last.0 => SizeLaw::Line([first, last]),
             (_, Some(&last)) => SizeLaw::Fixed(last.1),
@@ -78,17 +79,17 @@ impl Budget {
         Self { card, margin: margin.of(card), beside: law, missing: Bytes::ZERO }
     }
 
-    /// The same with so many bytes less.
+    /// The same with this many bytes less.
     pub(crate) fn with_less(self, bytes: u64) -> Self {
         Self { missing: Bytes::new(bytes), ..self }
     }
 
-    /// What is held beside the allocator at a batch.
+    /// Memory outside the allocator at a batch.
     pub fn beside(&self, batch: u64) -> Bytes {
         Bytes::new(self.beside.at(batch))
     }
 
-    /// What the allocator may take at a batch.
+    /// Memory available to the allocator at a batch.
     pub fn allocator(&self, batch: u64) -> u64 {
         (self.card - self.margin - self.beside(batch) - self.missing).get()
     }

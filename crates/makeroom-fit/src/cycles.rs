@@ -1,32 +1,32 @@
-//! How often memory rose and fell: the steps that a run has made.
+//! Counts the steps of a run as cycles of rising and falling memory.
 //!
-//! Every step of training, and of serving, takes memory and gives it back: activations rise through the forward pass
-//! and fall through the backward pass. So steps can be counted without knowing the framework, from the curve of live
-//! bytes alone, also where shapes vary and no two steps are alike. The curve counts as risen above halfway
-//! from its floor to its peak, and as fallen below one quarter of that way.
+//! Every step of training or inference allocates and frees memory: activations grow in the forward pass and shrink in
+//! the backward pass. So steps can be counted from the curve of live bytes alone, without knowing the framework, even
+//! if shapes vary from step to step. The curve has risen when it is more than halfway from its floor to its peak, and
+//! fallen when it is below a quarter of the way.
 
 use makeroom_sim::{Program, Step};
 
 /// The cycles of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cycles {
-    /// The most that was live in each, in order; a cycle that is not over is left out.
+    /// The peak of each complete cycle, in order.
     pub peaks: Vec<u64>,
-    /// The step of the program with which each was over.
+    /// The program step at which each ended.
     ends: Vec<usize>,
 }
 
 impl Cycles {
-    /// Counts them.
+    /// Finds the cycles of a program.
     pub fn of(program: &Program) -> Self {
         let curve: Vec<u64> = program.live().collect();
         let Some(peak) = curve.iter().copied().max() else { return Self::default() };
-        // What a program loads before its first step is not given back in one: the floor is that of its later half. Nor is
-        // it what is left when a program that ends gives everything back.
+        // Memory that is loaded before the first step is not freed in it, so the floor is that of the second half.
+        // Frees at the end of the program do not count either.
         let last = program.steps.iter().rposition(|step| matches!(step, Step::Allocate(_))).unwrap_or(0);
         let floor = curve[last / 2..=last].iter().copied().min().unwrap_or(0);
         let height = peak - floor;
-        // Memory that hardly moves has no cycles.
+        // Nearly constant memory has no cycles.
         if height / 64 < 1 + peak / 4096 {
             return Self::default();
         }
@@ -48,20 +48,20 @@ impl Cycles {
         cycles
     }
 
-    /// Whether no later cycle rose above the first ones by more than a hundredth: what optimizers and caches keep from
-    /// their first step on is there.
+    /// Whether the last two cycles exceed all earlier ones by at most 1 %: everything that optimizers and caches keep
+    /// after their first step is allocated.
     pub fn are_settled(&self) -> bool {
         let Some((last_two, earlier)) = self.peaks.split_last_chunk::<2>() else { return false };
         let before = earlier.iter().copied().max().unwrap_or(0);
         last_two.iter().all(|&peak| peak <= before + before / 100)
     }
 
-    /// How many were over after a step of the program.
+    /// How many cycles ended after a step of the program.
     pub(crate) fn after(&self, position: usize) -> usize {
         self.ends.len() - self.ends.partition_point(|&end| end <= position)
     }
 
-    /// Whether one cycle is unlike the next: shapes vary.
+    /// Whether cycles differ from each other, because shapes vary.
     pub fn vary(&self) -> bool {
         let Some(settled) = self.peaks.get(2..).filter(|settled| settled.len() > 1) else { return false };
         let (least, most) = (settled.iter().min(), settled.iter().max());
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn every_step_of_training_is_a_cycle() {
         let cycles = Cycles::of(&training(&Shape { steps: 5, ..Shape::default() }, 8).program);
-        // The first step comes before the optimizer's memory and may stay below the others.
+        // The first step comes before the optimizer allocates, and may stay below the others.
         assert!((4..=5).contains(&cycles.peaks.len()), "{cycles:?}");
         assert!(cycles.are_settled());
         assert!(!cycles.vary());
@@ -114,7 +114,7 @@ mod tests {
     fn steps_are_counted_where_shapes_vary() {
         let shape = Shape { steps: 7, lengths: vec![40, 100, 80, 60], ..Shape::default() };
         let cycles = Cycles::of(&training(&shape, 8).program);
-        // A step that stays below half of the highest is not seen as one.
+        // A step below half of the highest peak is not counted.
         assert!((3..=7).contains(&cycles.peaks.len()), "{cycles:?}");
         assert!(cycles.vary());
     }

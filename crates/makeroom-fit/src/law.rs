@@ -1,50 +1,51 @@
-//! The size of one allocation as a law of the batch.
+//! The size of an allocation as a function of the batch, called its law.
 //!
-//! Tensors have a size that is a whole multiple of something, so a law is kept as the points that were seen and
-//! evaluated in whole numbers: what is exactly linear stays exact to the byte, and rounding up never hides a byte.
+//! Sizes of tensors are whole multiples, so a law is stored as the observed points and evaluated in integers: linear
+//! laws are exact to the byte, and rounding up never loses a byte.
 
 use crate::sizes::Sizes;
 
-/// A batch and the size that an allocation had with it.
+/// A batch and the size of an allocation with it.
 pub(crate) type Point = (u64, u64);
 
-/// Sizes differ by this much from a line without being anything else: libraries align what they ask for.
+/// Sizes may differ this much from a line, because libraries align their requests.
 const ALIGNMENT: u64 = 512;
-/// A larger allocation may be off by one part in so many.
+/// Larger allocations may differ by 1/500.
 const TOLERANCE: u64 = 500;
 
-/// How a size follows the batch.
+/// How a size depends on the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeLaw {
-    /// It does not.
+    /// Not at all.
     Fixed(u64),
     /// A line through two points.
     Line([Point; 2]),
     /// A parabola through three points.
     Curve([Point; 3]),
-    /// As the mean size at this place in the code does, which goes through two points: shapes vary from step to step.
+    /// Proportional to the mean size at this site, which follows a line through two points: shapes vary from step to
+    /// step.
     Share {
-        /// The size that was seen.
+        /// The observed size.
         size: u64,
-        /// The mean size, in the run where it was seen last.
+        /// The mean sizes in two runs, of which the last is the one with the observed size.
         means: [Point; 2],
     },
 }
 
-/// A law and how it was found.
+/// A law and its quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) law: SizeLaw,
-    /// Whether no point speaks against it.
+    /// Whether no point contradicts it.
     pub(crate) is_exact: bool,
 }
 
 impl SizeLaw {
-    /// The law of what was asked for, by what was recorded with ascending, different batches; at least one.
+    /// The law of the requested sizes, from points with ascending, distinct batches; at least one.
     ///
-    /// Sizes of blocks only say between which bounds that was, so the plainest law within all bounds is taken: nearly
-    /// every tensor is as large as ever, or in proportion to the batch. With the smallest batches libraries may do
-    /// something else; then the others tell.
+    /// Recorded block sizes only give bounds on the request, so the simplest law within all bounds is chosen: nearly
+    /// every tensor is fixed or proportional to the batch. With the smallest batches, libraries may behave
+    /// differently; then the other points decide.
     pub(crate) fn of(points: &[Point], kind: Sizes) -> Found {
         if kind == Sizes::Requested || points.len() < 2 {
             return Self::through(points);
@@ -53,15 +54,16 @@ impl SizeLaw {
         larger.find_map(|points| Self::plain(points, kind)).unwrap_or_else(|| Self::near_last(points))
     }
 
-    /// Fixed, or in proportion to the batch.
+    /// Fixed, or proportional to the batch.
     fn plain(points: &[Point], kind: Sizes) -> Option<Found> {
         let is_same = points.windows(2).all(|pair| pair[0].1 == pair[1].1);
         let proportional = if is_same { None } else { Self::proportional(points, kind) };
         proportional.or_else(|| Self::fixed(points, kind))
     }
 
-    /// A law where none is plain: a library chose another way between the runs. The last one, which is the nearest to
-    /// whatever is asked about, holds; beyond it growth goes on as before it, and at most in proportion to the batch.
+    /// A law if there is no simple one, because a library changed its algorithm between the runs. The last point is
+    /// closest to the batches of interest, so the law goes through it. Beyond it, the size continues to grow as
+    /// before, but at most in proportion to the batch.
     fn near_last(points: &[Point]) -> Found {
         let Some((&last, before)) = points.split_last() else { return Self::through(points) };
         let proportional = Self::Line([(0, 0), last]);
@@ -85,7 +87,7 @@ impl SizeLaw {
         is_within.then_some(Found { law: Self::Fixed(size), is_exact: true })
     }
 
-    /// The law through points of ascending, different batches; at least one.
+    /// The law through points with ascending, distinct batches; at least one.
     pub(crate) fn through(points: &[Point]) -> Found {
         let Some((&first, &last)) = points.first().zip(points.last()) else {
             return Found { law: Self::Fixed(0), is_exact: false };
@@ -99,7 +101,7 @@ impl SizeLaw {
             return Found { law: Self::Fixed(largest), is_exact: false };
         }
         let line = Self::Line([first, last]);
-        // A line that is below nothing at batch 0 is no line: it was drawn through something that grows faster.
+        // A line with a negative value at batch 0 is not the law: the size grows faster than linearly.
         let crosses_zero =
             i128::from(first.1) * i128::from(last.0) < i128::from(last.1) * i128::from(first.0);
         let between = &points[1..points.len() - 1];
@@ -117,7 +119,7 @@ impl SizeLaw {
                 is_exact: between.iter().all(|&(batch, size)| is_near(law.at(batch), size)),
             };
         }
-        // It grows ever more slowly: its last rise, carried on, is more than it will be.
+        // It grows ever more slowly, so extrapolating the last rise overestimates it, which is safe.
         Found { law: Self::Line([middle, last]), is_exact: false }
     }
 
@@ -135,7 +137,7 @@ impl SizeLaw {
         }
     }
 
-    /// Whether it follows the batch at all.
+    /// Whether it depends on the batch at all.
     pub fn grows(&self) -> bool {
         !matches!(self, Self::Fixed(_))
     }
@@ -154,7 +156,7 @@ fn line([(batch, size), (next_batch, next_size)]: [Point; 2], at: u64) -> u64 {
     to_size(i128::from(size) + div_ceil(rise * (i128::from(at) - i128::from(batch)), run))
 }
 
-/// Newton's form: differences of differences are whole numbers over the product of the distances.
+/// Newton's form: the divided differences are integers over the product of the distances.
 fn curve([(b0, s0), (b1, s1), (b2, s2)]: [Point; 3], at: u64) -> u64 {
     let [b0, b1, b2, s0, s1, s2, at] = [b0, b1, b2, s0, s1, s2, at].map(i128::from);
     let (left, right, whole) = (b1 - b0, b2 - b1, b2 - b0);
@@ -175,7 +177,7 @@ fn div_ceil(number: i128, by: i128) -> i128 {
     number.div_euclid(by) + i128::from(number.rem_euclid(by) != 0)
 }
 
-/// No law makes a size negative, and none goes beyond what a number holds.
+/// Clamps to the range of sizes.
 fn to_size(size: i128) -> u64 {
     u64::try_from(size.max(0)).unwrap_or(u64::MAX)
 }
@@ -222,7 +224,7 @@ mod tests {
     #[test]
     fn blocks_that_were_not_cut_hide_a_plain_law_from_nobody() {
         let mib = 1_u64 << 20;
-        // 2 MiB for each unit, once in a block that was half a mebibyte larger.
+        // 2 MiB per unit, once in a block that was half a mebibyte larger.
         let found = SizeLaw::of(&[(4, 8 * mib + mib / 2), (27, 54 * mib), (48, 96 * mib)], Sizes::Blocks);
         assert_eq!((found.law.at(59), found.is_exact), (118 * mib, true));
         let fixed = SizeLaw::of(&[(4, 5 * mib), (27, 4 * mib)], Sizes::Blocks);

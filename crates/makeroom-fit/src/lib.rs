@@ -1,24 +1,24 @@
-//! How large a batch can be, from a few short runs.
+//! Predicts the largest batch that fits from a few short runs.
 //!
 //! Runs of one program with different batches make the same allocations in the same order; only sizes differ. So the
-//! size of every allocation is a law of the batch, read off the runs one allocation at a time, and a run with any other
-//! batch can be written down and replayed exactly under any allocator: rounding and fragmentation are then not
-//! guessed. Nothing here starts a program; that is the command line's.
+//! size of every allocation is a function of the batch, its law, which is derived from the runs. A run with any other
+//! batch can then be constructed and replayed exactly under any allocator, so rounding and fragmentation are not
+//! guessed. This crate does not start programs; the command does.
 //!
 //! ```text
-//! cycles.rs     how often memory rose and fell: the steps a run has made
-//! probe.rs      one run: its program, who asked for what, what the device held beside it
-//! sizes.rs      what recorded sizes say of what was asked for
-//! law.rs        the size of one allocation as a law of the batch
-//! aligning.rs   which allocation of one run is which of another
+//! cycles.rs     counts the steps of a run
+//! probe.rs      one run: its program, its sites, memory outside the allocator
+//! sizes.rs      what recorded sizes reveal about requests
+//! law.rs        the size of one allocation as a function of the batch
+//! aligning.rs   which allocations of two runs correspond
 //! matching.rs   the laws of all allocations of a program
 //! scaled.rs     the program at another batch
-//! replaying.rs  what would come of it in so much memory
-//! workspaces.rs what a program can do without
-//! budget.rs     what an allocator may take of a card
+//! replaying.rs  replays it in a given amount of memory
+//! workspaces.rs memory that a program can do without
+//! budget.rs     the memory of a GPU that is available to an allocator
 //! search.rs     the largest batch that fits
 //! plan/         which batch to run next: types, predictions
-//! answer.rs     what is told in the end
+//! answer.rs     the final answer
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! The laws of all allocations of a program, read off its runs.
+//! Derives the laws of all allocations of a program from its runs.
 //!
-//! The n-th allocation that a place in the code makes in one run is its n-th in every other: a program with another
-//! batch does the same things in the same order. Where that cannot be (a run went on for longer, or shapes vary from
-//! step to step) the place's other allocations, or its mean, stand in; what was found so is not called exact.
+//! The n-th allocation of a site in one run corresponds to its n-th in every other: with another batch, a program
+//! does the same things in the same order. If that fails (one run was longer, or shapes vary from step to step), the
+//! other allocations of the site, or their mean, are used instead, and the law is not called exact.
 
 use makeroom_core::FastMap;
 
@@ -11,12 +11,12 @@ use crate::law::{Found, Point, SizeLaw};
 use crate::probe::Probe;
 use crate::workspaces::passing;
 
-/// A place whose allocations fit their laws less often than this has sizes that follow something else.
+/// If a smaller share of a site's memory follows its laws, the sizes depend on something else.
 const LEAST_EXACT_SHARE: f64 = 0.9;
-/// And so has one of which less than this is found in another run.
+/// The same if a smaller share has a counterpart in another run.
 const LEAST_PAIRED_SHARE: f64 = 0.5;
 
-/// The law of every allocation of one run, by others that are given by ascending batch.
+/// The law of every allocation in one run, derived with other runs, which are sorted by batch.
 pub(crate) fn laws(reference: &Probe, others: &[&Probe]) -> Vec<Found> {
     let others: Vec<(&Probe, FastMap<u64, Requests>)> =
         others.iter().map(|&probe| (probe, Requests::by_key(probe))).collect();
@@ -37,7 +37,7 @@ pub(crate) fn laws(reference: &Probe, others: &[&Probe]) -> Vec<Found> {
     laws
 }
 
-/// What one place asked for in one run.
+/// The allocations of one site in one run.
 #[derive(Default)]
 struct Requests {
     numbers: Vec<u32>,
@@ -63,34 +63,34 @@ impl Requests {
     }
 }
 
-/// What one place in the code asked for, in each run.
+/// The allocations of one site in all runs.
 struct Place<'probes> {
     /// In the reference.
     own: Asked<'probes>,
-    /// In the other runs that came here, by ascending batch.
+    /// In the other runs that reached this site, by ascending batch.
     others: Vec<Asked<'probes>>,
 }
 
 impl Place<'_> {
-    /// The law of each allocation of the reference.
+    /// The law of each allocation in the reference.
     fn laws(&self) -> Vec<Found> {
         let sizes = self.own.sizes;
         if self.others.is_empty() {
             return sizes.iter().map(|&size| self.proportional(size)).collect();
         }
         let paired: Vec<_> = self.others.iter().map(|&other| aligning::pairs(self.own, other)).collect();
-        // Behind the end of the run that went on for longest nothing can be known.
+        // Beyond the end of the longest other run, nothing is known.
         let known = paired.iter().map(|(_, seen)| *seen).max().unwrap_or(0);
         let matched: Vec<Option<Found>> =
             (0..sizes.len()).map(|position| self.matched(position, &paired)).collect();
-        // With two runs a line goes through anything, so there nothing speaks against it.
+        // With two runs, a line fits anything, so nothing contradicts it.
         if !self.is_regular(&matched[..known]) {
             return self.shares();
         }
         let mut by_size: FastMap<u64, Found> = FastMap::default();
         for (found, &size) in matched.iter().zip(sizes) {
             let Some(found) = *found else { continue };
-            // Two laws for one size: the one that grows more is the safe one.
+            // If one size has two laws, the faster growing one is safe.
             let kept = by_size.entry(size).or_insert(found);
             let far = self.own.batch.saturating_mul(4);
             if found.law.at(far) > kept.law.at(far) {
@@ -105,8 +105,8 @@ impl Place<'_> {
             .collect()
     }
 
-    /// Whether sizes follow the batch and nothing else. Libraries change what they take in passing with the batch, so
-    /// that says little as long as there is anything else.
+    /// Whether sizes depend on the batch only. Temporary allocations are ignored if there are others, because
+    /// libraries vary them with the batch.
     fn is_regular(&self, matched: &[Option<Found>]) -> bool {
         let is_passing = self.own.is_passing;
         let only_passing = is_passing.iter().all(|is_passing| *is_passing);
@@ -123,7 +123,7 @@ impl Place<'_> {
         paired > 0.0 && exact / paired >= LEAST_EXACT_SHARE && paired / all >= LEAST_PAIRED_SHARE
     }
 
-    /// The law of the allocation at a position, from the runs in which it has a partner.
+    /// The law of an allocation, from the runs in which it has a counterpart.
     fn matched(&self, position: usize, paired: &[(Vec<Option<usize>>, usize)]) -> Option<Found> {
         let partner = |(other, (found, _)): (&Asked<'_>, &(Vec<Option<usize>>, usize))| {
             Some((other.batch, other.sizes[found[position]?]))
@@ -138,7 +138,7 @@ impl Place<'_> {
         Some(SizeLaw::of(&points, self.own.kind))
     }
 
-    /// Laws for a place whose sizes follow more than the batch: each grows as their mean does.
+    /// Laws for a site whose sizes depend on more than the batch: each is proportional to their mean.
     fn shares(&self) -> Vec<Found> {
         let own = self.own;
         let Some(first) = self.others.first() else {
@@ -150,7 +150,7 @@ impl Place<'_> {
         own.sizes.iter().map(|size| Found { law: law(size), is_exact: false }).collect()
     }
 
-    /// The safe law for what was seen once: all of it grows.
+    /// The safe law for a size that was seen once: proportional to the batch.
     fn proportional(&self, size: u64) -> Found {
         Found { law: SizeLaw::Line([(0, 0), (self.own.batch, size)]), is_exact: false }
     }

@@ -1,4 +1,4 @@
-//! One run of the program: what it asked for, who asked, and what the device held beside it.
+//! One run of the program: its allocations, their sites, and memory outside the allocator.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -10,37 +10,37 @@ use makeroom_sim::{Inside, Program, Step};
 use crate::cycles::Cycles;
 use crate::sizes::Sizes;
 
-/// What was seen of a run with one batch.
+/// The observations of a run with one batch.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// The batch.
     pub batch: u64,
-    /// What the program did.
+    /// The allocations and frees of the program.
     pub program: Program,
     /// Its steps.
     pub cycles: Cycles,
-    /// What the device held beside what the program asked for, where that was measured.
+    /// Device memory outside the program's allocations, if measured.
     pub beside: Option<Beside>,
-    /// What libraries took of the driver by themselves, beside that too.
+    /// Driver memory that libraries allocated themselves, which is also outside.
     pub libraries: Bytes,
-    /// Whether an optimizer was seen at work: until then what it keeps is not there.
+    /// Whether an optimizer was seen. Before that, its memory is not allocated.
     pub is_optimized: bool,
-    /// How many requests were refused although the run went on: a library took another way, or somebody tried again.
+    /// Failed requests after which the run continued: a library used another algorithm, or the request was retried.
     pub refusals: usize,
-    /// How many cycles came after the last of them, if there was one.
+    /// Number of cycles after the last failed request, or all if none failed.
     pub cycles_since_refusal: usize,
-    /// What the program's sizes are.
+    /// What the recorded sizes mean.
     pub sizes: Sizes,
-    /// Who asked, for each allocation; the same in every run of the program.
+    /// The site of each allocation; the same in every run of the program.
     pub(crate) keys: Vec<u64>,
-    /// Those of them that convolve, or may: their workspaces are no need.
+    /// Sites that perform convolutions, or may: their workspaces are optional.
     pub(crate) convolutions: HashSet<u64, FastHasher>,
-    /// What to call them.
+    /// The names of sites.
     pub(crate) names: FastMap<u64, String>,
 }
 
 impl Probe {
-    /// Reads a run's recording of one device.
+    /// Reads a run from its recording of one device.
     pub fn new(batch: u64, trace: &Trace, device: &DeviceTrace) -> Self {
         let beside = held_beside(trace, device);
         let inside = Inside::new(device);
@@ -82,13 +82,13 @@ impl Probe {
         }
     }
 
-    /// What to call whoever asked for an allocation.
+    /// The name of a site.
     pub(crate) fn name(&self, key: u64) -> &str {
         self.names.get(&key).map_or("", String::as_str)
     }
 }
 
-/// Who asked, as a number that is the same in every run: stacks are numbered anew in each.
+/// IDs of sites that are the same in every run; stack IDs differ from run to run.
 struct Places<'trace> {
     trace: &'trace Trace,
     keys: FastMap<StackId, u64>,
@@ -118,8 +118,8 @@ impl<'trace> Places<'trace> {
         key
     }
 
-    /// The places that convolve, by the names of functions; a backward pass has none, so in a program that convolves it
-    /// may. `convert` is no such name.
+    /// The sites of convolutions, by function name. Stacks of the backward pass have no such names, so in a program
+    /// with convolutions, all of them may be. `convert` does not match.
     fn convolutions(&self) -> HashSet<u64, FastHasher> {
         let names = |stack: StackId, is_one: fn(&str) -> bool| {
             let stacks = &self.trace.stacks;
@@ -136,7 +136,7 @@ impl<'trace> Places<'trace> {
         found
     }
 
-    /// Whether a stack goes through a framework's optimizer.
+    /// Whether a stack contains a framework's optimizer.
     fn names_optimizer(&self) -> bool {
         let stacks = &self.trace.stacks;
         self.keys.keys().any(|&stack| {
@@ -149,8 +149,8 @@ impl<'trace> Places<'trace> {
     }
 }
 
-/// Whether a function is a convolution by its name: PyTorch's `conv2d` and `Conv2d`, `_conv_forward`, `ConvTranspose`,
-/// others' `convolution`.
+/// Whether a function name is that of a convolution: PyTorch's `conv2d` and `Conv2d`, `_conv_forward`,
+/// `ConvTranspose`, or `convolution` elsewhere.
 fn convolves(function: &str) -> bool {
     let function = function.to_ascii_lowercase();
     let follows = |rest: &str| {

@@ -1,29 +1,30 @@
-//! A run that was not made: the program at a batch, replayed under an allocator in some memory.
+//! Replays the program at a batch under an allocator with limited memory, in place of a real run.
 //!
-//! Addresses are placed as the driver places them, because this is about one real run and not about an allocator in
-//! general. What a program was refused and got over stays refused: PyTorch's allocator gave back all that it could then.
+//! Addresses are placed as the driver does, because this predicts one real run, not an allocator in general. Requests
+//! that failed in the recording and from which the program recovered stay failed: PyTorch's allocator freed its whole
+//! cache then.
 
 use makeroom_sim::{AllocatorSpec, Outcome, Program, Step, replay};
 
-/// What would come of a run in so much memory.
+/// The outcome of a run in this much memory.
 pub(crate) fn outcome(allocator: &AllocatorSpec, program: &Program, room: u64) -> Outcome {
     let mut device = allocator.device(Some(room)).placing_as_the_driver();
     replay(program, &mut *allocator.build(program, Some(room)), &mut device)
 }
 
-/// Whether it would go through.
+/// Whether it would complete.
 pub(crate) fn fits(allocator: &AllocatorSpec, program: &Program, room: u64) -> bool {
     outcome(allocator, program, room).refusal.is_none()
 }
 
-/// The least room below `room` in which a program goes as far as it was recorded, less one byte: the most in which it is
-/// refused. `None` if it is refused in `room` itself, or in no room at all.
+/// The largest memory below `room` in which a program fails, to within 1 MiB. `None` if it fails in `room` itself, or
+/// in no amount of memory.
 pub(crate) fn most_refused(allocator: &AllocatorSpec, program: &Program, room: u64) -> Option<u64> {
     if !fits(allocator, program, room) || fits(allocator, program, 0) {
         return None;
     }
     let (mut refused, mut enough) = (0, room);
-    // A mebibyte is no more than the driver's own pages come and go with.
+    // 1 MiB is less than the fluctuation of the driver's own memory.
     while enough - refused > 1 << 20 {
         let middle = u64::midpoint(refused, enough);
         if fits(allocator, program, middle) {
@@ -35,7 +36,7 @@ pub(crate) fn most_refused(allocator: &AllocatorSpec, program: &Program, room: u
     Some(refused)
 }
 
-/// The program of a run that went on after refusals: they are no end, and left the allocator without its cache.
+/// The program of a run that recovered from failed requests: they become freed caches.
 pub(crate) fn survived(program: &Program) -> Program {
     let mut program = program.clone();
     for step in &mut program.steps {
@@ -46,7 +47,7 @@ pub(crate) fn survived(program: &Program) -> Program {
     program
 }
 
-/// The program of a run that a refusal ended: those before it were none.
+/// The program of a run that ended with a failed request; earlier ones were recovered from.
 pub(crate) fn refused_last(program: &Program) -> Program {
     let last = program.steps.iter().rposition(|step| matches!(step, Step::AllocateRefused(_)));
     let mut survived = survived(program);

@@ -8,22 +8,22 @@ use crate::probe::Probe;
 use crate::replaying::survived;
 use crate::workspaces::Workspaces;
 
-/// A program whose sizes follow the batch.
+/// A program whose sizes depend on the batch.
 #[derive(Clone, Debug)]
 pub struct Scaled {
-    /// The run with the largest batch, whose order and lifetimes all others have.
+    /// The run with the largest batch, which determines order and lifetimes.
     reference: Probe,
     laws: Vec<Found>,
     workspaces: Workspaces,
 }
 
 impl Scaled {
-    /// Reads the laws off runs with different batches, in any order; `None` without a run.
+    /// Derives the laws from runs with different batches, in any order; `None` without a run.
     pub fn new(probes: Vec<Probe>) -> Option<Self> {
         Self::with_refused(probes, &[])
     }
 
-    /// The same, with runs that were refused: as far as they came, what they asked for is known.
+    /// The same, with runs that failed: their requests are known up to that point.
     pub(crate) fn with_refused(mut probes: Vec<Probe>, refused: &[Probe]) -> Option<Self> {
         probes.sort_by_key(|probe| probe.batch);
         probes.dedup_by_key(|probe| probe.batch);
@@ -37,7 +37,7 @@ impl Scaled {
         Some(Self { reference, laws, workspaces })
     }
 
-    /// The run that all others are drawn from.
+    /// The run that all others are derived from.
     pub fn reference(&self) -> &Probe {
         &self.reference
     }
@@ -47,7 +47,7 @@ impl Scaled {
         self.with_sizes(|_, law| law.at(batch))
     }
 
-    /// The program with sizes of one's own choice.
+    /// The program with custom sizes.
     pub(crate) fn with_sizes(&self, size: impl Fn(u32, &SizeLaw) -> u64) -> Program {
         let mut program = self.reference.program.clone();
         for (number, (allocation, found)) in program.allocations.iter_mut().zip(&self.laws).enumerate() {
@@ -56,22 +56,22 @@ impl Scaled {
         program
     }
 
-    /// What would come of the program, with sizes of whatever choice, in so much memory.
+    /// The outcome of the program with any sizes, in this much memory.
     pub(crate) fn outcome(&self, allocator: &AllocatorSpec, program: Program, room: u64) -> Outcome {
         self.workspaces.outcome(allocator, program, room)
     }
 
-    /// Whether the program at a batch would go through in so much memory.
+    /// Whether the program at a batch would complete in this much memory.
     pub(crate) fn fits(&self, allocator: &AllocatorSpec, batch: u64, room: u64) -> bool {
         self.outcome(allocator, self.at(batch), room).refusal.is_none()
     }
 
-    /// Whether anything follows the batch.
+    /// Whether any size depends on the batch.
     pub fn grows(&self) -> bool {
         self.laws.iter().any(|found| found.law.grows())
     }
 
-    /// What is live when most is, at a batch.
+    /// The live allocations at the peak, for a batch.
     pub(crate) fn peak(&self, batch: u64) -> Peak {
         let program = self.at(batch);
         let mut peak = Peak { bytes: program.live_at_start(), numbers: Vec::new() };
@@ -101,8 +101,7 @@ impl Scaled {
         self.laws[number as usize].law
     }
 
-    /// How much of what is live at the peak of a batch has a law that every run confirmed, from 0 to 1; what the program
-    /// can do without does not count.
+    /// The share of live memory at the peak whose laws all runs confirmed, from 0 to 1; without optional memory.
     pub fn exact_share(&self, batch: u64) -> f64 {
         let (mut exact, mut all) = (0_u64, 0_u64);
         for number in self.peak(batch).numbers {
@@ -114,17 +113,17 @@ impl Scaled {
         exact as f64 / all.max(1) as f64
     }
 
-    /// The most that is live at once at a batch, without what the program can do without.
+    /// The peak of live memory at a batch, without optional memory.
     pub(crate) fn needed(&self, batch: u64) -> u64 {
         let size = |number, law: &SizeLaw| if self.workspaces.contains(number) { 0 } else { law.at(batch) };
         self.with_sizes(size).peak_live()
     }
 }
 
-/// The moment when most is live.
+/// The peak.
 pub(crate) struct Peak {
     pub(crate) bytes: u64,
-    /// What is live.
+    /// The live allocations.
     pub(crate) numbers: Vec<u32>,
 }
 

@@ -1,16 +1,16 @@
 //! The largest batch that fits.
 
-/// How far beyond the first answer is looked, as a part of it.
+/// How far beyond the first result to search, as a fraction of it.
 const BEYOND: u64 = 16;
-/// In how many steps.
+/// Number of steps in that search.
 const STEPS: u64 = 16;
 
-/// The largest batch of `1 ..= most` of which `fits` says so, by doubling from `hint` and halving the distance; `None`
-/// if not even 1 fits.
+/// The largest batch in `1 ..= most` for which `fits` is true, by exponential search from `hint` and bisection;
+/// `None` if not even 1 fits.
 ///
-/// More need not fit less: an allocator may get through with a batch and fail with a smaller one, by the pieces that its
-/// memory falls into. So a little beyond the first answer is looked at too. What is guaranteed, because both were tried:
-/// the result fits, and the next larger batch does not (or is beyond `most`).
+/// `fits` is not monotonic: because of fragmentation, an allocator may succeed with a batch and fail with a smaller
+/// one. So the search also looks a little beyond its first result. Guaranteed, because both were tried: the result
+/// fits, and the next larger batch does not (or is beyond `most`).
 pub fn largest(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
     let first = upward(hint, most, &fits);
     let step = (first / BEYOND / STEPS).max(1);
@@ -20,18 +20,18 @@ pub fn largest(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> 
     (result > 0).then_some(result)
 }
 
-/// How far below an answer is looked, as a part of it.
+/// How far below a result to search, as a fraction of it.
 const BELOW: u64 = 12;
-/// What one that goes through says of where the edge is, and what one that does not says. The first had to get over every
-/// request, the other failed at a single one.
+/// Weights of batches that fit and of those that do not. The former is stronger evidence: every request succeeded,
+/// while in the latter a single one failed.
 const GOES_THROUGH: usize = 3;
 const IS_REFUSED: usize = 2;
 
-/// The edge between what fits and what does not, where it is ragged; the result fits.
+/// The edge between batches that fit and those that do not, if it is ragged. The result fits.
 ///
-/// Where memory falls into pieces that change with every batch, one that fits may stand alone, by chance, and one that does
-/// not may lie among many that do; real runs are not so exact. So the edge is where the fewest of the batches around it are
-/// on the wrong side of it.
+/// If fragmentation changes with every batch, a batch may fit by chance while its neighbors do not, or the reverse,
+/// and real runs are less exact than a replay. So the edge is placed where the fewest nearby batches are on the wrong
+/// side.
 pub(crate) fn edge(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
     let mut top = largest(hint, most, &fits)?;
     loop {
@@ -51,8 +51,8 @@ pub(crate) fn edge(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u
     }
 }
 
-/// Of descending batches, the place of the one that fits with the fewest that do above it and that do not below it; the
-/// lower of equals. `None` if to take none of them is better still.
+/// The index, in descending batches, of the one that fits with the fewest fitting batches above it and failing ones
+/// below it; the lower one if equal. `None` if choosing none of them is better.
 fn best_cut(looked_at: &[(u64, bool)]) -> Option<usize> {
     let refused_in_all = looked_at.iter().filter(|(_, is_fitting)| !is_fitting).count();
     let (mut fitting_above, mut refused_below) = (0, refused_in_all);
@@ -71,7 +71,7 @@ fn best_cut(looked_at: &[(u64, bool)]) -> Option<usize> {
     best.filter(|&(wrong, _)| wrong < GOES_THROUGH * fitting_above).map(|(_, position)| position)
 }
 
-/// A batch that fits while the next larger one does not, found from a hint; 0 if there is none below it.
+/// A batch that fits while the next larger one does not, searched from a hint; 0 if there is none below it.
 fn upward(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> u64 {
     let (enough, too_many) = bracket(hint, most, &fits);
     halve(enough, too_many, fits)
@@ -94,7 +94,7 @@ fn bracket(hint: u64, most: u64, fits: impl Fn(u64) -> bool) -> (u64, u64) {
     (enough, most.saturating_add(1))
 }
 
-/// Halves the distance until it is one: `enough` fits or is 0, `too_many` does not.
+/// Bisects until the distance is one: `enough` fits or is 0, `too_many` does not fit.
 fn halve(mut enough: u64, mut too_many: u64, fits: impl Fn(u64) -> bool) -> u64 {
     while enough + 1 < too_many {
         let middle = u64::midpoint(enough, too_many);
@@ -132,12 +132,12 @@ mod tests {
     fn what_fits_by_chance_above_what_does_not_is_not_relied_on() {
         let fits = |batch| batch <= 1000 || (1030..=1041).contains(&batch);
         assert_eq!(edge(1035, 1 << 20, fits), Some(1000));
-        // And what is refused by chance does not end it.
+        // Random failures do not end the search.
         assert_eq!(edge(8, 1 << 20, |batch| batch <= 1041 && batch % 100 != 0), Some(1041));
-        // Nor does it if many are, among more that are not.
+        // Nor do many, if more batches fit.
         let ragged = |batch| batch <= 1600 || batch <= 1680 && batch % 40 >= 10;
         assert!((1660..=1680).contains(&edge(8, 1 << 20, ragged).unwrap()));
-        // One that stands far above all others is left alone.
+        // A single success far above all others is ignored.
         assert_eq!(edge(2000, 1 << 20, |batch| batch <= 1000 || batch == 2000), Some(1000));
         assert_eq!(edge(8, 1 << 20, |batch| batch <= 56), Some(56));
         assert_eq!(edge(8, 1 << 20, |batch| batch <= 3), Some(3));

@@ -1,19 +1,19 @@
-//! Programs that train, written down for tests: what PyTorch's allocator would see of them.
+//! Training programs for tests, as PyTorch's allocator sees them.
 
 use makeroom_core::{PoolId, StackId};
 use makeroom_sim::{Allocation, Program, Step};
 
 use crate::probe::Probe;
 
-/// What a program is like.
+/// The shape of a program.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) layers: u64,
     pub(crate) width: u64,
     pub(crate) steps: u64,
-    /// The length of each step's data, from the first again when they are used up.
+    /// The length of each step's data, repeated cyclically.
     pub(crate) lengths: Vec<u64>,
-    /// A matrix of batch × batch in every step, as contrastive losses have.
+    /// Whether every step has a matrix of batch × batch, as in contrastive losses.
     pub(crate) compares_all: bool,
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn training(shape: &Shape, batch: u64) -> Probe {
     Probe::of_program(batch, writer.program, writer.keys)
 }
 
-/// A run that keeps one more of the same for each unit, and whose allocations all have one size.
+/// A run that keeps one more allocation of the same size for each unit of the batch.
 pub(crate) fn keeping(batch: u64) -> Probe {
     let mut writer = Writer::default();
     for _ in 0..batch {

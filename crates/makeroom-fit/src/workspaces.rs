@@ -1,9 +1,9 @@
 //! Memory that a program can do without: cuDNN's workspaces.
 //!
-//! PyTorch asks cuDNN for ways to compute a convolution, best first, and takes the first whose workspace it gets; some way
-//! needs none. So a workspace that is refused ends nothing: the convolution is slower from then on. In a recording it is a
-//! block that is given back before anything else happens, asked for by a convolution, or by the thread of the backward
-//! pass of a program that has some.
+//! PyTorch gets a list of algorithms for a convolution from cuDNN, best first, and uses the first whose workspace it
+//! can allocate; some algorithm needs none. So a failed workspace does not end the program: the convolution is slower
+//! from then on. In a recording, a workspace is a block that is freed before anything else happens, allocated by a
+//! convolution, or by the backward thread of a program with convolutions.
 
 use makeroom_core::FastMap;
 use makeroom_sim::{AllocatorSpec, Outcome, Program, Step};
@@ -11,13 +11,13 @@ use makeroom_sim::{AllocatorSpec, Outcome, Program, Step};
 use crate::probe::Probe;
 use crate::replaying::outcome;
 
-/// Blocks of one convolution are that much alike from step to step: see `sizes.rs`.
+/// Blocks of the same convolution may differ by this much from step to step (see `sizes.rs`).
 const ALIKE: u64 = 1 << 20;
 
 /// The workspaces among a program's allocations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Workspaces {
-    /// Who asked, for each that is one.
+    /// The site of each allocation that is a workspace.
     keys: FastMap<u32, u64>,
 }
 
@@ -34,7 +34,7 @@ impl Workspaces {
         self.keys.contains_key(&number)
     }
 
-    /// What would come of a run in so much memory, in which workspaces that are refused are done without.
+    /// The outcome of a run in this much memory, if the program does without workspaces that fail.
     pub(crate) fn outcome(&self, allocator: &AllocatorSpec, mut program: Program, room: u64) -> Outcome {
         loop {
             let outcome = outcome(allocator, &program, room);
@@ -44,8 +44,8 @@ impl Workspaces {
         }
     }
 
-    /// Takes a workspace out of a program, and those of later steps: PyTorch keeps to the way that it found. That it was
-    /// refused has left the allocator without its cache.
+    /// Removes a workspace and those of later steps from a program, because PyTorch keeps the algorithm it found. The
+    /// failure has emptied the allocator's cache.
     fn leave_out(&self, program: &mut Program, refused: u32, key: u64) {
         let size = program.size(refused);
         let is_same = |number: u32| {
@@ -72,7 +72,7 @@ impl Workspaces {
     }
 }
 
-/// Which allocations were given back before anything else happened, or never made.
+/// Which allocations were freed before anything else happened, or never made.
 pub(crate) fn passing(program: &Program) -> Vec<bool> {
     let mut is_passing = vec![true; program.allocations.len()];
     for (position, step) in program.steps.iter().enumerate() {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::testing::{Shape, training};
 
-    /// Every step has one allocation of batch × batch that is given back at once.
+    /// Every step has one temporary allocation of batch × batch.
     fn comparing(convolutions: &[u64]) -> Probe {
         let mut probe = training(&Shape { compares_all: true, steps: 6, ..Shape::default() }, 512);
         probe.convolutions.extend(convolutions);

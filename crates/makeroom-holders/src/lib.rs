@@ -1,16 +1,16 @@
-//! Who holds the memory of GPUs: NVML, `/proc`, control groups and recordings joined into one account per device.
+//! Which processes hold GPU memory: joins NVML, `/proc`, cgroups and recordings into one account per device.
 //!
 //! ```text
-//! survey      what the driver says, asked in a process of its own, within a deadline
-//! processes   what /proc says: open files of the driver, states, namespaces, containers, jobs, users
-//! recording   what a running program's own .room recording says
-//! account     the three joined: total = free + reserved + Σ holders + what nobody listed holds, and why
-//! remedy      what would have to go, the command that would do it, and what would be lost
-//! watcher     all of it again and again
-//! doctor      what can go wrong here before anything runs
+//! survey      queries the driver, in a child process with a timeout
+//! processes   reads /proc: open driver files, states, namespaces, containers, jobs, users
+//! recording   reads the .room recordings of running programs
+//! account     joins the three: total = free + reserved + Σ holders + unlisted, with causes for the last
+//! remedy      which processes would have to exit, the commands for that, and what would be lost
+//! watcher     takes accounts, once or periodically
+//! doctor      checks this machine for problems
 //! ```
 //!
-//! Nothing here prints, and nothing here ends a process.
+//! This crate never prints, and never ends a user's process.
 #![forbid(unsafe_code)]
 
 mod account;

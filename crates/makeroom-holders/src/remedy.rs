@@ -1,8 +1,10 @@
-//! What would have to go to make room, the command that would do it, and what would be lost. Nothing is done.
+//! Which processes would have to exit to free memory, the commands for that, and what would be lost. Nothing is
+//! executed.
 //!
-//! Who loses least goes first: workers left behind by a dead parent, what is stopped, idle contexts, then the asking user's
-//! own processes, then others'. Within a class as few as possible go, the smallest that suffice. What ends by one command
-//! (a container, a job, a unit) is one candidate with all that it holds.
+//! Candidates are chosen by loss: first leftovers (orphaned workers, stopped processes, zombies), then idle contexts,
+//! the user's own processes, other users' processes, and finally the MPS server and graphics. Within a class, as few
+//! as possible are chosen, and the smallest that suffice. A container, job or unit that one command ends is one
+//! candidate with all the memory it holds.
 
 use std::time::Duration;
 
@@ -11,53 +13,53 @@ use makeroom_core::Bytes;
 use crate::account::{Account, Device, Finding, Holder, Label, is_worker};
 use crate::processes::{Process, State};
 
-/// How a holder could be ended.
+/// A command that would end some holders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
-    /// The holders that go with it.
+    /// The holders that it ends.
     pub pids: Vec<u32>,
-    /// What it frees.
+    /// The memory that it frees.
     pub frees: Bytes,
     /// The command.
     pub command: String,
-    /// What is lost.
+    /// What would be lost.
     pub loses: String,
 }
 
-/// What would have to go for a size to fit.
+/// What to end so that a size fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// On which device.
+    /// The device.
     pub device: Label,
-    /// What is free there now.
+    /// Free memory now.
     pub free: Bytes,
-    /// Who would have to go, in order.
+    /// The commands, in order.
     pub remedies: Vec<Remedy>,
-    /// What would then be free.
+    /// Free memory afterward.
     pub free_then: Bytes,
 }
 
-/// Whether a size can be had.
+/// Whether a size is available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     /// The size.
     pub size: Bytes,
-    /// The only card that it was asked of.
+    /// The only GPU that was considered.
     pub only: Option<u32>,
-    /// The device with most free memory of those it was asked of, and how much that is.
+    /// The device with the most free memory among those considered, and how much.
     pub best: Option<(Label, Bytes)>,
-    /// What would have to go, if it does not fit. `None` when it fits, or when nothing would help.
+    /// What to end if the size does not fit. `None` if it fits, or if nothing would help.
     pub plan: Option<Plan>,
 }
 
 impl Requirement {
-    /// Whether it can be had now.
+    /// Whether it is available now.
     pub fn is_met(&self) -> bool {
         self.best.is_some_and(|(_, free)| free >= self.size)
     }
 }
 
-/// Whether `size` can be had on a device (`only`, or any), and if not, who would have to go.
+/// Whether `size` is free on a device (on GPU `only`, or on any), and if not, which processes would have to exit.
 pub fn require(account: &Account, size: Bytes, only: Option<u32>) -> Requirement {
     let cards = account.devices.iter().filter(|device| only.is_none_or(|only| device.label.card == only));
     let devices: Vec<&Device> = cards.flat_map(Device::usable).collect();
@@ -72,7 +74,7 @@ pub fn require(account: &Account, size: Bytes, only: Option<u32>) -> Requirement
     requirement
 }
 
-/// Who would miss a holder, least first.
+/// How much is lost if a holder ends, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Loss {
     Leftover,
@@ -101,8 +103,8 @@ fn loss(device: &Device, holder: &Holder, process: &Process, user: u32) -> Loss 
     }
 }
 
-/// Whether a process without a parent was left behind by it: it calls itself a worker, or several were, by one parent.
-/// One alone may be the program itself, which a shell started and did not wait for (`nohup`).
+/// Whether an orphan is a leftover worker: it has the name of one, or its group has several orphans with the same
+/// command. A single one may be the program itself, started with `nohup`.
 fn is_left_behind(device: &Device, process: &Process) -> bool {
     let is_sibling = |other: &&Holder| {
         let is_orphaned = other.findings.iter().any(|finding| matches!(finding, Finding::Orphaned { .. }));
@@ -114,13 +116,13 @@ fn is_left_behind(device: &Device, process: &Process) -> bool {
     is_worker(process) || device.holders.iter().filter(is_sibling).count() > 1
 }
 
-/// What one command ends: all of it on one device.
+/// All holders on a device that one command ends.
 struct Candidate {
     loss: Loss,
     remedy: Remedy,
 }
 
-/// What could be ended, who loses least first, of those the largest first.
+/// All candidates: the smallest loss first, then the largest first.
 fn candidates(device: &Device, user: u32) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for holder in &device.holders {
@@ -150,7 +152,7 @@ fn candidates(device: &Device, user: u32) -> Vec<Candidate> {
     candidates
 }
 
-/// The plan of one device and what it costs: the worst loss, then the bytes that go.
+/// The plan for one device and its cost: the largest loss, then the bytes freed.
 fn plan(device: &Device, size: Bytes, user: u32) -> Option<((Loss, Bytes), Plan)> {
     let memory = device.memory?;
     let missing = size - memory.free;
@@ -158,7 +160,7 @@ fn plan(device: &Device, size: Bytes, user: u32) -> Option<((Loss, Bytes), Plan)
     let mut chosen: Vec<Candidate> = Vec::new();
     let mut freed = Bytes::ZERO;
     while freed < missing {
-        // The smallest of the class that is enough by itself, else the largest.
+        // The smallest of the class that suffices by itself, else the largest.
         let class = candidates.first()?.loss;
         let in_class = candidates.iter().take_while(|candidate| candidate.loss == class);
         let enough = in_class.filter(|candidate| freed + candidate.remedy.frees >= missing).count();
@@ -166,7 +168,7 @@ fn plan(device: &Device, size: Bytes, user: u32) -> Option<((Loss, Bytes), Plan)
         freed += candidate.remedy.frees;
         chosen.push(candidate);
     }
-    // Who was chosen early may not be needed any more.
+    // Earlier choices may have become unnecessary.
     chosen.retain(|candidate| {
         let is_needed = freed - candidate.remedy.frees < missing;
         freed = if is_needed { freed } else { freed - candidate.remedy.frees };
@@ -178,7 +180,7 @@ fn plan(device: &Device, size: Bytes, user: u32) -> Option<((Loss, Bytes), Plan)
     Some(((worst, freed), plan))
 }
 
-/// The command that would end a holder: what runs it is asked, because it would start a killed process again.
+/// The command that would end a holder. It goes to the manager of the process, which would otherwise restart it.
 fn command(holder: &Holder, process: &Process, user: u32) -> String {
     if holder.is(&Finding::MpsServer) {
         return "echo quit | nvidia-cuda-mps-control".to_owned();
@@ -200,21 +202,21 @@ fn command(holder: &Holder, process: &Process, user: u32) -> String {
     if let Some(unit) = belonging.unit.as_ref().filter(|_| process.is_its_unit) {
         match (belonging.is_users_unit, user) {
             (true, _) if is_own => return format!("systemctl --user stop {}", quoted(unit)),
-            // Only that user's own systemd would hear.
+            // Only that user can control that systemd instance.
             (true, _) => {}
             (false, 0) => return format!("systemctl stop {}", quoted(unit)),
             (false, _) => return format!("sudo systemctl stop {}", quoted(unit)),
         }
     }
     let sudo = if user == 0 || is_own { "" } else { "sudo " };
-    // A zombie has ended already; who does not collect it has to end.
+    // A zombie has exited already; the parent that does not reap it has to exit.
     let pid = if process.stat.state == State::Zombie { process.stat.parent } else { holder.pid };
-    // A stopped process hears nothing else.
+    // A stopped process does not act on other signals.
     let signal = if process.stat.state == State::Stopped { "-KILL " } else { "" };
     format!("{sudo}kill {signal}{pid}")
 }
 
-/// A unit's name for a shell: systemd writes letters that names cannot have with a backslash.
+/// A unit's name, quoted for a shell: systemd escapes characters with backslashes.
 fn quoted(unit: &str) -> String {
     if unit.contains('\\') { format!("'{unit}'") } else { unit.to_owned() }
 }
@@ -231,7 +233,7 @@ fn loses(loss: Loss, holder: &Holder, process: &Process) -> String {
         "unsaved work"
     };
     let age = process.age.map_or(String::new(), |age| format!(", running for {}", words_of(age)));
-    // Kubernetes keeps a pod's containers running.
+    // Kubernetes restarts a pod's containers.
     let pod =
         process.belonging.pod.as_ref().map_or(String::new(), |pod| {
             format!(", in pod {pod}, which restarts it unless the pod is deleted")
@@ -239,7 +241,7 @@ fn loses(loss: Loss, holder: &Holder, process: &Process) -> String {
     format!("{what} ({}, user {}{age}{pod})", process.command_line(), process.user_name)
 }
 
-/// A duration in the two units that matter.
+/// A duration in one or two units.
 pub(crate) fn words_of(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

@@ -1,4 +1,4 @@
-//! Takes the account, once or again and again.
+//! Takes accounts, once or periodically.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -11,26 +11,26 @@ use crate::processes::Processes;
 use crate::recording::{self, Budget, Recordings};
 use crate::survey::{Survey, SurveyError, Surveyor};
 
-/// How to look.
+/// How to take accounts.
 #[derive(Clone, Debug)]
 pub struct WatcherOptions {
-    /// Where processes are: `/proc`, or where the host's is mounted.
+    /// The process file system: `/proc`, or where the host's is mounted.
     pub processes: PathBuf,
-    /// How long the driver may take to answer.
+    /// Timeout for the driver.
     pub deadline: Duration,
-    /// How old the picture of processes may be that the driver does not list. Those it lists are read each time.
+    /// Maximum age of the list of processes that the driver does not list. Listed ones are read every time.
     pub others_may_be: Duration,
-    /// Whether recordings of running programs are read.
+    /// Whether to read the recordings of running programs.
     pub reads_recordings: bool,
 }
 
 impl WatcherOptions {
-    /// To look once: everything is read.
+    /// For a single account: reads everything.
     pub fn once(processes: PathBuf, deadline: Duration) -> Self {
         Self { processes, deadline, others_may_be: Duration::ZERO, reads_recordings: true }
     }
 
-    /// To look every second or so: what changes seldom is read seldom.
+    /// For an account every second or so: reads rarely changing data less often, and no recordings.
     pub fn often(processes: PathBuf, deadline: Duration) -> Self {
         const OTHERS_MAY_BE: Duration = Duration::from_secs(30);
         Self { processes, deadline, others_may_be: OTHERS_MAY_BE, reads_recordings: false }
@@ -50,7 +50,7 @@ impl Watcher {
     /// A watcher whose surveyor is `command`, which must call [`answer`](crate::answer).
     pub fn new(command: Command, options: WatcherOptions) -> Self {
         let own = || fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        // A pod has a name of its own; what runs it tells the machine's by this variable.
+        // A pod has a host name of its own; Kubernetes manifests pass the node's in this variable.
         let host = std::env::var("NODE_NAME").unwrap_or_else(|_| own());
         Self {
             surveyor: Surveyor::new(command, options.deadline),
@@ -60,17 +60,17 @@ impl Watcher {
         }
     }
 
-    /// What the driver says, and nothing else.
+    /// Queries only the driver.
     pub fn survey(&mut self) -> Result<Survey, SurveyError> {
         self.surveyor.take()
     }
 
-    /// Takes the account. A driver that cannot be asked leaves what `/proc` shows.
+    /// Takes an account. If the driver cannot be queried, it contains what `/proc` shows.
     pub fn look(&mut self) -> Account {
         let mut survey = self.surveyor.take();
         let (mut read_at, mut processes) = self.processes(&survey);
         if survey.as_ref().is_ok_and(|survey| misses(survey, &processes)) {
-            // Who ended since the driver was asked is listed no more.
+            // A listed process has ended in the meantime: query the driver again.
             survey = self.surveyor.take();
             self.last = Some((read_at, processes));
             (read_at, processes) = self.processes(&survey);
@@ -98,7 +98,7 @@ impl Watcher {
         }
     }
 
-    /// The recordings of the processes that the driver lists. Others are not shown with theirs.
+    /// The recordings of listed processes. Those of others are not shown.
     fn recordings(
         &self,
         survey: &Result<Survey, SurveyError>,
@@ -110,8 +110,8 @@ impl Watcher {
         recording::read_all(files, Budget::USUAL)
     }
 
-    /// The processes that look: this one, and the one that asks the driver. Their numbers are known only where `/proc`
-    /// is that of this namespace.
+    /// The PIDs of this process and its child, to be skipped. They are valid only if `/proc` is that of this
+    /// namespace.
     fn own(&self) -> Vec<u32> {
         let own = std::process::id();
         let here = fs::read_link(self.options.processes.join("self"));
@@ -120,7 +120,7 @@ impl Watcher {
         all.filter(|_| is_ours).collect()
     }
 
-    /// The processes and when all of them were read.
+    /// The processes, and when all of them were last read.
     fn processes(&mut self, survey: &Result<Survey, SurveyError>) -> (Instant, Processes) {
         let listed: HashSet<u32> = survey.iter().flat_map(Survey::listed).map(|listed| listed.pid).collect();
         let own = self.own();
@@ -135,13 +135,13 @@ impl Watcher {
     }
 }
 
-/// Whether a process is listed that should be seen from here and is not.
+/// Whether a listed process should be visible and is not.
 fn misses(survey: &Survey, processes: &Processes) -> bool {
     let sees_all = processes.view.is_whole_machine != Some(false) && !processes.view.hides_others;
     sees_all && survey.listed().any(|listed| !processes.stats.contains_key(&listed.pid))
 }
 
-/// Whether memory is missing that no open file explains.
+/// Whether there is unlisted memory that no process with open files explains.
 fn is_unexplained(device: &Device) -> bool {
     device.unlisted.matters() && device.unlisted.causes.iter().all(|cause| cause.pids.is_empty())
 }

@@ -1,4 +1,4 @@
-//! The examination of made machines: what is wrong is named, what is right is not.
+//! `doctor` on simulated machines: problems are reported, and nothing else is.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs;
@@ -38,7 +38,7 @@ fn find<'checks>(checks: &'checks [Check], subject: &str) -> Vec<&'checks Check>
     checks.iter().filter(|check| check.subject == subject).collect()
 }
 
-/// The verdicts that are not good, with their subjects.
+/// The results that are not good.
 fn complaints(surroundings: &Surroundings, survey: Survey) -> Vec<(&'static str, Verdict, String)> {
     let checks = examine(&Ok(survey), surroundings);
     let bad = checks.into_iter().filter(|check| check.verdict != Verdict::Good);
@@ -136,7 +136,7 @@ fn a_device_that_is_named_twice_hides_all() {
     assert_eq!(check.fix.as_deref(), Some("export CUDA_VISIBLE_DEVICES=0,1"));
 }
 
-/// What `replay` refuses, programs die of.
+/// PyTorch fails on the values that the simulator rejects.
 #[test]
 fn values_that_pytorch_does_not_take() {
     for (setting, reason) in [

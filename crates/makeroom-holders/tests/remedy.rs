@@ -1,4 +1,4 @@
-//! What would have to go: the command that asks whoever runs a holder, and what goes with it.
+//! Remedies: the command for each kind of manager, and which holders it ends.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::SystemTime;
@@ -29,7 +29,7 @@ fn holder(pid: u32, gib: u64, belonging: Belonging) -> Holder {
     }
 }
 
-/// Who would have to go from a full card for this much, asked by `user`.
+/// The remedies for this much memory on a full GPU, for `user`.
 fn remedies(holders: Vec<Holder>, gib: u64, user: u32) -> Vec<Remedy> {
     let taken: Bytes = holders.iter().filter_map(|holder| holder.bytes).sum();
     let memory = DeviceMemory { total: taken, reserved: Bytes::ZERO, used: taken, free: Bytes::ZERO };

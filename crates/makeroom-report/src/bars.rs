@@ -1,9 +1,9 @@
-//! Bars out of block characters, an eighth of a column fine.
+//! Bars of block characters, with a resolution of 1/8 column.
 
-/// The part of a column, in eighths.
+/// Partial columns, in eighths.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// A bar of `share` of `columns`. What is not nothing shows at least a sliver.
+/// A bar of `share` of `columns`. Any share above zero shows at least a sliver.
 pub(crate) fn bar(share: f64, columns: usize) -> String {
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
     let mut eighths = (share * columns as f64 * 8.0).round() as usize;

@@ -10,7 +10,7 @@ use crate::run::count;
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
-/// Columns of the word before each finding.
+/// Width of the verdict before each finding.
 const WORD_COLUMNS: usize = 9;
 
 /// The result as JSON.

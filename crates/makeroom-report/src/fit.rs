@@ -1,4 +1,4 @@
-//! The result of `makeroom fit`: the batch first, then what it is made of and what would move it.
+//! The result of `makeroom fit`: the batch size first, then the composition of memory and what would raise it.
 
 use std::fmt::Write as _;
 
@@ -13,22 +13,22 @@ use crate::wrap::wrap;
 /// One run of the program.
 #[derive(Clone, Debug)]
 pub struct FitRun {
-    /// The batch.
+    /// The batch size.
     pub batch: u64,
-    /// How long it ran.
+    /// Its duration.
     pub seconds: f64,
-    /// The steps that were seen; `None` for a run that was refused memory.
+    /// Number of observed steps; `None` if the run ran out of memory.
     pub steps: Option<usize>,
-    /// The most that was live.
+    /// Peak of live memory.
     pub peak_live: Option<Bytes>,
-    /// Requests that were refused, while the run went on all the same.
+    /// Failed requests after which the run continued.
     pub refusals: u64,
     /// How it ended.
     pub end: FitEnd,
 }
 
 impl FitRun {
-    /// What stands beside it; most have nothing to say.
+    /// A remark on the run, if there is anything to report.
     fn remark(&self) -> String {
         let times = match self.refusals {
             0 => return self.end.remark().to_owned(),
@@ -44,18 +44,18 @@ impl FitRun {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FitEnd {
-    /// It had shown what it needs.
+    /// Enough steps were observed.
     Shown,
-    /// The program was done before.
+    /// The program ended before that.
     ByItself,
-    /// It had taken too long.
+    /// The time limit was reached.
     OutOfTime,
-    /// It was refused memory.
+    /// It ran out of memory.
     Refused,
 }
 
 impl FitEnd {
-    /// The word in JSON.
+    /// The name in JSON.
     fn word(self) -> &'static str {
         match self {
             Self::Shown => "shown",
@@ -65,7 +65,7 @@ impl FitEnd {
         }
     }
 
-    /// The same for people.
+    /// The remark in text output.
     fn remark(self) -> &'static str {
         match self {
             Self::Shown => "",
@@ -76,18 +76,18 @@ impl FitEnd {
     }
 }
 
-/// What came of a search for the largest batch.
+/// The result of a search for the largest batch.
 #[derive(Clone, Debug)]
 pub struct FitReport {
     /// The answer, if there is one.
     pub answer: Option<Answer>,
     /// Why the search ended.
     pub stop: Stop,
-    /// The allocator it was predicted under.
+    /// The allocator of the prediction.
     pub allocator: String,
-    /// The card it is for.
+    /// Memory of the target GPU.
     pub card: Option<Bytes>,
-    /// The runs that were made.
+    /// All runs.
     pub runs: Vec<FitRun>,
 }
 
@@ -96,7 +96,7 @@ impl FitReport {
         matches!(self.stop, Stop::Found(_))
     }
 
-    /// The smallest batch that was tried.
+    /// The smallest batch size that was tried.
     fn smallest(&self) -> u64 {
         self.runs.iter().map(|run| run.batch).min().unwrap_or(0)
     }
@@ -249,7 +249,7 @@ fn nothing(out: &mut String, report: &FitReport, columns: usize) {
     }
 }
 
-/// Memory changed, and not by the sizes that a prediction is made of.
+/// The text for memory that changes with the batch while allocation sizes do not, so that nothing can be predicted.
 fn no_law(runs: &[FitRun]) -> String {
     let mut seen: Vec<(u64, Bytes)> =
         runs.iter().filter_map(|run| Some((run.batch, run.peak_live?))).collect();

@@ -1,5 +1,5 @@
-//! What is said of a recording that does not tell how its process ended: as the recorder reported it, or as far as the file
-//! itself shows it.
+//! Texts for a recording that does not show how its process ended, from the recorder's report or from the file
+//! itself.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use crate::text::{MARGIN, TITLE};
 /// A recording that stopped while its process ran on, as the process reported it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EarlyStop {
-    /// How long it was recorded.
+    /// How long it had recorded.
     pub after: Duration,
-    /// What stopped it.
+    /// Why it stopped.
     pub reason: String,
     /// Allocations that failed after that.
     pub refused: u64,
-    /// The first of them, and its device; none is the host.
+    /// The first of them, and its device; `None` is the host.
     pub first_refused: Option<(Bytes, Option<u32>)>,
 }
 
 impl EarlyStop {
-    /// For a program.
+    /// The JSON form.
     pub fn json(&self) -> Value {
         json!({
             "seconds": self.after.as_secs_f64(),
@@ -37,7 +37,7 @@ impl EarlyStop {
     }
 }
 
-/// The lines of a summary about what the recording does not have.
+/// The lines of a summary about missing parts of the recording.
 pub(crate) fn lines(out: &mut String, run: &RunSummary, stop: Option<&EarlyStop>, columns: usize) {
     if let Some(stop) = stop {
         early_stop(out, stop, columns);
@@ -55,7 +55,7 @@ pub(crate) fn lines(out: &mut String, run: &RunSummary, stop: Option<&EarlyStop>
     paragraph(out, text, columns);
 }
 
-/// The lines for a recording that cannot be read at its end.
+/// The lines for a recording that cannot be read at the end of a run.
 pub fn lost_recording_text(
     file: &str,
     error: &dyn std::error::Error,
@@ -63,7 +63,7 @@ pub fn lost_recording_text(
     columns: usize,
 ) -> String {
     let error = error.to_string();
-    // Most errors name the file themselves.
+    // Most errors contain the file name.
     let named = if error.contains(file) { error } else { format!("{file}: {error}") };
     let mut out = format!("{TITLE}makeroom{TITLE:#}: the recording cannot be read: {}\n", named.trim_end());
     if let Some(stop) = stop {

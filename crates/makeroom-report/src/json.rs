@@ -1,4 +1,4 @@
-//! The answer as JSON. Field names are a contract; fields are only ever added.
+//! An explanation as JSON. Field names are a contract; fields are only ever added.
 
 use makeroom_core::Bytes;
 use makeroom_explain::{Explanation, Finding, Fix, Growth, Ledger, LedgerLine, Site};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::run_json::run;
 
-/// The answer to "why" as JSON.
+/// The result of `makeroom why` as JSON.
 pub fn explanation_json(explanation: &Explanation) -> Value {
     json!({
         "input": {

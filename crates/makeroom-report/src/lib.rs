@@ -1,8 +1,8 @@
-//! Renders what makeroom found: as one screen of text for a person, or as JSON for a program.
+//! Renders makeroom's results, as text for a terminal or as JSON.
 //!
-//! Rendering only. Every figure shown is one of the explanation's; nothing is computed here but the length of
-//! bars. Text comes with terminal styles in it, and with whatever names the input has: whoever prints it passes it through
-//! [`sanitize()`], and strips the styles where no terminal reads.
+//! Rendering only: all figures come from the results, and nothing but the length of bars is computed here. Text
+//! contains terminal styles and names from inputs. Before printing, pass it through [`sanitize()`], and strip the
+//! styles if the output is not a terminal.
 #![forbid(unsafe_code)]
 
 mod bars;

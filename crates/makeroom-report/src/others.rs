@@ -8,7 +8,7 @@ use crate::run::count;
 use crate::text::{COMMAND, LEAST_COLUMNS, MARGIN};
 use crate::wrap::clip;
 
-/// Other processes that hold the device.
+/// Maximum number of other processes to list.
 const MOST_OTHERS: usize = 5;
 
 /// The other processes that the driver lists on the GPU with this UUID; empty if there are none. `own` is the process

@@ -1,4 +1,4 @@
-//! What a recorded process left behind or missed, a line or two each: under `makeroom why`, and when `makeroom run` ends.
+//! Findings about a recorded process, in a line or two each, for `makeroom why` and for the end of `makeroom run`.
 
 use std::fmt::Write as _;
 
@@ -13,22 +13,22 @@ use crate::incomplete::{self, EarlyStop};
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::{clip, wrap};
 
-/// What is said of memory without a stack.
+/// The text for memory without a stack.
 pub(crate) const UNKNOWN_PLACE: &str = "an unknown line";
-/// Places that left memory behind.
+/// Maximum number of sites with memory that was never freed.
 const MOST_SITES: usize = 5;
-/// Kernels that did not start.
+/// Maximum number of kernels that failed to launch.
 const MOST_LAUNCHES: usize = 3;
-/// Things to do that are shown at the end of a run.
+/// Maximum number of fixes at the end of a run.
 const MOST_FIXES: usize = 2;
 
-/// A gain below one part in so many is none.
+/// Gains of at most 1/100 are not reported.
 const LEAST_GAIN: u64 = 100;
-/// A pool beside PyTorch is worth a line from one part in so many of PyTorch's memory on.
+/// A pool next to PyTorch is reported if it holds at least 1/20 of PyTorch's memory.
 const LEAST_SHARE: u64 = 20;
-/// A program whose memory without expandable segments is at most one part in so many above what is live does not fragment.
+/// If reserved memory without expandable segments exceeds live memory by at most 1/20, the program does not fragment.
 const LEAST_WASTE: u64 = 20;
-/// A smaller peak of pinned memory is not worth a word: PyTorch pins a few bytes for its own use.
+/// Smaller peaks of pinned memory are not reported: PyTorch pins a few bytes itself.
 const LEAST_PINNED: Bytes = Bytes::mib(1);
 
 /// The summary of a process that has ended. `file` is its recording, `stop` what the recorder reported if that ends early,
@@ -45,7 +45,7 @@ pub fn run_summary_text(
     let Some(run) = &explanation.run else { return out };
     let _ = writeln!(out, "{TITLE}makeroom{TITLE:#}: {}", headline(run));
     let verdict = &explanation.verdict;
-    // That the end is missing has lines of its own.
+    // A missing end has lines of its own.
     let is_open_for_missing = run.missing.is_some() && run.is_without_failure();
     let is_explained = explained == Some(verdict.cause);
     let is_healthy = verdict.cause == Cause::None && run.is_clean() && run.has_exited();
@@ -82,12 +82,12 @@ pub fn run_summary_text(
     out
 }
 
-/// The line for a program in which nothing was seen.
+/// The line for a program without GPU allocations.
 pub fn nothing_recorded_text(program: &str) -> String {
     format!("{TITLE}makeroom{TITLE:#}: no GPU allocation was seen in {program}; nothing was recorded\n")
 }
 
-/// The line for a program from which the environment kept the recorder out.
+/// The line for a program whose environment turns the recorder off.
 pub fn switched_off_text(program: &str) -> String {
     format!(
         "{TITLE}makeroom{TITLE:#}: nothing was recorded: MAKEROOM=off turns the recorder off in {program}\n\nhint: {COMMAND}unset MAKEROOM{COMMAND:#}\n"
@@ -101,12 +101,12 @@ pub fn unrecorded_text(reason: &str) -> String {
     )
 }
 
-/// The line for a process whose recorder could not write, beside others that were recorded.
+/// The line for a process whose recorder could not write, if other processes were recorded.
 pub fn process_unrecorded_text(process: u32, reason: &str) -> String {
     format!("{TITLE}makeroom{TITLE:#}: PID {process} was not recorded: {reason}\n")
 }
 
-/// The line for a process that goes on after the program has ended.
+/// The line for a process that is still running after the program has ended.
 pub fn still_recorded_text(program: &str, process: u32, file: &str) -> String {
     format!("{TITLE}makeroom{TITLE:#}: {program} (PID {process}) is still running and recording to {file}\n")
 }
@@ -118,29 +118,29 @@ pub fn sanitized_text(program: &str, sanitizer: &str) -> String {
     )
 }
 
-/// The line for a program of which a child runs without the recorder because of this sanitizer.
+/// The line for a child process that runs without the recorder because of this sanitizer.
 pub fn sanitized_child_text(program: &str, sanitizer: &str) -> String {
     format!(
         "{TITLE}makeroom{TITLE:#}: {program} started a program that uses {sanitizer}, which conflicts with the recorder: nothing was recorded\n"
     )
 }
 
-/// The line for a run whose file another run has; `name` is where it goes instead.
+/// The line for a run whose file another run is using; `name` is the file it uses instead.
 pub fn stepped_aside_text(taken: &str, name: &str) -> String {
     format!("{TITLE}makeroom{TITLE:#}: another run is recording to {taken}; recording to {name} instead\n")
 }
 
-/// The line after which refusals are only counted.
+/// The line after the last failed allocation that is shown.
 pub fn further_refusals_text() -> String {
     format!("{TITLE}makeroom{TITLE:#}: further failures are not shown; the recording contains all of them\n")
 }
 
-/// The line for a program that is started without a recorder.
+/// The line for a program that runs without the recorder.
 pub fn unprepared_text(program: &str, reason: &str) -> String {
     format!("{TITLE}makeroom{TITLE:#}: {program} runs without recording: {reason}\n")
 }
 
-/// The line that stands above the answer while the program goes on.
+/// The line above the explanation of a failed allocation while the program continues.
 pub fn refused_text(bytes: Bytes, device: Option<u32>) -> String {
     let what = match device {
         Some(device) => format!("allocation of {bytes} failed on GPU {device}"),
@@ -149,7 +149,7 @@ pub fn refused_text(bytes: Bytes, device: Option<u32>) -> String {
     format!("{TITLE}makeroom{TITLE:#}: {what}\n")
 }
 
-/// The second line of a run in which nothing failed: what is worth knowing, or that there is nothing.
+/// The second line of a run without failures: notable facts, or that there are none.
 fn healthy(out: &mut String, run: &RunSummary, columns: usize) {
     let has_several = run.peaks.len() > 1;
     let expandable = run.expandable.iter().map(|torch| with_expandable_segments(torch, has_several));
@@ -167,7 +167,7 @@ fn healthy(out: &mut String, run: &RunSummary, columns: usize) {
     }
 }
 
-/// What frameworks and libraries keep until exit, each with its size.
+/// Memory that frameworks and libraries keep until exit, each with its size.
 fn kept_until_exit(run: &RunSummary) -> Vec<String> {
     let kept = run
         .kept
@@ -181,7 +181,7 @@ fn freed_with_contexts(out: &mut String, run: &RunSummary) {
     let _ = writeln!(out, "{MARGIN}not freed before its context was destroyed: {}", run.freed_with_contexts);
 }
 
-/// The section of an answer about the process.
+/// The section of an explanation about the process.
 pub(crate) fn section(out: &mut String, explanation: &Explanation, columns: usize) {
     let Some(run) = &explanation.run else { return };
     let mut lines = String::new();
@@ -227,7 +227,7 @@ fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, colum
         let site = refused.site.as_ref().map_or(String::new(), |site| format!(", at {site}"));
         let _ = writeln!(out, "{MARGIN}failed: {}{site}", count(refused.count, "context"));
     }
-    // The only one that failed is the verdict already.
+    // A single failed launch is already the verdict.
     let is_told =
         run.failed_launches.len() == 1 && run.refusals == 0 && explanation.verdict.cause != Cause::None;
     for launch in run.failed_launches.iter().take(MOST_LAUNCHES).filter(|_| !is_told) {
@@ -310,7 +310,7 @@ fn never_freed(out: &mut String, left: &Leftover, run: &RunSummary, columns: usi
         Some(ProcessEnd::Signalled(_)) => ", when a signal ended it",
         _ => "",
     };
-    // What came after the recording is not known.
+    // The time after the recording stopped is unknown.
     let state = if run.missing.is_some() { "live when the recording stops" } else { "never freed" };
     let allocations = count(left.allocations, "allocation");
     let _ = writeln!(out, "{MARGIN}{state}: {} of {what} in {allocations}{end}", left.bytes);
@@ -339,7 +339,7 @@ fn held_by_libraries(out: &mut String, run: &RunSummary) {
     }
 }
 
-/// Each library with all that it holds, in the order of their sizes.
+/// Each library with all the memory it holds, by size.
 fn library_holds(run: &RunSummary) -> Vec<(&'static str, String)> {
     let mut libraries: Vec<&'static str> = Vec::new();
     for hold in &run.held_by_libraries {
@@ -363,16 +363,16 @@ fn library_holds(run: &RunSummary) -> Vec<(&'static str, String)> {
     libraries.into_iter().map(holds_of).collect()
 }
 
-/// The device of a sentence, where there are several.
+/// The device in a sentence, if there are several.
 fn on_device(device: makeroom_core::DeviceIndex, has_several: bool) -> String {
     if has_several { format!(" on GPU {device}") } else { String::new() }
 }
 
-/// What expandable segments saved.
+/// Memory saved by expandable segments.
 fn with_expandable_segments(torch: &ExpandableSummary, has_several: bool) -> String {
     let ExpandableSummary { device, peak_live, peak_reserved, native_reserved } = *torch;
     let reserved = format!("PyTorch reserved {peak_reserved} at its peak{}", on_device(device, has_several));
-    // A recording may have holes: what it has of one figure does not go with what it has of the other.
+    // A recording may be incomplete, so that figures do not match.
     let is_plausible = !peak_live.is_zero() && peak_live <= peak_reserved;
     let live = if is_plausible { format!(" for {peak_live} of live tensors") } else { String::new() };
     let Some(native) = native_reserved else {
@@ -392,12 +392,12 @@ fn with_expandable_segments(torch: &ExpandableSummary, has_several: bool) -> Str
     }
 }
 
-/// Whether the first figure is larger by more than a hundredth of it.
+/// Whether the first figure is larger by more than 1 %.
 fn is_gain(before: Bytes, after: Bytes) -> bool {
     before > after && (before - after).get() > before.get() / LEAST_GAIN
 }
 
-/// Beside PyTorch's own allocator the pool serves a few libraries: a line is for those that take much.
+/// With PyTorch's own allocator in use, the pool serves only a few libraries: reported if they use much.
 fn is_worth_a_line(pool: &PoolSummary, run: &RunSummary) -> bool {
     let torch = run.expandable.iter().find(|torch| torch.device == pool.device);
     !pool.is_beside_torch
@@ -478,7 +478,7 @@ pub(crate) fn paragraph(out: &mut String, text: &str, columns: usize) {
     }
 }
 
-/// A number with its noun.
+/// A number with its noun, in the plural if needed.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
@@ -534,7 +534,7 @@ mod tests {
             text.starts_with("expandable segments cost 1.00 GiB here: PyTorch reserved 5.00 GiB"),
             "{text}"
         );
-        // Both allocators waste the same: that is no proof that nothing fragments.
+        // Both allocators waste the same amount, which does not prove that nothing fragments.
         let wasteful = ExpandableSummary { peak_live: Bytes::gib(3), ..torch(5120, Some(5120)) };
         let text = with_expandable_segments(&wasteful, false);
         assert!(

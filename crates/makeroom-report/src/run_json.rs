@@ -1,4 +1,4 @@
-//! What a recorded process left behind or missed, as JSON. Field names are a contract; fields are only ever added.
+//! Findings about a recorded process, as JSON. Field names are a contract; fields are only ever added.
 
 use makeroom_core::{Bytes, PendingFrees, ProcessEnd};
 use makeroom_explain::{LeftKind, Leftover, LibraryHold, RunSummary, WaitingFrees};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::run::UNKNOWN_PLACE;
 
-/// The process of an answer.
+/// The process of an explanation.
 pub(crate) fn run(run: &RunSummary) -> Value {
     json!({
         "program": run.program,
@@ -97,7 +97,7 @@ fn end(end: ProcessEnd) -> Value {
     }
 }
 
-/// What kind of memory, and of which device.
+/// The kind of memory, and its device.
 fn kind(kind: LeftKind) -> (&'static str, Option<u32>) {
     match kind {
         LeftKind::Device(device) => ("device", Some(device.0)),

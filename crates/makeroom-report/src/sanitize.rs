@@ -1,15 +1,15 @@
-//! Text that can do nothing to a terminal but color it.
+//! Sanitizes text so that it cannot control a terminal except for color.
 //!
-//! Names of files, functions and processes come from recordings, logs and other users. A terminal obeys what is in them: it
-//! moves its cursor, changes its title, fills the clipboard, conceals what follows or shows it in another order. So only
-//! line ends and the styles that makeroom itself prints pass; all other controls become a space, and characters that are
-//! invisible or reorder the text become U+FFFD, so that two names that differ look different.
+//! Names of files, functions and processes come from recordings, logs and other users. Control sequences in them
+//! could move the cursor, change the title, fill the clipboard, or hide and reorder text. So only line ends and the
+//! styles that makeroom itself prints are kept. All other control characters become a space, and characters that are
+//! invisible or reorder text become U+FFFD, so that different names look different.
 
 /// The styles that makeroom prints: reset, bold, dim, red, green, yellow, cyan. None of them hides text.
 const STYLES: [&str; 7] = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m"];
 
-/// Characters that are not seen, or change the order of others: Unicode's format characters and its default ignorable code
-/// points, less the variation selectors that choose between two forms of a visible character.
+/// Characters that are invisible or change the order of others: Unicode's format characters and default ignorable
+/// code points, except for variation selectors that choose between two forms of a visible character.
 const HIDDEN: [std::ops::RangeInclusive<char>; 27] = [
     '\u{ad}'..='\u{ad}',
     '\u{34f}'..='\u{34f}',
@@ -40,8 +40,8 @@ const HIDDEN: [std::ops::RangeInclusive<char>; 27] = [
     '\u{e01f0}'..='\u{e0fff}',
 ];
 
-/// The text with a space for every control character that neither ends a line nor belongs to a style of makeroom's, and
-/// U+FFFD for every hidden one.
+/// Replaces control characters with spaces, except for line ends and makeroom's own styles, and hidden characters
+/// with U+FFFD.
 pub fn sanitize(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut rest = text;
@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    /// Concealed, black on black, blinking, underlined in another color, and the same in other spellings.
+    /// Concealed, black on black, blinking, underlined in another color, and the same in other encodings.
     #[test]
     fn no_foreign_style_passes() {
         for style in
@@ -134,13 +134,13 @@ mod tests {
         }
     }
 
-    /// What a terminal would obey in a text: the controls left when makeroom's own styles are taken away.
+    /// The first control character in a text that is not part of makeroom's own styles.
     fn obeyed(text: &str) -> Option<char> {
         let plain = STYLES.iter().fold(text.to_owned(), |text, style| text.replace(style, "\u{fffe}"));
         plain.chars().find(|&letter| is_unsafe(letter))
     }
 
-    /// Texts in which controls, styles and hidden characters are as frequent as letters.
+    /// Texts in which control characters, styles and hidden characters are as frequent as letters.
     fn hostile() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             any::<char>().prop_map(String::from),
@@ -157,10 +157,10 @@ mod tests {
         fn whatever_comes_in_nothing_is_obeyed(text in hostile()) {
             let safe = sanitize(&text);
             prop_assert_eq!(obeyed(&safe), None);
-            // Once is enough, and lines stay lines.
+            // It is idempotent and preserves lines.
             prop_assert_eq!(sanitize(&safe), safe.clone());
             prop_assert_eq!(safe.lines().count(), text.lines().count());
-            // A safe text stays as it is.
+            // A safe text is unchanged.
             if obeyed(&text).is_none() {
                 prop_assert_eq!(safe, text);
             }

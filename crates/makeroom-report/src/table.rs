@@ -1,7 +1,7 @@
-//! Plain tables that fit the terminal: columns as wide as their widest cell, numbers to the right.
+//! Plain tables that fit the terminal: columns as wide as their widest cell, numbers right-aligned.
 //!
-//! A table that is too wide drops its columns in the order of their `drop_order`, then shortens the first column. A row's
-//! remark goes to the end of its line, or below it if any remark does not fit. Nothing is lost: `--json` has it all.
+//! A table that is too wide drops columns in the order of their `drop_order`, then shortens the first column. A row's
+//! remark is at the end of its line, or below it if any remark does not fit. `--json` always has everything.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ const GAP: usize = 2;
 /// The first column is not shortened below this.
 const LEAST_FIRST: usize = 16;
 
-/// A column's heading, side and importance.
+/// A column's heading, alignment and importance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     heading: &'static str,
@@ -25,12 +25,12 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Text, to the left.
+    /// Left-aligned text.
     pub(crate) const fn text(heading: &'static str) -> Self {
         Self { heading, is_number: false, drop_order: 0 }
     }
 
-    /// A number, to the right.
+    /// A right-aligned number.
     pub(crate) const fn number(heading: &'static str) -> Self {
         Self { heading, is_number: true, drop_order: 0 }
     }
@@ -46,7 +46,7 @@ impl Column {
 pub(crate) struct Row {
     /// One cell per column.
     pub(crate) cells: Vec<String>,
-    /// A remark about the row, or nothing.
+    /// A remark about the row, or empty.
     pub(crate) remark: String,
 }
 

@@ -1,4 +1,4 @@
-//! The answer as one screen of text: the verdict, the account as bars, who holds it, what to do.
+//! An explanation as one screen of text: the verdict, the ledger as bars, the sites, and fixes.
 
 use std::fmt::Write as _;
 
@@ -11,28 +11,28 @@ use crate::run::section;
 use crate::tree::tree;
 use crate::wrap::{clip, wrap};
 
-/// Everything is set in by this much.
+/// Indentation.
 pub(crate) const MARGIN: &str = "  ";
-/// The longest bar.
+/// Maximum length of a bar.
 const BAR_COLUMNS: usize = 28;
-/// Lines of the tree of sites, where the terminal has room for them.
+/// Maximum number of lines in the tree of sites, if the terminal is tall enough.
 const MOST_SITES: usize = 12;
-/// Lines of the tree on the smallest terminal.
+/// The same on the smallest terminal.
 const LEAST_SITES: usize = 5;
-/// Lines that everything but the tree takes, about.
+/// Approximate number of lines without the tree.
 const OTHER_LINES: usize = 28;
-/// Fixes shown for the likeliest hypothesis; each further one gets one less.
+/// Fixes shown for the most likely hypothesis; each further one gets one less.
 const MOST_HYPOTHESIS_FIXES: usize = 3;
-/// Lines of the tree of what grows.
+/// Maximum number of lines in the tree of growing sites.
 const MOST_LEAKS: usize = 4;
-/// The narrowest layout.
+/// Minimum width.
 pub(crate) const LEAST_COLUMNS: usize = 60;
 
 pub(crate) const TITLE: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const COMMAND: Style = AnsiColor::Cyan.on_default();
 
-/// The answer to "why" for a terminal of `columns` columns and, where it is known, `rows` rows.
+/// An explanation for a terminal of `columns` columns and, if known, `rows` rows.
 pub fn explanation_text(explanation: &Explanation, columns: usize, rows: Option<usize>) -> String {
     let columns = columns.max(LEAST_COLUMNS);
     let mut out = String::new();
@@ -64,7 +64,7 @@ fn verdict(out: &mut String, explanation: &Explanation, columns: usize) {
     };
     let style = colour.on_default().bold();
     let certainty = verdict.told_certainty().map_or(String::new(), |certainty| format!(", {certainty}"));
-    // A text without an out-of-memory error may well show another failure.
+    // A text without an out-of-memory error may show another failure.
     let title = match (verdict.cause, explanation.input.kind) {
         (Cause::None, InputKind::ErrorText) => "NO OUT-OF-MEMORY ERROR",
         (cause, _) => cause.title(),
@@ -91,7 +91,7 @@ fn account(out: &mut String, ledger: &Ledger, columns: usize) {
     let listed: Bytes = ledger.lines().iter().map(LedgerLine::bytes).sum();
     let whole = ledger.total().unwrap_or(listed).max(listed);
     if unaccounted != 0 {
-        // Texts round to two decimals; a rest that small is rounding, and still shown.
+        // Error texts round to two decimals; a remainder that small is rounding, but still shown.
         let remark =
             if unaccounted < 0 { Some("the lines add up to more than the total".to_owned()) } else { None };
         let size = Bytes::new(unaccounted.unsigned_abs());
@@ -188,7 +188,7 @@ fn what_fits(out: &mut String, explanation: &Explanation) {
 fn advice(out: &mut String, explanation: &Explanation, columns: usize) {
     let first = explanation.causes.first();
     let is_open = first.is_some_and(|finding| finding.cause == Cause::Undetermined);
-    // Without a failure, what else was found is about memory in general: who holds it, what grew.
+    // Without a failure, the other findings are about memory in general: which sites hold it, and what grew.
     let is_none = first.is_some_and(|finding| finding.cause == Cause::None);
     let fixes = first.map_or(&[][..], |finding| finding.fixes.as_slice());
     if !fixes.is_empty() {
@@ -226,7 +226,7 @@ fn advice(out: &mut String, explanation: &Explanation, columns: usize) {
     }
 }
 
-/// The possible causes of an open case, each with the check that decides it and the first fixes.
+/// The hypotheses of an undecided case, each with the check that decides it and its first fixes.
 fn hypotheses(out: &mut String, findings: &[Finding], columns: usize) {
     if findings.is_empty() {
         return;
@@ -241,7 +241,7 @@ fn hypotheses(out: &mut String, findings: &[Finding], columns: usize) {
             labeled(out, "check", &check.action, columns);
             command(out, check.command.as_deref());
         }
-        // The likeliest cause gets most of the screen.
+        // The most likely cause gets most of the screen.
         for fix in finding.fixes.iter().take(MOST_HYPOTHESIS_FIXES.saturating_sub(index).max(1)) {
             labeled(out, "fix", &fix.action, columns);
             command(out, fix.command.as_deref());
@@ -249,7 +249,7 @@ fn hypotheses(out: &mut String, findings: &[Finding], columns: usize) {
     }
 }
 
-/// A paragraph behind a label of up to five letters.
+/// A paragraph after a label of up to five letters.
 fn labeled(out: &mut String, label: &str, text: &str, columns: usize) {
     for (index, line) in wrap(text, columns.saturating_sub(15)).iter().enumerate() {
         let label = if index == 0 { format!("{label}:") } else { String::new() };

@@ -1,4 +1,4 @@
-//! The tree of sites, cut to a number of lines: the program's own places first, then the largest of the rest.
+//! The tree of sites, limited to a number of lines: the program's own sites first, then the largest of the rest.
 
 use std::fmt::Write as _;
 
@@ -8,22 +8,22 @@ use makeroom_explain::Site;
 use crate::text::{DIM, MARGIN};
 use crate::wrap::clip;
 
-/// Columns that the sizes take.
+/// Width of the sizes.
 const SIZE_COLUMNS: usize = 12;
 
 /// Draws the tree in at most `lines` lines.
 pub(crate) fn tree(out: &mut String, sites: &[Site], columns: usize, lines: usize) {
     let mut ranks = Vec::new();
     collect(sites, true, &mut ranks);
-    // A parent is at least as large as its children, so whatever is chosen has its parents chosen too: an own
-    // place has only own places above it. Places at the top are kept like own ones: together they are everything.
+    // A parent is at least as large as its children, and only own sites are above an own site. So if a site is
+    // selected, its parents are too. Top-level sites rank like own ones, because together they are the total.
     ranks.sort_by(|one, two| two.cmp(one));
     let least = ranks.get(lines.saturating_sub(1)).or(ranks.last()).copied();
     let mut drawing = Drawing { out, columns, left: lines, least: least.unwrap_or((false, Bytes::ZERO)) };
     drawing.level(sites, "", true);
 }
 
-/// What decides which places are shown.
+/// The rank that decides which sites are shown.
 fn rank(site: &Site, is_top: bool) -> (bool, Bytes) {
     (site.is_own || is_top, site.bytes)
 }

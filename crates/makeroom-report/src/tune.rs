@@ -1,4 +1,4 @@
-//! The result of `makeroom tune`: the one line to paste, what it saves, what it costs.
+//! The result of `makeroom tune`: the line to paste, the memory it saves, and its cost.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::table::{Column, Row, table};
 use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
 use crate::wrap::wrap;
 
-/// Rows of the table of settings.
+/// Maximum number of rows in the table of settings.
 const MOST_ROWS: usize = 8;
 /// The variable that every version of PyTorch reads.
 const VARIABLE: &str = "PYTORCH_CUDA_ALLOC_CONF";
@@ -21,7 +21,7 @@ fn line_to_paste(settings: &str) -> String {
     if settings.is_empty() { format!("unset {VARIABLE}") } else { format!("export {VARIABLE}={settings}") }
 }
 
-/// The setting to change to: it serves the recording, and better than the recorded one.
+/// The setting to change to: the recording fits, and better than with the recorded one.
 fn worthwhile(tuning: &Tuning) -> Option<&Trial> {
     tuning.best().filter(|best| tuning.is_worth_it && best.run.outcome.refusal.is_none())
 }
@@ -86,7 +86,7 @@ pub fn tune_text(tuning: &Tuning, memory: Option<Bytes>, notes: &[String], colum
     out
 }
 
-/// The note for a recording in which older blocks made a difference.
+/// The note for a recording in which blocks from before its start made a difference.
 fn in_place_note(run: &ComparedRun) -> String {
     format!(
         "with blocks older than the recording in place, the recorded setting reserves {} at its peak; the runs compared here all start empty",

@@ -1,12 +1,12 @@
-//! What was watched of a recording, as JSON. Field names are a contract; fields are only ever added. What people read of
-//! it is made where they watched: the Python module has figures of PyTorch's own in the same form.
+//! Watched memory as JSON. Field names are a contract; fields are only ever added. The Python module renders it as
+//! text, because it has PyTorch's own figures in the same form.
 
 use makeroom_explain::{Site, Watched, WatchedStep};
 use serde_json::{Value, json};
 
 use crate::json::site;
 
-/// What each device held while it was watched, as JSON.
+/// The memory of each device while it was watched, as JSON.
 pub fn watched_json(devices: &[Watched]) -> Value {
     devices.iter().map(device).collect()
 }

@@ -1,8 +1,8 @@
-//! Breaks running text into lines.
+//! Wraps text.
 
 use crate::sanitize;
 
-/// Breaks `text` at spaces into lines of at most `columns` characters. A word that is longer stands alone.
+/// Wraps `text` at spaces into lines of at most `columns` characters. A longer word gets a line of its own.
 pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
@@ -23,7 +23,7 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// One line of at most `columns` characters, with an ellipsis where something was cut.
+/// One line of at most `columns` characters, with an ellipsis if it was truncated.
 pub(crate) fn clip(text: &str, columns: usize) -> String {
     let text = sanitize(text).replace('\n', " ");
     if text.chars().count() <= columns {

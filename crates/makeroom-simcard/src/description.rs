@@ -1,7 +1,7 @@
-//! What the environment asks for: `MAKEROOM_SIMGPU=devices=2,memory=8GiB,fail=cuMemAlloc_v2:3`.
+//! The machine described by the environment: `MAKEROOM_SIMGPU=devices=2,memory=8GiB,fail=cuMemAlloc_v2:3`.
 //!
-//! A key that is not known or a value that cannot be read is an error, never ignored: a test that misspells
-//! `memory` must not run on a card of the default size.
+//! An unknown key or an invalid value is an error: a test that misspells `memory` must not run on a GPU of the
+//! default size.
 
 use std::env;
 use std::fmt;
@@ -13,38 +13,38 @@ use crate::{DEVICES, PAGE};
 ///
 /// | key | default | |
 /// |---|---|---|
-/// | `devices` | 1 | number of cards, at most 16 |
-/// | `memory` | 8GiB | what the driver calls a card's total memory |
-/// | `reserve` | 256MiB | what NVML shows beyond that as reserved |
-/// | `context` | 512MiB | what each context takes |
-/// | `module` | 64KiB | what each loaded module takes |
+/// | `devices` | 1 | number of GPUs, at most 16 |
+/// | `memory` | 8GiB | total memory of a GPU, as the driver reports it |
+/// | `reserve` | 256MiB | reserved memory that NVML reports in addition |
+/// | `context` | 512MiB | memory of each context |
+/// | `module` | 64KiB | memory of each loaded module |
 /// | `host` | 64GiB | host memory that can be pinned or mapped |
 /// | `kernel` | 0 | how long a kernel keeps its stream busy, in simulated nanoseconds |
 /// | `fail` | | `NAME:N` or `NAME:N:ERROR`: the N-th call of a function fails, with error 2 or the given one; may be repeated |
-/// | `slow` | | `NAME:N:MILLISECONDS`: the N-th call of a function takes so long before it begins; may be repeated |
+/// | `slow` | | `NAME:N:MILLISECONDS`: the N-th call of a function is delayed by this time; may be repeated |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// Number of cards.
+    /// Number of GPUs.
     pub devices: usize,
-    /// Memory of each card in bytes, as the driver reports it; a multiple of [`PAGE`].
+    /// Memory of each GPU in bytes, as the driver reports it; a multiple of [`PAGE`].
     pub memory: u64,
-    /// Bytes that NVML adds to a card's memory and shows as reserved.
+    /// Bytes that NVML adds to a GPU's memory and reports as reserved.
     pub reserve: u64,
-    /// Bytes of each context.
+    /// Bytes per context.
     pub context: u64,
-    /// Bytes of each module.
+    /// Bytes per module.
     pub module: u64,
     /// Bytes of host memory that can be pinned or mapped.
     pub host: u64,
-    /// Simulated nanoseconds of each kernel.
+    /// Simulated nanoseconds per kernel.
     pub kernel: u64,
-    /// Calls that are to fail.
+    /// Calls to fail.
     pub faults: Vec<Fault>,
-    /// Calls that are to take long.
+    /// Calls to delay.
     pub delays: Vec<Delay>,
 }
 
-/// One call that is to fail.
+/// A call to fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The function's exported name.
@@ -55,18 +55,18 @@ pub struct Fault {
     pub error: u32,
 }
 
-/// One call that is to take long.
+/// A call to delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delay {
     /// The function's exported name.
     pub function: String,
     /// Which call, counted from 1.
     pub call: u64,
-    /// How long, in milliseconds of real time.
+    /// The delay in milliseconds of real time.
     pub milliseconds: u64,
 }
 
-/// A description that cannot be read.
+/// An invalid description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescriptionError {
     part: String,
@@ -102,12 +102,12 @@ impl Default for Description {
 }
 
 impl Description {
-    /// The machine that `MAKEROOM_SIMGPU` describes; the default one where it is not set.
+    /// The machine that `MAKEROOM_SIMGPU` describes, or the default one.
     pub fn from_environment() -> Result<Self, DescriptionError> {
         Self::parse(&env::var("MAKEROOM_SIMGPU").unwrap_or_default())
     }
 
-    /// Reads `key=value,key=value`.
+    /// Parses `key=value,key=value`.
     pub fn parse(text: &str) -> Result<Self, DescriptionError> {
         let mut description = Self::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -151,20 +151,20 @@ impl Description {
         Ok(description)
     }
 
-    /// Pages of one card.
+    /// Pages per GPU.
     pub fn pages(&self) -> u64 {
         self.memory / PAGE
     }
 
-    /// The shared file of these cards: one per folder, number and size, so that every process gets what it
-    /// asked for.
+    /// The shared file of these GPUs. Its name contains their number and sizes, so that processes with different
+    /// descriptions do not share GPUs.
     pub fn ledger_path(&self) -> PathBuf {
         folder().join(format!("{}x{}+{}.cards2", self.devices, self.memory, self.reserve))
     }
 }
 
 impl Fault {
-    /// Reads `NAME:CALL` or `NAME:CALL:ERROR`.
+    /// Parses `NAME:CALL` or `NAME:CALL:ERROR`.
     pub fn parse(text: &str) -> Option<Self> {
         const OUT_OF_MEMORY: u32 = 2;
         let (function, call, error) = parse_call(text)?;
@@ -174,14 +174,14 @@ impl Fault {
 }
 
 impl Delay {
-    /// Reads `NAME:CALL:MILLISECONDS`.
+    /// Parses `NAME:CALL:MILLISECONDS`.
     pub fn parse(text: &str) -> Option<Self> {
         let (function, call, milliseconds) = parse_call(text)?;
         Some(Self { function, call, milliseconds: milliseconds?.parse().ok()? })
     }
 }
 
-/// Reads `NAME:CALL` and what follows.
+/// Parses `NAME:CALL` and returns the rest.
 fn parse_call(text: &str) -> Option<(String, u64, Option<&str>)> {
     let mut parts = text.splitn(3, ':');
     let function = parts.next().filter(|name| !name.is_empty())?.to_owned();
@@ -189,7 +189,7 @@ fn parse_call(text: &str) -> Option<(String, u64, Option<&str>)> {
     Some((function, call, parts.next()))
 }
 
-/// Reads a size: `24GiB`, `800MB`, `512`.
+/// Parses a size: `24GiB`, `800MB`, `512`.
 pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -207,7 +207,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor).filter(|bytes| *bytes < 1 << 46)
 }
 
-/// The folder of the shared file.
+/// The directory of the shared file.
 fn folder() -> PathBuf {
     if let Some(folder) = env::var_os("MAKEROOM_SIMGPU_DIR") {
         return PathBuf::from(folder);

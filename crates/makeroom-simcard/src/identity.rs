@@ -1,6 +1,6 @@
-//! What a card is called. The same index has the same identity in every process.
+//! Names and IDs of GPUs. The same index has the same identity in every process.
 
-/// The driver version that NVML shows.
+/// The driver version that NVML reports.
 pub fn driver_version() -> &'static str {
     "580.0.0"
 }
@@ -17,7 +17,7 @@ pub fn uuid(device: usize) -> [u8; 16] {
     bytes
 }
 
-/// A UUID as NVML writes it: `GPU-6d616b65-…`.
+/// A UUID in NVML's format: `GPU-6d616b65-…`.
 pub fn uuid_text(device: usize) -> String {
     let number = u128::from_be_bytes(uuid(device));
     let part = |from: u32, bits: u32| (number >> (128 - from - bits)) & ((1 << bits) - 1);
@@ -25,7 +25,7 @@ pub fn uuid_text(device: usize) -> String {
     format!("GPU-{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", parts[0], parts[1], parts[2], parts[3], parts[4])
 }
 
-/// Where a card sits: `00000000:01:00.0`, the second number counting the cards.
+/// PCI bus ID: `00000000:01:00.0`, where the second number is the index plus one.
 pub fn bus_id(device: usize) -> String {
     format!("00000000:{:02X}:00.0", device + 1)
 }

@@ -1,10 +1,8 @@
-//! A folder that contains `libcuda.so.1` and `libnvidia-ml.so.1`: what a program needs to find the simulated
-//! card.
+//! Creates a directory with `libcuda.so.1` and `libnvidia-ml.so.1`, from which programs load the simulated GPU.
 //!
-//! Cargo builds the two libraries under their crates' names, because a file called `libcuda.so` in the target
-//! folder would be found by every program that cargo runs. A crate whose tests need the simulated card names
-//! `makeroom-simgpu` and `makeroom-simnvml` under its `[dev-dependencies]`, which makes cargo build the
-//! libraries, and calls [`beside`]:
+//! Cargo builds both libraries under their crates' names, because every program that cargo runs would find a file
+//! called `libcuda.so` in the target directory. A crate whose tests need the simulated GPU lists `makeroom-simgpu`
+//! and `makeroom-simnvml` in its `[dev-dependencies]`, so that cargo builds the libraries, and calls [`beside`]:
 //!
 //! ```no_run
 //! let folder = std::env::temp_dir().join("simulated");
@@ -13,18 +11,17 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A program that is shipped has no target folder; it carries the bytes of both libraries and calls
-//! [`write()`].
+//! A released program has no target directory. It embeds both libraries and calls [`write()`].
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Each library: the name under which programs open it, and the name under which cargo builds it.
+/// Each library: the name by which programs load it, and the name by which cargo builds it.
 const LIBRARIES: [(&str, &str); 2] =
     [("libcuda.so.1", "libmakeroom_simgpu.so"), ("libnvidia-ml.so.1", "libmakeroom_simnvml.so")];
 
-/// Links the libraries that cargo built beside `program`, or in the folder above it, into `folder`.
+/// Links the libraries that cargo built next to `program`, or one directory above, into `folder`.
 pub fn beside(program: &Path, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     for (name, built) in LIBRARIES {
@@ -38,11 +35,11 @@ pub fn beside(program: &Path, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes libraries whose bytes the program carries into `folder`.
+/// Writes embedded libraries to `folder`.
 pub fn write(folder: &Path, driver: &[u8], management: &[u8]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     for ((name, _), bytes) in LIBRARIES.iter().zip([driver, management]) {
-        // Another process may have the old file open: it keeps it, and the new one takes the name.
+        // Write and rename: another process may have the old file open.
         let fresh = folder.join(format!("{name}.{}", std::process::id()));
         fs::write(&fresh, bytes)?;
         fs::rename(&fresh, folder.join(name))?;
@@ -53,7 +50,7 @@ pub fn write(folder: &Path, driver: &[u8], management: &[u8]) -> io::Result<()> 
 fn find(program: &Path, built: &str) -> io::Result<PathBuf> {
     let folders = program.ancestors().skip(1).take(3);
     let places = folders.flat_map(|folder| [folder.join(built), folder.join("deps").join(built)]);
-    // Of several the newest: cargo leaves older ones where an earlier build put them.
+    // The newest one: cargo leaves older ones from earlier builds.
     let newest = places.filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path))).max();
     newest.map(|(_, path)| path).ok_or_else(|| {
         let message = format!(

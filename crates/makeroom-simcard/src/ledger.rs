@@ -1,15 +1,15 @@
-//! Who holds how many pages of which card, over all processes of the simulated machine.
+//! The ledger: how many pages of which GPU each process of the simulated machine holds.
 //!
-//! Taking and giving pages are a few atomic operations on the shared file: no system call, so that a
-//! simulated allocation costs what its bookkeeping costs. Joining, leaving and clearing away what dead
-//! processes left behind happen under the file's lock.
+//! Allocating and freeing pages are a few atomic operations on the shared file, without a system call, so that a
+//! simulated allocation costs no more than its bookkeeping. Joining, leaving and cleaning up after dead processes
+//! happen under the file's lock.
 //!
-//! Who lives is told by `/proc`. A process of another PID namespace is not to be found there, or is somebody else under
-//! its number; it lives while it holds the lock of its row, which the kernel takes from it when it ends. That lock
-//! alone would not do: children that a process forks hold it too.
+//! `/proc` shows which processes are alive. A process in another PID namespace is not visible there, or its PID
+//! belongs to another process. Such a process is alive while it holds the lock of its row, which the kernel releases
+//! when it ends. The lock alone would not be enough, because forked children hold it too.
 //!
-//! Pages are counted on the card first and on the process second. A process killed between the two leaves
-//! pages that nobody owns; they come back as soon as no process is left.
+//! Pages are counted first on the GPU, then on the process. A process that is killed in between leaves pages without
+//! an owner; they are freed once no process is left.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -22,30 +22,30 @@ use crate::process::{Process, own_numbering};
 use crate::table::{MAGIC, Mapping, Row, Table};
 use crate::{Description, PAGE};
 
-/// The shared account of a machine's cards.
+/// The shared ledger of a machine's GPUs.
 pub struct Ledger {
     mapping: Mapping,
     file: Option<File>,
     pages: u64,
 }
 
-/// A process that holds memory of a card.
+/// A process that holds memory of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The process.
+    /// Its PID.
     pub process: u32,
     /// Bytes it holds.
     pub bytes: u64,
 }
 
-/// This process's own row in the ledger. Pages are given back when it is dropped.
+/// This process's row in the ledger. Its pages are freed on drop.
 pub struct Member {
     ledger: Ledger,
     row: usize,
 }
 
 impl Ledger {
-    /// Opens the machine's shared file, and makes it where it is missing.
+    /// Opens the machine's shared file, and creates it if it is missing.
     pub fn open(description: &Description) -> io::Result<Self> {
         Self::open_at(&description.ledger_path(), description)
     }
@@ -70,7 +70,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// A machine of this process alone.
+    /// A ledger for this process only.
     pub fn private(description: &Description) -> io::Result<Self> {
         Ok(Self { mapping: Mapping::private()?, file: None, pages: description.pages() })
     }
@@ -99,13 +99,13 @@ impl Ledger {
         Ok(Member { ledger: self, row })
     }
 
-    /// Bytes taken of a card by processes that live.
+    /// Bytes of a GPU in use by live processes.
     pub fn used(&self, device: usize) -> u64 {
         self.clear_away(None);
         self.table().used[device].load(Acquire) * PAGE
     }
 
-    /// The processes with a context on a card.
+    /// The processes that hold a context or memory on a GPU.
     pub fn holders(&self, device: usize) -> Vec<Holder> {
         self.clear_away(None);
         let rows = self.table().rows.iter().filter(|row| row.process.load(Acquire) != 0);
@@ -117,12 +117,12 @@ impl Ledger {
             .collect()
     }
 
-    /// Gives back what dead processes hold. One row can be known to be alive; the lock is taken only if there
-    /// are dead.
+    /// Frees the pages of dead processes. `alive` is a row that is known to be alive. The lock is taken only if there
+    /// are dead processes.
     fn clear_away(&self, alive: Option<usize>) {
         let mut rows = (0..self.table().rows.len()).filter(|row| Some(*row) != alive);
         if rows.any(|row| self.is_dead(row)) {
-            // A lock that cannot be had leaves the dead for the next call.
+            // If locking fails, the next call cleans up.
             let _ = self.locked(|table| self.clear_dead(table));
         }
     }
@@ -140,7 +140,7 @@ impl Ledger {
         if process.numbering == own_numbering() { !process.lives() } else { !self.is_locked(row) }
     }
 
-    /// Locks or unlocks a row's byte for whoever has this file open; says whether that could be done.
+    /// Locks or unlocks a row's byte for this open file. Returns whether that succeeded.
     fn lock_row(&self, row: usize, kind: i32) -> bool {
         let Some(file) = &self.file else { return true };
         let mut lock = lock_of(row, kind);
@@ -148,11 +148,11 @@ impl Ledger {
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) == 0 }
     }
 
-    /// Whether somebody else has a row's byte locked.
+    /// Whether a row's byte is locked through another open file.
     fn is_locked(&self, row: usize) -> bool {
         let Some(file) = &self.file else { return false };
         let mut lock = lock_of(row, libc::F_WRLCK);
-        // SAFETY: as above; the answer is written into the lock.
+        // SAFETY: as above; the result is written into the lock.
         let answered = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) == 0 };
         answered && i32::from(lock.l_type) != libc::F_UNLCK
     }
@@ -181,12 +181,12 @@ fn process(row: &Row) -> Option<Process> {
     (id != 0).then_some(process)
 }
 
-/// Whether a row is that of a process, whatever program it runs.
+/// Whether a row belongs to a process, whatever program it runs.
 fn is_of(row: &Row, own: Process) -> bool {
     process(row).is_some_and(|process| (process.id, process.numbering) == (own.id, own.numbering))
 }
 
-/// The byte of a row, which nobody writes: it lies behind the table.
+/// The lock byte of a row. It is past the end of the table and never written.
 fn lock_of(row: usize, kind: i32) -> libc::flock {
     let place = size_of::<Table>() + row;
     libc::flock {
@@ -212,13 +212,13 @@ impl Member {
         &self.ledger
     }
 
-    /// Bytes taken of a card by processes that live. Alone on the card this asks nobody.
+    /// Bytes of a GPU in use by live processes. Without other processes, this makes no system call.
     pub fn used(&self, device: usize) -> u64 {
         self.ledger.clear_away(Some(self.row));
         self.ledger.table().used[device].load(Acquire) * PAGE
     }
 
-    /// Takes pages of a card for this process, all or none.
+    /// Allocates pages of a GPU for this process, all or none.
     pub fn take(&self, device: usize, pages: u64) -> bool {
         if !self.try_take(device, pages) {
             self.ledger.clear_away(Some(self.row));
@@ -236,26 +236,26 @@ impl Member {
         self.ledger.table().used[device].fetch_update(Release, Acquire, fits).is_ok()
     }
 
-    /// Gives pages of this process back.
+    /// Frees pages of this process.
     pub fn give(&self, device: usize, pages: u64) {
         self.row().pages[device].fetch_sub(pages, Release);
         self.ledger.table().used[device].fetch_sub(pages, Release);
     }
 
-    /// Counts a context more.
+    /// Adds a context to the count.
     pub fn add_context(&self, device: usize) {
         self.row().contexts[device].fetch_add(1, Release);
     }
 
-    /// Counts a context less.
+    /// Removes a context from the count.
     pub fn remove_context(&self, device: usize) {
         self.row().contexts[device].fetch_sub(1, Release);
     }
 
-    /// Gives everything of this process back and frees its row.
+    /// Frees everything of this process, and its row.
     pub fn leave(&self) {
         let own = Process::current();
-        // A lock that cannot be had leaves the row to whoever finds this process dead.
+        // If locking fails, another process frees the row once this one is dead.
         let _ = self.ledger.locked(|table| {
             let row = &table.rows[self.row];
             if is_of(row, own) {
@@ -321,16 +321,16 @@ mod tests {
         let path = std::env::temp_dir().join(format!("makeroom-simcard-{}", std::process::id()));
         let member = Ledger::open_at(&path, &description).unwrap().join().unwrap();
         assert!(member.take(0, 3));
-        // As a process of another namespace is seen: under a number that nobody has here, of another /proc.
+        // A process in another namespace: a PID that does not exist here, from another /proc.
         let row = member.row();
         row.process.store(999_999_999, Release);
         row.numbering.fetch_add(1, Release);
         let looking = Ledger::open_at(&path, &description).unwrap();
         assert_eq!(looking.holders(0), [Holder { process: 999_999_999, bytes: 3 * PAGE }]);
         assert_eq!(looking.used(0), 3 * PAGE);
-        // As if it were killed: its file is closed, and nothing else.
+        // As if it were killed: its file is closed, and nothing else happens.
         drop(member);
-        // A child that another test starts at this moment has the file until it runs its program.
+        // A child that another test forks now has the file open until it calls exec.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while looking.used(0) != 0 && std::time::Instant::now() < deadline {
             std::thread::yield_now();

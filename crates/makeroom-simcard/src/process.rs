@@ -1,31 +1,31 @@
-//! Which process, so surely that a reused number is not taken for it.
+//! Identifies processes so that a reused PID is not mistaken for the same process.
 //!
-//! A process is told by its number, its start time, and the address of its stack's start: the last one
-//! changes when the process replaces its program with `exec`, which takes its GPU memory away as exit does.
+//! A process is identified by its PID, its start time, and the start address of its stack. The address changes when
+//! the process calls `exec`, which frees its GPU memory as exit does.
 //!
-//! A number means something only in the `/proc` that it was read from: in another PID namespace it is somebody
-//! else's, or nobody's. So that `/proc` is kept with it, and who looks into another one cannot judge by it.
+//! A PID is meaningful only in the `/proc` it was read from: in another PID namespace it belongs to another process,
+//! or to none. So the `/proc` is stored too, and a process with another `/proc` cannot judge by the PID.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// A process at one time of its life.
+/// A process, running one program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) id: u64,
     pub(crate) started: u64,
     pub(crate) image: u64,
-    /// The `/proc` that the number is of, by the number of its device.
+    /// The device number of the `/proc` that the PID is from.
     pub(crate) numbering: u64,
 }
 
-/// The `/proc` that this process sees; 0 without one.
+/// The device number of this process's `/proc`; 0 if there is none.
 pub(crate) fn own_numbering() -> u64 {
     fs::metadata("/proc").map_or(0, |folder| folder.dev())
 }
 
 impl Process {
-    /// This process, by the number that its `/proc` has for it: without one of its own, a namespace sees the one above.
+    /// This process, with the PID that its `/proc` shows: a namespace without a `/proc` of its own sees its parent's.
     pub(crate) fn current() -> Self {
         let line = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let id = line.split(' ').next().and_then(|id| id.parse().ok());
@@ -33,15 +33,15 @@ impl Process {
         Self::parse(id, &line).unwrap_or(Self { id, started: 0, image: 0, numbering: own_numbering() })
     }
 
-    /// The process of that number, if it lives; a zombie does not.
+    /// The process with this PID, if it is alive; zombies are not.
     pub(crate) fn find(id: u64) -> Option<Self> {
         let line = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         Self::parse(id, &line)
     }
 
     fn parse(id: u64, line: &str) -> Option<Self> {
-        // The name stands in parentheses and may hold anything; fields are counted after it, the state being
-        // the third.
+        // The name is in parentheses and may contain any character. Fields are counted after it, and the state is the
+        // third.
         let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
         if matches!(fields.next()?, "Z" | "X" | "x") {
             return None;
@@ -51,10 +51,10 @@ impl Process {
         Some(Self { id, started, image, numbering: own_numbering() })
     }
 
-    /// Whether it is still there and still the same. Only of a process whose number is of the own `/proc`.
+    /// Whether it is alive and still the same. Only for PIDs from this process's own `/proc`.
     pub(crate) fn lives(self) -> bool {
         Self::find(self.id).is_some_and(|found| {
-            // Without the right to look into the other process its stack reads as 0 or 1.
+            // Without permission to inspect the other process, its stack address reads as 0 or 1.
             let same_image = found.image == self.image || found.image <= 1 || self.image <= 1;
             found.started == self.started && same_image
         })

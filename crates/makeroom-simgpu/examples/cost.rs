@@ -1,7 +1,7 @@
-//! What a call of the simulated driver costs: `cargo run --release -p makeroom-simgpu --example cost`.
+//! Cost of calls to the simulated driver: `cargo run --release -p makeroom-simgpu --example cost`.
 //!
-//! The functions are called as programs call them, through `dlsym`. Each figure is the best of several
-//! rounds, in nanoseconds for the pair named.
+//! The functions are called through `dlsym`, as programs do. Each figure is the best of several rounds, in
+//! nanoseconds for the named pair.
 
 use std::ffi::{CString, c_void};
 use std::io::Write;
@@ -15,7 +15,7 @@ type FreeOn = extern "C" fn(u64, u64) -> u32;
 
 fn open(path: &Path) -> Option<*mut c_void> {
     let path = CString::new(path.to_str()?).ok()?;
-    // SAFETY: the path is a string that ends in a zero.
+    // SAFETY: the path is NUL-terminated.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
     (!library.is_null()).then_some(library)
 }
@@ -27,13 +27,13 @@ fn open(path: &Path) -> Option<*mut c_void> {
 /// The type must be the function's.
 unsafe fn function<F: Copy>(library: *mut c_void, name: &str) -> Option<F> {
     let name = CString::new(name).ok()?;
-    // SAFETY: the library is open, the name ends in a zero.
+    // SAFETY: the library is open, and the name is NUL-terminated.
     let symbol = unsafe { libc::dlsym(library, name.as_ptr()) };
     // SAFETY: the caller promises that F is the function's type, which is one pointer wide.
     (!symbol.is_null()).then(|| unsafe { std::mem::transmute_copy(&symbol) })
 }
 
-/// Nanoseconds of one run of the body: the best round.
+/// Nanoseconds per run of the body, in the best round.
 fn measure(times: u32, mut body: impl FnMut()) -> f64 {
     let rounds = (0..9).map(|_| {
         let start = Instant::now();
@@ -104,7 +104,7 @@ fn run(library: *mut c_void) -> Option<Vec<(&'static str, f64)>> {
 fn main() -> std::io::Result<()> {
     let folder = std::env::temp_dir().join(format!("makeroom-simgpu-cost-{}", std::process::id()));
     makeroom_simcard::install::beside(&std::env::current_exe()?, &folder)?;
-    // SAFETY: nothing else runs in this process yet.
+    // SAFETY: no other thread is running yet.
     unsafe { std::env::set_var("MAKEROOM_SIMGPU_DIR", &folder) };
     let costs = open(&folder.join("libcuda.so.1")).and_then(run).unwrap_or_default();
     let mut out = std::io::stdout();

@@ -1,14 +1,13 @@
-//! What crosses the C boundary: pointers that a caller vouches for, and the structures they point to.
+//! The C boundary: pointers that the caller guarantees, and the structures they point to.
 //!
-//! The pointer types have no constructor in Rust: a value of theirs can only come from a C caller, who
-//! promises that it is null or valid for what the function does with it. So the exported functions are
-//! written in safe code.
+//! The pointer types have no constructor in Rust: their values can only come from a C caller, which guarantees that
+//! they are null or valid for the function. So the exported functions are safe code.
 
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::status::{Result, Status};
 
-/// Where a result goes.
+/// A pointer to write a result to.
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
 
@@ -21,18 +20,18 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
-    /// Refuses a null pointer, for results that must have a place.
+    /// Returns an error for a null pointer if the result is required.
     pub(crate) fn required(self) -> Result<Self> {
         if self.0.is_null() { Err(Status::INVALID_VALUE) } else { Ok(self) }
     }
 
-    /// Writes a result; a null pointer is an invalid value.
+    /// Writes a required result; a null pointer is an invalid value.
     pub(crate) fn set(self, value: T) -> Result<()> {
         self.required()?.set_if_wanted(value);
         Ok(())
     }
 
-    /// Writes a result that the caller may leave out.
+    /// Writes an optional result.
     pub(crate) fn set_if_wanted(self, value: T) {
         if !self.0.is_null() {
             // SAFETY: not null, so the caller promises that a T can be written here.
@@ -40,7 +39,7 @@ impl<T> Out<T> {
         }
     }
 
-    /// Writes several results side by side.
+    /// Writes several results in a row.
     pub(crate) fn set_all(self, values: impl IntoIterator<Item = T>) -> Result<()> {
         let first = self.required()?.0;
         for (position, value) in values.into_iter().enumerate() {
@@ -52,22 +51,22 @@ impl<T> Out<T> {
 }
 
 impl<T: Copy> Out<T> {
-    /// Reads what the caller put there.
+    /// Reads the current value.
     pub(crate) fn get(self) -> Result<T> {
-        // SAFETY: not null, so the caller promises that a T stands here; T is plain data of the C structure.
+        // SAFETY: not null, so the caller guarantees a readable T here; T is plain data of the C structure.
         Ok(unsafe { self.required()?.0.read_unaligned() })
     }
 }
 
 impl Out<c_void> {
-    /// The same place for a value whose type another argument tells.
+    /// The same pointer for a value whose type depends on another argument.
     pub(crate) fn of<T>(self) -> Out<T> {
         Out(self.0.cast())
     }
 }
 
 impl Out<Out<c_void>> {
-    /// The n-th place of a list of places.
+    /// The n-th pointer in a list of pointers.
     pub(crate) fn place(self, position: usize) -> Result<Out<c_void>> {
         let list = self.required()?.0;
         // SAFETY: the function's contract is that the list is as long as the count given with it.
@@ -75,7 +74,7 @@ impl Out<Out<c_void>> {
     }
 }
 
-/// Where an argument stands.
+/// A pointer to an argument.
 #[repr(transparent)]
 pub(crate) struct In<T>(*const T);
 
@@ -97,50 +96,50 @@ impl<T: Copy> In<T> {
         if self.0.is_null() {
             return Err(Status::INVALID_VALUE);
         }
-        // SAFETY: not null, so the caller promises that a T stands here; T is plain data of the C structure.
+        // SAFETY: not null, so the caller guarantees a readable T here; T is plain data of the C structure.
         Ok(unsafe { self.0.read_unaligned() })
     }
 
-    /// Reads several arguments side by side.
+    /// Reads several arguments in a row.
     pub(crate) fn list(self, count: usize) -> Result<Vec<T>> {
         if count > 0 && self.0.is_null() {
             return Err(Status::INVALID_VALUE);
         }
-        // SAFETY: the function's contract is that `count` values stand here.
+        // SAFETY: the function's contract is that `count` values are readable here.
         Ok((0..count).map(|position| unsafe { self.0.add(position).read_unaligned() }).collect())
     }
 }
 
-/// A string of the caller's.
+/// A string from the caller.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(crate) struct Text(*const c_char);
 
 impl Text {
-    /// The bytes before the zero; a null pointer is an invalid value.
+    /// The bytes before the NUL; a null pointer is an invalid value.
     pub(crate) fn bytes<'a>(self) -> Result<&'a [u8]> {
         if self.0.is_null() {
             return Err(Status::INVALID_VALUE);
         }
-        // SAFETY: not null, so the caller promises a string that ends in a zero and stays as it is during the
-        // call, beyond which no function here keeps it.
+        // SAFETY: not null, so the caller guarantees a NUL-terminated string that does not change during the call. No
+        // function here keeps it longer.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_bytes())
     }
 }
 
-/// Writes text and a zero into a caller's buffer, cut to its size.
+/// Writes a NUL-terminated string into a caller's buffer, truncated to its size.
 pub(crate) fn write_text(place: Out<c_char>, size: i32, text: &str) -> Result<()> {
     let room = usize::try_from(size).ok().filter(|room| *room > 0).ok_or(Status::INVALID_VALUE)?;
     let bytes = text.bytes().take(room - 1).chain([0]);
     place.set_all(bytes.map(|byte| c_char::from_ne_bytes([byte])))
 }
 
-/// A device's number as C has it.
+/// A device index as a C int.
 pub(crate) fn device_number(device: usize) -> i32 {
     i32::try_from(device).unwrap_or(i32::MAX)
 }
 
-/// Where memory is: a kind and a number.
+/// Location of memory: a kind and an ID.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LocationAbi {
@@ -148,7 +147,7 @@ pub(crate) struct LocationAbi {
     pub(crate) id: i32,
 }
 
-/// What `cuMemCreate` is to make.
+/// `CUmemAllocationProp`, for `cuMemCreate`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct AllocationProperties {
@@ -159,7 +158,7 @@ pub(crate) struct AllocationProperties {
     pub(crate) flags: [u8; 8],
 }
 
-/// Who may do what.
+/// `CUmemAccessDesc`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct AccessDescription {
@@ -167,7 +166,7 @@ pub(crate) struct AccessDescription {
     pub(crate) flags: u32,
 }
 
-/// What `cuMemPoolCreate` is to make.
+/// `CUmemPoolProps`, for `cuMemPoolCreate`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct PoolProperties {
@@ -179,7 +178,7 @@ pub(crate) struct PoolProperties {
     pub(crate) reserved: [u8; 56],
 }
 
-/// What an allocation node is to allocate, and where it says the address.
+/// Parameters of an allocation node, which receive the address.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct AllocationNode {
@@ -190,7 +189,7 @@ pub(crate) struct AllocationNode {
     pub(crate) address: u64,
 }
 
-/// A node of any kind, as far as kinds are simulated: its parameters follow the kind.
+/// A node of any simulated kind: its parameters follow the kind.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Node {
@@ -199,7 +198,7 @@ pub(crate) struct Node {
     pub(crate) allocation: AllocationNode,
 }
 
-/// How a graph is made ready.
+/// Parameters of a graph's instantiation.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Instantiation {
@@ -209,7 +208,7 @@ pub(crate) struct Instantiation {
     pub(crate) result: u32,
 }
 
-/// What memory of another interface is to be imported.
+/// Parameters of an import from another API.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct ExternalMemory {
@@ -220,7 +219,7 @@ pub(crate) struct ExternalMemory {
     pub(crate) reserved: [u32; 16],
 }
 
-/// Which part of it is to be mapped.
+/// The part of it to map.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct ExternalBuffer {
@@ -230,7 +229,7 @@ pub(crate) struct ExternalBuffer {
     pub(crate) reserved: [u32; 16],
 }
 
-/// What `cuMulticastCreate` is to make.
+/// `CUmulticastObjectProp`, for `cuMulticastCreate`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct MulticastProperties {
@@ -313,7 +312,7 @@ pub(crate) struct Copy3d {
     pub(crate) depth: u64,
 }
 
-/// How `cuLaunchKernelEx` launches.
+/// `CUlaunchConfig`, for `cuLaunchKernelEx`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct LaunchConfiguration {

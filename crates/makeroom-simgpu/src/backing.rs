@@ -1,10 +1,10 @@
-//! The memory behind the machine's frames, and the moving of bytes.
+//! The host memory behind page frames, and copies.
 //!
-//! Each card has one stretch of host memory, as long as the card and reserved without being backed: a frame
-//! costs host memory from the first byte written to it until it is freed. Device addresses are another
-//! stretch that nobody can read or write; its only purpose is that no host pointer is a device address, and
-//! that touching device memory from the host is the fault it is with a real card. Host memory that is mapped
-//! for the host as well is the exception: its frames are a file in memory, which appears at these addresses too.
+//! Each GPU has one mapping of host memory, as large as the GPU and not backed at first: a frame costs host memory
+//! from the first write until it is freed. Device addresses are a separate, inaccessible mapping. It ensures that no
+//! host pointer is a device address, and that accessing device memory from the host faults, as with a real GPU. The
+//! exception is host memory that is mapped for the host as well: its frames are in a memfd, which is also mapped at
+//! these addresses.
 
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::ptr;
@@ -15,54 +15,53 @@ use crate::driver::Driver;
 use crate::machine::{ContextId, Copy, Fill, HostBlock, HostKind, Machine, Piece, Side};
 use crate::status::{Result, Status};
 
-/// The most device addresses that are reserved.
+/// Maximum size of the reserved device address range.
 const SPAN: u64 = 8 << 40;
 
-/// The stretches of host memory.
+/// The mappings of host memory.
 pub(crate) struct Backing {
-    /// Those of the cards, then the host's.
+    /// Those of the GPUs, then that of the host.
     starts: Vec<*mut u8>,
-    /// The file behind the host's.
+    /// The memfd behind the host's.
     host: OwnedFd,
 }
 
-// SAFETY: the pointers are to mappings that are never moved or unmapped; who may use them is decided by the
-// driver's lock.
+// SAFETY: the pointers are to mappings that are never moved or unmapped; access is serialized by the driver's lock.
 unsafe impl Send for Backing {}
 
 fn map(bytes: u64, protection: i32) -> Option<*mut u8> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that exists.
+    // SAFETY: a new mapping at an address chosen by the kernel does not affect existing memory.
     let address = unsafe { libc::mmap(ptr::null_mut(), bytes as usize, protection, flags, -1, 0) };
     (address != libc::MAP_FAILED).then_some(address.cast())
 }
 
-/// A file in memory, as long as asked for and empty.
+/// A memfd of this size, filled with zeros.
 fn memory_file(bytes: u64) -> Option<OwnedFd> {
-    // SAFETY: the name ends in a zero byte.
+    // SAFETY: the name is NUL-terminated.
     let file = unsafe { libc::memfd_create(c"makeroom-simgpu-host".as_ptr(), libc::MFD_CLOEXEC) };
     if file < 0 {
         return None;
     }
-    // SAFETY: just opened, and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     let file = unsafe { OwnedFd::from_raw_fd(file) };
-    // SAFETY: numbers only.
+    // SAFETY: the call takes only numbers.
     (unsafe { libc::ftruncate(file.as_raw_fd(), bytes.cast_signed()) } == 0).then_some(file)
 }
 
-/// Maps a part of a file: at device addresses, or where the kernel likes.
+/// Maps a part of a file, at device addresses or at an address chosen by the kernel.
 fn map_file(file: &OwnedFd, place: *mut u8, bytes: u64, offset: u64) -> Option<*mut u8> {
     let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE | fixed);
-    // SAFETY: a place that is named is part of the stretch of device addresses, which nothing else uses.
+    // SAFETY: a fixed address is in the range of device addresses, which nothing else uses.
     let address = unsafe {
         libc::mmap(place.cast(), bytes as usize, protection, flags, file.as_raw_fd(), offset.cast_signed())
     };
     (address != libc::MAP_FAILED).then_some(address.cast())
 }
 
-/// Reserves device addresses: whole pages, at least as many as twice the memory of all cards.
+/// Reserves device addresses: whole pages, and at least twice the memory of all GPUs.
 pub(crate) fn reserve_addresses(memory: u64) -> Option<std::ops::Range<u64>> {
     let mut bytes = SPAN.max((memory * 4).next_power_of_two());
     while bytes >= memory * 2 {
@@ -76,8 +75,8 @@ pub(crate) fn reserve_addresses(memory: u64) -> Option<std::ops::Range<u64>> {
 }
 
 impl Backing {
-    /// Stretches of these lengths, the host's last. They are not part of a core dump, and a forked child does not get
-    /// them.
+    /// Mappings of these lengths; the host's is last. They are excluded from core dumps and not inherited by a forked
+    /// child.
     pub(crate) fn new(lengths: impl Iterator<Item = u64>) -> Option<Self> {
         let lengths: Vec<u64> = lengths.map(|bytes| bytes.max(PAGE)).collect();
         let (host, cards) = lengths.split_last()?;
@@ -89,15 +88,14 @@ impl Backing {
         starts.push(map_file(&file, ptr::null_mut(), *host, 0)?);
         for (start, bytes) in starts.iter().zip(&lengths) {
             for advice in [libc::MADV_DONTDUMP, libc::MADV_DONTFORK] {
-                // SAFETY: the range was mapped above and belongs to nobody else; neither advice changes its
-                // bytes.
+                // SAFETY: the range was mapped above and has no other owner; neither advice changes its bytes.
                 unsafe { libc::madvise(start.cast(), *bytes as usize, advice) };
             }
         }
         Some(Self { starts, host: file })
     }
 
-    /// Lets frames of the host's appear at device addresses.
+    /// Maps frames of the host at device addresses.
     pub(crate) fn show(&self, address: u64, frames: &[u32]) -> Result<()> {
         for (page, frame) in (0..).zip(frames) {
             let (place, offset) = (address + page * PAGE, u64::from(*frame) * PAGE);
@@ -106,11 +104,11 @@ impl Backing {
         Ok(())
     }
 
-    /// Takes frames away from device addresses: nobody can read or write there again.
+    /// Unmaps frames from device addresses, which become inaccessible again.
     pub(crate) fn hide(address: u64, pages: u64) {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         let bytes = (pages * PAGE) as usize;
-        // SAFETY: the addresses are part of the stretch of device addresses, where `show` put a file.
+        // SAFETY: the addresses are in the range of device addresses, where `show` mapped a file.
         unsafe { libc::mmap(address as *mut _, bytes, libc::PROT_NONE, flags, -1, 0) };
     }
 
@@ -123,26 +121,26 @@ impl Backing {
         Stretch { start, bytes: piece.bytes as usize }
     }
 
-    /// Gives the host memory of free frames back; they read as zeros when they are used again.
+    /// Releases the host memory of free frames; they read as zeros when they are used again.
     pub(crate) fn discard(&self, frames: &[(usize, u32)]) {
         for (owner, frame) in frames {
             if owner + 1 == self.starts.len() {
                 let (mode, offset) =
                     (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, u64::from(*frame) * PAGE);
-                // SAFETY: numbers and a file of this library's; the machine has listed the frame as free.
+                // SAFETY: numbers, and a file of this library; the machine has marked the frame as free.
                 unsafe {
                     libc::fallocate(self.host.as_raw_fd(), mode, offset.cast_signed(), PAGE.cast_signed())
                 };
                 continue;
             }
-            // SAFETY: the frame lies in the stretch of its owner, and the machine has listed it as free, so
-            // no block uses its bytes.
+            // SAFETY: the frame is in the mapping of its owner, and the machine has marked it as free, so no block
+            // uses its bytes.
             unsafe { libc::madvise(self.frame(*owner, *frame).cast(), PAGE as usize, libc::MADV_DONTNEED) };
         }
     }
 }
 
-/// Host memory to read or write.
+/// A range of host memory to read or write.
 #[derive(Clone, Copy)]
 struct Stretch {
     start: *mut u8,
@@ -150,7 +148,7 @@ struct Stretch {
 }
 
 impl Driver {
-    /// The host memory behind an address, in pieces.
+    /// The host memory behind an address, as a list of ranges.
     fn stretches(
         &mut self,
         address: u64,
@@ -173,7 +171,7 @@ impl Driver {
         Ok(vec![Stretch { start: address as *mut u8, bytes: bytes as usize }])
     }
 
-    /// Moves bytes. Every row is checked before the first byte moves.
+    /// Copies bytes. All rows are checked before the first byte is copied.
     pub(crate) fn copy(&mut self, context: ContextId, copy: &Copy) -> Result<()> {
         if copy.is_empty() {
             return Ok(());
@@ -185,21 +183,21 @@ impl Driver {
             let source = self.stretches(from, copy.width, copy.source.side, device, false)?;
             let mut pairs = pair(&target, &source);
             if to > from {
-                // Bytes that move up over their own source go last first.
+                // Copy backward if the destination overlaps the end of the source.
                 pairs.reverse();
             }
             rows.extend(pairs);
         }
         for (to, from) in rows {
-            // SAFETY: both stretches are of the same length. One inside a card was checked against the
-            // machine's books and lies in a mapping that is never unmapped; one of the host is known to the
-            // driver or vouched for by the caller. They may overlap.
+            // SAFETY: both ranges have the same length. A range on a GPU was checked by the machine and is in a
+            // mapping that is never unmapped; a range on the host is known to the driver or guaranteed by the caller.
+            // `ptr::copy` allows overlap.
             unsafe { ptr::copy(from.start, to.start, to.bytes) };
         }
         Ok(())
     }
 
-    /// Fills memory with elements.
+    /// Fills memory with a value.
     pub(crate) fn fill(&mut self, context: ContextId, fill: &Fill) -> Result<()> {
         let bytes = fill.row_bytes()?;
         let device = self.machine.context_device(context)?;
@@ -214,8 +212,8 @@ impl Driver {
         }
         let pattern = fill.value.to_le_bytes();
         for stretch in rows {
-            // SAFETY: the stretch was checked against the machine's books, or is host memory that the driver
-            // knows; nothing else in Rust refers to it.
+            // SAFETY: the range was checked by the machine, or is host memory that the driver knows; there is no
+            // other Rust reference to it.
             let target = unsafe { std::slice::from_raw_parts_mut(stretch.start, stretch.bytes) };
             match fill.element {
                 1 => target.fill(pattern[0]),
@@ -227,7 +225,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Host memory for the program, listed with the machine. Of no bytes, none.
+    /// Allocates host memory and registers it with the machine. Zero bytes give a null address.
     pub(crate) fn allocate_host(&mut self, block: HostBlock) -> Result<u64> {
         if block.bytes == 0 {
             return Ok(0);
@@ -243,7 +241,7 @@ impl Driver {
         added.map(|()| start as u64)
     }
 
-    /// Frees host memory of a kind that starts at an address; says whether there was any.
+    /// Frees host memory of a kind at an address. Returns whether there was any.
     pub(crate) fn free_host(&mut self, address: u64, kind: HostKind) -> bool {
         let Some(block) = self.machine.remove_host(address, kind) else { return false };
         unmap(address, block.bytes);
@@ -252,12 +250,12 @@ impl Driver {
 }
 
 fn unmap(address: u64, bytes: u64) {
-    // SAFETY: the range was mapped by `allocate_host` and is no longer listed; using it from now on is the
-    // program's own mistake.
+    // SAFETY: the range was mapped by `allocate_host` and is no longer registered; any further use is a
+    // use-after-free in the program.
     unsafe { libc::munmap(address as *mut _, bytes as usize) };
 }
 
-/// Cuts two lists of stretches of the same total into pairs of the same length.
+/// Splits two lists of ranges with the same total into pairs of the same length.
 fn pair(to: &[Stretch], from: &[Stretch]) -> Vec<(Stretch, Stretch)> {
     let mut pairs = Vec::new();
     let (mut from, mut rest) = (from.iter().copied(), None);
@@ -278,7 +276,7 @@ fn pair(to: &[Stretch], from: &[Stretch]) -> Vec<(Stretch, Stretch)> {
     pairs
 }
 
-/// The lengths of the stretches that a machine needs.
+/// The lengths of the mappings that a machine needs.
 pub(crate) fn lengths(machine: &Machine) -> impl Iterator<Item = u64> + use<> {
     let description = machine.description().clone();
     (0..=description.devices).map(move |owner| {

@@ -1,9 +1,8 @@
-//! What every exported function runs inside: faults that are due, the calling thread, and no way out for a
-//! panic.
+//! The wrapper of every exported function: injects faults, provides the calling thread's state, and catches panics.
 //!
-//! `driver_functions!` writes the exported functions. Each is `fn name(arguments) |call| { … }` and may have
-//! further names: `= other` for an older form that does the same, `/ name_ptsz` for the form in which a null
-//! stream is the thread's own.
+//! `driver_functions!` generates the exported functions. Each is `fn name(arguments) |call| { … }` and may have more
+//! names: `= other` for an older version with the same behavior, `/ name_ptsz` for the version in which a null stream
+//! is the per-thread default stream.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +13,7 @@ use crate::faults;
 use crate::machine::{CaptureMode, ContextId, DefaultStream, StreamName};
 use crate::status::{Result, Status};
 
-/// What the driver remembers of a thread.
+/// The driver's state of a thread.
 pub(crate) struct Thread {
     id: u64,
     contexts: RefCell<Vec<ContextId>>,
@@ -36,7 +35,7 @@ thread_local! {
     static THREAD: Thread = Thread::new();
 }
 
-/// A call under way.
+/// A call in progress.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     default: DefaultStream,
@@ -54,7 +53,7 @@ pub(crate) fn run(
         (None, Some(body)) => body(Call { default, thread }),
         (due, _) => Err(due.unwrap_or(Status::UNKNOWN)),
     };
-    // A thread that is ending has forgotten everything: it calls as a new one would.
+    // The state of an exiting thread is gone: it calls like a new thread.
     let guarded = || THREAD.try_with(&mut on_thread).unwrap_or_else(|_| on_thread(&Thread::new()));
     match catch_unwind(AssertUnwindSafe(guarded)) {
         Ok(Ok(())) => Status::SUCCESS.0,
@@ -64,7 +63,7 @@ pub(crate) fn run(
 }
 
 impl Call<'_> {
-    /// The driver, locked, and the current context, which must live.
+    /// Locks the driver and returns the current context, which must exist.
     pub(crate) fn in_context(self) -> Result<(Session, ContextId)> {
         let session = Session::open()?;
         let context = self.current().ok_or(Status::INVALID_CONTEXT)?;
@@ -72,19 +71,19 @@ impl Call<'_> {
         Ok((session, context))
     }
 
-    /// The same for a call that a capture forbids.
+    /// The same for a call that is illegal during a capture.
     pub(crate) fn outside_capture(self) -> Result<(Session, ContextId)> {
         let (mut session, context) = self.in_context()?;
         session.machine.refuse_in_capture(self.thread(), self.capture_mode())?;
         Ok((session, context))
     }
 
-    /// A stream as the program named it.
+    /// A stream as the program passed it.
     pub(crate) fn stream(self, handle: u64) -> StreamName {
         StreamName { handle, default: self.default, thread: self.thread() }
     }
 
-    /// The calling thread's number.
+    /// The calling thread's ID.
     pub(crate) fn thread(self) -> u64 {
         self.thread.id
     }
@@ -94,28 +93,28 @@ impl Call<'_> {
         self.thread.contexts.borrow().last().copied()
     }
 
-    /// Puts a context on top of the thread's others.
+    /// Pushes a context onto the thread's stack.
     pub(crate) fn push(self, context: ContextId) {
         self.thread.contexts.borrow_mut().push(context);
     }
 
-    /// Takes the thread's topmost context.
+    /// Pops a context from the thread's stack.
     pub(crate) fn pop(self) -> Option<ContextId> {
         self.thread.contexts.borrow_mut().pop()
     }
 
-    /// Whether and how this thread's calls can be forbidden by a capture.
+    /// The thread's capture mode, which determines which of its calls a capture forbids.
     pub(crate) fn capture_mode(self) -> CaptureMode {
         self.thread.capture_mode.get()
     }
 
-    /// Changes that; returns what it was.
+    /// Sets the capture mode and returns the previous one.
     pub(crate) fn exchange_capture_mode(self, mode: CaptureMode) -> CaptureMode {
         self.thread.capture_mode.replace(mode)
     }
 }
 
-/// Writes exported functions. See the top of this file.
+/// Generates exported functions. See the top of this file.
 macro_rules! driver_functions {
     ($(
         $(#[$note:meta])*

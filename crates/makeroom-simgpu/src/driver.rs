@@ -1,7 +1,7 @@
-//! The one driver of the process: its start, its end, and the lock around it.
+//! The driver of this process: initialization, shutdown, and its lock.
 //!
-//! A child of fork has no driver, not even one it could start, if its parent had one; after exit has begun
-//! every call says so. Both are what a real driver does.
+//! As with the real driver, a forked child cannot use or initialize it if its parent did, and all calls fail once
+//! exit has begun.
 
 use std::io::Write;
 use std::ops::{Deref, DerefMut};
@@ -14,7 +14,7 @@ use crate::backing::{self, Backing};
 use crate::machine::Machine;
 use crate::status::{Result, Status};
 
-/// The machine and the memory behind it.
+/// The machine and its memory.
 pub(crate) struct Driver {
     pub(crate) machine: Machine,
     pub(crate) backing: Backing,
@@ -30,13 +30,13 @@ static START: Mutex<()> = Mutex::new(());
 static DRIVER: OnceLock<Mutex<Driver>> = OnceLock::new();
 static MEMBER: OnceLock<Arc<Member>> = OnceLock::new();
 
-/// The driver, locked.
+/// The locked driver.
 pub(crate) struct Session {
     guard: MutexGuard<'static, Driver>,
 }
 
 impl Session {
-    /// Locks the driver, if it is started.
+    /// Locks the driver, if it is initialized.
     pub(crate) fn open() -> Result<Self> {
         let started = match PHASE.load(Ordering::Acquire) {
             STARTED => DRIVER.get(),
@@ -71,12 +71,12 @@ impl Drop for Session {
     }
 }
 
-/// Refuses calls after exit has begun, for functions that need nothing else.
+/// Returns an error once exit has begun, for functions that need nothing else.
 pub(crate) fn refuse_after_exit() -> Result<()> {
     if PHASE.load(Ordering::Acquire) == ENDED { Err(Status::DEINITIALIZED) } else { Ok(()) }
 }
 
-/// What `cuInit` answers unless it has something to do.
+/// The result of `cuInit` if there is nothing to do.
 fn already() -> Option<Result<()>> {
     match PHASE.load(Ordering::Acquire) {
         STARTED => Some(Ok(())),
@@ -91,7 +91,7 @@ pub(crate) fn start() -> Result<()> {
     if let Some(known) = already() {
         return known;
     }
-    // Not before: in a forked child the lock may be held by a thread that is not there.
+    // Not earlier: in a forked child, the lock may be held by a thread that does not exist.
     let _starting = START.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = already() {
         return known;
@@ -107,8 +107,7 @@ pub(crate) fn start() -> Result<()> {
     if DRIVER.set(Mutex::new(Driver { machine, backing })).is_err() || MEMBER.set(member).is_err() {
         return Err(Status::UNKNOWN);
     }
-    // SAFETY: both handlers are functions of this library, which is linked never to be unloaded, and take no
-    // arguments.
+    // SAFETY: both handlers are functions of this library, which is never unloaded, and take no arguments.
     unsafe {
         libc::atexit(at_exit);
         libc::pthread_atfork(None, None, Some(in_forked_child));
@@ -117,16 +116,16 @@ pub(crate) fn start() -> Result<()> {
     Ok(())
 }
 
-/// Says on stderr why the driver does not start: a number alone would not tell.
+/// Prints why the driver does not start, because an error number is not enough.
 fn report(error: &dyn std::fmt::Display, status: Status) -> Status {
-    // Where stderr is closed nobody can be told.
+    // If stderr is closed, there is nowhere to report it.
     let _ = writeln!(std::io::stderr(), "makeroom-simgpu: {error}");
     status
 }
 
 extern "C" fn at_exit() {
     if PHASE.compare_exchange(STARTED, ENDED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        // A call under way in another thread may finish first; one that hangs must not hold up the exit.
+        // Keep other threads from starting calls, but do not wait for a call in progress: it may hang.
         let _last = DRIVER.get().map(Mutex::try_lock);
         if let Some(member) = MEMBER.get() {
             member.leave();

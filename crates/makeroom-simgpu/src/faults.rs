@@ -1,5 +1,5 @@
-//! Calls that are to fail: the n-th call of a named function returns a given error and does nothing else; and calls
-//! that are to take long, which they do before anything is locked, so that a signal handler may jump out of them.
+//! Injected faults and delays. A fault makes the n-th call of a function return an error without doing anything else.
+//! A delay happens before any lock is taken, so that a signal handler may jump out of it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -13,19 +13,19 @@ const UNREAD: u8 = 0;
 const NONE: u8 = 1;
 const SOME: u8 = 2;
 
-/// Whether there are any, so that a call without any costs one load.
+/// Whether there are any, so that calls without one cost a single load.
 static STATE: AtomicU8 = AtomicU8::new(UNREAD);
-/// Those that are still to come; `call` counts down.
+/// The pending faults; `call` counts down.
 static FAULTS: Mutex<Vec<Fault>> = Mutex::new(Vec::new());
-/// The same for calls that take long.
+/// The pending delays.
 static DELAYS: Mutex<Vec<Delay>> = Mutex::new(Vec::new());
 
-/// The error that this call is to return. If it is to take long, that time passes first.
+/// The error for this call, if any. Waits first if it has a delay.
 pub(crate) fn due(function: &str) -> Option<Status> {
     match STATE.load(Ordering::Acquire) {
         NONE => return None,
         UNREAD => {
-            // A description that cannot be read is reported by cuInit.
+            // `cuInit` reports an invalid description.
             let description = Description::from_environment().unwrap_or_default();
             DELAYS.lock().unwrap_or_else(PoisonError::into_inner).extend(description.delays);
             add(description.faults);
@@ -51,7 +51,7 @@ pub(crate) fn due(function: &str) -> Option<Status> {
     error
 }
 
-/// How long this call is to take.
+/// The delay of this call.
 fn delay(function: &str) -> Option<Duration> {
     let mut delays = DELAYS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut due = None;
@@ -68,20 +68,20 @@ fn delay(function: &str) -> Option<Duration> {
     due
 }
 
-/// Notes whether anything is still to come.
+/// Updates `STATE`.
 fn settle(faults: &[Fault]) {
     let is_over = faults.is_empty() && DELAYS.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
     STATE.store(if is_over { NONE } else { SOME }, Ordering::Release);
 }
 
-/// Adds faults, counted from now.
+/// Adds faults, counted from now on.
 pub(crate) fn add(more: Vec<Fault>) {
     let mut faults = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
     faults.extend(more);
     settle(&faults);
 }
 
-/// Forgets those that have not come; how many they were.
+/// Removes all pending faults and returns their number.
 pub(crate) fn clear() -> usize {
     let mut faults = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
     let left = std::mem::take(&mut *faults).len();

@@ -1,6 +1,6 @@
-//! Results as the driver numbers them: one list of numbers, names and words, as a driver 580 tells them.
+//! The driver's error codes, with names and descriptions as driver 580 reports them.
 
-/// What a call returns when it does not succeed.
+/// An error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status(pub u32);
 
@@ -13,7 +13,7 @@ macro_rules! statuses {
             $(#[doc = concat!("“", $words, "”")] pub const $constant: Self = Self($number);)*
         }
 
-        /// Number, name and words of every result; names and words end in a zero byte for C.
+        /// Code, name and description of every result; names and descriptions are NUL-terminated for C.
         const STATUSES: &[(u32, &str, &str)] =
             &[$(($number, concat!($name, "\0"), concat!($words, "\0")),)*];
     };
@@ -172,7 +172,7 @@ statuses! {
 }
 
 impl Status {
-    /// The result's name and its words, each with a zero byte at its end.
+    /// The name and the description of a result, both NUL-terminated.
     pub fn texts(self) -> Option<(&'static str, &'static str)> {
         STATUSES.iter().find(|(number, ..)| *number == self.0).map(|(_, name, words)| (*name, *words))
     }

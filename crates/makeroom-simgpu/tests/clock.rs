@@ -1,5 +1,5 @@
-//! The clock and the faults in the hands of a test. A file of its own: the driver reads its environment once
-//! per process.
+//! Tests of the clock and of injected faults. In a separate file, because the driver reads its environment once per
+//! process.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn the_clock_and_the_faults_are_in_the_tests_hands() {
     }
     let library = Library::open(&stage.library("libcuda.so.1"));
     let (mut context, mut stream, mut other, mut event, mut address) = (0u64, 0u64, 0u64, 0u64, 0u64);
-    // SAFETY: the types are those of the functions, and all places live until the end of the test.
+    // SAFETY: the types are those of the functions, and all pointers are valid until the end of the test.
     unsafe {
         let init: extern "C" fn(u32) -> u32 = library.function("cuInit");
         let create: extern "C" fn(*mut u64, u32, i32) -> u32 = library.function("cuCtxCreate_v2");

@@ -1,5 +1,5 @@
-//! The simulated driver answers as a real one: `programs/conformance.c` against what an H200 with driver 580
-//! said.
+//! The simulated driver behaves like a real one: `programs/conformance.c` gives the same results as on an H200 with
+//! driver 580.
 
 mod common;
 

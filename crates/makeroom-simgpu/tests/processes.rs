@@ -1,4 +1,4 @@
-//! Several processes share the cards; NVML lists them; the dead hold nothing.
+//! Several processes share the GPUs; NVML lists them; dead processes hold nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +13,7 @@ use common::Stage;
 
 const CARD: &str = "memory=1GiB,context=100MiB,reserve=24MiB";
 
-/// A process that holds memory until it is told to end, and what it said.
+/// A process that holds memory until its end is requested, and its output.
 struct Holder {
     child: Child,
     said: String,

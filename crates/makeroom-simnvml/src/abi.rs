@@ -1,14 +1,14 @@
-//! What crosses the C boundary: results by number, pointers that a caller vouches for.
+//! The C boundary: error codes, and pointers that the caller guarantees.
 //!
-//! The pointer types have no constructor in Rust: a value of theirs can only come from a C caller, who
-//! promises that it is null or valid for what the function does with it.
+//! The pointer types have no constructor in Rust: their values can only come from a C caller, which guarantees that
+//! they are null or valid for the function.
 
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::state;
 
-/// A result that is not success, and its words with a zero at their end.
+/// An error code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failure(pub(crate) u32);
 
@@ -26,7 +26,7 @@ impl Failure {
 /// A call's result.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-/// The words for a result.
+/// The description of a result.
 pub(crate) fn words(result: u32) -> &'static CStr {
     match result {
         0 => c"Success",
@@ -42,7 +42,7 @@ pub(crate) fn words(result: u32) -> &'static CStr {
     }
 }
 
-/// Runs the body of an exported function, unless it is to fail or to hang; a panic does not leave it.
+/// Runs the body of an exported function, unless the scenario makes it fail or hang. Catches panics.
 pub(crate) fn run(function: &str, body: impl FnOnce() -> Result<()>) -> u32 {
     if let Some(scenario) = state::scenario() {
         while scenario.hangs.iter().any(|name| name == function) {
@@ -59,7 +59,7 @@ pub(crate) fn run(function: &str, body: impl FnOnce() -> Result<()>) -> u32 {
     }
 }
 
-/// Where a result goes, or where an argument stands that is replaced by one.
+/// A pointer to write a result to, or to an argument that is replaced by one.
 #[repr(transparent)]
 pub(crate) struct Place<T>(*mut T);
 
@@ -89,11 +89,11 @@ impl<T: Copy> Place<T> {
 
     pub(crate) fn get(self) -> Result<T> {
         let place = self.required()?;
-        // SAFETY: not null, so the caller promises that a T stands here; T is plain data of the C structure.
+        // SAFETY: not null, so the caller guarantees a readable T here; T is plain data of the C structure.
         Ok(unsafe { place.read_unaligned() })
     }
 
-    /// Writes several results side by side; the caller has room for as many as it was asked for.
+    /// Writes several results in a row; the caller has space for as many as it passed in.
     pub(crate) fn set_all(self, values: impl IntoIterator<Item = T>) -> Result<()> {
         let first = self.required()?;
         for (position, value) in values.into_iter().enumerate() {
@@ -104,7 +104,7 @@ impl<T: Copy> Place<T> {
     }
 }
 
-/// A string of the caller's.
+/// A string from the caller.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(crate) struct Text(*const c_char);
@@ -114,13 +114,13 @@ impl Text {
         if self.0.is_null() {
             return Err(Failure::INVALID_ARGUMENT);
         }
-        // SAFETY: not null, so the caller promises a string that ends in a zero and stays as it is during the
-        // call, beyond which no function here keeps it.
+        // SAFETY: not null, so the caller guarantees a NUL-terminated string that does not change during the call. No
+        // function here keeps it longer.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_bytes())
     }
 }
 
-/// Writes text and a zero; a buffer that is too short is told so.
+/// Writes a NUL-terminated string; a buffer that is too small is an error.
 pub(crate) fn write_text(place: Place<c_char>, size: u32, text: &str) -> Result<()> {
     if text.len() >= size as usize {
         return Err(Failure::INSUFFICIENT_SIZE);
@@ -128,7 +128,7 @@ pub(crate) fn write_text(place: Place<c_char>, size: u32, text: &str) -> Result<
     place.set_all(text.bytes().chain([0]).map(|byte| c_char::from_ne_bytes([byte])))
 }
 
-/// Writes exported functions: `fn name = other_name(arguments) { … }`.
+/// Generates exported functions: `fn name = other_name(arguments) { … }`.
 macro_rules! management_functions {
     ($(
         $(#[$note:meta])*

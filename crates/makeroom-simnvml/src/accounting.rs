@@ -1,9 +1,9 @@
-//! Accounting: the peak of processes, also of those that ended.
+//! Accounting: peaks of processes, including those that have ended.
 
 use crate::abi::{Failure, Place, management_functions};
 use crate::state::{self, Handle};
 
-/// What accounting knows of a process.
+/// Accounting statistics of a process.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Statistics {

@@ -1,4 +1,4 @@
-//! Devices: handles and identities.
+//! Devices: handles and properties.
 
 use std::ffi::c_char;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use makeroom_simcard as card;
 use crate::abi::{Failure, Place, Result, Text, management_functions, write_text};
 use crate::state::{self, Handle, Started};
 
-/// Where a card sits.
+/// PCI location of a GPU.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct BusInformation {
@@ -28,7 +28,7 @@ fn padded<const SIZE: usize>(text: &str) -> [u8; SIZE] {
     bytes
 }
 
-/// The first device for which something holds.
+/// The first device that matches.
 fn find(handle: Place<Handle>, is_it: impl Fn(usize) -> bool) -> Result<()> {
     state::with(|started| {
         let device =
@@ -122,7 +122,7 @@ management_functions! {
         })
     }
 
-    /// Whether any number of processes may use a card.
+    /// The compute mode: whether several processes may use a GPU.
     fn nvmlDeviceGetComputeMode(device: Handle, mode: Place<u32>) {
         state::with(|started| {
             device.device(started)?;
@@ -152,7 +152,7 @@ management_functions! {
         })
     }
 
-    /// The most parts that a card can have.
+    /// Maximum number of MIG instances of a GPU.
     fn nvmlDeviceGetMaxMigDeviceCount(device: Handle, count: Place<u32>) {
         state::with(|started| count.set(if parts(device, started)? > 0 { 7 } else { 0 }))
     }
@@ -167,7 +167,7 @@ management_functions! {
     }
 }
 
-/// Into how many parts a card is divided. A part is not divided again.
+/// Number of MIG instances of a GPU. An instance has none.
 fn parts(device: Handle, started: &Started) -> Result<usize> {
     match device.place(started)? {
         (device, None) => Ok(started.scenario.parts_of(device)),
@@ -175,7 +175,7 @@ fn parts(device: Handle, started: &Started) -> Result<usize> {
     }
 }
 
-/// A part's UUID as NVML writes it.
+/// A MIG instance's UUID in NVML's format.
 fn part_uuid(device: usize, part: usize) -> String {
     let whole = card::uuid_text(device);
     format!("MIG-{}{part:02x}", &whole[4..whole.len() - 2])

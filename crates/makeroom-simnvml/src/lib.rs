@@ -1,20 +1,20 @@
-//! NVML in software, built as `libnvidia-ml.so.1`: how much of each simulated card is taken, and by which
+//! NVML in software, built as `libnvidia-ml.so.1`: how much memory of each simulated GPU is in use, and by which
 //! process.
 //!
-//! It reads the account that the processes using `makeroom-simgpu` keep ([`makeroom_simcard::Ledger`]) and
-//! changes nothing. Memory of a process that is gone counts as free. Figures stand to each other as on an
-//! H200: the total is what the driver calls total and the reserve; used memory leaves out the reserve in the
-//! second form of the structure and contains it in the first.
+//! It reads the ledger of the processes that use `makeroom-simgpu` ([`makeroom_simcard::Ledger`]) and does not
+//! allocate anything. Memory of a dead process counts as free. Figures relate as on an H200: the total is the
+//! driver's total plus the reserve; used memory includes the reserve in version 1 of the structure, and excludes it
+//! in version 2.
 //!
-//! # What there is
+//! # What is simulated
 //!
-//! Start and end, versions, error texts; handles by index, UUID and bus id; names, UUIDs, indices, bus ids,
-//! compute capability, compute mode, persistence, display; memory in both forms; compute, graphics and MPS
-//! processes in three forms; parts of a divided card; accounting. Everything else is not exported: there are no
-//! clocks, fans or watts to tell of.
+//! Initialization and shutdown, versions, error texts; handles by index, UUID and bus ID; names, UUIDs, indices, bus
+//! IDs, compute capability, compute mode, persistence, display; memory in both versions; compute, graphics and MPS
+//! processes in three versions; MIG instances; accounting. Nothing else is exported: there are no clocks, fans or
+//! power readings.
 //!
-//! Processes of the account are numbered as this process sees them; one of another PID namespace is taken for dead.
-//! What the account cannot hold is described by `MAKEROOM_SIMNVML`: its keys stand in `scenario.rs`.
+//! PIDs of the ledger are those that each process sees itself. `MAKEROOM_SIMNVML` describes what the ledger cannot
+//! contain; its keys are in `scenario.rs`.
 
 mod abi;
 mod accounting;

@@ -1,9 +1,9 @@
-//! How much memory a card has, and how much of it is taken.
+//! Total, used and free memory of a GPU.
 
 use crate::abi::{Failure, Place, Result, management_functions};
 use crate::state::{self, Handle, Started};
 
-/// The first form: the reserve is part of what is used. `total = free + used`.
+/// Version 1: the reserve is part of used memory. `total = free + used`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Memory {
@@ -12,7 +12,7 @@ struct Memory {
     used: u64,
 }
 
-/// The second form. `total = reserved + free + used`.
+/// Version 2. `total = reserved + free + used`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct MemoryWithReserve {
@@ -23,7 +23,7 @@ struct MemoryWithReserve {
     used: u64,
 }
 
-/// The structure's size and the number of its form.
+/// The structure's size and version.
 const SECOND_FORM: u32 = size_of::<MemoryWithReserve>() as u32 | 2 << 24;
 
 fn memory(started: &Started, device: Handle) -> Result<MemoryWithReserve> {

@@ -1,4 +1,4 @@
-//! Which processes hold memory of a card.
+//! The processes that hold memory of a GPU.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use crate::abi::{Failure, Place, Result, management_functions};
 use crate::scenario::List;
 use crate::state::{self, Handle, Started};
 
-/// The first form.
+/// Version 1.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Process {
@@ -14,7 +14,7 @@ struct Process {
     bytes: u64,
 }
 
-/// The second form, with the part of a divided card.
+/// Version 2, with the MIG instance.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ProcessOfPart {
@@ -24,12 +24,12 @@ struct ProcessOfPart {
     compute_instance: u32,
 }
 
-/// No part: the card is not divided.
+/// No MIG instance.
 const WHOLE: u32 = u32::MAX;
-/// The size of memory that is not available.
+/// The size if memory is not available.
 const NOT_AVAILABLE: u64 = u64::MAX;
 
-/// A process as all forms have it.
+/// A process, independent of the structure's version.
 #[derive(Clone, Copy)]
 struct Listed {
     id: u32,
@@ -56,7 +56,7 @@ fn listed(started: &Started, device: Handle, list: List) -> Result<Vec<Listed>> 
         .collect())
 }
 
-/// Writes a list into as much room as there is; too little is told with the number that is needed.
+/// Writes a list to the caller's buffer. If that is too small, the error comes with the required size.
 fn list<T: Copy>(
     device: Handle,
     count: Place<u32>,

@@ -1,34 +1,33 @@
-//! What NVML is to show beyond the shared account: `MAKEROOM_SIMNVML=hold=0:4711:2GiB,list=4711:none,lost=1`.
+//! What NVML shows in addition to the shared ledger: `MAKEROOM_SIMNVML=hold=0:4711:2GiB,list=4711:none,lost=1`.
 //!
-//! Processes that take memory do so through the simulated driver and are in the account. What a driver also shows,
-//! and no program can be asked to make, is described here: processes of another namespace, lists other than that of
-//! compute processes, memory that nobody holds, parts of a divided card, a card that is gone, a call that fails or
-//! never returns. A key that is not known is an error, never ignored.
+//! Processes that allocate memory do so through the simulated driver and are in the ledger. A scenario describes what
+//! tests cannot produce that way: processes of another namespace, lists other than the compute processes, unowned
+//! memory, MIG instances, a lost GPU, a call that fails or hangs. An unknown key is an error.
 //!
 //! | key | |
 //! |---|---|
-//! | `hold=DEVICE:PID:SIZE` | a process, alive or not, that holds memory; `DEVICE/PART` on a divided card |
+//! | `hold=DEVICE:PID:SIZE` | a process, alive or not, that holds memory; `DEVICE/PART` on a MIG instance |
 //! | `list=PID:WHERE` | the list a process is in: `compute`, `graphics`, `mps` or `none` |
 //! | `blind=PID` | its memory is not available |
-//! | `brief=PID` | it is listed until the machine's cards have been counted twice: it ends meanwhile |
-//! | `orphan=DEVICE:SIZE` | used memory that nobody holds |
-//! | `mig=DEVICE:PARTS` | the card is divided into equal parts |
-//! | `closed=DEVICE` | the card as a whole tells this user nothing of its memory; parts do |
-//! | `minor=DEVICE:NUMBER` | the number of the card's file `/dev/nvidiaN`; else its index |
-//! | `lost=DEVICE` | the card fell off the bus |
-//! | `display=DEVICE` | a display is driven by the card |
+//! | `brief=PID` | it is listed until the GPUs have been counted twice, as if it ended in the meantime |
+//! | `orphan=DEVICE:SIZE` | used memory without an owner |
+//! | `mig=DEVICE:PARTS` | the GPU is divided into equal MIG instances |
+//! | `closed=DEVICE` | the GPU reports no memory to this user, but its MIG instances do |
+//! | `minor=DEVICE:NUMBER` | the minor number of `/dev/nvidiaN`; default: the index |
+//! | `lost=DEVICE` | the GPU fell off the bus |
+//! | `display=DEVICE` | the GPU drives a display |
 //! | `mode=NUMBER` | compute mode: 0 shared, 2 prohibited, 3 exclusive |
 //! | `persistence=on` | the driver stays loaded |
-//! | `accounting=PID:SIZE` | accounting is on and knows this peak |
+//! | `accounting=PID:SIZE` | accounting is on and has this peak |
 //! | `driver=VERSION`, `cuda=NUMBER` | versions: `535.54.03`, `12020` |
 //! | `fail=FUNCTION:ERROR` | every call of a function fails |
-//! | `hang=FUNCTION` | every call of a function never returns |
+//! | `hang=FUNCTION` | every call of a function hangs |
 
 use std::env;
 
 use makeroom_simcard::{DEVICES, parse_size};
 
-/// What NVML shows beyond the shared account.
+/// What NVML shows in addition to the shared ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scenario {
     pub(crate) holds: Vec<Hold>,
@@ -50,7 +49,7 @@ pub(crate) struct Scenario {
     pub(crate) hangs: Vec<String>,
 }
 
-/// A process that holds memory without being in the shared account.
+/// A process that holds memory without being in the shared ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
     pub(crate) device: usize,
@@ -59,7 +58,7 @@ pub(crate) struct Hold {
     pub(crate) bytes: u64,
 }
 
-/// Where a process is listed.
+/// The list of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     Compute,
@@ -69,12 +68,12 @@ pub(crate) enum List {
 }
 
 impl Scenario {
-    /// What `MAKEROOM_SIMNVML` describes.
+    /// The scenario in `MAKEROOM_SIMNVML`.
     pub(crate) fn from_environment() -> Option<Self> {
         Self::parse(&env::var("MAKEROOM_SIMNVML").unwrap_or_default())
     }
 
-    /// Reads `key=value,key=value`; `None` for what cannot be read.
+    /// Parses `key=value,key=value`; `None` if it is invalid.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut scenario = Self::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -134,7 +133,7 @@ impl Scenario {
         Some(())
     }
 
-    /// Into how many parts a card is divided; 0 for a whole card.
+    /// Number of MIG instances of a GPU; 0 if MIG is off.
     pub(crate) fn parts_of(&self, device: usize) -> usize {
         self.parts.iter().find(|(divided, _)| *divided == device).map_or(0, |(_, parts)| *parts)
     }
@@ -144,7 +143,7 @@ impl Scenario {
         self.lists.iter().find(|(listed, _)| *listed == process).map_or(List::Compute, |(_, list)| *list)
     }
 
-    /// Memory that is used beyond the shared account: on a card, or on a part of it.
+    /// Memory in use that is not in the shared ledger, on a GPU or on a MIG instance.
     pub(crate) fn used(&self, device: usize, part: Option<usize>) -> u64 {
         let holds = self.holds.iter().filter(|hold| hold.device == device);
         let held: u64 = holds.filter(|hold| part.is_none() || hold.part == part).map(|hold| hold.bytes).sum();

@@ -1,4 +1,4 @@
-//! Whether the library is started, the account it reads, and what it is to show beyond it.
+//! Whether the library is initialized, the ledger it reads, and the scenario.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -8,12 +8,12 @@ use makeroom_simcard::{Description, Ledger};
 use crate::abi::{Failure, Result};
 use crate::scenario::Scenario;
 
-/// The machine as it was described when the library was started.
+/// The machine as described when the library was initialized.
 pub(crate) struct Started {
     pub(crate) description: Description,
     pub(crate) scenario: &'static Scenario,
     pub(crate) ledger: Ledger,
-    /// How often the cards were counted, with which every look at the machine begins.
+    /// How often the GPUs were counted, which is the first step of each survey.
     pub(crate) looks: AtomicU64,
     times: u64,
 }
@@ -24,13 +24,13 @@ fn state() -> MutexGuard<'static, Option<Started>> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the environment describes, read once; `None` for a description that cannot be read.
+/// The scenario in the environment, read once; `None` if it is invalid.
 pub(crate) fn scenario() -> Option<&'static Scenario> {
     static SCENARIO: OnceLock<Option<Scenario>> = OnceLock::new();
     SCENARIO.get_or_init(Scenario::from_environment).as_ref()
 }
 
-/// Starts the library; each start wants an end.
+/// Initializes the library; calls are counted.
 pub(crate) fn start() -> Result<()> {
     let mut state = state();
     if let Some(started) = state.as_mut() {
@@ -44,7 +44,7 @@ pub(crate) fn start() -> Result<()> {
     Ok(())
 }
 
-/// Ends the library with the last start.
+/// Shuts the library down with the last user.
 pub(crate) fn end() -> Result<()> {
     let mut state = state();
     let started = state.as_mut().ok_or(Failure::UNINITIALIZED)?;
@@ -55,15 +55,15 @@ pub(crate) fn end() -> Result<()> {
     Ok(())
 }
 
-/// Looks at the machine.
+/// Calls `look` with the machine.
 pub(crate) fn with<T>(look: impl FnOnce(&Started) -> Result<T>) -> Result<T> {
     look(state().as_ref().ok_or(Failure::UNINITIALIZED)?)
 }
 
-/// A device handle: the device's number and, for a part of a divided card, the part's; never null.
+/// A device handle: the GPU's index and, for a MIG instance, its index; never null.
 ///
 /// ```text
-/// bits 16..48 the tag    bits 8..16 the part + 1, 0 for the card    bits 0..8 the card
+/// bits 16..48 the tag    bits 8..16 the MIG instance + 1, or 0    bits 0..8 the GPU
 /// ```
 #[repr(transparent)]
 #[derive(Clone, Copy)]
@@ -80,12 +80,12 @@ impl Handle {
         Self(Self::TAG | (part as u64 + 1) << 8 | device as u64)
     }
 
-    /// The card, if it is one of this machine's and still there.
+    /// The GPU, if it exists on this machine and is not lost.
     pub(crate) fn device(self, started: &Started) -> Result<usize> {
         self.place(started).map(|(device, _)| device)
     }
 
-    /// The card and the part of it, if they are this machine's and still there.
+    /// The GPU and the MIG instance, if they exist on this machine and are not lost.
     pub(crate) fn place(self, started: &Started) -> Result<(usize, Option<usize>)> {
         let number = self.0 ^ Self::TAG;
         let device = (number & 0xff) as usize;
@@ -100,7 +100,7 @@ impl Handle {
         Ok((device, part))
     }
 
-    /// The card and the part of it, if they tell this user of their memory.
+    /// The GPU and the MIG instance, if this user may query their memory.
     pub(crate) fn open_place(self, started: &Started) -> Result<(usize, Option<usize>)> {
         let (device, part) = self.place(started)?;
         if part.is_none() && started.scenario.closed.contains(&device) {

@@ -1,4 +1,4 @@
-//! Start, end, versions and words.
+//! Initialization, shutdown, versions and error texts.
 
 use std::ffi::c_char;
 
@@ -28,7 +28,7 @@ management_functions! {
         state::with(|started| version.set(started.scenario.cuda.unwrap_or(13000)))
     }
 
-    /// The program of a process, cut to the buffer.
+    /// The program of a process, truncated to the buffer.
     fn nvmlSystemGetProcessName(process: u32, text: Place<c_char>, size: u32) {
         state::with(|_| {
             let line = std::fs::read(format!("/proc/{process}/cmdline")).map_err(|_| Failure::NOT_FOUND)?;
@@ -39,7 +39,7 @@ management_functions! {
     }
 }
 
-/// The words for a result.
+/// The description of a result.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the name is NVML's")]
 extern "C" fn nvmlErrorString(result: u32) -> *const c_char {

@@ -1,4 +1,4 @@
-//! Reads a recording and prints what is in it and how long that took: `cargo run --release --example import FILE`.
+//! Reads a recording, prints a summary and the time it took: `cargo run --release --example import FILE`.
 #![allow(clippy::print_stdout)]
 
 use std::path::Path;

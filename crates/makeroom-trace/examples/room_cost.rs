@@ -1,4 +1,4 @@
-//! What the `.room` format costs: bytes and nanoseconds per event, written and read.
+//! Cost of the `.room` format: bytes and nanoseconds per event, for writing and reading.
 //!
 //! ```text
 //! cargo run --release -p makeroom-trace --example room_cost -- traces/gpt2_varlen.pickle.gz
@@ -15,7 +15,7 @@ use makeroom_trace::{Error, Input};
 #[path = "../tests/support/rooms.rs"]
 mod rooms;
 
-/// Each figure is the best of this many runs: the machine's other work can only add.
+/// Each figure is the best of this many runs: other load on the machine can only add time.
 const RUNS: usize = 7;
 
 fn main() -> Result<(), Error> {

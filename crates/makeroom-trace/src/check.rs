@@ -1,14 +1,14 @@
-//! Looks over a trace after import: puts segments and blocks in order, and notes what does not add up.
+//! Checks a trace after import: sorts segments and blocks, and notes inconsistencies.
 //!
-//! A snapshot whose parts do not fit is still worth reading, so nothing here is an error; each kind of trouble
-//! is one note per device, with a count and the first case.
+//! An inconsistent snapshot is still worth reading, so nothing here is an error. Each kind of problem is one note per
+//! device, with a count and the first case.
 
 use makeroom_core::{DeviceTrace, Segment, Trace};
 
-/// More notes than this nobody reads; a file may name fifty thousand devices.
+/// Maximum number of notes; a file may name fifty thousand devices.
 const MOST_NOTES: usize = 10;
 
-/// Orders segments and blocks by address and notes gaps and overlaps.
+/// Sorts segments and blocks by address and notes gaps and overlaps.
 pub(crate) fn check(trace: &mut Trace) {
     for device in &mut trace.devices {
         device.segments.sort_by_key(|segment| segment.address);
@@ -53,7 +53,7 @@ fn gaps(device: &DeviceTrace) -> Option<String> {
     ))
 }
 
-/// Whether the blocks follow each other from the segment's beginning to its end.
+/// Whether the blocks cover the segment without gaps or overlaps.
 fn is_tiled(segment: &Segment) -> bool {
     let mut next = segment.address.0;
     for block in &segment.blocks {

@@ -1,10 +1,10 @@
-//! Compressed streams as plain ones: every gzip member and every zstd frame, one after the other.
+//! Decompresses gzip and zstd streams, with all their members and frames.
 //!
-//! Damage is found by the checksum that every gzip member has and most zstd frames do, once the end is reached: who
-//! stops reading before it calls [`verify`].
+//! Damage is detected by checksums, which every gzip member and most zstd frames have. They are compared at the end,
+//! so a caller that stops reading earlier must call [`verify`].
 //!
-//! The two decoders are pure Rust. A [`Ratio`] guard sits on each: a real snapshot shrinks by a factor of 10 to
-//! 50, so a stream that unpacks to hundreds of times its size is an attack on memory, not a recording.
+//! Both decoders are pure Rust. A [`Ratio`] guard limits each: real snapshots compress by a factor of 10 to 50, so a
+//! stream that expands by hundreds is a decompression bomb.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -15,20 +15,20 @@ use makeroom_core::Bytes;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// Below this nothing is called a bomb: text of one repeated line is harmless while it is short.
+/// Streams that expand to less than this are never bombs: a short text of one repeated line is harmless.
 const UNSUSPICIOUS: u64 = 16 << 20;
 const LARGEST_RATIO: u64 = 400;
-/// The magic and the length of a frame without content.
+/// The magic number and the length of a skippable frame.
 const SKIPPABLE_HEADER: u64 = 8;
 
-/// The plain content of a gzip stream.
+/// The decompressed content of a gzip stream.
 pub(crate) fn gzip<'a>(packed: impl Read + 'a) -> Box<dyn Read + 'a> {
     let packed = Counted::new(packed);
     let count = Rc::clone(&packed.count);
     Box::new(Ratio { unpacked: MultiGzDecoder::new(BufReader::new(packed)), packed: count, length: 0 })
 }
 
-/// The plain content of a zstd stream.
+/// The decompressed content of a zstd stream.
 pub(crate) fn zstd<'a>(packed: impl Read + 'a) -> Box<dyn Read + 'a> {
     let packed = Counted::new(packed);
     let count = Rc::clone(&packed.count);
@@ -37,7 +37,7 @@ pub(crate) fn zstd<'a>(packed: impl Read + 'a) -> Box<dyn Read + 'a> {
     Box::new(Ratio { unpacked: frames, packed: count, length: 0 })
 }
 
-/// Why a stream was given up; travels inside an [`io::Error`].
+/// Why a stream was rejected; wrapped in an [`io::Error`].
 #[derive(Debug, thiserror::Error)]
 #[error("{packed} of compressed data expands to more than {unpacked}")]
 pub(crate) struct Bomb {
@@ -45,7 +45,7 @@ pub(crate) struct Bomb {
     pub(crate) unpacked: Bytes,
 }
 
-/// Content that does not have the checksum its frame gives; travels inside an [`io::Error`].
+/// The content does not match the frame's checksum; wrapped in an [`io::Error`].
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the zstd frame that ends at byte {end} of the compressed data has the checksum {given:08x}, but its contents \
@@ -57,7 +57,7 @@ struct WrongChecksum {
     found: u32,
 }
 
-/// Reads what is left of a stream, so that its checksums are compared; gives how much that was.
+/// Reads the rest of a stream so that its checksums are compared. Returns its length.
 pub(crate) fn verify(rest: &mut impl Read) -> io::Result<u64> {
     io::copy(rest, &mut io::sink())
 }
@@ -104,12 +104,12 @@ struct ZstdFrames<R> {
     packed: R,
     decoder: FrameDecoder,
     is_open: bool,
-    /// Where the open frame begins in the compressed data, or the next one.
+    /// Start of the current or the next frame in the compressed data.
     offset: u64,
 }
 
 impl<R: BufRead> ZstdFrames<R> {
-    /// Goes to the next frame; false at the end of the stream.
+    /// Advances to the next frame; false at the end of the stream.
     fn open_frame(&mut self) -> io::Result<bool> {
         while !self.packed.fill_buf()?.is_empty() {
             match self.decoder.init(&mut self.packed) {
@@ -130,7 +130,7 @@ impl<R: BufRead> ZstdFrames<R> {
         Ok(false)
     }
 
-    /// Ends a frame whose content was read to its end.
+    /// Finishes a frame whose content was read completely.
     fn close_frame(&mut self) -> io::Result<()> {
         self.is_open = false;
         self.offset += self.decoder.bytes_read_from_source();

@@ -1,13 +1,12 @@
-//! What can go wrong with an input, each with the place and the value, and what to try next.
+//! Errors in inputs, with position and value, and a hint.
 //!
-//! Offsets count bytes of the decompressed stream: that is what `pickletools` and a hex dump of the unpacked file
-//! count, too.
+//! Offsets are in the decompressed stream, as `pickletools` and a hex dump of the decompressed file show them.
 
 use std::path::PathBuf;
 
 use makeroom_core::Bytes;
 
-/// Why an input was not read.
+/// Why an input could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,7 +15,7 @@ pub enum Error {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error from the system.
         cause: std::io::Error,
     },
     /// A directory was given where a file is needed.
@@ -25,18 +24,18 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// The stream failed: a broken disk, or compressed data that is damaged or cut off.
+    /// The stream failed: a disk error, or compressed data that is damaged or truncated.
     #[error("reading failed after byte {offset}: {cause}")]
     Read {
-        /// How many bytes had been read.
+        /// Number of bytes read before.
         offset: u64,
-        /// What the system or the decompressor said.
+        /// The error from the system or the decompressor.
         cause: std::io::Error,
     },
-    /// There is nothing to read.
+    /// The input is empty.
     #[error("the input is empty")]
     Empty,
-    /// A known format, but not one that holds a recording.
+    /// A known format that is not a recording.
     #[error("this is {format}, not a recording or a log")]
     OtherFormat {
         /// The format, with its article: "a zip archive".
@@ -50,18 +49,18 @@ pub enum Error {
         /// The first bytes, in hexadecimal.
         head: String,
     },
-    /// A text that is too long to be held.
+    /// A text that is too long to hold in memory.
     #[error("this text is longer than {limit}")]
     TextTooLong {
-        /// The longest text that is read.
+        /// Maximum length of a text.
         limit: Bytes,
     },
-    /// A little compressed data that unpacks to an absurd amount.
+    /// Compressed data that expands by an implausible factor.
     #[error("{packed} of compressed data expands to more than {unpacked}")]
     CompressionBomb {
-        /// What had been read.
+        /// Compressed bytes read.
         packed: Bytes,
-        /// What it had become.
+        /// Bytes they expanded to.
         unpacked: Bytes,
     },
     /// The pickle contains a call.
@@ -69,63 +68,63 @@ pub enum Error {
         "the file calls {callable} at byte {offset}; memory snapshots contain only data, so makeroom does not read it"
     )]
     AsksToCall {
-        /// The callable, as far as the file names it there.
+        /// The callable, as far as the file names it.
         callable: String,
-        /// Where.
+        /// Offset of the opcode.
         offset: u64,
     },
-    /// The pickle stops in the middle.
+    /// The pickle is truncated.
     #[error("the file ends at byte {offset}; expected {expected}")]
     Truncated {
-        /// How long the file is.
+        /// Length of the file.
         offset: u64,
-        /// What should have followed.
+        /// What should follow.
         expected: &'static str,
     },
     /// The pickle is damaged.
     #[error("byte {offset}: expected {expected}, found {found}")]
     Malformed {
-        /// Where.
+        /// Offset.
         offset: u64,
-        /// What should have been there.
+        /// What should be there.
         expected: &'static str,
-        /// What was there.
+        /// What is there.
         found: String,
     },
-    /// The file holds more of something than any recording has.
+    /// The file exceeds a limit that no recording reaches.
     #[error("byte {offset}: the file has more than {limit} {what}")]
     TooMany {
-        /// Where the limit was reached.
+        /// Offset where the limit was reached.
         offset: u64,
-        /// Of what.
+        /// What is limited.
         what: &'static str,
-        /// How many are read.
+        /// The limit.
         limit: u64,
     },
-    /// The pickle is sound and holds something else.
+    /// A valid pickle that is not a snapshot.
     #[error("this pickle is not a memory snapshot: it ends at byte {offset} and contains {found}")]
     NotASnapshot {
         /// The length of the pickle.
         offset: u64,
-        /// What it holds.
+        /// What it contains.
         found: String,
     },
     /// A `.room` recording ends before its header.
     #[error("the recording ends at byte {offset}, before its header: nothing was recorded")]
     NothingRecorded {
-        /// How long the file is.
+        /// Length of the file.
         offset: u64,
     },
     /// A line of an RMM log is damaged.
     #[error("line {line} (byte {offset}): expected {expected}, found `{found}`")]
     RmmLine {
-        /// Which line, counted from 1.
+        /// Line number, from 1.
         line: u64,
-        /// Where the line begins.
+        /// Offset of the line.
         offset: u64,
-        /// What should have been there.
+        /// What should be there.
         expected: &'static str,
-        /// What was there.
+        /// What is there.
         found: String,
     },
 }
@@ -134,7 +133,7 @@ const DUMP_A_SNAPSHOT: &str = "write a snapshot with torch.cuda.memory._record_m
                                torch.cuda.memory._dump_snapshot(\"run.pickle\") at the end of the program";
 
 impl Error {
-    /// What to try next, where that is known.
+    /// What to try next, if known.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Directory { path } => {

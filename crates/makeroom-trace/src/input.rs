@@ -1,8 +1,8 @@
-//! Finds out what an input is and sends it to its reader.
+//! Detects the format of an input and passes it to its reader.
 //!
-//! The decision is made on the first bytes, never on a file's name: logs are called `.pickle` and snapshots come
-//! through pipes. Compressed streams are unpacked on the way and looked at again. Text is everything that a
-//! person could read; binary data that is nothing we know gets an error that says what it is, if that is known.
+//! Detection uses the first bytes, never the file name: logs are called `.pickle`, and snapshots come through pipes.
+//! Compressed streams are decompressed and detected again. Everything human-readable is text. Other binary data is an
+//! error that names the format if it is known.
 
 use std::fs::File;
 use std::io::{Cursor, Read};
@@ -13,23 +13,23 @@ use makeroom_core::{Bytes, Trace};
 use crate::error::Error;
 use crate::{compressed, pickle, rmm_log, room, text, torch_snapshot};
 
-/// What an input turned out to be.
+/// The content of an input.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "a program has one input, so boxing it saves nothing")]
 pub enum Input {
     /// A recording.
     Trace(Trace),
-    /// Text, most likely with an error message in it. UTF-16, which PowerShell writes, is already UTF-8 here;
-    /// other encodings are as they were.
+    /// Text, most likely with an error message in it. UTF-16, which PowerShell writes, is converted to UTF-8; other
+    /// encodings are unchanged.
     Text(Vec<u8>),
 }
 
-/// Reads a file, whatever it is.
+/// Reads a file of any supported format.
 pub fn open(path: &Path) -> Result<Input, Error> {
     read(open_file(path)?)
 }
 
-/// Reads a stream to its end, whatever it holds.
+/// Reads a stream of any supported format to its end.
 pub fn read(stream: impl Read) -> Result<Input, Error> {
     Ok(match recognize(stream)? {
         Recognized::Trace(trace) => Input::Trace(trace),
@@ -37,12 +37,14 @@ pub fn read(stream: impl Read) -> Result<Input, Error> {
     })
 }
 
-/// Reads a file. Text is passed on in pieces, so its length is not limited; `None`: it was text.
+/// Like [`open`], but passes text on in chunks, so that its length is not limited. Returns `None` if the input was
+/// text.
 pub fn open_streaming(path: &Path, on_text: impl FnMut(&[u8])) -> Result<Option<Trace>, Error> {
     read_streaming(open_file(path)?, on_text)
 }
 
-/// Reads a stream to its end. Text is passed on in pieces, so its length is not limited; `None`: it was text.
+/// Like [`read`], but passes text on in chunks, so that its length is not limited. Returns `None` if the input was
+/// text.
 pub fn read_streaming(stream: impl Read, on_text: impl FnMut(&[u8])) -> Result<Option<Trace>, Error> {
     match recognize(stream)? {
         Recognized::Trace(trace) => Ok(Some(trace)),
@@ -59,7 +61,7 @@ fn open_file(path: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-/// A stream whose kind is known: a recording is read, a text is not.
+/// A stream of known format. Recordings have been read, text has not.
 #[expect(clippy::large_enum_variant, reason = "a program has one input, so boxing it saves nothing")]
 enum Recognized<'stream> {
     Trace(Trace),
@@ -77,7 +79,7 @@ fn recognize<'stream>(stream: impl Read + 'stream) -> Result<Recognized<'stream>
             Format::Zstd => compressed::zstd(whole),
             Format::Pickle => {
                 let (trace, length) = torch_snapshot::read(whole.by_ref())?;
-                // A pickle says where it ends. What follows matters only where a checksum is in it.
+                // A pickle marks its own end. In a compressed stream, read the rest to check the checksum.
                 if layer > 0 {
                     compressed::verify(&mut whole).map_err(|cause| read_failed(length, cause))?;
                 }
@@ -100,9 +102,9 @@ fn recognize<'stream>(stream: impl Read + 'stream) -> Result<Recognized<'stream>
     })
 }
 
-/// Nobody compresses more than twice, and each layer costs a buffer.
+/// Real files are compressed at most twice, and each layer needs a buffer.
 const COMPRESSION_LAYERS: usize = 2;
-/// What is looked at to tell text from binary data.
+/// How much to inspect to tell text from binary data.
 pub(crate) const HEAD_LENGTH: u64 = 16 << 10;
 const LONGEST_TEXT: u64 = 256 << 20;
 
@@ -114,7 +116,7 @@ fn read_head(stream: &mut dyn Read) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// The error for a stream that failed, with bombs under their own name.
+/// The error for a failed stream; decompression bombs have their own variant.
 pub(crate) fn read_failed(offset: u64, cause: std::io::Error) -> Error {
     match cause.get_ref().and_then(|inner| inner.downcast_ref::<compressed::Bomb>()) {
         Some(bomb) => Error::CompressionBomb { packed: bomb.packed, unpacked: bomb.unpacked },
@@ -157,7 +159,7 @@ const NOT_A_RECORDING: &str =
 const CHANGED_ROOM: &str = "a .room recording damaged by a text-mode transfer";
 const COPY_AGAIN: &str = "copy it again in binary mode, for example with scp, and compare sha256sum";
 
-/// Formats that people pass by mistake, by how they begin.
+/// Formats that people pass by mistake, by magic number.
 const OTHER_FORMATS: [(&[u8], &str, &str); 13] = [
     (b"\x8dROOM", CHANGED_ROOM, COPY_AGAIN),
     (b"\rROOM", CHANGED_ROOM, COPY_AGAIN),
@@ -195,13 +197,13 @@ impl Format {
         if head.starts_with(b"\x1f\x8b") {
             return Self::Gzip;
         }
-        // A stream may begin with a skippable frame, whose magic ends in any of sixteen digits.
+        // A stream may begin with a skippable frame, whose magic number has sixteen variants.
         if head.starts_with(b"\x28\xb5\x2f\xfd")
             || (head.len() >= 4 && head[0] >> 4 == 5 && head[1..4] == *b"\x2a\x4d\x18")
         {
             return Self::Zstd;
         }
-        // A recorder that is killed early may leave a part of the magic.
+        // A recorder that was killed early may have written only a part of the magic number.
         if head.starts_with(&room::MAGIC) || head.len() > 4 && room::MAGIC.starts_with(head) {
             return Self::Room;
         }
@@ -218,8 +220,8 @@ impl Format {
     }
 }
 
-/// Whether a person could read this: hardly any control characters, hardly any bytes that are no UTF-8. Logs do
-/// hold the odd NUL or Latin-1 letter.
+/// Whether the data is human-readable: few control characters and few bytes that are not UTF-8. Logs may contain a
+/// few NUL bytes or Latin-1 letters.
 fn is_text(head: &[u8]) -> bool {
     if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
         return head.len().is_multiple_of(2) || head.len() as u64 == HEAD_LENGTH;

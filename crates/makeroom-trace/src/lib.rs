@@ -1,18 +1,17 @@
 //! Reads recordings of GPU memory into the trace model of `makeroom-core`.
 //!
-//! Three kinds are known: makeroom's own `.room` files, the memory snapshots of PyTorch, which are Python pickles,
-//! and the CSV logs of RMM. The first is also written here, see [`room`].
-//! [`open`] decides by content what a file is, never by its name, and looks through gzip and zstd. What looks
-//! like text and is no recording is handed back as [`Input::Text`]: a log with an error message in it, for the
-//! caller to interpret.
+//! Three formats are supported: makeroom's own `.room` files, PyTorch's memory snapshots, which are Python pickles,
+//! and RMM's CSV logs. `.room` files are also written here, see [`room`]. [`open`] detects the format by content,
+//! never by file name, and decompresses gzip and zstd. Other text is returned as [`Input::Text`]: a log that may
+//! contain an error message, for the caller to interpret.
 //!
-//! Files are not trusted. Unpickling in Python runs whatever the file asks for; here nothing in a file is ever
-//! executed, a file that asks for it is refused by name, memory is bounded by what the file really holds, and a
-//! torn or hostile file gets one error that names the byte.
+//! Files are not trusted. Python runs any code that a pickle calls; this crate executes nothing, and a file that
+//! contains a call is an error with the name of the callable. Memory is bounded by the file's actual content, and a
+//! truncated or hostile file is an error with a byte offset.
 //!
-//! The parts: `input` finds out what a stream holds and decompresses it; `pickle` is a machine for the opcodes
-//! that carry data; `torch_snapshot` is what that machine builds instead of Python objects; `room` writes and reads
-//! `.room` files; `rmm_log` reads the CSV; `check` looks at the result.
+//! Modules: `input` detects formats and decompresses; `pickle` is a machine for the opcodes that carry data;
+//! `torch_snapshot` is the heap that it fills instead of Python objects; `room` writes and reads `.room` files;
+//! `rmm_log` reads the CSV; `check` checks the result.
 #![forbid(unsafe_code)]
 
 mod check;

@@ -7,10 +7,10 @@
 //! 3412,10:14:02.017000,allocate failure,(nil),8589934592,0x2
 //! ```
 //!
-//! Sizes are what was asked for. There is no device and no date: events belong to device 0, and times count from
-//! the midnight before the first line. A free in RMM is complete when it returns, so it becomes a request and its
-//! completion. The log is written line by line and a killed program leaves half a line, which is passed over with
-//! a note; anything else that does not parse is an error, since a silent gap would make every later figure wrong.
+//! Sizes are the requested ones. There is no device and no date: events belong to device 0, and times count from the
+//! midnight before the first line. A free in RMM is complete when it returns, so it becomes a request and its
+//! completion. A killed program leaves a partial last line, which is skipped with a note. Any other parse error is an
+//! error, because a silent gap would make all later figures wrong.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -51,7 +51,7 @@ pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
     Ok(trace)
 }
 
-/// The lines of a stream, with where each begins.
+/// The lines of a stream, with their offsets.
 struct Lines<R> {
     stream: BufReader<R>,
     line: Vec<u8>,
@@ -64,7 +64,7 @@ impl<R: Read> Lines<R> {
         Self { stream: BufReader::with_capacity(64 << 10, stream), line: Vec::new(), number: 0, offset: 0 }
     }
 
-    /// Goes to the next line; false at the end.
+    /// Advances to the next line; false at the end.
     fn next(&mut self) -> Result<bool, Error> {
         self.offset += self.line.len() as u64;
         self.number += 1;
@@ -94,7 +94,7 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// Times of day as a time that only grows.
+/// Converts times of day to an increasing time.
 #[derive(Default)]
 struct Clock {
     midnight_us: u64,
@@ -102,8 +102,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// The time since the first midnight. Threads log slightly out of order, so only a jump back of more than half
-    /// a day is a new day.
+    /// Microseconds since the first midnight. Threads log slightly out of order, so only a jump back by more than
+    /// half a day starts a new day.
     fn since_first_midnight(&mut self, time_of_day_us: u64) -> u64 {
         if time_of_day_us + DAY_US / 2 < self.before_us {
             self.midnight_us += DAY_US;
@@ -130,7 +130,7 @@ struct Row {
 }
 
 impl Row {
-    /// Parses a line; the error is what was expected.
+    /// Parses a line; the error is the expected item.
     fn parse(line: &[u8]) -> Result<Self, &'static str> {
         let line = str::from_utf8(line).map_err(|_| "text")?;
         let mut fields = line.split(',').map(str::trim);
@@ -179,7 +179,7 @@ const POINTER: &str = "a pointer like 0x7f2a00000000";
 const SIZE: &str = "a size in bytes";
 const STREAM: &str = "a stream like 0x2";
 
-/// `HH:MM:SS.ffffff`; in older logs the fraction follows a colon.
+/// Parses `HH:MM:SS.ffffff`; older logs have a colon before the fraction.
 fn time_of_day(text: &str) -> Option<u64> {
     let mut parts = text.splitn(3, ':');
     let hours = digits(parts.next()?)?;
@@ -194,13 +194,13 @@ fn time_of_day(text: &str) -> Option<u64> {
     Some(((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction_us)
 }
 
-/// Decimal digits and nothing else, few enough to fit.
+/// Parses up to nine decimal digits and nothing else.
 fn digits(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.len() <= 9 && text.bytes().all(|digit| digit.is_ascii_digit());
     if is_number { text.parse().ok() } else { None }
 }
 
-/// A pointer as `%p` prints it: with or without `0x`, `(nil)` for none.
+/// Parses a pointer as `%p` prints it: with or without `0x`, or `(nil)`.
 fn hexadecimal(text: &str) -> Option<u64> {
     if matches!(text, "(nil)" | "nil" | "nullptr") {
         return Some(0);

@@ -1,16 +1,16 @@
-//! Text as UTF-8: PowerShell writes UTF-16, with and without a byte order mark.
+//! Converts text to UTF-8: PowerShell writes UTF-16, with and without a byte order mark.
 
 use std::io::Read;
 
 use crate::error::Error;
 use crate::input::{HEAD_LENGTH, read_failed};
 
-/// With fewer characters than this, zeros in between may be chance.
+/// Minimum number of characters to detect UTF-16 without a byte order mark: in less, alternating zeros may be chance.
 const LEAST_BARE_UTF16: usize = 8;
-/// Bytes that are read at a time.
+/// Chunk size.
 const PIECE: usize = 256 << 10;
 
-/// Reads a text to its end and passes it on in pieces, UTF-16 as UTF-8 and other encodings as they are.
+/// Reads text to its end and passes it on in chunks. UTF-16 becomes UTF-8; other encodings are unchanged.
 pub(crate) fn stream(mut stream: impl Read, mut on_text: impl FnMut(&[u8])) -> Result<(), Error> {
     let mut offset = 0;
     let mut piece = vec![0; PIECE];
@@ -49,7 +49,7 @@ fn read(stream: &mut impl Read, buffer: &mut [u8], offset: u64) -> Result<usize,
     }
 }
 
-/// A text in UTF-16 as UTF-8; `None` where it is not UTF-16.
+/// Converts UTF-16 to UTF-8; `None` if the text is not UTF-16.
 pub(crate) fn from_utf16(text: &[u8]) -> Option<Vec<u8>> {
     let mut decoder = Utf16::of(text)?;
     let mut plain = decoder.decode(text);
@@ -57,17 +57,17 @@ pub(crate) fn from_utf16(text: &[u8]) -> Option<Vec<u8>> {
     Some(plain.into_bytes())
 }
 
-/// Decodes UTF-16 that arrives in pieces.
+/// Decodes UTF-16 that arrives in chunks.
 struct Utf16 {
     to_unit: fn([u8; 2]) -> u16,
-    /// The byte order mark is still to come.
+    /// Whether the byte order mark is still to come.
     has_mark: bool,
-    /// The start of a character whose end has not arrived.
+    /// The start of a character that is incomplete so far.
     rest: Vec<u8>,
 }
 
 impl Utf16 {
-    /// The decoder for a text that begins like this, if it is UTF-16.
+    /// The decoder for a text that starts like this, if it is UTF-16.
     fn of(text: &[u8]) -> Option<Self> {
         let (to_unit, has_mark): (fn([u8; 2]) -> u16, bool) = match text {
             [0xff, 0xfe, ..] => (u16::from_le_bytes, true),
@@ -83,20 +83,20 @@ impl Utf16 {
         self.rest.extend_from_slice(piece);
         let (pairs, _) = self.rest.as_chunks::<2>();
         let mut units: Vec<u16> = pairs.iter().map(|&pair| (self.to_unit)(pair)).collect();
-        // The other half of a pair of surrogates is in the next piece.
+        // The other half of a surrogate pair is in the next chunk.
         units.pop_if(|last| (0xd800..0xdc00).contains(last));
         self.rest.drain(..units.len() * 2);
         String::from_utf16_lossy(&units)
     }
 
-    /// The character that was left incomplete.
+    /// The replacement for an incomplete character at the end.
     fn finish(self) -> String {
         if self.rest.len() >= 2 { char::REPLACEMENT_CHARACTER.to_string() } else { String::new() }
     }
 }
 
-/// Whether this is text in little-endian UTF-16 without the mark that should be before it: every other byte is zero,
-/// all but a few, and what is left of it without those can be read.
+/// Whether this is little-endian UTF-16 without a byte order mark: nearly all odd bytes are zero, and nearly all even
+/// ones are readable.
 pub(crate) fn is_bare_utf16(head: &[u8]) -> bool {
     let (pairs, rest) = head.as_chunks::<2>();
     let is_readable = |byte: u8| (0x20..0x7f).contains(&byte) || b"\t\n\r\x1b".contains(&byte);
@@ -108,7 +108,7 @@ pub(crate) fn is_bare_utf16(head: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns a few bytes at a time, as a pipe does.
+    /// Returns a few bytes per read, as a pipe may do.
     struct Slow<'text>(&'text [u8]);
 
     impl Read for Slow<'_> {

@@ -1,4 +1,4 @@
-//! Files that mean harm: nothing is run, nothing grows beyond the file, every refusal names the place.
+//! Hostile files: nothing is executed, memory is bounded by the file, and every error has an offset.
 
 mod support;
 
@@ -68,7 +68,7 @@ fn every_opcode_that_could_call_is_refused() {
     }
 }
 
-/// Lists of two references each to the list before: 2³⁰⁰⁰ leaves if anybody expanded them.
+/// Lists with two references each to the previous list ("billion laughs"): 2³⁰⁰⁰ leaves if expanded.
 fn laughs(open: &[u8], close: &[u8]) -> Vec<u8> {
     let mut bytes = b"\x80\x02]q\x00".to_vec();
     for level in 0..3000_u32 {
@@ -92,7 +92,7 @@ fn a_billion_laughs_are_never_expanded() {
         bytes.push(b'.');
         assert!(read_trace(&bytes).is_err());
     }
-    // The same under a key of a snapshot, as events and as segments.
+    // The same under keys of a snapshot, as events and as segments.
     for key in ["device_traces", "segments"] {
         let mut bytes = laughs(b"](", b"e");
         bytes.extend(b"}X");
@@ -112,7 +112,7 @@ fn a_shared_list_of_events_is_used_once() {
     let mut bytes = b"\x80\x02}U\x0ddevice_traces](".to_vec();
     let mut inner = pickle(&events, Writer::Cpp);
     inner.pop();
-    // Number 0 is the list: remembered by the writer before it is filled.
+    // Number 0 is the list, memoized before it is filled.
     bytes.extend(&inner[2..]);
     bytes.extend(b"h\x00".repeat(100_000));
     bytes.extend(b"es.");
@@ -169,7 +169,7 @@ fn remembering_one_thing_over_and_over_is_refused() {
     let bytes = [&b"\x80\x04}"[..], &b"\x94".repeat(4 << 20), b"."].concat();
     let error = read_trace(&bytes).expect_err("a bomb");
     assert!(matches!(error, Error::TooMany { offset: ..=524_288, .. }), "{error}");
-    // A list of empty lists, all remembered: nothing takes fewer bytes to be remembered.
+    // A list of empty lists, all memoized: the most memo entries per byte.
     let bytes = [&b"\x80\x04]("[..], &b"]\x94".repeat(1 << 20), b"e0}\x8c\x08segments]s."].concat();
     assert!(read_trace(&bytes).is_ok());
 }
@@ -177,7 +177,7 @@ fn remembering_one_thing_over_and_over_is_refused() {
 #[test]
 fn repeated_keys_and_shared_histories_take_no_more_than_their_bytes() {
     let start = Instant::now();
-    // A dict with a key a hundred thousand times over, and a list of thirty thousand devices.
+    // A dict that repeats a key a hundred thousand times, and a list of thirty thousand devices.
     let mut bytes = b"\x80\x04}(\x8c\x08segments\x94]\x94".to_vec();
     bytes.extend(b"h\0h\x01".repeat(100_000));
     bytes.extend(b"\x8c\x0ddevice_traces](");
@@ -185,7 +185,7 @@ fn repeated_keys_and_shared_histories_take_no_more_than_their_bytes() {
     bytes.extend(b"eu.");
     assert_eq!(read_trace(&bytes).expect("a snapshot").devices.len(), 30_000);
 
-    // One list of earlier tenants for twenty thousand blocks.
+    // One history list, shared by twenty thousand blocks.
     let mut bytes = b"\x80\x04](}\x8c\x09real_sizeK\x05s\x94".to_vec();
     bytes.extend(b"h\0".repeat(20_000));
     bytes.extend(b"e\x940}\x8c\x08segments](}\x8c\x06blocks](");

@@ -1,4 +1,4 @@
-//! Whatever people pass: compressed, text, empty, something else.
+//! Inputs that people pass: compressed, text, empty, other formats.
 
 mod support;
 
@@ -110,7 +110,7 @@ fn damaged_compression_names_the_byte() {
     assert!(error.hint().is_some_and(|hint| hint.contains("gzip -t")));
 }
 
-/// A zstd frame with one block as it is and a checksum, which the encoder at hand does not write.
+/// A zstd frame with a raw block and a checksum, which the available encoder does not write.
 fn checked_zstd(bytes: &[u8], checksum: u32) -> Vec<u8> {
     let block = (bytes.len() as u32) << 3 | 1;
     let head = [b"\x28\xb5\x2f\xfd\xa4", &(bytes.len() as u32).to_le_bytes()[..], &block.to_le_bytes()[..3]];

@@ -1,4 +1,4 @@
-//! Real recordings, damaged at random: there is always an answer, never a panic.
+//! Real recordings with random damage: always a result or an error, never a panic.
 
 mod support;
 
@@ -12,7 +12,7 @@ static SEEDS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| [unpacked("seed001"), un
 static PACKED: LazyLock<Vec<u8>> =
     LazyLock::new(|| std::fs::read(support::real("seed004")).expect("the recording is there"));
 
-/// The offset that an error names, if it is of the kind that has one.
+/// The offset in an error, if it has one.
 fn offset(error: &Error) -> Option<u64> {
     match error {
         Error::Read { offset, .. }

@@ -1,4 +1,4 @@
-//! Recordings of real programs, against what PyTorch's own counters said about them.
+//! Recordings of real programs, compared with PyTorch's own counters.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn count(trace: &Trace, action: Action) -> usize {
 
 #[test]
 fn every_event_is_there() {
-    // The counters count one allocation more: it was made before the recording began.
+    // The counters include one more allocation, from before the recording began.
     for (name, events, allocations) in [
         ("gpt2_varlen", 165_618, 55_170),
         ("oom_fragmented", 13_323, 4_413),

@@ -1,4 +1,4 @@
-//! Logs of RMM, as its versions write them.
+//! Logs of different RMM versions.
 
 mod support;
 
@@ -51,7 +51,7 @@ fn a_torn_last_line_is_a_note() {
     let trace = read("1,10:00:00.0,allocate,0x1,1,0x0\n1,10:00:00.1,alloc").expect("a log");
     assert_eq!(trace.event_count(), 1);
     assert_eq!(trace.notes, ["line 3 is truncated and was skipped"]);
-    // A complete last line without its end is an event.
+    // A complete last line without a line terminator is an event.
     assert_eq!(read("1,10:00:00.0,allocate,0x1,1,0x0").expect("a log").event_count(), 1);
     assert_eq!(read("").expect("a log").event_count(), 0);
 }

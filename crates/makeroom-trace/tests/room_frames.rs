@@ -1,4 +1,4 @@
-//! Torn, damaged and senseless files, frames alone, clocks and lengths.
+//! Torn, damaged and invalid files, single frames, clocks and lengths.
 
 #[path = "support/content.rs"]
 mod content;
@@ -114,7 +114,7 @@ fn the_clock_may_wrap_and_step_back() {
     for (record, time_ns) in records.iter().zip(times) {
         assert!(matches!(record, Record::Event(event) if event.time_ns == time_ns), "{record:?}");
     }
-    // Across the wrap, three nanoseconds are three nanoseconds: tag, fields, one byte of time.
+    // Across the wrap, the difference is still three nanoseconds: tag, fields, one byte of time.
     assert_eq!(bytes[beginning(&rooms::header()).len() + FRAME_HEAD + 1 + 3..][..3], [0x80, 0, 6]);
 }
 

@@ -1,4 +1,4 @@
-//! Files that are read forever, and the worked example of the specification.
+//! Golden files, which every version must read, and the worked example of the specification.
 
 #[path = "support/content.rs"]
 mod content;
@@ -90,7 +90,7 @@ fn example() -> Content {
     }
 }
 
-/// Every kind of record and of event, and the ends of every range.
+/// Every kind of record and event, and the limits of every range.
 fn everything() -> Content {
     let mut records = vec![
         Record::Name { number: NameNumber(1), text: b"caf\xc3\xa9 \xff".to_vec() },
@@ -151,7 +151,7 @@ fn everything() -> Content {
     Content { version: 1, header: rooms::header(), frames: vec![Part::Records { thread, records }] }
 }
 
-/// Kinds of events in the first version.
+/// Number of event kinds in version 1.
 const KINDS_OF_FIRST: usize = 45;
 
 /// An event of each kind with these numbers.
@@ -177,28 +177,28 @@ fn events(numbers: std::ops::Range<usize>) -> Vec<Record> {
         .collect()
 }
 
-/// What version 3 added: kinds of events.
+/// Added in version 3: event kinds.
 fn third() -> Content {
     let records = events(KINDS_OF_FIRST..KINDS_OF_FIRST + 8);
     let frames = vec![Part::Records { thread: ThreadNumber(1), records }];
     Content { version: 3, header: rooms::header(), frames }
 }
 
-/// What version 4 added: a kind of event.
+/// Added in version 4: an event kind.
 fn fourth() -> Content {
     let records = events(KINDS_OF_FIRST + 8..KINDS_OF_FIRST + 9);
     let frames = vec![Part::Records { thread: ThreadNumber(1), records }];
     Content { version: 4, header: rooms::header(), frames }
 }
 
-/// What version 5 added: kinds of events.
+/// Added in version 5: event kinds.
 fn fifth() -> Content {
     let records = events(KINDS_OF_FIRST + 9..KINDS_OF_FIRST + 12);
     let frames = vec![Part::Records { thread: ThreadNumber(1), records }];
     Content { version: 5, header: rooms::header(), frames }
 }
 
-/// What a later version might write.
+/// A file of a hypothetical later version.
 fn later() -> Content {
     let header = Header { rest: b"what version 9 has to say".to_vec(), ..rooms::header() };
     let records = vec![
@@ -223,7 +223,7 @@ fn later() -> Content {
     }
 }
 
-/// What version 2 added.
+/// Added in version 2.
 fn second() -> Content {
     let records = vec![Record::Limit(Bytes::gib(8)), Record::Limit(Bytes::MAX), Record::Limit(Bytes::ZERO)];
     let frames = vec![Part::Records { thread: ThreadNumber(0), records }];
@@ -239,12 +239,12 @@ fn golden_files_are_read_and_written_to_the_byte() {
     check_golden("example.room", &example(), 0);
     check_golden("everything.room", &everything(), 0);
     check_golden("later.room", &later(), 0);
-    // A file that was laid out ahead, and a process that was killed.
+    // A preallocated file, and a process that was killed.
     check_golden("zeros_behind.room", &example(), 4096);
     check_golden("header_only.room", &Content { frames: Vec::new(), ..example() }, 0);
 }
 
-/// The bytes of the worked example, as the specification lists them: hexadecimal, then what they mean.
+/// The bytes of the worked example, as the specification lists them: hexadecimal, then their meaning.
 #[test]
 fn the_worked_example_of_the_specification_is_the_golden_file() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/room.md");

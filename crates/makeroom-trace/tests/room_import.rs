@@ -1,4 +1,4 @@
-//! What becomes of a `.room` recording in the trace model.
+//! Import of `.room` recordings into the trace model.
 
 #[path = "support/rooms.rs"]
 mod rooms;
@@ -10,7 +10,7 @@ use makeroom_trace::room::{
 };
 use makeroom_trace::{Error, Input};
 
-/// A stack through PyTorch's allocator, one through NCCL, and one of Python alone.
+/// A stack through PyTorch's allocator, one through NCCL, and one with only Python frames.
 const TORCH: StackNumber = StackNumber(1);
 const NCCL: StackNumber = StackNumber(2);
 const PYTHON: StackNumber = StackNumber(3);
@@ -49,7 +49,7 @@ impl Recording {
         assert!(seal(&encoder.replace(Vec::new()), &mut self.file));
     }
 
-    /// Events of a thread, a microsecond apart from `start_us` on.
+    /// Events of a thread, one microsecond apart, starting at `start_us`.
     fn events(mut self, thread: u64, start_us: u64, events: &[Event]) -> Self {
         let mut encoder = Encoder::new(ThreadNumber(thread), Vec::new());
         for (number, event) in events.iter().enumerate() {
@@ -115,7 +115,7 @@ fn without_tensors_driver_memory_is_what_is_allocated() {
                 event(ArrayAlloc, 0x5555, 400),
                 event(Map, 0x8000, 0x1000),
                 event(Map, 0x9000, 0x1000),
-                // The driver does not say how large what is freed was.
+                // The driver does not report the size of freed memory.
                 event(DeviceFree, 0x2000, 0),
                 event(ArrayFree, 0x5555, 0),
                 event(Unmap, 0x8000, 0x2000),
@@ -204,7 +204,7 @@ fn host_memory_that_is_mapped_takes_none_of_the_device() {
                 extra(1, event(PhysicalCreate, 0x77, 4096)),
                 extra(0x77, event(Map, 0x10_0000, 4096)),
                 event(Unmap, 0x10_0000, 4096),
-                // The same handle again, now of device memory.
+                // The same handle again, now for device memory.
                 event(PhysicalCreate, 0x77, 4096),
                 extra(0x77, event(Map, 0x20_0000, 4096)),
                 refused(event(PhysicalCreate, 0, 8192)),
@@ -250,9 +250,9 @@ fn whoever_asked_memory_with_tensors_in_it_is_a_segment_for_as_long_as_it_is_the
                 by(PYTHON, event(TensorAlloc, 0x10_0800, 512)),
                 event(TensorFree, 0x10_0800, 512),
                 by(NCCL, event(DeviceFree, 0x10_0000, 0)),
-                // The same addresses again, and no tensor there any more.
+                // The same addresses again, now without a tensor.
                 by(NCCL, event(DeviceAlloc, 0x10_0000, 0x1000)),
-                // A tensor over the seam of two mappings.
+                // A tensor across two mappings.
                 by(NCCL, event(Map, 0x80_0000, 0x1000)),
                 by(NCCL, event(Map, 0x80_1000, 0x1000)),
                 by(PYTHON, event(TensorAlloc, 0x80_0800, 0x1000)),
@@ -332,7 +332,7 @@ fn frees_in_stream_order_wait_until_they_are_known_to_be_back() {
                 on(3, event(StreamFree, 0x3000, 0)),
                 by(PYTHON, event(DeviceAlloc, 0x9000, 0x5000)),
                 by(PYTHON, event(DeviceAlloc, 0xf000, 0x10)),
-                // Handed out anew in two parts, and said to be complete.
+                // Reused in two parts, and recorded as complete.
                 on(2, event(StreamAlloc, 0x2000, 0x80)),
                 event(StreamFreeCompleted, 0x3000, 0),
                 refused(event(DeviceAlloc, 0, 0x9000)),
@@ -350,7 +350,7 @@ fn frees_in_stream_order_wait_until_they_are_known_to_be_back() {
     assert_eq!(trace.stacks.frames_of(asked.stack).len(), 1);
 }
 
-/// Each wait covers what was freed on its stream before it began, and nothing else.
+/// Each synchronization covers the frees on its stream from before it began, and no others.
 #[test]
 fn a_wait_ends_what_was_freed_before_it_began() {
     use EventKind::{ContextCreate, ContextWait, StreamAlloc, StreamDestroy, StreamFree, StreamWait};
@@ -434,7 +434,7 @@ fn a_limit_of_the_recorder_is_kept() {
     assert_eq!(recording.read().process.unwrap().limit, Some(Bytes::gib(8)));
 }
 
-/// `cudaFree(0)` is how many programs have their context made.
+/// Many programs call `cudaFree(0)` to create their context.
 #[test]
 fn freeing_nothing_is_no_free() {
     use EventKind::{DeviceAlloc, DeviceFree, StreamFree, TensorAlloc, TensorFree};
@@ -466,7 +466,7 @@ fn only_the_last_answer_to_a_request_counts() {
     let segment = by(TORCH, event(DeviceAlloc, 0x10_0000, 0x10_0000));
     let tensor = by(PYTHON, event(TensorAlloc, 0x10_0000, 0x8_0000));
     let first = Recording::new().events(7, 0, &[segment, tensor]);
-    // The cache is given back, the driver is asked again and serves.
+    // The cache is freed, and the retry succeeds.
     let served = Event { address: Address(0x40_0000), ..segment };
     let again = Event { address: Address(0x40_0000), ..tensor };
     let trace = Recording { file: first.file.clone() }
@@ -476,18 +476,18 @@ fn only_the_last_answer_to_a_request_counts() {
     assert_eq!(trace.process.as_ref().unwrap().refused_then_served, 1);
     assert_eq!(trace.notes, ["driver allocations that failed at first and succeeded when retried: 1"]);
 
-    // It refuses again, and PyTorch gives up: one refusal, PyTorch's own.
+    // The retry fails, and PyTorch reports the failure: only PyTorch's counts.
     let trace = Recording { file: first.file.clone() }
         .events(7, 10, &[refused(segment), refused(segment), refused(tensor)])
         .read();
     assert_eq!(actions(&trace)[2..], [(Action::OutOfMemory, u64::MAX, 0x8_0000)]);
     assert_eq!(trace.process.unwrap().refused_unasked, []);
 
-    // It gives up without asking the driver.
+    // PyTorch fails without calling the driver.
     let trace = Recording { file: first.file.clone() }.events(7, 10, &[refused(tensor)]).read();
     assert_eq!(trace.process.unwrap().refused_unasked, [(DeviceIndex(0), 2)]);
 
-    // Another thread's allocation says nothing about this one's.
+    // An allocation of another thread is not a retry.
     let trace =
         Recording { file: first.file }.events(7, 10, &[refused(segment)]).events(8, 20, &[tensor]).read();
     assert_eq!(actions(&trace)[2].0, Action::OutOfMemory);
@@ -501,7 +501,7 @@ fn a_framework_that_asks_through_another_library_gives_up_once() {
     let trace = Recording::new().events(7, 10, &given_up).read();
     assert_eq!(actions(&trace).len(), 1);
     assert_eq!(actions(&trace)[0].2, 0x18_0000);
-    // What a library was refused by itself has nothing to do with the tensor after it.
+    // A library's own failed request is unrelated to the tensor after it.
     let large = refused(by(NCCL, event(DeviceAlloc, 0, 1 << 30)));
     let trace = Recording::new().events(7, 10, &[large, refused(by(PYTHON, tensor))]).read();
     assert_eq!(actions(&trace).len(), 2);
@@ -515,7 +515,7 @@ fn a_program_that_asks_in_a_loop_is_refused_each_time() {
     let request = refused(by(NCCL, event(EventKind::DeviceAlloc, 0, 0x20_0000)));
     let trace = Recording::new().events(7, 10, &[request; 3]).read();
     assert_eq!(actions(&trace).len(), 3);
-    // One that makes room in between asks again for the same.
+    // A program that frees memory in between retries the same request.
     let held = by(NCCL, event(EventKind::DeviceAlloc, 0x10_0000, 64));
     let makes_room = [held, request, event(EventKind::DeviceFree, 0x10_0000, 0), request];
     let trace = Recording::new().events(7, 10, &makes_room).read();
@@ -604,7 +604,7 @@ fn a_real_run_recorded_again_has_the_same_memory() {
     assert_eq!(stacks(&trace), stacks(&snapshot));
 }
 
-/// A handle as makeroom's own pool marks them.
+/// A handle as marked by makeroom's own pool.
 const POOL_HANDLE: u64 = 0x6d << 48 | 7;
 
 #[test]

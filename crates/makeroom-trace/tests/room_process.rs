@@ -1,4 +1,4 @@
-//! What a `.room` recording says of the process beside its devices, and of files that belong together.
+//! The process record of `.room` recordings, and files of the same run.
 
 #[path = "support/content.rs"]
 mod content;
@@ -108,7 +108,7 @@ fn what_the_driver_keeps_beyond_what_it_handed_out() {
         for (time, handle) in [(6, 71), (7, 72), (8, 73)] {
             encoder.event(&sized(EventKind::PhysicalCreate, time, handle, 2));
         }
-        // One lies on the host, one is mapped, one waits.
+        // One is on the host, one is mapped, one is neither.
         encoder.event(&Event { extra: 1, ..sized(EventKind::PhysicalCreate, 9, 74, 2) });
         encoder.event(&Event { extra: 71, ..sized(EventKind::Map, 10, 0x10_0000, 2) });
         encoder.event(&sized(EventKind::PhysicalRelease, 11, 72, 0));

@@ -1,4 +1,4 @@
-//! Random recordings come back as they were, and random damage has an answer.
+//! Random recordings survive a round trip, and random damage never panics.
 
 #[path = "support/content.rs"]
 mod content;
@@ -92,7 +92,7 @@ fn any_content() -> impl Strategy<Value = Content> {
     })
 }
 
-/// Whatever the bytes are, there is an answer: no panic, no more than what is there, offsets inside the file.
+/// Any bytes give a result or an error: no panic, no more than the file contains, offsets inside the file.
 fn answers(bytes: &[u8]) {
     match take_apart(bytes) {
         Ok((content, unread)) => assert!(content.frames.len() * FRAME_HEAD + unread as usize <= bytes.len()),
@@ -104,7 +104,7 @@ fn answers(bytes: &[u8]) {
     let _ = makeroom_trace::read(bytes);
 }
 
-/// Makes the checksums right again, so that changed payloads are looked into.
+/// Fixes the checksums, so that changed payloads are decoded.
 fn reseal(bytes: &[u8]) -> Vec<u8> {
     let mut output = bytes[..12.min(bytes.len())].to_vec();
     let mut rest = bytes.get(12..).unwrap_or_default();

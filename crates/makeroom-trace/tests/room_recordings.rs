@@ -1,5 +1,5 @@
-//! Two whole recordings as a recorder writes them, kept as golden files: a program on the bare driver, and a training
-//! run under PyTorch. `makeroom why` is tested on them, too.
+//! Two complete recordings, as a recorder writes them, kept as golden files: a program that calls the driver
+//! directly, and a training run under PyTorch. `makeroom why` is also tested on them.
 
 #[path = "support/content.rs"]
 mod content;
@@ -14,10 +14,10 @@ use makeroom_trace::room::{
     NameNumber, Origin, Record, Sample, StackNumber, ThreadNumber,
 };
 
-/// Where device memory begins.
+/// Base address of device memory.
 const BASE: u64 = 0x7f20_0000_0000;
 
-/// A recording of one thread, an event every millisecond.
+/// A recording of one thread with one event per millisecond.
 struct Story {
     definitions: Vec<Record>,
     records: Vec<Record>,
@@ -25,7 +25,7 @@ struct Story {
 }
 
 impl Story {
-    /// Defines frames as origin, function, file, line and library, and stacks as lists of them.
+    /// Defines frames as origin, function, file, line and library, and stacks as lists of frames.
     fn new(frames: &[(Origin, &str, &str, u32, &str)], stacks: &[&[u32]]) -> Self {
         let mut names: Vec<&str> = Vec::new();
         let mut definitions = Vec::new();
@@ -100,7 +100,7 @@ impl Story {
     }
 }
 
-/// A solver that never frees its grids and is refused a fourth one.
+/// A solver that never frees its grids and fails to allocate a fourth one.
 fn solver() -> Content {
     let program = "/home/anna/solver";
     let mut story = Story::new(
@@ -123,7 +123,7 @@ fn solver() -> Content {
     story.end(&["./solver", "--levels", "4"], 1)
 }
 
-/// A training run whose segments are half empty when it asks for a large block.
+/// A training run whose segments are half empty when it requests a large block.
 fn training() -> Content {
     let allocator = "/opt/torch/lib/libc10_cuda.so";
     let mut story = Story::new(
@@ -147,7 +147,7 @@ fn training() -> Content {
     for number in 0..6 {
         story.event(EventKind::TensorFree, 0, BASE + (number << 30), block);
     }
-    // The driver refuses, nothing cached can be given back, PyTorch gives up.
+    // The driver fails, no cached memory can be freed, PyTorch reports the failure.
     story.refusal(EventKind::DeviceAlloc, 1, Bytes::mib(1536));
     story.sample(Bytes::mib(700));
     story.refusal(EventKind::DeviceAlloc, 1, Bytes::mib(1536));

@@ -1,4 +1,4 @@
-//! Every shape that snapshots of different PyTorch versions and writers have, made by hand.
+//! All shapes of snapshots from different PyTorch versions and writers, built by hand.
 
 mod support;
 
@@ -161,7 +161,7 @@ fn addresses_beyond_63_bits_are_the_same_from_both_writers() {
     let Data::Dict(mut pairs) = as_python else { unreachable!() };
     pairs[1].1 = int(address);
     let data = snapshot_of(list([Data::Dict(pairs)]));
-    // The C++ writer casts to a signed number, Python writes nine bytes.
+    // The C++ writer casts to a signed number; Python writes nine bytes.
     for_each_writer(&data, |trace| {
         assert_eq!(trace.devices[0].events.get(0).map(|event| event.address), Some(Address(address)));
     });

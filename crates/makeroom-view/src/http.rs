@@ -1,11 +1,12 @@
-//! A request to its response: access checks, routing, and the headers that restrict what a browser may do with it.
+//! Handles HTTP requests: access checks, routing, and the headers that restrict what a browser may do with a
+//! response.
 //!
-//! The server is on loopback, where every page in every browser tab and every user of the machine can reach it. So a request
-//! must name this very server as its host, which keeps other names that resolve to this machine out; it must not come from
-//! another site; and its path must start with the server's token, which only the user who started `view` knows.
+//! The server listens on loopback, where every page in every browser tab and every user of the machine can reach it.
+//! So a request must name this server as its host, which defeats DNS rebinding; it must not come from another site;
+//! and its path must start with the server's token, which only the user who started `view` knows.
 //!
-//! The token is a part of the path, not a cookie: browsers send the cookies of 127.0.0.1 to every port, and so to the
-//! servers of other users. The page's own requests are relative to its address and need no code for it.
+//! The token is part of the path, not a cookie: browsers send cookies of 127.0.0.1 to every port, and so to servers
+//! of other users. The page's own requests are relative to its address and contain the token automatically.
 
 use std::sync::Arc;
 
@@ -19,20 +20,20 @@ use crate::page;
 use crate::resources::{Form, Refusal, Setting};
 use crate::viewer::{Host, Viewer};
 
-/// Names the reading of the inputs that an answer is of: a page must not show answers of two of them together.
+/// Header that identifies the version of the inputs, so that a page does not mix responses from two versions.
 const READING: &str = "makeroom-reading";
 
 const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// The page for a browser that was sent here without the token.
+/// The page for a browser without the token.
 const NO_TOKEN_PAGE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>makeroom view</title>\
     <h1>403: access token missing or wrong</h1>\
     <p>This page shows a recording only to the user who opened it. Open the full address that \
     <code>makeroom view</code> printed, including the part after the port.</p></html>\n";
 
-/// Where a server listens, and the secret that its users share.
+/// The server's port and the secret token.
 #[derive(Clone)]
 pub struct Access {
     port: u16,
@@ -40,7 +41,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Access to a server on this port of the loopback interface, with a token of letters and digits.
+    /// Access to a server on this port of the loopback interface. The token consists of letters and digits.
     pub fn new(port: u16, token: String) -> Self {
         Self { port, token }
     }
@@ -50,22 +51,22 @@ impl Access {
         format!("http://127.0.0.1:{}{}", self.port, self.root())
     }
 
-    /// The path of the page: its own requests are relative to it.
+    /// The path of the page, to which its own requests are relative.
     pub fn root(&self) -> String {
         format!("/{}/", self.token)
     }
 
-    /// The rest of a path that starts with the token; `None` without it.
+    /// The rest of a path after the token; `None` if the token is missing or wrong.
     fn admit<'path>(&self, path: &'path str) -> Option<&'path str> {
         let (given, rest) = path.strip_prefix('/')?.split_at_checked(self.token.len())?;
-        // The time this takes does not depend on where the two differ.
+        // Constant-time comparison.
         let difference =
             given.bytes().zip(self.token.bytes()).fold(0, |sum, (one, other)| sum | (one ^ other));
         (difference == 0 && (rest.is_empty() || rest.starts_with('/'))).then_some(rest)
     }
 }
 
-/// Responds to a request to a server with this access.
+/// Responds to a request.
 pub fn respond(host: &dyn Host, request: &Request<()>, access: &Access) -> Response<Vec<u8>> {
     let viewer = host.viewer();
     let (status, kind, body) = match outcome(host, &viewer, request, access) {
@@ -103,7 +104,7 @@ pub fn respond(host: &dyn Host, request: &Request<()>, access: &Access) -> Respo
     response
 }
 
-/// The status, the type and the body of a response.
+/// The status, the content type and the body of a response.
 fn outcome(
     host: &dyn Host,
     viewer: &Arc<Viewer>,
@@ -114,7 +115,7 @@ fn outcome(
     let path = match request.uri().path() {
         "/healthz" => "/healthz",
         path => match access.admit(path) {
-            // A page at an address without the slash would lose the token from its requests.
+            // Without the trailing slash, the page's relative requests would lose the token.
             Some("") => return Ok((StatusCode::PERMANENT_REDIRECT, PLAIN, Vec::new())),
             Some(path) => path,
             None if wants_page(request.headers()) => {
@@ -129,7 +130,7 @@ fn outcome(
     answer(host, viewer, request, path).map(|(kind, body)| (StatusCode::OK, kind, body))
 }
 
-/// Whether a person reads the response: API clients do not ask for HTML.
+/// Whether the client accepts HTML, as browsers do and API clients do not.
 fn wants_page(headers: &HeaderMap) -> bool {
     headers.get(ACCEPT).and_then(|kinds| kinds.to_str().ok()).is_some_and(|kinds| kinds.contains("text/html"))
 }
@@ -183,7 +184,7 @@ fn begin_what_if(viewer: &Arc<Viewer>, input: usize, device: usize) -> Result<()
     }
 }
 
-/// Whether a request names this server and comes from its own page, or from no page at all.
+/// Whether a request names this server, and comes from its own page or from no page at all.
 fn permitted(headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
     let own = [format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}")];
     let is_ours = |value: &str| own.iter().any(|name| name.eq_ignore_ascii_case(value));

@@ -1,4 +1,4 @@
-//! One input as the page sees it: what `why` says of it, and the history of each of its devices.
+//! One input of the page: its explanation, and the history of each of its devices.
 
 use std::sync::OnceLock;
 
@@ -11,32 +11,32 @@ use crate::stacks::Trie;
 use crate::timeline::Timeline;
 use crate::whatif::WhatIf;
 
-/// How wide the text form of a verdict is.
+/// Width of an explanation as text.
 const TEXT_COLUMNS: usize = 110;
 
-/// What a file held.
+/// The content of a file.
 #[derive(Debug)]
 pub enum OpenedInput {
     /// A recording.
     Trace(Box<Trace>),
-    /// Text with an error in it.
+    /// Text with an error message in it.
     Text(String),
 }
 
 /// A file that was read.
 #[derive(Debug)]
 pub struct Opened {
-    /// What to call it.
+    /// Its name.
     pub name: String,
-    /// How many bytes the file has, where that is known.
+    /// Size of the file in bytes, if known.
     pub bytes: Option<u64>,
-    /// What it held.
+    /// Its content.
     pub input: OpenedInput,
-    /// How much memory there was, as the user says.
+    /// The available memory, as given by the user.
     pub question: TraceQuestion,
 }
 
-/// One input, ready to be asked.
+/// One input, ready for requests.
 #[derive(Debug)]
 pub(crate) struct Input {
     pub(crate) name: String,
@@ -49,7 +49,7 @@ pub(crate) struct Input {
     pub(crate) trace: Option<Recording>,
 }
 
-/// A recording and what was made of it.
+/// A recording and its derived data.
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(crate) trace: Trace,
@@ -89,14 +89,14 @@ impl Input {
 }
 
 impl Recording {
-    /// Explains a recording while its histories are read: each needs a pass over all events, on a core of its own.
+    /// Explains a recording while its histories are read on another thread: both need a pass over all events.
     fn explained(trace: Trace, question: &TraceQuestion) -> (Explanation, Self) {
         let (explanation, devices) = std::thread::scope(|scope| {
             let reading = scope.spawn(|| {
                 (0..trace.devices.len()).filter_map(|index| Timeline::new(&trace, index)).collect::<Vec<_>>()
             });
             let explanation = explain_trace(&trace, question);
-            // A panic over there is this thread's to pass on.
+            // Pass on a panic of the other thread.
             let devices = reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (explanation, devices)
         });
@@ -104,7 +104,7 @@ impl Recording {
         (explanation, Self { trace, devices, what_if, trie: OnceLock::new() })
     }
 
-    /// All stacks of the recording as one trie.
+    /// All stacks of the recording as a trie.
     pub(crate) fn trie(&self) -> &Trie {
         self.trie.get_or_init(|| Trie::new(&self.trace, &self.devices))
     }

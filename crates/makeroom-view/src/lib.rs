@@ -1,15 +1,15 @@
-//! What the page of `makeroom view` shows, as answers to paths.
+//! The data of the `makeroom view` page, as resources.
 //!
-//! Every picture of the page is made of resources: a path in, JSON out (`viewer/PROTOCOL.md` lists them). The server of a
-//! running `makeroom view` and the self-contained report call the same function, [`Viewer::answer`]; nothing is
-//! computed twice or differently. No file is read here and no socket is opened: the command does both.
+//! The page gets its data by path, as JSON (`viewer/PROTOCOL.md` lists the paths). The server of `makeroom view` and
+//! the self-contained report both use [`Viewer::answer`], so that nothing is computed differently. This crate reads
+//! no files and opens no sockets; the command does.
 //!
 //! ```text
-//! input.rs         one input: its verdict, its devices          timeline/   a device's history, ready to be asked
-//! resources.rs     a path to its answer                         series.rs, moment.rs, live.rs, rows.rs, sites.rs
-//! stacks.rs        all stacks as one trie                       whatif.rs   other allocators, in the background
-//! page.rs          the page itself                              report.rs   the page with answers in it
-//! http.rs          a request to its response: the token, other access checks, and what the browser may do with the page
+//! input.rs         one input: its verdict, its devices          timeline/   the history of a device
+//! resources.rs     routes paths to responses                    series.rs, moment.rs, live.rs, rows.rs, sites.rs
+//! stacks.rs        all stacks as a trie                         whatif.rs   other allocators, in the background
+//! page.rs          the page itself                              report.rs   the page with embedded responses
+//! http.rs          requests and responses: the token, other access checks, and the browser's restrictions
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What is live at a moment, by node of the trie.
+//! Live memory at a moment, by node of the trie.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use serde::Serialize;
 use crate::input::Recording;
 use crate::timeline::Timeline;
 
-/// The live memory of a moment: Σ bytes = total.
+/// Live memory at a moment: Σ bytes = total.
 #[derive(Debug, Serialize)]
 pub(crate) struct Live {
     event: usize,
     total: u64,
-    /// Node, bytes that count there and nowhere below, and blocks.
+    /// Node, bytes that belong to it and not to its children, and number of blocks.
     nodes: Vec<(u32, u64, u64)>,
 }
 
-/// What is live at a position.
+/// Live memory at a position.
 pub(crate) fn live(recording: &Recording, timeline: &Timeline, position: usize) -> Live {
     let trie = recording.trie();
     let mut held: BTreeMap<u32, (u64, u64)> = BTreeMap::new();

@@ -1,12 +1,12 @@
-//! The address space at one moment: segments, their blocks, and the holes between.
+//! The address space at one moment: segments, their blocks, and the free ranges between them.
 //!
 //! ```text
-//! reserved = live + rounding + free          of the whole and of each segment
-//! rows of a segment, in states live and pending = live + rounding;   in state free = free
+//! reserved = live + rounding + free          in total and for each segment
+//! rows of a segment in states live and pending = live + rounding;   in state free = free
 //! ```
 //!
-//! Memory in no segment of an allocator (a plain `cudaMalloc`) is shown in runs of neighbours, as segments of the kind
-//! `driver`; what lies between those neighbours is not held by anybody here.
+//! Allocations outside segments (a plain `cudaMalloc`) are shown in groups of neighbors, as segments of the kind
+//! `driver`; the gaps between them do not belong to the program.
 
 use makeroom_core::{PoolId, StreamId};
 use makeroom_explain::{Allocation, BlockSizes, HeldSegment, LiveBlock, Part, cut, is_small};
@@ -16,13 +16,13 @@ use crate::input::Recording;
 use crate::sites::page_number;
 use crate::timeline::Timeline;
 
-/// Rows of blocks in one answer, at most.
+/// Maximum number of rows in one response.
 const MOST_ROWS: usize = 20_000;
-/// How wide the widest drawing is: what is smaller than a pixel of it may be merged.
+/// Width of the widest drawing in pixels: smaller rows may be merged.
 const WIDTH: u64 = 2500;
-/// Neighbours outside of segments that are further apart than this are not shown in one piece.
+/// Maximum distance between neighbors outside segments that are shown as one group.
 const FARTHEST: u64 = 32 << 20;
-/// What a small block of a request is at most: those live in segments of their own.
+/// Maximum size of a small request, which PyTorch serves from separate segments.
 const LARGEST_SMALL: u64 = 1 << 20;
 
 const FREE: u64 = 0;
@@ -31,7 +31,7 @@ const PENDING: u64 = 2;
 const MERGED: u64 = 3;
 const NOBODYS: u64 = 4;
 
-/// Offset, size, state, and the site; of merged rows the share of it that is live, in thousandths.
+/// Offset, size, state, and the site; for merged rows, the live share in thousandths instead of the site.
 type Row = (u64, u64, u64, i64);
 
 /// The memory of one device at one moment.
@@ -67,7 +67,7 @@ struct SegmentRow {
     at: Place,
 }
 
-/// What decides whether a request may use a segment.
+/// The properties that determine whether a request may use a segment.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     address: u64,
@@ -77,12 +77,12 @@ struct Place {
     pending: u64,
 }
 
-/// The memory at a position, small neighbours merged where there are too many.
+/// The memory at a position. If there are too many rows, small neighbors are merged.
 pub(crate) fn moment(recording: &Recording, timeline: &Timeline, position: usize) -> Moment {
     let mut moment = whole(recording, timeline, position);
     let rows: usize = moment.segments.iter().map(|segment| segment.rows).sum();
     if rows > MOST_ROWS {
-        // Segments are drawn to one scale, the largest across the whole width.
+        // Segments are drawn to the same scale, the largest at full width.
         let largest = moment.segments.iter().map(|segment| segment.size).max().unwrap_or(0);
         let mut pixel = (largest / WIDTH).max(1);
         while moment.segments.iter().map(|segment| segment.blocks.len()).sum::<usize>() > MOST_ROWS {
@@ -98,7 +98,7 @@ pub(crate) fn moment(recording: &Recording, timeline: &Timeline, position: usize
     moment
 }
 
-/// One segment of a moment with all its blocks, as far as an answer holds them; `None` where no segment begins there.
+/// One segment at a moment with all its blocks, up to the limit; `None` if no segment starts there.
 pub(crate) fn segment(
     recording: &Recording,
     timeline: &Timeline,
@@ -116,7 +116,7 @@ pub(crate) fn segment(
     Some(moment)
 }
 
-/// The largest hole that a request on a stream could have used, where segments are known.
+/// The largest free block that a request on a stream could have used, if segments are known.
 pub(crate) fn largest_hole(
     recording: &Recording,
     timeline: &Timeline,
@@ -199,7 +199,7 @@ impl Known<'_> {
         row
     }
 
-    /// Blocks in no segment, in runs of neighbours.
+    /// Blocks outside segments, in groups of neighbors.
     fn outside(&self, blocks: &[LiveBlock], allocations: &[Allocation]) -> Vec<SegmentRow> {
         let mut runs: Vec<SegmentRow> = Vec::new();
         for (block, allocation) in blocks.iter().zip(allocations) {
@@ -269,7 +269,7 @@ impl SegmentRow {
         }
     }
 
-    /// Puts neighbours that are each smaller than `least` into rows of about that size.
+    /// Merges neighbors that are smaller than `least` into rows of about that size.
     fn merge(&mut self, least: u64) {
         let mut merged: Vec<Row> = Vec::new();
         let mut run = Run::default();
@@ -290,7 +290,7 @@ impl SegmentRow {
     }
 }
 
-/// Small rows that become one.
+/// Small rows to merge.
 #[derive(Default)]
 struct Run {
     first: Option<Row>,
@@ -312,7 +312,7 @@ impl Run {
         });
     }
 
-    /// The row that they become; one alone stays what it is.
+    /// The merged row; a single one is unchanged.
     fn take(&mut self) -> Option<Row> {
         let Self { first, count, size, live } = std::mem::take(self);
         let first = first?;

@@ -1,4 +1,4 @@
-//! The answer to `/api/inputs`: what was read, what `why` says of it, and the devices with their key moments.
+//! The response for `/api/inputs`: the inputs, their verdicts, and the devices with their key moments.
 
 use makeroom_core::{Bytes, Trace};
 use serde_json::{Value, json};
@@ -8,9 +8,9 @@ use crate::moment::largest_hole;
 use crate::timeline::Timeline;
 use crate::viewer::Change;
 
-/// Refusals that are listed.
+/// Maximum number of failed allocations to list.
 const MOST_FAILURES: usize = 200;
-/// Refusals whose largest hole is looked for: each takes as long as the picture of a moment.
+/// For how many of them to compute the largest free block, which costs as much as a moment.
 const MOST_HOLES: usize = 16;
 
 /// One input.
@@ -60,7 +60,7 @@ fn device(input: &Input, recording: &Recording, timeline: &Timeline) -> Value {
     })
 }
 
-/// The size of the card, and what may be taken of it, as far as anybody says.
+/// The size of the GPU and the limit on it, if known.
 fn room(input: &Input, trace: &Trace, card: Option<Bytes>) -> (Option<Bytes>, Option<Bytes>) {
     let told = match input.room {
         makeroom_explain::Room::Card(card) => Some(card),

@@ -1,7 +1,7 @@
-//! The page itself, and what a browser may do with it.
+//! The page itself, and its content security policy.
 //!
-//! The page is one file: its script and its style are in it. It is built from `viewer/` and kept in the repository, so
-//! that cargo alone builds everything.
+//! The page is a single file with inline script and style. It is built from `viewer/` and checked in, so that cargo
+//! alone builds everything.
 
 use std::sync::OnceLock;
 
@@ -12,15 +12,15 @@ use sha2::{Digest, Sha256};
 /// The page without data.
 const PAGE: &str = include_str!("../../../viewer/dist/index.html");
 
-/// Where a report's data goes.
+/// The place for a report's data.
 const DATA: &str = "<script id=\"makeroom-data\" type=\"application/octet-stream\">";
 
-/// The page as the server gives it out.
+/// The page as the server sends it.
 pub(crate) fn page() -> &'static str {
     PAGE
 }
 
-/// What the page may do when the server gives it out: run its own script, and ask this server.
+/// The policy of the served page: it may run its own script and send requests to this server.
 pub(crate) fn policy() -> &'static str {
     static POLICY: OnceLock<String> = OnceLock::new();
     POLICY.get_or_init(|| format!("{}; connect-src 'self'; frame-ancestors 'none'", common_policy()))
@@ -37,7 +37,7 @@ fn common_policy() -> String {
     )
 }
 
-/// The page with data in it; `None` where the page has no place for it.
+/// The page with embedded data; `None` if the page has no place for it.
 pub(crate) fn with_data(data: &str) -> Option<String> {
     let place = PAGE.find(DATA)? + DATA.len();
     let head = PAGE.find("<head>").map(|at| at + "<head>".len()).filter(|&at| at < place)?;
@@ -45,7 +45,7 @@ pub(crate) fn with_data(data: &str) -> Option<String> {
     Some([&PAGE[..head], &meta, &PAGE[head..place], data, &PAGE[place..]].concat())
 }
 
-/// The scripts that are in a page, but for its data.
+/// The inline scripts of a page, except for its data.
 fn inline_scripts(page: &str) -> impl Iterator<Item = &str> {
     page.split("<script").skip(1).filter_map(|rest| {
         let (attributes, rest) = rest.split_once('>')?;

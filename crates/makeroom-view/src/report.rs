@@ -1,8 +1,8 @@
-//! The page as one self-contained file: the page, and the answers that it will ask for.
+//! The page as one self-contained file, with the responses it will need.
 //!
-//! The file stays below ten million bytes. A short recording is kept whole; of a longer one the series is kept as fine as
-//! there is room for, and the memory at the moments that matter first, then at more and more moments in between. What
-//! was left out is said in the answer to `/api/inputs`, and the page shows the nearest moment that is there.
+//! The file is limited to 10 MB. A short recording is included completely. For a longer one, the series is included
+//! as finely as fits, and the memory layout first at key moments, then at more and more moments in between. The
+//! response for `/api/inputs` describes what was left out, and the page shows the nearest moment that is included.
 
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -17,15 +17,15 @@ use crate::resources::{Form, Refusal, Setting};
 use crate::timeline::{TILE, Timeline};
 use crate::viewer::{Change, Viewer};
 
-/// What the file may be.
+/// Maximum size of the file.
 const MOST_BYTES: usize = 10_000_000;
-/// Kept back for the answer to `/api/inputs` growing by a sentence, and for headers.
+/// Reserve for headers, and for the final response for `/api/inputs`, which is a sentence longer.
 const SPARE: usize = 64 << 10;
-/// The share of the room that series may take while there are moments to keep.
+/// Maximum share of the space for series while there are moments to include.
 const SERIES_SHARE: f64 = 0.4;
-/// Moments that are chosen from beside those that matter: about as many as a drag of the cursor tells apart.
+/// Number of additional candidate moments: about as many as can be distinguished with the cursor.
 const MOST_MOMENTS: usize = 400;
-/// Refusals that are kept for certain.
+/// Number of failed allocations that are always included.
 const FAILURES: usize = 16;
 
 /// A finished report.
@@ -33,11 +33,11 @@ const FAILURES: usize = 16;
 pub struct Report {
     /// The file.
     pub html: String,
-    /// What was left out, in a sentence; `None` where nothing was.
+    /// A sentence about what was left out; `None` if nothing was.
     pub reduced: Option<String>,
 }
 
-/// Writes everything that a viewer knows into one file.
+/// Writes all data of a viewer into one file.
 pub fn report(viewer: &Viewer, with_what_if: bool) -> Result<Report, Refusal> {
     let empty = page::with_data("")
         .ok_or_else(|| Refusal::new(500, "the page has no place for data", "rebuild viewer/"))?;
@@ -70,7 +70,7 @@ pub fn report(viewer: &Viewer, with_what_if: bool) -> Result<Report, Refusal> {
     Ok(Report { html, reduced })
 }
 
-/// All devices: the input, the number of the device in it, and its history.
+/// All devices: the index of the input, the index of the device, and its history.
 fn devices(viewer: &Viewer) -> impl Iterator<Item = (usize, usize, &Timeline)> {
     viewer.inputs.iter().enumerate().flat_map(|(input, one)| {
         let timelines = one.trace.iter().flat_map(|recording| recording.devices.iter().enumerate());
@@ -78,24 +78,24 @@ fn devices(viewer: &Viewer) -> impl Iterator<Item = (usize, usize, &Timeline)> {
     })
 }
 
-/// The answers that are kept so far.
+/// The responses that are included so far.
 struct Book<'viewer> {
     viewer: &'viewer Viewer,
     entries: Vec<(String, Vec<u8>)>,
     paths: HashSet<String>,
-    /// Compressed bytes that there is still room for.
+    /// Compressed bytes left.
     left: usize,
-    /// Whether an answer was left out for its size.
+    /// Whether a response was left out because of its size.
     is_full: bool,
 }
 
 impl Book<'_> {
-    /// Keeps an answer, whatever it takes.
+    /// Includes a response of any size.
     fn must(&mut self, path: &str) -> Result<(), Refusal> {
         self.keep(path, usize::MAX).map(drop)
     }
 
-    /// Keeps an answer if it takes no more than `most` bytes; says whether it is there now.
+    /// Includes a response if it takes at most `most` bytes. Returns whether it is included.
     fn keep(&mut self, path: &str, most: usize) -> Result<bool, Refusal> {
         if self.paths.contains(path) {
             return Ok(true);
@@ -112,13 +112,13 @@ impl Book<'_> {
         Ok(true)
     }
 
-    /// Keeps what fits of series and moments; says what had to be left out.
+    /// Includes series and moments as far as they fit. Returns a description of what was left out.
     fn fill(&mut self) -> Result<Option<String>, Refusal> {
         let shares: Vec<_> = devices(self.viewer).collect();
         let mut left_out = Vec::new();
         let mut others = shares.len();
         for (input, device, timeline) in shares {
-            // What earlier devices did not need is the later ones'.
+            // Later devices get the space that earlier ones did not use.
             let room = self.left / others;
             others -= 1;
             let floor = self.left - room;
@@ -139,7 +139,7 @@ impl Book<'_> {
                 left_out.push(format!("{whose}{series}, and the memory layout at {kept} of {of} moments"));
             }
         }
-        // A cursor tells only so many moments apart; no more are kept where there would be room for them.
+        // The number of moments is limited even if there is space for more.
         let why = if self.is_full { " is reduced to stay below 10 MB: it" } else { "" };
         Ok((!left_out.is_empty()).then(|| {
             format!(
@@ -159,14 +159,14 @@ impl Book<'_> {
         }
     }
 
-    /// Keeps whole levels from the coarsest down, as long as `floor` bytes stay; gives the finest that is whole.
+    /// Includes complete levels, from the coarsest on, while `floor` bytes remain. Returns the finest complete one.
     fn series(&mut self, name: &str, timeline: &Timeline, floor: usize) -> Result<u32, Refusal> {
         let levels = timeline.series.levels();
         for level in (0..levels).rev() {
             let tiles = timeline.series.buckets(level).div_ceil(TILE);
             for tile in 0..tiles {
                 let most = self.left.saturating_sub(floor);
-                // The coarsest level is the picture itself.
+                // The coarsest level is the overview, and always included.
                 let most = if level + 1 == levels { usize::MAX } else { most };
                 if !self.keep(&format!("{name}/series/{level}/{tile}"), most)? {
                     return Ok(level + 1);
@@ -176,7 +176,7 @@ impl Book<'_> {
         Ok(0)
     }
 
-    /// Keeps moments, those that matter first; gives how many are kept of how many there are.
+    /// Includes moments, key moments first. Returns how many of how many are included.
     fn moments(
         &mut self,
         name: &str,
@@ -190,7 +190,7 @@ impl Book<'_> {
         for position in moments_by_weight(timeline, events) {
             let paths = ["moment", "live", "allocations"].map(|what| format!("{name}/{what}/{position}"));
             for path in paths {
-                // The first picture is what the file is for.
+                // At least one moment is always included.
                 let most = if kept.is_empty() { usize::MAX } else { self.left.saturating_sub(floor) };
                 if !self.keep(&path, most)? {
                     return Ok((kept.len(), events + 1));
@@ -201,7 +201,7 @@ impl Book<'_> {
         Ok((kept.len(), events + 1))
     }
 
-    /// Keeps the finer tiles at the moments that matter.
+    /// Includes the finer tiles at key moments.
     fn around_key_moments(
         &mut self,
         name: &str,
@@ -224,8 +224,8 @@ impl Book<'_> {
         Ok(())
     }
 
-    /// All of it, compressed: a line for each answer, the path before a tab and the answer after it. A page reads only the
-    /// lines that it needs.
+    /// All responses, compressed: one line each, with the path, a tab and the response. The page parses only the
+    /// lines it needs.
     fn packed(&self) -> Result<Vec<u8>, Refusal> {
         let mut packed = GzEncoder::new(Vec::new(), Compression::default());
         let mut write = || {
@@ -242,7 +242,7 @@ impl Book<'_> {
     }
 }
 
-/// The moments that a reader looks at first.
+/// The moments that users look at first.
 fn key_moments(timeline: &Timeline, events: usize) -> Vec<usize> {
     let mut key = vec![timeline.interest(), timeline.allocations.peak.0];
     key.extend(timeline.failures.iter().take(FAILURES));
@@ -250,7 +250,7 @@ fn key_moments(timeline: &Timeline, events: usize) -> Vec<usize> {
     key
 }
 
-/// Positions in the order in which they are worth keeping: the key moments, then others, evenly spread from the first on.
+/// Positions by importance: the key moments, then others, evenly spread.
 fn moments_by_weight(timeline: &Timeline, events: usize) -> Vec<usize> {
     let mut moments = key_moments(timeline, events);
     if events < MOST_MOMENTS {
@@ -262,7 +262,7 @@ fn moments_by_weight(timeline: &Timeline, events: usize) -> Vec<usize> {
     moments
 }
 
-/// The numbers below `count`, every prefix of them spread evenly: in the order of their reversed bits.
+/// The numbers below `count` in bit-reversed order, so that every prefix is evenly spread.
 fn spread(count: usize) -> Vec<usize> {
     let bits = usize::BITS - count.max(1).next_power_of_two().leading_zeros() - 1;
     let reversed = (0..1_usize << bits)

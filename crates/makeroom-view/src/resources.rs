@@ -1,4 +1,4 @@
-//! A path to its answer. The paths are those of `viewer/PROTOCOL.md`.
+//! Routes a path to its response. `viewer/PROTOCOL.md` lists the paths.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -9,23 +9,23 @@ use crate::timeline::Timeline;
 use crate::viewer::{Change, Viewer};
 use crate::{live, moment, overview, rows, series, sites, whatif};
 
-/// The version of the paths and their answers.
+/// The version of the protocol.
 const VERSION: u32 = 1;
 
-/// Why a path has no answer.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// The status of HTTP that says the same.
+    /// HTTP status.
     pub status: u16,
-    /// What is wrong.
+    /// The error.
     pub message: String,
-    /// What to do.
+    /// The hint.
     pub hint: String,
 }
 
 impl Refusal {
-    /// A refusal with a status of HTTP.
+    /// An error with an HTTP status.
     pub fn new(status: u16, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { status, message: message.into(), hint: hint.into() }
     }
@@ -43,10 +43,10 @@ impl Refusal {
     }
 }
 
-/// What the answer to `/api/inputs` says beside the inputs.
+/// The parts of the `/api/inputs` response other than the inputs.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
-    /// What became of each input's file.
+    /// Whether each input's file has changed.
     pub(crate) changes: Vec<Change>,
     /// Whether the inputs can be read again.
     pub(crate) can_reload: bool,
@@ -54,25 +54,25 @@ pub(crate) struct Setting {
     pub(crate) form: Form,
 }
 
-/// How the page gets its answers.
+/// How the page gets its responses.
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
     /// From a server.
     Served,
-    /// They are in it.
+    /// Embedded in the page.
     Embedded {
-        /// What was left out, in a sentence.
+        /// A sentence about what was left out.
         reduced: Option<String>,
     },
 }
 
 impl Viewer {
-    /// The answer to `/api/inputs` while the files are as they were.
+    /// The response for `/api/inputs` if no file has changed.
     pub fn overview(&self) -> Result<Vec<u8>, Refusal> {
         self.inputs(&Setting { changes: Vec::new(), can_reload: false, form: Form::Served })
     }
 
-    /// The answer to `/api/inputs`.
+    /// The response for `/api/inputs`.
     pub(crate) fn inputs(&self, setting: &Setting) -> Result<Vec<u8>, Refusal> {
         let change = |index: usize| setting.changes.get(index).copied().unwrap_or(Change::Same);
         let inputs =
@@ -93,7 +93,7 @@ impl Viewer {
         }))
     }
 
-    /// The answer to a path below `/api/` with its query, as JSON.
+    /// The response for a path below `/api/` with its query, as JSON.
     pub fn answer(&self, path: &str, query: &str) -> Result<Vec<u8>, Refusal> {
         let mut parts = path.split('/').skip(1);
         let (Some("api"), Some(input)) = (parts.next(), parts.next()) else {
@@ -131,7 +131,7 @@ impl Viewer {
         }
     }
 
-    /// The input and the device of a path `/api/{i}/{d}/whatif`.
+    /// The input and the device in a path `/api/{i}/{d}/whatif`.
     pub(crate) fn what_if_of(&self, path: &str) -> Option<(usize, usize)> {
         let ["", "api", input, device, "whatif"] = path.split('/').collect::<Vec<_>>()[..] else {
             return None;
@@ -147,7 +147,7 @@ impl Viewer {
     }
 }
 
-/// A question about one device.
+/// A request about one device.
 struct Question<'viewer> {
     recording: &'viewer Recording,
     timeline: &'viewer Timeline,

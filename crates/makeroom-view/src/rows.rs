@@ -1,4 +1,4 @@
-//! Single allocations of a moment: sorted, filtered, a page of them at a time.
+//! Single allocations at a moment: sorted, filtered, paginated.
 
 use makeroom_core::{FrameId, StackId};
 use makeroom_explain::{Allocation, Places};
@@ -8,12 +8,12 @@ use crate::input::Recording;
 use crate::sites::page_number;
 use crate::timeline::Timeline;
 
-/// Rows of one answer, at most.
+/// Maximum number of rows in one response.
 const MOST_ROWS: usize = 1000;
-/// Rows where the question does not say.
+/// Default number of rows.
 pub(crate) const USUAL_ROWS: usize = 500;
 
-/// What to sort by.
+/// The sort order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
     Size,
@@ -22,7 +22,7 @@ pub(crate) enum Sort {
     Address,
 }
 
-/// Which rows are wanted.
+/// The requested rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) sort: Sort,
@@ -38,7 +38,7 @@ impl Default for Wanted {
     }
 }
 
-/// A page of allocations, and the sums of all that match.
+/// A page of allocations, and the totals of all that match.
 #[derive(Debug, Serialize)]
 pub(crate) struct Listing {
     event: usize,
@@ -100,11 +100,11 @@ pub(crate) fn rows(recording: &Recording, timeline: &Timeline, position: usize, 
     }
 }
 
-/// Text that a row must hold somewhere: in a frame of its stack, in its site or in its address.
+/// A text that a row must contain: in a frame of its stack, in its site or in its address.
 struct Filter<'timeline> {
     timeline: &'timeline Timeline,
     text: String,
-    /// By stack; empty where everything matches.
+    /// By stack; empty if everything matches.
     stacks: Vec<bool>,
     sites: Vec<bool>,
 }

@@ -20,7 +20,7 @@ pub(crate) struct Drawing<'names> {
     layers: Vec<Layer<'names>>,
 }
 
-/// What one site held in each bucket.
+/// The memory of one site in each bucket.
 #[derive(Debug, Serialize)]
 struct Layer<'names> {
     site: Option<usize>,
@@ -28,7 +28,7 @@ struct Layer<'names> {
     live: Vec<u64>,
 }
 
-/// A tile of a device's series; `None` where there is none.
+/// A tile of a device's series; `None` if it does not exist.
 pub(crate) fn tile<'timeline>(
     trace: &Trace,
     timeline: &'timeline Timeline,

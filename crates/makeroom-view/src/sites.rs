@@ -9,7 +9,7 @@ use crate::timeline::{MOST_SITES, Site, Timeline};
 #[derive(Debug, Serialize)]
 pub(crate) struct SiteTable<'names> {
     sites: Vec<SiteRow<'names>>,
-    /// How many are left out.
+    /// Number of sites that are left out.
     other_sites: usize,
 }
 
@@ -27,7 +27,7 @@ struct SiteRow<'names> {
     count: u64,
 }
 
-/// The sites of a device that ever held anything.
+/// The sites of a device that ever allocated anything.
 pub(crate) fn sites<'timeline>(timeline: &'timeline Timeline, trie: &Trie) -> SiteTable<'timeline> {
     let is_used = |(_, site): &(usize, &Site)| site.count > 0;
     let used = || timeline.sites.list.iter().enumerate().filter(is_used);
@@ -47,7 +47,7 @@ pub(crate) fn sites<'timeline>(timeline: &'timeline Timeline, trie: &Trie) -> Si
     SiteTable { other_sites: used().count() - sites.len(), sites }
 }
 
-/// The number by which the page knows a site; those that it is not told of are -1.
+/// The index of a site on the page; -1 if the page does not have it.
 pub(crate) fn page_number(site: u32) -> i64 {
     if (site as usize) < MOST_SITES { i64::from(site) } else { -1 }
 }

@@ -1,7 +1,7 @@
-//! All stacks of a recording as one trie from the outermost frames inward.
+//! All stacks of a recording as a trie, from the outermost frames inward.
 //!
-//! A node is kept when the stacks below it could together have held a share of the peak that can be seen; what a pruned
-//! node holds counts for its nearest kept ancestor, so sums stay exact.
+//! A node is kept if the stacks below it could together have held a visible share of the peak. Memory of a pruned
+//! node counts for its nearest kept ancestor, so sums are exact.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use serde::Serialize;
 
 use crate::timeline::Timeline;
 
-/// A node below this share of the peak is not kept.
+/// Nodes below 1/20000 of the peak are pruned.
 const LEAST_SHARE: u64 = 20_000;
-/// Nodes, at most: what a browser draws at once.
+/// Maximum number of nodes that a browser can draw.
 const MOST_NODES: usize = 60_000;
-/// Frames of a stack that are kept at either end; a recursion is as deep as it likes.
+/// Number of frames to keep at each end of a stack; recursion may be arbitrarily deep.
 const DEEPEST: usize = 128;
 
 /// The stacks as a trie.
@@ -83,7 +83,7 @@ impl Trie {
             nodes: vec![(0, -1)],
             of_stack: Vec::with_capacity(ends.len()),
         };
-        // Where each node went: itself, or its nearest kept ancestor. Parents come before their children.
+        // The kept node of each node: itself, or its nearest kept ancestor. Parents come before their children.
         let mut kept: Vec<u32> = vec![0; drafts.len()];
         for (index, draft) in drafts.iter().enumerate().skip(1) {
             let parent = kept[draft.parent as usize];
@@ -109,12 +109,12 @@ impl Trie {
         })
     }
 
-    /// The number of a frame in the table, if it is there.
+    /// The index of a frame in the table, if it is there.
     pub(crate) fn frame_number(&self, frame: FrameId) -> Option<u32> {
         self.frame_numbers.get(&frame).copied()
     }
 
-    /// The node at which a stack's memory counts.
+    /// The node that a stack's memory counts for.
     pub(crate) fn node(&self, stack: StackId) -> u32 {
         self.of_stack.get(stack.index()).copied().unwrap_or(0)
     }
@@ -124,7 +124,7 @@ impl Trie {
     }
 }
 
-/// The least bound with which no more than so many nodes stay.
+/// The smallest bound with which at most `most` nodes are kept.
 fn bound_for(drafts: &[Draft], most: usize) -> u64 {
     if drafts.len() <= most {
         return 0;
@@ -134,7 +134,7 @@ fn bound_for(drafts: &[Draft], most: usize) -> u64 {
     bounds[most].saturating_add(1)
 }
 
-/// The frames of a stack from the outermost in, the middle of very deep ones left out.
+/// The frames of a stack from the outermost inward, without the middle of very deep ones.
 fn outside_in(frames: &[FrameId]) -> impl Iterator<Item = FrameId> {
     let inner = &frames[..frames.len().min(DEEPEST)];
     let outer = &frames[inner.len().max(frames.len().saturating_sub(DEEPEST))..];

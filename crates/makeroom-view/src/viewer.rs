@@ -1,4 +1,4 @@
-//! All inputs of one view, and who keeps them.
+//! All inputs of a view, and the host that reads them.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,34 +7,34 @@ use crate::input::{Input, Opened};
 use crate::resources::Refusal;
 use crate::whatif::WhatIf;
 
-/// Everything that a page can ask about.
+/// All data that a page can request.
 #[derive(Debug)]
 pub struct Viewer {
     pub(crate) inputs: Vec<Input>,
-    /// Tells this reading of the inputs from every other one, of this server and of the next at the same address.
+    /// ID of this version of the inputs: unique for this server, and for the next one at the same address.
     pub(crate) reading: String,
 }
 
-/// What became of an input's file since it was read.
+/// Whether an input's file has changed since it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is as it was.
+    /// Unchanged.
     Same,
-    /// It was written to.
+    /// Changed.
     Changed,
-    /// It is not there any more.
+    /// Deleted.
     Vanished,
 }
 
-/// Whoever read the inputs and can do it again.
+/// Reads the inputs, and can read them again.
 pub trait Host: Send + Sync {
-    /// What was read last.
+    /// The inputs as last read.
     fn viewer(&self) -> Arc<Viewer>;
-    /// What became of each input's file since.
+    /// Whether each input's file has changed since then.
     fn changes(&self) -> Vec<Change>;
     /// Whether the inputs can be read again.
     fn can_reload(&self) -> bool;
-    /// Reads them again. What was read before stays where that fails.
+    /// Reads them again. If that fails, the previous inputs stay.
     fn reload(&self) -> Result<(), Refusal>;
 }
 
@@ -52,14 +52,14 @@ impl Viewer {
         self.inputs.get(input)?.trace.as_ref()?.what_if.get(device)
     }
 
-    /// Runs a device under other allocators, to the end.
+    /// Replays a device under other allocators and waits for the result.
     pub(crate) fn run_what_if(&self, input: usize, device: usize) {
         if let (Some(what_if), Some(input)) = (self.what_if(input, device), self.inputs.get(input)) {
             what_if.run(input, device);
         }
     }
 
-    /// The verdict on each input in one line, with its name.
+    /// The name of each input and its verdict in one line.
     pub fn verdicts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.inputs.iter().map(|input| (input.name.as_str(), input.headline.as_str()))
     }

@@ -1,4 +1,4 @@
-//! The same run under other allocators, in the background, one row after the other.
+//! Replays the recording under other allocators in the background, one by one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::input::Input;
 
-/// How far the what-if of one device is.
+/// Progress of the replays of one device.
 #[derive(Debug, Default)]
 pub(crate) struct WhatIf {
     progress: Mutex<Progress>,
@@ -29,7 +29,7 @@ enum State {
     Failed,
 }
 
-/// The allocators that an input is tried under: its own, then the usual ones.
+/// The allocators to replay an input under: its own, then the common ones.
 pub(crate) fn allocators(input: &Input) -> Vec<AllocatorSpec> {
     let Some(recording) = &input.trace else { return Vec::new() };
     recorded_allocator(&recording.trace).into_iter().chain(usual_allocators(&recording.trace)).collect()
@@ -37,11 +37,11 @@ pub(crate) fn allocators(input: &Input) -> Vec<AllocatorSpec> {
 
 impl WhatIf {
     fn lock(&self) -> MutexGuard<'_, Progress> {
-        // Whoever panicked left rows that are whole: one is pushed at a time.
+        // Poisoning is harmless: rows are pushed as a whole.
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks it as running; false where it already runs or is done.
+    /// Marks it as running; false if it is already running or done.
     pub(crate) fn begin(&self) -> bool {
         let mut progress = self.lock();
         let may_begin = matches!(progress.state, State::Idle | State::Failed);
@@ -51,7 +51,7 @@ impl WhatIf {
         may_begin
     }
 
-    /// Runs everything. Called once after `begin`.
+    /// Runs all replays. Called once after `begin`.
     pub(crate) fn run(&self, input: &Input, device: usize) {
         let running = Running(self);
         let Some(recording) = &input.trace else { return };
@@ -69,12 +69,12 @@ impl WhatIf {
         running.0.lock().state = State::Done;
     }
 
-    /// It cannot be run.
+    /// Marks it as failed.
     pub(crate) fn give_up(&self) {
         drop(Running(self));
     }
 
-    /// Where it stands.
+    /// The progress as JSON.
     pub(crate) fn json(&self, input: &Input) -> Value {
         let progress = self.lock();
         let state = match progress.state {
@@ -92,7 +92,7 @@ impl WhatIf {
     }
 }
 
-/// A run that has not come to its end has failed.
+/// Marks a run as failed on drop, unless it is done.
 struct Running<'run>(&'run WhatIf);
 
 impl Drop for Running<'_> {

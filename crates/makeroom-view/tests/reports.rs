@@ -1,4 +1,5 @@
-//! The self-contained file: below its size, complete for what it keeps, and honest about what it leaves out.
+//! The self-contained report: below its size limit, complete for what it includes, and honest about what it leaves
+//! out.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ fn opened(name: &str) -> Opened {
     Opened { name: name.to_owned(), bytes: None, input, question: TraceQuestion::default() }
 }
 
-/// The answers in a file, by path.
+/// The responses in a file, by path.
 fn answers(html: &str) -> BTreeMap<String, Value> {
     let (_, rest) =
         html.split_once("<script id=\"makeroom-data\" type=\"application/octet-stream\">").unwrap();
@@ -54,7 +55,7 @@ fn what_is_in_the_file_is_what_the_server_answers() {
         let live: Value = serde_json::from_slice(&viewer.answer(&path, "").unwrap()).unwrap();
         assert_eq!(answers[&path], live, "{path}");
     }
-    // Of each moment that is kept all three pictures are.
+    // For each included moment, all three resources are included.
     let of = |what: &str| {
         let prefix = format!("/api/0/0/{what}/");
         answers
@@ -95,7 +96,7 @@ fn a_short_recording_is_kept_whole() {
     }
 }
 
-/// More moments than a cursor tells apart, and far less than ten million bytes.
+/// More moments than the cursor can distinguish, and much less than 10 MB.
 #[test]
 fn a_file_with_room_left_is_not_called_reduced() {
     let mut trace = Trace::new(TraceKind::Room);

@@ -1,4 +1,4 @@
-//! Who may ask, what is refused, and what hostile recordings and questions get.
+//! Access control, rejected requests, and hostile recordings and queries.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
 use std::sync::{Arc, Mutex};
@@ -67,7 +67,7 @@ fn host() -> Inputs {
     host_of(recording("forward", 100))
 }
 
-/// Asks with the token.
+/// Sends a request with the token.
 fn ask(host: &Inputs, method: &str, path: &str, headers: &[(&str, &str)]) -> Response<Vec<u8>> {
     ask_at(host, method, &format!("/{TOKEN}{path}"), headers)
 }
@@ -111,7 +111,7 @@ fn only_this_machine_by_its_own_names_may_ask() {
     assert_eq!(ask(&host, "GET", "/", &twice).status().as_u16(), 403);
 }
 
-/// Other users of the machine reach the port too.
+/// Other users of the machine can reach the port too.
 #[test]
 fn only_requests_with_the_token_are_served() {
     let host = host();
@@ -381,7 +381,7 @@ fn too_many_blocks_are_merged_and_sums_stay() {
     for number in 0..blocks {
         device.events.push(event(Action::Alloc, base + number * 1024, 512));
     }
-    // Far away, in no segment: blocks of the driver with gaps between.
+    // Far away and outside segments: driver blocks with gaps between them.
     for number in 0..10 {
         device.events.push(event(Action::Alloc, (1 << 40) + number * 4096, 1024));
     }

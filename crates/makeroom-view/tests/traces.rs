@@ -1,4 +1,4 @@
-//! Every answer about every real recording adds up, at random moments, and says what `why` says.
+//! For every real recording, the responses add up at random moments and agree with `why`.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
 use std::fs;
@@ -9,7 +9,7 @@ use makeroom_trace::Input;
 use makeroom_view::{Opened, OpenedInput, Viewer};
 use serde_json::Value;
 
-/// Moments that are looked at in each recording.
+/// Number of moments to check per recording.
 const MOMENTS: u64 = 24;
 
 fn recordings() -> Vec<PathBuf> {
@@ -48,7 +48,7 @@ fn numbers(value: &Value) -> Vec<u64> {
     value.as_array().unwrap().iter().map(number).collect()
 }
 
-/// Positions from the first to the last, spread by a small linear congruence.
+/// Positions from the first to the last, chosen by a linear congruential generator.
 fn positions(events: u64) -> Vec<u64> {
     let mut seed = 77_u64;
     let mut found = vec![0, events];
@@ -59,7 +59,7 @@ fn positions(events: u64) -> Vec<u64> {
     found
 }
 
-/// What the series says of one position: the live bytes, what is reserved, and the layers.
+/// The series at one position: live bytes, reserved bytes, and the layers.
 fn sums(viewer: &Viewer, device: &str, position: u64) -> (u64, u64, Vec<u64>) {
     let tile = get(viewer, &format!("{device}/series/0/{}", position / 512));
     let column = (position % 512) as usize;
@@ -95,7 +95,7 @@ fn moments_series_stacks_and_rows_agree_everywhere() {
     }
 }
 
-/// reserved = live + rounding + free, of the whole and of each segment, and rows fill their segment.
+/// reserved = live + rounding + free, in total and for each segment, and rows fill their segment.
 fn check_moment(moment: &Value, at: &str) {
     let sum = |part: &Value| number(&part["live"]) + number(&part["rounding"]) + number(&part["free"]);
     assert_eq!(sum(moment), number(&moment["reserved"]), "{at}");
@@ -140,7 +140,7 @@ fn the_key_moments_are_those_of_why() {
         let bytes = |line: usize| number(&lines[line]["bytes"]);
         let name = path.display();
         if let (Some(rounding), Some(unused)) = (at("rounding"), at("unused")) {
-            // What comes before it is live: tensors, other memory, and what libraries hold.
+            // The lines before it are live memory: tensors, other memory, and memory of libraries.
             let live: u64 = (0..rounding).map(bytes).sum();
             assert_eq!(number(&moment["live"]), live, "{name}");
             assert_eq!(number(&moment["rounding"]), bytes(rounding), "{name}");

@@ -1,21 +1,21 @@
-//! How a command fails: one line with the failure and its value, a hint, exit status 1.
+//! How a command fails: one line with the failure and the value, a hint, and exit status 1.
 
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-/// What standard input is called in messages.
+/// The name of standard input in messages.
 pub(crate) const STANDARD_INPUT: &str = "standard input";
 
-/// The exit status for wrong usage, as clap has it.
+/// The exit status for wrong usage, the same as clap's.
 const WRONG_USAGE: u8 = 2;
 
-/// A command that could not do its work.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The input could not be opened; the error names it.
     #[error("{0}")]
     Open(makeroom_trace::Error),
-    /// The input could not be read as anything.
+    /// The input could not be parsed.
     #[error("{name}: {error}")]
     Input {
         /// The file, as the user named it.
@@ -26,23 +26,23 @@ pub(crate) enum Failure {
     /// No file was named, and standard input is a terminal.
     #[error("no input: pass a file, or pipe a program's output into `makeroom why`")]
     NoInput,
-    /// The command has no place for the batch.
+    /// The command line has no placeholder for the batch size.
     #[error("the command has no {{}} for the batch size")]
     NoPlaceholder,
-    /// The runs cannot be made under this allocator.
+    /// Programs cannot be run under this allocator.
     #[error("cannot run a program with the allocator `{allocator}`")]
     NoRunUnder {
         /// The allocator, as it was typed.
         allocator: String,
     },
-    /// A run failed for another reason than memory.
+    /// A run failed, and not because of memory.
     #[error("with batch size {batch} the program ended with {status}{}", if said.is_empty() { String::new() } else { format!("\n\n{said}\n") })]
     ProbeFailed {
-        /// What was put into the command.
+        /// The batch size of the run.
         batch: u64,
-        /// How it ended.
+        /// Its exit status.
         status: String,
-        /// The end of what it printed.
+        /// The end of its output.
         said: String,
     },
     /// A run allocated no GPU memory.
@@ -50,16 +50,16 @@ pub(crate) enum Failure {
     NoCuda {
         /// The program.
         program: String,
-        /// How long it was waited for, if it had not ended by itself.
+        /// The time limit, if the program had not ended before it.
         seconds: Option<u64>,
     },
-    /// The user wanted to stop.
+    /// The user interrupted the command.
     #[error("interrupted; the program was stopped")]
     Interrupted,
     /// There is no program to run.
     #[error("no program to run")]
     NoProgram,
-    /// The recorder could not be put where programs can load it.
+    /// The recorder could not be installed.
     #[error("could not install the recorder: {0}")]
     Library(std::io::Error),
     /// A CUDA call failed, or there is no driver.
@@ -76,7 +76,7 @@ pub(crate) enum Failure {
     NoRecording {
         /// The situation.
         name: &'static str,
-        /// What its program printed.
+        /// The program's output.
         said: String,
     },
     /// The program could not be started.
@@ -84,10 +84,10 @@ pub(crate) enum Failure {
     Program {
         /// The program, as the user named it.
         name: String,
-        /// What the system said.
+        /// The error from the system.
         error: std::io::Error,
     },
-    /// The folder that should hold the processes does not.
+    /// The `--proc` directory is not a process file system.
     #[error("{} is not a /proc file system", folder.display())]
     NoProcesses {
         /// The folder.
@@ -99,9 +99,9 @@ pub(crate) enum Failure {
     /// The metrics server could not listen.
     #[error("{address}: {error}")]
     Listen {
-        /// Where.
+        /// The address.
         address: std::net::SocketAddr,
-        /// What the system said.
+        /// The error from the system.
         error: std::io::Error,
     },
     /// The web configuration cannot be used.
@@ -120,12 +120,12 @@ pub(crate) enum Failure {
     /// The page could not be served.
     #[error("{address}: {error}")]
     ListenToView {
-        /// Where.
+        /// The address.
         address: std::net::SocketAddr,
-        /// What the system said.
+        /// The error from the system.
         error: std::io::Error,
     },
-    /// A report could not be made.
+    /// A report could not be created.
     #[error("{0}")]
     View(makeroom_view::Refusal),
     /// A file could not be written.
@@ -133,7 +133,7 @@ pub(crate) enum Failure {
     Write {
         /// The file, as the user named it.
         name: String,
-        /// What the system said.
+        /// The error from the system.
         error: std::io::Error,
     },
     /// The summary would overwrite the program or one of its files.
@@ -163,7 +163,7 @@ pub(crate) enum Failure {
     /// A recording could not be exported.
     #[error("{name}: {error}")]
     Export {
-        /// Where to, as the user named it.
+        /// The output, as the user named it.
         name: String,
         /// What went wrong.
         error: makeroom_export::ExportError,
@@ -174,21 +174,21 @@ pub(crate) enum Failure {
     /// The driver could not be queried.
     #[error("{0}")]
     Driver(makeroom_holders::SurveyError),
-    /// The result could not be written.
+    /// Writing to stdout failed.
     #[error("could not write the result: {0}")]
     Output(std::io::Error),
     /// A process, a pipe or a temporary file could not be created.
     #[error("a system call failed: {0}")]
     System(#[from] std::io::Error),
-    /// No batch is within the bounds.
+    /// No batch size is within the bounds.
     #[error("no multiple of {multiple} is at most {most}")]
     NoBatch {
-        /// What batches have to be multiples of.
+        /// Batch sizes must be multiples of this.
         multiple: u64,
-        /// The largest that makes sense.
+        /// The largest batch size.
         most: u64,
     },
-    /// A result is too large or odd to be written as JSON.
+    /// A value cannot be represented as JSON.
     #[error("could not write the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
     /// The input does not have this device.
@@ -198,7 +198,7 @@ pub(crate) enum Failure {
         name: String,
         /// The requested device.
         asked: u32,
-        /// The devices there are.
+        /// The devices in the input.
         present: String,
     },
     /// The input is text, and the command needs a recording.
@@ -207,13 +207,13 @@ pub(crate) enum Failure {
         /// The file, as the user named it.
         name: String,
     },
-    /// The recording holds no device.
+    /// The recording contains no device.
     #[error("{name}: the recording is empty")]
     EmptyRecording {
         /// The file, as the user named it.
         name: String,
     },
-    /// The command is about PyTorch's allocator, and the recording has none.
+    /// The command needs PyTorch's allocator, and the recording does not contain it.
     #[error("{name}: {error}")]
     NoPytorch {
         /// The file, as the user named it.
@@ -221,16 +221,16 @@ pub(crate) enum Failure {
         /// What the recording is instead.
         error: makeroom_sim::NoPytorch,
     },
-    /// The model of the allocator and the recording disagree.
+    /// The simulation and the recording differ.
     #[error("{count} predictions differ from the recording")]
     Mismatched {
-        /// How many.
+        /// Number of differences.
         count: usize,
     },
 }
 
 impl Failure {
-    /// The input of this name could not be read.
+    /// An input could not be read; `name` is as the user gave it.
     pub(crate) fn input(name: &str, error: makeroom_trace::Error) -> Self {
         match error {
             makeroom_trace::Error::Open { .. } | makeroom_trace::Error::Directory { .. } => Self::Open(error),
@@ -238,7 +238,7 @@ impl Failure {
         }
     }
 
-    /// Prints the failure to stderr and gives the exit status.
+    /// Prints the failure to stderr and returns the exit status.
     pub(crate) fn report(&self) -> ExitCode {
         if let Self::Output(error) = self
             && error.kind() == ErrorKind::BrokenPipe
@@ -253,7 +253,7 @@ impl Failure {
         }
     }
 
-    /// What to do about it.
+    /// The hint.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Input { error, .. } | Self::Open(error) => error.hint(),
@@ -329,7 +329,7 @@ impl Failure {
                 "the run used another version of PyTorch, a memory limit (pass it with --memory), or a setting that is not in the snapshot"
                     .to_owned(),
             ),
-            // The user interrupted it; and there is no fix for a value that JSON cannot represent.
+            // There is nothing to suggest after an interrupt, or for a value that JSON cannot represent.
             Self::Interrupted | Self::Json(_) | Self::OfAnotherRun { .. } => None,
         }
     }

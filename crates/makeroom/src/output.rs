@@ -1,5 +1,5 @@
-//! The only place that prints. Results go to stdout, everything else to stderr; colours only where a terminal
-//! reads and `NO_COLOR` is not set. What an input names can do nothing to the terminal.
+//! The only module that prints. Results go to stdout, everything else to stderr. Colors are used only on a terminal
+//! and if `NO_COLOR` is not set. Names from inputs are sanitized, so that they cannot control the terminal.
 
 use std::io::{self, Write as _};
 
@@ -10,10 +10,10 @@ use terminal_size::{Height, Width, terminal_size, terminal_size_of};
 
 use crate::failure::Failure;
 
-/// The widest layout: longer lines are harder to read, not easier.
+/// Maximum width: longer lines are harder to read.
 const MOST_COLUMNS: usize = 110;
 
-/// Writes a result. Styles in it are dropped where nobody would see them.
+/// Writes a result. Styles are removed if the output does not support them.
 pub(crate) fn result(text: &str) -> Result<(), Failure> {
     write(&sanitize(text))
 }
@@ -23,7 +23,7 @@ fn write(text: &str) -> Result<(), Failure> {
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::Output)
 }
 
-/// Writes a file that another program reads, byte for byte.
+/// Writes bytes for another program, unchanged.
 pub(crate) fn script(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(Failure::Output)
@@ -33,13 +33,13 @@ pub(crate) fn script(bytes: &[u8]) -> Result<(), Failure> {
 pub(crate) fn json(value: &serde_json::Value) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
-    // A program reads it, and is told everything as it is.
+    // Not sanitized: JSON is for programs, which need the exact values.
     write(&text)
 }
 
-/// Writes something beside the result to stderr.
+/// Writes a message to stderr.
 pub(crate) fn remark(text: &str) {
-    // There is nowhere left to say that stderr is gone.
+    // If stderr is gone, there is nowhere to report it.
     let _ = stderr().lock().write_all(sanitize(text).as_bytes());
 }
 
@@ -51,18 +51,18 @@ pub(crate) fn error(message: &str, hint: Option<&str>) {
     remark(&format!("{style}error{style:#}: {message}\n{hint}"));
 }
 
-/// How wide a result may be: as the terminal that shows it, through a pipe too; `COLUMNS` says it where there is none. A file
-/// is read elsewhere and later, so the terminal of now says nothing about it.
+/// The width of a result: that of the terminal, also through a pipe, or `COLUMNS` if there is no terminal. A file is
+/// read later and elsewhere, so the current terminal does not matter.
 pub(crate) fn columns() -> usize {
     width(if is_file(io::stdout()) { None } else { terminal_size() })
 }
 
-/// How wide what is said beside the result may be.
+/// The width of messages on stderr.
 pub(crate) fn remark_columns() -> usize {
     width(terminal_size_of(io::stderr()))
 }
 
-/// How many rows the terminal has on which a result is shown; `None` where it goes elsewhere, and nothing must be left out.
+/// The height of the terminal that shows the result; `None` if stdout is not a terminal, and nothing may be left out.
 pub(crate) fn rows() -> Option<usize> {
     terminal_size_of(io::stdout()).map(|(_, Height(height))| usize::from(height))
 }

@@ -1,16 +1,16 @@
-//! A progress bar on stderr, only where a terminal shows it and only for work that takes a while.
+//! Progress on stderr, shown only on a terminal and only for work that takes a while.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A line that says what is being done, for work of unknown length.
+/// A spinner with a message, for work of unknown length.
 pub(crate) struct Spinner {
     bar: ProgressBar,
 }
 
 impl Spinner {
-    /// Begins.
+    /// Starts the spinner.
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
         if let Ok(style) = ProgressStyle::with_template("  {spinner} {elapsed} {wide_msg}") {
@@ -20,12 +20,12 @@ impl Spinner {
         Self { bar }
     }
 
-    /// Says what is being done.
+    /// Sets the message.
     pub(crate) fn say(&self, what: &str) {
         self.bar.set_message(what.to_owned());
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -37,15 +37,15 @@ impl Drop for Spinner {
     }
 }
 
-/// The progress of a command.
+/// A progress bar.
 pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Begins work in this many steps.
+    /// Starts a bar with this many steps.
     pub(crate) fn new(steps: u64) -> Self {
-        // indicatif draws nothing where stderr is no terminal.
+        // indicatif draws nothing if stderr is not a terminal.
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(10));
         if let Ok(style) = ProgressStyle::with_template("  {bar:28} {pos}/{len}  {wide_msg}") {
             bar.set_style(style);
@@ -54,13 +54,13 @@ impl Progress {
         Self { bar }
     }
 
-    /// Begins a step.
+    /// Starts a step.
     pub(crate) fn step(&self, what: &str) {
         self.bar.set_message(what.to_owned());
         self.bar.inc(1);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }

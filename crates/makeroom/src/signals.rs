@@ -1,9 +1,9 @@
-//! Signal dispositions of this process: what it inherited, and default actions.
+//! Signal dispositions: those this process inherited, and default actions.
 //!
-//! A signal that the caller ignores, as `nohup` and background jobs of scripts do, stays ignored: for this command, unless
-//! it passes signals on, and for the programs it starts, which would begin with the default action in place of a handler.
-//! The dispositions are read before `main`, because Rust's runtime replaces that of SIGPIPE, and `Command` gives children
-//! the default for SIGPIPE and an empty signal mask.
+//! A signal that the caller ignores, as `nohup` and background jobs of scripts do, stays ignored, in this command
+//! (unless it forwards signals) and in the programs it starts. The dispositions are read before `main`, because
+//! Rust's runtime changes that of SIGPIPE, and `Command` gives children the default for SIGPIPE and an empty signal
+//! mask.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -23,11 +23,11 @@ static BEFORE_MAIN: extern "C" fn() = remember_inherited;
 
 extern "C" fn remember_inherited() {
     let mut mask = MaybeUninit::uninit();
-    // SAFETY: the place is valid for the mask, and nothing is changed.
+    // SAFETY: the pointer is valid for the mask, and nothing is changed.
     let is_known = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask.as_mut_ptr()) } == 0;
     for signal in 1..=LAST_SIGNAL {
         let mut action = MaybeUninit::<libc::sigaction>::uninit();
-        // SAFETY: the place is valid for the action, which is read only if the call succeeded; nothing is changed.
+        // SAFETY: the pointer is valid for the action, which is read only if the call succeeded; nothing is changed.
         let is_ignored = unsafe {
             libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) == 0
                 && action.assume_init_ref().sa_sigaction == libc::SIG_IGN
@@ -39,14 +39,15 @@ extern "C" fn remember_inherited() {
     }
 }
 
-/// Those of these signals that the caller does not ignore.
+/// The signals of this list that the caller does not ignore.
 pub(crate) fn not_ignored(signals: &[i32]) -> Vec<i32> {
     signals.iter().copied().filter(|&signal| !is_in(&IGNORED, signal)).collect()
 }
 
-/// Restores what this process inherited. For use between fork and exec: handlers become default actions by themselves.
+/// Restores the inherited dispositions and mask. For use between fork and exec: exec resets handlers to default
+/// actions itself.
 pub(crate) fn pass_on_inherited() {
-    // SAFETY: `signal`, `sigaddset` and `pthread_sigmask` may be called there, and the set is initialized first.
+    // SAFETY: `signal`, `sigaddset` and `pthread_sigmask` are async-signal-safe, and the set is initialized first.
     unsafe {
         for signal in (1..=LAST_SIGNAL).filter(|&signal| is_in(&IGNORED, signal)) {
             libc::signal(signal, libc::SIG_IGN);
@@ -60,7 +61,7 @@ pub(crate) fn pass_on_inherited() {
     }
 }
 
-/// Ends the handling of a signal: it is ignored if the caller ignores it, and has its default action otherwise.
+/// Stops handling a signal: ignores it if the caller does, otherwise restores its default action.
 pub(crate) fn restore_inherited(signal: i32) {
     if is_in(&IGNORED, signal) {
         // SAFETY: an ignored signal calls no code of this process.
@@ -70,16 +71,17 @@ pub(crate) fn restore_inherited(signal: i32) {
     }
 }
 
-/// Gives a signal its default action.
+/// Restores the default action of a signal.
 pub(crate) fn restore_default(signal: i32) {
     // SAFETY: the default action is the kernel's; it calls no code of this process.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
-/// Ends this process by a signal, without a core dump. Returns if the signal does not end processes.
+/// Ends this process with a signal, without a core dump. Returns if the signal does not end processes.
 pub(crate) fn die_of(signal: i32) {
     use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
-    // The dump of interest is the program's. A limit of zero does not keep it from a `core_pattern` that is a pipe.
+    // Only the program's core dump is of interest. A limit of zero does not prevent a dump to a pipe in
+    // `core_pattern`.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     restore_default(signal);

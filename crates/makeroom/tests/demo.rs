@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A folder of one test: where the program puts its libraries, and what it is told to keep.
+/// A directory for one test: the program writes its libraries and recordings there.
 fn folder(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("demo").join(test);
     let _ = std::fs::remove_dir_all(&folder);
@@ -28,14 +28,14 @@ fn makeroom(folder: &Path, words: &[&str]) -> Output {
         .args(words)
         .current_dir(folder)
         .env("XDG_RUNTIME_DIR", folder)
-        // What a user has set for programs of his own is not for these.
+        // Settings that users have for their own programs must not affect the demonstrations.
         .env("MAKEROOM", "off")
         .env("MAKEROOM_LIMIT", "1")
         .output()
         .unwrap()
 }
 
-/// One situation, as `--json` has it.
+/// One situation from `--json`.
 fn situation(name: &str) -> Value {
     let output = makeroom(&folder(name), &["demo", "--gpu", "software", "--json", name]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -62,7 +62,7 @@ fn line(situation: &Value, what: &str) -> u64 {
     found["bytes"].as_u64().unwrap() / MIB
 }
 
-/// Whether a function of the situation is among the places that are shown.
+/// Whether the explanation names a function of the situation.
 fn shows(situation: &Value, function: &str) -> bool {
     situation["explanation"].to_string().contains(function)
 }
@@ -120,7 +120,7 @@ fn two_frameworks() {
     assert_eq!(requested(&shown), 614 * MIB);
     let site = shown["explanation"]["request"]["site"].as_str().unwrap();
     assert!(site.contains("two_frameworks::workspace_of_the_second"), "{site}");
-    // What the first framework keeps is not live, and is more than enough.
+    // The first framework's cache is not live, and would be large enough.
     assert_eq!((line(&shown, "live tensors"), line(&shown, "unused, in pieces")), (76, 1288));
 }
 
@@ -132,7 +132,7 @@ fn context_left_behind() {
     assert_eq!(contexts["count"], 3);
     let site = contexts["site"].as_str().unwrap();
     assert!(site.contains("context_left_behind::context_of_a_worker"), "{site}");
-    // Four contexts of 384 MiB: these three and the one that everybody has.
+    // Four contexts of 384 MiB: these three and the default one.
     assert_eq!((line(&shown, "context and code"), line(&shown, "live memory")), (4 * 384, 64));
     assert_eq!(shown["explanation"]["ledger"]["unaccounted_bytes"], 0);
 }

@@ -1,6 +1,6 @@
-//! What README and docs show is what the program prints; `tests/cli/` holds the error cases.
+//! README and docs show actual output of the program; `tests/cli/` holds the error cases.
 //!
-//! Commands run in the root of the project, as a reader runs them. After a wanted change:
+//! Commands run in the project root, as readers run them. To accept a change:
 //! `TRYCMD=overwrite cargo test -p makeroom --test documents`.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 

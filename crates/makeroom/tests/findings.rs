@@ -1,5 +1,5 @@
-//! What `makeroom run` says at the end, one program on the software GPU for each thing it can find. What is said is held
-//! in snapshots: after a wanted change, `INSTA_UPDATE=always cargo test -p makeroom --test findings`.
+//! The summary of `makeroom run`, with one program on the software GPU for each finding. To accept changes to the
+//! snapshots: `INSTA_UPDATE=always cargo test -p makeroom --test findings`.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "support/surroundings.rs"]
@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A folder with the software GPU and a compiled program.
+/// A directory with the software GPU and a compiled program.
 struct Stage {
     folder: PathBuf,
     card: &'static str,
@@ -65,7 +65,7 @@ impl Stage {
         command
     }
 
-    /// Runs the program under `makeroom run`; gives what is said, without what differs from run to run.
+    /// Runs the program under `makeroom run`. Returns its messages, without parts that differ from run to run.
     fn said(&self, words: &[&str], program: &str) -> String {
         let output = self
             .command(env!("CARGO_BIN_EXE_makeroom"))
@@ -142,7 +142,7 @@ fn a_program_without_recorded_stacks_is_not_spoken_of_as_pythons() {
     assert!(!said.contains("Python"), "{said}");
 }
 
-/// What a program holds while it runs is not left behind.
+/// Memory that a running program holds is not reported as never freed.
 #[test]
 fn a_program_that_still_runs_is_said_to() {
     let stage = Stage::named("running", "holder");
@@ -175,7 +175,7 @@ fn a_kernel_that_did_not_start_is_the_verdict() {
     insta::assert_snapshot!(stage.why());
 }
 
-/// Where the driver does not tell a kernel's name, the function that launches it does.
+/// If the driver does not report a kernel's name, the name of its host stub is used.
 #[test]
 fn a_kernel_is_named_by_its_stub() {
     let mut stage = Stage::new("stub");
@@ -193,7 +193,7 @@ fn device_side_malloc_is_told_with_its_heap() {
     assert_eq!(stage.summary()["run"]["kernel_heap"]["limit_bytes"], 8 << 20);
 }
 
-/// Half a gigabyte in a second is what a framework takes when it starts.
+/// Frameworks allocate half a gigabyte in a second when they start.
 #[test]
 fn a_short_run_is_not_told_to_look_for_host_buffers() {
     let stage = Stage::new("host");
@@ -244,12 +244,12 @@ fn lines_are_told_where_the_program_was_built_with_them() {
     let site = left[1]["sites"][0]["site"].as_str().unwrap();
     assert!(site.ends_with("leak.c:6 stage"), "{site}");
     assert!(said.contains("leak.c:6 stage"), "{said}");
-    // On another machine there is no such program.
+    // The program does not exist on another machine.
     std::fs::remove_file(stage.folder.join("leak")).unwrap();
     let why = stage.why();
     assert!(why.contains("leak.c:6 stage"), "{why}");
     assert!(!stage.folder.join("run.room.lines").exists());
-    // A snapshot of it names them too.
+    // A snapshot contains them too.
     let makeroom = || stage.command(env!("CARGO_BIN_EXE_makeroom"));
     let exported = makeroom().args(["export", "--to", "snapshot", "run.room", "-o", "run.pickle"]).output();
     assert!(exported.unwrap().status.success());
@@ -257,7 +257,7 @@ fn lines_are_told_where_the_program_was_built_with_them() {
     assert!(why.contains("cuda.h:34 take") && !why.contains("_start"), "{why}");
 }
 
-/// The pool answers for the driver, and what is never freed is told as without it.
+/// Memory that is never freed is reported the same way when the pool serves it.
 #[test]
 fn the_pool_hides_no_leak() {
     let stage = Stage::named("pooled-leak", "leak");
@@ -266,7 +266,8 @@ fn the_pool_hides_no_leak() {
     assert!(said.contains("1 × take in leak, called by load in leak"), "{said}");
 }
 
-/// PyTorch keeps its allocator under `run --pool`: what was saved is its setting's, and none of it the pool's.
+/// Under `run --pool`, PyTorch keeps its own allocator: savings are attributed to expandable segments, not to the
+/// pool.
 #[test]
 fn expandable_segments_are_told_with_what_they_saved() {
     let stage = Stage::named("expandable", "expandable");
@@ -291,7 +292,7 @@ fn expandable_segments_are_told_with_what_they_saved() {
 }
 
 impl Stage {
-    /// What the program `expandable` prints and what is said, under `makeroom run` after the words in front.
+    /// The output of `expandable` and makeroom's messages, under `makeroom run` with `front` before it.
     fn expanded(&self, settings: Option<&str>, front: &[&str], words: &[&str]) -> (String, String) {
         let command: Vec<&str> = front.iter().copied().chain([env!("CARGO_BIN_EXE_makeroom")]).collect();
         let mut command = {
@@ -308,7 +309,7 @@ impl Stage {
     }
 }
 
-/// Whether the system permits `pidfd_getfd`, without which PyTorch is left alone.
+/// Whether the system permits `pidfd_getfd`, without which PyTorch's settings stay unchanged.
 fn may_copy_descriptors() -> bool {
     use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
     let copied = pidfd_open(getpid(), PidfdFlags::empty())
@@ -316,7 +317,7 @@ fn may_copy_descriptors() -> bool {
     copied.is_ok()
 }
 
-/// The user's settings reach the program with expandable segments added; what the user chose otherwise is kept.
+/// Expandable segments are added to the user's settings, unless the user chose otherwise.
 #[test]
 fn pytorchs_settings_are_merged() {
     let stage = Stage::named("expandable-settings", "expandable");
@@ -347,8 +348,8 @@ fn pytorchs_settings_are_merged() {
     assert_eq!(settings, "settings: backend:cudaMallocAsync\n");
 }
 
-/// Sharing tensors needs `pidfd_getfd` with expandable segments: where it is forbidden PyTorch is left alone, unless the
-/// user turned them on.
+/// With expandable segments, sharing tensors needs `pidfd_getfd`. Where it is forbidden, PyTorch's settings stay
+/// unchanged, unless the user turned them on.
 #[test]
 fn where_tensors_could_not_be_shared_pytorch_is_left_alone() {
     let stage = Stage::named("expandable-forbidden", "expandable");
@@ -366,7 +367,7 @@ fn where_tensors_could_not_be_shared_pytorch_is_left_alone() {
     assert!(!said.contains("pidfd_getfd"), "{said}");
 }
 
-/// A program that sets the variable itself before it imports PyTorch would otherwise gain nothing without a word.
+/// Otherwise, a program that sets the variable before it imports PyTorch would silently save nothing.
 #[test]
 fn a_program_that_changes_pytorchs_settings_is_told() {
     let stage = Stage::named("expandable-changed", "expandable");
@@ -380,7 +381,7 @@ fn a_program_that_changes_pytorchs_settings_is_told() {
     assert!(!said.contains(words), "they were used: {said}");
 }
 
-/// A pool that was asked for and serves nothing is told of.
+/// A pool that was requested and serves nothing is reported.
 #[test]
 fn memory_that_the_pool_cannot_serve_is_told() {
     let stage = Stage::named("pooled-contexts", "contexts");
@@ -388,7 +389,7 @@ fn memory_that_the_pool_cannot_serve_is_told() {
     assert!(said.contains("the driver serves contexts that the program created itself"), "{said}");
 }
 
-/// Compiled programs ask through a function of their own, which says nothing; who called it does.
+/// Compiled programs often allocate through a wrapper of their own. Its caller is the useful name.
 #[test]
 fn who_called_the_function_that_asks_is_told() {
     let stage = Stage::new("steps");
@@ -453,7 +454,7 @@ fn other_processes_are_told_from_this_one() {
     drop(holder.stdin.take());
     holder.wait().unwrap();
     let said = text(&output.stderr);
-    // In a container the driver's numbers of processes are the machine's, and name nobody there.
+    // In a container, the driver's PIDs are the host's, and mean nothing here.
     let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap();
     if namespace == Path::new("pid:[4026531836]") {
         assert!(said.contains(&format!("process {}, holder, user ", holder.id())), "{said}");
@@ -464,7 +465,7 @@ fn other_processes_are_told_from_this_one() {
     assert_eq!(unaccounted, 0, "{}", summary["ledger"]);
 }
 
-/// Whoever takes all there is on purpose leaks nothing; that it might be a leak is said last, and as a possibility.
+/// A program that fills the GPU on purpose does not leak. A leak is mentioned last, as a possibility.
 #[test]
 fn filling_the_card_is_not_called_a_leak() {
     let stage = Stage::new("probe");
@@ -477,7 +478,7 @@ fn filling_the_card_is_not_called_a_leak() {
     assert!(!said.contains("LEAK"), "{said}");
 }
 
-/// A loop that keeps 32 MiB of every round, on a card on which it is refused after so many.
+/// A loop that keeps 32 MiB per round, on a GPU that is full after this many rounds.
 fn leak_of_rounds(rounds: u64) -> (Stage, String) {
     let mut stage = Stage::named(&format!("rounds-{rounds}"), "rounds");
     let memory = 500 + 256 + 32 * rounds - 16;
@@ -486,8 +487,7 @@ fn leak_of_rounds(rounds: u64) -> (Stage, String) {
     (stage, said)
 }
 
-/// The rounds of a loop that marks nothing are told by what it keeps of each of them: by 32 MiB, and not by a part of the
-/// recording.
+/// Without step markers, rounds are recognized by the 32 MiB kept in each one, not by a share of the recording.
 #[test]
 fn a_leak_is_told_by_its_rounds() {
     let (stage, said) = leak_of_rounds(233);
@@ -500,7 +500,7 @@ fn a_leak_is_told_by_its_rounds() {
     assert!(summary["growth"]["leaking"][0].to_string().contains("keep"), "{summary}");
 }
 
-/// A few rounds may be data that is taken piece by piece: then a leak is considered, and no more.
+/// A few rounds may be data that is loaded piece by piece: a leak is only a possibility.
 #[test]
 fn a_leak_of_a_few_rounds_is_considered() {
     for rounds in [40, 20, 12] {
@@ -517,7 +517,7 @@ fn a_leak_of_a_few_rounds_is_considered() {
     }
 }
 
-/// Weights are many blocks of one size as well; they are all there before the work begins.
+/// Weights are also many blocks of the same size, but all are allocated before the work begins.
 #[test]
 fn weights_are_no_leak() {
     let stage = Stage::named("weights", "rounds");
@@ -529,7 +529,7 @@ fn weights_are_no_leak() {
     assert!(causes.iter().all(|cause| cause["cause"] != "leak"), "{summary}");
 }
 
-/// What is asked for can be less than the limit and yet more than its context leaves.
+/// A request can be smaller than the limit and still larger than what the context leaves of it.
 #[test]
 fn a_limit_is_told_with_what_the_context_leaves() {
     let stage = Stage::named("limit-of-context", "rounds");

@@ -1,4 +1,4 @@
-//! `makeroom fit` on a program that trains, as far as memory is concerned, on the software GPU: the answer against the
+//! `makeroom fit` on a program whose memory behaves like training, on the software GPU. Answers are compared with the
 //! truth, found by running the program itself with every candidate.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// A folder with the software GPU and the program.
+/// A directory with the software GPU and the program.
 struct Machine {
     folder: PathBuf,
     cards: &'static str,
@@ -48,13 +48,13 @@ impl Machine {
         command
     }
 
-    /// Whether the program itself gets through with a batch.
+    /// Whether the program completes with a batch size.
     fn runs(&self, batch: u64) -> bool {
         let path = self.folder.join("train");
         self.command(path.to_str().unwrap()).args(["once", &batch.to_string()]).status().unwrap().success()
     }
 
-    /// The largest batch with which the program gets through.
+    /// The largest batch size with which the program completes.
     fn truth(&self) -> u64 {
         let (mut enough, mut too_many) = (1, 1 << 14);
         while enough + 1 < too_many {
@@ -68,14 +68,14 @@ impl Machine {
         self.command(env!("CARGO_BIN_EXE_makeroom")).arg("fit").args(words).output().unwrap()
     }
 
-    /// The answer as JSON, and what else was said.
+    /// The answer as JSON.
     fn answer(&self, words: &[&str]) -> Value {
         let output = self.fit(&[&["--json"], words].concat());
         serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
     }
 
-    /// Nothing of a run is left behind: no process of the program, no folder.
+    /// No process or directory of a run is left behind.
     fn assert_clean(&self) {
         let train = self.folder.join("train");
         let programs = fs::read_dir("/proc").unwrap().flatten();
@@ -174,7 +174,7 @@ fn a_beginning_that_is_far_off_is_survived_and_what_was_not_run_is_not_called_th
     assert!(said.contains(" was confirmed, and the number of runs was used up (--runs)"), "{said}");
 }
 
-/// A verdict must not contradict the table below it, nor the table how the runs ended.
+/// The verdict must agree with the table below it, and the table with how the runs ended.
 #[test]
 fn more_of_the_same_is_not_called_the_same_memory() {
     let machine = Machine::new("pile", "memory=16GiB,context=400MiB");

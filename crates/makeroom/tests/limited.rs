@@ -1,4 +1,4 @@
-//! `makeroom run --limit` on the demonstration's programs: a limit is judged as a card of its size, contexts included.
+//! `makeroom run --limit` on the demonstration's programs: a limit counts like a GPU of that size, contexts included.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 
-/// Runs a situation's program on a card of 8 GiB with contexts of 512 MiB, of which it may have 2 GiB in all.
+/// Runs a situation's program on a GPU of 8 GiB with contexts of 512 MiB, limited to 2 GiB in total.
 fn limited(name: &str) -> Value {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("limited").join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -35,7 +35,7 @@ fn causes(explanation: &Value) -> Vec<&str> {
     causes.iter().map(|cause| cause["cause"].as_str().unwrap()).collect()
 }
 
-/// The account of the limit: contexts are a line of it, and it closes.
+/// The ledger of the limit: contexts are a line in it, and it adds up.
 fn assert_closed(explanation: &Value, contexts: u64) {
     let ledger = &explanation["ledger"];
     assert_eq!((&ledger["total_bytes"], &ledger["unaccounted_bytes"]), (&(2048 * MIB).into(), &0.into()));

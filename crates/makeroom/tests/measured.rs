@@ -1,5 +1,5 @@
-//! What `gpu/check` makes of a measurement of recording, on the software GPU: a figure where there is one, and otherwise
-//! what is wrong with it. Needs a `python3`, as `gpu/check` does.
+//! How `gpu/check` evaluates a measurement of the recorder, on the software GPU: a figure, or the reason why the
+//! measurement is invalid. Needs `python3`, as `gpu/check` does.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A folder with the software GPU and the program.
+/// A directory with the software GPU and the program.
 fn stage(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("measured").join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -23,7 +23,7 @@ fn stage(name: &str) -> PathBuf {
     folder
 }
 
-/// Runs the program and leaves what `gpu/library.sh` leaves of a run: NAME.run.json, .run.err and .replay.json.
+/// Runs the program and creates the files of `gpu/library.sh`: NAME.run.json, .run.err and .replay.json.
 fn record(folder: &Path, name: &str, more: &str, variables: &[(&str, &str)]) {
     let makeroom = env!("CARGO_BIN_EXE_makeroom");
     let at = |end: &str| folder.join(format!("{name}.{end}"));
@@ -85,7 +85,7 @@ fn a_measurement_that_cannot_be_right_is_none() {
     record(&folder, "missed", "1500", &measure);
     wrong("missed", "PyTorch counts 2500 allocations, the recorder saw 2000 events");
 
-    // The recording of another run, and one whose hooks are said to take next to nothing.
+    // The recording of another run, and one whose hooks claim to take almost no time.
     let at = |name: &str, end: &str| folder.join(format!("{name}.{end}"));
     let replay = std::fs::read_to_string(at("right", "replay.json")).unwrap();
     let other =

@@ -1,4 +1,4 @@
-//! `makeroom run` on the software GPU: the program's own output and status pass through, the rest goes to stderr.
+//! `makeroom run` on the software GPU: the program's output and status pass through, everything else goes to stderr.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "support/surroundings.rs"]
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use surroundings::plain;
 
-/// Asks for more than the card has, leaves a block and a context behind, and ends with a status of its own.
+/// Allocates more than the GPU has, leaks a block and a context, and exits with a nonzero status.
 const PROGRAM: &str = r#"
 #include <stddef.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A folder with the software GPU and the program.
+/// A directory with the software GPU and the program.
 fn stage(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run").join(test);
     let _ = std::fs::remove_dir_all(&folder);
@@ -77,7 +77,7 @@ fn makeroom(folder: &Path, words: &[&str]) -> Output {
     command(folder, words).output().unwrap()
 }
 
-/// Waits for a file that another process makes.
+/// Waits for a file that another process creates.
 fn wait_for(path: &Path) {
     let end = Instant::now() + Duration::from_secs(60);
     while !path.exists() {
@@ -125,7 +125,7 @@ fn a_refused_context_is_the_verdict() {
         "{said}"
     );
     assert!(said.contains("ARTIFICIAL LIMIT, certain"), "{said}");
-    // The same for a card that is too small.
+    // The same on a GPU that is too small.
     let why = plain(env!("CARGO_BIN_EXE_makeroom"))
         .args(["run", "-o", "run.room", "--", "./program"])
         .current_dir(&folder)
@@ -157,7 +157,7 @@ fn a_program_that_a_signal_ends_is_recorded() {
     );
 }
 
-/// Under `nohup` a program goes on when its terminal is gone, and so it does under both.
+/// Under `nohup`, a program survives the loss of its terminal, also with `makeroom run`.
 #[test]
 fn a_signal_that_is_ignored_stays_ignored() {
     let folder = stage("ignored");
@@ -182,7 +182,7 @@ fn makeroom_off_and_programs_without_cuda_leave_nothing() {
     assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).contains("nothing was recorded"));
     assert!(!folder.join("run.room").exists());
-    // The recorder's own folder is new, nothing else.
+    // Only the recorder's own directory is new.
     assert!(std::fs::read_dir(&folder).unwrap().count() <= before + 2);
 }
 
@@ -206,7 +206,7 @@ fn what_was_not_recorded_is_not_called_a_program_without_memory() {
     }
 }
 
-/// The folder was there when the program started.
+/// The directory existed when the program started.
 #[test]
 fn a_recorder_that_could_not_write_is_not_called_a_program_without_memory() {
     let folder = stage("gone");
@@ -246,12 +246,12 @@ fn runs_that_name_the_same_file_do_not_take_it_from_each_other() {
         assert!(why.contains(&format!("program {process}")), "{file}: {why}");
     }
     assert!(!folder.join(".run.room.lock").exists());
-    // Once they have ended the name is free again.
+    // The name is free again once they have ended.
     let third = makeroom(&folder, &["run", "-o", "run.room", "--", "./program"]);
     assert!(!text(&third.stderr).contains("another run's"), "{}", text(&third.stderr));
 }
 
-/// The run may be killed and its program go on: its recording is still not the next run's to remove.
+/// If a run is killed and its program continues, the next run must not remove the recording.
 #[test]
 fn a_recording_that_is_still_written_is_left_alone() {
     let folder = stage("orphan");
@@ -307,7 +307,7 @@ fn a_program_into_which_nothing_can_be_loaded_is_named() {
 #[test]
 fn a_program_that_is_not_there_is_an_error() {
     let folder = stage("missing");
-    // Not in the target folder, which may lie where a group can write: such a place is passed over.
+    // Not in the target directory, which may be writable by a group and would be skipped.
     let session = std::env::temp_dir().join(format!("makeroom-missing-{}", std::process::id()));
     std::fs::create_dir(&session).unwrap();
     std::fs::set_permissions(&session, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();

@@ -1,5 +1,5 @@
-//! Programs built with sanitizers under `makeroom run`: they behave as without it, and one line says that they are not
-//! recorded. Needs a C compiler with the sanitizers; those that are missing are skipped.
+//! Programs built with sanitizers under `makeroom run`: they behave as without it, and one line reports that they are
+//! not recorded. Sanitizers that the C compiler lacks are skipped.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and says what it skips")]
 
 #[path = "support/surroundings.rs"]
@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 
 use surroundings::plain;
 
-/// Takes memory; then ends, or does what its sanitizer reports.
+/// Allocates memory, then ends or triggers a report of its sanitizer.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ int main(int count, char **words) {
 }
 "#;
 
-/// Compilers, what they are told, and the sanitizer's name.
+/// Compiler, sanitizer option, further option, and the sanitizer's name.
 const BUILDS: [(&str, &str, &str, &str); 10] = [
     ("gcc", "address", "-shared-libgcc", "AddressSanitizer"),
     ("gcc", "address", "-static-libasan", "AddressSanitizer"),
@@ -68,7 +68,7 @@ fn stage(test: &str) -> PathBuf {
     folder
 }
 
-/// Compiles the program; `false` where this machine cannot build or run it.
+/// Compiles the program; `false` if this machine cannot build or run it.
 fn is_built(folder: &Path, compiler: &str, sanitizer: &str, option: &str) -> bool {
     let built = Command::new(compiler)
         .args(["-w", "-g", option, &format!("-fsanitize={sanitizer}"), "-o", "program", "program.c"])
@@ -109,7 +109,7 @@ fn run(folder: &Path, options: &[&str], program: &[&str], preload: Option<&str>)
     (bare.output().unwrap(), makeroom.output().unwrap())
 }
 
-/// What the program does, and under which options: reports take seconds, so not all of all.
+/// The program's action and the options of `run`. Reports take seconds, so not all combinations are tested.
 fn cases(sanitizer: &str) -> [(&str, &'static [&'static str]); 5] {
     [("", &[]), ("", &["--limit", "4GiB"]), ("", &["--pool"]), (sanitizer, &[]), ("thread_exit", &[])]
 }
@@ -138,7 +138,7 @@ fn a_sanitized_program_runs_unharmed_and_one_line_says_that_it_is_not_recorded()
     }
 }
 
-/// A shell, a script or a test runner starts it: by then the recorder is in its environment.
+/// Started by a shell, a script or a test runner, when the recorder is already in the environment.
 #[test]
 fn a_sanitized_child_runs_unharmed() {
     let folder = stage("child");
@@ -160,7 +160,7 @@ fn a_sanitized_child_runs_unharmed() {
     }
 }
 
-/// As for an extension module that is built with a sanitizer, in an interpreter that is not.
+/// As for an instrumented extension module in an interpreter without instrumentation.
 #[test]
 fn a_preloaded_runtime_stays_first() {
     let folder = stage("preloaded");
@@ -190,7 +190,7 @@ fn a_preloaded_runtime_stays_first() {
     }
 }
 
-/// These have no runtime that the recorder disturbs.
+/// The runtimes of these are not affected by the recorder.
 #[test]
 fn other_sanitizers_are_recorded() {
     let folder = stage("recorded");

@@ -1,11 +1,11 @@
-//! The status line of `makeroom run`, on a terminal: it is seen, it goes, and the program's own output stays whole.
+//! The status line of `makeroom run` on a terminal: it appears, it is removed, and the program's output is unchanged.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Takes memory and prints a hundred lines, some in two parts, for about three seconds. "raw" takes the terminal out of
-/// the mode that reads lines.
+/// Allocates memory and prints a hundred lines, some in two parts, for about three seconds. With "raw", it turns line
+/// mode off.
 const PROGRAM: &str = r#"
 #include <stddef.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ fn stage(test: &str) -> PathBuf {
     folder
 }
 
-/// What the terminal got, and the exit status.
+/// The bytes that the terminal received, and the exit status.
 fn on_terminal(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> (Vec<u8>, Option<i32>) {
     let mut command = Command::new(folder.join("pty"));
     command.arg(env!("CARGO_BIN_EXE_makeroom")).args(["run", "-o", "run.room"]).args(words);
@@ -75,7 +75,7 @@ fn on_terminal(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> (Ve
     (output.stdout, output.status.code())
 }
 
-/// The rows of a terminal that got these bytes.
+/// The rows of a terminal after these bytes.
 fn rows(bytes: &[u8]) -> Vec<String> {
     let mut terminal = vt100::Parser::new(24, 80, 200);
     terminal.process(bytes);
@@ -94,7 +94,7 @@ fn the_line_is_seen_and_goes_and_the_output_stays_whole() {
     let (bytes, status) = on_terminal(&folder, &["--", "./program"], &[]);
     assert_eq!(status, Some(7), "{}", text(&bytes));
 
-    // At every moment: at most one status line, in the last row, and the program's lines above it in order.
+    // At any time: at most one status line, in the last row, and the program's lines above it in order.
     let mut terminal = vt100::Parser::new(24, 80, 0);
     let mut seen = Vec::new();
     for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
@@ -114,7 +114,7 @@ fn the_line_is_seen_and_goes_and_the_output_stays_whole() {
     assert!(seen.len() >= 2, "{}", text(&bytes));
     assert!(seen.last().unwrap().contains("1.00 GiB now, 1.00 GiB peak · 64 allocations"), "{seen:#?}");
 
-    // At the end: the program's last lines, then the summary; no status line, and text scrolls through all rows.
+    // At the end: the program's last lines, then the summary, no status line, and all rows scroll.
     let last = rows(&bytes);
     assert!(!last.iter().any(|row| is_status(row)), "{last:#?}");
     let end = last.iter().position(|row| row == "line 99 is whole").unwrap();

@@ -1,4 +1,4 @@
-//! What a result looks like depends on who reads it: a terminal of any width, a pipe, or a file that is read later.
+//! Output adapts to where it goes: a terminal of any width, a pipe, or a file.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn makeroom(words: &[&str]) -> Command {
     command
 }
 
-/// A folder with a program that gives another one a terminal of 24 rows and 80 columns.
+/// A directory with a program that runs another one on a terminal of 24 rows and 80 columns.
 fn stage(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("terminals").join(test);
     let _ = std::fs::remove_dir_all(&folder);
@@ -43,7 +43,7 @@ fn the_narrowest_terminal_is_answered() {
             &["demo", "--list"],
         ] {
             let output = makeroom(words).env("COLUMNS", width).output().unwrap();
-            // Neither the driver that is missing nor a note makes it a crash.
+            // A missing driver, or a note, is not a crash.
             assert!(matches!(output.status.code(), Some(0 | 1)), "{width} {words:?}: {output:?}");
             assert!(!output.stdout.is_empty(), "{width} {words:?}: {output:?}");
         }
@@ -81,7 +81,8 @@ fn a_pager_gets_lines_that_fit_and_all_of_them() {
     assert!(screen[2].chars().count() <= 80, "{}", screen[2]);
 }
 
-/// A recording that somebody else made: a block that a function of a hostile name took in a file of a hostile name.
+/// A recording from an untrusted source: a block allocated by a function with a hostile name in a file with a hostile
+/// name.
 fn hostile_recording() -> Vec<u8> {
     let mut encoder = Encoder::new(ThreadNumber(1), Vec::new());
     encoder.name(NameNumber(1), "/home/me/\u{1b}]52;c;ZXZpbA==\u{7}train.py".as_bytes());
@@ -120,7 +121,7 @@ fn what_an_input_names_does_nothing_to_a_terminal() {
     let answer = shown(&["why", "run.room"]);
     assert!(answer.contains("train.py:12"), "{answer:?}");
     assert!(!is_hostile(&answer), "{answer:?}");
-    // Names of files and programs are foreign too.
+    // Names of files and programs are untrusted too.
     let hostile = "\u{2067}x\u{1b}[30;40m\u{200b}.room";
     std::fs::copy(folder.join("run.room"), folder.join(hostile)).unwrap();
     let sleeps = folder.join(hostile.replace(".room", ".sh"));
@@ -139,7 +140,7 @@ fn what_an_input_names_does_nothing_to_a_terminal() {
     }
     let failure = shown(&["why", "/no/such/\u{9b}2J\u{7}"]);
     assert!(failure.contains("/no/such/") && !is_hostile(&failure), "{failure:?}");
-    // A program is told what is there.
+    // JSON contains the exact names.
     let json = makeroom(&["why", "--json", "run.room"]).current_dir(&folder).output().unwrap().stdout;
     assert!(String::from_utf8_lossy(&json).contains("step\u{9b}2J\\u001bc\u{202e}"));
 }

@@ -1,5 +1,5 @@
-//! `makeroom view` and `makeroom export` as a user starts them: files that change and vanish, two viewers, a report, and
-//! what is refused.
+//! `makeroom view` and `makeroom export` as users run them: files that change and vanish, two viewers, a report, and
+//! rejected requests.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
 
 #[path = "support/surroundings.rs"]
@@ -40,7 +40,7 @@ fn makeroom() -> Command {
 struct Viewer {
     child: Child,
     port: u16,
-    /// What the paths of its requests start with.
+    /// The prefix of all request paths.
     token: String,
     said: Vec<String>,
 }
@@ -150,7 +150,7 @@ fn a_request_without_the_token_gets_nothing() {
     assert_eq!(ask(one.port, "POST", "/api/reload").0, 403);
 }
 
-/// Other users can read the arguments that a browser is started with: they must not be worth anything.
+/// Other users can read a browser's arguments, so these must be useless to them.
 #[test]
 fn a_browser_is_started_with_an_address_that_works_once() {
     let folder = folder("browser");
@@ -163,7 +163,7 @@ fn a_browser_is_started_with_an_address_that_works_once() {
     fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = makeroom();
     command.arg("view").arg(trace("seed001.pickle.gz")).env("BROWSER", &browser);
-    // Where xdg-open is installed, it starts $BROWSER; otherwise this one does.
+    // If xdg-open is installed, it starts $BROWSER; otherwise this link takes its place.
     symlink(&browser, folder.join("xdg-open")).unwrap();
     let search = std::env::var_os("PATH").unwrap();
     let search = [folder.clone()].into_iter().chain(std::env::split_paths(&search));
@@ -204,7 +204,7 @@ fn a_file_that_changes_is_read_again_and_one_that_is_gone_stays_shown() {
     let (changed, _, now) = state();
     assert_eq!(changed, Value::Bool(false));
     assert_ne!(now, events);
-    // Torn, as a file is that is still being written: what was read stays.
+    // Truncated, like a file that is still being written: the previous content stays.
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     let (status, refused) = viewer.ask("POST", "/api/reload");
@@ -251,7 +251,7 @@ fn a_report_is_one_file_and_says_what_it_left_out() {
     assert!(html.len() < 10_000_000 && html.contains("Content-Security-Policy"), "{}", html.len());
 }
 
-/// Where there was room for more, what was left out was not left out for its size.
+/// If a report is below the size limit, omissions are not because of its size.
 #[test]
 fn a_report_that_is_small_is_not_called_reduced() {
     let path = folder("small").join("report.html");

@@ -1,4 +1,4 @@
-//! How `makeroom why` takes its input: files, several files, pipes, logs of any size.
+//! The inputs of `makeroom why`: files, several files, pipes, logs of any size.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs::{self, File};
@@ -99,7 +99,7 @@ fn a_large_log_is_explained_with_its_line_numbers() {
     }
     let named = json(&why(&["--json", path.to_str().unwrap()], Stdio::null()));
     assert_eq!(named["request"]["bytes"], 3_u64 << 30);
-    // The run went on for half a million steps after the first failure: the last one ended it.
+    // The run continued for half a million steps after the first failure; the last one ended it.
     assert_eq!(
         named["notes"][0],
         "an earlier out-of-memory error in line 250001 was caught: the program continued after it"

@@ -58,7 +58,7 @@ class Pool:
         """Frees memory in stream order [default: the stream that it was allocated on]."""
         if not address:
             return
-        # Forgotten before it is freed: another thread may be given the address at once.
+        # Remove it before the free, because another thread may get the same address immediately.
         home = self._homes.pop(address, None)
         if home is None:
             raise PoolError(_unknown(address))
@@ -160,7 +160,7 @@ class Pool:
 
     def _devices(self) -> list[int]:
         own = set(self._numbers)
-        # Asking PyTorch's pool of another device would make one there.
+        # Querying PyTorch's pool of another device would create one there.
         if self._torch is not None and self._torch.cuda.is_initialized():
             own.add(self._torch.cuda.current_device())
         return sorted(own)
@@ -172,7 +172,7 @@ class Pool:
         number = self._numbers.get(device)
         if number is not None:
             return number
-        # Threads that ask for a device at once must not make two pools there: one of them would be nobody's.
+        # Prevent threads from creating two pools for a device, one of which would leak.
         with self._making:
             if device not in self._numbers:
                 made = ctypes.c_uint64()
@@ -241,7 +241,7 @@ def _install(name: str, pool: Pool, pluggable: bool) -> None:
     except ImportError as error:
         raise PoolError(f"{name} is not installed\n\nhint: pip install {name}") from error
     if name == "torch":
-        # A limit and spilling are the pool's own.
+        # Only makeroom's pool supports a limit and spilling.
         needs_pool = pluggable or bool(pool._limit or pool._spill)
         if not needs_pool and _pool_expandable.is_possible(module):
             pool._is_expandable = _pool_expandable.install(module, pool)

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from ._pool import Pool
 
 EXPANDABLE = "expandable_segments:True"
-# In the order in which PyTorch 2.10 and later read them: the first that is set counts. Before, only the first is read.
+# In the order in which PyTorch 2.10 and later read them: the first that is set applies. Older versions read only the
+# first.
 VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 FIRST_WITH_ALL_NAMES = (2, 10)
-# The first version with expandable segments, and the first that shares their tensors with other processes.
+# The first version with expandable segments, and the first that can share their tensors with other processes.
 FIRST_EXPANDABLE = (2, 1)
 FIRST_SHARED = (2, 5)
 TURN_ON = f"If your program shares no tensors, set {VARIABLES[0]}={EXPANDABLE}"
@@ -44,7 +45,7 @@ def install(torch: Any, pool: Pool) -> bool:
     name, theirs = next(((name, os.environ[name]) for name in read if name in os.environ), (VARIABLES[0], ""))
     reason = declined(name, theirs)
     if reason is None and chosen(theirs, "expandable_segments") is None:
-        # A variable that this version does not read still says what the user wants.
+        # A variable that this version does not read still shows what the user wants.
         others = (declined(name, os.environ.get(name, "")) for name in VARIABLES)
         reason = next((reason for reason in others if reason), None) or obstacle(version)
     if reason is None:
@@ -101,7 +102,7 @@ def may_copy_descriptors() -> bool:
 
 def merged(theirs: str) -> str:
     """The user's settings with expandable segments: PyTorch forgets settings that are not in the new text."""
-    # Which backend it is was decided when PyTorch was imported.
+    # The backend was chosen when PyTorch was imported.
     kept = [setting for setting in split(theirs) if setting not in ("backend:native", EXPANDABLE)]
     return ",".join([*kept, EXPANDABLE])
 

@@ -20,7 +20,7 @@ def install_in_cupy(cupy: Any, pool: Pool) -> None:
         try:
             return pool.allocate(bytes, cupy.cuda.get_current_stream().ptr, device)
         except OutOfMemoryError as error:
-            # What CuPy and programs on it catch; the account is its cause.
+            # The exception that CuPy and its users catch; the original has the details.
             total = error.shortage.reserved if error.shortage else 0
             raise cupy.cuda.memory.OutOfMemoryError(bytes, total, 0) from error
 
@@ -42,7 +42,7 @@ def install_in_rmm(rmm: Any, pool: Pool) -> None:
     def free(address: int, bytes: int, stream: Any) -> None:
         handle = handle_of(stream)
         if handle is None:
-            # Without its handle a stream's order cannot be kept: wait for it.
+            # Without the stream's handle, its order cannot be kept: synchronize.
             stream.synchronize()
         pool.free(address, handle or 0)
 

@@ -33,7 +33,7 @@ SETTERS = {
     "set_end_allocate_to_pool_fn": "torch_end_pool",
     "set_release_pool": "torch_release_pool",
 }
-# Without these a program would compute wrong results; an old PyTorch that lacks others does without them.
+# Required: without these, programs would compute wrong results. The others are optional in old versions of PyTorch.
 NEEDED = {"set_record_stream_fn"}
 _PARTS = ("all", "small_pool", "large_pool")
 
@@ -63,7 +63,7 @@ def install(torch: Any, pool: Pool) -> None:
             "hint: call makeroom.use_pool() before the first tensor on a GPU, or run the program with makeroom run --pool"
         ) from error
     _answer(torch._C, pool)
-    # Whoever holds the allocator's functions holds the library: both live as long as the process.
+    # Keep the allocator, and with it the library, alive as long as the process.
     pool._allocator = allocator  # type: ignore[attr-defined]
 
 

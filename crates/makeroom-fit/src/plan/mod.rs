@@ -1,12 +1,12 @@
-//! Which batch to run next.
+//! Chooses which batch to run next.
 //!
-//! Small runs first: they are short and cannot fail for want of memory. Each tells how far the next can go, even if
-//! all of what the last one took should grow with the batch. The third is near to what is predicted, so that what is left
-//! to predict is short; libraries choose other ways with other batches, and there they have chosen. The last run is the
+//! Small runs come first: they are short and do not run out of memory. Each shows how far the next can go even if all
+//! of its memory grows with the batch. The third is close to the prediction, so that little is left to extrapolate:
+//! libraries choose other algorithms with other batches, and there they have made their choice. The last run is the
 //! answer itself.
 //!
 //! ```text
-//! first ── at most 60 % of the card, all of it growing ── near to what is predicted ── what is predicted
+//! first ── at most 60 % of the GPU, if all memory grows ── close to the prediction ── the prediction
 //! ```
 
 mod predict;
@@ -25,41 +25,42 @@ use crate::replaying::fits;
 
 pub use types::{Bounds, Next, Prediction, RunOutcome, Stop};
 
-/// The share of an allocator's memory that the second run takes at most.
+/// The maximum share of the allocator's memory for the second run.
 const SECOND_SHARE: f64 = 0.6;
-/// The second run goes no further than so many times the first.
+/// The second batch is at most this many times the first.
 const FURTHEST: u64 = 64;
-/// The third run takes this much of what is predicted by then.
+/// The third batch, in percent of the prediction.
 const NEAR_PERCENT: u64 = 88;
-/// It is left out if the second was as near as this.
+/// It is skipped if the second batch was at least this close to the prediction.
 const NEAR_ENOUGH_PERCENT: u64 = 80;
-/// An answer below what is predicted by less than one part in so many needs no further run.
+/// If the prediction is at most 1/100 larger than a batch that ran, that batch is the answer.
 const CLOSE: u64 = 100;
-/// And where no run is left, below one in so many what ran is told, and not what nobody has tried.
+/// The same with 1/20 if no runs are left: report a batch that ran instead of one that was not tried.
 const CLOSE_AT_END: u64 = 20;
-/// Runs beyond the allowed ones, as long as too few went through to tell anything by.
+/// Extra runs if too few completed for a prediction.
 const EXTRA_RUNS: usize = 2;
-/// So many tell enough: if what they speak for is refused, what is left of it is told without a run.
+/// Number of completed runs that are enough for a prediction: if it then fails, a smaller one is reported without a
+/// run.
 const ENOUGH_PROBES: usize = 3;
-/// Peaks that differ by no more than one part in so many are the same.
+/// Peaks that differ by at most 1/100 count as equal.
 const SAME: u64 = 100;
 
-/// The runs so far, and what follows from them.
+/// The runs so far, and their consequences.
 #[derive(Clone, Debug)]
 pub struct Plan {
     bounds: Bounds,
     allocator: AllocatorSpec,
     probes: Vec<Probe>,
-    /// The smallest batch that was refused.
+    /// The smallest batch that failed.
     refused: Option<u64>,
-    /// What runs that were refused had asked for.
+    /// The recordings of runs that failed.
     refused_probes: Vec<Probe>,
     refusals: u32,
     runs: usize,
 }
 
 impl Plan {
-    /// No run yet.
+    /// A plan without runs.
     pub fn new(bounds: Bounds, allocator: AllocatorSpec) -> Self {
         let bounds = Bounds { multiple: bounds.multiple.max(1), most: bounds.most.max(1), ..bounds };
         Self {
@@ -73,7 +74,7 @@ impl Plan {
         }
     }
 
-    /// A run with a batch is over.
+    /// Adds the outcome of a run.
     pub fn ran(&mut self, batch: u64, outcome: RunOutcome) {
         self.runs += 1;
         match outcome {
@@ -86,12 +87,12 @@ impl Plan {
         }
     }
 
-    /// The runs that went through, in the order in which they were made.
+    /// The runs that completed, in order.
     pub fn probes(&self) -> &[Probe] {
         &self.probes
     }
 
-    /// The card that the answer is for.
+    /// Memory of the GPU that the answer is for.
     pub fn card(&self) -> Option<Bytes> {
         self.bounds.card.or_else(|| self.own_card())
     }
@@ -100,7 +101,7 @@ impl Plan {
         self.probes.iter().rev().find_map(|probe| probe.beside).map(|beside| beside.total)
     }
 
-    /// Predicts under another allocator from now on.
+    /// Changes the allocator of the predictions.
     pub fn set_allocator(&mut self, allocator: AllocatorSpec) {
         self.allocator = allocator;
     }
@@ -150,7 +151,7 @@ impl Plan {
         Next::Confirm(predicted)
     }
 
-    /// Whether as much was live at the peak of every run.
+    /// Whether all runs had the same peak.
     fn took_the_same(&self) -> bool {
         let peaks = || self.probes.iter().map(|probe| probe.program.peak_live());
         let (least, most) = (peaks().min().unwrap_or(0), peaks().max().unwrap_or(0));
@@ -170,12 +171,13 @@ impl Plan {
             {
                 Next::Stop(Stop::NothingFits)
             }
-            // Ever further down: a beginning that is off by much more than a few times must not use up all runs.
+            // Decrease exponentially: a first batch that is far too large must not use up all runs.
             Some(refused) => Next::Probe(self.multiple(refused >> (2 * self.refusals).min(u64::BITS - 1))),
         }
     }
 
-    /// The second batch: as large as is safe even if all memory grows with it; a smaller one where there is no room.
+    /// The second batch: as large as is safe even if all memory grows with it; a smaller one if there is not enough
+    /// memory.
     fn second(&self, first: &Probe, card: Bytes) -> Option<u64> {
         let budget = Budget::new(card, &self.probes, Margin::ESTIMATED).allocator(first.batch) as f64;
         let safe =
@@ -194,11 +196,11 @@ impl Plan {
         (next <= below).then_some(next)
     }
 
-    /// The third batch, where there is a run for it beside the one that confirms the answer. It is refused nothing, if the
-    /// prediction is right: what a program takes that was refused something tells less of what it takes otherwise.
+    /// The third batch, if a run is left for it in addition to the final one. By the prediction, no allocation in it
+    /// fails: a program whose allocations fail behaves differently, which shows less.
     fn near(&self, predicted: u64, known: u64, prediction: &Prediction) -> Option<u64> {
         let is_room = self.probes.len() == 2 && self.runs + 2 <= self.bounds.runs;
-        // Where no more is wanted than fits anyway, nothing has to be known exactly.
+        // If the limit on the batch fits anyway, there is no need for precision.
         let is_wanted = predicted < self.bounds.most && known < percent(predicted, NEAR_ENOUGH_PERCENT);
         if !is_room || !is_wanted {
             return None;
@@ -210,7 +212,7 @@ impl Plan {
         Some(self.multiple(near)).filter(|&near| near > known)
     }
 
-    /// A batch as a multiple of what batches have to be multiples of; at least one.
+    /// Rounds a batch down to a multiple of the unit; at least one unit.
     fn multiple(&self, batch: u64) -> u64 {
         let unit = self.bounds.multiple;
         (batch / unit).max(1) * unit

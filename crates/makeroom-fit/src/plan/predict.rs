@@ -1,4 +1,4 @@
-//! The largest batch that the runs so far speak for.
+//! The largest batch according to the runs so far.
 
 use makeroom_sim::AllocatorSpec;
 
@@ -8,20 +8,20 @@ use crate::replaying::{fits, most_refused, refused_last};
 use crate::scaled::Scaled;
 use crate::search::{edge, largest};
 
-/// Laws that hold for this much of the peak count as exact.
+/// If laws are exact for this share of the peak, the prediction counts as exact.
 const EXACT_SHARE: f64 = 0.98;
-/// After a refusal of what was predicted, this much of it is tried: within what an answer may be off.
+/// After a prediction failed, try this much of it, which is within the tolerance of an answer.
 const AFTER_REFUSAL_PERCENT: u64 = 98;
-/// Where a program gets through only because it does without something, what it does then is not known to the byte: this
-/// much of the edge is aimed at.
+/// If a program completes only by doing without some allocations, its behavior is not exactly known: aim at this much
+/// of the edge.
 const RAGGED_PERCENT: u64 = 99;
-/// Further down than this nothing is looked for.
+/// The lowest aim, in percent of the edge.
 const LEAST_AIM_PERCENT: u64 = 97;
-/// A refusal below this much of what is predicted says that the prediction is worth nothing.
+/// If a run fails below this much of the prediction, the prediction is worthless.
 const FAR_OFF_PERCENT: u64 = 75;
 
 impl Plan {
-    /// What the runs so far say; `None` without a run, or on a card of unknown size.
+    /// The prediction from the runs so far; `None` without a run, or if the size of the GPU is unknown.
     pub fn predict(&self) -> Option<Prediction> {
         let scaled = Scaled::with_refused(self.probes.clone(), &self.refused_probes)?;
         let budget = match self.bounds.margin {
@@ -32,7 +32,7 @@ impl Plan {
         Some(Prediction { batch: batch.map(|batch| self.below_refused(batch)), scaled, budget })
     }
 
-    /// The largest batch with which a program fits under an allocator, as far as the bounds allow.
+    /// The largest batch with which a program fits under an allocator, within the bounds.
     pub(crate) fn largest_under(
         &self,
         allocator: &AllocatorSpec,
@@ -44,13 +44,14 @@ impl Plan {
         })
     }
 
-    /// The largest batch of which `fits` says so, as far as the bounds allow.
+    /// The largest batch for which `fits` is true, within the bounds.
     pub(crate) fn largest_of(&self, hint: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
         let unit = self.bounds.multiple;
         largest(hint / unit, self.bounds.most / unit, |units| fits(units * unit)).map(|units| units * unit)
     }
 
-    /// What to aim at under the program's own allocator: the edge of what fits, or a little less where it is ragged.
+    /// The batch to aim at under the program's own allocator: the edge of what fits, or a little less if it is
+    /// ragged.
     fn aim_under(&self, scaled: &Scaled, budget: &Budget) -> Option<u64> {
         let unit = self.bounds.multiple;
         let is_fitting =
@@ -64,8 +65,8 @@ impl Plan {
         (least..=aim).rev().find(|&units| is_fitting(units)).or(Some(edge)).map(|units| units * unit)
     }
 
-    /// What there is for the allocator, by what was measured and by what was refused: a run that a replay with its own
-    /// sizes would have let through had less than was thought.
+    /// The budget, from measurements and failures: if a replay of a failed run would have succeeded, it had less
+    /// memory than expected.
     fn budget(&self, margin: Margin) -> Option<Budget> {
         let budget = Budget::new(self.card()?, &self.probes, margin);
         let missing = self.refused_probes.iter().filter_map(|probe| {
@@ -77,8 +78,8 @@ impl Plan {
         Some(budget.with_less(missing))
     }
 
-    /// How much to keep free: little where laws hold to the byte; otherwise what the largest run was mistaken for by the
-    /// smaller ones, as far as the answer is from it.
+    /// The margin: small if laws are exact; otherwise from the error with which the smaller runs predict the largest
+    /// one, scaled to the distance of the answer.
     fn margin(&self, scaled: &Scaled) -> Option<Margin> {
         let last = scaled.reference();
         if scaled.exact_share(last.batch) >= EXACT_SHARE {
@@ -96,7 +97,7 @@ impl Plan {
         Some(Margin::EXACT.wider(share))
     }
 
-    /// What is predicted, in the light of what was refused.
+    /// Corrects the prediction for runs that failed.
     fn below_refused(&self, predicted: u64) -> u64 {
         match self.refused {
             Some(refused) if refused <= percent(predicted, FAR_OFF_PERCENT) => {

@@ -1,7 +1,7 @@
-//! Whole searches for three real training scripts, without a GPU: `traces/fit` has runs of `gpu/programs/fit_train.py` on an
-//! H200 that `--limit 16GiB` made smaller. A run with a batch is its recording, or the nearest one scaled to it; whether it
-//! goes through is what really happened, or what the replay says. What is known besides: with `gpt` 60 trains and 61 does
-//! not, with `varied` 56 and 57; `conv` trains at 3000, where cuDNN is refused most of its workspaces.
+//! Complete searches for three real training scripts, without a GPU. `traces/fit` has runs of
+//! `gpu/programs/fit_train.py` on an H200 with `--limit 16GiB`. A run with a batch is its recording, or the nearest
+//! one scaled to it; whether it completes is known, or determined by a replay. Known results: `gpt` trains with 60
+//! and not with 61, `varied` with 56 and not with 57; `conv` trains with 3000, where most of cuDNN's workspaces fail.
 
 use std::path::Path;
 
@@ -15,9 +15,9 @@ use crate::replaying::outcome;
 use crate::scaled::Scaled;
 
 const CARD: Bytes = Bytes::gib(16);
-/// What the limit counts for a context, and what cuBLAS and cuDNN took of it.
+/// What the limit counts for a context, and for cuBLAS and cuDNN.
 const COUNTED: Bytes = Bytes::mib(527 + 64);
-/// What a run sees beside its tensors: code that was loaded later is not counted by the limit.
+/// Memory outside the allocator in a run: the limit does not count code that is loaded later.
 const BESIDE: Bytes = Bytes::mib(623 + 64);
 
 fn trace(model: &str, batch: u64) -> Trace {
@@ -33,12 +33,12 @@ fn recorded(model: &str, batch: u64) -> Probe {
     Probe::new(batch, &trace, trace.device(None).unwrap())
 }
 
-/// A script of which some runs are known.
+/// A script with some known runs.
 struct Script {
     allocator: AllocatorSpec,
-    /// Those that trained.
+    /// Runs that trained.
     runs: Vec<Probe>,
-    /// One that died.
+    /// A run that failed.
     refused: Option<Probe>,
 }
 
@@ -49,7 +49,7 @@ impl Script {
         Self { allocator: AllocatorSpec::default(), runs, refused }
     }
 
-    /// The run nearest to a batch, and the program at any.
+    /// The run nearest to a batch, and the program at any batch.
     fn near(&self, batch: u64) -> (&Probe, Scaled) {
         let nearest = self.runs.iter().min_by_key(|run| run.batch.abs_diff(batch)).unwrap();
         let (larger, others): (Vec<Probe>, Vec<Probe>) =
@@ -76,7 +76,7 @@ impl Script {
         RunOutcome::Refused(refused.map(|refused| Box::new(refused.clone())))
     }
 
-    /// The batches that were run, and what came of it.
+    /// The batches that were run, and the result.
     fn find(&self) -> (Vec<u64>, Stop) {
         let bounds = Bounds { first: 4, most: 1 << 20, multiple: 1, runs: 4, card: Some(CARD), margin: None };
         let mut plan = Plan::new(bounds, self.allocator.clone());
@@ -93,7 +93,7 @@ impl Script {
     }
 }
 
-/// The most that PyTorch had taken from the driver, by its own calls.
+/// The peak of PyTorch's reserved memory, by its own calls.
 fn really_reserved(model: &str, batch: u64) -> u64 {
     let (mut reserved, mut most) = (0, 0);
     for event in trace(model, batch).device(None).unwrap().events.iter() {
@@ -109,7 +109,7 @@ fn really_reserved(model: &str, batch: u64) -> u64 {
 
 #[test]
 fn a_replay_takes_what_the_real_run_took_to_the_byte() {
-    // Of `conv` the larger two gave their cache back again and again, and went on.
+    // The larger two of `conv` freed their cache repeatedly and continued.
     let runs = [("gpt", 27), ("gpt", 54), ("gpt", 60), ("varied", 27), ("varied", 47), ("conv", 329)];
     for (model, batch) in runs.into_iter().chain([("conv", 2000), ("conv", 2600)]) {
         let run = recorded(model, batch);
@@ -135,7 +135,7 @@ fn larger_runs_are_predicted_from_smaller_ones() {
         let scaled = Scaled::new(smaller.iter().map(|&batch| recorded(model, batch)).collect()).unwrap();
         outcome(&AllocatorSpec::default(), &scaled.at(batch), (CARD - COUNTED).get()).peak_reserved
     };
-    // From three runs to the byte, from two nearly so.
+    // Exact to the byte from three runs, nearly exact from two.
     assert_eq!(told("gpt", &[4, 27, 54], 60), really_reserved("gpt", 60));
     let (told, real) = (told("varied", &[4, 27], 47), really_reserved("varied", 47));
     assert!(told.abs_diff(real) < real / 100, "{told} {real}");
@@ -150,7 +150,7 @@ fn a_run_that_went_on_after_refusals_is_told_from_one_that_did_not() {
     assert_eq!((died.refusals, died.cycles_since_refusal), (1, 0));
 }
 
-/// Runs a search to its end: at most four runs, the third near the answer, and nothing more than what fits.
+/// Runs a search to its end: at most four runs, the third close to the answer, and none beyond what fits.
 fn find(script: &Script) -> u64 {
     let (batches, stop) = script.find();
     let Stop::Found(batch) = stop else { panic!("{batches:?} {stop:?}") };
@@ -182,7 +182,7 @@ fn what_a_refused_run_asked_for_bounds_the_room() {
     for batch in [4, 27, 54] {
         plan.ran(batch, script.run(batch));
     }
-    // As if nothing were held beside: more would fit than did.
+    // As if there were no memory outside the allocator: more would fit than did.
     for probe in &mut plan.probes {
         probe.beside = Some(Beside { total: CARD, held: Bytes::ZERO, is_own: true });
     }
@@ -211,7 +211,7 @@ fn when_the_last_run_is_refused_less_is_told_without_another() {
     assert_eq!(runs(Bounds { runs: 5, ..bounds }), Next::Confirm(predicted));
 }
 
-/// Whatever is near enough to be run last but one, what is aimed at is the same: within 2 % of what trains, and no more.
+/// Whichever nearby batches were run before, the aim is the same: within 2 % of what trains, and not above.
 #[test]
 fn the_aim_does_not_hang_on_which_batches_were_run_before() {
     let aim = |script: &Script, batches: [u64; 3]| {

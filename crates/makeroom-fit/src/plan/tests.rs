@@ -1,4 +1,4 @@
-//! Whole searches against programs whose truth is known.
+//! Complete searches for programs with known answers.
 
 use makeroom_explain::Beside;
 
@@ -13,7 +13,7 @@ fn bounds() -> Bounds {
     Bounds { first: 4, most: 1 << 30, multiple: 1, runs: 4, card: None, margin: None }
 }
 
-/// A machine on which a program can be run with any batch.
+/// A machine that can run a program with any batch.
 struct Machine {
     shape: Shape,
     card: Bytes,
@@ -38,7 +38,7 @@ impl Machine {
         largest(8, 1 << 20, |batch| self.fits(batch)).unwrap_or(0)
     }
 
-    /// Runs a plan to its end: why it stopped, how many runs that took, and how many of them were refused.
+    /// Runs a plan to its end. Returns why it stopped, the number of runs, and how many of them failed.
     fn find(&self, bounds: Bounds) -> (Stop, usize, usize) {
         let mut plan = Plan::new(bounds, self.allocator.clone());
         let (mut runs, mut refusals) = (0, 0);
@@ -136,7 +136,7 @@ fn what_does_not_grow_and_what_does_not_fit_is_said() {
     assert_eq!(machine(huge, Bytes::gib(24), "pytorch").find(bounds()).0, Stop::NothingFits);
 }
 
-/// The number of steps as the batch: each keeps something, and nothing is larger than before.
+/// The batch is the number of steps: each keeps an allocation, and none is larger than before.
 #[test]
 fn memory_that_grows_by_more_of_the_same_is_not_said_to_be_the_same() {
     let mut plan = Plan::new(bounds(), makeroom_sim::parse("cuda-async").unwrap());

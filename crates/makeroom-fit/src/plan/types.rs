@@ -1,4 +1,4 @@
-//! What a plan is asked and what it says.
+//! Inputs and results of a plan.
 
 use makeroom_core::Bytes;
 
@@ -6,74 +6,74 @@ use crate::budget::Budget;
 use crate::probe::Probe;
 use crate::scaled::Scaled;
 
-/// What the caller allows.
+/// Bounds set by the caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// The first batch to run.
     pub first: u64,
-    /// The largest batch that makes sense.
+    /// The largest batch to consider.
     pub most: u64,
     /// Batches are multiples of this.
     pub multiple: u64,
-    /// How many runs there may be.
+    /// Maximum number of runs.
     pub runs: usize,
-    /// The card that it is for; without it the one that the runs are made on.
+    /// Memory of the target GPU [default: the GPU of the runs].
     pub card: Option<Bytes>,
-    /// What to keep free, as a share of the card; without it as much as the laws call for.
+    /// Memory to keep free, as a share of the GPU [default: depends on the laws].
     pub margin: Option<f64>,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub enum RunOutcome {
-    /// It went through its steps.
+    /// It completed its steps.
     Ran(Box<Probe>),
-    /// It was refused memory, after having asked for so much.
+    /// It ran out of memory; with its recording up to then.
     Refused(Option<Box<Probe>>),
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Run this batch for what it tells.
+    /// Run this batch for information.
     Probe(u64),
-    /// Run this batch, which should be the answer.
+    /// Run this batch to confirm that it is the answer.
     Confirm(u64),
-    /// Nothing.
+    /// Stop.
     Stop(Stop),
 }
 
-/// Why there is nothing more to run.
+/// Why to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// This batch ran, and no larger one is predicted to.
+    /// This batch ran, and no larger one is predicted to fit.
     Found(u64),
-    /// The runs are used up: one batch ran, and a larger one is predicted that nobody has tried.
+    /// No runs are left: one batch ran, and a larger one is predicted that was not tried.
     OutOfRuns {
-        /// The largest that ran.
+        /// The largest batch that ran.
         ran: u64,
-        /// What is predicted.
+        /// The predicted batch.
         predicted: u64,
     },
-    /// This batch is predicted for a card that is larger than the one here.
+    /// This batch is predicted for a GPU that is larger than the local one.
     Predicted(u64),
     /// Memory does not depend on the batch.
     NothingGrows,
-    /// Memory changed with the batch, and the size of no allocation did: there were more of them, or fewer.
+    /// Memory changes with the batch, but no allocation's size does: their number changes.
     NoLaw,
-    /// Every batch that was tried was refused.
+    /// Every batch that was tried ran out of memory.
     NothingFits,
-    /// No run said how large the card is.
+    /// The size of the GPU is unknown.
     UnknownCard,
 }
 
-/// What is predicted from the runs so far.
+/// A prediction from the runs so far.
 #[derive(Clone, Debug)]
 pub struct Prediction {
     /// The largest batch that fits; `None` if none does.
     pub batch: Option<u64>,
     /// The program at any batch.
     pub scaled: Scaled,
-    /// What the allocator may take.
+    /// Memory available to the allocator.
     pub budget: Budget,
 }

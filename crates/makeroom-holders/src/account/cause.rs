@@ -1,10 +1,10 @@
-//! The causes of memory without a listed owner: titles for people, names for programs.
+//! The causes of memory without a listed owner, with titles for people and names for programs.
 
 use makeroom_core::Bytes;
 
 use super::Certainty;
 
-/// Why memory is in use without a listed owner. The names are a contract.
+/// Why memory is in use without a listed owner. The names are part of the JSON contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// Processes of another PID namespace: a container sees its own, the driver counts the host's.
@@ -17,7 +17,7 @@ pub enum Cause {
     OrphanedWorkers,
     /// The multi-process service holds memory for its clients.
     Mps,
-    /// Processes use the driver that it does not list.
+    /// Processes that use the driver but are not in its lists.
     NotListed,
     /// Managed memory, which the driver assigns to no process.
     ManagedMemory,
@@ -58,7 +58,7 @@ impl Cause {
         }
     }
 
-    /// The cause in words.
+    /// The title in text output.
     pub fn words(self) -> &'static str {
         match self {
             Self::OtherNamespace => "processes in another PID namespace",
@@ -82,16 +82,16 @@ impl Cause {
 /// A cause with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnlistedCause {
-    /// Which.
+    /// The cause.
     pub cause: Cause,
-    /// How sure.
+    /// How certain it is.
     pub certainty: Certainty,
-    /// How much of the memory it explains, where that is known.
+    /// How much of the memory it explains, if known.
     pub bytes: Option<Bytes>,
-    /// What was seen.
+    /// The observations that support it.
     pub evidence: Vec<String>,
-    /// Processes it is about.
+    /// The processes involved.
     pub pids: Vec<u32>,
-    /// What to do.
+    /// The fix.
     pub fix: String,
 }

@@ -1,41 +1,41 @@
-//! What is odd about a holder, from the state of its process and from who is left of its family.
+//! Findings about a holder, from the state of its process and its relatives.
 
 use crate::processes::{Process, Processes, Stat, State};
 use crate::survey::List;
 
-/// Something worth saying about a holder. The names are a contract.
+/// A fact about a holder that is worth reporting. The names are part of the JSON contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// It has ended, and nobody asked how; threads of it may live on.
+    /// It has exited and was not reaped; some of its threads may still be running.
     Zombie {
-        /// Who would have to ask.
+        /// The process that has to reap it.
         parent: u32,
-        /// Threads that live on.
+        /// The thread count in `/proc`, which includes the exited main thread.
         threads: u32,
     },
-    /// It waits in the kernel and cannot be killed.
+    /// It is blocked in the kernel and cannot be killed.
     Uninterruptible,
-    /// It is stopped and keeps what it has.
+    /// It is stopped and keeps its memory.
     Stopped,
-    /// Who started it is gone, and it goes on.
+    /// Its parent is gone, and it is still running.
     Orphaned {
-        /// The process group's first process, which is gone too.
+        /// The process group leader, if that is gone too.
         group: Option<u32>,
     },
-    /// It holds a context and nothing else, beside others of its family.
+    /// It holds only a context, and related processes hold memory too.
     IdleContext,
-    /// It is the server of the multi-process service: what it holds is its clients'.
+    /// It is the MPS server: the memory belongs to its clients.
     MpsServer,
-    /// It is a client of the multi-process service.
+    /// It is an MPS client.
     MpsClient,
-    /// It draws.
+    /// It renders graphics.
     Graphics,
-    /// It runs in a PID namespace below this one, under this number.
+    /// It runs in a nested PID namespace.
     OtherNamespace {
-        /// Its number there.
+        /// Its PID there.
         inner_pid: u32,
     },
-    /// The driver lists it, and it cannot be seen from here.
+    /// The driver lists it, but it is not visible from here.
     Unseen,
     /// The driver lists it without a size.
     NoSize,
@@ -59,7 +59,7 @@ impl Finding {
         }
     }
 
-    /// The finding in words, to stand beside a holder.
+    /// The finding in words, for the line of a holder.
     pub fn words(&self) -> String {
         match self {
             Self::Zombie { parent, threads: 0 | 1 } => format!("zombie, parent {parent}"),
@@ -79,7 +79,7 @@ impl Finding {
     }
 }
 
-/// What is odd about a process by itself.
+/// Findings about a process by itself.
 pub(super) fn of_process(process: &Process, processes: &Processes) -> Vec<Finding> {
     let stat = &process.stat;
     let mut findings = Vec::new();
@@ -100,7 +100,7 @@ pub(super) fn of_process(process: &Process, processes: &Processes) -> Vec<Findin
     findings
 }
 
-/// What the lists say of it.
+/// Findings from the driver's lists.
 pub(super) fn of_lists(lists: &[List], has_size: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     if lists.contains(&List::Graphics) && !lists.contains(&List::Compute) {
@@ -115,13 +115,13 @@ pub(super) fn of_lists(lists: &[List], has_size: bool) -> Vec<Finding> {
     findings
 }
 
-/// Whether a process is the server of the multi-process service. The kernel cuts names to 15 bytes, and the control
-/// daemon begins alike.
+/// Whether a process is the MPS server. The kernel's name for it is not enough: truncated to 15 bytes, it is also
+/// that of the control daemon.
 pub(crate) fn is_mps_server(process: &Process) -> bool {
     process.program() == "nvidia-cuda-mps-server"
 }
 
-/// Words in the names and command lines of workers that their parent's own program starts.
+/// Names of workers that run the same program as their parent.
 const COPIES: [&str; 5] = [
     "multiprocessing.spawn",
     "multiprocessing-fork",
@@ -129,24 +129,25 @@ const COPIES: [&str; 5] = [
     "multiprocessing.resource_tracker",
     "pt_data_worker",
 ];
-/// The same of workers that a program of another kind starts.
+/// Names of workers that are started by another program.
 const SERVANTS: [&str; 1] = ["ray::"];
 
-/// Whether a process calls itself a worker.
+/// Whether a process is a worker, by its name or command line.
 pub(crate) fn is_worker(process: &Process) -> bool {
     process.mentions(&COPIES) || process.mentions(&SERVANTS)
 }
 
 /// Whether the process that started this one is gone.
 ///
-/// Whoever adopts processes is not of their session, and a daemon begins a session of its own. The first process of the
-/// group is what a worker is left behind by; a command of a shell is the first of its own group and may outlive the
-/// shell. Who calls itself a worker is one in any case. In a container all processes may be of one session, the one
-/// that adopts too: there a worker that is its parent's copy shows by running another program than its parent.
+/// Heuristic: an orphan is adopted by a process of another session. A daemon does not count, because it has its own
+/// session; nor does a shell command that outlives its shell, because it leads its own process group. So either its
+/// group leader must be dead, or its name must be that of a worker. In a container, all processes may share one
+/// session, including the one that adopts: there, a worker that should be a copy of its parent is an orphan if its
+/// parent runs another program.
 fn orphaned(process: &Process, processes: &Processes) -> Option<Finding> {
     let stat = &process.stat;
     let is_stranger = |parent: &Stat| parent.session != stat.session && stat.session != stat.pid;
-    // The first process may be hidden; it is the one that adopts.
+    // PID 1 may be hidden; it adopts orphans.
     let has_stranger = processes.stats.get(&stat.parent).map_or(stat.parent == 1, is_stranger);
     let is_no_copy = process.has_parents_program == Some(false) && process.mentions(&COPIES);
     if !(has_stranger || is_no_copy) || stat.state == State::Zombie {

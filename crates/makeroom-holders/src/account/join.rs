@@ -1,4 +1,4 @@
-//! Joins what the driver says with what `/proc` and recordings say.
+//! Joins the driver's survey with `/proc` and recordings.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,18 +9,18 @@ use crate::processes::{Process, Processes};
 use crate::recording::Recordings;
 use crate::survey::{Card, List, Listed, Survey};
 
-/// A context by itself is no larger than this: 527 MiB was measured on an H200, older cards take less.
+/// Maximum size of a bare context: 527 MiB was measured on an H200, and older GPUs need less.
 const LARGEST_CONTEXT: Bytes = Bytes::mib(700);
 
-/// What the parts of the join share.
+/// Data shared by the steps of the join.
 pub(super) struct Joined<'read> {
     pub(super) processes: &'read Processes,
     recordings: &'read HashMap<u32, Recordings>,
-    /// Processes that the driver lists on any card.
+    /// Processes that the driver lists on any GPU.
     listed: HashSet<u32>,
 }
 
-/// The account of every card, with the recordings of listed processes that were read.
+/// The account of every GPU. `recordings` holds those of listed processes that were read.
 pub(crate) fn join(
     survey: &Survey,
     processes: &Processes,
@@ -35,7 +35,7 @@ fn device(joined: &Joined<'_>, card: &Card, label: Label) -> Device {
     let mut device = Device::of(card, label);
     device.holders = holders(joined, card);
     device.idle = idle(&mut device.holders);
-    // Parts are accounts of their own; what is listed on the card as a whole includes them.
+    // MIG instances have accounts of their own; the lists of the whole GPU include them.
     device.parts = card
         .parts
         .iter()
@@ -51,7 +51,7 @@ fn device(joined: &Joined<'_>, card: &Card, label: Label) -> Device {
     device
 }
 
-/// The listed processes, once each, most first.
+/// The listed processes, one entry each, largest first.
 fn holders(joined: &Joined<'_>, card: &Card) -> Vec<Holder> {
     let mut by_pid: BTreeMap<u32, Vec<Listed>> = BTreeMap::new();
     for listed in card.listed.iter().copied().chain(of_parts_alone(card)) {
@@ -63,8 +63,8 @@ fn holders(joined: &Joined<'_>, card: &Card) -> Vec<Holder> {
     holders
 }
 
-/// Who is listed on parts of a divided card and not on the card, which the driver lists only for root: what it holds of
-/// all parts together.
+/// Processes listed only on MIG instances, with their memory summed over all of them. The driver lists them on the
+/// whole GPU only for root.
 fn of_parts_alone(card: &Card) -> impl Iterator<Item = Listed> {
     let mut sums: BTreeMap<(u32, List), Listed> = BTreeMap::new();
     let is_listed = |one: &Listed| card.listed.iter().any(|whole| whole.pid == one.pid);
@@ -76,7 +76,7 @@ fn of_parts_alone(card: &Card) -> impl Iterator<Item = Listed> {
 }
 
 fn holder(joined: &Joined<'_>, uuid: &str, pid: u32, listed: &[Listed]) -> Holder {
-    // Who computes and draws is in two lists with one figure.
+    // A process that computes and renders is in two lists with the same figure.
     let bytes = listed.iter().filter_map(|listed| listed.bytes).max().map(Bytes::new);
     let mut lists: Vec<List> = listed.iter().map(|listed| listed.list).collect();
     lists.sort();
@@ -98,8 +98,8 @@ fn holder(joined: &Joined<'_>, uuid: &str, pid: u32, listed: &[Listed]) -> Holde
 }
 
 impl Joined<'_> {
-    /// The process that the driver means by a number. In a namespace below the first the number may be somebody
-    /// else's here, who then has none of the driver's files.
+    /// The process that the driver means by a PID. In a nested PID namespace, the same number may belong to another
+    /// process here; that one does not have the driver's files open.
     fn process(&self, pid: u32) -> Option<&Process> {
         let process = self.processes.known.get(&pid)?;
         let is_surely_it = self.processes.view.is_whole_machine != Some(false) || process.files.has_driver();
@@ -109,7 +109,7 @@ impl Joined<'_> {
     fn recording(&self, pid: u32, uuid: &str) -> Option<crate::Recording> {
         let recordings = self.recordings.get(&pid)?;
         let of_device = recordings.get(uuid).or_else(|| recordings.get(""));
-        // Recorded, and nothing taken of this device.
+        // Recorded, and it allocated nothing on this device.
         of_device.cloned().or_else(|| {
             let other = recordings.values().next()?;
             let none = Bytes::ZERO;
@@ -123,13 +123,13 @@ impl Joined<'_> {
         })
     }
 
-    /// Processes that use the driver and that it lists nowhere.
+    /// Processes that use the driver and are in none of its lists.
     pub(super) fn not_listed(&self) -> impl Iterator<Item = &Process> {
         self.processes.known.values().filter(|process| !self.listed.contains(&process.stat.pid))
     }
 }
 
-/// Marks contexts that hold nothing else and whose parent holds memory too, or has several such children.
+/// Marks bare contexts whose parent also holds memory, or has several such children.
 fn idle(holders: &mut [Holder]) -> Vec<IdleContexts> {
     let holding: HashSet<u32> = holders.iter().map(|holder| holder.pid).collect();
     let mut families: BTreeMap<u32, Vec<usize>> = BTreeMap::new();

@@ -1,11 +1,11 @@
-//! The account of each device, built so that it adds up.
+//! The account of each device. It always adds up:
 //!
 //! ```text
 //! total = free + reserved + Σ holders + unlisted
 //! ```
 //!
-//! `unlisted` is what is left of the driver's own figures, so the equation holds by construction. It can be below zero
-//! where the driver's lists and its total were read at different moments.
+//! `unlisted` is the remainder of the driver's own figures, so the equation holds by construction. It can be negative
+//! if the driver's lists and its total were read at different times.
 
 mod cause;
 mod causes;
@@ -26,23 +26,23 @@ pub use findings::Finding;
 pub(crate) use findings::is_worker;
 pub(crate) use join::join;
 
-/// Memory without a listed owner below this is the driver's own: it keeps some beside every process.
+/// Less memory than this without a listed owner is normal: the driver keeps some for itself.
 pub(crate) const LEAST_UNLISTED: Bytes = Bytes::mib(128);
 
-/// Who holds what, on all devices, at one moment.
+/// A snapshot of which processes hold memory, on all devices.
 #[derive(Debug)]
 pub struct Account {
-    /// When.
+    /// Time of the snapshot.
     pub taken: SystemTime,
-    /// The machine.
+    /// Host name.
     pub host: String,
-    /// The driver, or why it could not be asked.
+    /// The driver, or why it could not be queried.
     pub driver: Result<Driver, SurveyError>,
     /// The devices, in the driver's order.
     pub devices: Vec<Device>,
-    /// Processes that have the driver's files open, also where the driver could not be asked.
+    /// Processes that have the driver's files open. Also known if the driver could not be queried.
     pub users: Vec<Process>,
-    /// What can be seen from here.
+    /// What is visible from here.
     pub view: View,
 }
 
@@ -51,23 +51,23 @@ pub struct Account {
 pub struct Driver {
     /// Its version.
     pub version: String,
-    /// The newest CUDA version it serves, as a number: 13000 is 13.0.
+    /// The newest CUDA version it supports; 13000 is 13.0.
     pub cuda: Option<i32>,
 }
 
 impl Driver {
-    /// The CUDA version as people write it.
+    /// The CUDA version as text, such as `13.0`.
     pub fn cuda_text(&self) -> Option<String> {
         self.cuda.map(|version| format!("{}.{}", version / 1000, version % 1000 / 10))
     }
 }
 
-/// Which device: a card, or a part of a divided card.
+/// Identifies a device: a GPU, or a MIG instance of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label {
-    /// The card.
+    /// Index of the GPU.
     pub card: u32,
-    /// The part.
+    /// Index of the MIG instance.
     pub part: Option<u32>,
 }
 
@@ -83,110 +83,110 @@ impl fmt::Display for Label {
 /// One device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// Which.
+    /// Its indices.
     pub label: Label,
-    /// Its identity: `GPU-…` or `MIG-…`.
+    /// `GPU-…` or `MIG-…`.
     pub uuid: String,
-    /// What it is called.
+    /// Product name.
     pub name: String,
-    /// Where it sits.
+    /// PCI bus ID.
     pub bus_id: String,
-    /// The number of its file.
+    /// Minor number of its device file.
     pub minor: Option<u32>,
-    /// Its memory; `None` when the driver did not say.
+    /// Its memory; `None` if the driver did not report it.
     pub memory: Option<DeviceMemory>,
-    /// Who holds it, most first.
+    /// Processes that hold its memory, largest first.
     pub holders: Vec<Holder>,
-    /// What nobody listed holds.
+    /// Memory without a listed owner.
     pub unlisted: Unlisted,
-    /// Contexts that hold nothing else, in groups with one parent.
+    /// Bare contexts, grouped by parent.
     pub idle: Vec<IdleContexts>,
-    /// Its parts, if it is divided.
+    /// Its MIG instances.
     pub parts: Vec<Self>,
-    /// Whether it is divided.
+    /// Whether MIG is enabled.
     pub is_divided: bool,
-    /// Who may use it.
+    /// How many processes may use it.
     pub compute_mode: Option<ComputeMode>,
-    /// Whether the driver stays loaded without users.
+    /// Whether the driver stays loaded when there is no user (persistence mode).
     pub is_persistent: Option<bool>,
-    /// What the driver did not answer.
+    /// Queries that failed.
     pub problems: Vec<Problem>,
 }
 
 /// A device's memory: `total = reserved + used + free`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// All of it.
+    /// Total memory.
     pub total: Bytes,
-    /// What the driver keeps for itself.
+    /// Reserved by the driver.
     pub reserved: Bytes,
-    /// What is used beside that.
+    /// Used, without the reserved part.
     pub used: Bytes,
-    /// What is left.
+    /// Free.
     pub free: Bytes,
 }
 
-/// A process, or what is left of one, that keeps memory.
+/// A process that holds memory, or the remains of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number, as the driver counts.
+    /// Its PID in the driver's namespace.
     pub pid: u32,
-    /// What it holds; `None` when the driver does not say.
+    /// Its memory; `None` if the driver does not report it.
     pub bytes: Option<Bytes>,
-    /// The most it ever held, where the driver keeps account.
+    /// Its peak, if the driver keeps accounts.
     pub peak: Option<Bytes>,
     /// The driver's lists that it is in.
     pub lists: Vec<List>,
-    /// The process; `None` when it cannot be seen from here.
+    /// The process; `None` if it is not visible from here.
     pub process: Option<Process>,
-    /// What is odd about it.
+    /// Findings about it.
     pub findings: Vec<Finding>,
-    /// What its own recording says.
+    /// Figures from its own recording.
     pub recording: Option<Recording>,
 }
 
 impl Holder {
-    /// Whether something was found.
+    /// Whether it has a finding.
     pub fn is(&self, finding: &Finding) -> bool {
         self.findings.contains(finding)
     }
 }
 
-/// Memory that is used and that nobody listed holds.
+/// Memory that is in use without a listed owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unlisted {
-    /// How much; below zero where the driver's figures were read at different moments.
+    /// Its size. Negative if the driver's figures were read at different times.
     pub bytes: i64,
-    /// Why, most probable first. Empty when it is too little to ask.
+    /// The causes, most certain first. Empty if the size is negligible.
     pub causes: Vec<UnlistedCause>,
 }
 
 impl Unlisted {
-    /// Whether it is enough to ask why.
+    /// Whether it is large enough to look for a cause.
     pub fn matters(&self) -> bool {
         self.bytes > 0 && self.bytes.unsigned_abs() >= LEAST_UNLISTED.get()
     }
 }
 
-/// Contexts of one parent's processes that hold nothing else: what workers cost that only load data.
+/// Bare contexts of processes with the same parent, typically data loading workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdleContexts {
-    /// Who started them.
+    /// The parent's PID.
     pub parent: u32,
-    /// The processes.
+    /// Their PIDs.
     pub pids: Vec<u32>,
-    /// What they hold together.
+    /// Their memory in total.
     pub bytes: Bytes,
 }
 
-/// How sure a cause is.
+/// How certain a cause is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Certainty {
-    /// It follows from what was read.
+    /// It follows from the observations.
     Certain,
-    /// It takes something for granted that the evidence names.
+    /// It depends on an assumption that the evidence states.
     Likely,
-    /// It agrees with what was read, and so do other causes.
+    /// It is consistent with the observations, as are other causes.
     Possible,
 }
 
@@ -223,12 +223,12 @@ impl Device {
         }
     }
 
-    /// What listed processes hold together.
+    /// The memory that listed processes hold in total.
     pub fn held(&self) -> Bytes {
         self.holders.iter().filter_map(|holder| holder.bytes).sum()
     }
 
-    /// The devices that programs can use: the parts of a divided card, or the card itself.
+    /// The devices that programs can use: the MIG instances, or the GPU itself.
     pub fn usable(&self) -> Vec<&Self> {
         if self.parts.is_empty() { vec![self] } else { self.parts.iter().collect() }
     }

@@ -1,4 +1,4 @@
-//! Rules about a machine that tests are seldom run on: every process can be looked into, and it is all of the machine.
+//! Rules that need a view of the whole machine with all processes readable, where tests rarely run.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +8,7 @@ use crate::survey::{Card, List, Listed, Memory, Survey};
 
 const GIB: u64 = 1 << 30;
 
-/// A card of 8 GiB with 2 GiB that nobody listed holds beside `listed`.
+/// A GPU of 8 GiB with 2 GiB of unlisted memory in addition to `listed`.
 fn device(listed: Vec<Listed>, processes: &Processes) -> Device {
     let held: u64 = listed.iter().filter_map(|one| one.bytes).sum();
     let used = held + 2 * GIB;
@@ -61,7 +61,7 @@ fn memory_without_any_user_is_the_drivers() {
     assert!(found.unlisted.causes.iter().all(|cause| cause.cause != Cause::Driver), "not all could be seen");
 }
 
-/// What is found about a process with these words, whose parent and group are these; 50 is a shell that lives.
+/// Findings about a process with this parent, group and command line; 50 is a running shell.
 fn findings(parent: u32, group: u32, words: &[&str]) -> Vec<Finding> {
     let shell = process(stat(50, 40, 50, 50), &["bash"]);
     let processes = machine(vec![shell, process(stat(77, parent, group, 50), words)]);
@@ -89,7 +89,8 @@ fn workers_of_a_containers_first_process_have_a_parent() {
     assert_eq!(device(vec![listed(77)], &processes).holders[0].findings, []);
 }
 
-/// What is found about a container's process whose parent is the container's first, which runs its program or another.
+/// Findings about a process in a container, whose parent is the container's PID 1 and runs the same program or
+/// another.
 fn findings_in_container(words: &[&str], has_parents_program: Option<bool>) -> Vec<Finding> {
     let mut found = process(stat(77, 1, 1, 1), words);
     found.has_parents_program = has_parents_program;

@@ -1,17 +1,18 @@
-//! Settings of allocators that contradict each other, or that nobody reads.
+//! Allocator settings that conflict, or that have no effect.
 //!
-//! PyTorch takes the first of three variables that is set and looks at no other; under `backend:cudaMallocAsync` it
-//! reads no other setting; a threshold for garbage collection does nothing without a limit. JAX and TensorFlow have
-//! variables that switch others off. Which values PyTorch takes says the model of its allocator, which `replay` runs.
+//! PyTorch 2.10 and later use the first of three variables that is set; older versions ignore `PYTORCH_ALLOC_CONF`.
+//! `backend:cudaMallocAsync` disables all other settings, and a garbage collection threshold has no effect without a
+//! memory limit. JAX and TensorFlow have variables that disable others. The simulator that `replay` uses decides
+//! whether PyTorch accepts a value.
 
 use makeroom_sim::{Settings, Version};
 
 use super::{Check, Packages, Surroundings, Verdict};
 
-/// PyTorch's variables, the first that is set wins.
+/// PyTorch's variables, in order of precedence.
 const VARIABLES: [&str; 3] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 
-/// Settings that PyTorch knows, in any of its versions.
+/// All settings of all PyTorch versions.
 const SETTINGS: [&str; 17] = [
     "backend",
     "expandable_segments",
@@ -32,7 +33,7 @@ const SETTINGS: [&str; 17] = [
     "roundup_power2_divisions",
 ];
 
-/// Settings that are `True` or `False`, in exactly these letters.
+/// Settings whose value must be exactly `True` or `False`.
 const SWITCHES: [&str; 5] = [
     "expandable_segments",
     "graph_capture_record_stream_reuse",
@@ -41,7 +42,7 @@ const SWITCHES: [&str; 5] = [
     "release_lock_on_cudamalloc",
 ];
 
-/// Settings that the model of the allocator does not read.
+/// Settings that the simulator does not parse.
 const NOT_MODELLED: [&str; 4] = [
     "backend",
     "expandable_segments_reserve",
@@ -87,7 +88,7 @@ fn pytorch(surroundings: &Surroundings, packages: &Packages) -> Vec<Check> {
     checks
 }
 
-/// What is odd about one string of settings.
+/// Checks the settings in one variable.
 fn settings(name: &str, value: &str, version: Version) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut taken = Settings { version, ..Settings::default() };
@@ -110,7 +111,7 @@ fn settings(name: &str, value: &str, version: Version) -> Vec<Check> {
             checks.push(Check::new("allocators", Verdict::Problem, found).fix(fix));
         }
     }
-    // A program that stops there follows none of the others.
+    // PyTorch fails on these, so the other settings do not matter.
     if !checks.is_empty() {
         return checks;
     }
@@ -137,7 +138,7 @@ fn settings(name: &str, value: &str, version: Version) -> Vec<Check> {
     checks
 }
 
-/// `key:value` pairs; lists in brackets have commas and colons of their own.
+/// Splits into `key:value` pairs. Lists in brackets contain commas and colons.
 fn pairs(text: &str) -> Vec<(&str, &str)> {
     let mut pairs = Vec::new();
     let (mut depth, mut start) = (0_u32, 0);

@@ -1,9 +1,9 @@
-//! The driver: its version and what it can serve, its cards and their modes, the multi-process service.
+//! Checks of the driver: version and CUDA support, GPUs and their modes, MPS.
 
 use super::{Check, Packages, Surroundings, Verdict};
 use crate::survey::{Card, ComputeMode, ProblemKind, Survey, SurveyError};
 
-/// The oldest driver that serves a major version of CUDA, by NVIDIA's table of minor-version compatibility.
+/// The oldest driver for each major version of CUDA, from NVIDIA's table of minor-version compatibility.
 const OLDEST_DRIVERS: [(u32, u32); 3] = [(13, 580), (12, 525), (11, 450)];
 
 pub(super) fn check(
@@ -44,7 +44,7 @@ fn version(survey: &Survey) -> Check {
     Check::new("driver", Verdict::Good, format!("driver {}{cuda}, {cards}", survey.driver))
 }
 
-/// The module in the kernel and the library beside it: after an update they differ until the module is loaded again.
+/// The kernel module and the library. After an update, their versions differ until the module is reloaded.
 fn loaded_module(survey: &Survey, surroundings: &Surroundings) -> Option<Check> {
     let text = surroundings.read_proc("driver/nvidia/version")?;
     let loaded = text.split_ascii_whitespace().find(|word| is_version(word))?;
@@ -62,7 +62,7 @@ fn is_version(word: &str) -> bool {
     word.split('.').count() >= 2 && word.split('.').all(|part| part.parse::<u32>().is_ok())
 }
 
-/// The CUDA version that an installed framework was built for, and the driver.
+/// Whether the driver supports the CUDA version that an installed framework was built for.
 fn pair(survey: &Survey, packages: &Packages) -> Option<Check> {
     let torch = packages.torch.as_ref()?;
     let (major, minor) = torch.cuda?;
@@ -93,7 +93,7 @@ fn newest_served(driver: u32) -> u32 {
     OLDEST_DRIVERS.iter().find(|(_, oldest)| driver >= *oldest).map_or(10, |(major, _)| *major)
 }
 
-/// What a card did not answer.
+/// Queries that failed on a GPU.
 fn of_card(card: &Card) -> Vec<Check> {
     let index = card.index;
     let mut checks = Vec::new();
@@ -109,7 +109,7 @@ fn of_card(card: &Card) -> Vec<Check> {
     checks
 }
 
-/// Modes that several cards may share: one line for each.
+/// Modes that affect several GPUs: one line for each mode.
 fn modes(cards: &[Card]) -> Vec<Check> {
     let mut checks = Vec::new();
     if let Some(group) = Group::of(cards, |card| card.compute_mode == Some(ComputeMode::Prohibited)) {
@@ -142,11 +142,11 @@ fn modes(cards: &[Card]) -> Vec<Check> {
     checks
 }
 
-/// Cards that have something in common.
+/// GPUs that have something in common.
 struct Group {
-    /// In a sentence: `GPU 0`, `GPUs 0, 1`.
+    /// For a sentence: `GPU 0`, `GPUs 0, 1`.
     names: String,
-    /// In a command: `0,1`.
+    /// For a command: `0,1`.
     indices: String,
     is_one: bool,
 }
@@ -183,7 +183,7 @@ fn divided(card: &Card) -> Check {
     Check { fix, ..Check::new("mig", Verdict::Note, found) }
 }
 
-/// Which cards programs will see. CUDA stops at the first name it does not know, and shows nothing if one comes twice.
+/// Which GPUs programs will see. CUDA stops at the first unknown name, and shows no GPU if one is listed twice.
 fn visible(survey: &Survey, surroundings: &Surroundings) -> Option<Check> {
     let value = surroundings.environment.get("CUDA_VISIBLE_DEVICES")?;
     let cards = survey.cards.len();
@@ -213,7 +213,7 @@ fn visible(survey: &Survey, surroundings: &Surroundings) -> Option<Check> {
     Some(if wrong.is_some() { check.fix("unset CUDA_VISIBLE_DEVICES") } else { check })
 }
 
-/// A card that is named twice among those that CUDA reads.
+/// A GPU that is listed twice before the first unknown name.
 fn repeated(survey: &Survey, value: &str) -> Option<Check> {
     let mut names: Vec<(&str, &str)> = Vec::new();
     let mut again = None;
@@ -231,7 +231,7 @@ fn repeated(survey: &Survey, value: &str) -> Option<Check> {
     Some(Check::new("visible_devices", Verdict::Problem, found).fix(fix))
 }
 
-/// The card of a name: its index, or its UUID, which may be cut short where it stays unique.
+/// The GPU with a name: its index, or a UUID, which may be abbreviated to a unique prefix.
 fn known<'survey>(survey: &'survey Survey, name: &str) -> Option<&'survey Card> {
     if let Ok(index) = name.parse::<usize>() {
         return survey.cards.get(index);
@@ -242,7 +242,7 @@ fn known<'survey>(survey: &'survey Survey, name: &str) -> Option<&'survey Card> 
     matching.next().is_none().then_some(card)
 }
 
-/// The multi-process service: where its clients look for it, and its limit.
+/// MPS: its pipe directory and its memory limit.
 fn service(surroundings: &Surroundings) -> Vec<Check> {
     let mut checks = Vec::new();
     if let Some(folder) = surroundings.variable("CUDA_MPS_PIPE_DIRECTORY") {

@@ -1,12 +1,12 @@
-//! The host: what pinned memory and shared memory may take, and the driver's files.
+//! Checks of the host: limits on pinned and shared memory, and the driver's device files.
 
 use makeroom_core::Bytes;
 
 use super::{Check, Surroundings, Verdict};
 
-/// Below this, workers that pass tensors through shared memory fail early. Docker gives 64 MiB.
+/// With less, workers that pass tensors through shared memory soon fail. Docker's default is 64 MiB.
 const LEAST_SHARED: Bytes = Bytes::gib(1);
-/// Locked memory below this is the system's default, not somebody's choice.
+/// A smaller limit on locked memory is the system's default, not a deliberate choice.
 const LEAST_LOCKED: Bytes = Bytes::gib(1);
 
 pub(super) fn check(surroundings: &Surroundings, has_driver: bool) -> Vec<Check> {
@@ -18,7 +18,7 @@ pub(super) fn check(surroundings: &Surroundings, has_driver: bool) -> Vec<Check>
     checks
 }
 
-/// What a process may lock. The driver pins memory by itself, network cards do not.
+/// The limit on locked memory. It affects RDMA network cards; the driver's own pinning is not subject to it.
 fn locked(surroundings: &Surroundings) -> Option<Check> {
     let limits = surroundings.read_proc("self/limits")?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
@@ -37,7 +37,7 @@ fn locked(surroundings: &Surroundings) -> Option<Check> {
     Some(Check::new("locked_memory", Verdict::Note, found).fix(fix))
 }
 
-/// What the control group may use. Pinned memory counts, and cannot be swapped out.
+/// The cgroup's memory limit. Pinned memory counts toward it and cannot be swapped out.
 fn group(surroundings: &Surroundings) -> Option<Check> {
     let limit = group_limit(surroundings)?;
     let found = format!(
@@ -47,7 +47,7 @@ fn group(surroundings: &Surroundings) -> Option<Check> {
     Some(Check::new("host_memory", Verdict::Note, found).fix(fix))
 }
 
-/// The tightest limit on the way up from this process's group; `None` where there is none.
+/// The lowest limit of this process's cgroup and its ancestors; `None` if unlimited.
 fn group_limit(surroundings: &Surroundings) -> Option<Bytes> {
     let groups = surroundings.read_proc("self/cgroup")?;
     let mut limits = Vec::new();
@@ -63,7 +63,7 @@ fn group_limit(surroundings: &Surroundings) -> Option<Bytes> {
             }
             _ => continue,
         };
-        // Inside a container the path is the host's and the folder is the group's own.
+        // In a container, the path is the host's, and the mount point is the group itself.
         let mut below = path.trim_matches('/');
         loop {
             let text = surroundings.read(&format!("{folder}/{below}/{file}"));
@@ -75,11 +75,11 @@ fn group_limit(surroundings: &Surroundings) -> Option<Bytes> {
             }
         }
     }
-    // The first version of control groups writes "none" as a number close to 2⁶³.
+    // cgroup v1 represents "no limit" as a number close to 2⁶³.
     limits.into_iter().filter(|limit| *limit < 1 << 60).min().map(Bytes::new)
 }
 
-/// The room for memory that processes share.
+/// Size and free space of `/dev/shm`.
 fn shared(surroundings: &Surroundings) -> Option<Check> {
     let status = rustix::fs::statvfs(surroundings.path("dev/shm")).ok()?;
     let (size, free) =
@@ -98,11 +98,11 @@ fn shared(surroundings: &Surroundings) -> Option<Check> {
     Some(Check::new("shared_memory", Verdict::Warning, found).fix(fix))
 }
 
-/// The driver's files, which CUDA opens.
+/// The driver's device files that CUDA opens.
 fn files(surroundings: &Surroundings) -> Option<Check> {
     let is_there = |name: &str| surroundings.path("dev").join(name).exists();
     if !is_there("nvidiactl") {
-        // WSL has the driver without these files.
+        // WSL has a driver without these files.
         return None;
     }
     if !is_there("nvidia-uvm") {

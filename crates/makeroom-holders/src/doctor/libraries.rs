@@ -1,11 +1,11 @@
-//! Libraries that programs would load in place of the driver's own: `LD_LIBRARY_PATH` comes before everything that the
-//! system knows.
+//! Copies of the driver's library that programs would load instead of the installed one: `LD_LIBRARY_PATH` precedes
+//! the system's directories.
 
 use super::{Check, Surroundings, Verdict};
 
 pub(super) fn check(surroundings: &Surroundings) -> Option<Check> {
     let folders = surroundings.variable("LD_LIBRARY_PATH")?;
-    // The first folder that has the library is the one it is loaded from.
+    // The loader uses the first directory that contains the library.
     let folder = folders
         .split(':')
         .map(str::trim)

@@ -1,14 +1,14 @@
-//! What can go wrong on this machine before anything runs, each with what to do about it.
+//! Checks this machine for GPU memory problems, and suggests a fix for each.
 //!
 //! ```text
-//! driver.rs       versions, pairs that do not work together, cards and their modes, MPS
-//! host.rs         limits of host memory, shared memory between processes, the driver's files
-//! libraries.rs    libraries that would be loaded in place of the driver's
-//! allocators.rs   settings of allocators that contradict each other or are not read
-//! packages.rs     which frameworks are installed, found by their folders: nothing is executed
+//! driver.rs       versions, incompatible combinations, GPUs and their modes, MPS
+//! host.rs         limits on host memory, shared memory, the driver's device files
+//! libraries.rs    libraries that would be loaded instead of the driver's
+//! allocators.rs   allocator settings that conflict or have no effect
+//! packages.rs     installed frameworks, found by directory name: nothing is executed
 //! ```
 //!
-//! Everything is read from [`Surroundings`], so that a test can be a machine.
+//! All input comes from [`Surroundings`], so that tests can simulate a machine.
 
 mod allocators;
 mod driver;
@@ -23,19 +23,19 @@ use crate::survey::{Survey, SurveyError};
 
 pub use packages::Packages;
 
-/// What is examined besides the driver.
+/// The inputs of the checks, except for the driver.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     /// The environment that programs would get.
     pub environment: BTreeMap<String, String>,
     /// The directory that stands for `/`.
     pub root: PathBuf,
-    /// The process file system: `/proc`, or where a container has the host's.
+    /// The process file system: `/proc`, or where the host's is mounted in a container.
     pub proc: PathBuf,
 }
 
 impl Surroundings {
-    /// This process's own, with `/proc` read from `proc`. Variables that are not text are left out.
+    /// Those of this process, with `/proc` at `proc`. Variables that are not UTF-8 are skipped.
     pub fn own(proc: PathBuf) -> Self {
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -43,7 +43,7 @@ impl Surroundings {
         Self { environment, root: PathBuf::from("/"), proc }
     }
 
-    /// A variable, if it is set to something.
+    /// A variable, unless it is unset or blank.
     fn variable(&self, name: &str) -> Option<&str> {
         self.environment.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
     }
@@ -62,29 +62,29 @@ impl Surroundings {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What: one of a few words that programs can rely on.
+    /// The subject: one of a fixed set of words, part of the JSON contract.
     pub subject: &'static str,
-    /// How it stands.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What to do.
+    /// The fix.
     pub fix: Option<String>,
 }
 
-/// How something stands.
+/// The severity of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// Programs will fail.
     Problem,
-    /// Programs may fail, or not do what was asked of them.
+    /// Programs may fail, or a setting may not work as intended.
     Warning,
-    /// Good to know.
+    /// Useful to know.
     Note,
-    /// As it should be.
+    /// No problem.
     Good,
 }
 
@@ -101,12 +101,12 @@ impl Verdict {
 }
 
 impl Check {
-    /// Something that is as it should be, or good to know.
+    /// A result without a fix.
     pub fn new(subject: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
         Self { subject, verdict, found: found.into(), fix: None }
     }
 
-    /// With what to do about it.
+    /// Adds a fix.
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
@@ -114,7 +114,7 @@ impl Check {
     }
 }
 
-/// Looks at everything; the worst first.
+/// Runs all checks. The worst results come first.
 pub fn examine(survey: &Result<Survey, SurveyError>, surroundings: &Surroundings) -> Vec<Check> {
     let packages = Packages::find(surroundings);
     let mut checks = driver::check(survey, surroundings, &packages);

@@ -1,12 +1,11 @@
-//! Which frameworks are installed where programs started from here would find them. Told by the names of folders: no
-//! Python is started.
+//! Finds the frameworks that programs started from here would import, from directory names. Python is not started.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Surroundings;
 
-/// What is installed.
+/// Installed packages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packages {
     /// PyTorch.
@@ -16,16 +15,16 @@ pub struct Packages {
 /// An installed PyTorch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torch {
-    /// Its version as it is written: `2.11.0+cu130`.
+    /// Version string: `2.11.0+cu130`.
     pub version: String,
-    /// Its release: 2 and 11.
+    /// Major and minor version: 2 and 11.
     pub release: (u32, u32),
-    /// The CUDA version it was built for, where its version says so.
+    /// The CUDA version it was built for, if the version string contains it.
     pub cuda: Option<(u32, u32)>,
 }
 
 impl Packages {
-    /// Looks into the environment that is active, then into that of the first Python on the path.
+    /// Searches the active environment, then that of the first Python in `PATH`.
     pub fn find(surroundings: &Surroundings) -> Self {
         let active =
             ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(|name| surroundings.variable(name));
@@ -56,7 +55,7 @@ fn torch_below(prefix: &Path) -> Option<Torch> {
 }
 
 impl Torch {
-    /// Reads the name of the folder that describes an installed package: `torch-2.11.0+cu130.dist-info`.
+    /// Parses a package's metadata directory name: `torch-2.11.0+cu130.dist-info`.
     fn parse(folder: &str) -> Option<Self> {
         let version = folder.strip_prefix("torch-")?.strip_suffix(".dist-info")?;
         let (release, build) = version.split_once('+').unwrap_or((version, ""));

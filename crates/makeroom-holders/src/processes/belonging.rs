@@ -1,25 +1,25 @@
-//! What a process belongs to: a container, a pod, a batch job, a unit of systemd. Told by the path of its control
-//! group, whose forms are conventions of the programs that make them.
+//! The container, pod, batch job or systemd unit of a process, parsed from its cgroup path. The formats are
+//! conventions of the programs that create the groups.
 
-/// What a process belongs to. Several can hold at once: a pod's container, a job's container.
+/// What a process is part of. Several fields can be set: a container in a pod, or in a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Belonging {
-    /// The container's identity: 64 hexadecimal digits, or a name for LXC.
+    /// Container ID: 64 hexadecimal digits, or a name for LXC.
     pub container: Option<String>,
-    /// The program that runs the container: `docker`, `podman`, `containerd`, `cri-o`, `lxc`.
+    /// Container runtime: `docker`, `podman`, `containerd`, `cri-o`, `lxc`.
     pub runtime: Option<&'static str>,
-    /// The pod's identity in Kubernetes.
+    /// Pod UID in Kubernetes.
     pub pod: Option<String>,
-    /// The job's number in Slurm.
+    /// Job ID in Slurm.
     pub slurm_job: Option<String>,
-    /// The unit of systemd: `jupyter.service`.
+    /// systemd unit: `jupyter.service`.
     pub unit: Option<String>,
-    /// Whether a user's own systemd runs the unit, not the system's.
+    /// Whether the unit belongs to a user's systemd instance.
     pub is_users_unit: bool,
 }
 
 impl Belonging {
-    /// Reads the content of `/proc/PID/cgroup`.
+    /// Parses the content of `/proc/PID/cgroup`.
     pub fn parse(text: &str) -> Self {
         let mut belonging = Self::default();
         for path in text.lines().filter_map(|line| line.splitn(3, ':').nth(2)) {
@@ -34,7 +34,7 @@ impl Belonging {
 
     fn read(&mut self, part: &str, before: Option<&str>) {
         let stem = part.strip_suffix(".scope").or_else(|| part.strip_suffix(".slice")).unwrap_or(part);
-        // systemd's names separate levels by hyphens: kubepods-burstable-pod1234_….slice
+        // systemd encodes the hierarchy with hyphens: kubepods-burstable-pod1234_….slice
         if let Some(at) =
             stem.find("pod").filter(|_| stem.starts_with("kubepods-") || before.is_some_and(is_of_pods))
         {
@@ -86,7 +86,7 @@ impl Belonging {
         self.runtime = Some(runtime);
     }
 
-    /// The first twelve letters of the container's identity, which is what people type.
+    /// The first twelve characters of the container ID, as people type it.
     pub fn short_container(&self) -> Option<&str> {
         self.container
             .as_deref()
@@ -94,8 +94,8 @@ impl Belonging {
     }
 }
 
-/// Whether a part is a name as runtimes and systemd give them. Users may make groups of their own below theirs, and what a
-/// group is called is shown, in commands to paste too.
+/// Whether a path component has only the characters that runtimes and systemd use. Users can create cgroups with any
+/// name, and these names are printed, also in commands to paste.
 fn is_name(part: &str) -> bool {
     !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:@\\+".contains(&byte))
 }
@@ -108,7 +108,7 @@ fn is_container(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// A UUID, or the hash that static pods have.
+/// A UUID, or the hash of a static pod.
 fn is_pod(text: &str) -> bool {
     text.len() >= 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }

@@ -1,8 +1,8 @@
-//! Which of the driver's files a process has open, and a recording that it writes.
+//! The driver's files that a process has open, and the recording it writes.
 //!
-//! Files are told by their name, `dev/nvidia0` at the end of a path: inside a chroot it is not `/dev`. An open file
-//! proves that a process uses the driver, not how much of which card it holds: CUDA opens the files of all cards that
-//! it may use.
+//! Files are matched by the end of their path, such as `dev/nvidia0`, because in a chroot they are not in `/dev`. An
+//! open file shows that a process uses the driver, but not how much memory it holds on which GPU: CUDA opens the
+//! files of all GPUs that it may use.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use super::stat::{Stat, State};
 use crate::recording::{MOST_THREADS, threads, writers};
 
-/// Open files of one process that are looked at: CUDA opens its own early, and a server may have millions.
+/// Maximum number of open files to inspect per process: CUDA opens its own early, and a server may have millions.
 const MOST_FILES: usize = 1 << 16;
 
-/// Open files and threads of all processes together that are looked at.
+/// Limit on the open files and threads that are inspected, over all processes.
 ///
-/// One process may have 65 536 of both, so a few could keep this busy for minutes. When the budget is spent, only the first
-/// ones of each process are looked at. A machine with 1000 ordinary processes needs a third of it.
+/// One process may have 65 536 of each, so a few such processes could take minutes. When the budget is spent, only
+/// the first ones of each further process are inspected. A machine with 1000 ordinary processes needs a third of it.
 #[derive(Debug)]
 pub(super) struct LookBudget {
     left: usize,
@@ -47,24 +47,24 @@ impl Default for LookBudget {
     }
 }
 
-/// Files of the driver.
+/// The open driver files of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenFiles {
-    /// Cards, by the number of their file.
+    /// GPUs, by the minor number of their device file.
     pub cards: BTreeSet<u32>,
-    /// The control file, which every user of the driver has.
+    /// The control file, which every process that uses the driver has open.
     pub control: bool,
-    /// The file of unified memory, which every CUDA context has.
+    /// The file of unified memory, which every CUDA context has open.
     pub unified: bool,
-    /// Whether the files are mapped only: they were closed, and the driver still serves the process.
+    /// Whether the files are only mapped: they were closed, but the driver still serves the process.
     pub are_mapped_only: bool,
-    /// A recording that makeroom writes: the path to open it by, and its name.
+    /// A recording written by makeroom: the path to open it with, and its name.
     pub recording: Option<(PathBuf, PathBuf)>,
 }
 
 impl OpenFiles {
-    /// Reads the open files of a process; `None` when that is not allowed or it is gone. A process whose first thread
-    /// has ended shows them only at the threads that live on.
+    /// Reads the open files of a process; `None` if that is not permitted or it is gone. If the main thread has
+    /// exited, only the remaining threads show them.
     pub(super) fn read(folder: &Path, stat: &Stat, budget: &mut LookBudget) -> Option<Self> {
         if stat.state != State::Zombie {
             return Self::read_folder(&folder.join("fd"), budget);
@@ -75,9 +75,9 @@ impl OpenFiles {
             .find(Self::has_driver)
     }
 
-    /// Looks for the recording of a process that counts: the recorder's descriptors are its thread's alone.
+    /// Looks for a recording. The recorder's thread has a file descriptor table of its own.
     pub(super) fn find_recording(&mut self, folder: &Path, budget: &mut LookBudget) {
-        /// The recorder has one thread. A process with more of that name made them itself.
+        /// The recorder has one thread; any others of that name are the program's own.
         const MOST_WRITERS: usize = 4;
         if self.recording.is_some() {
             return;
@@ -105,10 +105,10 @@ impl OpenFiles {
         Some(files)
     }
 
-    /// Of a process's maps no more is read: some ten times what the kernel lets a process have.
+    /// How much of a process's maps to read: about ten times what the kernel's limit on mappings allows.
     pub(super) const LONGEST_MAPS: u64 = 64 << 20;
 
-    /// The mapped files of a process, out of its maps.
+    /// The mapped driver files in a process's maps.
     pub(super) fn of_maps(maps: &[u8]) -> Self {
         let mut files = Self::default();
         for line in maps.split(|&byte| byte == b'\n') {

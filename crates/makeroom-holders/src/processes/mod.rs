@@ -1,12 +1,11 @@
 //! The processes of this machine, as far as `/proc` shows them.
 //!
-//! One pass over `/proc` reads one line of every process and the names of its open files; the rest is read only of
-//! processes that matter here: those with the driver's files open, and those that the driver lists. A process that
-//! vanishes between two reads is simply not there; one that may not be looked into is counted.
+//! One pass over `/proc` reads the stat line of every process and the names of its open files. More is read only of
+//! relevant processes: those that have the driver's files open, and those that the driver lists. A process that
+//! vanishes between two reads is skipped; one that may not be inspected is counted.
 //!
-//! The reading is our own, not the `procfs` crate's: that one fills large structures field by field and fails as a
-//! whole where a field is odd, while a few fields are wanted here, from a folder that may be the host's `/proc` mounted
-//! elsewhere.
+//! The `procfs` crate is not used: it parses large structures and fails as a whole on one unexpected field, while
+//! this module needs a few fields, from a directory that may be the host's `/proc` mounted elsewhere.
 
 mod belonging;
 mod files;
@@ -30,42 +29,41 @@ pub(crate) use reading::open;
 use reading::{Patient, text};
 use users::Users;
 
-/// Of a command line no more is read; the rest of one that long says nothing more about who it is.
+/// How much of a command line to read: the rest does not help to identify a process.
 const LONGEST_COMMAND: u64 = 16 << 10;
-/// How long mapped files are looked for: 1000 ordinary processes take a tenth of it.
+/// Time limit for inspecting mapped files: 1000 ordinary processes take a tenth of it.
 const LONGEST_MAPPED: Duration = Duration::from_millis(500);
-/// Of files that the kernel writes by itself no more is read.
+/// How much to read of files that the kernel generates.
 const LONGEST_FILE: u64 = 64 << 10;
 
-/// A process that matters here.
+/// A relevant process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// What its line in `/proc` says.
+    /// Its stat line.
     pub stat: Stat,
-    /// Its words; empty for a zombie and for kernel threads.
+    /// Its arguments; empty for a zombie and for kernel threads.
     pub command: Vec<String>,
-    /// Its user's number.
+    /// User ID.
     pub user: Option<u32>,
-    /// Its user's name, or the number.
+    /// User name, or the ID if unknown.
     pub user_name: String,
-    /// Its numbers in namespaces below this one, outermost first; empty when it is in this one.
+    /// Its PIDs in nested namespaces, outermost first; empty if it is in this namespace.
     pub inner_pids: Vec<u32>,
     /// The container, pod, job or unit it belongs to.
     pub belonging: Belonging,
-    /// Its files of the driver, and a recording of it.
+    /// Its driver files and its recording.
     pub files: OpenFiles,
-    /// Whether its unit is its own: systemd started its session, so whoever stops the unit ends it and no stranger.
+    /// Whether its session was started by systemd, so that stopping the unit ends this process and no unrelated ones.
     pub is_its_unit: bool,
-    /// Whether its parent runs the same program; `None` where its own cannot be seen. Whoever may not look at the
-    /// parent's is not the parent's user, and then it runs another.
+    /// Whether its parent runs the same executable; `None` if its own is not readable. If the parent's is not
+    /// readable, the parent belongs to another user, so this is false.
     pub has_parents_program: Option<bool>,
-    /// How long it has been running.
+    /// Time since it started.
     pub age: Option<Duration>,
 }
 
 impl Process {
-    /// The command as one line that cannot do anything to a terminal; the name in brackets where there is none, as
-    /// `ps` shows it.
+    /// The command as one line without control characters; if empty, the name in brackets, as `ps` shows it.
     pub fn command_line(&self) -> String {
         if self.command.is_empty() {
             return format!("[{}]", shown(&self.stat.name));
@@ -73,7 +71,7 @@ impl Process {
         shown(&self.command.join(" "))
     }
 
-    /// The program's name without its folder; what Python runs has its own.
+    /// The program's name without its directory; for Python, that of the script or module.
     pub fn program(&self) -> String {
         let name = |word: &str| shown(word.rsplit('/').next().unwrap_or(word));
         let program = self.command.first().map_or_else(|| name(&self.stat.name), |word| name(word));
@@ -85,34 +83,35 @@ impl Process {
         script.map_or(program, name)
     }
 
-    /// Whether its name or any of its words contains one of these.
+    /// Whether its name or any argument contains one of these.
     pub fn mentions(&self, parts: &[&str]) -> bool {
         let mut words = self.command.iter().chain([&self.stat.name]);
         words.any(|word| parts.iter().any(|part| word.contains(part)))
     }
 }
 
-/// A text with spaces for whatever would move a terminal's cursor: other people choose the words of their processes.
+/// Replaces control characters with spaces: users choose the names of their processes, which must not control a
+/// terminal.
 pub(crate) fn shown(text: &str) -> String {
     text.split(char::is_control).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// All processes at one moment.
+/// A snapshot of all processes.
 #[derive(Clone, Debug, Default)]
 pub struct Processes {
-    /// Every process by its number.
+    /// All processes by PID.
     pub stats: BTreeMap<u32, Stat>,
-    /// Those that matter here.
+    /// The relevant ones.
     pub known: BTreeMap<u32, Process>,
-    /// What can be seen from here.
+    /// What is visible from here.
     pub view: View,
-    /// Whether mapped files were looked at too.
+    /// Whether mapped files were inspected too.
     pub(crate) has_mapped: bool,
 }
 
 impl Processes {
-    /// Reads the processes under `root` (`/proc`), in full those with the driver's files open and those in `listed`.
-    /// Processes in `own` are left out.
+    /// Reads the processes under `root` (`/proc`), with details for those that have the driver's files open and those
+    /// in `listed`. Skips those in `own`.
     pub fn read(root: &Path, listed: &HashSet<u32>, own: &[u32]) -> Self {
         let mut processes = Self { view: View::read(root), ..Self::default() };
         let mut reader = Reader::new(root);
@@ -130,7 +129,7 @@ impl Processes {
         processes
     }
 
-    /// Reads the processes in `listed` again, and leaves the others as they were.
+    /// Reads the processes in `listed` again and keeps the others.
     pub(crate) fn refresh(&mut self, root: &Path, listed: &HashSet<u32>) {
         let mut reader = Reader::new(root);
         for &pid in listed {
@@ -153,8 +152,8 @@ impl Processes {
         }
     }
 
-    /// Looks for processes that keep the driver's files mapped after closing them. That means reading every
-    /// process's map, so it is done only when memory is missing.
+    /// Looks for processes that have closed the driver's files but keep them mapped. This reads the maps of every
+    /// process, so it is done only if memory is unexplained.
     pub fn add_mapped(&mut self, root: &Path, own: &[u32]) {
         self.has_mapped = true;
         let mut reader = Reader::new(root);
@@ -164,7 +163,7 @@ impl Processes {
             .copied()
             .filter(|pid| !self.known.contains_key(pid) && !own.contains(pid))
             .collect();
-        // Each may have maps of megabytes.
+        // Each process may have megabytes of maps.
         let ends = Instant::now() + LONGEST_MAPPED;
         for pid in rest.into_iter().take_while(|_| Instant::now() < ends) {
             let maps = reader.patient.read(&reader.folder(pid).join("maps"), OpenFiles::LONGEST_MAPS);
@@ -196,7 +195,7 @@ impl<'root> Reader<'root> {
         self.root.join(pid.to_string())
     }
 
-    /// How long a process has been running.
+    /// The time since a process started.
     fn age(&self, stat: &Stat) -> Option<Duration> {
         let started = Duration::from_secs_f64(stat.started as f64 / ticks_per_second());
         self.uptime.map(|uptime| uptime.saturating_sub(started))
@@ -232,8 +231,8 @@ impl<'root> Reader<'root> {
         Some(program(stat.parent).is_some_and(|parents| parents == own))
     }
 
-    /// Whether systemd, the system's or a user's, began a session. One that a service began for somebody (a login, a
-    /// job, a notebook) is not the service's own.
+    /// Whether a session was started by systemd, the system's or a user's. Sessions that a service starts for users
+    /// (logins, jobs, notebooks) are not part of the service.
     fn is_begun_by_manager(&self, session: u32) -> bool {
         let Some(leader) = Stat::read(&self.folder(session)) else { return false };
         leader.parent == 1
@@ -245,13 +244,13 @@ fn ticks_per_second() -> f64 {
     rustix::param::clock_ticks_per_second() as f64
 }
 
-/// The numbers of all processes.
+/// The PIDs of all processes.
 fn pids(root: &Path) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(root) else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// How long the system has been running.
+/// The time since the system booted.
 fn uptime(root: &Path) -> Option<Duration> {
     let text = fs::read_to_string(root.join("uptime")).ok()?;
     Duration::try_from_secs_f64(text.split_ascii_whitespace().next()?.parse().ok()?).ok()

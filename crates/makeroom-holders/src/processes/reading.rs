@@ -1,9 +1,9 @@
-//! Reads files that somebody else could make endless, or never answer: no more than so many bytes, and where the kernel
-//! may not come back, no longer than a moment.
+//! Reads files that another user could make endless, or that could block: up to a number of bytes and, where the
+//! kernel may block, with a timeout.
 //!
-//! The words and the maps of a process are behind a lock of its memory, and a thread that hangs in the driver can hold
-//! that lock for ever; so it is that `ps` hangs on such machines. They are therefore read by another thread, which is
-//! left behind where it does not come back. The kernel lets it go when this process ends.
+//! The command line and the maps of a process are protected by a lock on its memory map, which a thread that hangs in
+//! the driver can hold forever; that is why `ps` hangs on such machines. They are read by a helper thread, which is
+//! abandoned when it blocks. The kernel releases it when this process exits.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
@@ -12,33 +12,33 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// How long one file is waited for.
+/// Timeout for one file.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// After so many files that did not come no more are asked for.
+/// After this many timeouts, no more files are read.
 const MOST_HANGS: u32 = 5;
 
-/// Opens a plain file and nothing else: a pipe would be waited for.
+/// Opens a regular file. Anything else, such as a pipe, could block.
 pub(crate) fn open(path: &Path) -> Option<File> {
     let waits_not = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(waits_not).open(path).ok()?;
     file.metadata().is_ok_and(|file| file.is_file()).then_some(file)
 }
 
-/// The beginning of a plain file.
+/// The beginning of a regular file.
 pub(super) fn read(path: &Path, most: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(most).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
-/// The beginning of a plain file as text; empty where there is none.
+/// The beginning of a regular file as text; empty if it cannot be read.
 pub(super) fn text(path: &Path, most: u64) -> String {
     String::from_utf8_lossy(&read(path, most).unwrap_or_default()).into_owned()
 }
 
 type Read = fn(&Path, u64) -> Option<Vec<u8>>;
 
-/// Reads by another thread.
+/// Reads on a helper thread.
 #[derive(Debug)]
 pub(super) struct Patient {
     read: Read,
@@ -59,7 +59,7 @@ impl Default for Patient {
 }
 
 impl Patient {
-    /// The beginning of a file; `None` where there is none or it does not come.
+    /// The beginning of a file; `None` if it cannot be read or times out.
     pub(super) fn read(&mut self, path: &Path, most: u64) -> Option<Vec<u8>> {
         if self.hangs >= MOST_HANGS {
             return None;

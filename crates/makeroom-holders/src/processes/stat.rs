@@ -1,50 +1,51 @@
-//! The one line that `/proc/PID/stat` has for every process, and what of it is wanted.
+//! Parses `/proc/PID/stat`.
 
 use std::fs;
 use std::path::Path;
 
-/// What the line says.
+/// The fields of the line that are needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// Its number.
+    /// PID.
     pub pid: u32,
-    /// The program's name, cut to 15 bytes by the kernel.
+    /// The program's name, truncated to 15 bytes by the kernel.
     pub name: String,
-    /// What it does.
+    /// State.
     pub state: State,
-    /// Who started it, or who adopted it.
+    /// PID of its parent, or of the process that adopted it.
     pub parent: u32,
-    /// Its process group, by the number of the process that began it.
+    /// Process group ID: the PID of its leader.
     pub group: u32,
-    /// Its session, by the number of the process that began it.
+    /// Session ID: the PID of its leader.
     pub session: u32,
-    /// Its threads.
+    /// Number of threads.
     pub threads: u32,
-    /// When it started, in clock ticks since the system did.
+    /// Start time in clock ticks since boot.
     pub started: u64,
 }
 
-/// What a process does.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// It runs, or waits for something that will come.
+    /// Running, or in an interruptible wait.
     #[default]
     Alive,
-    /// It waits in the kernel and cannot be killed.
+    /// Blocked in the kernel; cannot be killed.
     Uninterruptible,
-    /// It is stopped by a signal or a debugger.
+    /// Stopped by a signal or a debugger.
     Stopped,
-    /// It has ended and nobody asked how.
+    /// Exited, not reaped.
     Zombie,
 }
 
 impl Stat {
-    /// Reads a process's line; `None` when it is gone.
+    /// Reads a process's stat line; `None` if it is gone.
     pub(super) fn read(folder: &Path) -> Option<Self> {
         Self::parse(&fs::read(folder.join("stat")).ok()?)
     }
 
-    /// Reads the line. The name stands in parentheses and may hold anything, so fields are counted after the last.
+    /// Parses the line. The name is in parentheses and may contain any character, so fields are counted from the last
+    /// parenthesis.
     fn parse(line: &[u8]) -> Option<Self> {
         let open = line.iter().position(|&byte| byte == b'(')?;
         let close = line.iter().rposition(|&byte| byte == b')')?;

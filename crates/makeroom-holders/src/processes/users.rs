@@ -1,18 +1,18 @@
-//! Names of users, from `/etc/passwd` alone: a directory service that does not answer must not stop the answer about
-//! a GPU. Who is not there is shown by number.
+//! User names, from `/etc/passwd` only: a directory service that hangs must not block the command. Users that are not
+//! in it are shown by ID.
 //!
-//! The file is that of the first process: in a container that looks at the host's processes it is the host's, whose
-//! users they are.
+//! The file is read from the root directory of process 1. In a container that inspects the host's processes, that is
+//! the host's file, which has their users.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::reading::text;
 
-/// Of the file no more is read.
+/// How much of the file to read.
 const LONGEST_FILE: u64 = 16 << 20;
 
-/// Users by number, read when the first is asked for.
+/// Users by ID, read on first use.
 #[derive(Debug)]
 pub(super) struct Users {
     first_process: PathBuf,
@@ -25,11 +25,11 @@ impl Users {
         Self { first_process: root.join("1"), names: None }
     }
 
-    /// The name of a user, or the number.
+    /// The name of a user, or the ID.
     pub(super) fn name(&mut self, user: u32) -> String {
         let names = self.names.get_or_insert_with(|| {
             let theirs = parse(&text(&self.first_process.join("root/etc/passwd"), LONGEST_FILE));
-            // Another user's process does not show its root.
+            // The root of another user's process is not readable.
             if theirs.is_empty() { parse(&text(Path::new("/etc/passwd"), LONGEST_FILE)) } else { theirs }
         });
         names.get(&user).cloned().unwrap_or_else(|| user.to_string())

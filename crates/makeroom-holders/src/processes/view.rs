@@ -1,27 +1,27 @@
-//! What can be seen from here: whose processes, and of which namespace.
+//! What is visible from here: which users' processes, and in which namespace.
 
 use std::fs;
 use std::path::Path;
 
-/// The first PID namespace of every Linux system has this name.
+/// The initial PID namespace has this name on every Linux system.
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// What can be seen from here.
+/// What is visible from here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Whether the processes seen are all of the machine, and their numbers the driver's. `None` when unknown.
+    /// Whether all processes of the machine are visible, under the PIDs that the driver uses. `None` if unknown.
     pub is_whole_machine: Option<bool>,
-    /// Whether `/proc` is mounted so that other users' processes are hidden from this one.
+    /// Whether `/proc` is mounted so that other users' processes are hidden (`hidepid`).
     pub hides_others: bool,
-    /// Processes whose open files may not be looked at.
+    /// Number of processes whose open files may not be read.
     pub unreadable: u32,
-    /// The user who looks.
+    /// Effective user ID of this process.
     pub user: u32,
 }
 
 impl View {
     pub(super) fn read(root: &Path) -> Self {
-        // Of a /proc mounted from elsewhere the first process tells; it is always in the namespace of its /proc.
+        // For a /proc mounted from elsewhere, use process 1, which is always in the namespace of its /proc.
         let namespace =
             fs::read_link(root.join("1/ns/pid")).or_else(|_| fs::read_link(root.join("self/ns/pid")));
         let user = rustix::process::geteuid().as_raw();
@@ -35,9 +35,9 @@ impl View {
     }
 }
 
-/// Whether the mount of `root` hides the processes of other users.
+/// Whether the mount of `root` hides other users' processes.
 fn hides(mounts: &str, root: &Path) -> bool {
-    // Later mounts lie over earlier ones.
+    // Later mounts cover earlier ones.
     let options = mounts.lines().rev().find_map(|line| {
         let mut fields = line.split(' ');
         let (place, kind, options) = (fields.nth(1)?, fields.next()?, fields.next()?);

@@ -1,8 +1,8 @@
-//! Time and bytes for the recordings of all processes together.
+//! Limits the time and bytes spent on the recordings of all processes.
 //!
-//! Any user can have a process with a recording of any size, on any file system. So all recordings share one budget: they are
-//! read from the smallest to the largest, each in at most half of the remaining time, and what is left when the budget
-//! ends has no figures. A file system that does not respond blocks a thread, which is abandoned.
+//! Any user can run a process with a recording of any size on any file system, so all recordings share one budget.
+//! They are read from the smallest to the largest, each in at most half of the remaining time. Recordings that do not
+//! fit in the budget get no figures. A file system that does not respond blocks a thread, which is abandoned.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::sum::add_up;
 use super::{Recordings, open_recording, recordings};
 
-/// What may be spent on recordings.
+/// The limits for all recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
     pub(crate) time: Duration,
@@ -22,17 +22,17 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// For a command that a person waits for.
+    /// For an interactive command.
     pub(crate) const USUAL: Self = Self { time: Duration::from_millis(500), bytes: 64 << 20 };
 }
 
-/// How long one file may take to open. Opening takes at most half of the budget in all.
+/// Timeout for opening one file. Opening takes at most half of the budget in total.
 const OPENING: Duration = Duration::from_millis(20);
-/// How much later than its end a read may notice it.
+/// How late a read may notice its deadline.
 const SLACK: Duration = Duration::from_millis(20);
 
-/// Reads the recordings of processes: how to open each, and its name. The result has all of them; those beyond the budget
-/// without figures.
+/// Reads the recordings of processes, each given as the path to open and its name. The result contains all of them;
+/// those beyond the budget have no figures.
 pub(crate) fn read_all(
     files: impl IntoIterator<Item = (u32, (PathBuf, PathBuf))>,
     budget: Budget,
@@ -56,7 +56,7 @@ pub(crate) fn read_all(
         }
         bytes_left -= bytes;
         let until = Instant::now() + share;
-        // It grows while it is read.
+        // The file may grow while it is read.
         let sums = within(share + SLACK, move || add_up(file.take(bytes), until)).flatten();
         read.insert(pid, recordings(&paths, sums));
     }
@@ -67,14 +67,14 @@ fn remaining(ends: Instant) -> Duration {
     ends.saturating_duration_since(Instant::now())
 }
 
-/// Opens a plain file; with its length.
+/// Opens a regular file and returns its length.
 fn open(path: &Path) -> Option<(u64, File)> {
     let file = open_recording(path)?;
     let length = file.metadata().ok()?.len();
     Some((length, file))
 }
 
-/// The result of some work, if it is there in time.
+/// The result of some work, or `None` on timeout.
 fn within<Result: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> Result + Send + 'static,
@@ -84,7 +84,7 @@ fn within<Result: Send + 'static>(
     }
     let (sender, receiver) = channel();
     let run = move || {
-        // If it comes too late, nobody receives it.
+        // After a timeout, there is no receiver.
         let _ = sender.send(work());
     };
     std::thread::Builder::new().name("recording".to_owned()).spawn(run).ok()?;
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// A recording that holds 512 bytes for each event.
+    /// A recording with 512 live bytes per event.
     fn write(name: &str, events: u64) -> (PathBuf, PathBuf) {
         let mut encoder = Encoder::new(ThreadNumber(1), Vec::new());
         for number in 0..events {

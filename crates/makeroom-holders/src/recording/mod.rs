@@ -1,12 +1,12 @@
-//! What a running program's own `.room` recording says of it: live and managed bytes of each device.
+//! Figures from a running program's own `.room` recording: live and managed bytes on each device.
 //!
 //! ```text
-//! budget    time and bytes for all recordings together; reads each in a thread that can be abandoned
+//! budget    limits time and bytes for all recordings; reads each in a thread that can be abandoned
 //! sum       adds up one recording in bounded memory
 //! ```
 //!
-//! The file is being written while it is read; complete frames are read. It is opened through the process's own
-//! descriptor, so it is found whatever it is called there, in a container too.
+//! The file is still being written, so only complete frames are read. It is opened through the process's own file
+//! descriptor, which works for any name and across containers.
 
 mod budget;
 mod sum;
@@ -21,40 +21,39 @@ use crate::processes::shown;
 pub(crate) use budget::{Budget, read_all};
 use sum::Sum;
 
-/// What the recorder calls its thread.
+/// The name of the recorder's thread.
 const WRITER: &[u8] = b"makeroom";
-/// Threads of one process that are looked at.
+/// Maximum number of threads to inspect per process.
 pub(crate) const MOST_THREADS: usize = 1 << 14;
 
-/// What a recording says of one device.
+/// A recording's figures for one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     /// Where the program writes it.
     pub name: PathBuf,
-    /// Where it can be opened from here.
+    /// The path to open it with from here.
     pub path: PathBuf,
-    /// What the program holds of the device now, by its own calls; `None` when the file could not be added up within the
-    /// budget.
+    /// The device memory that the program holds now, from its own calls; `None` if the file exceeded the budget.
     pub live: Option<Bytes>,
-    /// The part of it that is managed memory, which the driver counts for nobody.
+    /// The managed part of it, which the driver attributes to no process.
     pub managed: Bytes,
-    /// Pieces of other processes' memory that it has open.
+    /// Number of allocations imported from other processes.
     pub imported: u64,
-    /// Allocations that were refused.
+    /// Failed allocations.
     pub refused: u64,
 }
 
 impl Recording {
-    /// Its name as it can be shown: whoever writes the file chose it.
+    /// Its name without control characters: the process that writes the file chose it.
     pub fn shown_name(&self) -> String {
         shown(&self.name.to_string_lossy())
     }
 }
 
-/// What all devices' recordings say, by the devices' UUIDs; under the empty name what no device is known for.
+/// The figures of a recording by device UUID; the empty key is for memory whose device is unknown.
 pub(crate) type Recordings = HashMap<String, Recording>;
 
-/// What a recording with these sums says; without them it has only its name.
+/// The figures from these sums; without sums, only the name.
 fn recordings((path, name): &(PathBuf, PathBuf), sums: Option<HashMap<String, Sum>>) -> Recordings {
     let blank = Recording { name: name.clone(), path: path.clone(), ..Recording::default() };
     let of_device = |(uuid, sum): (String, Sum)| {
@@ -69,13 +68,13 @@ fn recordings((path, name): &(PathBuf, PathBuf), sums: Option<HashMap<String, Su
     recordings
 }
 
-/// Opens a recording of someone else's process for reading. Waits for nothing: only a plain file is opened.
+/// Opens a recording of another process. Does not block: only regular files are opened.
 pub fn open_recording(path: &Path) -> Option<File> {
     crate::processes::open(path)
 }
 
-/// Whether a process has this file open: then its recording still goes on. Of a process in another namespace, or of
-/// another user, it cannot be told.
+/// Whether a process has this file open and so is still recording. Always false for processes in another namespace or
+/// of another user.
 pub fn is_being_written(path: &Path, pid: u32) -> bool {
     let Ok(path) = path.canonicalize() else { return false };
     let process = PathBuf::from(format!("/proc/{pid}"));
@@ -86,13 +85,13 @@ pub fn is_being_written(path: &Path, pid: u32) -> bool {
         .any(|file| std::fs::read_link(file.path()).is_ok_and(|open| open == path))
 }
 
-/// The folders of a process's first threads.
+/// The directories of a process's threads, up to a limit.
 pub(crate) fn threads(process: &Path, most: usize) -> Vec<PathBuf> {
     let threads = std::fs::read_dir(process.join("task")).into_iter().flatten().flatten();
     threads.take(most).map(|thread| thread.path()).collect()
 }
 
-/// The descriptor tables of the recorder among a process's threads: its thread has a table of its own.
+/// The file descriptor tables of recorder threads: such a thread has a table of its own.
 pub(crate) fn writers(threads: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     threads
         .iter()

@@ -1,8 +1,8 @@
-//! Adds up one recording, event by event, in bounded memory.
+//! Computes the live memory of one recording in bounded memory.
 //!
-//! Frames are one thread's each, and only time orders the events of all threads. So no running total is kept, but the latest
-//! event of each address: memory is live where the latest event is an allocation. An allocation at an address that was never
-//! freed replaces the one before, because the free in between was lost.
+//! Each frame holds events of one thread, and only timestamps order the events of different threads. So instead of a
+//! running total, this keeps the latest event of each address: memory is live if that is an allocation. An allocation
+//! at an address that is still live replaces the earlier one, because the free in between was lost.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -11,12 +11,12 @@ use std::time::Instant;
 use makeroom_core::DeviceIndex;
 use makeroom_trace::room::{Event, EventKind, Frame, Reader, Record};
 
-/// Addresses, devices and the like that are kept of one file; a file with more is not added up. They take some 60 MB.
+/// Maximum number of entries (addresses, devices and so on), about 60 MB. Recordings with more are given up.
 const MOST_ENTRIES: usize = 1 << 19;
-/// Records between two looks at the clock.
+/// Number of records between checks of the deadline.
 const RECORDS_PER_LOOK: u32 = 4096;
 
-/// What a program holds of one device.
+/// A program's memory on one device.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub(super) live: u64,
@@ -25,13 +25,13 @@ pub(super) struct Sum {
     pub(super) refused: u64,
 }
 
-/// Adds up a recording by the UUIDs of its devices; `None` where it is not one, has too many addresses, or takes longer than
-/// until `ends`.
+/// Sums up a recording by device UUID; `None` if it is not a recording, has too many addresses, or is not done by
+/// `ends`.
 pub(super) fn add_up(file: impl Read, ends: Instant) -> Option<HashMap<String, Sum>> {
     let mut reader = Reader::new(file).ok()?;
     let mut latest = Latest::default();
     let mut records_left = RECORDS_PER_LOOK;
-    // A torn end is the normal case of a file that is being written.
+    // A file that is being written usually ends in a partial frame.
     while let Ok(Some(frame)) = reader.next_frame() {
         if Instant::now() >= ends {
             return None;
@@ -63,10 +63,10 @@ struct Latest {
     uuids: HashMap<DeviceIndex, String>,
     /// Whether the address is a handle, and the address.
     places: HashMap<(bool, u64), Place>,
-    /// Memory of other processes: when it was opened or closed, and which of both.
+    /// Imported memory: the time of the latest event, and whether it opened the memory.
     imports: HashMap<(DeviceIndex, u64), (u64, bool)>,
     refused: HashMap<DeviceIndex, u64>,
-    /// Devices with any event, also where nothing is live.
+    /// All devices with an event, also those without live memory.
     devices: HashSet<DeviceIndex>,
 }
 
@@ -104,14 +104,14 @@ impl Latest {
             let now = || Place { time_ns, device, live, managed };
             let place = (is_handle(event.kind), event.address.0);
             let known = self.places.entry(place).or_insert_with(now);
-            // Of events at the same time, the later one in the file.
+            // On equal timestamps, the later event in the file wins.
             if known.time_ns <= time_ns {
                 *known = now();
             }
         }
     }
 
-    /// Saturating: the file is someone else's, and may contain any figures.
+    /// Saturating, because the file is untrusted and may contain any figures.
     fn sums(self) -> HashMap<String, Sum> {
         let mut sums: HashMap<String, Sum> = HashMap::new();
         let uuid = |device: DeviceIndex| self.uuids.get(&device).cloned().unwrap_or_default();
@@ -141,7 +141,7 @@ fn is_taking(event: &Event) -> bool {
         | EventKind::MipmappedAlloc
         | EventKind::ManagedAlloc
         | EventKind::StreamAlloc => true,
-        // Physical memory of the host has 1 here.
+        // 1 means physical memory on the host.
         EventKind::PhysicalCreate => event.extra == 0,
         _ => false,
     }
@@ -158,7 +158,7 @@ fn is_giving(kind: EventKind) -> bool {
     )
 }
 
-/// Handles are small numbers of another kind than addresses.
+/// Handles are small integers that may coincide with addresses.
 fn is_handle(kind: EventKind) -> bool {
     matches!(
         kind,
@@ -185,7 +185,7 @@ mod tests {
         Record::Event(Event { kind, time_ns, address, size, ..Event::default() })
     }
 
-    /// A recording with a frame for each thread.
+    /// A recording with one frame per thread.
     fn file(threads: &[&[Record]]) -> Vec<u8> {
         let mut file = beginning(&Header::default());
         for (number, records) in threads.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! What the driver says of its cards, as data that can cross a pipe.
+//! The driver's view of its GPUs, as data that can cross a pipe.
 //!
-//! NVML is asked in a process of its own ([`Surveyor`]): a driver that hangs leaves its caller in uninterruptible
-//! sleep, and a process with such a thread cannot even exit. What crosses the pipe is a [`Survey`], one line of JSON.
-//! Figures are the driver's; nothing is concluded here.
+//! NVML is called in a child process ([`Surveyor`]): a driver that hangs puts its caller into uninterruptible sleep,
+//! and a process with such a thread cannot even exit. The child sends a [`Survey`] as one line of JSON. All figures
+//! are the driver's; nothing is derived from them here.
 
 mod read;
 mod surveyor;
@@ -12,81 +12,81 @@ use serde::{Deserialize, Serialize};
 pub use read::answer;
 pub use surveyor::{SurveyError, Surveyor};
 
-/// What the driver says at one moment.
+/// A snapshot of the driver's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survey {
     /// The driver's version: `580.159.03`.
     pub driver: String,
-    /// The newest CUDA version it serves, as a number: 13000 is 13.0.
+    /// The newest CUDA version it supports; 13000 is 13.0.
     pub cuda: Option<i32>,
-    /// The cards, by their index.
+    /// The GPUs, by index.
     pub cards: Vec<Card>,
 }
 
 impl Survey {
-    /// Who is listed, on cards and on parts of them.
+    /// The listed processes of all GPUs and MIG instances.
     pub fn listed(&self) -> impl Iterator<Item = &Listed> {
         let cards = self.cards.iter().flat_map(|card| std::iter::once(card).chain(&card.parts));
         cards.flat_map(|card| &card.listed)
     }
 }
 
-/// One card, or one part of a divided card.
+/// A GPU, or a MIG instance of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Card {
-    /// The driver's number for it.
+    /// Its index in NVML.
     pub index: u32,
-    /// Its identity: `GPU-…`, or `MIG-…` for a part; empty when even that could not be read.
+    /// `GPU-…`, or `MIG-…` for an instance; empty if it could not be read.
     pub uuid: String,
-    /// What it is called.
+    /// Product name.
     pub name: String,
-    /// Where it sits.
+    /// PCI bus ID.
     pub bus_id: String,
-    /// The number of its file `/dev/nvidiaN`, of a part that of its card.
+    /// Minor number of `/dev/nvidiaN`; for a MIG instance, that of its GPU.
     pub minor: Option<u32>,
-    /// Its memory; `None` when it could not be read.
+    /// Its memory; `None` if it could not be read.
     pub memory: Option<Memory>,
     /// The processes that the driver lists.
     pub listed: Vec<Listed>,
-    /// Whether it is divided (MIG).
+    /// Whether MIG is enabled.
     pub is_divided: bool,
-    /// Its parts.
+    /// Its MIG instances.
     pub parts: Vec<Self>,
     /// Whether it drives a display.
     pub drives_display: Option<bool>,
-    /// Whether the driver stays loaded without users.
+    /// Whether the driver stays loaded when there is no user (persistence mode).
     pub is_persistent: Option<bool>,
-    /// Who may use it.
+    /// How many processes may use it.
     pub compute_mode: Option<ComputeMode>,
-    /// Whether the driver keeps account of processes' peaks.
+    /// Whether the driver records peaks of processes (accounting mode).
     pub keeps_account: Option<bool>,
-    /// What could not be read, in the driver's words.
+    /// Queries that failed.
     pub problems: Vec<Problem>,
 }
 
-/// A card's memory in bytes, in the driver's words: `total = reserved + used + free`.
+/// A GPU's memory in bytes, as the driver reports it: `total = reserved + used + free`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// All of it.
+    /// Total memory.
     pub total: u64,
-    /// What the driver keeps for itself.
+    /// Reserved by the driver.
     pub reserved: u64,
-    /// What is used beside that.
+    /// Used, without the reserved part.
     pub used: u64,
-    /// What is left.
+    /// Free.
     pub free: u64,
 }
 
 /// A process in one of the driver's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// Its number, as the driver counts: on the host.
+    /// PID on the host, as the driver reports it.
     pub pid: u32,
     /// The list.
     pub list: List,
-    /// What it holds, if the driver says so.
+    /// Its memory, if the driver reports it.
     pub bytes: Option<u64>,
-    /// The most it ever held, where accounting is on.
+    /// Its peak, if accounting is on.
     pub peak: Option<u64>,
 }
 
@@ -97,34 +97,34 @@ pub enum List {
     Compute,
     /// Displays and rendering.
     Graphics,
-    /// CUDA through the multi-process service.
+    /// CUDA through MPS.
     Mps,
 }
 
-/// Who may use a card.
+/// How many processes may use a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ComputeMode {
     /// Any number of processes.
     Shared,
     /// One process.
     Exclusive,
-    /// Nobody.
+    /// None.
     Prohibited,
 }
 
-/// Something that could not be read.
+/// A query that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// What was asked for.
+    /// The query.
     pub what: String,
-    /// What the driver answered.
+    /// The driver's error.
     pub answer: String,
-    /// What kind of answer that is.
+    /// The kind of error.
     pub kind: ProblemKind,
 }
 
 impl Problem {
-    /// What to do about it, on this card.
+    /// What to do about it, for this GPU.
     pub fn hint(&self, card: u32) -> String {
         match self.kind {
             ProblemKind::Lost => {
@@ -140,14 +140,14 @@ impl Problem {
     }
 }
 
-/// Kinds of answers that are no answers.
+/// Kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProblemKind {
-    /// The user may not know.
+    /// The user lacks the permission.
     NoPermission,
     /// The card fell off the bus.
     Lost,
-    /// The card wants a reset.
+    /// The GPU needs a reset.
     NeedsReset,
     /// Anything else.
     Other,

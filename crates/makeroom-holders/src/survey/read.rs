@@ -1,7 +1,7 @@
-//! Asks NVML. Runs in a process of its own and answers one line of JSON for each line it is sent.
+//! Queries NVML. Runs in the child process and replies with one line of JSON to each line it receives.
 //!
-//! The library is loaded at run time; that it is missing is an answer like any other. Every question is asked of
-//! every card, and a question that one card cannot answer takes nothing from the others.
+//! The library is loaded at run time; if it is missing, that is an ordinary reply. All queries run on every GPU, and
+//! one that fails on one GPU does not affect the others.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, Write};
@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Card, ComputeMode, List, Listed, Memory, Problem, ProblemKind, Survey};
 
-/// Where the library may be: where the loader looks, and where WSL and NixOS put it.
+/// Where the library may be: on the loader's path, or where WSL and NixOS put it.
 const LIBRARIES: [&str; 3] =
     ["libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1", "/run/opengl-driver/lib/libnvidia-ml.so.1"];
 
-/// What crosses the pipe.
+/// A reply over the pipe.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Survey(Survey),
@@ -27,13 +27,13 @@ pub(super) enum Answer {
     NoLibrary(String),
     /// The driver is not loaded.
     NoDriver,
-    /// The library and the loaded driver are of different versions.
+    /// The library and the loaded driver have different versions.
     Mismatch,
-    /// Anything else that keeps NVML from starting.
+    /// Any other error from NVML's initialization.
     Refused(String),
 }
 
-/// Answers every line of `questions` with one line of `answers`, until there are no more.
+/// Replies to every line of `questions` with one line in `answers`, until the end of input.
 pub fn answer(questions: impl BufRead, mut answers: impl Write) -> std::io::Result<()> {
     let mut started = None;
     for question in questions.lines() {
@@ -111,7 +111,7 @@ fn card(device: &Device<'_>, index: u32, is_part: bool) -> Card {
     card
 }
 
-/// What only a whole card has.
+/// Reads properties that MIG instances do not have.
 fn whole(card: &mut Card, device: &Device<'_>) {
     card.bus_id = device.pci_info().map(|place| place.bus_id).unwrap_or_default();
     card.minor = device.minor_number().ok();
@@ -133,7 +133,7 @@ fn whole(card: &mut Card, device: &Device<'_>) {
     }
 }
 
-/// Who uses it.
+/// Reads the lists of processes.
 fn lists(card: &mut Card, device: &Device<'_>) {
     let compute = newest_or(device.running_compute_processes(), || device.running_compute_processes_v2());
     let graphics = newest_or(device.running_graphics_processes(), || device.running_graphics_processes_v2());
@@ -157,7 +157,7 @@ fn lists(card: &mut Card, device: &Device<'_>) {
     }
 }
 
-/// The parts of a divided card. Their numbers have gaps where parts were removed.
+/// Reads the MIG instances. Their indices have gaps where instances were removed.
 fn parts(card: &mut Card, device: &Device<'_>) {
     for index in 0..device.mig_device_count().unwrap_or(0) {
         match device.mig_device_by_index(index) {
@@ -168,12 +168,12 @@ fn parts(card: &mut Card, device: &Device<'_>) {
     }
 }
 
-/// Whether a card or a driver simply does not have what was asked for, which is no problem.
+/// Whether a GPU or driver merely lacks a feature, which is not a problem.
 fn is_lacking(error: &NvmlError) -> bool {
     matches!(error, NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_))
 }
 
-/// The older form of a list, where the driver is too old for the newer.
+/// The older version of a list, if the driver does not support the newer one.
 fn newest_or(
     newest: Result<Vec<ProcessInfo>, NvmlError>,
     older: impl FnOnce() -> Result<Vec<ProcessInfo>, NvmlError>,
@@ -186,7 +186,7 @@ fn newest_or(
 
 fn listed(process: &ProcessInfo, list: List) -> Listed {
     let bytes = match process.used_gpu_memory {
-        // Who is listed has a context; inside a container the driver finds its process and not its size.
+        // A listed process has a context. Inside a container, the driver lists it without its size.
         UsedGpuMemory::Unavailable | UsedGpuMemory::Used(0) => None,
         UsedGpuMemory::Used(bytes) => Some(bytes),
     };

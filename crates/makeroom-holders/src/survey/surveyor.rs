@@ -1,7 +1,7 @@
-//! The process that asks NVML, and how long it may take.
+//! The child process that calls NVML, with a timeout.
 //!
-//! A driver that hangs is waited for no longer than the deadline. The process is then given up: it is told to end,
-//! which it does when the driver lets it, and no other is started while it is still there.
+//! If the driver does not respond within the deadline, the child is killed, which takes effect once the driver
+//! releases it. No other child is started until then.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use super::Survey;
 use super::read::Answer;
 
-/// How long a process that is asked no more may take to end.
+/// How long to wait for a child to exit after its input was closed.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(1);
-/// How often it is looked whether it has.
+/// Polling interval for that.
 const FAREWELL_LOOK: Duration = Duration::from_millis(1);
 
-/// Asks for surveys, each within a deadline.
+/// Takes surveys, each with a deadline.
 #[derive(Debug)]
 pub struct Surveyor {
     command: Command,
@@ -33,14 +33,14 @@ struct Running {
     answers: Receiver<io::Result<String>>,
 }
 
-/// A process that the driver does not let go.
+/// A child that is stuck in the driver.
 #[derive(Debug)]
 struct Stuck {
     child: Child,
     since: Instant,
 }
 
-/// Why there is no survey.
+/// Why a survey failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SurveyError {
@@ -50,21 +50,21 @@ pub enum SurveyError {
     /// The driver is not loaded.
     #[error("the NVIDIA driver is not loaded")]
     NoDriver,
-    /// The library and the loaded driver are of different versions.
+    /// The library and the loaded driver have different versions.
     #[error("NVML and the loaded driver have different versions")]
     Mismatch,
-    /// The driver refused.
+    /// NVML returned an error.
     #[error("NVML failed: {0}")]
     Refused(String),
-    /// The driver did not answer in time.
+    /// The driver did not respond in time.
     #[error("the NVIDIA driver did not respond within {seconds} s{place}")]
     Hangs {
-        /// How long it was waited for.
+        /// How long it has been stuck.
         seconds: u64,
-        /// Where the asking process waits.
+        /// Where in the kernel the child is blocked.
         place: String,
     },
-    /// The process that asks could not be started or ended early.
+    /// The child could not be started, or ended early.
     #[error("could not query NVML: {0}")]
     Asker(io::Error),
 }
@@ -92,18 +92,18 @@ impl SurveyError {
 }
 
 impl Surveyor {
-    /// A surveyor that starts `command`, which calls [`answer`](super::answer), when it is first asked.
+    /// A surveyor that starts `command` on first use. The command must call [`answer`](super::answer).
     pub fn new(mut command: Command, deadline: Duration) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         Self { command, deadline, running: None, stuck: None }
     }
 
-    /// The processes of this surveyor, which have the driver's files open as all users have.
+    /// The PID of the child, which has the driver's files open like any other user of it.
     pub fn process(&self) -> Option<u32> {
         self.running.as_ref().map(|running| running.child.id())
     }
 
-    /// Asks once.
+    /// Takes one survey.
     pub fn take(&mut self) -> Result<Survey, SurveyError> {
         if let Some(stuck) = &mut self.stuck {
             if !matches!(stuck.child.try_wait(), Ok(Some(_))) {
@@ -127,7 +127,7 @@ impl Surveyor {
             }
             Err(RecvTimeoutError::Timeout) => {
                 let error = hang(&running.child, asked.elapsed());
-                // It may not die of this: in uninterruptible sleep nothing does.
+                // This has no effect while the child is in uninterruptible sleep.
                 let _ = running.child.kill();
                 self.stuck = Some(Stuck { child: running.child, since: asked });
                 Err(error)
@@ -140,7 +140,7 @@ impl Surveyor {
 impl Drop for Surveyor {
     fn drop(&mut self) {
         if let Some(Running { mut child, questions, .. }) = self.running.take() {
-            // Without questions it ends by itself, unless the driver does not let it go.
+            // The child exits at the end of its input, unless it is stuck in the driver.
             drop(questions);
             farewell(&mut child, self.deadline);
         }
@@ -173,7 +173,7 @@ fn read(answer: Answer) -> Result<Survey, SurveyError> {
     }
 }
 
-/// Waits for a process that is about to end, and tells one to that takes too long.
+/// Waits for a child to exit, and kills it on timeout.
 fn farewell(child: &mut Child, deadline: Duration) -> Option<ExitStatus> {
     let given_up = Instant::now() + deadline.min(LONGEST_FAREWELL);
     while Instant::now() < given_up {
@@ -186,7 +186,7 @@ fn farewell(child: &mut Child, deadline: Duration) -> Option<ExitStatus> {
     None
 }
 
-/// Why a process does not answer that has closed its pipes.
+/// Why a child has closed its pipes.
 fn ended(mut child: Child) -> SurveyError {
     let status = farewell(&mut child, LONGEST_FAREWELL);
     let status = status.map_or("unknown status".to_owned(), |status| status.to_string());

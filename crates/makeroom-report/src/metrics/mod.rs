@@ -1,8 +1,8 @@
 //! The account as metrics: for Prometheus, and for OpenTelemetry.
 //!
-//! The names and labels are those that dashboards already use: DCGM's for a device's memory, the semantic conventions'
-//! for OpenTelemetry. The GPU's UUID is the key everywhere. Series are few: processes are folded by user, program and
-//! what they belong to, the smallest into one, and nothing carries a process number or a call site.
+//! Names and labels are those that dashboards already use: DCGM's for device memory, and the semantic conventions for
+//! OpenTelemetry. The GPU's UUID is the key everywhere. Cardinality is low: processes are grouped by user, program
+//! and container or job, the smallest into one group, and no label contains a PID or a call site.
 
 mod otlp;
 mod prometheus;
@@ -15,10 +15,10 @@ use makeroom_holders::{Account, Device, Holder};
 pub use otlp::otlp_json;
 pub use prometheus::prometheus_text;
 
-/// Groups of holders of one device that get a series of their own.
+/// Maximum number of groups per device that get their own series.
 const MOST_GROUPS: usize = 20;
 
-/// Who holds memory, as a set of labels.
+/// The labels of a group of processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Group {
     user: String,
@@ -43,7 +43,7 @@ impl Group {
         }
     }
 
-    /// As Prometheus has them. Not `pod` and `container`: those are names elsewhere, and these are identities.
+    /// Labels for Prometheus. Not `pod` and `container`: elsewhere those are names, and these are IDs.
     fn labels(&self) -> [(&'static str, &str); 5] {
         [
             ("user", &self.user),
@@ -54,7 +54,7 @@ impl Group {
         ]
     }
 
-    /// As OpenTelemetry's conventions name them, as far as they do.
+    /// Attributes according to OpenTelemetry's conventions, where these exist.
     fn attributes(&self) -> [(&'static str, &str); 5] {
         [
             ("process.owner", &self.user),
@@ -66,7 +66,7 @@ impl Group {
     }
 }
 
-/// The holders of a device folded into groups, most first; the smallest are one group, `other`.
+/// The holders of a device in groups, largest first; the smallest are one group, `other`.
 fn groups(device: &Device) -> Vec<(Group, Bytes)> {
     let mut sums: BTreeMap<Group, Bytes> = BTreeMap::new();
     for holder in &device.holders {
@@ -81,7 +81,7 @@ fn groups(device: &Device) -> Vec<(Group, Bytes)> {
     groups
 }
 
-/// Cards and, of divided ones, their parts.
+/// GPUs and their MIG instances.
 fn devices(account: &Account) -> impl Iterator<Item = &Device> {
     account.devices.iter().flat_map(|device| std::iter::once(device).chain(&device.parts))
 }

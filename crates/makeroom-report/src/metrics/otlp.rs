@@ -1,8 +1,8 @@
-//! The account as OTLP metrics in JSON, the form that every collector takes at `/v1/metrics`.
+//! The account as OTLP metrics in JSON, which every collector accepts at `/v1/metrics`.
 //!
-//! Names and attributes are the semantic conventions' for hardware: `hw.gpu.memory.limit`, `.usage`, `.utilization`,
-//! with `hw.id` the GPU's UUID. The encoder is our own: the payload is one nested object, and the SDK would bring a
-//! runtime of readers and exporters for it.
+//! Names and attributes are those of the semantic conventions for hardware: `hw.gpu.memory.limit`, `.usage`,
+//! `.utilization`, with the GPU's UUID as `hw.id`. The SDK is not used: the payload is one nested object, and the SDK
+//! would add a runtime of readers and exporters.
 
 use std::time::UNIX_EPOCH;
 
@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 
 use super::groups;
 
-/// Data points are sums since the start: what is there now.
+/// Aggregation temporality: sums are totals, not deltas.
 const CUMULATIVE: u8 = 2;
 
 /// The account as one export request.
 pub fn otlp_json(account: &Account) -> Value {
     let since_epoch = account.taken.duration_since(UNIX_EPOCH).unwrap_or_default();
-    // OTLP writes 64-bit numbers as text in JSON.
+    // OTLP encodes 64-bit integers as strings in JSON.
     let time = since_epoch.as_nanos().to_string();
     let driver = account.driver.as_ref().map_or("", |driver| driver.version.as_str());
     let mut points = Points { time, ..Points::default() };
-    // Of divided cards the parts: sums must not count them twice.
+    // MIG instances instead of their GPU, so that sums do not count memory twice.
     for device in account.devices.iter().flat_map(Device::usable) {
         points.add(device, driver);
     }

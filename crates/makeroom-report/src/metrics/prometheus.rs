@@ -1,4 +1,4 @@
-//! The account in the text format of Prometheus.
+//! The account in Prometheus's text format.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::{devices, groups};
 type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 
-/// The account in the text format, with how long it took.
+/// The account in the text format, with the time it took.
 pub fn prometheus_text(account: &Account, took: Duration) -> String {
     let mut registry = Registry::default();
     let mut gauges = |name: &str, help: &str| {
@@ -23,7 +23,7 @@ pub fn prometheus_text(account: &Account, took: Duration) -> String {
         registry.register(name, help, gauges.clone());
         gauges
     };
-    // DCGM counts in MiB.
+    // DCGM's unit is MiB.
     let total = gauges("DCGM_FI_DEV_FB_TOTAL", "Total framebuffer memory of the GPU (in MiB)");
     let free = gauges("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB)");
     let used = gauges("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB)");
@@ -61,7 +61,7 @@ pub fn prometheus_text(account: &Account, took: Duration) -> String {
             gauges.get_or_create(&names).set(bytes.get() as f64 / f64::from(1 << 20));
         }
         if !device.parts.is_empty() {
-            // Its parts have these, and sums must not count them twice.
+            // Its MIG instances have these, and sums must not count memory twice.
             continue;
         }
         let states = [
@@ -85,7 +85,7 @@ pub fn prometheus_text(account: &Account, took: Duration) -> String {
         }
     }
     let mut text = String::new();
-    // Writing into a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = encode(&mut text, &registry);
     text
 }

@@ -1,4 +1,4 @@
-//! The metrics of a made account: every line of one, the shape of the other.
+//! Metrics of a synthetic account: the full text for Prometheus, the structure for OTLP.
 
 use std::time::{Duration, UNIX_EPOCH};
 

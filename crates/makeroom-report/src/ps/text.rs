@@ -22,7 +22,7 @@ const MOST_HOLDERS: usize = 12;
 const MOST_ROWS: usize = 24;
 /// and at least this many of each.
 const LEAST_HOLDERS: usize = 3;
-/// Causes of one device that are shown.
+/// Maximum number of causes per device.
 const MOST_CAUSES: usize = 3;
 
 /// The account as text. `shows_all` lists every holder.
@@ -116,7 +116,7 @@ fn device_text(out: &mut String, device: &Device, most: usize, columns: usize) {
     }
 }
 
-/// What could not be read, in one line per reason; the memory comes first.
+/// Queries that failed, one line per reason; memory comes first.
 fn problems_text(out: &mut String, device: &Device, columns: usize) {
     let mut rest: Vec<&Problem> = device.problems.iter().collect();
     rest.sort_by_key(|problem| problem.what != "memory");
@@ -213,7 +213,7 @@ fn row(holder: &Holder) -> Row {
     }
 }
 
-/// What a process belongs to, in words.
+/// The container, pod, job or unit of a process.
 pub(crate) fn belonging(process: &Process) -> Vec<String> {
     let belonging = &process.belonging;
     let mut words = Vec::new();
@@ -243,7 +243,7 @@ fn line(bytes: Bytes, what: &str) -> Row {
     }
 }
 
-/// A duration in one unit, or two where the second matters.
+/// A duration in one unit, or in two if the second matters.
 fn age(age: Option<Duration>) -> String {
     let Some(seconds) = age.map(|age| age.as_secs()) else { return String::new() };
     match seconds {

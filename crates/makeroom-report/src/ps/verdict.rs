@@ -61,7 +61,7 @@ fn required(account: &Account, requirement: &Requirement) -> Line {
     warning(text)
 }
 
-/// What is missing: every GPU, or only the one that was named.
+/// The text for a missing GPU: all of them, or the requested one.
 fn missing(account: &Account, only: Option<u32>) -> String {
     let present: Vec<String> = account.devices.iter().map(|device| device.label.card.to_string()).collect();
     match only {
@@ -90,7 +90,7 @@ fn unlisted(device: &Device) -> Option<String> {
     Some(format!("GPU {}: {bytes} has no listed owner{why}", device.label))
 }
 
-/// A cause with how sure it is: `likely cause: workers whose parent died`.
+/// A cause with its certainty: `likely cause: workers whose parent died`.
 pub(super) fn likely_cause(cause: &UnlistedCause) -> String {
     let certainty = match cause.certainty {
         Certainty::Certain => String::new(),
@@ -99,7 +99,7 @@ pub(super) fn likely_cause(cause: &UnlistedCause) -> String {
     format!("{certainty}cause: {}", cause.cause.words())
 }
 
-/// How full the devices are, the fullest and the emptiest by name.
+/// How full the devices are; names the fullest and the emptiest.
 fn fullness(devices: &[&Device]) -> Option<String> {
     let known: Vec<(&Device, DeviceMemory)> =
         devices.iter().filter_map(|device| Some((*device, device.memory?))).collect();

@@ -24,13 +24,13 @@ use crate::wrap::{clip, wrap};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
-/// Columns of a GPU's bar: on a wide terminal, and on a narrow one.
+/// Width of a GPU's bar, on a wide and on a narrow terminal.
 const BAR_COLUMNS: [usize; 2] = [20, 16];
-/// Columns that the command keeps, whatever else is known about the process.
+/// Minimum width of the command.
 const LEAST_COMMAND: usize = 16;
-/// Devices that are shown; more are counted.
+/// Maximum number of devices to show; the rest is counted.
 const MOST_DEVICES: usize = 8;
-/// Lines of the lower half.
+/// Height of the lower part.
 const SITES_LINES: u16 = 10;
 
 impl Screen {
@@ -55,13 +55,13 @@ impl Screen {
         frame.render_widget(self.keys(), keys);
     }
 
-    /// The screen as plain text of at most so many columns and rows, for a terminal that can only print.
+    /// The screen as plain text with at most this many columns and rows, for a terminal without cursor control.
     pub fn plain(&self, columns: u16, rows: u16) -> String {
         let mut terminal =
             Terminal::new(TestBackend::new(columns, rows)).unwrap_or_else(|never| match never {});
         let _ = terminal.draw(|frame| self.draw(frame)).unwrap_or_else(|never| match never {});
         let buffer = terminal.backend().buffer();
-        // The last line tells keys, of which there are none.
+        // Without the last line, which lists keys.
         let row = |y: u16| (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>();
         let mut lines: Vec<String> =
             (0..rows.saturating_sub(1)).map(|y| row(y).trim_end().to_owned()).collect();
@@ -140,7 +140,7 @@ impl Screen {
         let columns = usize::from(area.width);
         let widths = Widths::of(columns);
         let mut lines = vec![Line::styled(clip(&widths.heading(), columns), DIM)];
-        // The selected row stays in sight.
+        // Scroll so that the selected row is visible.
         let room = usize::from(area.height).saturating_sub(1);
         let first = (self.selected() + 1).saturating_sub(room);
         for (position, row) in rows.iter().enumerate().skip(first).take(room) {
@@ -150,7 +150,7 @@ impl Screen {
             }
             lines.push(Line::styled(format!("{:<columns$}", widths.row(row, columns)), style));
         }
-        // A driver that does not respond has listed no processes.
+        // A driver that does not respond has no list of processes.
         if rows.is_empty() && self.account.as_ref().is_some_and(|account| account.driver.is_ok()) {
             let text = if self.filter.is_empty() { "no processes" } else { "no process matches the filter" };
             lines.push(Line::raw(format!("     {text}")));
@@ -172,7 +172,7 @@ impl Screen {
     }
 }
 
-/// Columns of the table's fields; a field of no columns is left out.
+/// Widths of the table's fields; 0 omits a field.
 struct Widths {
     user: usize,
     history: usize,
@@ -180,7 +180,7 @@ struct Widths {
 }
 
 impl Widths {
-    /// The fields that leave room for the command.
+    /// Widths that leave space for the command.
     fn of(columns: usize) -> Self {
         match columns {
             100.. => Self { user: 12, history: 12, age: 6 },
@@ -220,7 +220,7 @@ impl Widths {
     }
 }
 
-/// A command and the notes about its process. Where there is no room for both, the command is cut first, but not below
+/// A command and the notes about its process. If both do not fit, the command is truncated first, but not below
 /// [`LEAST_COMMAND`].
 fn with_notes(command: &str, notes: &str, room: usize) -> String {
     if notes.is_empty() {
@@ -242,7 +242,7 @@ fn short_age(age: Option<Duration>) -> String {
     }
 }
 
-/// The last readings as a line of bars; the process's own peak is the highest.
+/// The last readings as a sparkline, scaled to the process's own peak.
 fn history(values: &VecDeque<u64>, columns: usize) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().max().unwrap_or(0).max(1);

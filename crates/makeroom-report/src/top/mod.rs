@@ -1,12 +1,12 @@
-//! The live view of `makeroom top`: what is on the screen, and what keys do to it.
+//! The live view of `makeroom top`: its state, and the effect of keys.
 //!
 //! ```text
 //! mod.rs      the state: the last account, each holder's history, order, filter, selection
-//! rows.rs     the table's rows out of all that
-//! draw.rs     the screen out of the state, for any backend of ratatui
+//! rows.rs     the rows of the table
+//! draw.rs     draws the state, with any backend of ratatui
 //! ```
 //!
-//! Nothing here waits, reads or knows a terminal. Colour only adds to what words and marks say.
+//! Nothing here blocks, does I/O or depends on a terminal. Color only adds to information that is also in the text.
 
 mod draw;
 mod rows;
@@ -20,41 +20,41 @@ use makeroom_holders::{Account, Device};
 
 use rows::Row;
 
-/// Looks that a holder's history keeps.
+/// Number of readings in a holder's history.
 const HISTORY: usize = 60;
 
-/// A key, as the view understands it.
+/// A key press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// To the line above.
+    /// Selects the row above.
     Up,
-    /// To the line below.
+    /// Selects the row below.
     Down,
     /// A letter.
     Letter(char),
-    /// Takes the last letter back.
+    /// Deletes the last letter.
     Backspace,
-    /// Opens, or accepts.
+    /// Opens or accepts.
     Enter,
-    /// Closes, or gives up.
+    /// Closes or cancels.
     Escape,
 }
 
 /// A request to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// To end.
+    /// Exit.
     Quit,
-    /// The sites of a recorded program.
+    /// Read the sites of a recorded program.
     Sites {
-        /// The program.
+        /// Its PID.
         pid: u32,
         /// Its recording.
         recording: PathBuf,
     },
 }
 
-/// The order of the table.
+/// The sort order of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Memory,
@@ -83,7 +83,7 @@ impl Order {
     }
 }
 
-/// What the lower half shows about one program.
+/// The lower part, with the sites of one program.
 #[derive(Debug)]
 struct Sites {
     pid: u32,
@@ -91,11 +91,11 @@ struct Sites {
     found: Option<Result<Vec<Site>, String>>,
 }
 
-/// What is on the screen.
+/// The state of the view.
 #[derive(Debug)]
 pub struct Screen {
     account: Option<Account>,
-    /// What each holder had at each look, the oldest first.
+    /// The readings of each holder, oldest first.
     history: HashMap<(String, u32), VecDeque<u64>>,
     order: Order,
     is_reversed: bool,
@@ -123,7 +123,7 @@ impl Screen {
         }
     }
 
-    /// Takes a new account.
+    /// Shows a new account.
     pub fn update(&mut self, account: Account) {
         let mut seen = HashSet::new();
         for device in usable(&account) {
@@ -137,19 +137,19 @@ impl Screen {
                 seen.insert(key);
             }
         }
-        // A number that comes again is another process.
+        // If a PID is reused, it is another process.
         self.history.retain(|key, _| seen.contains(key));
         self.keeping_selection(|screen| screen.account = Some(account));
     }
 
-    /// Takes the sites that were asked for.
+    /// Shows the requested sites.
     pub fn show_sites(&mut self, pid: u32, found: Result<Vec<Site>, String>) {
         if let Some(sites) = self.sites.as_mut().filter(|sites| sites.pid == pid) {
             sites.found = Some(found);
         }
     }
 
-    /// What a key does.
+    /// Handles a key.
     pub fn press(&mut self, key: Key) -> Option<Request> {
         if self.is_filtering {
             self.press_while_filtering(key);
@@ -184,7 +184,7 @@ impl Screen {
         });
     }
 
-    /// Opens the sites of the selected program, or says why there are none.
+    /// Opens the sites of the selected program, or shows why there are none.
     fn open(&mut self) -> Option<Request> {
         let row = self.rows().into_iter().nth(self.selected())?;
         let Some(recording) = row.recording else {
@@ -205,7 +205,7 @@ impl Screen {
         self.chosen = Some(position.min(self.rows().len().saturating_sub(1)));
     }
 
-    /// Changes what is shown; the process that was chosen stays selected wherever its row goes.
+    /// Changes the view and keeps the selected process selected, wherever its row moves.
     fn keeping_selection(&mut self, change: impl FnOnce(&mut Self)) {
         let key = |row: &Row| (row.device.clone(), row.pid);
         let before = self.chosen.and_then(|position| self.rows().get(position).map(key));
@@ -220,7 +220,7 @@ impl Screen {
     }
 }
 
-/// The devices that programs can use: of divided cards their parts.
+/// The devices that programs can use: MIG instances, or the GPU itself.
 fn usable(account: &Account) -> impl Iterator<Item = &Device> {
     account.devices.iter().flat_map(Device::usable)
 }

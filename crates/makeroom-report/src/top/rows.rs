@@ -1,4 +1,4 @@
-//! The rows of the table: filtered, in order, with their history.
+//! The rows of the table: filtered, sorted, with their history.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use makeroom_holders::{Device, Finding, Holder, Process};
 use super::{Order, Screen, usable};
 use crate::ps::belonging;
 
-/// One holder on one device.
+/// A holder on a device.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) device: String,
@@ -19,7 +19,7 @@ pub(super) struct Row {
     pub(super) user: String,
     pub(super) age: Option<Duration>,
     pub(super) command: String,
-    /// What is odd about the process and what it belongs to, separated by commas.
+    /// Findings about the process, and its container or job, separated by commas.
     pub(super) notes: String,
     pub(super) is_odd: bool,
     pub(super) history: VecDeque<u64>,
@@ -27,7 +27,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// What it took since the oldest look that is known.
+    /// Its growth since the oldest reading.
     pub(super) fn growth(&self) -> i64 {
         match (self.history.front(), self.history.back()) {
             (Some(&first), Some(&last)) => Bytes::new(last).difference(Bytes::new(first)),
@@ -74,7 +74,7 @@ fn row(screen: &Screen, device: &Device, holder: &Holder) -> Row {
     }
 }
 
-/// Whether a row has the filter's words in it, in any order and whatever their letters' case.
+/// Whether a row contains all words of the filter, in any order and ignoring case.
 fn matches(row: &Row, filter: &str) -> bool {
     let text =
         format!("gpu{} {} {} {} {}", row.device, row.pid, row.user, row.notes, row.command).to_lowercase();

@@ -1,4 +1,4 @@
-//! The view on a terminal of 80 columns and 24 rows, without colour.
+//! The view on a terminal of 80 columns and 24 rows, without color.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! Arrays and arrays with levels.
+//! Arrays and mipmapped arrays.
 
 use crate::abi::{Array3dDescription, ArrayDescription, In, Out};
 use crate::call::driver_functions;

@@ -12,7 +12,7 @@ fn begin(call: Call<'_>, stream: u64, mode: CaptureMode) -> Result<()> {
     session.machine.begin_capture(stream, mode, call.thread())
 }
 
-/// Status and number of a stream's capture.
+/// Status and ID of a stream's capture.
 fn status(call: Call<'_>, stream: u64) -> Result<(u32, u64)> {
     let (mut session, context) = call.in_context()?;
     let stream: StreamId = session.machine.stream(context, call.stream(stream))?;
@@ -56,8 +56,7 @@ driver_functions! {
         Ok(())
     }
 
-    /// The graph under construction and its last nodes are not shown: a program that asks for them is told
-    /// so.
+    /// The graph under construction and its last nodes are not available: requesting them is an error.
     fn cuStreamGetCaptureInfo_v2 / cuStreamGetCaptureInfo_v2_ptsz(
         stream: u64, place: Out<u32>, identity: Out<u64>, graph: Out<u64>, nodes: Out<u64>, count: Out<u64>,
     ) |call| {

@@ -1,4 +1,4 @@
-//! Contexts and the stack of them that each thread has.
+//! Contexts and each thread's stack of them.
 
 use crate::abi::{In, Out, device_number};
 use crate::call::{Call, driver_functions};
@@ -15,7 +15,7 @@ fn create(call: Call<'_>, place: Out<u64>, flags: u32, device: i32) -> Result<()
     place.set(context.0)
 }
 
-/// A context that a program named, which lives or lived.
+/// A context that exists or existed.
 fn known(handle: u64) -> Result<ContextId> {
     let context = ContextId(handle);
     Session::open()?.machine.any_context_device(context).map(|_| context)
@@ -26,7 +26,7 @@ driver_functions! {
         create(call, context, flags, device)
     }
 
-    /// Shares of multiprocessors are taken note of by a real driver; here they change nothing.
+    /// Execution affinity has no effect here.
     fn cuCtxCreate_v3(context: Out<u64>, _shares: In<u32>, _count: i32, flags: u32, device: i32) |call| {
         create(call, context, flags, device)
     }

@@ -1,4 +1,4 @@
-//! What no real driver has: the clock and the faults, in the hands of tests.
+//! Functions that no real driver has, with which tests control the clock and inject faults.
 
 use makeroom_simcard::Fault;
 
@@ -24,7 +24,7 @@ driver_functions! {
         Ok(())
     }
 
-    /// Makes a call fail: `number` 1 is the next one.
+    /// Makes a future call fail: `number` 1 is the next one.
     fn makeroom_simgpu_fail(function: Text, number: u64, error: u32) |_| {
         let function = std::str::from_utf8(function.bytes()?).map_err(|_| Status::INVALID_VALUE)?.to_owned();
         if number == 0 {
@@ -35,13 +35,13 @@ driver_functions! {
     }
 }
 
-/// Reads the clock; 0 while there is no driver.
+/// Reads the clock; 0 if the driver is not initialized.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn makeroom_simgpu_now() -> u64 {
     Session::open().map_or(0, |session| session.machine.now())
 }
 
-/// Forgets the calls that were to fail and have not come; how many they were.
+/// Removes the pending faults and returns their number.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn makeroom_simgpu_forget_faults() -> u64 {
     faults::clear() as u64

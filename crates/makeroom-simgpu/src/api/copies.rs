@@ -1,6 +1,6 @@
-//! Copies between host and device, in one, two and three dimensions, at once or on a stream.
+//! Copies between host and device in one, two and three dimensions, synchronous or on a stream.
 //!
-//! A copy at once waits for its stream as a real one does; both move the bytes before they return.
+//! A synchronous copy waits for its stream, as a real one does. Both kinds move the bytes before they return.
 
 use crate::abi::{Copy2d, Copy3d, End2d, End3d, In};
 use crate::call::{Call, driver_functions};
@@ -8,7 +8,7 @@ use crate::driver::Session;
 use crate::machine::{ArrayId, Copy, End, Operation, Side, Submitted};
 use crate::status::{Result, Status};
 
-/// Copies at once, on the default stream, and waits for it.
+/// Copies synchronously on the default stream.
 fn now(call: Call<'_>, copy: Copy) -> Result<()> {
     submit(call, copy, 0)?;
     let (mut session, context) = call.in_context()?;
@@ -41,7 +41,7 @@ fn anywhere(address: u64, source: u64, bytes: u64) -> Copy {
     Copy::flat(End::flat(address, Side::Any), End::flat(source, Side::Any), bytes)
 }
 
-/// One end of a copy in several dimensions.
+/// The source or the destination of a copy in several dimensions.
 fn end(session: &Session, end: &End3d) -> Result<End> {
     const HOST: u32 = 1;
     const DEVICE: u32 = 2;
@@ -137,7 +137,7 @@ driver_functions! {
         submit(call, on_device(to, from, bytes), stream)
     }
 
-    /// Addresses tell their device, so the contexts are not needed.
+    /// Addresses determine their devices, so the contexts are not needed.
     fn cuMemcpyPeer / cuMemcpyPeer_ptds(
         to: u64, _to_context: u64, from: u64, _from_context: u64, bytes: u64,
     ) |call| {

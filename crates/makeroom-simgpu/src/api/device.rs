@@ -1,4 +1,4 @@
-//! Devices: number, names, size, attributes.
+//! Devices: indices, names, memory, attributes.
 
 use std::ffi::c_char;
 
@@ -9,8 +9,8 @@ use crate::call::driver_functions;
 use crate::driver::Session;
 use crate::status::{Result, Status};
 
-/// Attributes from number 1 on, as an H200 with driver 580 answers them. Those of the simulated card alone
-/// are in [`attribute`].
+/// Attributes from number 1 on, as an H200 with driver 580 reports them. Those specific to the simulated GPU are in
+/// [`attribute`].
 #[rustfmt::skip]
 const ATTRIBUTES: [i32; 147] = [
     1024, 1024, 1024, 64, 2_147_483_647, 65535, 65535, 49152, 65536, 32, 2_147_483_647, 65536, 1_980_000, 512,
@@ -23,8 +23,8 @@ const ATTRIBUTES: [i32; 147] = [
     415_174_878, 1, 1, 0, 1, 1, 0, 0,
 ];
 
-/// What this card does not have although an H200 does: handles that leave the process, direct transfers,
-/// fabric, multicast, compression, sparse arrays.
+/// Attributes of an H200 that are 0 here: shareable handles, GPUDirect, fabric, multicast, compression, sparse
+/// arrays.
 const ABSENT: [u32; 8] = [103, 110, 112, 116, 117, 119, 128, 132];
 
 fn attribute(number: u32, device: usize) -> Result<i32> {

@@ -1,13 +1,12 @@
-//! Exchange handles, which here are good within one process.
+//! IPC handles, which work only within one process here.
 //!
-//! A handle is 64 bytes: the process, the address, and its size; another process is told that it cannot open
-//! it.
+//! A handle is 64 bytes: the PID, the address, and the size. In another process, opening it is an error.
 
 use crate::abi::Out;
 use crate::call::driver_functions;
 use crate::status::Status;
 
-/// What stands in a handle.
+/// The content of a handle.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct ExchangeHandle {

@@ -1,10 +1,10 @@
-//! Fills: of bytes, of 16 bits, of 32 bits, in one and two dimensions.
+//! Fills with 8-bit, 16-bit and 32-bit values, in one and two dimensions.
 
 use crate::call::{Call, driver_functions};
 use crate::machine::{Fill, Operation, Submitted};
 use crate::status::Result;
 
-/// Fills at once, on the default stream.
+/// Fills synchronously on the default stream.
 fn now(call: Call<'_>, fill: Fill) -> Result<()> {
     on_stream(call, fill, 0)
 }

@@ -1,5 +1,5 @@
-//! The first, 32-bit forms of functions. A driver of today keeps them and answers 201: they belong to
-//! contexts that can no longer be made, and the function that made them answers 2.
+//! The original 32-bit versions of functions. Current drivers still export them and return 201, because they belong
+//! to contexts that can no longer be created; the function that created those returns 2.
 
 use crate::abi::{In, Out};
 use crate::call::driver_functions;
@@ -41,7 +41,7 @@ driver_functions! {
         Err(Status::OUT_OF_MEMORY)
     }
 
-    /// The only one that works: what does not fit into 32 bits is the most that does.
+    /// The only one that works. Sizes that exceed 32 bits are clamped.
     fn cuDeviceTotalMem(bytes: Out<u32>, device: i32) |_| {
         let session = Session::open()?;
         let device = session.machine.device(device)?;

@@ -21,7 +21,7 @@ fn instantiate(call: Call<'_>, executable: Out<u64>, graph: u64, flags: u64) -> 
     executable.set(made.0)
 }
 
-/// Adds a node of any kind that is simulated.
+/// Adds a node of any simulated kind.
 fn add(node: Out<u64>, graph: u64, nodes: In<u64>, count: u64, parameters: Out<Node>) -> Result<()> {
     const EMPTY: i32 = 5;
     const ALLOCATION: i32 = 10;
@@ -29,7 +29,7 @@ fn add(node: Out<u64>, graph: u64, nodes: In<u64>, count: u64, parameters: Out<N
     let mut session = Session::open()?;
     node.required()?;
     let after = after(nodes, count)?;
-    // Only an allocation's parameters are longer than what all kinds have; the structure is as long for each.
+    // The structure has the same length for all kinds; only allocations use all of it.
     let mut wanted = parameters.get()?;
     let machine = &mut session.machine;
     let made = match wanted.kind {
@@ -43,7 +43,7 @@ fn add(node: Out<u64>, graph: u64, nodes: In<u64>, count: u64, parameters: Out<N
             parameters.set(wanted)?;
             made
         }
-        // The address is the first of a free's parameters.
+        // The address is the first parameter of a free.
         FREE => {
             let pool = wanted.allocation.pool;
             let address =
@@ -152,7 +152,7 @@ driver_functions! {
         Ok(())
     }
 
-    /// Memory is made ready at the launch: there is nothing to upload.
+    /// Memory is mapped at launch, so there is nothing to upload.
     fn cuGraphUpload / cuGraphUpload_ptsz(executable: u64, stream: u64) |call| {
         let (mut session, context) = call.in_context()?;
         session.machine.own_stream(context, call.stream(stream))?;
@@ -177,7 +177,7 @@ driver_functions! {
         value.set(session.machine.graph_memory(device, which))
     }
 
-    /// The highest figures can be reset.
+    /// Only the high-water marks can be reset.
     fn cuDeviceSetGraphMemAttribute(device: i32, number: u32, value: In<u64>) |_| {
         let mut session = Session::open()?;
         let device = session.machine.device(device)?;

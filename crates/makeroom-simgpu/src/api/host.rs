@@ -5,11 +5,11 @@ use crate::call::{Call, driver_functions};
 use crate::machine::{HostBlock, HostKind};
 use crate::status::{Result, Status};
 
-/// Flags of pinned memory: for all contexts, mapped, write-combined.
+/// Flags of pinned memory: portable, mapped, write-combined.
 const PINNED_FLAGS: u32 = 7;
-/// Memory is mapped for the card whether asked for or not.
+/// Memory is always mapped for the GPU.
 const MAPPED: u32 = 2;
-/// Flags of registered memory: for all contexts, mapped, a device's own, read-only.
+/// Flags of registered memory: portable, mapped, I/O memory, read-only.
 const REGISTERED_FLAGS: u32 = 15;
 
 fn allocate(call: Call<'_>, place: Out<u64>, bytes: u64, flags: u32) -> Result<()> {

@@ -1,7 +1,7 @@
-//! Memory of other interfaces, handles that can be handed to others, multicast objects, green contexts.
+//! Memory of other APIs, shareable handles, multicast objects, green contexts.
 //!
-//! A handle that can be handed over is a file whose content names the process and the thing; another process is told
-//! that it cannot open it.
+//! A shareable handle is a file whose content identifies the process and the object. In another process, importing it
+//! is an error.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,12 +15,12 @@ use crate::driver::Session;
 use crate::machine::{ExternalId, GreenId, HandleId, Location, MulticastId, PoolAttribute, PoolId};
 use crate::status::{Result, Status};
 
-/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, and the same of external memory.
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, and its equivalent for external memory.
 pub(super) const FILE_DESCRIPTOR: i32 = 1;
-/// A green context's streams do not wait for the default one.
+/// Streams of a green context do not synchronize with the default stream.
 const GREEN_DEFAULT_STREAM: u32 = 1;
 
-/// A pointer as one process hands it to another.
+/// A pointer exported to another process.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct SharedPointer {
@@ -29,7 +29,7 @@ pub(super) struct SharedPointer {
     unused: [u64; 6],
 }
 
-/// What stands in a generated description of resources.
+/// The content of a resource descriptor.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Resource {
@@ -38,14 +38,14 @@ pub(super) struct Resource {
     rest: [u64; 6],
 }
 
-/// Makes a file that names something of this process.
+/// Creates a file that identifies an object of this process.
 fn hand_over(name: u64) -> Result<i32> {
-    // SAFETY: the name ends in a zero byte; the result is checked.
+    // SAFETY: the name is NUL-terminated; the result is checked.
     let descriptor = unsafe { libc::memfd_create(c"makeroom-simgpu".as_ptr(), libc::MFD_CLOEXEC) };
     if descriptor < 0 {
         return Err(Status::OUT_OF_MEMORY);
     }
-    // SAFETY: the descriptor was just made and is nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     let mut file = unsafe { File::from_raw_fd(descriptor) };
     let content = [u64::from(std::process::id()).to_le_bytes(), name.to_le_bytes()].concat();
     file.write_all(&content).map_err(|_| Status::OUT_OF_MEMORY)?;
@@ -181,7 +181,7 @@ driver_functions! {
         session.machine.unbind_multicast(MulticastId(handle), device, offset, bytes)
     }
 
-    /// All of a card's multiprocessors: they are not divided here.
+    /// All multiprocessors of the GPU: they are not divided here.
     fn cuDeviceGetDevResource(device: i32, resource: Out<Resource>, kind: i32) |_| {
         let session = Session::open()?;
         session.machine.device(device)?;

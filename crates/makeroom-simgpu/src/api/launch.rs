@@ -71,7 +71,7 @@ driver_functions! {
         session.machine.set_function_attribute(function, attribute, value)
     }
 
-    /// A preference, which a card is free not to follow.
+    /// A preference, which has no effect here.
     fn cuFuncSetCacheConfig(function: u64, configuration: u32) |call| {
         let (mut session, context) = call.in_context()?;
         session.machine.function(function, context)?;

@@ -17,13 +17,13 @@ driver_functions! {
         session.machine.set_limit(context, Limit::from_number(limit)?, value)
     }
 
-    /// No preference: the card divides its cache itself.
+    /// No preference.
     fn cuCtxGetCacheConfig(configuration: Out<u32>) |call| {
         call.in_context()?;
         configuration.set(0)
     }
 
-    /// A preference, which a card is free not to follow.
+    /// A preference, which has no effect here.
     fn cuCtxSetCacheConfig(configuration: u32) |call| {
         call.in_context()?;
         if configuration <= 3 { Ok(()) } else { Err(Status::INVALID_VALUE) }

@@ -1,4 +1,4 @@
-//! Linear memory, stream-ordered memory, managed memory, and how much there is.
+//! Linear, stream-ordered and managed memory, and memory info.
 
 use crate::abi::Out;
 use crate::call::{Call, driver_functions};
@@ -54,7 +54,7 @@ driver_functions! {
         address.set(session.allocate_host(block)?)
     }
 
-    /// Needs no context: the address tells whose memory it is.
+    /// Needs no context: the address determines the allocation.
     fn cuMemFree_v2(address: u64) |call| {
         let mut session = Session::open()?;
         session.machine.refuse_in_capture(call.thread(), call.capture_mode())?;
@@ -94,7 +94,7 @@ driver_functions! {
     }
 
     fn cuMemGetAddressRange_v2(start: Out<u64>, bytes: Out<u64>, address: u64) |call| {
-        // A call that fails leaves zeros.
+        // A call that fails writes zeros.
         start.set_if_wanted(0);
         bytes.set_if_wanted(0);
         let (session, _) = call.in_context()?;

@@ -1,7 +1,6 @@
-//! The exported functions, a file per kind. Each checks what it was given, asks the machine, and writes the
-//! answer.
+//! The exported functions, one file per topic. Each checks its arguments, calls the machine, and writes the result.
 //!
-//! Order matters where a real driver's does: a missing context is told before a missing place for the result.
+//! The order of checks follows the real driver: a missing context is reported before a missing result pointer.
 
 #![allow(non_snake_case, reason = "the names are the driver's")]
 

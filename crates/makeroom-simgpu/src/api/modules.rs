@@ -1,4 +1,4 @@
-//! Modules and libraries, their functions and kernels. Images are not looked at.
+//! Modules and libraries, their functions and kernels. Images are not parsed.
 
 use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ fn load(call: Call<'_>, module: Out<u64>, image: In<u8>) -> Result<()> {
     module.set(session.machine.load_module(context)?.0)
 }
 
-/// A file that is to be loaded must be there.
+/// Returns an error if a file to load does not exist.
 fn existing(file: Text) -> Result<()> {
     let name = OsStr::from_bytes(file.bytes()?);
     if std::path::Path::new(name).is_file() { Ok(()) } else { Err(Status::FILE_NOT_FOUND) }
@@ -117,7 +117,7 @@ driver_functions! {
         name.set(session.machine.kernel_name(KernelId(kernel))?.as_ptr())
     }
 
-    /// The state of a function's code: a function that is there is loaded.
+    /// Every function that exists is loaded.
     fn cuFuncIsLoaded(state: Out<u32>, function: u64) |_| {
         let session = Session::open()?;
         session.machine.function_module(FunctionId(function))?;
@@ -128,7 +128,7 @@ driver_functions! {
         Session::open()?.machine.function_module(FunctionId(function)).map(|_| ())
     }
 
-    /// Variables of modules are not simulated.
+    /// Module variables are not simulated.
     fn cuModuleGetGlobal_v2(_address: Out<u64>, _bytes: Out<u64>, _module: u64, _name: Text) |call| {
         call.in_context().and(Err(Status::NOT_FOUND))
     }

@@ -1,4 +1,4 @@
-//! What lies at an address.
+//! Pointer attributes.
 
 use std::ffi::c_void;
 
@@ -10,10 +10,10 @@ use crate::status::{Result, Status};
 
 const HOST: u32 = 1;
 const DEVICE: u32 = 2;
-/// The device of an address that no card knows.
+/// The device of an unknown address.
 const NO_DEVICE: i32 = -2;
 
-/// A value, of as many bytes as its attribute has.
+/// A value with the width of its attribute.
 enum Value {
     Wide(u64),
     Narrow(u32),
@@ -32,7 +32,7 @@ impl Value {
     }
 }
 
-/// The value of an attribute where something lies.
+/// The value of an attribute for a known address.
 fn value(number: u32, address: u64, pointed: &Pointed) -> Result<Value> {
     Ok(match number {
         1 => Value::Wide(pointed.context.map_or(0, |context| context.0)),
@@ -54,7 +54,7 @@ fn value(number: u32, address: u64, pointed: &Pointed) -> Result<Value> {
     })
 }
 
-/// The value of an attribute where nothing lies.
+/// The value of an attribute for an unknown address.
 fn value_of_nothing(number: u32) -> Value {
     match number {
         2 | 10 | 16 => Value::Narrow(0),
@@ -66,14 +66,14 @@ fn value_of_nothing(number: u32) -> Value {
 }
 
 driver_functions! {
-    /// This and the next need no current context.
+    /// This function and the next one need no current context.
     fn cuPointerGetAttribute(place: Out<c_void>, number: u32, address: u64) |_| {
         let session = Session::open()?;
         let pointed = session.machine.pointed(address).ok_or(Status::INVALID_VALUE)?;
         value(number, address, &pointed)?.write(place)
     }
 
-    /// Unlike the function for one attribute this one answers for any address.
+    /// Unlike the function for one attribute, this one succeeds for any address.
     fn cuPointerGetAttributes(count: u32, numbers: In<u32>, places: Out<Out<c_void>>, address: u64) |_| {
         let session = Session::open()?;
         let pointed = session.machine.pointed(address);
@@ -84,7 +84,7 @@ driver_functions! {
         Ok(())
     }
 
-    /// Synchronous memory operations are what there is: setting it changes nothing.
+    /// Memory operations are always synchronous here, so this has no effect.
     fn cuPointerSetAttribute(_value: In<u32>, number: u32, address: u64) |call| {
         const SYNCHRONOUS: u32 = 6;
         let (session, _) = call.in_context()?;

@@ -1,4 +1,4 @@
-//! Pools of stream-ordered memory.
+//! Memory pools.
 
 use std::ffi::c_void;
 
@@ -12,7 +12,7 @@ use crate::status::{Result, Status};
 const PINNED: i32 = 1;
 const ON_DEVICE: i32 = 1;
 
-/// The card of a location; pools are on cards only.
+/// The GPU of a location; pools exist only on GPUs.
 fn device(machine: &Machine, location: LocationAbi) -> Result<usize> {
     if location.kind != ON_DEVICE {
         return Err(Status::NOT_SUPPORTED);

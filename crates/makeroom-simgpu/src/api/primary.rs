@@ -1,4 +1,4 @@
-//! Primary contexts: one per device, shared by all that retain it.
+//! Primary contexts: one per device, reference-counted.
 
 use crate::abi::Out;
 use crate::call::driver_functions;

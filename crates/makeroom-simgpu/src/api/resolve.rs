@@ -1,7 +1,7 @@
-//! Every function there is, in one table, and how `cuGetProcAddress` answers from it.
+//! The table of all functions, from which `cuGetProcAddress` looks them up.
 //!
-//! A row is: the name a program asks for, the CUDA version from which on it gets this form, the symbol, and
-//! the symbol for per-thread default streams. The versions were read off a driver 580.
+//! A row is: the requested name, the CUDA version from which on it resolves to this symbol, the symbol, and the
+//! symbol for per-thread default streams. The versions were read from driver 580.
 
 use std::ffi::c_void;
 
@@ -15,10 +15,10 @@ use crate::abi::{Out, Text};
 use crate::call::driver_functions;
 use crate::status::{Result, Status};
 
-/// Per-thread default streams came with this version.
+/// The first version with per-thread default streams.
 const PER_THREAD_SINCE: i32 = 7000;
 
-/// One form of a function.
+/// One version of a function.
 struct Row {
     name: &'static str,
     since: i32,
@@ -26,14 +26,14 @@ struct Row {
     per_thread: Option<Symbol>,
 }
 
-/// Where a function's code is.
+/// The address of a function.
 #[derive(Clone, Copy)]
 struct Symbol(*const c_void);
 
-// SAFETY: the address of code is the same for all threads, and nobody writes through it.
+// SAFETY: the address of code is the same for all threads, and it is never written through.
 unsafe impl Sync for Symbol {}
 
-/// How far a name was found.
+/// The result of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     Symbol(Symbol),
@@ -104,7 +104,7 @@ driver_functions! {
 
 macro_rules! table {
     ($($name:ident $since:literal $symbol:ident $(/ $per_thread:ident)?;)*) => {
-        /// All forms, those of one name in the order of their versions.
+        /// All versions; those of one name are in ascending order.
         static TABLE: &[Row] = &[$(Row {
             name: stringify!($name),
             since: $since,

@@ -1,4 +1,4 @@
-//! The start of the driver, its version, and the words for its results.
+//! Initialization, the driver's version, and error texts.
 
 use std::ffi::{c_char, c_void};
 
@@ -7,7 +7,7 @@ use crate::call::driver_functions;
 use crate::driver;
 use crate::status::Status;
 
-/// The version of CUDA that the driver serves: 13.0.
+/// The CUDA version that the driver reports: 13.0.
 pub(super) const VERSION: i32 = 13000;
 
 driver_functions! {
@@ -33,7 +33,7 @@ driver_functions! {
         if words.is_some() { Ok(()) } else { Err(Status::INVALID_VALUE) }
     }
 
-    /// The tables behind this function are undocumented, and there are none here.
+    /// These tables are undocumented, and there are none here.
     fn cuGetExportTable(table: Out<*const c_void>, _identity: In<[u8; 16]>) |_| {
         table.set(std::ptr::null())?;
         Err(Status::INVALID_VALUE)

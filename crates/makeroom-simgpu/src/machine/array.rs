@@ -1,7 +1,7 @@
-//! Arrays: elements of a format in one, two or three dimensions, and their levels.
+//! Arrays: elements of a format in one, two or three dimensions, and mipmap levels.
 //!
-//! Elements lie row after row without gaps, in memory that is counted like any other; what a real card adds
-//! for its tiles is not known and not counted.
+//! Elements are stored row by row without gaps, in memory that counts like any other. The overhead of a real GPU's
+//! tiling is unknown and not counted.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ pub struct ArrayShape {
     pub height: u64,
     /// Slices, or layers; 0 for two dimensions.
     pub depth: u64,
-    /// The driver's number of the element's format.
+    /// The driver's number for the element format.
     pub format: u32,
     /// Channels of an element.
     pub channels: u32,
-    /// Flags as given.
+    /// Flags of the call.
     pub flags: u32,
 }
 
@@ -46,39 +46,39 @@ impl ArrayShape {
         self.width.checked_mul(self.element()?).filter(|bytes| *bytes > 0).ok_or(Status::INVALID_VALUE)
     }
 
-    /// Bytes of all.
+    /// Total bytes.
     fn bytes(self) -> Result<u64> {
         let rows = self.height.max(1).checked_mul(self.depth.max(1)).ok_or(Status::INVALID_VALUE)?;
         self.pitch()?.checked_mul(rows).ok_or(Status::INVALID_VALUE)
     }
 
-    /// The shape of a level: each halves every side.
+    /// The shape of a mipmap level: each level halves every dimension.
     fn level(self, level: u32) -> Self {
         let half = |side: u64| if side == 0 { 0 } else { (side >> level).max(1) };
         Self { width: half(self.width), height: half(self.height), depth: half(self.depth), ..self }
     }
 }
 
-/// An array, one level of one, or one with levels.
+/// An array, a mipmap level, or a mipmapped array.
 #[derive(Debug)]
 pub(super) struct Array {
     pub(super) context: ContextId,
     shape: ArrayShape,
     address: u64,
-    /// For one with levels: those that were asked for.
+    /// For a mipmapped array: the number of levels, and those created so far.
     levels: Option<(u32, BTreeMap<u32, ArrayId>)>,
-    /// For a level: it goes with its array.
+    /// Whether it is a level, which is freed with its array.
     is_level: bool,
 }
 
-/// Where an array's elements lie.
+/// The memory layout of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place3d {
     /// The first element.
     pub address: u64,
-    /// Bytes from row to row.
+    /// Bytes between rows.
     pub pitch: u64,
-    /// Rows from slice to slice.
+    /// Rows per slice.
     pub height: u64,
 }
 
@@ -136,7 +136,7 @@ impl Machine {
         Ok(id)
     }
 
-    /// `cuArrayDestroy` and, for arrays with levels, `cuMipmappedArrayDestroy`.
+    /// `cuArrayDestroy`, and `cuMipmappedArrayDestroy` for mipmapped arrays.
     pub fn destroy_array(&mut self, array: ArrayId, with_levels: bool) -> Result<()> {
         let found = self.arrays.get(&array).ok_or(Status::INVALID_HANDLE)?;
         if found.is_level || found.levels.is_some() != with_levels {
@@ -157,7 +157,7 @@ impl Machine {
         Ok(self.arrays.get(&array).ok_or(Status::INVALID_HANDLE)?.shape)
     }
 
-    /// Where an array's elements lie.
+    /// The memory layout of an array.
     pub fn array_place(&self, array: ArrayId) -> Result<Place3d> {
         let found = self.arrays.get(&array).ok_or(Status::INVALID_HANDLE)?;
         Ok(Place3d { address: found.address, pitch: found.shape.pitch()?, height: found.shape.height.max(1) })

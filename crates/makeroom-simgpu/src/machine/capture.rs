@@ -1,16 +1,15 @@
-//! Stream capture: work becomes a graph instead of being done, and calls that would wait or allocate break
-//! it.
+//! Stream capture: work becomes a graph instead of being done, and calls that would wait or allocate invalidate the
+//! capture.
 //!
-//! Measured on an H200: such a call from any thread returns 900 while a capture in global mode is under way,
-//! and the capture's end then returns 901; in thread-local mode only its own thread's calls do; in relaxed
-//! mode none, except those that wait for the captured stream or the context itself. A thread can relax its
-//! own calls.
+//! Measured on an H200: during a capture in global mode, such a call from any thread returns 900, and the end of the
+//! capture then returns 901. In thread-local mode, only calls of the capturing thread do. In relaxed mode none do,
+//! except those that wait for the captured stream or its context. A thread can relax its own calls.
 
 use super::graph::Graph;
 use super::{CaptureId, ContextId, GraphId, Machine, Operation, StreamId};
 use crate::status::{Result, Status};
 
-/// Which calls a capture forbids, or a thread lets be forbidden.
+/// Which calls a capture forbids, or which a thread allows it to forbid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureMode {
     /// Those of all threads.
@@ -22,7 +21,7 @@ pub enum CaptureMode {
 }
 
 impl CaptureMode {
-    /// The mode of a number that a program named.
+    /// The mode with this number.
     pub fn from_number(number: u32) -> Result<Self> {
         match number {
             0 => Ok(Self::Global),
@@ -33,27 +32,27 @@ impl CaptureMode {
     }
 }
 
-/// Whether a stream is captured.
+/// Whether a stream is being captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureStatus {
-    /// It is not.
+    /// Not captured.
     None,
-    /// It is.
+    /// Captured.
     Active,
-    /// It is, and the capture is broken.
+    /// Captured, and the capture is invalid.
     Invalidated,
 }
 
-/// What became of work.
+/// The effect of submitting work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted {
-    /// It is to be done now.
+    /// Do it now.
     Now,
-    /// It is part of a graph.
+    /// It became part of a graph.
     Captured,
 }
 
-/// A capture under way.
+/// A capture in progress.
 #[derive(Debug)]
 pub(super) struct Capture {
     pub(super) context: ContextId,
@@ -65,7 +64,7 @@ pub(super) struct Capture {
 }
 
 impl Machine {
-    /// Refuses a call that must not be made while a capture is under way, and breaks the capture.
+    /// Returns an error for a call that is illegal during a capture, and invalidates the capture.
     pub fn refuse_in_capture(&mut self, thread: u64, own_mode: CaptureMode) -> Result<()> {
         if self.captures.is_empty() {
             return Ok(());
@@ -84,14 +83,14 @@ impl Machine {
         if refused { Err(Status::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
     }
 
-    /// Refuses to wait for a captured stream.
+    /// Returns an error for waiting for a captured stream.
     pub fn refuse_captured(&mut self, stream: StreamId) -> Result<()> {
         let Some(capture) = self.stream_ref(stream)?.capture else { return Ok(()) };
         self.invalidate(capture);
         Err(Status::STREAM_CAPTURE_UNSUPPORTED)
     }
 
-    /// Refuses to wait for a context with captured streams.
+    /// Returns an error for waiting for a context with captured streams.
     pub fn refuse_captured_context(&mut self, context: ContextId) -> Result<()> {
         let mut own = self.captures.values_mut().filter(|capture| capture.context == context).peekable();
         if own.peek().is_none() {
@@ -124,7 +123,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A stream that waits for a captured event becomes part of the capture.
+    /// A stream that waits for a captured event joins the capture.
     pub(super) fn join_capture(&mut self, stream: StreamId, capture: CaptureId) -> Result<()> {
         if !self.captures.contains_key(&capture) {
             return Err(Status::CAPTURED_EVENT);
@@ -160,14 +159,14 @@ impl Machine {
         Ok(graph)
     }
 
-    /// Whether a stream is captured, and by which capture.
+    /// Whether a stream is being captured, and by which capture.
     pub fn capture_status(&self, stream: StreamId) -> Result<(CaptureStatus, Option<CaptureId>)> {
         let Some(id) = self.stream_ref(stream)?.capture else { return Ok((CaptureStatus::None, None)) };
         let invalid = self.captures.get(&id).is_some_and(|capture| capture.invalid);
         Ok((if invalid { CaptureStatus::Invalidated } else { CaptureStatus::Active }, Some(id)))
     }
 
-    /// Hands work to a stream: it is done now, or becomes a node of the graph that is captured.
+    /// Submits work to a stream: it is done now, or becomes a node of the captured graph.
     pub fn submit(&mut self, stream: StreamId, operation: Operation, nanoseconds: u64) -> Result<Submitted> {
         if let Some(id) = self.stream_ref(stream)?.capture {
             let node = self.identities.fresh();
@@ -183,7 +182,7 @@ impl Machine {
         Ok(Submitted::Now)
     }
 
-    /// Work on the legacy stream would wait for blocking streams, captured ones among them.
+    /// Work on the legacy stream would wait for all blocking streams, including captured ones.
     fn refuse_implicit_dependency(&mut self, stream: StreamId) -> Result<()> {
         if self.captures.is_empty() {
             return Ok(());
@@ -200,7 +199,7 @@ impl Machine {
         if broken.is_empty() { Ok(()) } else { Err(Status::STREAM_CAPTURE_IMPLICIT) }
     }
 
-    /// The context of a stream that is captured, and the capture.
+    /// The capture of a stream, if it is being captured.
     pub fn captured(&self, stream: StreamId) -> Result<Option<CaptureId>> {
         Ok(self.stream_ref(stream)?.capture)
     }

@@ -1,6 +1,5 @@
-//! Modules, libraries and kernels. Code is not looked at and not run: any image is a module, any name a
-//! function, and a launch is checked against the card's limits and keeps its stream busy for as long as the
-//! machine's description says.
+//! Modules, libraries and kernels. Code is neither parsed nor run: any image is a module, and any name a function. A
+//! launch is checked against the GPU's limits and keeps its stream busy for the time in the machine's description.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -10,20 +9,20 @@ use super::{
 };
 use crate::status::{Result, Status};
 
-/// Bytes of dynamic shared memory that a launch may ask for without further settings.
+/// Dynamic shared memory that a launch may request by default, in bytes.
 const SHARED: i32 = 48 << 10;
-/// The most that a function can be set to.
+/// The maximum that a function can be configured for.
 const SHARED_MOST: i32 = 232_448;
-/// Shared memory of a multiprocessor, and what each block takes of it beyond its own.
+/// Shared memory of a multiprocessor, and the overhead of each block.
 const SHARED_OF_MULTIPROCESSOR: u64 = 233_472;
 const SHARED_OVERHEAD: u64 = 1 << 10;
-/// Threads and blocks of a multiprocessor.
+/// Maximum threads and blocks per multiprocessor.
 const THREADS_OF_MULTIPROCESSOR: u64 = 2048;
 const BLOCKS_OF_MULTIPROCESSOR: u64 = 32;
-/// The most threads of a block, and of its third side.
+/// Maximum threads per block, and the maximum of its third dimension.
 const BLOCK_THREADS: u64 = 1024;
 const BLOCK_DEPTH: u32 = 64;
-/// The most blocks of a grid's first side, and of its others.
+/// Maximum blocks in a grid's first dimension, and in the others.
 const GRID_WIDTH: u32 = i32::MAX as u32;
 const GRID_SIDE: u32 = 65_535;
 
@@ -75,9 +74,9 @@ impl Kernel {
 /// A launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Blocks in each direction.
+    /// Blocks in each dimension.
     pub grid: [u32; 3],
-    /// Threads of a block in each direction.
+    /// Threads per block in each dimension.
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared: u32,
@@ -141,17 +140,17 @@ impl Machine {
         Ok(self.functions.get(&function).ok_or(Status::INVALID_HANDLE)?.module)
     }
 
-    /// The name of a function, which stays where it is until the module is unloaded.
+    /// The name of a function. Its address does not change until the module is unloaded.
     pub fn function_name(&self, function: FunctionId) -> Result<&CStr> {
         Ok(&self.functions.get(&function).ok_or(Status::INVALID_HANDLE)?.name)
     }
 
-    /// The name of a kernel, which stays where it is until the library is unloaded.
+    /// The name of a kernel. Its address does not change until the library is unloaded.
     pub fn kernel_name(&self, kernel: KernelId) -> Result<&CStr> {
         Ok(&self.kernels.get(&kernel).ok_or(Status::INVALID_HANDLE)?.name)
     }
 
-    /// `cuLibraryLoadData`: takes no memory until a context uses it.
+    /// `cuLibraryLoadData`: allocates no memory until a context uses it.
     pub fn load_library(&mut self) -> LibraryId {
         let library = self.identities.fresh();
         self.libraries.insert(library, Library::default());
@@ -205,7 +204,7 @@ impl Machine {
         Ok(function)
     }
 
-    /// The function that a handle means: a function's own, or a kernel's.
+    /// The function of a handle, which may be that of a function or of a kernel.
     pub fn function(&mut self, handle: u64, context: ContextId) -> Result<FunctionId> {
         if self.functions.contains_key(&FunctionId(handle)) {
             return Ok(FunctionId(handle));
@@ -227,7 +226,7 @@ impl Machine {
         })
     }
 
-    /// `cuFuncSetAttribute`: dynamic shared memory and its preferred share can be set.
+    /// `cuFuncSetAttribute`: only dynamic shared memory and its preferred carveout can be set.
     pub fn set_function_attribute(&mut self, function: FunctionId, attribute: u32, value: i32) -> Result<()> {
         let function = self.functions.get_mut(&function).ok_or(Status::INVALID_HANDLE)?;
         match attribute {

@@ -1,4 +1,4 @@
-//! Contexts: what each takes, what goes with it, and the primary ones.
+//! Contexts: their memory, the objects that end with them, and primary contexts.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ pub(super) struct Context {
     pub(super) device: usize,
     pub(super) flags: u32,
     pub(super) primary: bool,
-    /// What the context takes for itself.
+    /// The context's own memory.
     pub(super) frames: Vec<u32>,
-    /// What raised limits take beyond that.
+    /// The additional memory for raised limits.
     pub(super) limit_frames: Vec<u32>,
     pub(super) limits: Limits,
-    /// Holes in the pages that small blocks share.
+    /// Free ranges in the pages that small blocks share.
     pub(super) heap: Ranges,
     pub(super) legacy: StreamId,
     pub(super) per_thread: BTreeMap<u64, StreamId>,
-    /// Contexts whose memory this one may reach.
+    /// Contexts whose memory this one can access.
     pub(super) peers: Vec<ContextId>,
 }
 
@@ -55,14 +55,14 @@ impl Machine {
         if destroyed { Status::CONTEXT_IS_DESTROYED } else { Status::INVALID_CONTEXT }
     }
 
-    /// The card of a context that lives or lived: a destroyed one can still be made current and asked for its
-    /// card.
+    /// The GPU of a context that exists or existed: a destroyed one can still be made current and queried for its
+    /// GPU.
     pub fn any_context_device(&self, context: ContextId) -> Result<usize> {
         let destroyed = self.destroyed.get(&context).copied();
         destroyed.map_or_else(|| self.context_device(context), Ok)
     }
 
-    /// The card of a context that lives.
+    /// The GPU of an existing context.
     pub fn context_device(&self, context: ContextId) -> Result<usize> {
         Ok(self.context(context)?.device)
     }
@@ -111,7 +111,7 @@ impl Machine {
         Ok(context)
     }
 
-    /// `cuCtxDestroy`: the primary one is not destroyed this way.
+    /// `cuCtxDestroy`: not for primary contexts.
     pub fn destroy_context(&mut self, context: ContextId) -> Result<()> {
         if self.context(context)?.primary {
             return Err(Status::INVALID_CONTEXT);
@@ -120,8 +120,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Takes a context away with all that belongs to it: blocks, streams, events, code, arrays,
-    /// registrations.
+    /// Removes a context and everything that belongs to it: blocks, streams, events, code, arrays, registrations.
     fn remove_context(&mut self, context: ContextId) {
         self.settle_deferred_of(context);
         self.arrays.retain(|_, array| array.context != context);
@@ -181,14 +180,14 @@ impl Machine {
         Ok(())
     }
 
-    /// `cuDevicePrimaryCtxReset`: the context goes, those who retained it still have to release it.
+    /// `cuDevicePrimaryCtxReset`: removes the context; callers that retained it still have to release it.
     pub fn reset_primary(&mut self, device: usize) {
         if let Some(context) = self.primaries[device].context.take() {
             self.remove_context(context);
         }
     }
 
-    /// Flags of a card's primary context, and whether it is there.
+    /// Flags of a GPU's primary context, and whether it exists.
     pub fn primary_state(&self, device: usize) -> (u32, bool) {
         let primary = &self.primaries[device];
         let flags = primary.context.and_then(|context| self.context_flags(context).ok());

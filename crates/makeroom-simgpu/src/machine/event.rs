@@ -1,4 +1,4 @@
-//! Events: marks in a stream.
+//! Events.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ pub(super) struct Event {
     pub(super) record: Option<Record>,
 }
 
-/// What an event stands for since it was recorded.
+/// The state of an event when it was recorded.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
-    /// When everything before it is complete.
+    /// When all work before it is complete.
     pub(super) at: u64,
-    /// Up to which positions it comes after streams, its own included.
+    /// The positions in streams that it comes after, including its own stream.
     pub(super) seen: BTreeMap<StreamId, u64>,
-    /// The capture in which it was recorded, instead of a time.
+    /// The capture in which it was recorded, if any.
     pub(super) capture: Option<CaptureId>,
 }
 
-/// How an event was created.
+/// Creation flags of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventFlags(pub u32);
 
@@ -58,7 +58,7 @@ impl Machine {
         self.events.remove(&event).map(|_| ()).ok_or(Status::INVALID_HANDLE)
     }
 
-    /// `cuEventRecord`: event and stream belong to the same context.
+    /// `cuEventRecord`: event and stream must belong to the same context.
     pub fn record_event(&mut self, event: EventId, stream: StreamId) -> Result<()> {
         let found = self.stream_ref(stream)?;
         let (context, capture) = (found.context, found.capture);
@@ -76,7 +76,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Refuses to look at an event that was recorded in a capture, and breaks the capture.
+    /// Returns an error for an event that was recorded in a capture, and invalidates the capture.
     pub fn refuse_captured_event(&mut self, event: EventId) -> Result<()> {
         let Some(capture) = self.event_ref(event)?.record.as_ref().and_then(|record| record.capture) else {
             return Ok(());
@@ -85,7 +85,7 @@ impl Machine {
         Err(Status::CAPTURED_EVENT)
     }
 
-    /// When an event is complete; one that was never recorded is.
+    /// When an event completes; one that was never recorded is complete.
     fn completion(&mut self, event: EventId) -> Result<u64> {
         self.refuse_captured_event(event)?;
         Ok(self.event_ref(event)?.record.as_ref().map_or(0, |record| record.at))

@@ -1,7 +1,6 @@
-//! Memory handed over by `cuIpcGetMemHandle`, within this process.
+//! Memory shared by `cuIpcGetMemHandle`, within this process.
 //!
-//! An opened handle gets addresses of its own that stand for the other block's; once that block is freed they
-//! stand for nothing.
+//! An opened handle gets its own addresses, which alias the other block. Once that block is freed, they are invalid.
 
 use makeroom_simcard::PAGE;
 
@@ -9,7 +8,7 @@ use super::{Block, BlockKind, ContextId, Machine};
 use crate::status::{Result, Status};
 
 impl Machine {
-    /// The start of a block that can be handed over. Virtual and stream-ordered memory cannot.
+    /// The start of a block that can be shared. Virtual and stream-ordered memory cannot.
     pub fn exchangeable(&self, address: u64) -> Result<u64> {
         let (start, block) = self.block_at(address).ok_or(Status::INVALID_VALUE)?;
         if block.kind == BlockKind::Linear { Ok(start) } else { Err(Status::INVALID_VALUE) }
@@ -42,7 +41,7 @@ impl Machine {
         self.space.insert(address, bytes.next_multiple_of(PAGE));
     }
 
-    /// The address that an address inside a block stands for: another one if the block was imported.
+    /// Resolves an address: in an imported block, to the address in the original.
     pub(super) fn origin(&self, address: u64) -> Result<u64> {
         match self.block_at(address) {
             Some((start, Block { kind: BlockKind::Imported(original), bytes, .. })) => {

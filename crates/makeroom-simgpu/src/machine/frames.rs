@@ -1,10 +1,9 @@
-//! The page frames of a card: what is physically there.
+//! The page frames of a GPU: its physical memory.
 //!
-//! A frame is a number; the memory behind it belongs to the library's shell, which keeps one stretch of host
-//! memory per card. Frames that were written are remembered, so that their host memory is given back when
-//! they are freed and frames that nobody wrote cost nothing.
+//! A frame is a number; `backing.rs` has the memory behind it. Written frames are tracked, so that their host memory
+//! is released when they are freed. Frames that were never written cost nothing.
 
-/// The frames of one card, or those of the host.
+/// The frames of one GPU, or of the host.
 ///
 /// Invariant: `free.len() + frames held = written.len()`.
 #[derive(Debug)]
@@ -14,7 +13,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// That many frames, all free; the lowest are taken first.
+    /// This many frames, all free; the lowest are taken first.
     pub(super) fn new(count: u64) -> Self {
         Self { free: (0..count as u32).rev().collect(), written: vec![false; count as usize] }
     }
@@ -25,7 +24,7 @@ impl Frames {
         Some(self.free.split_off(rest as usize))
     }
 
-    /// Gives frames back; those that were written are added to `discarded`.
+    /// Frees frames; those that were written are added to `discarded`.
     pub(super) fn give(&mut self, frames: &[u32], discarded: &mut Vec<u32>) {
         for frame in frames {
             if std::mem::take(&mut self.written[*frame as usize]) {
@@ -35,12 +34,12 @@ impl Frames {
         self.free.extend_from_slice(frames);
     }
 
-    /// Remembers that a frame was written.
+    /// Marks a frame as written.
     pub(super) fn mark_written(&mut self, frame: u32) {
         self.written[frame as usize] = true;
     }
 
-    /// Frames that are free.
+    /// Number of free frames.
     pub(super) fn free(&self) -> u64 {
         self.free.len() as u64
     }

@@ -1,9 +1,9 @@
-//! Graphs: nodes of work, made ready, launched. Allocation nodes get their address at once and their memory
-//! at the launch.
+//! Graphs: creation, instantiation, launch. Allocation nodes get their address immediately and their memory at
+//! launch.
 //!
-//! Measured on an H200: a graph's memory is taken in chunks of 32 MiB at the first launch, counts as used
-//! from then on, stays with the card when it is freed, and goes back when it is trimmed; a graph whose memory
-//! is not freed cannot be launched again.
+//! Measured on an H200: a graph's memory is allocated in chunks of 32 MiB at the first launch and counts as used from
+//! then on. It stays reserved when it is freed, and is released by a trim. A graph whose memory is not freed cannot
+//! be launched again.
 
 use makeroom_simcard::PAGE;
 
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::status::{Result, Status};
 
-/// Work.
+/// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Nothing but order.
+    /// An empty node.
     Nothing,
     /// A kernel, which is not run.
     Kernel(FunctionId),
@@ -26,7 +26,7 @@ pub enum Operation {
     Copy(Copy),
     /// A fill.
     Fill(Fill),
-    /// Memory of a graph becomes there.
+    /// Allocates memory of a graph.
     Allocate {
         /// Its address.
         address: u64,
@@ -35,14 +35,14 @@ pub enum Operation {
         /// Its card.
         device: usize,
     },
-    /// Memory of a graph goes.
+    /// Frees memory of a graph.
     Free {
         /// Its address.
         address: u64,
     },
 }
 
-/// A graph: nodes in an order that respects what depends on what.
+/// A graph: nodes in topological order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Graph {
     nodes: Vec<(NodeId, Operation)>,
@@ -64,26 +64,26 @@ impl Graph {
     }
 }
 
-/// A graph made ready.
+/// An instantiated graph.
 #[derive(Debug)]
 pub(super) struct Executable {
     graph: Graph,
     free_on_launch: bool,
 }
 
-/// Addresses of an allocation node.
+/// The address range of an allocation node.
 #[derive(Debug)]
 pub(super) struct GraphRange {
     device: usize,
     bytes: u64,
 }
 
-/// What can be asked of a card's graph memory.
+/// Attributes of a GPU's graph memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GraphMemory {
-    /// Bytes held.
+    /// Bytes reserved.
     Current,
-    /// The most bytes held.
+    /// High-water mark of reserved bytes.
     High,
 }
 
@@ -106,7 +106,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Adds a node after those it depends on, which must be in the graph.
+    /// Adds a node after its dependencies, which must be in the graph.
     pub fn add_node(&mut self, graph: GraphId, after: &[NodeId], operation: Operation) -> Result<NodeId> {
         let node = self.identities.fresh();
         let graph = self.graph_mut(graph)?;
@@ -117,7 +117,7 @@ impl Machine {
         Ok(node)
     }
 
-    /// `cuGraphAddMemAllocNode`: the node and the address.
+    /// `cuGraphAddMemAllocNode`: returns the node and the address.
     pub fn add_allocation(
         &mut self,
         graph: GraphId,
@@ -145,7 +145,7 @@ impl Machine {
         Ok(Operation::Allocate { address, bytes, device })
     }
 
-    /// `cuGraphAddMemFreeNode`: of memory that the same graph allocates, once.
+    /// `cuGraphAddMemFreeNode`: only for memory that the same graph allocates, and once.
     pub fn add_free(&mut self, graph: GraphId, after: &[NodeId], address: u64) -> Result<NodeId> {
         let found = self.graph_mut(graph)?;
         if !found.allocates(address) || found.frees(address) {
@@ -165,7 +165,7 @@ impl Machine {
         Ok(address)
     }
 
-    /// `cuMemFreeAsync` on a captured stream: only of memory that the capture allocated.
+    /// `cuMemFreeAsync` on a captured stream: only for memory that the capture allocated.
     pub fn capture_free(&mut self, stream: StreamId, capture: CaptureId, address: u64) -> Result<()> {
         let graph = &self.captures.get(&capture).ok_or(Status::ILLEGAL_STATE)?.graph;
         if !graph.allocates(address) || graph.frees(address) {
@@ -188,7 +188,7 @@ impl Machine {
         Ok(executable)
     }
 
-    /// Whether a graph made ready is there.
+    /// Checks that an instantiated graph exists.
     pub fn has_executable(&self, executable: ExecutableId) -> Result<()> {
         self.executables.get(&executable).map(|_| ()).ok_or(Status::INVALID_VALUE)
     }
@@ -200,9 +200,9 @@ impl Machine {
         Ok(())
     }
 
-    /// `cuGraphLaunch`: what is to be done in order, each by [`Machine::run_operation`] or, for copies and
-    /// fills, by the shell. On a captured stream the graph becomes part of the captured one and nothing is to
-    /// be done.
+    /// `cuGraphLaunch`: returns the operations in order, to be executed by [`Machine::run_operation`] or, for copies
+    /// and fills, by the caller. On a captured stream, the graph becomes part of the captured one, and there are
+    /// none.
     pub fn launch_graph(&mut self, executable: ExecutableId, stream: StreamId) -> Result<Vec<Operation>> {
         let found = self.executables.get(&executable).ok_or(Status::INVALID_VALUE)?;
         let operations: Vec<_> = found.graph.nodes.iter().map(|(_, operation)| *operation).collect();
@@ -228,7 +228,7 @@ impl Machine {
         Ok(operations)
     }
 
-    /// Does what of an operation is bookkeeping.
+    /// Does the bookkeeping of an operation.
     pub fn run_operation(&mut self, context: ContextId, operation: Operation) -> Result<()> {
         match operation {
             Operation::Allocate { address, bytes, device } => {
@@ -256,19 +256,19 @@ impl Machine {
         Ok(())
     }
 
-    /// What a card's graphs hold.
+    /// Memory of a GPU's graphs.
     pub fn graph_memory(&self, device: usize, which: GraphMemory) -> u64 {
         let ranges = self.graph_ranges.iter().filter(|(_, range)| range.device == device);
         let held = ranges.filter_map(|(address, _)| self.regions.get(address)).map(Region::bytes).sum();
         if which == GraphMemory::Current { held } else { self.graph_high[device].max(held) }
     }
 
-    /// Resets the most that a card's graphs held.
+    /// Resets the high-water mark of a GPU's graphs.
     pub fn reset_graph_high(&mut self, device: usize) {
         self.graph_high[device] = self.graph_memory(device, GraphMemory::Current);
     }
 
-    /// `cuDeviceGraphMemTrim`: gives back what no graph has in use.
+    /// `cuDeviceGraphMemTrim`: releases unused graph memory.
     pub fn trim_graph_memory(&mut self, device: usize) {
         let ranges = self.graph_ranges.iter().filter(|(_, range)| range.device == device);
         let unused = ranges.filter(|(address, _)| !self.blocks.contains_key(address));
@@ -279,7 +279,7 @@ impl Machine {
         self.retire_graph_ranges();
     }
 
-    /// Gives back the addresses that no graph names any more.
+    /// Frees the addresses that no graph refers to any more.
     pub(super) fn retire_graph_ranges(&mut self) {
         let executables = self.executables.values().map(|executable| &executable.graph);
         let captures = self.captures.values().map(|capture| &capture.graph);
@@ -296,7 +296,7 @@ impl Machine {
         }
     }
 
-    /// Bytes of addresses that belong to graphs and have no memory.
+    /// Bytes of graph address ranges that have no memory.
     #[cfg(test)]
     pub(super) fn unmapped_graph_bytes(&self) -> u64 {
         let held = |address| self.regions.get(address).map_or(0, Region::bytes);

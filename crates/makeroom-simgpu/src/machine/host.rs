@@ -1,27 +1,27 @@
-//! Host memory that the cards can reach: pinned, registered, managed.
+//! Host memory that GPUs can access: pinned, registered, managed.
 //!
-//! The bytes are the shell's; here they are counted against what the host has, and looked up. Managed memory
-//! is the host's too: no kernel runs that could pull it to a card, so it takes no device memory.
+//! `backing.rs` has the bytes; this module counts them against the host's memory and looks them up. Managed memory is
+//! always on the host: no kernel runs that could migrate it, so it uses no device memory.
 
 use makeroom_simcard::PAGE;
 
 use super::{ContextId, Machine};
 use crate::status::{Result, Status};
 
-/// A stretch of host memory that the driver knows.
+/// Host memory that the driver knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostBlock {
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub bytes: u64,
-    /// The context that asked.
+    /// The context it was allocated in.
     pub context: ContextId,
-    /// Flags as given.
+    /// Flags of the call.
     pub flags: u32,
-    /// How it came about.
+    /// How it was allocated.
     pub kind: HostKind,
 }
 
-/// How host memory came about.
+/// How host memory was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostKind {
     /// `cuMemHostAlloc`.
@@ -41,7 +41,7 @@ impl Machine {
         (host.free() * PAGE).saturating_sub(pinned)
     }
 
-    /// Adds host memory. What overlaps known memory or does not fit is refused.
+    /// Adds host memory. It must not overlap known memory, and must fit.
     pub fn add_host(&mut self, address: u64, block: HostBlock) -> Result<()> {
         let end = address.checked_add(block.bytes).ok_or(Status::INVALID_VALUE)?;
         let before = self.host_blocks.range(..end).next_back();
@@ -61,7 +61,7 @@ impl Machine {
         (address < start + block.bytes).then_some((*start, *block))
     }
 
-    /// Removes host memory that starts at an address, if it is of that kind.
+    /// Removes host memory of this kind that starts at an address.
     pub fn remove_host(&mut self, address: u64, kind: HostKind) -> Option<HostBlock> {
         self.host_blocks.get(&address).filter(|block| block.kind == kind)?;
         self.host_blocks.remove(&address)

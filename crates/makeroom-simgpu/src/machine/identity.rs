@@ -1,7 +1,7 @@
-//! Identities of everything a program can hold a handle to.
+//! IDs of everything a program can have a handle to.
 //!
-//! A handle is never used twice, so what was destroyed is told from what lives. The kind is part of the
-//! number: a stream handed in where an event belongs is not found.
+//! Handles are never reused, so a destroyed object is never confused with a live one. The kind is part of the number:
+//! a stream passed as an event is not found.
 
 macro_rules! identities {
     ($($(#[$documentation:meta])* $name:ident = $kind:literal;)*) => {
@@ -20,17 +20,17 @@ macro_rules! identities {
     };
 }
 
-/// A number that was not given out before.
+/// A number that was not used before.
 pub struct Fresh(u64);
 
-/// Gives out numbers.
+/// Generates numbers.
 #[derive(Debug, Default)]
 pub(super) struct Identities {
     last: u64,
 }
 
 impl Identities {
-    /// A new identity of any kind.
+    /// A new ID of any kind.
     pub(super) fn fresh<Identity: From<Fresh>>(&mut self) -> Identity {
         self.last += 1;
         Identity::from(Fresh(self.last))
@@ -46,9 +46,9 @@ identities! {
     EventId = 0x13;
     /// A pool of stream-ordered memory.
     PoolId = 0x14;
-    /// Physical memory made for mapping.
+    /// Physical memory from `cuMemCreate`.
     HandleId = 0x15;
-    /// An array, or a level of one.
+    /// An array, or a mipmap level.
     ArrayId = 0x16;
     /// A module.
     ModuleId = 0x17;
@@ -62,11 +62,11 @@ identities! {
     GraphId = 0x1b;
     /// A node of a graph.
     NodeId = 0x1c;
-    /// A graph made ready to run.
+    /// An instantiated graph.
     ExecutableId = 0x1d;
-    /// A capture under way.
+    /// A capture in progress.
     CaptureId = 0x1e;
-    /// Another interface's memory.
+    /// Memory of another API.
     ExternalId = 0x1f;
     /// A multicast object.
     MulticastId = 0x20;

@@ -1,8 +1,8 @@
-//! Memory that comes from elsewhere or is only a view of other memory: other interfaces' memory, pools and their
-//! blocks handed over, multicast objects, green contexts.
+//! Memory of other owners, and views of other memory: memory of other APIs, exported pools and blocks, multicast
+//! objects, green contexts.
 //!
-//! Another interface's memory is the host's here, reserved and mapped like virtual memory; it takes nothing of a card.
-//! A multicast object is a list of what was bound to it; writes to it are not simulated, so it cannot be mapped.
+//! Memory of another API is host memory here, reserved and mapped like virtual memory; it uses no GPU memory. A
+//! multicast object is a list of the memory bound to it. Writes to it are not simulated, so it cannot be mapped.
 
 use std::collections::BTreeMap;
 
@@ -18,22 +18,22 @@ use crate::status::{Result, Status};
 #[derive(Debug, Default)]
 pub(super) struct Multicast {
     bytes: u64,
-    /// How many cards it is for.
+    /// Number of GPUs in its team.
     team: usize,
     devices: Vec<usize>,
-    /// What is bound: card and offset, and how much.
+    /// Bound memory: GPU and offset, and its size.
     bound: BTreeMap<(usize, u64), u64>,
 }
 
-/// Things from elsewhere.
+/// All such objects.
 #[derive(Debug, Default)]
 pub(super) struct Interop {
-    /// Imported memory of other interfaces and its bytes.
+    /// Imported memory of other APIs, and its size.
     externals: BTreeMap<ExternalId, u64>,
-    /// Where it is mapped: bytes reserved, and the handle behind them.
+    /// Its mappings: reserved bytes, and the handle behind them.
     buffers: BTreeMap<u64, (u64, HandleId)>,
     multicasts: BTreeMap<MulticastId, Multicast>,
-    /// Green contexts and their cards.
+    /// Green contexts and their GPUs.
     greens: BTreeMap<GreenId, usize>,
 }
 
@@ -48,7 +48,7 @@ impl Machine {
         Ok(external)
     }
 
-    /// `cuDestroyExternalMemory`: buffers that were mapped stay until they are freed.
+    /// `cuDestroyExternalMemory`: mapped buffers exist until they are freed.
     pub fn destroy_external(&mut self, external: ExternalId) -> Result<()> {
         self.interop.externals.remove(&external).map(|_| ()).ok_or(Status::INVALID_HANDLE)
     }
@@ -70,7 +70,7 @@ impl Machine {
         Ok(address)
     }
 
-    /// Frees a mapped buffer; says whether the address was one.
+    /// Frees a mapped buffer. Returns whether the address was one.
     pub(super) fn free_external(&mut self, address: u64) -> Result<bool> {
         let Some((reserved, handle)) = self.interop.buffers.remove(&address) else { return Ok(false) };
         self.unmap(address, reserved)?;
@@ -79,7 +79,7 @@ impl Machine {
         Ok(true)
     }
 
-    /// One more hold on a handle, by whoever imports it.
+    /// Adds a reference to a handle, for an import.
     pub fn share_handle(&mut self, handle: HandleId) -> Result<()> {
         self.handle_location(handle)?;
         self.handles.get_mut(&handle).ok_or(Status::INVALID_VALUE)?.hold();
@@ -107,7 +107,7 @@ impl Machine {
         self.open_import(context, original)
     }
 
-    /// Whether a block is another pool's, opened here: it is closed by being freed.
+    /// Whether a block was imported from another pool, so that freeing it closes it.
     pub(super) fn is_imported_ordered(&self, address: u64) -> bool {
         let Some(Block { kind: BlockKind::Imported(original), .. }) = self.blocks.get(&address) else {
             return false;
@@ -135,7 +135,7 @@ impl Machine {
         Ok(())
     }
 
-    /// `cuMulticastBindMem`: memory of a card of the team, once all are there.
+    /// `cuMulticastBindMem`: memory of a GPU in the team, once the team is complete.
     pub fn bind_multicast(
         &mut self,
         multicast: MulticastId,
@@ -172,12 +172,12 @@ impl Machine {
         Ok(())
     }
 
-    /// `cuMemRelease` of a multicast object; says whether the handle was one.
+    /// `cuMemRelease` of a multicast object. Returns whether the handle was one.
     pub fn release_multicast(&mut self, handle: u64) -> bool {
         self.interop.multicasts.remove(&MulticastId(handle)).is_some()
     }
 
-    /// `cuGreenCtxCreate`: a share of the primary context, which it holds.
+    /// `cuGreenCtxCreate`: a share of the primary context, which it retains.
     pub fn create_green(&mut self, device: usize) -> Result<GreenId> {
         self.retain_primary(device)?;
         let green = self.identities.fresh();

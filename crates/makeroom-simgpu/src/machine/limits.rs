@@ -1,38 +1,38 @@
-//! A context's limits and what raising them takes.
+//! The limits of a context, and the memory they need.
 //!
-//! Measured on an H200: a larger stack is taken at once, for every thread that the card can hold; the
-//! in-kernel heap and the printf buffer take nothing when they are set. Here they are taken at the context's
-//! next kernel launch, and that launch fails where the memory is not there.
+//! Measured on an H200: a larger stack is allocated immediately, for every thread that the GPU can hold; the device
+//! heap and the printf buffer need no memory when they are set. Here, they are allocated at the context's next kernel
+//! launch, which fails if there is not enough memory.
 
 use makeroom_simcard::PAGE;
 
 use super::{ContextId, Machine};
 use crate::status::{Result, Status};
 
-/// Threads that the card holds at a time: 132 multiprocessors of 2048.
+/// Threads that the GPU can hold: 132 multiprocessors of 2048.
 const RESIDENT_THREADS: u64 = 132 * 2048;
-/// The in-kernel heap is cut to this share of the card.
+/// The device heap is limited to this fraction of the GPU.
 const HEAP_SHARE: u64 = 8;
 
 /// A limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Bytes of stack of each thread.
+    /// Stack size per thread, in bytes.
     Stack,
-    /// Bytes of the printf buffer.
+    /// Size of the printf buffer, in bytes.
     Printf,
-    /// Bytes of the in-kernel heap.
+    /// Size of the device heap, in bytes.
     Heap,
-    /// Launches that kernels may have pending.
+    /// Maximum number of pending launches from kernels.
     PendingLaunches,
-    /// A hint for the second cache.
+    /// L2 fetch granularity, a hint.
     FetchGranularity,
-    /// Bytes of the second cache set aside.
+    /// Persisting L2 cache, in bytes.
     PersistingCache,
 }
 
 impl Limit {
-    /// The limit of a number that a program named.
+    /// The limit with this number.
     pub fn from_number(number: u32) -> Result<Self> {
         Ok(match number {
             0 => Self::Stack,
@@ -51,7 +51,7 @@ impl Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     values: [u64; 6],
-    /// Heap and printf buffer as they were when a kernel last ran.
+    /// Heap and printf buffer as of the last kernel launch.
     committed: u64,
 }
 
@@ -67,7 +67,7 @@ impl Limits {
         self.values[limit as usize]
     }
 
-    /// Pages that these limits take beyond those of a new context.
+    /// Pages that these limits need in addition to those of a new context.
     fn pages(self) -> u64 {
         let first = Self::default();
         let stack = (self.get(Limit::Stack).saturating_sub(first.get(Limit::Stack)))
@@ -92,7 +92,7 @@ impl Machine {
         self.apply_limits(context, limits)
     }
 
-    /// Takes what the heap and the printf buffer need, before a kernel runs.
+    /// Allocates the heap and the printf buffer before a kernel runs.
     pub(super) fn commit_limits(&mut self, context: ContextId) -> Result<()> {
         let mut limits = self.context(context)?.limits;
         let wanted = limits.get(Limit::Heap) + limits.get(Limit::Printf);

@@ -1,8 +1,7 @@
-//! Memory from `cuMemAlloc` and its kin.
+//! Memory from `cuMemAlloc` and similar functions.
 //!
-//! A block below 2 MiB shares pages with other small blocks of its context; a larger one has whole pages of
-//! its own. Small blocks never lie across two pages, so one live block of 512 bytes holds 2 MiB: the card
-//! fragments as real ones do.
+//! A block below 2 MiB shares pages with other small blocks of its context; a larger one has its own pages. Small
+//! blocks never span two pages, so one live block of 512 bytes holds 2 MiB: the GPU fragments as real ones do.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +10,20 @@ use makeroom_simcard::PAGE;
 use super::{ContextId, GRAIN, Machine, PoolId};
 use crate::status::{Result, Status};
 
-/// Memory that a program can name.
+/// Memory with an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Bytes that were asked for: what may be touched.
+    /// Requested bytes; only these may be accessed.
     pub bytes: u64,
-    /// The context that asked.
+    /// The context it was allocated in.
     pub context: ContextId,
     /// The card.
     pub device: usize,
-    /// How it came about, and so how it is freed.
+    /// How it was allocated, which determines how it is freed.
     pub kind: BlockKind,
 }
 
-/// How a block came about.
+/// How a block was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     /// `cuMemAlloc`, `cuMemAllocPitch`.
@@ -37,11 +36,11 @@ pub enum BlockKind {
     Array,
     /// A module's code; not freed by address.
     Code,
-    /// Another block opened through an exchange handle: the other block's address.
+    /// An alias of another block, opened with an IPC handle: that block's address.
     Imported(u64),
 }
 
-/// A linear block whose free waits for its stream.
+/// A linear block whose free is pending on a stream.
 #[derive(Debug)]
 pub(super) struct Deferred {
     at: u64,
@@ -91,8 +90,7 @@ impl Machine {
         Ok(page)
     }
 
-    /// `cuMemAllocPitch`: rows that start at multiples of the card's pitch. Returns the address and the
-    /// pitch.
+    /// `cuMemAllocPitch`: rows start at multiples of the GPU's pitch. Returns the address and the pitch.
     pub fn allocate_pitched(
         &mut self,
         context: ContextId,
@@ -108,8 +106,7 @@ impl Machine {
         Ok((self.allocate(context, bytes)?, pitch))
     }
 
-    /// `cuMemFree`: waits for the card where the memory is not stream-ordered. A null address is nothing to
-    /// free.
+    /// `cuMemFree`: synchronizes with the GPU unless the memory is stream-ordered. A null address is ignored.
     pub fn free(&mut self, address: u64) -> Result<()> {
         if address == 0 || self.free_external(address)? {
             return Ok(());
@@ -138,8 +135,8 @@ impl Machine {
         }
     }
 
-    /// A linear block freed on a stream: it can no longer be named, and its memory comes back when the stream
-    /// is there.
+    /// Frees a linear block on a stream: its address becomes invalid immediately, and its memory is freed when the
+    /// stream reaches the free.
     pub(super) fn free_linear_at(&mut self, address: u64, block: Block, at: u64) {
         self.blocks.remove(&address);
         if at <= self.now {
@@ -149,7 +146,7 @@ impl Machine {
         }
     }
 
-    /// Frees the deferred blocks whose time has come.
+    /// Frees the deferred blocks that are due.
     pub(super) fn settle_deferred(&mut self) {
         let now = self.now;
         let due: Vec<_> = self.deferred.extract_if(.., |deferred| deferred.at <= now).collect();
@@ -158,7 +155,7 @@ impl Machine {
         }
     }
 
-    /// Frees a context's deferred blocks at once: the context is going.
+    /// Frees a context's deferred blocks immediately, because the context ends.
     pub(super) fn settle_deferred_of(&mut self, context: ContextId) {
         let due: Vec<_> =
             self.deferred.extract_if(.., |deferred| deferred.block.context == context).collect();
@@ -167,7 +164,7 @@ impl Machine {
         }
     }
 
-    /// Gives back the memory of a block that is no longer listed.
+    /// Frees the memory of a block that was removed from the list.
     pub(super) fn free_linear(&mut self, address: u64, block: Block) {
         if block.bytes >= PAGE {
             return self.unmap_pages(address);

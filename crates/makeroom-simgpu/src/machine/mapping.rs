@@ -1,24 +1,23 @@
-//! Virtual memory: reserved addresses, handles of physical memory, mappings between them, access.
+//! Virtual memory: reserved addresses, handles of physical memory, mappings, access.
 //!
-//! As measured on an H200: a handle is mapped whole, at any number of addresses; unmapping and access work on
-//! whole mappings and pass over gaps. Unlike there, a mapping that reaches over the end of its reservation is
-//! refused.
+//! As measured on an H200, a handle is mapped as a whole, at any number of addresses; unmapping and setting access
+//! work on whole mappings and skip gaps. Unlike there, a mapping beyond the end of its reservation is an error.
 
 use makeroom_simcard::PAGE;
 
 use super::{HandleId, Machine};
 use crate::status::{Result, Status};
 
-/// Where physical memory is.
+/// Location of physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// On a card.
     Device(usize),
-    /// In the host's memory, on a node.
+    /// In host memory, on a NUMA node.
     Host(i32),
 }
 
-/// What may be done at an address.
+/// Permitted access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// Nothing.
@@ -30,7 +29,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// The access of a number that a program named.
+    /// The access with this number.
     pub fn from_number(number: u32) -> Result<Self> {
         match number {
             0 => Ok(Self::None),
@@ -50,7 +49,7 @@ impl Access {
     }
 }
 
-/// Physical memory made for mapping.
+/// Physical memory from `cuMemCreate`.
 #[derive(Debug)]
 pub(super) struct Handle {
     pub(super) location: Location,
@@ -66,12 +65,12 @@ impl Handle {
     }
 }
 
-/// A handle at an address.
+/// A mapping of a handle at an address.
 #[derive(Debug)]
 pub(super) struct Mapping {
     pub(super) bytes: u64,
     pub(super) handle: HandleId,
-    /// For each card, then for the host.
+    /// For each GPU, then for the host.
     access: Vec<Access>,
 }
 
@@ -92,7 +91,7 @@ impl Machine {
         Ok(address)
     }
 
-    /// `cuMemAddressFree`: all of a reservation, with nothing mapped.
+    /// `cuMemAddressFree`: a whole reservation without mappings.
     pub fn unreserve(&mut self, address: u64, bytes: u64) -> Result<()> {
         let whole = self.reservations.get(&address) == Some(&bytes);
         if !whole || self.mappings.range(address..address + bytes).next().is_some() {
@@ -103,7 +102,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether a range lies in one reservation.
+    /// Whether a range is within one reservation.
     fn is_reserved(&self, address: u64, end: u64) -> bool {
         let before = self.reservations.range(..=address).next_back();
         before.is_some_and(|(start, bytes)| end <= start + bytes)
@@ -134,12 +133,12 @@ impl Machine {
         self.handles.get(&handle).filter(|handle| handle.references > 0).ok_or(Status::INVALID_VALUE)
     }
 
-    /// Where a handle's memory is.
+    /// Location of a handle's memory.
     pub fn handle_location(&self, handle: HandleId) -> Result<Location> {
         Ok(self.handle_ref(handle)?.location)
     }
 
-    /// `cuMemRelease`: the memory goes when it is also mapped nowhere.
+    /// `cuMemRelease`: frees the memory if it is not mapped either.
     pub fn release_handle(&mut self, handle: HandleId) -> Result<()> {
         self.handle_ref(handle)?;
         if let Some(found) = self.handles.get_mut(&handle) {
@@ -180,7 +179,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The mappings inside a reserved range; one that is cut by its ends is an invalid value.
+    /// The mappings in a reserved range. One that extends beyond the range is an invalid value.
     fn whole_mappings(&self, address: u64, bytes: u64) -> Result<Vec<u64>> {
         let end = address.checked_add(bytes).ok_or(Status::INVALID_VALUE)?;
         if bytes == 0 || !self.is_reserved(address, end) {
@@ -226,7 +225,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The mappings of host memory in a range that the host may use: where they are, and their frames.
+    /// The mappings of host memory in a range that the host may access: their addresses and frames.
     pub fn host_views(&self, address: u64, bytes: u64) -> Vec<(u64, Vec<u32>)> {
         let host = self.devices();
         let inside = self.mappings.range(address..address.saturating_add(bytes));
@@ -259,7 +258,7 @@ impl Machine {
         Ok(id)
     }
 
-    /// The frames behind a mapped address that a card may access: the mapping's start, whose frames, which.
+    /// The frames behind a mapped address that a GPU may access: the mapping's start, the owner, and the frames.
     pub(super) fn mapped_frames(
         &self,
         address: u64,

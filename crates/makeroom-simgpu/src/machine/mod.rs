@@ -1,17 +1,16 @@
-//! The simulated machine as plain data: cards, contexts, memory, streams. Safe code, no memory of its own.
+//! The simulated machine as plain data: GPUs, contexts, memory, streams. Safe code, without access to memory.
 //!
-//! The machine keeps books: which page frames of which card are taken, what lies at which address, what a
-//! stream has still to do. It never touches the bytes themselves; for a copy it says where they are
-//! ([`Piece`]), and the library's shell moves them. So everything here can be tested without loading a
-//! library.
+//! The machine does the bookkeeping: which page frames of which GPU are in use, what is at which address, what work a
+//! stream has left. It never accesses the bytes. For a copy it returns their location ([`Piece`]), and `backing.rs`
+//! copies them. So everything here can be tested without loading the library.
 //!
 //! ```text
-//! address ── blocks ───── what a program may name, to the byte
+//! address ── blocks ───── allocations, exact to the byte
 //!        └── regions ──── whole pages, and the frames behind them
 //!        └── mappings ─── the same for virtual memory, through handles
 //! ```
 //!
-//! Equations that hold between two calls, tested with random calls in `tests.rs`:
+//! Invariants between two calls, tested with random calls in `tests.rs`:
 //!
 //! ```text
 //! frames of a card         = free + context + regions + handles
@@ -77,9 +76,9 @@ use identity::Identities;
 use pages::Region;
 use ranges::Ranges;
 
-/// Blocks start at multiples of this many bytes, and a block takes no less.
+/// Alignment and minimum size of blocks, in bytes.
 pub const GRAIN: u64 = 512;
-/// A pool grows and shrinks by this many bytes.
+/// Pools grow and shrink in chunks of this many bytes.
 pub const CHUNK: u64 = 32 << 20;
 
 /// The machine of one process.
@@ -90,13 +89,13 @@ pub struct Machine {
     now: u64,
     span: Range<u64>,
     space: Ranges,
-    /// The frames of each card, then those of the host.
+    /// The frames of each GPU, then those of the host.
     frames: Vec<Frames>,
     discarded: Vec<(usize, u32)>,
     regions: BTreeMap<u64, Region>,
     blocks: BTreeMap<u64, Block>,
     contexts: BTreeMap<ContextId, context::Context>,
-    /// Contexts that were destroyed, and their cards.
+    /// Destroyed contexts and their GPUs.
     destroyed: BTreeMap<ContextId, usize>,
     primaries: Vec<context::Primary>,
     streams: BTreeMap<StreamId, stream::Stream>,
@@ -122,7 +121,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine whose device addresses lie in `span`, whole pages.
+    /// A machine whose device addresses are in `span`, which consists of whole pages.
     pub fn new(description: Description, member: Arc<Member>, span: Range<u64>) -> Self {
         let mut space = Ranges::default();
         space.insert(span.start, span.end - span.start);
@@ -167,12 +166,12 @@ impl Machine {
         machine
     }
 
-    /// What was asked for.
+    /// The machine's description.
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// The process's account with the cards.
+    /// This process's entry in the ledger.
     pub fn member(&self) -> &Member {
         &self.member
     }
@@ -182,13 +181,13 @@ impl Machine {
         self.description.devices
     }
 
-    /// The card of a number that a program named.
+    /// The GPU with this number.
     pub fn device(&self, number: i32) -> Result<usize> {
         let device = usize::try_from(number).ok().filter(|device| *device < self.devices());
         device.ok_or(Status::INVALID_DEVICE)
     }
 
-    /// Free and total bytes of a card, all processes counted.
+    /// Free and total bytes of a GPU, counting all processes.
     pub fn memory(&self, device: usize) -> (u64, u64) {
         let total = self.description.memory;
         (total - self.member.used(device), total)
@@ -204,8 +203,8 @@ impl Machine {
         self.span.contains(&address)
     }
 
-    /// Frames that were written and are free now: their memory can be given back. The host's have the index
-    /// after the last card.
+    /// Written frames that are free now, so that their memory can be released. The host has the index after the last
+    /// GPU.
     pub fn take_discarded(&mut self) -> Vec<(usize, u32)> {
         std::mem::take(&mut self.discarded)
     }

@@ -1,11 +1,11 @@
-//! Whole pages: taking them from a card, giving them an address, and finding the frame behind an address.
+//! Whole pages: allocating and mapping them, and finding the frame behind an address.
 
 use makeroom_simcard::PAGE;
 
 use super::Machine;
 use crate::status::{Result, Status};
 
-/// Pages that lie side by side in the address space, and the frames behind them.
+/// Contiguous pages in the address space, and the frames behind them.
 #[derive(Debug)]
 pub(super) struct Region {
     pub(super) device: usize,
@@ -18,21 +18,21 @@ impl Region {
     }
 }
 
-/// Bytes that lie side by side in one frame.
+/// Contiguous bytes in one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Whose frame: a card, or the host after the last card.
+    /// Owner of the frame: a GPU, or the host after the last GPU.
     pub owner: usize,
     /// The frame.
     pub frame: u32,
-    /// Where in the frame.
+    /// Offset in the frame.
     pub offset: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
 impl Machine {
-    /// Takes frames of a card, counted in the ledger.
+    /// Allocates frames of a GPU, counted in the ledger.
     pub(super) fn take_frames(&mut self, device: usize, pages: u64) -> Result<Vec<u32>> {
         if !self.member.take(device, pages) {
             return Err(Status::OUT_OF_MEMORY);
@@ -43,7 +43,7 @@ impl Machine {
         })
     }
 
-    /// Gives frames of a card, or of the host, back.
+    /// Frees frames of a GPU or of the host.
     pub(super) fn give_frames(&mut self, owner: usize, frames: &[u32]) {
         let mut discarded = Vec::new();
         self.frames[owner].give(frames, &mut discarded);
@@ -53,7 +53,7 @@ impl Machine {
         }
     }
 
-    /// Takes pages of a card and gives them an address.
+    /// Allocates pages of a GPU and maps them.
     pub(super) fn map_pages(&mut self, device: usize, pages: u64) -> Result<u64> {
         let frames = self.take_frames(device, pages)?;
         let Some(address) = self.space.take(pages * PAGE) else {
@@ -64,14 +64,14 @@ impl Machine {
         Ok(address)
     }
 
-    /// Gives the pages of a region back; its addresses stay taken.
+    /// Frees the pages of a region; its addresses stay reserved.
     pub(super) fn release_region(&mut self, address: u64) -> u64 {
         let Some(region) = self.regions.remove(&address) else { return 0 };
         self.give_frames(region.device, &region.frames);
         region.bytes()
     }
 
-    /// Gives the pages of a region and its addresses back.
+    /// Frees the pages and the addresses of a region.
     pub(super) fn unmap_pages(&mut self, address: u64) {
         let bytes = self.release_region(address);
         if bytes > 0 {
@@ -85,8 +85,8 @@ impl Machine {
         (address < start + region.bytes()).then_some((*start, region))
     }
 
-    /// Where the bytes at a device address are. All of them must be inside one block, or in mappings that
-    /// `device` may access; anything else is an invalid value.
+    /// The location of the bytes at a device address. They must all be in one block, or in mappings that `device` may
+    /// access; anything else is an invalid value.
     pub fn pieces(&mut self, address: u64, bytes: u64, device: usize, write: bool) -> Result<Vec<Piece>> {
         let end = address.checked_add(bytes).ok_or(Status::INVALID_VALUE)?;
         let block = self.block_at(address);

@@ -1,30 +1,30 @@
-//! What lies at an address, as `cuPointerGetAttribute` and `cuMemGetAddressRange` tell it.
+//! Allocations at an address, for `cuPointerGetAttribute` and `cuMemGetAddressRange`.
 
 use super::{BlockKind, ContextId, HostKind, Location, Machine};
 
-/// What lies at an address.
+/// The allocation at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pointed {
-    /// Where it starts.
+    /// Its start.
     pub start: u64,
     /// Its bytes.
     pub bytes: u64,
     /// Its context; virtual memory has none.
     pub context: Option<ContextId>,
-    /// The card it belongs to.
+    /// Its GPU.
     pub device: usize,
-    /// Whether its bytes are in the host's memory.
+    /// Whether it is in host memory.
     pub on_host: bool,
     /// Whether it is managed.
     pub managed: bool,
-    /// Whether it can be handed to another process by `cuIpcGetMemHandle`.
+    /// Whether it can be shared with `cuIpcGetMemHandle`.
     pub exchangeable: bool,
-    /// The number of its pool, where it has one.
+    /// Its pool, if any.
     pub pool: Option<u64>,
 }
 
 impl Machine {
-    /// What lies at an address.
+    /// The allocation at an address.
     pub fn pointed(&self, address: u64) -> Option<Pointed> {
         if let Some((start, block)) = self.block_at(address) {
             let pool = if let BlockKind::Ordered(pool) = block.kind { Some(pool.0) } else { None };

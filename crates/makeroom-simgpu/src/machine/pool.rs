@@ -1,8 +1,8 @@
-//! Pools of stream-ordered memory: what they hold, their figures and their settings.
+//! Pools of stream-ordered memory: their chunks, statistics and attributes.
 //!
-//! A pool takes memory from its card in chunks of 32 MiB and cuts blocks out of them. It gives chunks back
-//! when a call waits for the card and the pool holds more than its threshold, when it is trimmed, and when it
-//! is destroyed and its last block is freed. Which freed memory a stream may have is decided in `reuse.rs`.
+//! A pool allocates memory from its GPU in chunks of 32 MiB and divides them into blocks. It releases chunks when a
+//! call synchronizes and the pool holds more than its threshold, when it is trimmed, and when it is destroyed and its
+//! last block is freed. `reuse.rs` decides which freed memory a stream may reuse.
 
 use std::collections::BTreeMap;
 
@@ -32,23 +32,23 @@ pub(super) struct Pool {
     destroyed: bool,
 }
 
-/// How memory that one stream freed may become another's.
+/// How a stream may reuse memory that another stream freed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reuse {
-    /// After an event that the other waited for.
+    /// After waiting for an event that follows the free.
     pub(super) follow_events: bool,
-    /// After completion.
+    /// After the free is complete.
     pub(super) opportunistic: bool,
-    /// By making the other wait.
+    /// By making the stream wait for the other.
     pub(super) internal_dependencies: bool,
 }
 
-/// A figure and the most it has been.
+/// A value and its high-water mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counter {
     /// Now.
     pub current: u64,
-    /// The most since it was last reset.
+    /// The maximum since the last reset.
     pub high: u64,
 }
 
@@ -59,36 +59,36 @@ impl Counter {
     }
 }
 
-/// The pools of a card: the one it always has, and the one `cuMemAllocAsync` uses.
+/// The pools of a GPU: its default pool, and the one `cuMemAllocAsync` uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DevicePools {
     pub(super) first: PoolId,
     pub(super) current: PoolId,
 }
 
-/// What can be asked of a pool.
+/// Attributes of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolAttribute {
-    /// A stream may have what another freed before an event that it waited for.
+    /// Allow reuse of memory that another stream freed before an event that the stream waited for.
     FollowEvents,
-    /// A stream may have what another freed once that is complete.
+    /// Allow reuse of memory that another stream freed once the free is complete.
     Opportunistic,
-    /// A stream may be made to wait for another that freed memory.
+    /// Allow making a stream wait for another one that freed memory.
     InternalDependencies,
-    /// Bytes to keep when a call waits for the card.
+    /// Release threshold: bytes to keep when a call synchronizes.
     Threshold,
-    /// Bytes taken from the card.
+    /// Bytes reserved from the GPU.
     Reserved,
-    /// The most bytes taken from the card.
+    /// High-water mark of reserved bytes.
     ReservedHigh,
     /// Bytes in use.
     Used,
-    /// The most bytes in use.
+    /// High-water mark of used bytes.
     UsedHigh,
 }
 
 impl PoolAttribute {
-    /// The attribute of a number that a program named.
+    /// The attribute with this number.
     pub fn from_number(number: u32) -> Result<Self> {
         Ok(match number {
             1 => Self::FollowEvents,
@@ -103,7 +103,7 @@ impl PoolAttribute {
         })
     }
 
-    /// Whether its value is a number of 32 bits.
+    /// Whether its value has 32 bits.
     pub fn is_switch(self) -> bool {
         matches!(self, Self::FollowEvents | Self::Opportunistic | Self::InternalDependencies)
     }
@@ -138,19 +138,19 @@ impl Machine {
         self.pools.get(&pool).filter(|pool| !pool.destroyed).ok_or(Status::INVALID_VALUE)
     }
 
-    /// A pool, also one that is destroyed and still has blocks.
+    /// A pool, including one that is destroyed and still has blocks.
     pub(super) fn pool_mut(&mut self, pool: PoolId) -> Result<&mut Pool> {
         self.pools.get_mut(&pool).ok_or(Status::INVALID_VALUE)
     }
 
-    /// `cuMemPoolCreate`; `largest` of 0 is no bound.
+    /// `cuMemPoolCreate`; a `largest` of 0 means no limit.
     pub fn create_pool(&mut self, device: usize, largest: u64) -> PoolId {
         let pool = self.identities.fresh();
         self.pools.insert(pool, Pool::new(device, largest));
         pool
     }
 
-    /// `cuMemPoolDestroy`: blocks stay until they are freed. The pool a card always has cannot be destroyed.
+    /// `cuMemPoolDestroy`: blocks exist until they are freed. A GPU's default pool cannot be destroyed.
     pub fn destroy_pool(&mut self, pool: PoolId) -> Result<()> {
         let device = self.pool_ref(pool)?.device;
         let pools = &mut self.device_pools[device];
@@ -166,14 +166,14 @@ impl Machine {
         Ok(())
     }
 
-    /// Removes a destroyed pool that has nothing left.
+    /// Removes a destroyed pool that has no chunks left.
     pub(super) fn bury_pool(&mut self, pool: PoolId) {
         if self.pools.get(&pool).is_some_and(|pool| pool.destroyed && pool.chunks.is_empty()) {
             self.pools.remove(&pool);
         }
     }
 
-    /// The pool that a card always has.
+    /// The default pool of a GPU.
     pub fn default_pool(&self, device: usize) -> PoolId {
         self.device_pools[device].first
     }
@@ -207,7 +207,7 @@ impl Machine {
         })
     }
 
-    /// `cuMemPoolSetAttribute`: the highest figures can only be reset.
+    /// `cuMemPoolSetAttribute`: high-water marks can only be reset.
     pub fn set_pool_attribute(&mut self, pool: PoolId, attribute: PoolAttribute, value: u64) -> Result<()> {
         self.pool_ref(pool)?;
         let pool = self.pool_mut(pool)?;
@@ -223,7 +223,7 @@ impl Machine {
         Ok(())
     }
 
-    /// `cuMemPoolGetAccess`: its own card has always full access.
+    /// `cuMemPoolGetAccess`: a pool's own GPU always has full access.
     pub fn pool_access(&self, pool: PoolId, device: usize) -> Result<u32> {
         let pool = self.pool_ref(pool)?;
         let given = pool.access.get(&device).copied().unwrap_or(0);
@@ -249,11 +249,11 @@ impl Machine {
         self.shrink_pool(pool, keep)
     }
 
-    /// Takes chunks from the card so that `bytes` fit in one piece.
+    /// Allocates chunks so that `bytes` fit contiguously.
     pub(super) fn grow_pool(&mut self, pool: PoolId, bytes: u64) -> Result<()> {
         let found = self.pool_mut(pool)?;
         let (device, most, held) = (found.device, found.largest, found.reserved.current);
-        // The last memory of a card is not refused because a whole chunk is no longer there.
+        // Near the end of the GPU's memory, where a whole chunk does not fit, try just the required pages.
         let sizes = [bytes.checked_next_multiple_of(CHUNK), bytes.checked_next_multiple_of(PAGE)];
         for size in sizes.into_iter().flatten() {
             if most > 0 && held.saturating_add(size) > most {
@@ -285,7 +285,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Gives unused chunks back while more than `keep` bytes are held.
+    /// Releases unused chunks while more than `keep` bytes are held.
     pub(super) fn shrink_pool(&mut self, pool: PoolId, keep: u64) -> Result<()> {
         let found = self.pool_mut(pool)?;
         let unused: Vec<_> = found
@@ -307,7 +307,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Takes everything out of a card's pools: its last context is gone.
+    /// Empties a GPU's pools, because its last context is gone.
     pub(super) fn empty_pools(&mut self, device: usize) {
         let pools = &self.pools;
         let on_device = |pool: &PoolId| pools.get(pool).is_some_and(|pool| pool.device == device);

@@ -1,11 +1,11 @@
-//! A set of free ranges: the smallest that fits is taken, neighbours grow together.
+//! A set of free ranges with best fit and coalescing.
 //!
-//! One structure serves three purposes: the address space, the holes inside the pages that small blocks
-//! share, and the unused parts of a pool.
+//! It is used for the address space, for the free ranges in the pages that small blocks share, and for the unused
+//! parts of a pool.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Free ranges of numbers, none empty, none touching another except at a multiple of `wall`.
+/// Free ranges, none empty, none adjacent to another except at a multiple of `wall`.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     by_start: BTreeMap<u64, u64>,
@@ -14,12 +14,12 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// An empty set whose ranges never grow across a multiple of `wall`.
+    /// An empty set whose ranges are never coalesced across a multiple of `wall`.
     pub(super) fn with_walls(wall: u64) -> Self {
         Self { wall: Some(wall), ..Self::default() }
     }
 
-    /// Adds a range that was not free, and returns what it has become together with its neighbours.
+    /// Adds a range that was not free. Returns the range it was coalesced into.
     pub(super) fn insert(&mut self, mut start: u64, mut length: u64) -> (u64, u64) {
         let wall = self.wall;
         let is_wall = |at: u64| wall.is_some_and(|wall| at.is_multiple_of(wall));
@@ -43,7 +43,7 @@ impl Ranges {
         (start, length)
     }
 
-    /// Takes `length` from the smallest range that has it, from its start.
+    /// Takes `length` from the start of the smallest range that fits.
     pub(super) fn take(&mut self, length: u64) -> Option<u64> {
         let (size, start) = self.by_size.range((length, 0)..).next().copied()?;
         self.remove(start, size);
@@ -53,7 +53,7 @@ impl Ranges {
         Some(start)
     }
 
-    /// Takes `length` at the first multiple of `alignment` in the smallest range that has it.
+    /// Takes `length` at the first multiple of `alignment` in the smallest range that fits.
     pub(super) fn take_aligned(&mut self, length: u64, alignment: u64) -> Option<u64> {
         let fits = |&&(size, start): &&(u64, u64)| start.next_multiple_of(alignment) - start + length <= size;
         let start = self.by_size.range((length, 0)..).find(fits).map(|(_, start)| *start)?;
@@ -61,7 +61,7 @@ impl Ranges {
         self.take_at(aligned, length).then_some(aligned)
     }
 
-    /// Takes exactly this range; nothing happens unless all of it is free.
+    /// Takes exactly this range, if all of it is free.
     pub(super) fn take_at(&mut self, start: u64, length: u64) -> bool {
         let Some((from, size)) = self.by_start.range(..=start).next_back().map(|(at, size)| (*at, *size))
         else {
@@ -81,13 +81,13 @@ impl Ranges {
         true
     }
 
-    /// Whether all of the range is free, in one piece.
+    /// Whether the whole range is free.
     pub(super) fn contains(&self, start: u64, length: u64) -> bool {
         let before = self.by_start.range(..=start).next_back();
         before.is_some_and(|(at, size)| start + length <= at + size)
     }
 
-    /// All ranges in order: start and length.
+    /// All ranges in order, as start and length.
     #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.by_start.iter().map(|(start, length)| (*start, *length))

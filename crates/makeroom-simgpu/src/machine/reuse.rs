@@ -1,8 +1,8 @@
-//! Stream order: who may have memory that was freed, and when.
+//! Stream order: which stream may reuse freed memory, and when.
 //!
-//! Memory freed on a stream is the same stream's again at once. Another stream has it when the free is
-//! complete, when it has waited for an event after the free, or, where the card has nothing left, by being
-//! made to wait for the stream that freed it. Each of the three can be turned off per pool.
+//! The stream that freed memory may reuse it immediately. Another stream may when the free is complete, when it has
+//! waited for an event after the free, or, if the GPU is full, by being made to wait for the stream that freed it.
+//! Each of these three can be turned off per pool.
 
 use std::mem;
 
@@ -14,14 +14,14 @@ use crate::status::{Result, Status};
 pub(super) struct Pending {
     address: u64,
     bytes: u64,
-    /// The stream that freed it, and how far that stream had come; none if it was freed for all streams.
+    /// The stream that freed it, and its position; `None` if it was freed for all streams.
     freed_by: Option<(StreamId, u64)>,
     /// When the free is complete.
     at: u64,
 }
 
 impl Machine {
-    /// `cuMemAllocFromPoolAsync`. Of no bytes, no address.
+    /// `cuMemAllocFromPoolAsync`. Zero bytes give a null address.
     pub fn allocate_ordered(
         &mut self,
         context: ContextId,
@@ -62,8 +62,7 @@ impl Machine {
         Ok(take_pending(&mut found.pending, size, usable).map(|(address, _)| address))
     }
 
-    /// Grows the pool; where the card is full, gives back what other pools do not use; then waits for another
-    /// stream.
+    /// Grows the pool. If the GPU is full, releases unused memory of other pools, then waits for another stream.
     fn grow_or_wait(&mut self, pool: PoolId, size: u64, stream: StreamId) -> Result<u64> {
         if self.grow_pool(pool, size).is_ok() {
             return self.pool_mut(pool)?.holes.take(size).ok_or(Status::UNKNOWN);
@@ -90,8 +89,8 @@ impl Machine {
         self.pool_mut(pool)?.holes.take(size).ok_or(Status::UNKNOWN)
     }
 
-    /// `cuMemFreeAsync`: stream-ordered memory goes back to its pool, linear memory to the card, both when
-    /// the stream is there.
+    /// `cuMemFreeAsync`: stream-ordered memory returns to its pool, linear memory to the GPU, both when the stream
+    /// reaches the free.
     pub fn free_on_stream(&mut self, address: u64, stream: StreamId) -> Result<()> {
         if address == 0 {
             return Ok(());
@@ -121,7 +120,7 @@ impl Machine {
         }
     }
 
-    /// Gives a block that is no longer listed back to its pool.
+    /// Returns a block that was removed from the list to its pool.
     pub(super) fn free_ordered(
         &mut self,
         pool: PoolId,
@@ -152,8 +151,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Makes freed memory whose time has come everybody's. A call that waited also brings pools down to their
-    /// thresholds.
+    /// Makes freed memory available to all streams when it is due. A call that synchronized also shrinks pools to
+    /// their thresholds.
     pub(super) fn settle_pools(&mut self, waited: bool) {
         let now = self.now;
         let mut full = Vec::new();
@@ -172,19 +171,19 @@ impl Machine {
             }
         }
         for (pool, threshold) in full {
-            // The pool was there a moment ago: shrinking it cannot fail.
+            // The pool exists, so shrinking cannot fail.
             let _ = self.shrink_pool(pool, threshold);
             self.bury_pool(pool);
         }
     }
 
-    /// Bytes of a pool whose free is not complete.
+    /// Bytes of a pool whose frees are not complete.
     pub fn pending_bytes(&self, pool: PoolId) -> Result<u64> {
         Ok(self.pool_ref(pool)?.pending.iter().map(|pending| pending.bytes).sum())
     }
 }
 
-/// Takes `size` out of the smallest usable piece; what is left of it stays pending.
+/// Takes `size` from the smallest usable piece; the rest of it stays pending.
 fn take_pending(
     pending: &mut Vec<Pending>,
     size: u64,

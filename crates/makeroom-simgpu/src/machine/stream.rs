@@ -1,16 +1,15 @@
-//! Streams, and the clock that they run on.
+//! Streams and their clock.
 //!
-//! Time is simulated. It moves when a test says so, when a call waits (the clock jumps to the end of what is
-//! waited for, at no cost in real time), and by a microsecond when a query finds work unfinished, so that a
-//! program that polls comes to an end. Work is done when it is submitted; what the clock decides is only when
-//! it counts as complete.
+//! Time is simulated. It advances when a test advances it, when a call waits (the clock jumps to the end of the work,
+//! at no cost in real time), and by a microsecond when a query finds unfinished work, so that polling programs
+//! terminate. Work is done when it is submitted; the clock only decides when it counts as complete.
 
 use std::collections::BTreeMap;
 
 use super::{CaptureId, ContextId, EventId, Machine, StreamId};
 use crate::status::{Result, Status};
 
-/// What a query that finds work unfinished takes.
+/// Simulated time of a query that finds unfinished work, in nanoseconds.
 const QUERY: u64 = 1_000;
 /// The highest priority; the lowest is 0.
 pub(super) const HIGHEST_PRIORITY: i32 = -5;
@@ -18,18 +17,18 @@ pub(super) const HIGHEST_PRIORITY: i32 = -5;
 /// Which default stream a null handle means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultStream {
-    /// One per context, in step with the other blocking streams.
+    /// One per context, which synchronizes with the other blocking streams.
     Legacy,
     /// One per thread and context.
     PerThread,
 }
 
-/// A stream as a program names it.
+/// A stream as a program passes it.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamName {
-    /// The handle: null, one of the two reserved ones, or a stream's own.
+    /// The handle: null, one of the two reserved ones, or that of a stream.
     pub handle: u64,
-    /// What null means to the function that was called.
+    /// The meaning of null in the called function.
     pub default: DefaultStream,
     /// The calling thread.
     pub thread: u64,
@@ -39,15 +38,15 @@ pub struct StreamName {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) context: ContextId,
-    /// In step with the legacy stream.
+    /// Whether it synchronizes with the legacy stream.
     pub(super) blocking: bool,
     pub(super) priority: i32,
     pub(super) capture: Option<CaptureId>,
-    /// When everything submitted is complete.
+    /// When all submitted work is complete.
     pub(super) busy_until: u64,
-    /// Counts what was submitted.
+    /// Number of submitted operations.
     pub(super) position: u64,
-    /// Up to which position it comes after other streams.
+    /// The positions in other streams that it comes after.
     pub(super) seen: BTreeMap<StreamId, u64>,
 }
 
@@ -66,7 +65,7 @@ impl Machine {
         self.streams.get_mut(&stream).ok_or(Status::INVALID_HANDLE)
     }
 
-    /// The stream that a program means.
+    /// The stream that a program passed.
     pub fn stream(&mut self, context: ContextId, name: StreamName) -> Result<StreamId> {
         match (name.handle, name.default) {
             (0, DefaultStream::Legacy) | (1, _) => Ok(self.context(context)?.legacy),
@@ -75,7 +74,7 @@ impl Machine {
         }
     }
 
-    /// The stream that a program means, which must be one of the current context.
+    /// The stream that a program passed, which must belong to the current context.
     pub fn own_stream(&mut self, context: ContextId, name: StreamName) -> Result<StreamId> {
         let stream = self.stream(context, name)?;
         if self.stream_ref(stream)?.context == context { Ok(stream) } else { Err(Status::INVALID_HANDLE) }
@@ -104,7 +103,7 @@ impl Machine {
         Ok(stream)
     }
 
-    /// `cuStreamDestroy`: what was submitted still completes. Default streams cannot be destroyed.
+    /// `cuStreamDestroy`: submitted work still completes. Default streams cannot be destroyed.
     pub fn destroy_stream(&mut self, stream: StreamId) -> Result<()> {
         let gone = self.stream_ref(stream)?;
         if self.context(gone.context)?.legacy == stream || gone.capture.is_some() {
@@ -120,8 +119,7 @@ impl Machine {
         Ok((found.context, u32::from(!found.blocking), found.priority))
     }
 
-    /// Puts work on a stream. The legacy stream waits for all blocking streams of its context, and they for
-    /// it.
+    /// Adds work to a stream. The legacy stream waits for all blocking streams of its context, and they wait for it.
     pub fn enqueue(&mut self, stream: StreamId, nanoseconds: u64) -> Result<()> {
         let found = self.stream_ref(stream)?;
         let context = found.context;
@@ -162,8 +160,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What a synchronous copy does: waits for its stream, without being a call that makes pools give memory
-    /// back.
+    /// Waits for a stream as a synchronous copy does, which does not make pools release memory.
     pub fn finish(&mut self, stream: StreamId) -> Result<()> {
         self.advance_to(self.stream_ref(stream)?.busy_until);
         Ok(())
@@ -182,7 +179,7 @@ impl Machine {
         Ok(())
     }
 
-    /// When all streams of a card have done their work.
+    /// When all streams of a GPU are idle.
     pub(super) fn device_busy_until(&self, device: usize) -> u64 {
         let on_device = |stream: &&Stream| {
             self.contexts.get(&stream.context).is_some_and(|context| context.device == device)
@@ -190,7 +187,7 @@ impl Machine {
         self.streams.values().filter(on_device).map(|stream| stream.busy_until).max().unwrap_or(0)
     }
 
-    /// Moves the clock forward to a time; a time that has passed changes nothing.
+    /// Advances the clock to a time, unless it has passed.
     pub fn advance_to(&mut self, time: u64) {
         if time > self.now {
             self.now = time;
@@ -199,8 +196,7 @@ impl Machine {
         }
     }
 
-    /// What a call does that waits: the clock jumps, and pools give back what they hold beyond their
-    /// thresholds.
+    /// Waits as a synchronizing call does: the clock jumps, and pools shrink to their thresholds.
     pub(super) fn wait(&mut self, until: u64) {
         self.advance_to(until);
         self.settle_pools(true);

@@ -1,4 +1,4 @@
-//! Random calls keep the machine's equations, and memory is refused exactly when there is none.
+//! Random calls preserve the machine's invariants, and allocations fail exactly when there is no memory.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::*;
 
 const STREAMS: usize = 3;
 
-/// One call; numbers choose among what there is.
+/// One call; its numbers select among existing objects.
 #[derive(Clone, Debug)]
 enum Step {
     Allocate(u64),
@@ -182,13 +182,13 @@ impl World {
         }
         let executable = self.machine.instantiate(graph, false).unwrap();
         for operation in self.machine.launch_graph(executable, self.streams[0]).unwrap() {
-            // Where the card is full the launch fails in the middle; the equations hold all the same.
+            // If the GPU is full, the launch fails halfway; the invariants must still hold.
             let _ = self.machine.run_operation(self.context, operation);
         }
         self.graphs.push((graph, executable));
     }
 
-    /// The equations at the top of `machine/mod.rs` and beside the structures.
+    /// The invariants at the top of `machine/mod.rs` and next to the structures.
     fn check(&self) {
         let machine = &self.machine;
         let context = &machine.contexts[&self.context];

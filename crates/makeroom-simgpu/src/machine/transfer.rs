@@ -1,33 +1,33 @@
-//! Copies and fills as data: what is moved, not how.
+//! Copies and fills as data.
 
 use crate::status::{Result, Status};
 
-/// What a function says about an address.
+/// What a function assumes about an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Memory of the program: it is taken at its word.
+    /// Memory of the program, which is not checked.
     Host,
-    /// Memory of a card, or host memory that the driver knows.
+    /// Memory of a GPU, or host memory that the driver knows.
     Device,
-    /// Either: the address tells.
+    /// Either, depending on the address.
     Any,
 }
 
-/// One end of a copy.
+/// The source or the destination of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// The first byte.
     pub address: u64,
-    /// Bytes from row to row.
+    /// Bytes between rows.
     pub pitch: u64,
-    /// Bytes from slice to slice.
+    /// Bytes between slices.
     pub slice: u64,
-    /// What the function says about it.
+    /// What the function assumes about it.
     pub side: Side,
 }
 
 impl End {
-    /// Bytes without rows.
+    /// Contiguous bytes.
     pub fn flat(address: u64, side: Side) -> Self {
         Self { address, pitch: 0, slice: 0, side }
     }
@@ -36,11 +36,11 @@ impl End {
 /// A copy of slices of rows of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// Where to.
+    /// The destination.
     pub destination: End,
-    /// Where from.
+    /// The source.
     pub source: End,
-    /// Bytes of a row.
+    /// Bytes per row.
     pub width: u64,
     /// Rows.
     pub height: u64,
@@ -49,17 +49,17 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// A copy without rows.
+    /// A copy of contiguous bytes.
     pub fn flat(destination: End, source: End, bytes: u64) -> Self {
         Self { destination, source, width: bytes, height: 1, depth: 1 }
     }
 
-    /// Whether there is nothing to move.
+    /// Whether there is nothing to copy.
     pub fn is_empty(&self) -> bool {
         self.width == 0 || self.height == 0 || self.depth == 0
     }
 
-    /// Source and destination of every row. Rows that overlap each other are an invalid value.
+    /// Source and destination of every row. Overlapping rows are an invalid value.
     pub fn rows(&self) -> Result<impl Iterator<Item = (u64, u64)> + use<>> {
         let copy = *self;
         let ends = [copy.destination, copy.source];
@@ -86,20 +86,20 @@ impl Copy {
 pub struct Fill {
     /// The first element.
     pub address: u64,
-    /// Bytes from row to row.
+    /// Bytes between rows.
     pub pitch: u64,
-    /// Bytes of an element: 1, 2 or 4.
+    /// Bytes per element: 1, 2 or 4.
     pub element: u64,
-    /// The value, of which an element takes its lowest bytes.
+    /// The value; an element uses its lowest bytes.
     pub value: u32,
-    /// Elements of a row.
+    /// Elements per row.
     pub width: u64,
     /// Rows.
     pub height: u64,
 }
 
 impl Fill {
-    /// Bytes of a row.
+    /// Bytes per row.
     pub fn row_bytes(&self) -> Result<u64> {
         let bytes = self.width.checked_mul(self.element).ok_or(Status::INVALID_VALUE)?;
         let aligned = self.address.is_multiple_of(self.element) && self.pitch.is_multiple_of(self.element);

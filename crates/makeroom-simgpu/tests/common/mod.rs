@@ -1,4 +1,4 @@
-//! What the tests of the built libraries share: a folder with them, the small C programs, and running one.
+//! Shared by the tests of the built libraries: a directory with them, and compiling and running small C programs.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and a test may panic")]
 
@@ -6,13 +6,13 @@ use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder of one test: the libraries, the shared file of its machine, its programs.
+/// The directory of one test: the libraries, the shared file of its machine, its programs.
 pub(crate) struct Stage {
     pub(crate) folder: PathBuf,
 }
 
 impl Stage {
-    /// An empty folder with the libraries.
+    /// A new directory with the libraries.
     pub(crate) fn new(test: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simgpu").join(test);
         let _ = std::fs::remove_dir_all(&folder);
@@ -25,7 +25,7 @@ impl Stage {
         self.folder.join(name)
     }
 
-    /// Compiles a C program of `tests/programs`, with further arguments for the compiler.
+    /// Compiles a C program of `tests/programs`, with additional compiler arguments.
     pub(crate) fn compile(&self, program: &str, arguments: &[&str]) -> PathBuf {
         let source =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(program).with_extension("c");
@@ -43,7 +43,7 @@ impl Stage {
         made
     }
 
-    /// A program that finds the simulated card of this folder.
+    /// A command that finds the simulated GPU of this directory.
     pub(crate) fn command(&self, program: &Path, description: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -53,7 +53,7 @@ impl Stage {
         command
     }
 
-    /// Runs a program to its end and returns what it printed.
+    /// Runs a program to its end and returns its output.
     pub(crate) fn run(&self, program: &Path, description: &str, arguments: &[&str]) -> String {
         let output = self.command(program, description).args(arguments).output().unwrap();
         assert!(output.status.success(), "{} {arguments:?}: {}", program.display(), text(&output));
@@ -61,20 +61,19 @@ impl Stage {
     }
 }
 
-/// Everything a program printed.
+/// A program's complete output.
 pub(crate) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// A library that was opened and stays open.
+/// An open library.
 pub(crate) struct Library(*mut c_void);
 
 impl Library {
     /// Opens a library.
     pub(crate) fn open(path: &Path) -> Self {
         let path = CString::new(path.to_str().unwrap()).unwrap();
-        // SAFETY: the path is a string that ends in a zero; the library's initialisers are the Rust runtime's
-        // own.
+        // SAFETY: the path is NUL-terminated; the library's initializers are those of the Rust runtime.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
         assert!(!handle.is_null());
         Self(handle)
@@ -83,11 +82,11 @@ impl Library {
     /// The address of a symbol, or null.
     pub(crate) fn symbol(&self, name: &str) -> *mut c_void {
         let name = CString::new(name).unwrap();
-        // SAFETY: the handle is open, the name ends in a zero.
+        // SAFETY: the handle is open, and the name is NUL-terminated.
         unsafe { libc::dlsym(self.0, name.as_ptr()) }
     }
 
-    /// A function of the library, as the type that the caller gives it.
+    /// A function of the library, with the caller's type.
     ///
     /// # Safety
     ///

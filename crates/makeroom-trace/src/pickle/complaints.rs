@@ -1,4 +1,4 @@
-//! What the machine says when it will not go on: always with the offset of the opcode at fault.
+//! The machine's errors, each with the offset of the opcode at fault.
 #![expect(clippy::unnecessary_box_returns, reason = "the machine's results hold boxed errors")]
 
 use super::machine::Machine;
@@ -6,10 +6,10 @@ use super::opcode as op;
 use super::value::{Fault, Heap, Value};
 use crate::error::Error;
 
-/// How much of a file's own text goes into a message.
+/// How much of the file's text to quote in a message.
 const LONGEST_QUOTE: usize = 60;
 
-/// A piece of the file, in quotes, for a message.
+/// Text from the file, in quotes, for a message.
 pub(super) fn quoted(text: &[u8]) -> String {
     let shown = &text[..text.len().min(LONGEST_QUOTE)];
     let dots = if shown.len() < text.len() { "…" } else { "" };
@@ -19,7 +19,7 @@ pub(super) fn quoted(text: &[u8]) -> String {
 impl<H: Heap> Machine<'_, '_, H> {
     #[cold]
     pub(super) fn malformed(&self, expected: &'static str, found: String) -> Box<Error> {
-        // Behind the end of the stream everything looks like zeros: then the end is what is wrong.
+        // Past the end of the stream, the buffer reads as zeros. The actual error is then the truncation.
         let error = self.source.overrun().unwrap_or(Error::Malformed { offset: self.start, expected, found });
         Box::new(error)
     }
@@ -57,7 +57,7 @@ impl<H: Heap> Machine<'_, '_, H> {
         self.malformed(expected, found.to_owned())
     }
 
-    /// The refusal of an opcode that names what it looks up.
+    /// The error for an opcode that looks up a callable by name.
     pub(super) fn asks_to_call(&mut self, opcode: u8) -> Box<Error> {
         let name = match opcode {
             op::STACK_GLOBAL => match self.stack[self.floor..] {
@@ -72,7 +72,7 @@ impl<H: Heap> Machine<'_, '_, H> {
         self.refused(callable)
     }
 
-    /// The refusal of an opcode that would have something called.
+    /// The error for an opcode that would call something.
     #[cold]
     pub(super) fn refused(&self, callable: impl Into<String>) -> Box<Error> {
         Box::new(Error::AsksToCall { callable: callable.into(), offset: self.start })

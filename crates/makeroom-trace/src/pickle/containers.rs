@@ -1,11 +1,11 @@
-//! The opcodes that make and fill lists, tuples, dicts and sets.
+//! The opcodes that create and fill lists, tuples, dicts and sets.
 
 use super::machine::{Machine, Outcome};
 use super::opcode as op;
 use super::value::{Heap, Value};
 
 impl<H: Heap> Machine<'_, '_, H> {
-    /// Carries out what makes and fills containers; the last resort, so everything unknown ends here.
+    /// Executes the opcodes for containers. This is the last handler, so unknown opcodes end here.
     pub(super) fn contain(&mut self, opcode: u8) -> Outcome<()> {
         match opcode {
             op::APPEND => {
@@ -45,7 +45,7 @@ impl<H: Heap> Machine<'_, '_, H> {
                 self.stack.push(dict);
                 Ok(())
             }
-            // No snapshot has sets; what is in them does not matter.
+            // Snapshots contain no sets, so their items do not matter.
             op::EMPTY_SET => {
                 self.stack.push(Value::Opaque);
                 Ok(())
@@ -69,8 +69,8 @@ impl<H: Heap> Machine<'_, '_, H> {
     }
 
     pub(super) fn push_dict(&mut self) -> Outcome<()> {
-        // In a list of dicts the one before is now complete. Telling the heap at once keeps it from holding
-        // millions of half-done dicts when a writer does not store its lists in batches.
+        // In a list of dicts, the previous one is now complete. Settling it early keeps the heap from holding
+        // millions of open dicts if a writer does not store its lists in batches.
         if let Some(&before) = self.stack[self.floor..].last() {
             self.heap.settle(before).map_err(|fault| self.fault(fault))?;
         }
@@ -92,7 +92,7 @@ impl<H: Heap> Machine<'_, '_, H> {
         Ok(())
     }
 
-    /// Removes the newest mark; gives where the values above it begin and the container right below it.
+    /// Removes the newest mark. Returns where the values above it begin, and the container right below it.
     #[inline]
     pub(super) fn marked_container(&mut self) -> Outcome<(usize, Value)> {
         let start = self.take_mark()?;
@@ -102,7 +102,7 @@ impl<H: Heap> Machine<'_, '_, H> {
         }
     }
 
-    /// Moves the values from `start` on into a list.
+    /// Moves the values from `start` into a list.
     #[inline]
     pub(super) fn append(&mut self, list: Value, start: usize) -> Outcome<()> {
         self.heap.append(list, &self.stack[start..]).map_err(|fault| self.fault(fault))?;
@@ -110,7 +110,7 @@ impl<H: Heap> Machine<'_, '_, H> {
         Ok(())
     }
 
-    /// Moves the keys and values from `start` on into a dict.
+    /// Moves the keys and values from `start` into a dict.
     #[inline]
     pub(super) fn insert(&mut self, dict: Value, start: usize) -> Outcome<()> {
         let pairs = &self.stack[start..];

@@ -1,4 +1,4 @@
-//! The opcodes that push a number or a text.
+//! The opcodes that push a number or a string.
 
 use super::complaints::quoted;
 use super::machine::{Machine, Outcome};
@@ -6,8 +6,8 @@ use super::source::LONGEST_PIECE;
 use super::value::{Heap, Value};
 use super::{opcode as op, text_forms};
 
-/// The value that the first opcode pushes, if it is one of the simplest and its operand is all there, and what
-/// follows it.
+/// The value that the first opcode pushes, and the code after it, if it is one of the simplest opcodes and its
+/// operand is in the buffer.
 #[inline]
 pub(super) fn pushed<'a>(code: &'a [u8], remembered: &[Option<Value>]) -> Option<(Value, &'a [u8])> {
     Some(match *code {
@@ -15,7 +15,7 @@ pub(super) fn pushed<'a>(code: &'a [u8], remembered: &[Option<Value>]) -> Option
             ((*remembered.get(u32::from_le_bytes([a, b, c, d]) as usize)?)?, rest)
         }
         [op::BINGET, number, ref rest @ ..] => ((*remembered.get(usize::from(number))?)?, rest),
-        // Eight bytes are read and shifted up and down again, which extends the sign of the shorter number.
+        // Read eight bytes and shift up and down again, which sign-extends the shorter number.
         [op::LONG1, length @ 1..=8, ref rest @ ..] => {
             let shift = 64 - 8 * u32::from(length);
             let number = i64::from_le_bytes(*rest.first_chunk()?) << shift >> shift;
@@ -28,15 +28,15 @@ pub(super) fn pushed<'a>(code: &'a [u8], remembered: &[Option<Value>]) -> Option
     })
 }
 
-/// Four bytes as the signed number that `BININT` means.
+/// A `BININT` operand: a signed 32-bit number.
 fn signed(number: u32) -> Value {
     Value::Int(i64::from(number.cast_signed()).cast_unsigned())
 }
 
 impl<H: Heap> Machine<'_, '_, H> {
-    /// What an opcode pushes, if it is one for numbers and texts; its own byte is consumed.
+    /// The value that an opcode pushes, if it is one for numbers and strings. Its own byte is already consumed.
     pub(super) fn literal(&mut self, opcode: u8, operand: u64) -> Outcome<Option<Value>> {
-        // How many bytes of the operand say the number or the length, and what they say.
+        // How many operand bytes hold the number or the length, and its value.
         let (width, number) = match opcode {
             op::BININT1 | op::LONG1 | op::SHORT_BINSTRING | op::SHORT_BINBYTES => (1, operand & 0xff),
             op::BININT2 => (2, operand & 0xffff),
@@ -75,7 +75,7 @@ impl<H: Heap> Machine<'_, '_, H> {
         }))
     }
 
-    /// A text of so many bytes. One that is too long for any name is passed over.
+    /// A string of this many bytes. One that is too long to be a name is skipped.
     pub(super) fn text(&mut self, length: u64) -> Outcome<Value> {
         if length > LONGEST_PIECE as u64 {
             return self.opaque(length, "a string");

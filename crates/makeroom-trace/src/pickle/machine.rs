@@ -1,11 +1,11 @@
-//! The machine itself: a stack, marks into it, a memo, and one loop over the opcodes.
+//! The machine: a stack, marks into it, a memo, and one loop over the opcodes.
 //!
-//! The stack is one row of values; a mark is a position in it. `floor` is the newest mark: nothing below it can
-//! be taken until the mark is, which is what keeps a malformed file from reaching under its own containers.
+//! A mark is a position in the stack. `floor` is the newest mark: values below it cannot be popped before the mark
+//! is, so a malformed file cannot reach below its own containers.
 //!
-//! The loop has three tiers. Runs of opcodes that only push something small are decoded in one go
-//! (`literals::pushed`); the few others that a snapshot is made of follow in the loop; all the rest is in
-//! `step`, `literals` and `containers`.
+//! The loop has three tiers: runs of opcodes that only push a small value are decoded together (`literals::pushed`);
+//! the few other common opcodes of snapshots are handled in the loop; all others are in `step`, `literals` and
+//! `containers`.
 
 use std::io::Read;
 
@@ -17,21 +17,22 @@ use super::value::{Heap, Value};
 use super::{opcode as op, text_forms};
 use crate::error::Error;
 
-/// C++ writers put a whole list on the stack before they store it, so this is also the longest such list.
+/// C++ writers push a whole list onto the stack before they store it, so this is also the maximum length of such a
+/// list.
 const DEEPEST_STACK: usize = 1 << 26;
 const MOST_MARKS: usize = 1 << 20;
-/// What is remembered takes two bytes of a file at least, one to make it and one to remember it; a file may also
-/// begin with a little more.
+/// Base of the memo's limit. Each entry takes at least two bytes of the file, one to create the value and one to
+/// memoize it.
 const LEAST_REMEMBERED: u64 = 1024;
 
-/// Errors are large and rare; boxed, they do not slow down the loop.
+/// Errors are large and rare, so they are boxed to keep the loop fast.
 pub(super) type Outcome<T> = Result<T, Box<Error>>;
 
-/// What a pickle leaves behind.
+/// The result of a pickle.
 pub(crate) struct Product {
     /// The value on top of the stack.
     pub(crate) top: Value,
-    /// How long the pickle is.
+    /// Length of the pickle.
     pub(crate) length: u64,
 }
 
@@ -53,12 +54,12 @@ pub(super) struct Machine<'a, 'b, H> {
     pub(super) source: Source<'b>,
     pub(super) heap: &'a mut H,
     pub(super) stack: Vec<Value>,
-    /// Where the newest mark is.
+    /// Position of the newest mark.
     pub(super) floor: usize,
-    /// Where the marks before it are.
+    /// Positions of the marks before it.
     marks: Vec<usize>,
     memo: Memo,
-    /// The offset of the opcode that is being carried out.
+    /// Offset of the current opcode.
     pub(super) start: u64,
 }
 
@@ -112,9 +113,9 @@ impl<H: Heap> Machine<'_, '_, H> {
         }
     }
 
-    /// Carries out the opcodes that only push a number or what is remembered, as far as they follow each other:
-    /// three quarters of a snapshot are such runs. Stops before anything else, and before what needs a closer look.
-    /// Called where such a run is likely; elsewhere `step` takes its first opcode.
+    /// Executes a run of opcodes that only push a number or a memoized value; three quarters of a snapshot are such
+    /// runs. Stops at any other opcode, and at operands that need more checks. Called where such a run is likely;
+    /// elsewhere `step` handles its first opcode.
     fn push_run(&mut self) {
         let mut code = self.source.available();
         let length = code.len();
@@ -127,8 +128,8 @@ impl<H: Heap> Machine<'_, '_, H> {
         self.source.advance(count);
     }
 
-    /// Reads on. This is also where the stack's depth and the memo are looked at: between two refills they can grow
-    /// by no more than a chunk has bytes.
+    /// Reads more data. The limits on stack and memo are also checked here: between two refills, they can grow by at
+    /// most one entry per byte of a chunk.
     #[cold]
     fn refill(&mut self) -> Outcome<()> {
         if self.stack.len() > DEEPEST_STACK {
@@ -141,7 +142,7 @@ impl<H: Heap> Machine<'_, '_, H> {
         Ok(self.source.refill()?)
     }
 
-    /// Carries out the opcodes that are rare in snapshots; the opcode's own byte is consumed.
+    /// Executes opcodes that are rare in snapshots. The opcode's own byte is already consumed.
     fn step(&mut self, opcode: u8, operand: u64) -> Outcome<()> {
         match opcode {
             op::PROTO if operand & 0xff > 5 => {
@@ -149,7 +150,7 @@ impl<H: Heap> Machine<'_, '_, H> {
                 return Err(self.malformed("a pickle protocol from 0 to 5", found));
             }
             op::PROTO => self.source.advance(1),
-            // Frames only tell a reader how much to buffer.
+            // Frames are only a buffering hint.
             op::FRAME => self.source.advance(8),
             op::POP if self.stack.len() > self.floor => drop(self.stack.pop()),
             op::POP => self.floor = self.marks.pop().ok_or_else(|| self.nothing_there())?,
@@ -210,7 +211,7 @@ impl<H: Heap> Machine<'_, '_, H> {
         Ok(top)
     }
 
-    /// Removes the newest mark; gives where the values above it begin.
+    /// Removes the newest mark. Returns where the values above it begin.
     #[inline]
     pub(super) fn take_mark(&mut self) -> Outcome<usize> {
         let start = self.floor;

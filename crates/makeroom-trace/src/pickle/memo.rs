@@ -1,16 +1,16 @@
-//! The memo: what a pickle remembers under a number.
+//! The memo: values that a pickle stores by number.
 //!
-//! Picklers count up from zero and remember most of what they write, so the memo of a large snapshot has tens of
-//! millions of entries, in one row. A number far ahead of the row, which only a made-up file has, goes into a map
-//! instead, so that it costs an entry and not the gap before it.
+//! Picklers count up from zero and memoize most values, so the memo of a large snapshot is an array with tens of
+//! millions of entries. A number far beyond the array, which only crafted files have, goes into a map, so that it
+//! costs one entry instead of the gap.
 
 use makeroom_core::FastMap;
 
 use super::value::Value;
 
-/// How far a number may be ahead of the row before it goes into the map.
+/// How far a number may be beyond the array before it goes into the map.
 const LARGEST_GAP: u64 = 16;
-/// The row has at most this many places for each entry.
+/// The array has at most this many slots per entry.
 const LARGEST_STRIDE: u64 = 4;
 
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(super) struct Memo {
 }
 
 impl Memo {
-    /// Remembers under the next number.
+    /// Stores a value under the next number.
     #[inline]
     pub(super) fn push(&mut self, value: Value) {
         if self.count == self.row.len() as u64 {
@@ -32,7 +32,7 @@ impl Memo {
         }
     }
 
-    /// Remembers under a number.
+    /// Stores a value under a number.
     pub(super) fn put(&mut self, number: u64, value: Value) {
         self.count += u64::from(self.get(number).is_none());
         let farthest = (self.row.len() as u64).min(self.count * LARGEST_STRIDE) + LARGEST_GAP;
@@ -47,23 +47,23 @@ impl Memo {
         self.row[index] = Some(value);
     }
 
-    /// How much is remembered.
+    /// Number of entries.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// What was remembered under the numbers from zero on, as far as there are no large gaps.
+    /// The entries from zero, up to the first large gap.
     #[inline]
     pub(super) fn row(&self) -> &[Option<Value>] {
         &self.row
     }
 
-    /// What was remembered under a number.
+    /// The value under a number.
     #[inline]
     pub(super) fn get(&self, number: u64) -> Option<Value> {
         match self.row.get(number as usize) {
             Some(&Some(value)) => Some(value),
-            // The row may have grown past a number that was far ahead of it once.
+            // The array may have grown past a number that was put into the map.
             _ => self.get_scattered(number),
         }
     }

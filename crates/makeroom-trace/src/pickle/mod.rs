@@ -1,15 +1,15 @@
-//! A pickle machine for data.
+//! A pickle machine that only builds data.
 //!
-//! A pickle is a program for a stack machine: push a number, push a dict, move what is above the mark into it,
-//! remember the top, push what was remembered. This machine runs the opcodes of protocols 0 to 5 that make data
-//! and refuses, by name, every opcode with which a file could have something called or looked up.
+//! A pickle is a program for a stack machine: push a number, push a dict, move the values above the mark into it,
+//! memoize the top, push a memoized value. This machine runs the opcodes of protocols 0 to 5 that build data. Every
+//! opcode with which a file could look up or call something is an error.
 //!
-//! It builds no objects of its own. Containers belong to a [`Heap`] that decides what becomes of them; the
-//! machine moves 16-byte [`Value`]s. So a reader can keep of a gigabyte of dicts the few columns it wants, and
-//! nothing that the memo shares is ever expanded. Nothing here recurses, whatever the nesting.
+//! The machine builds no objects itself. Containers belong to a [`Heap`], which decides what to keep; the machine
+//! moves 16-byte [`Value`]s. So a reader can keep only the columns it needs from a gigabyte of dicts, and values that
+//! the memo shares are never expanded. Nothing here recurses, whatever the nesting depth.
 //!
-//! The stream is read in chunks and never held as a whole; a length field is believed only as far as the bytes
-//! for it have arrived.
+//! The stream is read in chunks and never held as a whole. A length field is trusted only as far as its bytes have
+//! arrived.
 
 mod complaints;
 mod containers;

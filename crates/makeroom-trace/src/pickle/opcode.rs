@@ -4,7 +4,7 @@
 pub(super) const STOP: u8 = b'.';
 /// Announces the protocol.
 pub(super) const PROTO: u8 = 0x80;
-/// Announces how many bytes follow as one piece.
+/// Announces the length of the next frame.
 pub(super) const FRAME: u8 = 0x95;
 
 pub(super) const MARK: u8 = b'(';
@@ -62,13 +62,13 @@ pub(super) const BINGET: u8 = b'h';
 pub(super) const LONG_BINGET: u8 = b'j';
 pub(super) const MEMOIZE: u8 = 0x94;
 
-/// The opcodes that carry the name of what they look up.
+/// The opcodes that contain the name they look up.
 pub(super) const GLOBAL: u8 = b'c';
 pub(super) const INST: u8 = b'i';
-/// The one that takes the name from the stack.
+/// The opcode that takes the name from the stack.
 pub(super) const STACK_GLOBAL: u8 = 0x93;
 
-/// What an opcode would have done that is refused here, without a name in the file.
+/// What a rejected opcode without a name would call.
 pub(super) fn refused(opcode: u8) -> Option<&'static str> {
     Some(match opcode {
         b'R' => "a function (REDUCE)",

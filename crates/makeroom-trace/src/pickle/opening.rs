@@ -1,10 +1,10 @@
-//! Tells pickles from text by how they begin.
+//! Tells pickles from text by their first bytes.
 //!
-//! Protocols 2 to 5 say so in their first byte. Protocols 0 and 1 are lines of text, and are told by the openings
-//! that picklers write: a remembered dict or list, or the name of something to call with its arguments. The last is
-//! never read, only refused by name, so where it could as well be a text it is one.
+//! Protocols 2 to 5 have a magic byte. Protocols 0 and 1 are lines of text, recognized by what picklers write first:
+//! a memoized dict or list, or the name of a callable with its arguments. The latter is only ever rejected, so
+//! anything ambiguous is text.
 
-/// Whether this is how a pickle begins.
+/// Whether a pickle begins like this.
 pub(crate) fn is_opening(head: &[u8]) -> bool {
     match head {
         [0x80, protocol, ..] => (2..=5).contains(protocol),
@@ -15,7 +15,7 @@ pub(crate) fn is_opening(head: &[u8]) -> bool {
     }
 }
 
-/// What follows the two lines of a name.
+/// The rest after the two lines of a name.
 fn after_name(head: &[u8]) -> Option<&[u8]> {
     let is_name = |line: &[u8]| {
         !line.is_empty() && line.iter().all(|byte| byte.is_ascii_alphanumeric() || b"._".contains(byte))
@@ -25,26 +25,26 @@ fn after_name(head: &[u8]) -> Option<&[u8]> {
     (is_name(module) && is_name(name)).then_some(rest)
 }
 
-/// What follows a `p123\n` at the beginning.
+/// The rest after a leading `p123\n`.
 fn after_put(head: &[u8]) -> Option<&[u8]> {
     after_number(head.strip_prefix(b"p")?)
 }
 
-/// What follows a line of digits.
+/// The rest after a line of digits.
 fn after_number(head: &[u8]) -> Option<&[u8]> {
     let (number, rest) = line(head)?;
     (!number.is_empty() && number.iter().all(u8::is_ascii_digit)).then_some(rest)
 }
 
-/// The first line, and what follows it.
+/// The first line, and the rest.
 fn line(head: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = head.iter().position(|&byte| byte == b'\n')?;
     Some((&head[..end], &head[end + 1..]))
 }
 
-/// Whether this goes on with the arguments of a call, opcode by opcode, as protocols 0 and 1 write them. Commands in
-/// a log, one a line, look like a name, and a line in brackets like the first argument (`clear`, `ls`, `(base) …`).
-/// So everything has to be an opcode, and something has to be there that only picklers write.
+/// Whether this continues with the arguments of a call, as protocols 0 and 1 write them. In a log, two lines with a
+/// command each look like a name, and a line in parentheses looks like the first argument (`clear`, `ls`, `(base)
+/// …`). So all of it must be opcodes, and there must be one that only picklers write.
 fn is_call(head: &[u8]) -> bool {
     let mut rest = after_put(head).unwrap_or(head);
     let mut is_told = rest.len() < head.len();
@@ -52,7 +52,7 @@ fn is_call(head: &[u8]) -> bool {
         return false;
     }
     while let [opcode, operand @ ..] = rest {
-        // Where an operand goes on behind the end, all that can be said has been said.
+        // If an operand continues past the end of the head, there is nothing more to check.
         let after_line = |is_right: fn(&[u8]) -> bool| match line(operand) {
             Some((line, rest)) => is_right(line).then_some(rest).ok_or(false),
             None => Err(true),
@@ -73,7 +73,7 @@ fn is_call(head: &[u8]) -> bool {
                 after_line(|line| line.iter().all(|byte| b"0123456789.+-eL".contains(byte)))
             }
             b'c' => after_name(operand).ok_or(false),
-            // Lengths and numbers in binary: characters that no text has.
+            // Binary lengths and numbers: bytes that do not occur in text.
             b'X' => return matches!(operand, [_, _, 0, 0, ..]),
             b'U' | b'K' | b'M' => return matches!(operand, [0..=8 | 14..=26, ..]),
             _ => Err(false),

@@ -1,9 +1,9 @@
-//! A stream as a window of bytes, with the offset of each.
+//! A stream as a window of bytes with known offsets.
 //!
-//! The buffer holds [`CHUNK`] bytes, whatever the file's size; what an opcode needs is made contiguous in it.
-//! Most opcodes have at most eight operand bytes. So the loop over opcodes asks once, before each, whether
-//! [`Source::is_short`] of nine bytes, and then peeks and advances without further questions. Behind the end of
-//! the stream lie zeros; an opcode whose operand reaches into them is found out by the next refill.
+//! The buffer holds [`CHUNK`] bytes, whatever the file's size, and makes each opcode with its operand contiguous.
+//! Most opcodes have at most eight operand bytes. So the loop over opcodes checks [`Source::is_short`] once per
+//! opcode, for nine bytes, then peeks and advances without further checks. Past the end of the stream, the buffer has
+//! zeros; an opcode whose operand reaches into them is detected by the next refill.
 
 use std::io::Read;
 
@@ -13,18 +13,18 @@ use crate::input::read_failed;
 const CHUNK: usize = 256 << 10;
 /// An opcode and the longest operand of fixed length.
 const WINDOW: usize = 9;
-/// The longest piece that can be had at once.
+/// The longest piece that can be read at once.
 pub(super) const LONGEST_PIECE: usize = CHUNK / 4;
 
 /// A stream with look-ahead.
 pub(crate) struct Source<'a> {
     stream: Box<dyn Read + 'a>,
     buffer: Vec<u8>,
-    /// Where the next byte is in the buffer; up to a window behind the end after a truncated opcode.
+    /// Position of the next byte in the buffer; up to a window past the end after a truncated opcode.
     position: usize,
-    /// Where the buffer's content ends.
+    /// End of the buffer's content.
     end: usize,
-    /// The offset in the stream of the buffer's first byte.
+    /// Offset in the stream of the buffer's first byte.
     base: u64,
     is_exhausted: bool,
 }
@@ -41,19 +41,19 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// How many bytes of the stream have been consumed.
+    /// Number of bytes consumed.
     #[inline]
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.position as u64
     }
 
-    /// Whether an opcode with its operand might not be in the buffer as a whole.
+    /// Whether an opcode with its operand might not be completely in the buffer.
     #[inline]
     pub(super) fn is_short(&self) -> bool {
         self.end < self.position + WINDOW
     }
 
-    /// Reads on, if there is more. Finds out when the opcode before had reached behind the end of the stream.
+    /// Reads more data, if there is any. Detects if the previous opcode reached past the end of the stream.
     #[cold]
     pub(super) fn refill(&mut self) -> Result<(), Error> {
         match self.overrun() {
@@ -62,13 +62,13 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The error of having consumed more than there was, if that is so.
+    /// The error if more was consumed than there was.
     pub(super) fn overrun(&self) -> Option<Error> {
         (self.position > self.end).then(|| self.truncated("the rest of the pickle"))
     }
 
-    /// The next byte and the eight after it as a little-endian number. Call [`Source::refill`] before when
-    /// [`Source::is_short`].
+    /// The next byte, and the eight after it as a little-endian number. If [`Source::is_short`], call
+    /// [`Source::refill`] first.
     #[inline]
     pub(super) fn peek(&self) -> (u8, u64) {
         match self.buffer[self.position..].first_chunk::<WINDOW>() {
@@ -77,13 +77,13 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// What is in the buffer and not consumed.
+    /// The bytes in the buffer that are not consumed yet.
     #[inline]
     pub(super) fn available(&self) -> &[u8] {
         self.buffer.get(self.position..self.end).unwrap_or_default()
     }
 
-    /// Consumes bytes that were peeked at.
+    /// Consumes bytes after a peek.
     #[inline]
     pub(super) fn advance(&mut self, count: usize) {
         self.position += count;
@@ -103,7 +103,7 @@ impl<'a> Source<'a> {
         Ok(&self.buffer[start..start + length])
     }
 
-    /// Passes over bytes, however many.
+    /// Skips any number of bytes.
     pub(super) fn skip(&mut self, mut count: u64, expected: &'static str) -> Result<(), Error> {
         while count > 0 {
             let step = count.min(LONGEST_PIECE as u64);
@@ -113,7 +113,7 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Consumes a line and its end; gives the line without it.
+    /// Consumes a line and returns it without its terminator.
     pub(super) fn line(&mut self, expected: &'static str) -> Result<&[u8], Error> {
         let mut searched = 0;
         if self.position > self.end {
@@ -144,7 +144,7 @@ impl<'a> Source<'a> {
         Error::Truncated { offset: self.base + self.end as u64, expected }
     }
 
-    /// Reads on until `count` bytes are there or the stream ends.
+    /// Reads until `count` bytes are in the buffer, or to the end of the stream.
     #[cold]
     fn fill(&mut self, count: usize) -> Result<(), Error> {
         if self.position > self.end {
@@ -162,7 +162,7 @@ impl<'a> Source<'a> {
                 Err(cause) => return Err(read_failed(self.base + self.end as u64, cause)),
             }
         }
-        // What was consumed or moved away must not show through behind the end.
+        // Stale bytes must not be visible past the end.
         self.buffer[self.end..self.end + 2 * WINDOW].fill(0);
         Ok(())
     }

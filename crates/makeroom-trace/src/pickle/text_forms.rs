@@ -1,8 +1,8 @@
-//! Numbers and texts as protocol 0 writes them: as lines.
+//! Numbers and strings of protocol 0, which are lines of text.
 
 use super::value::Value;
 
-/// `INT` and `LONG`: decimal digits, with an `L` behind a long one; `01` and `00` are true and false.
+/// `INT` and `LONG`: decimal digits, with a trailing `L` for a long; `01` and `00` are true and false.
 pub(super) fn integer(line: &[u8]) -> Option<Value> {
     match line {
         b"01" => return Some(Value::Bool(true)),
@@ -39,12 +39,12 @@ pub(super) fn float(line: &[u8]) -> Option<Value> {
     str::from_utf8(line).ok()?.trim_ascii().parse().ok().map(Value::Float)
 }
 
-/// A decimal number of the memo.
+/// A memo number in decimal.
 pub(super) fn memo_number(line: &[u8]) -> Option<u64> {
     str::from_utf8(line).ok()?.trim_ascii().parse().ok()
 }
 
-/// `UNICODE`: Latin-1 with `\uXXXX` and `\UXXXXXXXX` for everything else.
+/// `UNICODE`: Latin-1, with `\uXXXX` and `\UXXXXXXXX` for other characters.
 pub(super) fn unicode(line: &[u8]) -> Vec<u8> {
     unescape(line, |kind| match kind {
         b'u' => Some(Escape::Digits(4)),
@@ -69,7 +69,7 @@ pub(super) fn string(line: &[u8]) -> Option<Vec<u8>> {
 
 enum Escape {
     Character(char),
-    /// A code point in so many hexadecimal digits.
+    /// A code point with this many hexadecimal digits.
     Digits(usize),
 }
 

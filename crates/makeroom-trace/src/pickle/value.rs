@@ -1,17 +1,17 @@
-//! What the machine moves, and what a reader has to provide for it.
+//! The machine's values, and the heap that a reader provides.
 
-/// A text that a [`Heap`] knows.
+/// A string in a [`Heap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TextId(pub(crate) u32);
 
-/// A list, tuple or dict that a [`Heap`] keeps.
+/// A list, tuple or dict in a [`Heap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectId(pub(crate) u32);
 
-/// One place of the machine's stack. It is copied freely: containers and texts are handles.
+/// A slot of the machine's stack. Cheap to copy: containers and strings are handles.
 ///
-/// The tag is as wide as the content, so that a copy is two whole words; with a narrow tag the compiler copies the
-/// bytes behind it in overlapping pieces, which the processor cannot forward from store to load.
+/// The tag is 64 bits wide so that a copy is two whole words. With a narrow tag, the compiler copies the bytes after
+/// it in overlapping pieces, which defeats store-to-load forwarding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(u64)]
 pub(crate) enum Value {
@@ -19,55 +19,55 @@ pub(crate) enum Value {
     None,
     /// True or false.
     Bool(bool),
-    /// An integer; a negative one in two's complement, as PyTorch's C++ writer turns addresses into `int64`.
+    /// An integer; negative ones in two's complement, because PyTorch's C++ writer casts addresses to `int64`.
     Int(u64),
     /// A floating-point number.
     Float(f64),
-    /// A text.
+    /// A string.
     Text(TextId),
     /// A container.
     Object(ObjectId),
-    /// Something without a use here: bytes, sets, integers beyond 64 bits, texts too long for a name.
+    /// An unused value: bytes, a set, an integer beyond 64 bits, or a string too long to be a name.
     Opaque,
 }
 
-/// Why a heap will not do what the file asks.
+/// Why a heap rejects an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Items go into a list; this is none.
+    /// The target of an append is not a list.
     NotAList,
-    /// Keys and values go into a dict; this is none.
+    /// The target of an insert is not a dict.
     NotADict,
-    /// The container was already part of another one. Picklers complete a container before they place it; only
-    /// circular data is written otherwise.
+    /// The container is already part of another one. Picklers complete a container before they place it, except in
+    /// circular data.
     Changed,
-    /// More of something than is read.
+    /// A limit was exceeded.
     TooMany(&'static Limit),
 }
 
-/// How many of something are read. Behind a reference, so that a [`Fault`] stays as small as a handle.
+/// A limit on a count. Used by reference, so that a [`Fault`] stays as small as a handle.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub(crate) what: &'static str,
     pub(crate) count: usize,
 }
 
-/// The keeper of texts and containers.
+/// Stores strings and containers.
 pub(crate) trait Heap {
-    /// Takes in a text.
+    /// Stores a string.
     fn text(&mut self, bytes: &[u8]) -> Value;
-    /// Makes an empty dict.
+    /// Creates an empty dict.
     fn dict(&mut self) -> Result<Value, Fault>;
-    /// Makes an empty list.
+    /// Creates an empty list.
     fn list(&mut self) -> Result<Value, Fault>;
-    /// Makes a tuple.
+    /// Creates a tuple.
     fn tuple(&mut self, items: &[Value]) -> Result<Value, Fault>;
     /// Appends to a list.
     fn append(&mut self, list: Value, items: &[Value]) -> Result<(), Fault>;
-    /// Puts keys and values, which alternate in `pairs`, into a dict.
+    /// Inserts the alternating keys and values of `pairs` into a dict.
     fn insert(&mut self, dict: Value, pairs: &[Value]) -> Result<(), Fault>;
-    /// Learns that a value will hardly change any more: a sibling was begun right after it.
+    /// Hint that a value is probably complete, because a sibling was started after it.
     fn settle(&mut self, value: Value) -> Result<(), Fault>;
-    /// The text behind a handle, for messages.
+    /// The string of a handle, for messages.
     fn text_of(&self, text: TextId) -> &str;
 }

@@ -1,13 +1,13 @@
-//! Bytes that are appended to, with room made ready before it is used.
+//! A byte buffer for appending, with spare space past its end that is already initialized.
 //!
-//! A `Vec` checks its capacity at every byte. Here the bytes behind the end exist already, so that a number is one
-//! store of eight bytes, of which the next one overwrites what did not count.
+//! A `Vec` checks its capacity for every byte. Here, a number is one store of eight bytes, and the next one
+//! overwrites the unused part.
 //!
 //! Invariant: `length` ≤ `bytes.len()`.
 
 use super::varint::{LONGEST, loop_over, spread};
 
-/// A buffer with an end that moves.
+/// A buffer with a movable end.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
@@ -15,7 +15,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// An empty buffer in the memory of another, whose content is discarded.
+    /// An empty buffer that reuses the memory of another.
     pub(crate) fn new(mut memory: Vec<u8>) -> Self {
         memory.resize(memory.capacity(), 0);
         Self { bytes: memory, length: 0 }
@@ -40,13 +40,13 @@ impl Buffer {
         self.bytes
     }
 
-    /// How many bytes can be appended without more memory.
+    /// How many bytes can be appended without growing.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         self.bytes.len() - self.length
     }
 
-    /// Sees to it that a number of bytes can be appended.
+    /// Makes space for this many bytes.
     #[inline]
     pub(crate) fn reserve(&mut self, length: usize) {
         if self.room() < length {
@@ -70,7 +70,7 @@ impl Buffer {
         }
     }
 
-    /// Appends a number of variable length.
+    /// Appends a variable-length integer.
     #[inline]
     pub(crate) fn put(&mut self, value: u64) {
         self.reserve(LONGEST);
@@ -86,13 +86,13 @@ impl Buffer {
         }
     }
 
-    /// Appends a text with its length before it.
+    /// Appends a byte string, prefixed with its length.
     pub(crate) fn put_text(&mut self, text: &[u8]) {
         self.put(text.len() as u64);
         self.extend(text);
     }
 
-    /// Appends the length of what was appended since `start`, and moves it before that.
+    /// Inserts the length of everything since `start` in front of it.
     pub(crate) fn insert_length(&mut self, start: usize) {
         let end = self.length;
         self.put(end.saturating_sub(start) as u64);

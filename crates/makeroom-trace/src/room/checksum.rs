@@ -1,7 +1,7 @@
 //! The checksum of frames: CRC-32C (Castagnoli), eight bytes at a time.
 //!
-//! It is here and not in a dependency because the encoder runs inside other people's programs: a table and a loop
-//! are all that is brought along. It finds torn and overwritten frames; it does not defend against forgery.
+//! It is not a dependency because the encoder runs inside users' programs, where a table and a loop are enough. It
+//! detects torn and overwritten frames, but does not protect against forgery.
 
 /// The polynomial 0x1edc6f41, bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;

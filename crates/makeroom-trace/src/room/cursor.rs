@@ -1,6 +1,6 @@
-//! Reads numbers and texts out of a payload, and knows the place in the file of each.
+//! Reads numbers and byte strings from a payload, and tracks their offsets in the file.
 //!
-//! Nothing here believes a length: what is taken is there, or there is an error that names the byte.
+//! Lengths are not trusted: missing bytes are an error with an offset.
 
 use crate::error::Error;
 
@@ -8,17 +8,17 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'payload> {
     rest: &'payload [u8],
-    /// Where in the file `rest` begins.
+    /// Offset of `rest` in the file.
     offset: u64,
 }
 
 impl<'payload> Cursor<'payload> {
-    /// The beginning of some bytes that lie in the file from `offset` on.
+    /// Starts at the beginning of `bytes`, whose offset in the file is `offset`.
     pub(crate) fn new(bytes: &'payload [u8], offset: u64) -> Self {
         Self { rest: bytes, offset }
     }
 
-    /// Where the next byte lies in the file.
+    /// Offset of the next byte in the file.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
@@ -27,7 +27,7 @@ impl<'payload> Cursor<'payload> {
         self.rest.is_empty()
     }
 
-    /// The error that something else was expected here.
+    /// The error for an unexpected byte at this position.
     pub(crate) fn error(&self, expected: &'static str) -> Error {
         let found = match self.rest.first() {
             Some(byte) => format!("the byte {byte:#04x}"),
@@ -36,7 +36,7 @@ impl<'payload> Cursor<'payload> {
         Error::Malformed { offset: self.offset, expected, found }
     }
 
-    /// A number of bytes.
+    /// Takes this many bytes.
     pub(crate) fn take(&mut self, length: u64, expected: &'static str) -> Result<&'payload [u8], Error> {
         let split = usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length));
         let (taken, rest) = split.ok_or_else(|| self.error(expected))?;
@@ -45,13 +45,13 @@ impl<'payload> Cursor<'payload> {
         Ok(taken)
     }
 
-    /// All that is left.
+    /// Takes the rest.
     pub(crate) fn take_rest(&mut self) -> &'payload [u8] {
         self.offset += self.rest.len() as u64;
         std::mem::take(&mut self.rest)
     }
 
-    /// A fixed number of bytes.
+    /// Takes a fixed number of bytes.
     pub(crate) fn array<const LENGTH: usize>(
         &mut self,
         expected: &'static str,
@@ -62,7 +62,7 @@ impl<'payload> Cursor<'payload> {
         Ok(taken)
     }
 
-    /// One byte.
+    /// Takes one byte.
     #[inline]
     pub(crate) fn byte(&mut self, expected: &'static str) -> Result<u8, Error> {
         let (&byte, rest) = self.rest.split_first().ok_or_else(|| self.error(expected))?;
@@ -71,7 +71,7 @@ impl<'payload> Cursor<'payload> {
         Ok(byte)
     }
 
-    /// A number of variable length, in its one encoding.
+    /// Takes a variable-length integer in its canonical encoding.
     #[inline]
     pub(crate) fn number(&mut self, expected: &'static str) -> Result<u64, Error> {
         let mut value = 0;
@@ -91,13 +91,13 @@ impl<'payload> Cursor<'payload> {
         Err(self.error(expected))
     }
 
-    /// A number of at most 32 bits.
+    /// Takes an integer of at most 32 bits.
     pub(crate) fn number32(&mut self, expected: &'static str) -> Result<u32, Error> {
         let before = self.clone();
         u32::try_from(self.number(expected)?).map_err(|_| before.error(expected))
     }
 
-    /// A text with its length before it.
+    /// Takes a byte string, prefixed with its length.
     pub(crate) fn text(&mut self, expected: &'static str) -> Result<Vec<u8>, Error> {
         let length = self.number(expected)?;
         self.take(length, expected).map(<[u8]>::to_vec)

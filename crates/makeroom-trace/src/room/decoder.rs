@@ -1,4 +1,4 @@
-//! Turns the payload of a frame back into records: the counterpart of `encoder`.
+//! Decodes the payload of a frame into records; the inverse of `encoder`.
 
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 
@@ -13,7 +13,7 @@ use super::record::{
 use super::varint::unfold;
 use crate::error::Error;
 
-/// The records of one frame, in order. Ends after an error.
+/// The records of one frame, in order. Stops after an error.
 #[derive(Clone, Debug)]
 pub struct Records<'payload> {
     thread: ThreadNumber,
@@ -23,19 +23,19 @@ pub struct Records<'payload> {
 }
 
 impl<'payload> Records<'payload> {
-    /// Begins a payload that lies in the file from `offset` on.
+    /// Starts to decode a payload, whose offset in the file is `offset`.
     pub(crate) fn new(payload: &'payload [u8], offset: u64) -> Result<Self, Error> {
         let mut cursor = Cursor::new(payload, offset);
         let thread = ThreadNumber(cursor.number("a thread")?);
         Ok(Self { thread, cursor, chain: Chain::default(), failed: false })
     }
 
-    /// Whose records these are.
+    /// The thread that the records belong to.
     pub fn thread(&self) -> ThreadNumber {
         self.thread
     }
 
-    /// Where in the file the next record begins.
+    /// Offset of the next record in the file.
     pub fn offset(&self) -> u64 {
         self.cursor.offset()
     }
@@ -192,7 +192,7 @@ impl<'payload> Records<'payload> {
         })
     }
 
-    /// Moves the chain's time on.
+    /// Advances the chain's time.
     fn advance(&mut self, body: &mut Cursor<'_>) -> Result<u64, Error> {
         let delta = unfold(body.number("a time")?);
         self.chain.time_ns = self.chain.time_ns.wrapping_add(delta as u64);
@@ -213,7 +213,7 @@ impl Iterator for Records<'_> {
     }
 }
 
-/// The number that a definition gives; 0 is none and cannot be given.
+/// The number that a definition assigns; 0 is reserved for "none".
 fn defined(body: &mut Cursor<'_>, expected: &'static str) -> Result<u32, Error> {
     let before = body.clone();
     match body.number32(expected)? {

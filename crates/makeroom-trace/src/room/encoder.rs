@@ -1,8 +1,7 @@
-//! Turns records into the payload of a frame.
+//! Encodes records into the payload of a frame.
 //!
-//! It runs inside other people's programs, on the thread that just asked for memory: no input or output, no locks,
-//! no logging, nothing that panics. It only appends to a buffer, and while that has [`LONGEST_EVENT`] bytes to
-//! spare, an event allocates nothing.
+//! It runs inside users' programs, on the thread that just allocated memory: no I/O, no locks, no logging, no panics.
+//! It only appends to a buffer, and while that has [`LONGEST_EVENT`] bytes to spare, an event allocates nothing.
 //!
 //! ```
 //! use makeroom_core::{Address, Bytes};
@@ -16,7 +15,7 @@
 //!     size: Bytes::mib(2),
 //!     ..Event::default()
 //! });
-//! let batch = encoder.replace(Vec::with_capacity(64 << 10));   // by whoever writes the file
+//! let batch = encoder.replace(Vec::with_capacity(64 << 10));   // in the writer
 //! let mut frame = Vec::new();
 //! seal(&batch, &mut frame);
 //! assert_eq!(frame.len(), 9 + 15);
@@ -34,19 +33,19 @@ use super::varint::fold;
 
 /// Appends the records of one thread to a buffer.
 ///
-/// What was encoded since the last [`Self::replace`] is a batch: the payload of one frame.
+/// Everything since the last [`Self::replace`] is a batch: the payload of one frame.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     thread: ThreadNumber,
     bytes: Buffer,
-    /// How long an empty batch is.
+    /// Length of an empty batch.
     start: usize,
     chain: Chain,
     events: u64,
 }
 
 impl Encoder {
-    /// An encoder for the records of a thread. The buffer's content is discarded, its capacity is used.
+    /// An encoder for one thread. The buffer's content is discarded, its capacity is used.
     pub fn new(thread: ThreadNumber, buffer: Vec<u8>) -> Self {
         let bytes = Buffer::new(buffer);
         let mut encoder = Self { thread, bytes, start: 0, chain: Chain::default(), events: 0 };
@@ -54,7 +53,7 @@ impl Encoder {
         encoder
     }
 
-    /// Forgets the records of the batch: after a fork, what the parent will write.
+    /// Discards the batch: after a fork, the parent writes its records.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.put(self.thread.0);
@@ -63,7 +62,7 @@ impl Encoder {
         self.events = 0;
     }
 
-    /// Hands the batch out and goes on in another buffer, whose content is discarded.
+    /// Returns the batch and continues in another buffer, whose content is discarded.
     #[must_use = "the batch is the only copy of its records"]
     pub fn replace(&mut self, buffer: Vec<u8>) -> Vec<u8> {
         let batch = std::mem::replace(&mut self.bytes, Buffer::new(buffer));
@@ -71,27 +70,27 @@ impl Encoder {
         batch.into_bytes()
     }
 
-    /// The batch so far.
+    /// The current batch.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.bytes()
     }
 
-    /// How long the batch is.
+    /// Length of the batch.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether the batch holds no record.
+    /// Whether the batch contains no record.
     pub fn is_empty(&self) -> bool {
         self.bytes.len() <= self.start
     }
 
-    /// How many events the batch holds: what is lost when it is thrown away.
+    /// Number of events in the batch, which are lost if it is discarded.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// Whether an event fits without a larger buffer.
+    /// Whether an event fits without growing the buffer.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.bytes.room() >= LONGEST_EVENT
@@ -154,7 +153,7 @@ impl Encoder {
         };
     }
 
-    /// Gives a text a number.
+    /// Defines a name.
     pub fn name(&mut self, number: NameNumber, text: &[u8]) {
         self.record_with(tag::NAME, |bytes| {
             bytes.put(u64::from(number.0));
@@ -162,7 +161,7 @@ impl Encoder {
         });
     }
 
-    /// Gives a stack frame a number. The names it uses are defined already.
+    /// Defines a stack frame. Its names must be defined already.
     pub fn frame(&mut self, number: FrameNumber, frame: &FrameDefinition) {
         self.record_with(tag::FRAME, |bytes| {
             bytes.put(u64::from(number.0));
@@ -174,11 +173,11 @@ impl Encoder {
         });
     }
 
-    /// Gives a stack a number, innermost frame first. The frames are defined already.
+    /// Defines a stack, innermost frame first. Its frames must be defined already.
     pub fn stack(&mut self, number: StackNumber, frames: &[FrameNumber]) {
         self.record_with(tag::STACK, |bytes| {
             bytes.put(u64::from(number.0));
-            // Frames that were met one after the other have neighbouring numbers.
+            // Frames that were recorded together have numbers close to each other.
             let mut before = 0;
             for frame in frames {
                 bytes.put(fold(i64::from(frame.0) - before));
@@ -187,7 +186,7 @@ impl Encoder {
         });
     }
 
-    /// Says what is known of a device.
+    /// Describes a device.
     pub fn device(&mut self, device: &DeviceDefinition) {
         self.record_with(tag::DEVICE, |bytes| {
             bytes.put(u64::from(device.device.0));
@@ -197,7 +196,7 @@ impl Encoder {
         });
     }
 
-    /// Appends what was measured.
+    /// Appends a sample.
     pub fn sample(&mut self, sample: &Sample) {
         let delta = self.advance(sample.time_ns);
         self.record_with(tag::SAMPLE, |bytes| {
@@ -222,7 +221,7 @@ impl Encoder {
         });
     }
 
-    /// Says that events were lost.
+    /// Records that events were dropped.
     pub fn dropped(&mut self, dropped: &Dropped) {
         let delta = self.advance(dropped.time_ns);
         self.record_with(tag::DROPPED, |bytes| {
@@ -232,7 +231,7 @@ impl Encoder {
         });
     }
 
-    /// Appends a remark of the recorder.
+    /// Appends a note from the recorder.
     pub fn note(&mut self, note: &Note) {
         let delta = self.advance(note.time_ns);
         self.record_with(tag::NOTE, |bytes| {
@@ -242,7 +241,7 @@ impl Encoder {
         });
     }
 
-    /// Says that the process ends.
+    /// Records the end of the process.
     pub fn end(&mut self, end: &End) {
         let delta = self.advance(end.time_ns);
         self.record_with(tag::END, |bytes| {
@@ -252,12 +251,12 @@ impl Encoder {
         });
     }
 
-    /// Says how much the process is let take of each device.
+    /// Records the memory limit that applies to each device.
     pub fn limit(&mut self, limit: Bytes) {
         self.record_with(tag::LIMIT, |bytes| bytes.put(limit.get()));
     }
 
-    /// Appends any record, as it was read.
+    /// Appends any record, as the reader returned it.
     pub fn record(&mut self, record: &Record) {
         match record {
             Record::Name { number, text } => self.name(*number, text),
@@ -276,14 +275,14 @@ impl Encoder {
         }
     }
 
-    /// Moves the chain's time on and says by how much.
+    /// Advances the chain's time and returns the encoded difference.
     fn advance(&mut self, time_ns: u64) -> u64 {
         let delta = fold(time_ns.wrapping_sub(self.chain.time_ns).cast_signed());
         self.chain.time_ns = time_ns;
         delta
     }
 
-    /// Appends a record that carries its length, which is known only when its body is there.
+    /// Appends a record with its length, which is known only after its body is written.
     fn record_with(&mut self, tag: u8, write_body: impl FnOnce(&mut Buffer)) {
         self.bytes.extend(&[tag & !EVENT]);
         let start = self.bytes.len();

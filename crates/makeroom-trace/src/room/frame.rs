@@ -1,4 +1,4 @@
-//! Frames: what a file consists of behind its first twelve bytes.
+//! Frames, which follow the first twelve bytes of a file.
 //!
 //! ```text
 //!  0        4          8      9
@@ -7,24 +7,24 @@
 //! └────────┴──────────┴──────┴─────────────────────────┘
 //! ```
 //!
-//! The checksum is over kind and payload. A frame is whole or it is not there.
+//! The checksum covers kind and payload. A frame is either complete or ignored.
 
 use super::checksum::checksum;
 use super::header::Header;
 use super::layout::{FRAME_HEAD, HEADER_FRAME, LONGEST_PAYLOAD, MAGIC, RECORDS_FRAME, VERSION};
 
-/// Appends a batch of records as a frame. A batch that is too long for a frame, which no recorder makes, is left
-/// out; the answer says whether it was appended.
+/// Appends a batch of records as a frame. Returns false if the batch is too long for a frame, which no recorder
+/// produces.
 pub fn seal(batch: &[u8], output: &mut Vec<u8>) -> bool {
     seal_as(RECORDS_FRAME, batch, output)
 }
 
-/// The bytes before the payload, for writers that do not copy: they write this and then the batch.
+/// The bytes before the payload, for writers that do not copy: they write this, then the batch.
 pub fn frame_head(batch: &[u8]) -> Option<[u8; FRAME_HEAD]> {
     head(RECORDS_FRAME, batch)
 }
 
-/// How a file begins: what to write before the first frame of records.
+/// The beginning of a file: everything before the first frame of records.
 pub fn beginning(header: &Header) -> Vec<u8> {
     let mut output = Vec::from(MAGIC);
     output.extend_from_slice(&VERSION.to_le_bytes());
@@ -32,7 +32,7 @@ pub fn beginning(header: &Header) -> Vec<u8> {
     output
 }
 
-/// Appends a payload as a frame of any kind, such as one of a later version that was read and kept.
+/// Appends a payload as a frame of any kind, such as an unknown one from a later version.
 pub fn seal_as(kind: u8, payload: &[u8], output: &mut Vec<u8>) -> bool {
     let Some(head) = head(kind, payload) else { return false };
     output.extend_from_slice(&head);

@@ -1,42 +1,43 @@
-//! Whose recording a file is: the payload of its first frame.
+//! The header: the payload of a file's first frame.
 
 use super::buffer::Buffer;
 use super::cursor::Cursor;
 use crate::error::Error;
 
-/// Whose recording a file is.
+/// Identifies the process that a file records.
 ///
-/// One moment is given by two clocks: `wall_ns − monotonic_ns` turns the monotonic times of records into dates.
+/// The same instant is given on two clocks: `wall_ns − monotonic_ns` converts the monotonic times of records to
+/// dates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The run that the process belongs to: the same in the files of all processes of one `makeroom run`.
+    /// ID of the run: the same in the files of all processes of one `makeroom run`.
     pub run: [u8; 16],
     /// Nanoseconds since 1970.
     pub wall_ns: u64,
-    /// The monotonic clock at the same moment.
+    /// The monotonic clock at the same instant.
     pub monotonic_ns: u64,
-    /// The process.
+    /// PID.
     pub pid: u32,
-    /// Who started it.
+    /// PID of the parent.
     pub parent_pid: u32,
-    /// Bytes of an address in the recorded process.
+    /// Size of an address in bytes.
     pub word_size: u8,
-    /// What wrote the file, with its version: `makeroom 0.1.0`.
+    /// Name and version of the recorder: `makeroom 0.1.0`.
     pub recorder: Vec<u8>,
-    /// The machine.
+    /// Host name.
     pub host: Vec<u8>,
-    /// The program file.
+    /// Path of the executable.
     pub executable: Vec<u8>,
-    /// Where it was started; empty when not recorded.
+    /// Working directory at the start; empty if not recorded.
     pub working_directory: Vec<u8>,
-    /// The command line, word by word.
+    /// The command line, one entry per argument.
     pub command_line: Vec<Vec<u8>>,
-    /// Fields of a later version, kept as they were.
+    /// Fields of a later version, unchanged.
     pub rest: Vec<u8>,
 }
 
 impl Header {
-    /// The payload of the header's frame. A command line that would not fit is cut.
+    /// The payload of the header's frame. A command line that does not fit is truncated.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Buffer::default();
         bytes.extend(&self.run);
@@ -65,7 +66,7 @@ impl Header {
         bytes.into_bytes()
     }
 
-    /// Reads the payload of the header's frame, which lies in the file from `offset` on.
+    /// Decodes the payload of the header's frame, whose offset in the file is `offset`.
     pub(crate) fn decode(payload: &[u8], offset: u64) -> Result<Self, Error> {
         let mut cursor = Cursor::new(payload, offset);
         let mut header = Self {
@@ -81,7 +82,7 @@ impl Header {
             working_directory: cursor.text("a directory")?,
             ..Self::default()
         };
-        // Every word takes a byte at least, so a count that is too large ends in an error, not in memory.
+        // Each argument takes at least one byte, so an excessive count ends in an error before it exhausts memory.
         for _ in 0..cursor.number("a number of words")? {
             header.command_line.push(cursor.text("a word of the command line")?);
         }
@@ -90,7 +91,7 @@ impl Header {
     }
 }
 
-/// Paths and names are shorter.
+/// Maximum length of a path or name.
 const LONGEST_TEXT: usize = 64 << 10;
 /// Linux allows 2 MiB for the command line and the environment together.
 const LONGEST_COMMAND_LINE: usize = 4 << 20;

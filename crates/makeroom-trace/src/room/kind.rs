@@ -5,11 +5,11 @@
 
 macro_rules! event_kinds {
     ($($(#[$description:meta])* $variant:ident = $number:literal $name:literal;)*) => {
-        /// What a program did, or tried to do when the event's result is not 0.
+        /// An operation of the program, or an attempt if the event's result is not 0.
         ///
-        /// The comment of each kind says which fields of an event it uses beyond time, thread, device, context,
-        /// stack and result. An allocation is stamped when it has returned, a free before it is made: so no other
-        /// thread's allocation of the same address comes between in time.
+        /// The comment of each kind lists the fields it uses in addition to time, thread, device, context, stack and
+        /// result. Allocations are timestamped after they return, frees before they are made. So no other thread's
+        /// allocation of the same address can come in between.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum EventKind {
@@ -19,7 +19,7 @@ macro_rules! event_kinds {
         }
 
         impl EventKind {
-            /// All kinds of this version, in the order of their numbers.
+            /// All kinds of this version, by number.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// The number in the file.
@@ -55,122 +55,122 @@ event_kinds! {
     /// Device memory: address, size.
     #[default]
     DeviceAlloc = 0 "device_alloc";
-    /// The end of [`Self::DeviceAlloc`], [`Self::PitchedAlloc`] or [`Self::ManagedAlloc`]: address; size where known.
+    /// Frees [`Self::DeviceAlloc`], [`Self::PitchedAlloc`] or [`Self::ManagedAlloc`] memory: address; size if known.
     DeviceFree = 1 "device_free";
-    /// Rows of device memory: address, size (pitch × rows), extra: the pitch.
+    /// Pitched device memory: address, size (pitch × rows), extra: the pitch.
     PitchedAlloc = 2 "pitched_alloc";
     /// An array: address (its handle), size.
     ArrayAlloc = 3 "array_alloc";
-    /// The end of an array: address (its handle).
+    /// Frees an array: address (its handle).
     ArrayFree = 4 "array_free";
-    /// An array with mipmaps: address (its handle), size.
+    /// A mipmapped array: address (its handle), size.
     MipmappedAlloc = 5 "mipmapped_alloc";
-    /// The end of an array with mipmaps: address (its handle).
+    /// Frees a mipmapped array: address (its handle).
     MipmappedFree = 6 "mipmapped_free";
     /// Managed memory: address, size, extra: the flags.
     ManagedAlloc = 7 "managed_alloc";
     /// Stream-ordered memory: address, size, stream, pool.
     StreamAlloc = 8 "stream_alloc";
-    /// A free in stream order: address, stream; size where known.
+    /// A stream-ordered free: address, stream; size if known.
     StreamFree = 9 "stream_free";
-    /// The memory of a [`Self::StreamFree`] may be used again: address. Optional; without it the free counts as
-    /// complete when it was made.
+    /// The memory of a [`Self::StreamFree`] may be reused: address. Optional; without it, the free counts as complete
+    /// immediately.
     StreamFreeCompleted = 10 "stream_free_completed";
-    /// A memory pool: pool (its handle), size: the most it may hold, 0 for no limit.
+    /// Creates a memory pool: pool (its handle), size: its maximum size, 0 for no limit.
     PoolCreate = 11 "pool_create";
-    /// The end of a pool: pool.
+    /// Destroys a pool: pool.
     PoolDestroy = 12 "pool_destroy";
-    /// A pool gave unused memory back: pool, size: what it was to keep.
+    /// Trims a pool: pool, size: the memory to keep.
     PoolTrim = 13 "pool_trim";
-    /// A pool was set up: pool, size: the value, extra: the attribute.
+    /// Sets an attribute of a pool: pool, size: the value, extra: the attribute.
     PoolSetAttribute = 14 "pool_set_attribute";
-    /// A range of addresses: address, size. No memory yet.
+    /// Reserves an address range, without memory: address, size.
     AddressReserve = 15 "address_reserve";
-    /// The end of a range of addresses: address, size.
+    /// Frees an address range: address, size.
     AddressRelease = 16 "address_release";
-    /// Physical memory: address (its handle), size, extra: 0 on the device, 1 on the host.
+    /// Creates physical memory: address (its handle), size, extra: 0 on the device, 1 on the host.
     PhysicalCreate = 17 "physical_create";
-    /// The program's last hold on physical memory: address (its handle). Mappings keep it alive.
+    /// Drops the program's last reference to physical memory: address (its handle). Mappings keep it alive.
     PhysicalRelease = 18 "physical_release";
-    /// Physical memory got an address: address, size, extra: the handle.
+    /// Maps physical memory: address, size, extra: the handle.
     Map = 19 "map";
-    /// It lost it again: address, size.
+    /// Unmaps it: address, size.
     Unmap = 20 "unmap";
-    /// Who may use a range: address, size, extra: the flags.
+    /// Sets the access to a range: address, size, extra: the flags.
     SetAccess = 21 "set_access";
     /// Pinned host memory: address, size, extra: the flags.
     PinnedAlloc = 22 "pinned_alloc";
-    /// The end of pinned host memory: address.
+    /// Frees pinned host memory: address.
     PinnedFree = 23 "pinned_free";
-    /// The program's own host memory was pinned: address, size, extra: the flags.
+    /// Pins host memory of the program: address, size, extra: the flags.
     HostRegister = 24 "host_register";
-    /// It was unpinned: address.
+    /// Unpins it: address.
     HostUnregister = 25 "host_unregister";
-    /// Another process's memory was opened: address; size where known.
+    /// Opens memory of another process: address; size if known.
     IpcOpen = 26 "ipc_open";
-    /// It was closed: address.
+    /// Closes it: address.
     IpcClose = 27 "ipc_close";
-    /// Memory of another interface was imported: address (its handle), size.
+    /// Imports memory of another API: address (its handle), size.
     ExternalImport = 28 "external_import";
-    /// It was let go: address (its handle).
+    /// Destroys the import: address (its handle).
     ExternalDestroy = 29 "external_destroy";
-    /// A graph got an allocation node: address, size, extra: the graph.
+    /// Adds an allocation node to a graph: address, size, extra: the graph.
     GraphAlloc = 30 "graph_alloc";
-    /// A graph got a free node: address, extra: the graph.
+    /// Adds a free node to a graph: address, extra: the graph.
     GraphFree = 31 "graph_free";
-    /// A context: context, extra: the flags.
+    /// Creates a context: context, extra: the flags.
     ContextCreate = 32 "context_create";
-    /// The end of a context: context.
+    /// Destroys a context: context.
     ContextDestroy = 33 "context_destroy";
-    /// One more hold on the device's primary context: context.
+    /// Retains the device's primary context: context.
     PrimaryRetain = 34 "primary_retain";
-    /// One hold less: device.
+    /// Releases it: device.
     PrimaryRelease = 35 "primary_release";
-    /// The primary context was torn down: device.
+    /// Resets it: device.
     PrimaryReset = 36 "primary_reset";
-    /// A module: address (its handle), size: the image where known, extra: bit 0 when it imports device-side
+    /// Loads a module: address (its handle), size: that of the image if known, extra: bit 0 if it imports device-side
     /// malloc.
     ModuleLoad = 37 "module_load";
-    /// The end of a module: address (its handle).
+    /// Unloads a module: address (its handle).
     ModuleUnload = 38 "module_unload";
-    /// A library of kernels, fields as in [`Self::ModuleLoad`].
+    /// Loads a library of kernels; fields as in [`Self::ModuleLoad`].
     LibraryLoad = 39 "library_load";
-    /// The end of a library: address (its handle).
+    /// Unloads a library: address (its handle).
     LibraryUnload = 40 "library_unload";
-    /// A limit of the context was set: size: the value, extra: which (`CUlimit`; 2 is the in-kernel heap).
+    /// Sets a limit of the context: size: the value, extra: which one (`CUlimit`; 2 is the device heap).
     LimitSet = 41 "limit_set";
-    /// A kernel did not start: result: the reason, address: the function, size: dynamic shared memory asked for,
-    /// extra: the name record of the kernel's name, 0 when unknown.
+    /// A kernel failed to launch: result: the reason, address: the function, size: the requested dynamic shared
+    /// memory, extra: the name record of the kernel's name, 0 if unknown.
     LaunchFailed = 42 "launch_failed";
-    /// A framework handed out a block: address, size.
+    /// A framework allocates a block: address, size.
     TensorAlloc = 43 "tensor_alloc";
-    /// A framework took a block back: address, size.
+    /// A framework frees a block: address, size.
     TensorFree = 44 "tensor_free";
-    /// One more hold on physical memory: address (its handle), extra: where it was mapped.
+    /// Adds a reference to physical memory: address (its handle), extra: where it was mapped.
     PhysicalRetain = 45 "physical_retain";
-    /// Memory of another interface got an address: address, size, extra: the handle. Ends as device memory does.
+    /// Maps memory of another API: address, size, extra: the handle. Freed like device memory.
     ExternalMap = 46 "external_map";
-    /// A multicast object, which holds no memory itself: address (its handle), size, extra: how many devices. Ends by
-    /// [`Self::PhysicalRelease`].
+    /// Creates a multicast object, which has no memory itself: address (its handle), size, extra: the number of
+    /// devices. Released by [`Self::PhysicalRelease`].
     MulticastCreate = 47 "multicast_create";
-    /// A device joined a multicast object: address (its handle).
+    /// Adds a device to a multicast object: address (its handle).
     MulticastAdd = 48 "multicast_add";
-    /// Memory was bound to it: address (its handle), size, extra: the memory's handle or address.
+    /// Binds memory to it: address (its handle), size, extra: the memory's handle or address.
     MulticastBind = 49 "multicast_bind";
-    /// It was unbound: address (its handle), size.
+    /// Unbinds memory: address (its handle), size.
     MulticastUnbind = 50 "multicast_unbind";
-    /// What the graphs of the process have taken from the device by now: size.
+    /// Device memory that the graphs of the process have taken so far: size.
     GraphMemory = 51 "graph_memory";
-    /// They gave back what they do not use.
+    /// Trims the memory of graphs.
     GraphTrim = 52 "graph_trim";
-    /// What the pool that the device always has took from it by now: size.
+    /// Device memory that the device's default pool has taken so far: size.
     PoolMemory = 53 "pool_memory";
-    /// The program has waited for a stream: stream, extra: how many nanoseconds earlier that wait began. Every
-    /// [`Self::StreamFree`] that was made on this stream before then is complete.
+    /// The program synchronized with a stream: stream, extra: how many nanoseconds earlier that began. Every
+    /// [`Self::StreamFree`] made on this stream before then is complete.
     StreamWait = 54 "stream_wait";
     /// The same for all streams of a context: context, extra.
     ContextWait = 55 "context_wait";
-    /// A stream is gone, and its handle may become another's: stream.
+    /// Destroys a stream, whose handle may be reused: stream.
     StreamDestroy = 56 "stream_destroy";
 }
 

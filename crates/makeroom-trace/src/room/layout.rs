@@ -1,4 +1,4 @@
-//! The constants of the format, shared by encoder and reader, and the chain that both keep. `spec/room.md` draws
+//! The format's constants and the delta-encoding state, shared by encoder and decoder. `spec/room.md` illustrates
 //! them.
 
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
@@ -6,15 +6,15 @@ use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 use super::record::{ContextHandle, PoolHandle, StackNumber};
 use super::varint;
 
-/// How a file begins. The first byte is no text, CR LF does not survive a conversion of line ends, and 0x1a stops
-/// what prints files on DOS: a file that was mangled on its way is told from one that is something else.
+/// The magic number. The first byte is not text, CR LF does not survive line ending conversion, and 0x1a stops
+/// printing on DOS. So a file that was damaged in transfer can be told from one of another format.
 pub const MAGIC: [u8; 8] = *b"\x8dROOM\r\n\x1a";
-/// The version that is written. Versions only add; every reader reads every file.
+/// The version that is written. Versions only add things, so every reader reads every file.
 pub const VERSION: u32 = 5;
 
 /// The bytes before a frame's payload: length, checksum, kind.
 pub const FRAME_HEAD: usize = 9;
-/// The longest payload of a frame. A batch is sealed long before it.
+/// Maximum length of a frame's payload. Batches are sealed long before.
 pub const LONGEST_PAYLOAD: usize = 16 << 20;
 
 /// The frame that holds the header.
@@ -37,11 +37,11 @@ pub(crate) mod tag {
 
 /// The first byte of an event: this bit, [`ALIGNED`], and six bits of kind.
 pub(crate) const EVENT: u8 = 0x80;
-/// Address and size count in units of 512 bytes.
+/// Address and size are in units of 512 bytes.
 pub(crate) const ALIGNED: u8 = 0x40;
-/// Six bits that say that the kind follows in a byte of its own.
+/// The value of the six bits if the kind follows in a separate byte.
 pub(crate) const LONG_KIND: u8 = 0x3f;
-/// 512 bytes is the grain of the driver's and of PyTorch's blocks.
+/// Blocks of the driver and of PyTorch are multiples of 512 bytes.
 pub(crate) const ALIGNED_SHIFT: u32 = 9;
 
 /// The second byte of an event: which fields follow.
@@ -66,11 +66,11 @@ pub(crate) mod measured {
     pub(crate) const ALL: u8 = (1 << 5) - 1;
 }
 
-/// The most bytes that one event takes: three of head, seven 64-bit and four 32-bit numbers.
+/// Maximum length of an encoded event: three bytes of head, seven 64-bit and four 32-bit numbers.
 pub const LONGEST_EVENT: usize = 3 + 7 * varint::LONGEST + 4 * 5;
 
-/// What a record may leave out because the one before it in the same frame said it. All zero at a frame's start, so
-/// every frame can be read alone.
+/// The state for delta encoding: values of the previous record in the same frame. All zero at the start of a frame,
+/// so that each frame can be read alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chain {
     pub(crate) time_ns: u64,

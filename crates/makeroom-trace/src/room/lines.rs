@@ -1,12 +1,12 @@
-//! Lines of compiled programs, from what compilers leave in a program's own file (`-g`).
+//! Source lines of compiled programs, from the debug information in their files (`-g`).
 //!
-//! The recorder names functions and no lines: debug information is large, and it runs inside somebody's program. Whoever
-//! reads a recording asks the files, if they are still there (`import`). On another machine they are not, so `run` writes
-//! the lines into the recording as soon as its process has ended ([`add_lines`]): into the frames' own records, which
-//! have a place for them.
+//! The recorder records functions but no lines: debug information is large, and the recorder runs inside the user's
+//! program. Lines are looked up when a recording is read, if the program's files still exist (`import`). On another
+//! machine they do not, so `run` writes the lines into the recording as soon as its process has ended
+//! ([`add_lines`]), into fields that the frame records have for this.
 //!
-//! A file is asked only if it is a plain file that is older than the recording, because another build has other lines; what
-//! systems and packages installed is not asked, because nobody looks for their own line there.
+//! A file is used only if it is a regular file that is older than the recording, because another build has other
+//! lines. Files of the system and of packages are skipped, because users look for lines in their own code.
 
 use std::fmt;
 use std::path::Path;
@@ -20,16 +20,16 @@ use super::{
 };
 use crate::error::Error;
 
-/// Where systems install, and where packages are.
+/// Directories of the system, and of packages.
 const SYSTEM: [&str; 4] = ["/usr/", "/lib/", "/lib64/", "/opt/conda/"];
 const PACKAGES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
-/// Files that are opened for one recording.
+/// Maximum number of files to open per recording.
 const MOST_FILES: usize = 32;
-/// Lines that are looked up for one recording.
+/// Maximum number of lines to look up per recording.
 const MOST_LINES: usize = 1 << 14;
 
-/// A recording with the lines of its native frames written into them. `None` where there is none to add, and where the
-/// recording is not whole to its end.
+/// A recording with the lines of its native frames added. `None` if there are none to add, or if the recording is not
+/// complete.
 pub fn add_lines(recording: &[u8]) -> Result<Option<Vec<u8>>, Error> {
     let mut reader = Reader::new(recording)?;
     let mut names: FastMap<NameNumber, String> = FastMap::default();
@@ -61,19 +61,19 @@ pub fn add_lines(recording: &[u8]) -> Result<Option<Vec<u8>>, Error> {
     Ok((writer.added > 0).then_some(output))
 }
 
-/// Writes a recording anew.
+/// Rewrites a recording.
 struct Writer {
     lines: Lines,
     names: FastMap<NameNumber, String>,
-    /// The highest number of a name.
+    /// The highest name number in use.
     next: u32,
-    /// The numbers of names that were added.
+    /// The numbers of added names.
     numbers: FastMap<String, NameNumber>,
     added: u64,
 }
 
 impl Writer {
-    /// A batch, with lines in the frames that it defines.
+    /// A batch with lines added to the frames that it defines.
     fn batch(&mut self, records: Records<'_>) -> Result<Vec<u8>, Error> {
         let mut encoder = Encoder::new(records.thread(), Vec::new());
         for record in records {
@@ -108,7 +108,7 @@ impl Writer {
     }
 }
 
-/// The files that were asked so far.
+/// The files that were opened so far.
 #[derive(Default)]
 pub(super) struct Lines {
     /// When the recording began, in nanoseconds since 1970.
@@ -122,8 +122,8 @@ impl Lines {
         Self { began_ns, ..Self::default() }
     }
 
-    /// The source file and line of a call at an offset of a file, `None` where that is unknown. Where the compiler
-    /// inlined functions it is the line of the one that is really there: its caller asked.
+    /// The source file and line of a call at an offset in a file; `None` if unknown. If functions were inlined, this
+    /// is the line in the outermost one, whose code is there.
     pub(super) fn of(&mut self, file: &str, offset: u64) -> Option<(String, u32)> {
         if offset == 0 || self.asked == MOST_LINES || is_installed(file) {
             return None;
@@ -146,7 +146,7 @@ impl Lines {
         Some((location.file?.to_owned(), location.line.filter(|&line| line > 0)?))
     }
 
-    /// Whether the file is a plain one that was there before the recording began.
+    /// Whether the file is a regular file from before the recording began.
     fn is_of_then(&self, file: &Path) -> bool {
         let began = UNIX_EPOCH + Duration::from_nanos(self.began_ns);
         let metadata = file.metadata();
@@ -182,7 +182,7 @@ mod tests {
         std::hint::black_box(7)
     }
 
-    /// The offset of a function in this test's own file.
+    /// The offset of a function in this test's executable.
     fn offset(address: usize) -> u64 {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let own = std::env::current_exe().unwrap().display().to_string();
@@ -212,7 +212,8 @@ mod tests {
         }
     }
 
-    /// A recording of this very test, with a frame of its own, one of nobody's and one that has its line.
+    /// A recording of this test, with a frame in its own code, one in an unknown file and one that already has a
+    /// line.
     fn recording() -> Vec<u8> {
         let own = std::env::current_exe().unwrap().display().to_string();
         let header = crate::room::Header { wall_ns: now(), ..crate::room::Header::default() };

@@ -1,12 +1,11 @@
-//! The `.room` file: what a process asked of its GPUs, written while it runs.
+//! The `.room` format: a process's GPU memory operations, written while it runs.
 //!
-//! A file is append-only and consists of frames with a length and a checksum, so that whatever ends the process
-//! (`kill -9`, a crash, a full disk) costs at most the last frame. A frame holds the records of one thread, and
-//! each frame can be read without the others. Unknown frames, records and kinds of events are kept. `spec/room.md`
-//! in the repository draws the bytes.
+//! A file is append-only and consists of frames with a length and a checksum, so that `kill -9`, a crash or a full
+//! disk loses at most the last frame. Each frame contains records of one thread and can be read without the others.
+//! Unknown frames, records and event kinds are preserved. `spec/room.md` in the repository specifies the bytes.
 //!
-//! The recorder uses [`Encoder`] on each thread, [`beginning`] once and [`seal`] for each batch.
-//! [`Reader`] gives the frames back, and [`makeroom_trace::open`](crate::open) turns a whole file into a trace.
+//! The recorder uses [`Encoder`] on each thread, [`beginning`] once and [`seal`] for each batch. [`Reader`] returns
+//! the frames, and [`makeroom_trace::open`](crate::open) converts a whole file to a trace.
 
 mod buffer;
 mod checksum;

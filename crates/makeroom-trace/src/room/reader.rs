@@ -1,9 +1,8 @@
-//! Reads a file frame by frame, up to the last whole one.
+//! Reads a file frame by frame, up to the last complete one.
 //!
-//! One frame is held at a time, and no more of it than the file really has. A process that was killed leaves half
-//! a frame, a full disk too, and a file that was laid out ahead ends in zeros: reading stops there, and
-//! [`Reader::unread`] says how much was left. Inside a frame whose checksum is right, bytes that make no sense are
-//! an error: somebody wrote them so.
+//! Only one frame is in memory, and no more of it than the file contains. A killed process or a full disk leaves a
+//! partial frame, and a preallocated file ends in zeros: reading stops there, and [`Reader::unread`] returns the
+//! rest. In a frame with a valid checksum, invalid content is an error, because it was written that way.
 
 use std::io::{BufReader, Read};
 
@@ -20,7 +19,7 @@ use crate::input::read_failed;
 #[derive(Debug)]
 pub struct Reader<R> {
     stream: BufReader<R>,
-    /// How many bytes have been read.
+    /// Number of bytes read.
     offset: u64,
     version: u32,
     header: Header,
@@ -35,7 +34,7 @@ pub struct Reader<R> {
 pub enum Frame<'reader> {
     /// Records of one thread.
     Records(Records<'reader>),
-    /// A frame of a later version, to be kept with [`seal_as`](super::seal_as).
+    /// A frame of a later version, to be preserved with [`seal_as`](super::seal_as).
     Unknown {
         /// Its kind.
         kind: u8,
@@ -44,16 +43,16 @@ pub enum Frame<'reader> {
     },
 }
 
-/// The end of a file that could not be read.
+/// The rest of a file that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unread {
-    /// Where it begins.
+    /// Its offset.
     pub offset: u64,
-    /// How long it is.
+    /// Its length.
     pub bytes: Bytes,
 }
 
-/// What became of the bytes where a frame should be.
+/// The result of reading a frame.
 enum Next {
     Whole { kind: u8 },
     Nothing,
@@ -102,17 +101,17 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The version of the file's writer. Versions only add, so a reader need not care.
+    /// The version that wrote the file. Versions only add things, so readers rarely need it.
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// Whose recording it is.
+    /// The header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The next whole frame; `None` at the end of what can be read.
+    /// The next complete frame; `None` if there are no more.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Error> {
         if self.is_at_end {
             return Ok(None);
@@ -135,7 +134,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// What was left unread behind the last whole frame. Known when [`Self::next_frame`] has returned `None`.
+    /// The rest after the last complete frame. Known once [`Self::next_frame`] has returned `None`.
     pub fn unread(&self) -> Option<Unread> {
         self.unread
     }
@@ -164,7 +163,7 @@ impl<R: Read> Reader<R> {
         Ok(if is_intact { Next::Whole { kind } } else { Next::Torn })
     }
 
-    /// Reads as much as there is, at most the whole buffer.
+    /// Reads until the buffer is full or the stream ends.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
         let mut filled = 0;
         while filled < buffer.len() {

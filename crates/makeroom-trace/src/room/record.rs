@@ -1,33 +1,33 @@
-//! What a recording consists of, as the encoder takes it and the reader gives it.
+//! The records of a recording, as the encoder takes them and the reader returns them.
 //!
-//! Texts are bytes: file names and symbols need not be UTF-8. Numbers of names, frames and stacks are chosen by
-//! the recorder, are unique in their file and are defined before they are used; 0 is "none" and never defined.
+//! Strings are bytes, because file names and symbols need not be UTF-8. The recorder chooses the numbers of names,
+//! frames and stacks. They are unique in their file and defined before use; 0 means "none" and is never defined.
 
 use makeroom_core::{Address, Bytes, DeviceIndex, StreamId};
 
 use super::EventKind;
 
-/// A name of the file, by its number; 0 is no name.
+/// Number of a name; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NameNumber(pub u32);
 
-/// A stack frame of the file, by its number; 0 is no frame.
+/// Number of a stack frame; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameNumber(pub u32);
 
-/// A stack of the file, by its number; 0 is no stack.
+/// Number of a stack; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackNumber(pub u32);
 
-/// A thread, by the system's number for it.
+/// ID of a thread in the operating system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadNumber(pub u64);
 
-/// A context, by its handle; 0 is none.
+/// Handle of a context; 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContextHandle(pub u64);
 
-/// A memory pool of the driver, by its handle; 0 is the device's own.
+/// Handle of a memory pool of the driver; 0 is the device's default pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolHandle(pub u64);
 
@@ -35,42 +35,42 @@ pub struct PoolHandle(pub u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Record {
-    /// A text got a number.
+    /// Defines a name.
     Name {
         /// The number.
         number: NameNumber,
         /// The text.
         text: Vec<u8>,
     },
-    /// A stack frame got a number.
+    /// Defines a stack frame.
     Frame {
         /// The number.
         number: FrameNumber,
         /// The frame.
         frame: FrameDefinition,
     },
-    /// A stack got a number.
+    /// Defines a stack.
     Stack {
         /// The number.
         number: StackNumber,
-        /// Its frames, innermost first: native, Python, or Python's spliced into native ones.
+        /// Its frames, innermost first: native, Python, or Python frames merged into native ones.
         frames: Vec<FrameNumber>,
     },
-    /// What is known of a device.
+    /// Describes a device.
     Device(DeviceDefinition),
-    /// Something the program did.
+    /// An operation of the program.
     Event(Event),
-    /// What the recorder measured.
+    /// Measurements.
     Sample(Sample),
-    /// Events that the recorder could not keep.
+    /// Events that the recorder dropped.
     Dropped(Dropped),
-    /// Something the recorder has to say.
+    /// A note from the recorder.
     Note(Note),
-    /// The process ended, as far as it could say so.
+    /// The process ended, and could record it.
     End(End),
-    /// The recorder lets the process take only so much of each device.
+    /// The limit on the memory of each device.
     Limit(Bytes),
-    /// A record of a later version, kept as it was.
+    /// A record of a later version, unchanged.
     Unknown {
         /// Its kind.
         kind: u8,
@@ -82,21 +82,21 @@ pub enum Record {
 /// One function call of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FrameDefinition {
-    /// Which language's frame this is.
+    /// The language of the frame.
     pub origin: Origin,
-    /// The function; none when only the library is known.
+    /// The function; none if only the library is known.
     pub function: NameNumber,
     /// The source file.
     pub file: NameNumber,
     /// The line, 0 when unknown.
     pub line: u32,
-    /// The shared library or program of a native frame.
+    /// The shared library or executable of a native frame.
     pub library: NameNumber,
-    /// Where in that library's file the call is, for names that are looked up later; 0 when unknown.
+    /// Offset of the call in that file, to look up names later; 0 when unknown.
     pub offset: u64,
 }
 
-/// Which language a frame belongs to.
+/// The language of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// Machine code.
@@ -104,136 +104,136 @@ pub enum Origin {
     Native,
     /// Python.
     Python,
-    /// Something of a later version.
+    /// A value of a later version.
     Other(u8),
 }
 
-/// What is known of a device.
+/// A device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceDefinition {
-    /// Which device, counted as this process counts them.
+    /// Its index in this process.
     pub device: DeviceIndex,
-    /// Its identity on every machine: `GPU-…`.
+    /// Its UUID: `GPU-…`.
     pub uuid: Vec<u8>,
-    /// What it is called.
+    /// Product name.
     pub name: Vec<u8>,
-    /// Its memory.
+    /// Total memory.
     pub total: Bytes,
 }
 
-/// Something the program did. The meaning of the fields depends on the kind.
+/// An operation of the program. The meaning of the fields depends on the kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// What it did.
+    /// The operation.
     pub kind: EventKind,
-    /// When, in nanoseconds of the monotonic clock.
+    /// Time on the monotonic clock, in nanoseconds.
     pub time_ns: u64,
-    /// On which device.
+    /// The device.
     pub device: DeviceIndex,
-    /// In which context; none where the recorder did not ask.
+    /// The context; none if the recorder did not query it.
     pub context: ContextHandle,
-    /// Where, or the handle of what.
+    /// The address, or a handle.
     pub address: Address,
-    /// How much.
+    /// The size.
     pub size: Bytes,
-    /// On which stream.
+    /// The stream.
     pub stream: StreamId,
-    /// From which pool.
+    /// The pool.
     pub pool: PoolHandle,
-    /// Who asked.
+    /// The call stack.
     pub stack: StackNumber,
-    /// What the driver answered: 0 is success; a refused allocation has 2 (out of memory) here.
+    /// The driver's result: 0 is success; a failed allocation has 2 (out of memory).
     pub result: u32,
-    /// One more figure, see [`EventKind`].
+    /// An additional value, see [`EventKind`].
     pub extra: u64,
 }
 
-/// What the recorder measured at one moment. What it did not measure is `None`.
+/// Measurements at one time; `None` if not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// When, in nanoseconds of the monotonic clock.
+    /// Time on the monotonic clock, in nanoseconds.
     pub time_ns: u64,
-    /// A device's own count of its memory.
+    /// A device's own figures.
     pub device: Option<DeviceSample>,
     /// The process's resident set.
     pub resident: Option<Bytes>,
-    /// What the control group uses.
+    /// The cgroup's memory usage.
     pub cgroup_usage: Option<Bytes>,
-    /// What the control group may use; `None` also where it has no limit.
+    /// The cgroup's memory limit; `None` also if there is none.
     pub cgroup_limit: Option<Bytes>,
-    /// Pinned host memory of this process, by the recorder's own count.
+    /// Pinned host memory of this process, counted by the recorder.
     pub pinned: Option<Bytes>,
 }
 
-/// A device's own count of its memory.
+/// A device's own figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceSample {
-    /// Which device.
+    /// The device.
     pub device: DeviceIndex,
     /// Its free memory.
     pub free: Bytes,
-    /// All of its memory.
+    /// Its total memory.
     pub total: Bytes,
 }
 
-/// Events that the recorder could not keep.
+/// Events that the recorder dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// When this was noticed, in nanoseconds of the monotonic clock.
+    /// Time this was noticed on the monotonic clock, in nanoseconds.
     pub time_ns: u64,
-    /// How many since the last such record.
+    /// Number of events since the last such record.
     pub events: u64,
-    /// Why.
+    /// The reason.
     pub reason: DropReason,
 }
 
-/// Why events were not kept.
+/// Why events were dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DropReason {
     /// The writer could not keep up.
     #[default]
     Busy,
-    /// The file could not be written: the disk is full, or it is gone.
+    /// The file could not be written: the disk is full, or the file is gone.
     Output,
-    /// The event came while its thread was recording another.
+    /// The thread was already recording another event.
     Nested,
-    /// Something of a later version.
+    /// A value of a later version.
     Other(u8),
 }
 
-/// Something the recorder has to say.
+/// A note from the recorder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Note {
-    /// When, in nanoseconds of the monotonic clock.
+    /// Time on the monotonic clock, in nanoseconds.
     pub time_ns: u64,
-    /// How much it matters.
+    /// Its severity.
     pub severity: Severity,
-    /// What.
+    /// Its text.
     pub text: Vec<u8>,
 }
 
-/// How much a note matters.
+/// The severity of a note.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// Good to know.
+    /// For information.
     #[default]
     Information,
     /// Something is missing from the recording.
     Warning,
     /// Recording stopped.
     Error,
-    /// Something of a later version.
+    /// A value of a later version.
     Other(u8),
 }
 
-/// The process ended, as far as it could say so. A killed process leaves none.
+/// The process ended, and could record it. A killed process has no such record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct End {
-    /// When, in nanoseconds of the monotonic clock.
+    /// Time on the monotonic clock, in nanoseconds.
     pub time_ns: u64,
-    /// How.
+    /// How it ended.
     pub reason: EndReason,
-    /// The exit status or the signal, 0 where unknown.
+    /// The exit status or the signal; 0 if unknown.
     pub status: u32,
 }
 
@@ -243,13 +243,13 @@ pub enum EndReason {
     /// It returned from `main`, or called `exit` or `_exit`.
     #[default]
     Exit,
-    /// It became another program; that one has a file of its own.
+    /// It replaced itself with another program, which has a file of its own.
     Exec,
-    /// A signal that could be caught.
+    /// A signal that was caught.
     Signal,
-    /// The recorder stepped aside while the program went on.
+    /// Recording was turned off while the program continued.
     Detached,
-    /// Something of a later version.
+    /// A value of a later version.
     Other(u8),
 }
 

@@ -1,34 +1,35 @@
-//! Integers of variable length: seven bits a byte, the lowest first, the top bit set on all but the last byte.
+//! Variable-length integers (LEB128): seven bits per byte, lowest first, with the top bit set on all but the last
+//! byte.
 //!
 //! ```text
 //! 300 = 0b10_0101100    →    1_0101100  0_0000010    →    ac 02
 //! ```
 //!
-//! Signed numbers are folded first so that small ones stay short: 0, −1, 1, −2, 2 … become 0, 1, 2, 3, 4 ….
-//! A number has one encoding: a reader refuses one that is longer than it need be.
+//! Signed numbers are zigzag-encoded first, so that small ones stay short: 0, −1, 1, −2, 2 … become 0, 1, 2, 3, 4 ….
+//! Encodings are canonical: readers reject numbers with redundant bytes.
 
 /// The longest encoding of a 64-bit number.
 pub(crate) const LONGEST: usize = 10;
 
-/// Folds a signed number.
+/// Zigzag-encodes a signed number.
 #[inline]
 pub(crate) const fn fold(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
 }
 
-/// Unfolds it again.
+/// Decodes a zigzag-encoded number.
 #[inline]
 pub(crate) const fn unfold(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
 
-/// A number below 2⁵⁶ as eight bytes, and how many of them count.
+/// A number below 2⁵⁶ as eight bytes, and the length of its encoding.
 ///
-/// There is no loop over the bytes: how long a number is cannot be foretold, and a processor that guesses wrong
-/// loses more time than the rest of an event costs.
+/// There is no loop over the bytes: the length is unpredictable, and a mispredicted branch costs more than the rest
+/// of an event.
 #[inline]
 pub(crate) const fn spread(value: u64) -> ([u8; 8], usize) {
-    // Seven bits to each byte: the halves move apart, then the quarters, then the eighths.
+    // Spread seven bits into each byte: first the halves, then the quarters, then the eighths.
     let spread = (value & 0x0fff_ffff) | (value & 0x00ff_ffff_f000_0000) << 4;
     let spread = (spread & 0x0000_3fff_0000_3fff) | (spread & 0x0fff_c000_0fff_c000) << 2;
     let spread = (spread & 0x007f_007f_007f_007f) | (spread & 0x3f80_3f80_3f80_3f80) << 1;
@@ -37,7 +38,7 @@ pub(crate) const fn spread(value: u64) -> ([u8; 8], usize) {
     ((spread | continued).to_le_bytes(), length)
 }
 
-/// Any number, and how many of the bytes count.
+/// Any number, and the length of its encoding.
 pub(crate) fn loop_over(mut value: u64) -> ([u8; LONGEST], usize) {
     let mut bytes = [0; LONGEST];
     let mut length = 0;

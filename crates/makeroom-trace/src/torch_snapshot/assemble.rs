@@ -1,7 +1,7 @@
-//! Puts the pieces of a snapshot where its top-level dict says.
+//! Assembles a trace from the parts of a snapshot, guided by its top-level dict.
 //!
-//! Each piece is used once: a file may refer to one list of events from a thousand places, and the trace must
-//! not become a thousand times as large for it.
+//! Each part is used once: a file may refer to one list of events from a thousand places, and the trace must not
+//! become a thousand times as large.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::words::Word;
 use crate::error::Error;
 use crate::pickle::{Heap, Value};
 
-/// The trace that the pieces of a snapshot make, given what is on top and where the pickle ended.
+/// The trace of a snapshot, given the top value and the length of the pickle.
 pub(super) fn assemble(mut heap: SnapshotHeap, top: Value, offset: u64) -> Result<Trace, Error> {
     if let Value::Object(id) = top {
         heap.close(id).map_err(|_| Error::NotASnapshot { offset, found: "too many objects".to_owned() })?;
@@ -66,7 +66,7 @@ fn device_at(devices: &mut Devices, index: u32) -> &mut DeviceTrace {
 
 impl SnapshotHeap {
     fn is_list(&self, value: Value) -> bool {
-        // A list of things without a use is kept as nothing.
+        // A list of irrelevant items is not kept.
         matches!(
             self.get(value),
             Some(Object::List(_) | Object::EventList(_) | Object::Empty | Object::Nothing | Object::Stack(_))
@@ -108,7 +108,7 @@ impl SnapshotHeap {
         }
     }
 
-    /// What a pickle holds that is no snapshot, in words.
+    /// Describes a pickle that is not a snapshot.
     fn describe(&self, top: Value) -> String {
         match top {
             Value::None => "None".to_owned(),
@@ -188,7 +188,7 @@ impl SnapshotHeap {
         segment
     }
 
-    /// Old snapshots give the request and the stack of a block in the newest entry of its history.
+    /// Old snapshots store the requested size and the stack of a block in the newest entry of its history.
     fn apply_history(&self, block: &mut Block, history: Value) {
         let Some(newest) = self.first_item(history) else { return };
         let Some(Object::Tenant(index)) = self.get(newest) else { return };
@@ -240,7 +240,7 @@ impl SnapshotHeap {
                 Some(Value::Text(text)) => Some(self.text_of(text).to_owned()),
                 _ => None,
             },
-            // −1 is how PyTorch writes "no limit"; as an unsigned number it is just that.
+            // PyTorch writes −1 for "no limit", which is the maximum as an unsigned number.
             max_split_size: settings.number(Word::MaxSplitSize).map(Bytes::new),
             garbage_collection_threshold: match settings.get(Word::CollectionThreshold) {
                 Some(Value::Float(threshold)) => Some(threshold),
@@ -283,13 +283,13 @@ impl SnapshotHeap {
         let (overflowed, most) = (record.get(Word::TraceOverflowed), record.get(Word::TraceMaxEntries));
         for (device, runs) in &runs_by_device {
             let flag = self.of_device(overflowed, *device).map(|flag| flag != 0);
-            // Without a flag, a recorder that had room left has lost nothing.
+            // Without a flag, nothing was lost if the recorder's buffer was not full.
             let count: u64 = runs.iter().map(|run| u64::from(run.end - run.start)).sum();
             let room = self.of_device(most, *device);
             let had_room = room.is_some_and(|room| count < room);
             device_at(devices, *device as u32).overflowed = flag.or(had_room.then_some(false));
         }
-        // The pickle's own objects are not needed any more, and the copies below need room.
+        // Free the pickle's objects before copying events.
         let mut all = std::mem::take(&mut self.events);
         drop(self);
         for (device, runs) in runs_by_device {
@@ -297,13 +297,13 @@ impl SnapshotHeap {
         }
     }
 
-    /// The number for a device out of what a recorder writes once, or once per device.
+    /// The value for a device, which a recorder writes once, or once per device.
     fn of_device(&self, value: Option<Value>, device: usize) -> Option<u64> {
         number(value?).or_else(|| self.numbers(value?).get(device).copied())
     }
 }
 
-/// The rows of some runs; all of them without a copy when the runs are all there is.
+/// The rows of some runs; without a copy if the runs are all rows.
 fn select(all: &mut Events, runs: &[Run]) -> Events {
     if let [run] = runs
         && run.start == 0

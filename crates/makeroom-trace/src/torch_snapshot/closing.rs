@@ -1,4 +1,4 @@
-//! Turns a dict or list that is complete into what it stands for.
+//! Converts a complete dict or list to the object it represents.
 
 use makeroom_core::{DeviceIndex, Frame, PoolId, StackId};
 
@@ -9,14 +9,14 @@ use super::record::{self, Kind, LooseAnnotation, Record, Tenant};
 use super::words::Word;
 use crate::pickle::{Fault, Heap, Limit, Value};
 
-/// Lists that are kept as lists: one per segment, and one per block in old snapshots.
+/// Lists that are kept as lists: one per segment, and in old snapshots one per block.
 const LISTS: Limit = Limit { what: "lists", count: 1 << 22 };
 /// Dicts that are kept as dicts: the snapshot and its settings.
 const RECORDS: Limit = Limit { what: "snapshots in one", count: 1 << 20 };
-/// Dicts and lists without a known meaning that are kept in case the top-level dict gives them one. Newer recorders
-/// may write many, so what is beyond is dropped and no error.
+/// Maximum number of dicts and lists of unknown meaning that are kept because the top-level dict may refer to them.
+/// Newer recorders may write many, so the rest is dropped without an error.
 const MOST_PLAIN_CONTAINERS: usize = 1 << 16;
-/// Names of unknown actions that are told apart in the notes.
+/// Number of unknown actions that notes list by name.
 const MOST_UNKNOWN_ACTIONS: usize = 8;
 
 impl SnapshotHeap {
@@ -97,7 +97,7 @@ impl SnapshotHeap {
         Ok(Object::Event(row))
     }
 
-    /// What becomes of something with a size that is none.
+    /// Drops an object with an impossible size.
     fn impossible(&mut self) -> Object {
         self.impossible_sizes += 1;
         Object::Nothing
@@ -113,7 +113,7 @@ impl SnapshotHeap {
         }
     }
 
-    /// The stack that a value stands for.
+    /// The stack that a value represents.
     #[inline]
     fn stack_of(&self, value: Value) -> StackId {
         match self.get(value) {
@@ -122,7 +122,7 @@ impl SnapshotHeap {
         }
     }
 
-    /// The pool that a value stands for.
+    /// The pool that a value represents.
     pub(super) fn pool(&self, value: Value) -> PoolId {
         match self.get(value) {
             Some(Object::Pool(index)) => self.pools.get(index as usize).copied().unwrap_or_default(),

@@ -1,9 +1,9 @@
-//! What the pickle machine builds for a snapshot, in place of Python objects.
+//! The heap that the pickle machine fills for a snapshot, instead of Python objects.
 //!
-//! An object is one 8-byte entry: what it has become, and where that is. It is open while keys or items may
-//! still come, and closed once it is placed in another container; a closed one is a row, a handle or a position,
-//! and cannot change. Everything that is kept costs a small multiple of its bytes in the file: shared objects are
-//! referred to, never copied, however deep a file nests them.
+//! An object is one 8-byte entry: its kind, and an index. It is open while keys or items may be added, and closed
+//! once it is placed in another container. A closed object is a row, a handle or an index, and cannot change.
+//! Everything that is kept costs a small multiple of its bytes in the file, because shared objects are referenced,
+//! never copied, however deep a file nests them.
 
 use makeroom_core::{Events, FastMap, NameId, PoolId, Stacks};
 
@@ -17,11 +17,11 @@ const UNFINISHED: Limit = Limit { what: "unfinished containers", count: 1 << 20 
 /// Handles are 32 bits wide.
 const OBJECTS: Limit = Limit { what: "containers", count: u32::MAX as usize };
 
-/// Everything that a snapshot has brought so far.
+/// The content of a snapshot so far.
 #[derive(Default)]
 pub(super) struct SnapshotHeap {
     pub(super) stacks: Stacks,
-    /// Events of all devices, in the order of the file.
+    /// Events of all devices, in file order.
     pub(super) events: Events,
     pub(super) event_lists: Vec<Box<[Run]>>,
     pub(super) pools: Vec<PoolId>,
@@ -32,14 +32,14 @@ pub(super) struct SnapshotHeap {
     pub(super) tenants: Vec<Tenant>,
     pub(super) lists: Vec<ClosedList>,
     pub(super) records: Vec<Record>,
-    /// Entries whose action is not known, by its name.
+    /// Number of entries by unknown action.
     pub(super) unknown_actions: Vec<(Value, u64)>,
-    /// Entries of still more unknown actions.
+    /// Entries of further unknown actions.
     pub(super) further_unknown_actions: u64,
-    /// Events, blocks and segments with a size that is none, which are left out.
+    /// Number of dropped events, blocks and segments with impossible sizes.
     pub(super) impossible_sizes: u64,
     objects: Vec<Object>,
-    /// The names that are no [`Word`]; a [`TextId`] counts on from the words.
+    /// Names that are not a [`Word`]; their [`TextId`]s follow those of the words.
     names: Vec<NameId>,
     pub(super) open_dicts: Vec<Record>,
     pub(super) vacant_dicts: Vec<u32>,
@@ -148,7 +148,7 @@ impl Heap for SnapshotHeap {
     }
 }
 
-/// A cleared slot of a table of open containers.
+/// A free slot in a table of open containers.
 fn vacant<T: Default>(vacancies: &mut Vec<u32>, slots: &mut Vec<T>) -> Result<u32, Fault> {
     if let Some(slot) = vacancies.pop() {
         return Ok(slot);
@@ -160,7 +160,7 @@ fn vacant<T: Default>(vacancies: &mut Vec<u32>, slots: &mut Vec<T>) -> Result<u3
     Ok(slots.len() as u32 - 1)
 }
 
-/// A position in a table as a handle.
+/// An index in a table as a handle.
 #[inline]
 pub(super) fn handle(position: usize) -> Result<u32, Fault> {
     u32::try_from(position).map_err(|_| Fault::TooMany(&OBJECTS))
@@ -174,7 +174,7 @@ impl SnapshotHeap {
         Ok(ObjectId(id))
     }
 
-    /// What became of a container.
+    /// The object of a container.
     #[inline]
     pub(super) fn get(&self, value: Value) -> Option<Object> {
         match value {
@@ -183,7 +183,7 @@ impl SnapshotHeap {
         }
     }
 
-    /// The position of a container of the wanted kind, once: a second reference to it finds nothing.
+    /// Takes the index of a container of a kind. A second reference to it finds nothing.
     pub(super) fn take(&mut self, value: Value, wanted: impl Fn(Object) -> Option<u32>) -> Option<u32> {
         let Value::Object(id) = value else { return None };
         let object = self.objects.get_mut(id.0 as usize)?;
@@ -192,7 +192,7 @@ impl SnapshotHeap {
         Some(position)
     }
 
-    /// The name behind a text.
+    /// The name of a text.
     fn name_behind(&self, text: TextId) -> NameId {
         self.names.get((text.0 - Word::COUNT.min(text.0)) as usize).copied().unwrap_or_default()
     }
@@ -208,7 +208,8 @@ impl SnapshotHeap {
         }
     }
 
-    /// What a value is, if it is a container, once it is placed in another one, which may not be itself.
+    /// The object of a value that is placed in a container; `None` if it is not a container. Placing a container in
+    /// itself is an error.
     #[inline]
     fn placed(&mut self, value: Value, container: ObjectId) -> Result<Option<(ObjectId, Object)>, Fault> {
         let Value::Object(id) = value else { return Ok(None) };
@@ -222,7 +223,7 @@ impl SnapshotHeap {
         self.close(id).map(|object| Some((id, object)))
     }
 
-    /// Turns an open container into what it stands for.
+    /// Converts an open container to the object it represents.
     pub(super) fn close(&mut self, id: ObjectId) -> Result<Object, Fault> {
         let closed = match self.objects[id.0 as usize] {
             Object::OpenDict(slot) => self.close_dict(slot)?,

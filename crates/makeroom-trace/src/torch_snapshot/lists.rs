@@ -1,14 +1,14 @@
-//! A list or tuple on its way to what it stands for.
+//! Lists and tuples under construction.
 //!
-//! What a list is follows from what is in it. Frames become one stack, events become runs of rows, two numbers
-//! are the identity of a pool; everything else is kept as handles. A list is open until it is placed in another
-//! container, since picklers fill long lists in portions.
+//! The items of a list determine its kind. Frames become one stack, events become runs of rows, and two numbers are
+//! the ID of a pool; other items are kept as handles. A list is open until it is placed in another container, because
+//! picklers fill long lists in batches.
 
 use makeroom_core::FrameId;
 
 use crate::pickle::ObjectId;
 
-/// How many numbers of a list are kept: enough for one per device.
+/// Maximum number of numbers kept per list: enough for one per device.
 const MOST_NUMBERS: usize = 64;
 
 /// A range of rows of the event columns.
@@ -18,19 +18,19 @@ pub(super) struct Run {
     pub(super) end: u32,
 }
 
-/// The content of a list, sorted by kind; real lists have only one.
+/// The content of a list by kind; real lists have only one kind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenList {
     pub(super) frames: Vec<FrameId>,
     pub(super) runs: Vec<Run>,
     pub(super) items: Vec<ObjectId>,
     pub(super) numbers: Vec<u64>,
-    /// Whether one of the items could matter to a snapshot.
+    /// Whether any item could be relevant to a snapshot.
     pub(super) is_wanted: bool,
 }
 
 impl OpenList {
-    /// Takes in a row of the event columns.
+    /// Adds a row of the event columns.
     #[inline]
     pub(super) fn push_event(&mut self, row: u32) {
         match self.runs.last_mut() {
@@ -39,14 +39,14 @@ impl OpenList {
         }
     }
 
-    /// Takes in a number; beyond the first few they have no meaning.
+    /// Adds a number; those beyond the first few are meaningless.
     pub(super) fn push_number(&mut self, number: u64) {
         if self.numbers.len() < MOST_NUMBERS {
             self.numbers.push(number);
         }
     }
 
-    /// Forgets everything, for the next list.
+    /// Clears it for the next list.
     pub(super) fn clear(&mut self) {
         self.frames.clear();
         self.runs.clear();
@@ -56,7 +56,7 @@ impl OpenList {
     }
 }
 
-/// A list that is placed and has neither frames nor events nor the shape of a pool's identity.
+/// A closed list that is neither a stack nor a list of events nor a pool ID.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClosedList {
     pub(super) items: Box<[ObjectId]>,

@@ -1,7 +1,7 @@
 //! PyTorch's memory snapshot as a trace.
 //!
-//! A snapshot is a pickled dict of segments, event lists, settings and annotations; section by section it has
-//! the shapes below, and no version number anywhere, so everything is recognised by its keys and may be missing.
+//! A snapshot is a pickled dict of segments, event lists, settings and annotations. It has no version number, so
+//! everything is recognized by its keys and may be missing.
 //!
 //! ```text
 //! {segments: [{address, total_size, stream, device, …, frames, blocks: [{address, size, state, …, frames}]}],
@@ -9,10 +9,10 @@
 //!  allocator_settings: {…}, external_annotations: [{name, stage, device, time_us}]}
 //! ```
 //!
-//! Nothing of it is built as a tree. The [`heap::SnapshotHeap`] turns each dict, as soon as it is complete, into
-//! what it stands for: an event becomes a row of columns, a frame and a list of frames become interned handles.
-//! [`assemble`] then puts the pieces where the top-level dict says. A recording of ten million events so needs
-//! little more memory than its columns and the pickle's memo.
+//! No tree is built. The [`heap::SnapshotHeap`] converts each dict, as soon as it is complete, to the object it
+//! represents: an event becomes a row of columns, frames and lists of frames become interned handles. [`assemble`]
+//! then connects the parts. So a recording of ten million events needs little more memory than its columns and the
+//! pickle's memo.
 
 mod assemble;
 mod closing;
@@ -30,7 +30,7 @@ use crate::check;
 use crate::error::Error;
 use crate::pickle::{self, Product};
 
-/// Reads a snapshot; also how long it is.
+/// Reads a snapshot. Also returns its length.
 pub(crate) fn read(stream: impl Read) -> Result<(Trace, u64), Error> {
     let mut heap = heap::SnapshotHeap::default();
     let Product { top, length } = pickle::run(stream, &mut heap)?;

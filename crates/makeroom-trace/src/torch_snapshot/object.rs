@@ -1,14 +1,14 @@
-//! What becomes of the dicts and lists of a snapshot.
+//! The objects that dicts and lists of a snapshot become.
 
 use makeroom_core::{FrameId, StackId};
 
-/// What became of a container.
+/// The state or the meaning of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Object {
-    /// Open, nothing in it yet.
+    /// Open, and empty so far.
     NewDict,
     NewList,
-    /// Open, with a position in the heap's table of open dicts or open lists.
+    /// Open, with an index in the heap's table of open dicts or open lists.
     OpenDict(u32),
     OpenList(u32),
     /// Closed: an empty list or tuple.
@@ -17,7 +17,7 @@ pub(super) enum Object {
     Event(u32),
     Frame(FrameId),
     Stack(StackId),
-    /// Closed, with a position in the heap's table of the same name.
+    /// Closed, with an index in the heap's table of the same name.
     EventList(u32),
     Pool(u32),
     Block(u32),
@@ -26,37 +26,37 @@ pub(super) enum Object {
     Tenant(u32),
     List(u32),
     Record(u32),
-    /// Closed: without a use.
+    /// Closed: irrelevant.
     Nothing,
 }
 
 impl Object {
-    /// The position of an event list.
+    /// The index of an event list.
     pub(super) fn event_list(self) -> Option<u32> {
         if let Self::EventList(position) = self { Some(position) } else { None }
     }
 
-    /// The position of a block.
+    /// The index of a block.
     pub(super) fn block(self) -> Option<u32> {
         if let Self::Block(position) = self { Some(position) } else { None }
     }
 
-    /// The position of a segment.
+    /// The index of a segment.
     pub(super) fn segment(self) -> Option<u32> {
         if let Self::Segment(position) = self { Some(position) } else { None }
     }
 
-    /// The position of an annotation.
+    /// The index of an annotation.
     pub(super) fn annotation(self) -> Option<u32> {
         if let Self::Annotation(position) = self { Some(position) } else { None }
     }
 
-    /// The position of a list.
+    /// The index of a list.
     pub(super) fn list(self) -> Option<u32> {
         if let Self::List(position) = self { Some(position) } else { None }
     }
 
-    /// Whether keys or items may still come.
+    /// Whether keys or items may be added.
     #[inline]
     pub(super) fn is_open(self) -> bool {
         matches!(self, Self::NewDict | Self::NewList | Self::OpenDict(_) | Self::OpenList(_))

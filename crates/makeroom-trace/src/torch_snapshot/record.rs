@@ -1,7 +1,7 @@
-//! A dict on its way from keys and values to what it stands for.
+//! Dicts under construction.
 //!
-//! The keys of a dict come in any order and in one or many portions. So they are collected, and when the dict is
-//! placed somewhere its [`Kind`] says what to make of it. Keys without a meaning are dropped on arrival.
+//! The keys of a dict arrive in any order and in several batches, so they are collected. When the dict is placed in
+//! another container, its [`Kind`] determines what it becomes. Unknown keys are dropped on arrival.
 
 use makeroom_core::{
     Action, Address, AnnotationStage, Block, BlockState, Bytes, DeviceIndex, Event, NameId, Segment, StackId,
@@ -11,39 +11,39 @@ use makeroom_core::{
 use super::words::Word;
 use crate::pickle::{TextId, Value};
 
-/// What a dict is. Where keys of several kinds meet, the later of these wins.
+/// The kind of a dict. If its keys suggest several, the last one in this list wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// Nothing in particular.
+    /// Unknown.
     #[default]
     Plain,
     /// The allocator's settings, or one of their tables.
     Settings,
-    /// An earlier tenant of a block, in the snapshots of PyTorch before 2.1.
+    /// A previous allocation in a block, in snapshots of PyTorch before 2.1.
     Tenant,
-    /// One end of a named span.
+    /// The start or the end of a named span.
     Annotation,
-    /// One function call.
+    /// A stack frame.
     Frame,
     /// A part of a segment.
     Block,
     /// A piece of driver memory.
     Segment,
-    /// Something that happened.
+    /// An allocator event.
     Event,
-    /// The whole.
+    /// The top-level dict.
     Snapshot,
 }
 
-/// Sizes begin to be none here: no machine has addresses for so much, and a size below zero lies far above.
+/// Larger sizes are impossible: no machine has that much address space. Negative sizes are far above.
 const LEAST_IMPOSSIBLE_SIZE: u64 = 1 << 56;
-/// From this many on, fields are looked over for keys that came more than once.
+/// From this many fields on, repeated keys are removed.
 const CROWDED: usize = 2 * Word::COUNT as usize;
 
-/// How many keys without a meaning are remembered, to say what a foreign pickle holds.
+/// Number of unknown keys to remember, to describe a pickle that is not a snapshot.
 const MOST_FOREIGN_KEYS: usize = 6;
 
-/// The keys and values of a dict, as far as they matter.
+/// The relevant keys and values of a dict.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Record {
     pub(super) fields: Vec<(Word, Value)>,
@@ -52,7 +52,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Takes in keys and their values.
+    /// Adds keys and values.
     #[inline]
     pub(super) fn extend(&mut self, pairs: &[[Value; 2]]) {
         for &[key, value] in pairs {
@@ -69,8 +69,8 @@ impl Record {
         }
     }
 
-    /// Leaves the last value of each key, in order. A file may repeat a key a million times, and what looks one up
-    /// must not walk over them all.
+    /// Keeps the last value of each key, in order. A file may repeat a key a million times, which would make lookups
+    /// slow.
     #[cold]
     fn forget_repeated(&mut self) {
         let mut is_seen = [false; Word::COUNT as usize];
@@ -79,14 +79,14 @@ impl Record {
         self.fields.reverse();
     }
 
-    /// Forgets everything, for the next dict.
+    /// Clears it for the next dict.
     pub(super) fn clear(&mut self) {
         self.fields.clear();
         self.foreign_keys.clear();
         self.kind = Kind::Plain;
     }
 
-    /// The value of a key; the last one counts, as in Python.
+    /// The value of a key; the last one wins, as in Python.
     pub(super) fn get(&self, key: Word) -> Option<Value> {
         self.fields.iter().rev().find(|(word, _)| *word == key).map(|&(_, value)| value)
     }
@@ -97,7 +97,7 @@ impl Record {
     }
 }
 
-/// A value as an integer, if it is one or stands for one.
+/// A value as an integer; also a boolean or a finite float.
 #[inline]
 pub(super) fn number(value: Value) -> Option<u64> {
     match value {
@@ -108,13 +108,13 @@ pub(super) fn number(value: Value) -> Option<u64> {
     }
 }
 
-/// A number as a size, if it can be one.
+/// A number as a size, if it is possible.
 #[inline]
 pub(super) fn size(number: u64) -> Option<Bytes> {
     (number < LEAST_IMPOSSIBLE_SIZE).then_some(Bytes::new(number))
 }
 
-/// Whether the number under a key can be a size; a missing one can.
+/// Whether the number under a key is missing or a possible size.
 pub(super) fn is_possible(record: &Record, key: Word) -> bool {
     record.number(key).is_none_or(|number| size(number).is_some())
 }
@@ -143,7 +143,7 @@ pub(super) fn action(value: Value) -> Option<Action> {
     })
 }
 
-/// An event out of its dict, and the value that names its pool; the stack is found by `stack_of`.
+/// The event of a dict, and the value that identifies its pool. `stack_of` looks up its stack.
 #[inline]
 pub(super) fn event(
     record: &Record,
@@ -181,13 +181,13 @@ pub(super) fn event(
     Ok((event, pool))
 }
 
-/// A block as its dict describes it.
+/// A block as described by its dict.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LooseBlock {
     pub(super) block: Block,
-    /// Old snapshots give no addresses; the blocks then follow each other.
+    /// False in old snapshots, where the blocks are contiguous.
     pub(super) has_address: bool,
-    /// The earlier tenants, newest first, where old snapshots keep the request and the stack.
+    /// Previous allocations, newest first. Old snapshots store the requested size and the stack there.
     pub(super) history: Option<Value>,
 }
 
@@ -208,7 +208,7 @@ pub(super) fn block(record: &Record, mut stack_of: impl FnMut(Value) -> StackId)
     LooseBlock { block, has_address: address.is_some(), history: record.get(Word::History) }
 }
 
-/// A segment as its dict describes it; the blocks are still a list elsewhere.
+/// A segment as described by its dict; its blocks are in a separate list.
 #[derive(Clone, Debug)]
 pub(super) struct LooseSegment {
     pub(super) segment: Segment,
@@ -235,12 +235,12 @@ pub(super) fn segment(record: &Record, mut stack_of: impl FnMut(Value) -> StackI
     }
 }
 
-/// The device a dict names; a negative one is none.
+/// The device of a dict; `None` if negative.
 pub(super) fn device(record: &Record) -> Option<u32> {
     record.number(Word::Device).and_then(|device| u32::try_from(device).ok())
 }
 
-/// Which end of a span a dict marks.
+/// Whether a dict is the start or the end of a span.
 pub(super) fn stage(record: &Record) -> Option<AnnotationStage> {
     match record.get(Word::Stage).and_then(word)? {
         Word::Start => Some(AnnotationStage::Start),
@@ -249,7 +249,7 @@ pub(super) fn stage(record: &Record) -> Option<AnnotationStage> {
     }
 }
 
-/// One end of a named span.
+/// The start or the end of a named span.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LooseAnnotation {
     pub(super) name: NameId,
@@ -258,7 +258,7 @@ pub(super) struct LooseAnnotation {
     pub(super) time_us: u64,
 }
 
-/// An earlier tenant of a block.
+/// A previous allocation in a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tenant {
     pub(super) requested: Option<Bytes>,

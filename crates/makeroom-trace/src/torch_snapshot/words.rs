@@ -1,14 +1,14 @@
-//! The vocabulary of snapshots: every key and every fixed value that has a meaning here.
+//! The vocabulary of snapshots: every key and every fixed value that is used here.
 //!
-//! A text from the file is looked up once, when it arrives; from then on a key is a small number, and what a
-//! dict is follows from the keys it has ([`Kind`]).
+//! A string from the file is looked up once, when it arrives. From then on, a key is a small number, and the keys of
+//! a dict determine its [`Kind`].
 
 use super::record::Kind;
 
 macro_rules! words {
     ($($word:ident = $text:literal),* $(,)?) => {
-        /// A text with a meaning. As wide as a machine word, for the same reason as the tag of a `Value`: the two
-        /// are stored side by side.
+        /// A known string. 64 bits wide, for the same reason as the tag of a `Value`: both are stored next to each
+        /// other.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u64)]
         pub(super) enum Word { $($word),* }
@@ -34,7 +34,7 @@ macro_rules! words {
 }
 
 words! {
-    // Texts that nearly every event repeats.
+    // Strings that nearly every event repeats.
     NotAvailable = b"N/A", Empty = b"",
     // The snapshot.
     Segments = b"segments", DeviceTraces = b"device_traces", AllocatorSettings = b"allocator_settings",
@@ -46,7 +46,7 @@ words! {
     Alloc = b"alloc", FreeRequested = b"free_requested", FreeCompleted = b"free_completed",
     SegmentAlloc = b"segment_alloc", SegmentFree = b"segment_free", SegmentMap = b"segment_map",
     SegmentUnmap = b"segment_unmap", Snapshot = b"snapshot", Oom = b"oom",
-    // Frames; the last is makeroom's own, for machine code.
+    // Frames; the last key is makeroom's own, for native code.
     Name = b"name", Filename = b"filename", Line = b"line", Library = b"library",
     // Segments.
     Device = b"device", Address = b"address", TotalSize = b"total_size", SegmentType = b"segment_type",
@@ -62,7 +62,7 @@ words! {
     CudaAllocConf = b"PYTORCH_CUDA_ALLOC_CONF", AllocConf = b"PYTORCH_ALLOC_CONF",
     MaxSplitSize = b"max_split_size", CollectionThreshold = b"garbage_collection_threshold",
     ExpandableSegments = b"expandable_segments", RoundupDivisions = b"roundup_power2_divisions",
-    // What makeroom's own pool adds to them.
+    // Added by makeroom's own pool.
     PoolLimits = b"makeroom_pool_limits",
     Division0 = b"1", Division1 = b"2", Division2 = b"4", Division3 = b"8", Division4 = b"16",
     Division5 = b"32", Division6 = b"64", Division7 = b"128", Division8 = b"256", Division9 = b"512",
@@ -79,12 +79,12 @@ impl Word {
         Self::ALL.get(number as usize).copied()
     }
 
-    /// For which of the sixteen sizes, from 1 MiB up, this word is the key of the rounding setting.
+    /// The index of the size, from 1 MiB, for which this word is a key of the rounding setting.
     pub(super) fn division(self) -> Option<usize> {
         (self as usize).checked_sub(Self::Division0 as usize)
     }
 
-    /// What a dict is that has this key, as far as the key tells.
+    /// The kind of dict that this key suggests.
     #[inline]
     pub(super) fn kind(self) -> Kind {
         const KINDS: [Kind; Word::ALL.len()] = {

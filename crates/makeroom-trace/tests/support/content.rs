@@ -1,4 +1,4 @@
-//! A `.room` file taken apart and put together again.
+//! Decodes `.room` files into a comparable form, and encodes them again.
 #![allow(dead_code, unreachable_pub, reason = "each test has its own copy and uses its own part of it")]
 
 use makeroom_trace::Error;
@@ -6,7 +6,7 @@ use makeroom_trace::room::{
     Encoder, Frame, Header, MAGIC, Reader, Record, ThreadNumber, beginning, seal, seal_as,
 };
 
-/// A file taken apart.
+/// A decoded file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Content {
     pub version: u32,
@@ -20,7 +20,7 @@ pub enum Part {
     Unknown { kind: u8, payload: Vec<u8> },
 }
 
-/// Reads a file to its end; also how many bytes were left.
+/// Decodes a file. Also returns the number of unread bytes.
 pub fn take_apart(bytes: &[u8]) -> Result<(Content, u64), Error> {
     let mut reader = Reader::new(bytes)?;
     let mut content =
@@ -41,7 +41,7 @@ pub fn take_apart(bytes: &[u8]) -> Result<(Content, u64), Error> {
     Ok((content, unread))
 }
 
-/// Writes a file.
+/// Encodes a file.
 pub fn put_together(content: &Content) -> Vec<u8> {
     let mut bytes = beginning(&content.header);
     bytes[MAGIC.len()..MAGIC.len() + 4].copy_from_slice(&content.version.to_le_bytes());
@@ -60,14 +60,14 @@ pub fn put_together(content: &Content) -> Vec<u8> {
     bytes
 }
 
-/// A file that is read forever.
+/// Reads a golden file.
 pub fn golden(name: &str) -> Vec<u8> {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Holds a file against what it must consist of, both ways. A new file is made by naming the folder of golden
-/// files in `MAKEROOM_GOLDEN`; one that is there is never changed.
+/// Compares a golden file with its expected content, in both directions. To create a new file, set `MAKEROOM_GOLDEN`
+/// to the directory of golden files; existing ones are never changed.
 pub fn check_golden(name: &str, expected: &Content, unread: u64) {
     let written = put_together(expected);
     if let Some(folder) = std::env::var_os("MAKEROOM_GOLDEN") {

@@ -1,4 +1,4 @@
-//! A tiny pickler: data in, the bytes of a pickle out, in the manner of several writers.
+//! A small pickler that imitates several writers.
 #![allow(dead_code, unreachable_pub, reason = "each test has its own copy and uses its own part of it")]
 
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use makeroom_core::Trace;
 use makeroom_trace::{Error, Input};
 
-/// What a pickle can hold.
+/// A value to pickle.
 #[derive(Clone, Debug)]
 pub enum Data {
     None,
@@ -19,16 +19,16 @@ pub enum Data {
     Dict(Vec<(Self, Self)>),
 }
 
-/// Who writes.
+/// The writer to imitate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// Python's protocol 0: lines of text, one item at a time.
+    /// Python's protocol 0: lines of text, item by item.
     Protocol0,
     /// PyTorch's C++ writer: protocol 2, whole lists on the stack, 64-bit integers.
     Cpp,
-    /// Python's protocol 4: memoized, framed, in portions.
+    /// Python's protocol 4: memoized, framed, in batches.
     Protocol4,
-    /// Items set and appended one by one, everything remembered under scattered numbers.
+    /// Items set and appended one by one, everything memoized under scattered numbers.
     Scattered,
 }
 
@@ -208,7 +208,7 @@ fn sign_extended(bytes: &[u8]) -> i128 {
     i128::from_le_bytes(wide)
 }
 
-/// Reads bytes that hold a recording.
+/// Reads bytes that contain a recording.
 pub fn read_trace(bytes: &[u8]) -> Result<Trace, Error> {
     match makeroom_trace::read(bytes)? {
         Input::Trace(trace) => Ok(trace),
@@ -216,7 +216,7 @@ pub fn read_trace(bytes: &[u8]) -> Result<Trace, Error> {
     }
 }
 
-/// Reads the same data from every writer and hands each trace to a check.
+/// Reads the same data from every writer and checks each trace.
 pub fn for_each_writer(data: &Data, check: impl Fn(&Trace)) {
     for writer in WRITERS {
         let trace = read_trace(&pickle(data, writer)).unwrap_or_else(|error| panic!("{writer:?}: {error}"));
@@ -224,12 +224,12 @@ pub fn for_each_writer(data: &Data, check: impl Fn(&Trace)) {
     }
 }
 
-/// A real recording that lies beside these tests.
+/// The path of a real recording in `traces/`.
 pub fn real(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../traces").join(format!("{name}.pickle.gz"))
 }
 
-/// The plain bytes of a real recording.
+/// The decompressed bytes of a real recording.
 pub fn unpacked(name: &str) -> Vec<u8> {
     let packed = std::fs::File::open(real(name)).expect("the recording is there");
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Recordings to measure and to test with: one made up, one out of a real PyTorch run.
+//! Recordings for measurements and tests: a synthetic one, and one from a real PyTorch run.
 #![allow(dead_code, unreachable_pub, reason = "each test has its own copy and uses its own part of it")]
 
 use makeroom_core::{Action, Address, Bytes, DeviceIndex, StackId, Trace};
@@ -7,10 +7,10 @@ use makeroom_trace::room::{
     ThreadNumber, beginning, seal,
 };
 
-/// A recorder hands a batch to the writer when it is about this long.
+/// Approximate length at which a recorder passes a batch to the writer.
 const BATCH: usize = 64 << 10;
 
-/// A header for tests: process 4711 on a Sunday.
+/// A header for tests: process 4711, in November 2024.
 pub fn header() -> Header {
     Header {
         run: *b"0123456789abcdef",
@@ -28,7 +28,7 @@ pub fn header() -> Header {
     }
 }
 
-/// A file in memory that is written as a recorder writes it: definitions first, events in batches.
+/// A file in memory, written as a recorder does: definitions first, events in batches.
 pub struct Recorder {
     pub file: Vec<u8>,
     pub encoder: Encoder,
@@ -60,7 +60,7 @@ impl Recorder {
     }
 }
 
-/// Names, frames and stacks of a trace, under the same numbers (plus one, since 0 is none).
+/// Defines the names, frames and stacks of a trace under the same numbers, plus one because 0 is none.
 fn define_stacks(recorder: &mut Recorder, trace: &Trace) {
     let mut names: Vec<String> = vec![String::new()];
     let mut number_of = |encoder: &mut Encoder, text: &str| {
@@ -101,7 +101,7 @@ fn define_stacks(recorder: &mut Recorder, trace: &Trace) {
     }
 }
 
-/// The allocations and frees of a PyTorch snapshot as the tensor hook would have seen them, driver calls as calls.
+/// The allocations and frees of a PyTorch snapshot as the tensor hook would record them, and driver calls as calls.
 pub fn as_tensor_events(trace: &Trace) -> Vec<Event> {
     let mut events = Vec::new();
     for device in &trace.devices {
@@ -130,7 +130,7 @@ pub fn as_tensor_events(trace: &Trace) -> Vec<Event> {
     events
 }
 
-/// A PyTorch snapshot, recorded again with the tensor hook: stacks, then events.
+/// Records a PyTorch snapshot again as with the tensor hook: stacks, then events.
 pub fn record_snapshot(trace: &Trace) -> (Vec<u8>, usize) {
     let mut recorder = Recorder::new();
     define_stacks(&mut recorder, trace);
@@ -161,8 +161,8 @@ pub fn define_synthetic_stacks(recorder: &mut Recorder) {
     recorder.flush();
 }
 
-/// A long stream as a mixed program makes it: tensors of many sizes on a few stacks, now and then a driver call on
-/// some stream, some microseconds apart.
+/// A long sequence of events like that of a mixed program: tensors of many sizes on a few stacks, and occasional
+/// driver calls on various streams, microseconds apart.
 pub fn synthetic(count: usize) -> Vec<Event> {
     let mut seed = 7_u64;
     let mut next = move |below: u64| {

@@ -1,13 +1,13 @@
-//! The history of one device, ready to be asked about any moment of it.
+//! The history of one device, for queries about any moment.
 //!
 //! ```text
-//! reserved.rs      what is taken from the driver, and its segments
-//! sites.rs         the places that hold it, ranked
+//! reserved.rs      reserved memory and its segments
+//! sites.rs         the sites that hold memory, ranked
 //! series.rs        sums over time in buckets of any width
 //! ```
 //!
-//! A *position* `p` is the moment after `p` events, so there is one more than events. Positions are 32 bits wide: a
-//! recording with more events would not fit into any machine's memory as it is.
+//! A *position* `p` is the moment after `p` events, so there is one more position than events. Positions have 32
+//! bits: a recording with more events would not fit in memory.
 
 mod reserved;
 mod series;
@@ -23,10 +23,10 @@ pub(crate) use series::{Sum, TILE, width};
 use sites::Sites;
 pub(crate) use sites::{MOST_SITES, NOT_IN_HISTORY, OLDER_LAYER, OTHER_LAYER, Site};
 
-/// One device's history.
+/// The history of one device.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
-    /// The position of the device in its trace.
+    /// The index of the device in its trace.
     index: usize,
     pub(crate) start: Start,
     pub(crate) allocations: Allocations,
@@ -35,14 +35,14 @@ pub(crate) struct Timeline {
     pub(crate) series: Series,
     pub(crate) sizes_at_end: SizesAtEnd,
     pub(crate) settings: Settings,
-    /// Positions of the refused requests.
+    /// Positions of failed allocations.
     pub(crate) failures: Vec<usize>,
-    /// The most that each stack ever held.
+    /// The peak of each stack.
     pub(crate) stack_peaks: Vec<u64>,
 }
 
 impl Timeline {
-    /// Reads the history of a trace's device at this index.
+    /// Reads the history of a device.
     pub(crate) fn new(trace: &Trace, index: usize) -> Option<Self> {
         let device = trace.devices.get(index)?;
         let start = Start::new(device);
@@ -67,12 +67,12 @@ impl Timeline {
         Some(timeline)
     }
 
-    /// The device that this is the history of.
+    /// The device of this history.
     pub(crate) fn device<'trace>(&self, trace: &'trace Trace) -> &'trace DeviceTrace {
         &trace.devices[self.index]
     }
 
-    /// How many events there are; also the last position.
+    /// Number of events; also the last position.
     pub(crate) fn events(&self, trace: &Trace) -> usize {
         self.device(trace).events.len()
     }
@@ -82,12 +82,12 @@ impl Timeline {
         self.allocations.get(number, self.device(trace), &self.start)
     }
 
-    /// What is live at a position.
+    /// The allocations that are live at a position.
     pub(crate) fn live_at(&self, trace: &Trace, position: usize) -> impl Iterator<Item = Allocation> {
         self.allocations.live_at(position).into_iter().filter_map(|number| self.allocation(trace, number))
     }
 
-    /// What is live at a position as blocks by ascending address, each with its allocation.
+    /// The live blocks at a position by ascending address, and their allocations.
     pub(crate) fn blocks_at(&self, trace: &Trace, position: usize) -> (Vec<LiveBlock>, Vec<Allocation>) {
         let mut live: Vec<Allocation> = self.live_at(trace, position).collect();
         live.sort_unstable_by_key(|allocation| allocation.address);
@@ -111,7 +111,7 @@ impl Timeline {
         self.series.at(trace, self, position)
     }
 
-    /// The position that is shown first: the first refusal, or the peak.
+    /// The position to show first: the first failed allocation, or the peak.
     pub(crate) fn interest(&self) -> usize {
         self.failures.first().copied().unwrap_or(self.allocations.peak.0)
     }
@@ -122,7 +122,7 @@ impl Timeline {
         (event.time_us > 0).then_some(event.time_us)
     }
 
-    /// The same since the first event.
+    /// The same, since the first event.
     pub(crate) fn time_since_start(&self, trace: &Trace, position: usize) -> Option<u64> {
         Some(self.time(trace, position)?.saturating_sub(self.time(trace, 0)?))
     }
@@ -141,7 +141,7 @@ impl Timeline {
         self.sites.rank(&live, &asked);
     }
 
-    /// One pass over all events: the series, and what each site and each stack held.
+    /// One pass over all events, for the series and for the memory of each site and stack.
     fn sum_up(&mut self, trace: &Trace) {
         let mut held = Holdings::new(self);
         let mut tell = |turn: Turn, allocation: &Allocation, holder: u32| held.turn(turn, allocation, holder);
@@ -175,7 +175,7 @@ struct Holding {
     count: u64,
 }
 
-/// What each site and each stack holds while events are walked over.
+/// The memory of each site and each stack during the pass.
 struct Holdings {
     sites: Vec<Holding>,
     stacks: Vec<u64>,

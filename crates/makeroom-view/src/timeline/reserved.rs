@@ -1,28 +1,28 @@
-//! What is taken from the driver over time, and the segments at any moment.
+//! Reserved memory over time, and the segments at any moment.
 //!
 //! ```text
 //! reserved = Σ segments + Σ allocations outside of every segment
 //! ```
 //!
-//! Whether an allocation lies in a segment is decided when it is made and kept as one bit, so that a change of the sum can
-//! be told from its event alone.
+//! Whether an allocation is in a segment is determined when it is made and stored as one bit, so that the change of
+//! the sum follows from the event alone.
 
 use makeroom_core::{Action, DeviceTrace, Event, Ranges, Start};
 use makeroom_explain::{Allocations, HeldSegment, SegmentsHeld};
 
-/// Segment events between two checkpoints, at least.
+/// Minimum number of segment events between two checkpoints.
 const CHECKPOINT_EVENTS: usize = 1 << 10;
 
-/// The driver memory of a device over time.
+/// The reserved memory of a device over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reserved {
-    /// Bits by allocation: it lies in no segment.
+    /// One bit per allocation: whether it is outside all segments.
     outside: Vec<u64>,
-    /// The events about segments.
+    /// Indices of segment events.
     events: Vec<u32>,
-    /// What was held before the event of `events` at this index.
+    /// The segments before the event at this index of `events`.
     checkpoints: Vec<(usize, SegmentsHeld)>,
-    /// Before the first event.
+    /// Reserved memory before the first event.
     pub(crate) at_start: u64,
     /// Whether any segment is known.
     pub(crate) has_segments: bool,
@@ -46,7 +46,7 @@ impl Reserved {
         let mut held = SegmentsHeld::at_start(device, start);
         reserved.checkpoints.push((0, held.clone()));
         let mut next_checkpoint = CHECKPOINT_EVENTS;
-        // The last segment that was found to hold something: most allocations follow into the same one.
+        // The segment of the last allocation: most allocations are in the same one as their predecessor.
         let mut last_home = 0..0;
         for (index, action) in device.events.actions().iter().enumerate() {
             match action {
@@ -92,12 +92,12 @@ impl Reserved {
         self.outside[number as usize / 64] |= 1 << (number % 64);
     }
 
-    /// Whether an allocation lies in no segment.
+    /// Whether an allocation is outside all segments.
     pub(crate) fn is_outside(&self, number: u32) -> bool {
         self.outside.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// The sum after an event about a segment.
+    /// Reserved memory after a segment event.
     pub(crate) fn after(reserved: u64, event: &Event) -> u64 {
         match event.action {
             Action::SegmentAlloc | Action::SegmentMap => reserved.saturating_add(event.size.get()),

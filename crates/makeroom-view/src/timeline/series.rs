@@ -1,8 +1,8 @@
-//! Live memory over time in buckets of any width: the picture of a whole run and of single events.
+//! Live memory over time in buckets of any width, from a whole run down to single events.
 //!
-//! A bucket of level `k` covers `4^k` positions and shows the one at which most was live, so its layers add up to its
-//! `live` exactly, and nothing that matters for a peak is lost by looking from afar. Buckets of the base level are kept;
-//! coarser ones choose among them, finer ones are made by walking the events between.
+//! A bucket of level `k` covers `4^k` positions and shows the one with the most live memory, so its layers add up to
+//! its `live` exactly, and peaks are visible at every zoom level. Buckets of the base level are stored; coarser ones
+//! are chosen among them, and finer ones are computed from the events between.
 //!
 //! ```text
 //! Σ layers = live        low ≤ live        one bucket of level k = the highest of its four of level k − 1
@@ -15,9 +15,9 @@ use super::Timeline;
 use super::reserved::Reserved;
 use super::sites::LAYERS;
 
-/// Buckets of one tile.
+/// Buckets per tile.
 pub(crate) const TILE: usize = 512;
-/// Buckets of the base level, at most.
+/// Maximum number of buckets in the base level.
 const MOST_BASE: usize = 1 << 16;
 
 /// The memory at one position.
@@ -29,33 +29,33 @@ pub(crate) struct Sum {
     pub(crate) layers: [u64; LAYERS],
 }
 
-/// What a bucket shows.
+/// A bucket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bucket {
-    /// The position in it at which most was live; the first of several.
+    /// The position with the most live memory; the first if there are several.
     pub(crate) highest: Sum,
-    /// The least that was live in it.
+    /// Minimum of live memory.
     pub(crate) low: u64,
 }
 
-/// The kept buckets.
+/// The stored buckets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series {
     base_level: u32,
     base: Vec<Bucket>,
-    /// Before the first event.
+    /// The state before the first event.
     start: Sum,
-    /// All positions: one more than events.
+    /// Number of positions: one more than events.
     positions: usize,
 }
 
-/// How many positions a bucket of a level covers.
+/// Number of positions that a bucket of a level covers.
 pub(crate) fn width(level: u32) -> usize {
     1_usize.checked_shl(2 * level).unwrap_or(usize::MAX)
 }
 
 impl Series {
-    /// Begins a series; `add` comes once for each position.
+    /// Starts a series; call `add` once for each position.
     pub(crate) fn new(events: usize) -> Self {
         let positions = events + 1;
         let base_level = (0..31).find(|&level| positions.div_ceil(width(level)) <= MOST_BASE).unwrap_or(31);
@@ -63,7 +63,7 @@ impl Series {
         Self { base_level, base, start: Sum::default(), positions }
     }
 
-    /// Takes the next position in.
+    /// Adds the next position.
     pub(crate) fn add(&mut self, sum: &Sum) {
         if sum.position == 0 {
             self.start = *sum;
@@ -75,17 +75,17 @@ impl Series {
         }
     }
 
-    /// How many levels there are; the last is one tile.
+    /// Number of levels; the last one has a single tile.
     pub(crate) fn levels(&self) -> u32 {
         (0..32).find(|&level| self.positions.div_ceil(width(level)) <= TILE).unwrap_or(31) + 1
     }
 
-    /// How many buckets a level has.
+    /// Number of buckets in a level.
     pub(crate) fn buckets(&self, level: u32) -> usize {
         self.positions.div_ceil(width(level))
     }
 
-    /// The buckets of a tile; `None` where there is no such tile.
+    /// The buckets of a tile; `None` if it does not exist.
     pub(crate) fn tile(
         &self,
         trace: &Trace,
@@ -111,7 +111,7 @@ impl Series {
             .filter_map(|bucket| {
                 let from = bucket * each;
                 let parts = self.base.get(from..(from + each).min(self.base.len()))?;
-                // The first of those that are highest.
+                // The first of the highest.
                 let highest = parts.iter().rev().max_by_key(|part| part.highest.live)?;
                 let low = parts.iter().map(|part| part.low).min()?;
                 Some(Bucket { highest: highest.highest, low })
@@ -141,7 +141,7 @@ impl Series {
         found
     }
 
-    /// The last kept position that is not after this one.
+    /// The last stored position that is not after this one.
     fn known_before(&self, position: usize) -> Sum {
         let index = position / width(self.base_level);
         let candidates = [Some(index), index.checked_sub(1)].into_iter().flatten();
@@ -166,14 +166,14 @@ impl Bucket {
     }
 }
 
-/// The memory while events are walked over.
+/// The memory while stepping through events.
 pub(crate) struct Walk<'walk> {
     pub(crate) trace: &'walk Trace,
     pub(crate) timeline: &'walk Timeline,
     pub(crate) sum: Sum,
 }
 
-/// What an event does to an allocation.
+/// The effect of an event on an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// It begins.
@@ -183,14 +183,14 @@ pub(crate) enum Turn {
 }
 
 impl Walk<'_> {
-    /// Walks on to a position; one that lies behind stays where it is.
+    /// Advances to a position; does nothing if it is already passed.
     fn go_to(&mut self, position: usize) {
         for event in self.sum.position as usize..position {
             self.step(event, |_, _, _| {});
         }
     }
 
-    /// Walks over one event and tells which allocations begin and end with it, and their sites.
+    /// Processes one event. Calls `tell` with the allocations that begin or end, and their sites.
     pub(crate) fn step(&mut self, index: usize, mut tell: impl FnMut(Turn, &Allocation, u32)) {
         self.sum.position = index as u32 + 1;
         let timeline = self.timeline;
@@ -218,7 +218,7 @@ impl Walk<'_> {
         }
     }
 
-    /// An allocation that is older than the recording; what is reserved for it is known.
+    /// Adds an allocation that is older than the recording. Its reserved memory is already counted.
     pub(crate) fn begin_older(&mut self, number: u32, tell: &mut impl FnMut(Turn, &Allocation, u32)) {
         let reserved = self.sum.reserved;
         self.turn(Turn::Begin, number, tell);

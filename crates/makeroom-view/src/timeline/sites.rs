@@ -1,16 +1,16 @@
-//! The places of a program that hold a device's memory, largest at the peak first.
+//! The sites that hold a device's memory, the largest at the peak first.
 //!
-//! A site is the line that stands for a stack; stacks whose lines read the same are one site. Memory without a stack
-//! is a site of its own, in two kinds: the recorder saw no stack, or the memory is older than the recording.
+//! A site is the line that represents a stack; stacks with the same line are one site. There are two sites for memory
+//! without a stack: if no stack was recorded, and if the memory is older than the recording.
 
 use std::collections::HashMap;
 
 use makeroom_core::{FastMap, FrameId, StackId, Trace};
 use makeroom_explain::{Allocation, Places};
 
-/// Sites that the page is told of by name.
+/// Maximum number of sites that the page gets by name.
 pub(crate) const MOST_SITES: usize = 2000;
-/// Sites with a layer of their own in the series.
+/// Number of sites with their own layer in the series.
 pub(crate) const OWN_LAYERS: usize = 23;
 /// The layer of all other sites.
 pub(crate) const OTHER_LAYER: usize = OWN_LAYERS;
@@ -19,7 +19,7 @@ pub(crate) const OLDER_LAYER: usize = OWN_LAYERS + 1;
 /// All layers.
 pub(crate) const LAYERS: usize = OWN_LAYERS + 2;
 
-/// What the sites without a stack are called.
+/// Names of the sites without a stack.
 pub(crate) const NO_STACK: &str = "no stack recorded";
 pub(crate) const NOT_IN_HISTORY: &str = "not in the history";
 
@@ -31,14 +31,14 @@ pub(crate) struct Site {
     pub(crate) is_own: bool,
     pub(crate) live_at_peak: u64,
     pub(crate) live_at_end: u64,
-    /// The most it ever held.
+    /// Its peak.
     pub(crate) peak: u64,
-    /// All it ever asked for, and how often.
+    /// Total size and number of its allocations.
     pub(crate) allocated: u64,
     pub(crate) count: u64,
 }
 
-/// The sites of one device. A number is a position in `list`.
+/// The sites of one device. A site's number is its index in `list`.
 #[derive(Clone, Debug)]
 pub(crate) struct Sites {
     pub(crate) list: Vec<Site>,
@@ -49,7 +49,7 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
-    /// Names all sites of a trace; they are ranked later.
+    /// All sites of a trace, not ranked yet.
     pub(crate) fn new(trace: &Trace) -> Self {
         let places = Places::new(trace);
         let mut sites = Self {
@@ -96,7 +96,7 @@ impl Sites {
         self.of_parts(allocation.stack, allocation.born.is_none())
     }
 
-    /// The site of a stack of an allocation that is older than the recording, or not.
+    /// The site of a stack, which depends on whether the allocation is older than the recording.
     pub(crate) fn of_parts(&self, stack: StackId, is_older: bool) -> u32 {
         match self.of_stack.get(stack.index()) {
             Some(&site) if site != self.no_stack => site,
@@ -105,8 +105,8 @@ impl Sites {
         }
     }
 
-    /// Orders the sites by what they hold at the peak, and then by all they ever asked for. Those that asked for nothing
-    /// come last: stacks of frees are in the table as well.
+    /// Sorts the sites by their memory at the peak, then by their total allocations. Sites without allocations come
+    /// last: the table also has the stacks of frees.
     pub(crate) fn rank(&mut self, live_at_peak: &[u64], asked: &[u64]) {
         for (site, &live) in self.list.iter_mut().zip(live_at_peak) {
             site.live_at_peak = live;
@@ -142,7 +142,7 @@ impl Sites {
         self.layers.get(site as usize).map_or(OTHER_LAYER, |&layer| usize::from(layer))
     }
 
-    /// The sites with layers of their own, in the order of the layers.
+    /// The sites with their own layers, in the order of the layers.
     pub(crate) fn with_layers(&self) -> impl Iterator<Item = (usize, &Site)> {
         let has_layer =
             |(number, site): &(usize, &Site)| site.count > 0 && self.layer(*number as u32) < OWN_LAYERS;

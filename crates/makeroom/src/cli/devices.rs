@@ -130,7 +130,7 @@ impl Collector {
     /// The port that collectors listen on.
     const PORT: u16 = 4318;
 
-    /// What goes into the request's `Host`.
+    /// The value of the request's `Host` header.
     pub(crate) fn authority(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -173,7 +173,7 @@ impl FromStr for Collector {
     }
 }
 
-/// Reads an address to listen at. The one name that needs nobody to be asked is this machine's own.
+/// Parses the address to listen on. `localhost` is the only name accepted, because it needs no resolver.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let numbers = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     numbers.as_deref().unwrap_or(text).parse().map_err(|_| {
@@ -181,7 +181,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Reads a positive number of seconds.
+/// Parses a number of seconds between 0.01 and one day.
 fn seconds(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
     if (0.01..=86_400.0).contains(&number) {

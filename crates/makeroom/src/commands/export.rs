@@ -1,4 +1,4 @@
-//! `makeroom export`: a recording as a file for other programs.
+//! `makeroom export`: converts a recording for other programs.
 
 use std::io::{self, BufWriter, IsTerminal as _};
 use std::path::Path;

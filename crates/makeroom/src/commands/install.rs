@@ -1,4 +1,4 @@
-//! `completions` and `man`: files for shells and for `man`, generated from the same definitions as `--help`.
+//! `completions` and `man`: shell completions and man pages, generated from the same definitions as `--help`.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::cli::{Arguments, Completions, Man};
 use crate::failure::Failure;
 use crate::output;
 
-/// The name under which shells know the command.
+/// The name of the command in shells.
 const NAME: &str = "makeroom";
 
 /// Prints a completion script.

@@ -1,4 +1,4 @@
-//! What the commands about this machine's devices share: the watcher, and the process that asks the driver.
+//! Shared by the commands about this machine's GPUs: the watcher, and the child process that queries the driver.
 
 use std::io;
 use std::process::Command;
@@ -9,26 +9,26 @@ use makeroom_holders::{Watcher, WatcherOptions};
 use crate::cli::Looking;
 use crate::failure::Failure;
 
-/// The hidden command of the process that asks the driver.
+/// The hidden command of the child process that queries the driver.
 pub(crate) const SURVEY: &str = "__survey";
 
-/// A watcher that looks once.
+/// A watcher for a single look.
 pub(crate) fn once(looking: &Looking) -> Result<Watcher, Failure> {
     watcher(WatcherOptions::once(looking.proc.clone(), Duration::from_secs_f64(looking.deadline)))
 }
 
-/// A watcher that looks again and again.
+/// A watcher for periodic looks.
 pub(crate) fn often(looking: &Looking) -> Result<Watcher, Failure> {
     watcher(WatcherOptions::often(looking.proc.clone(), Duration::from_secs_f64(looking.deadline)))
 }
 
-/// A watcher for somebody who cannot wait: it looks once, reads no recordings and gives the driver up soon.
+/// A watcher for code that must return soon: it reads no recordings, and its timeout for the driver is short.
 pub(crate) fn shortly() -> Result<Watcher, Failure> {
     watcher(WatcherOptions::often("/proc".into(), Duration::from_secs(2)))
 }
 
 fn watcher(options: WatcherOptions) -> Result<Watcher, Failure> {
-    // Whatever it hides, it has this file.
+    // Every /proc has this file, even with `hidepid` or in a container.
     if !options.processes.join("uptime").exists() {
         return Err(Failure::NoProcesses { folder: options.processes });
     }
@@ -37,7 +37,7 @@ fn watcher(options: WatcherOptions) -> Result<Watcher, Failure> {
     Ok(Watcher::new(command, options))
 }
 
-/// Asks the driver for every line on stdin; runs in a process of its own.
+/// Queries the driver once per line on stdin. Runs in the child process.
 pub(crate) fn survey() -> Result<(), Failure> {
     Ok(makeroom_holders::answer(io::stdin().lock(), io::stdout().lock())?)
 }

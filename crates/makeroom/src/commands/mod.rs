@@ -27,7 +27,7 @@ use crate::failure::Failure;
 pub(crate) use looking::SURVEY;
 pub(crate) use run::witness::{NAME as WITNESS, run as witness};
 
-/// Runs a command; gives the exit status.
+/// Runs a command and returns its exit status.
 pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(arguments) => return run::run(&arguments),

@@ -1,5 +1,5 @@
-//! Files that are made new, under a name that nobody can know before: what somebody planted in a shared folder, a link, a
-//! pipe, is neither written to nor waited for.
+//! Creates files under unpredictable names, so that nothing another user planted in a shared directory, such as a
+//! link or a pipe, is written to or waited for.
 
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// How often a name is drawn that is there already, which chance alone does not do.
+/// How many names to try. Random names do not collide by chance.
 const ATTEMPTS: u32 = 16;
 
-/// Makes a file in the folder of `path`, for its content to be written to and moved to `path` when it is whole.
+/// Creates a draft file next to `path`. The caller writes the content and renames it to `path`.
 pub(crate) fn beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
     let mut problem = io::Error::from(io::ErrorKind::AlreadyExists);
     for _ in 0..ATTEMPTS {
@@ -28,10 +28,10 @@ pub(crate) fn beside(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
     Err(problem)
 }
 
-/// Opens a plain file to read it: no link, and nothing that would have to be waited for.
+/// Opens a regular file for reading. Does not follow links, and cannot block on a pipe or device.
 pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
     let not_plain = || io::Error::other("this is not a plain file");
-    // Checked before it is opened too: opening a device can have effects.
+    // Also check before opening: opening a device can have side effects.
     if !std::fs::symlink_metadata(path)?.is_file() {
         return Err(not_plain());
     }
@@ -40,12 +40,12 @@ pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_plain()) }
 }
 
-/// Flags of the system as the standard library takes them.
+/// `OFlags` as the standard library's `custom_flags` takes them.
 pub(crate) fn flags(flags: OFlags) -> i32 {
     flags.bits().cast_signed()
 }
 
-/// 16 hexadecimal digits that nobody can foresee.
+/// 16 unpredictable hexadecimal digits.
 pub(crate) fn random() -> String {
     format!("{:016x}", RandomState::new().hash_one(std::process::id()))
 }

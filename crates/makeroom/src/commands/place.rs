@@ -1,7 +1,7 @@
-//! A result as a file: written beside its place and moved there when it is whole, so that whoever reads the old one is not
-//! disturbed and a failure leaves nothing half done.
+//! Writes a result file atomically: to a draft next to it, which is renamed when it is complete. Readers of the old
+//! file are not affected, and a failure leaves no partial file.
 //!
-//! Only plain files are made that way. A device or a pipe is written to as it is: moving a file there would take it away.
+//! Devices and pipes are written to directly, because a rename would replace them.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::new_file;
 use crate::failure::Failure;
 
-/// Refuses to put a result where one of the inputs is.
+/// Returns an error if the result would overwrite an input.
 pub(super) fn beside(path: &Path, inputs: &[PathBuf]) -> Result<(), Failure> {
     let real = |path: &Path| fs::canonicalize(path).ok();
     let Some(place) = real(path).filter(|place| place.is_file()) else { return Ok(()) };
@@ -20,7 +20,7 @@ pub(super) fn beside(path: &Path, inputs: &[PathBuf]) -> Result<(), Failure> {
     }
 }
 
-/// Makes a file of what `fill` writes.
+/// Writes a file with `fill`.
 pub(super) fn write<T, E: From<io::Error>>(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<File>) -> Result<T, E>,
@@ -40,7 +40,7 @@ pub(super) fn write<T, E: From<io::Error>>(
         Ok(told)
     });
     if written.is_err() {
-        // What was not made cannot be taken away, and that is no second failure.
+        // The error that matters is the one from above.
         let _ = fs::remove_file(&draft);
     }
     written

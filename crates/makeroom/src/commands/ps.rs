@@ -1,4 +1,4 @@
-//! `makeroom ps`: say who holds the memory of each GPU.
+//! `makeroom ps`: shows which processes hold the memory of each GPU.
 
 use std::process::ExitCode;
 

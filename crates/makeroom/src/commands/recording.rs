@@ -1,4 +1,4 @@
-//! What commands that take a recording share: reading it, choosing its device, saying how much room there is.
+//! Shared by commands that take a recording: reading it, choosing a device, and determining the available memory.
 
 use std::io;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(crate) fn read(path: &Path) -> Result<Input, Failure> {
     input.map_err(|error| Failure::input(&name(path), error))
 }
 
-/// Reads an input file, or standard input for `-`. Text is passed on in pieces; `None`: it was text.
+/// Like [`read`], but passes text on in chunks. Returns `None` if the input was text.
 pub(crate) fn read_streaming(path: &Path, on_text: impl FnMut(&[u8])) -> Result<Option<Trace>, Failure> {
     let trace = if path == Path::new("-") {
         makeroom_trace::read_streaming(io::stdin().lock(), on_text)
@@ -30,7 +30,7 @@ pub(crate) fn read_streaming(path: &Path, on_text: impl FnMut(&[u8])) -> Result<
     trace.map_err(|error| Failure::input(&name(path), error))
 }
 
-/// Reads a recording; a text is none.
+/// Reads a recording. Text is an error.
 pub(crate) fn read_trace(path: &Path) -> Result<Trace, Failure> {
     match read(path)? {
         Input::Trace(trace) => Ok(trace),
@@ -38,7 +38,7 @@ pub(crate) fn read_trace(path: &Path) -> Result<Trace, Failure> {
     }
 }
 
-/// The device a command is about.
+/// The requested device, or the default one.
 pub(crate) fn device<'trace>(
     trace: &'trace Trace,
     path: &Path,
@@ -53,19 +53,19 @@ pub(crate) fn device<'trace>(
     })
 }
 
-/// Refuses a recording that has no allocator of PyTorch, where that is what is asked about.
+/// Returns an error if the recording does not contain PyTorch's allocator.
 pub(crate) fn require_pytorch(trace: &Trace, path: &Path, purpose: &'static str) -> Result<(), Failure> {
     makeroom_sim::require_pytorch(trace, purpose)
         .map_err(|error| Failure::NoPytorch { name: name(path), error })
 }
 
-/// Whether the program still runs that writes a recording.
+/// Whether the program that writes this recording is still running.
 pub(crate) fn is_running(trace: &Trace, path: &Path) -> bool {
     let process = trace.process.as_ref().filter(|process| process.end.is_none());
     process.is_some_and(|process| makeroom_holders::is_being_written(path, process.identity.pid))
 }
 
-/// How much room there is, from the options.
+/// The memory available to the allocator, from the options.
 pub(crate) fn room(memory: Option<Bytes>, card: Option<Bytes>) -> Room {
     match (memory, card) {
         (Some(limit), _) => Room::Limit(limit),
@@ -74,12 +74,12 @@ pub(crate) fn room(memory: Option<Bytes>, card: Option<Bytes>) -> Room {
     }
 }
 
-/// The same for a simulated run.
+/// The same for a simulation.
 pub(crate) fn simulated(room: Room) -> Memory {
     Memory { bytes: room.limit().map(Bytes::get) }
 }
 
-/// What to call an input in messages.
+/// The name of an input in messages.
 pub(crate) fn name(path: &Path) -> String {
     if path == Path::new("-") { STANDARD_INPUT.to_owned() } else { path.display().to_string() }
 }

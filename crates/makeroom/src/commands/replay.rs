@@ -1,4 +1,4 @@
-//! `makeroom replay`: run a recording under other allocators.
+//! `makeroom replay`: replays a recording under other allocators.
 
 use makeroom_report::{replay_json, replay_text};
 use makeroom_sim::Comparing;

@@ -1,7 +1,8 @@
 //! `makeroom top`: a live view of the processes on each GPU.
 //!
-//! One thread looks, another reads recordings when their sites are asked for; this one waits for keys and draws. On a
-//! terminal that can only print (`TERM=dumb`) every look is printed below the one before it.
+//! One thread takes accounts, and another reads a recording when its lines are requested; the main thread waits for
+//! keys and draws. On a terminal without cursor control (`TERM=dumb`), each account is printed below the previous
+//! one.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Read as _, stdin, stdout};
@@ -28,18 +29,18 @@ use crate::commands::looking;
 use crate::failure::Failure;
 use crate::output;
 
-/// How long keys are waited for before the news is looked at.
+/// How long to wait for keys before checking for news.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// Rows that are printed at least, on a terminal that has fewer or does not say.
+/// Minimum number of rows to print.
 const LEAST_ROWS: u16 = 24;
-/// Columns that are printed at least.
+/// Minimum number of columns to print.
 const LEAST_COLUMNS: u16 = 60;
 
-/// A longer recording is not read: it may be someone else's, and reading takes a multiple of its size in memory.
+/// Maximum size of a recording to read: it may be another user's, and reading takes a multiple of its size in memory.
 const LONGEST_RECORDING: u64 = 16 << 20;
 
-/// What other threads report.
+/// A message from another thread.
 enum News {
     Looked(Account),
     Sites(u32, Result<Vec<Site>, String>),
@@ -60,7 +61,7 @@ pub(crate) fn run(arguments: &Top) -> Result<ExitCode, Failure> {
         print(Screen::new(false), &news)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Who is told to end gives the terminal back as it was.
+    // On these signals, restore the terminal before exiting.
     let is_over = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&is_over))?;
@@ -72,7 +73,7 @@ pub(crate) fn run(arguments: &Top) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints every look, until somebody ends it.
+/// Prints each account until the process is ended.
 fn print(mut screen: Screen, news: &Receiver<News>) -> Result<(), Failure> {
     for heard in news {
         if let News::Looked(account) = heard {
@@ -99,7 +100,7 @@ fn show(
         if is_new {
             terminal.draw(|frame| screen.draw(frame))?;
         }
-        // One read can bring several keys, and the rest of them is in crossterm's buffer.
+        // One read can return several keys; crossterm buffers the rest.
         is_new = event::poll(Duration::ZERO)?;
         if !is_new {
             if wait(&keyboard)? == Keyboard::Gone {
@@ -117,7 +118,7 @@ fn show(
                 Some(Request::Sites { pid, recording }) => {
                     let sender = sender.clone();
                     std::thread::spawn(move || {
-                        // Whoever asked may have ended the view meanwhile.
+                        // The main thread may have ended.
                         let _ = sender.send(News::Sites(pid, sites(&recording)));
                     });
                 }
@@ -135,21 +136,22 @@ fn show(
     Ok(())
 }
 
-/// What a wait for keys found out.
+/// The result of waiting for keys.
 #[derive(PartialEq)]
 enum Keyboard {
     There,
-    /// Its window was closed, or the connection was lost.
+    /// The window was closed, or the connection was lost.
     Gone,
 }
 
-/// Where crossterm reads keys.
+/// The terminal from which crossterm reads keys.
 fn keyboard() -> std::io::Result<OwnedFd> {
     let input = stdin();
     if input.is_terminal() { Ok(rustix::io::dup(&input)?) } else { Ok(File::open("/dev/tty")?.into()) }
 }
 
-/// Waits for keys, a signal or the end of `PATIENCE`. Crossterm waits forever on a terminal that is gone (its issue 793).
+/// Waits for keys, a signal, or `PATIENCE`. Crossterm itself waits forever on a terminal that is gone (its issue
+/// 793).
 fn wait(keyboard: &OwnedFd) -> std::io::Result<Keyboard> {
     let mut asked = [PollFd::new(keyboard, PollFlags::IN)];
     match rustix::event::poll(&mut asked, Some(&PATIENCE)) {
@@ -166,7 +168,7 @@ fn look(mut watcher: Watcher, interval: Duration, news: &Sender<News>) {
     }
 }
 
-/// What fills a recording's peak, by the lines of the program.
+/// The lines of code that hold the memory at a recording's peak.
 fn sites(recording: &Path) -> Result<Vec<Site>, String> {
     let file = open_recording(recording).ok_or("the recording cannot be opened")?;
     let length = file.metadata().map_err(|error| error.to_string())?.len();
@@ -204,7 +206,7 @@ fn key(pressed: KeyEvent) -> Option<Key> {
 mod tests {
     use super::*;
 
-    /// Someone else chooses the file.
+    /// Another user may choose the file.
     #[test]
     fn a_recording_that_is_too_long_or_no_file_is_not_read() {
         let folder = std::env::temp_dir().join(format!("makeroom-top-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! `makeroom doctor` on the software NVML: what is wrong is said with what to do, and is the exit status.
+//! `makeroom doctor` on the software NVML: problems are reported with a fix, and set the exit status.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "../support/machine.rs"]

@@ -1,15 +1,16 @@
-//! Programs that close, replace or run out of descriptors: the recording goes on, nothing of theirs is written to, and
-//! they end when they want to.
+//! Programs that close, replace or run out of file descriptors: they are still recorded, their own files are not
+//! written to, and they end without delay.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::stage::{Stage, mount, text, unmount};
 
-/// Longer than any of these programs runs, and shorter than the recorder ever waited.
+/// Longer than any of these programs runs, and shorter than any wait in the recorder.
 const SOON: Duration = Duration::from_secs(8);
 
-/// Runs the steps: the program ends as it should and in time, and its recording has all of it, the refusal included.
+/// Runs the steps. The program must end correctly and in time, and its recording must be complete, including the
+/// failed allocation.
 fn is_recorded(test: &str, steps: &str, out: &str) -> Stage {
     let stage = Stage::new(test);
     let began = Instant::now();
@@ -66,7 +67,7 @@ fn a_limit_on_descriptors_leaves_the_recording_whole() {
     );
 }
 
-/// What the recorder has to say goes to `run`, never into a file that has the number of standard error.
+/// The recorder's messages go to `run`, never into a file that has the descriptor of stderr.
 #[test]
 fn a_file_in_the_place_of_stderr_is_not_written_to() {
     let stage = Stage::new("stderr");

@@ -1,10 +1,10 @@
-//! A recording that stops before its program does: nobody may conclude from it that nothing failed.
+//! A recording that stops before its program does: its summary must not claim that nothing failed.
 
 use std::fs;
 
 use crate::stage::{Stage, mount, text, unmount};
 
-/// What must be said, by `run` and by `why`, of a program that was refused memory after its recording had stopped.
+/// `run` and `why` must report a program whose allocation failed after its recording had stopped.
 fn is_told(stage: &Stage, file: &str, said: &str, reason: &str) {
     assert!(said.contains("makeroom: allocation of 256.00 MiB failed on GPU 0"), "{said}");
     assert!(said.contains("the recording is incomplete"), "{said}");
@@ -16,7 +16,7 @@ fn is_told(stage: &Stage, file: &str, said: &str, reason: &str) {
     }
 }
 
-/// `why` neither says that nothing failed nor is it certain of anything.
+/// `why` neither claims that nothing failed nor is certain of a cause.
 fn is_open(stage: &Stage, file: &str) {
     let why = stage.why(file);
     assert!(!why.contains("NOTHING FAILED") && why.contains("UNDETERMINED"), "{why}");
@@ -79,7 +79,7 @@ fn a_recording_that_is_cut_is_missed() {
     assert!(said.contains("256.00 MiB failed on GPU 0") && said.contains("the file was cut"), "{said}");
 }
 
-/// A server that the program leaves behind has not been ended by anybody.
+/// A server that outlives the program has not ended.
 #[test]
 fn a_process_that_goes_on_is_not_called_ended() {
     let stage = Stage::new("goes-on");
@@ -90,7 +90,7 @@ fn a_process_that_goes_on_is_not_called_ended() {
     assert!(said.contains("is still running and recording") && !said.contains("no end"), "{said}");
 }
 
-/// One of two processes finds no place for its file.
+/// One of two processes cannot create its file.
 #[test]
 fn a_process_that_is_not_recorded_is_named_beside_one_that_is() {
     let stage = Stage::new("partly");

@@ -1,4 +1,5 @@
-//! Names that somebody else planted in a shared folder: nothing is written through them, and nothing waits for them.
+//! Names that another user planted in a shared directory: nothing is written through them, and nothing waits for
+//! them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::stage::{Stage, text};
 
-/// A private file that no run may touch, behind a link.
+/// A private file behind a link, which no run may touch.
 fn victim(stage: &Stage, link: &str) {
     fs::write(stage.path("victim"), "precious").unwrap();
     fs::set_permissions(stage.path("victim"), fs::Permissions::from_mode(0o600)).unwrap();
@@ -54,7 +55,7 @@ fn a_pipe_or_a_folder_in_the_place_of_the_lock_holds_nothing_up() {
     }
 }
 
-/// A file that the user named is replaced; what its name is a link to is not written to.
+/// The summary replaces a link of this name; the link's target is not written to.
 #[test]
 fn a_link_in_the_place_of_the_summary_is_not_followed() {
     let stage = Stage::new("summary-link");
@@ -77,7 +78,7 @@ fn a_link_in_the_place_of_the_recording_is_not_followed() {
     assert!(fs::symlink_metadata(stage.path("run.room")).unwrap().is_file());
 }
 
-/// A process may report any path to `run`, which opens it: only a recording of this run is read.
+/// A process may report any path to `run`, which opens only recordings of this run.
 #[test]
 fn a_pipe_that_a_program_reports_as_its_recording_is_not_waited_for() {
     let stage = Stage::new("reported");

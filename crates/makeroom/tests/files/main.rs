@@ -1,4 +1,4 @@
-//! What `makeroom run` does when files, folders and descriptors are in trouble, or somebody else's.
+//! `makeroom run` with files, directories and descriptors that are unusable or belong to others.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "../support/surroundings.rs"]

@@ -1,4 +1,4 @@
-//! `-o` and `--summary`: which files they may replace, and what they leave beside them.
+//! `-o` and `--summary`: which files they may replace, and which files they leave behind.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,7 +8,7 @@ use std::os::unix::net::UnixDatagram;
 
 use crate::stage::{Stage, text};
 
-/// `-o` refuses this file, starts nothing and leaves it as it was.
+/// `-o` rejects this file, starts nothing and leaves the file unchanged.
 fn is_kept(stage: &Stage, file: &str) {
     let before = fs::read(stage.path(file)).unwrap();
     let output = stage.run(file, "alloc 10 exit 3");
@@ -40,7 +40,7 @@ fn only_a_recording_is_replaced() {
     }
 }
 
-/// The recordings of demonstrations have the names of these.
+/// These files have the names of the demonstrations' recordings.
 #[test]
 fn a_demonstration_replaces_only_recordings() {
     let stage = Stage::new("demonstration");
@@ -89,11 +89,11 @@ fn a_name_that_is_no_text_gets_its_summary() {
     }
 }
 
-/// A run that is killed leaves its socket and its lock: the next one takes them away, and only what is dead.
+/// A killed run leaves its socket and its lock behind. The next run removes them, but not those in use.
 #[test]
 fn what_killed_runs_left_is_cleaned_up() {
     let stage = Stage::new("stale");
-    // Not in the target folder, which may lie where a group can write: such a place is passed over.
+    // Not in the target directory, which may be writable by a group and would be skipped.
     let session = std::env::temp_dir().join(format!("makeroom-stale-{}", std::process::id()));
     let own = session.join("makeroom");
     for folder in [&session, &own] {

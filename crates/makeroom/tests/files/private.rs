@@ -1,4 +1,4 @@
-//! What others may see of a recording: nothing, and no secrets of the command line.
+//! Other users cannot read a recording, and it contains no secrets from the command line.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

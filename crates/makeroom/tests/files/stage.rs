@@ -1,4 +1,4 @@
-//! A folder with the software GPU and a program that does what its arguments say.
+//! A directory with the software GPU and a program that executes the steps in its arguments.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use crate::surroundings::plain;
 
-/// A test's own folder.
+/// The directory of one test.
 pub(crate) struct Stage(pub(crate) PathBuf);
 
 pub(crate) fn text(bytes: &[u8]) -> String {
@@ -29,12 +29,12 @@ impl Stage {
         self.0.join(name)
     }
 
-    /// `makeroom` with these words, in this folder.
+    /// `makeroom` with these arguments, in this directory.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         self.command_of(plain(env!("CARGO_BIN_EXE_makeroom")), words)
     }
 
-    /// `makeroom` started by another program: these words, then makeroom's path and its own words.
+    /// `makeroom` started by another program: that program's arguments, then makeroom's path and arguments.
     pub(crate) fn under(&self, other: &[&str], words: &[&str]) -> Command {
         let mut command = plain(other[0]);
         command.args(&other[1..]).arg(env!("CARGO_BIN_EXE_makeroom"));
@@ -60,14 +60,14 @@ impl Stage {
         self.command(&words).output().unwrap()
     }
 
-    /// What `makeroom why` says of a file.
+    /// The output of `makeroom why` for a file.
     pub(crate) fn why(&self, file: impl AsRef<OsStr>) -> String {
         let output = self.command(&["why"]).arg(file).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout)
     }
 
-    /// What `makeroom why --json` says of a file.
+    /// The output of `makeroom why --json` for a file.
     pub(crate) fn why_json(&self, file: impl AsRef<OsStr>) -> serde_json::Value {
         let output = self.command(&["why", "--json"]).arg(file).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap()
@@ -94,7 +94,7 @@ fn program() -> &'static Path {
     })
 }
 
-/// Mounts a disk in memory; says whether that was allowed.
+/// Mounts a tmpfs. Returns whether that was permitted.
 pub(crate) fn mount(folder: &Path, option: &str) -> bool {
     fs::create_dir_all(folder).unwrap();
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", option, "tmpfs"]).arg(folder).output();

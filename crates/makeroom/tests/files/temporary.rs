@@ -1,5 +1,5 @@
-//! Any folder for temporary files will do, and none at all: the program is started and recorded, or it is said that it
-//! is not.
+//! Any directory for temporary files works, or none at all: the program is recorded, or a message reports that it is
+//! not.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use crate::stage::{Stage, text};
 
-/// Runs the program with this folder for temporary files and no other folder of the user's own.
+/// Runs the program with this directory for temporary files, and without any other private directory.
 fn run(stage: &Stage, temporary: impl AsRef<Path>, steps: &str) -> Output {
     let mut command = stage.command(&["run", "--no-status", "-o", "run.room", "--", "./steps"]);
     command.args(steps.split(' ')).env("TMPDIR", temporary.as_ref());
@@ -41,7 +41,7 @@ fn a_relative_folder_is_no_hindrance() {
     let stage = Stage::new("relative");
     fs::create_dir(stage.path("below")).unwrap();
     is_recorded(&stage, &run(&stage, "below", "chdir / alloc 10 exit 3"));
-    // The library must be found by what the program starts elsewhere, too.
+    // Child processes with another working directory must find the library too.
     let words =
         ["run", "--no-status", "-o", "other.room", "--", "sh", "-c", "cd / && exec \"$0\" alloc 10 exit 3"];
     let mut command = stage.command(&words);
@@ -75,7 +75,7 @@ fn a_file_in_its_place_is_no_hindrance() {
     is_recorded(&stage, &run(&stage, stage.path("file"), "alloc 10 exit 3"));
 }
 
-/// Whoever may write to a folder above can exchange the one in which the library lies.
+/// A user who can write to a parent directory could replace the directory of the library.
 #[test]
 fn a_folder_that_others_can_exchange_is_not_used() {
     let stage = Stage::new("exchangeable");

@@ -142,7 +142,7 @@ fn a_worker_that_is_seen_says_more_than_a_container() {
     let machine = Machine::new("namespace-worker");
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]);
-    // The shell is the first process, which adopts.
+    // The shell is process 1, which adopts orphans.
     let makeroom = env!("CARGO_BIN_EXE_makeroom");
     let waits = "while [ ! -s worker ]; do sleep 0.05; done";
     command.arg(format!("setsid ./hold orphan >worker & {waits}; {makeroom} ps --json"));
@@ -190,7 +190,7 @@ fn another_namespace_hides_its_processes() {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_makeroom"), "ps", "--json"]);
     machine.place(&mut command);
-    // A number that nobody has in a namespace with three processes.
+    // A PID that is not in use in a namespace with three processes.
     let scenario = format!("orphan=0:2GiB,hold=0:{}:1GiB", pid.max(1000));
     command.env("MAKEROOM_SIMNVML", machine.scenario(&scenario));
     let account = json(&command.output().unwrap());
@@ -259,7 +259,7 @@ fn lists_that_this_user_may_not_read() {
 #[test]
 fn a_listed_process_that_proc_does_not_have() {
     let machine = Machine::new("unseen");
-    // The largest process number there can be on 64-bit Linux is below this.
+    // Above the largest PID on 64-bit Linux.
     let device = with_orphan(&machine, "hold=0:4999999:1GiB");
     let (cause, certainty, evidence) = first_cause(&device);
     assert_eq!((cause.as_str(), certainty.as_str()), ("hidden_processes", "likely"), "{device:#}");
@@ -324,7 +324,7 @@ fn a_display() {
 fn figures_that_make_no_sense() {
     let machine = Machine::with("mismatch", "memory=8GiB");
     let device = machine.device("orphan=0:2GiB,hold=0:77:9000GiB");
-    // Lists that say more than there is leave less than nothing.
+    // If processes hold more than is used, the difference is negative.
     assert!(device["unlisted"]["bytes"].as_i64().unwrap() < 0);
     assert_closes(&device);
     let (cause, certainty, evidence) = first_cause(&device);
@@ -332,7 +332,7 @@ fn figures_that_make_no_sense() {
     assert!(evidence.contains("process 77 holds more than the GPU has"), "{evidence}");
 }
 
-/// A command as a user without rights, with a folder of that user's own; `None` where that cannot be had.
+/// A command as an unprivileged user, with a directory of that user's; `None` if that is not possible here.
 fn as_nobody(machine: &Machine, words: &[&str]) -> Option<Command> {
     let nobodys = machine.folder().join("nobody");
     std::fs::create_dir_all(&nobodys).unwrap();
@@ -348,7 +348,7 @@ fn as_nobody(machine: &Machine, words: &[&str]) -> Option<Command> {
     can_be_had.then(|| command(words))
 }
 
-/// Before Linux 5.8 the options of one mount of /proc are those of all.
+/// Before Linux 5.8, all mounts of /proc share their options.
 fn has_own_proc_options() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split('.').map_while(|part| part.parse::<u32>().ok());

@@ -1,4 +1,4 @@
-//! What is odd about a holder.
+//! Findings about a holder.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! `makeroom ps` on the software NVML, with real processes: every cause of memory without an owner that can be made
-//! without a GPU is made here and must be named.
+//! `makeroom ps` on the software NVML, with real processes. Every cause of unowned memory that can be produced
+//! without a GPU is produced here and must be named.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod causes;

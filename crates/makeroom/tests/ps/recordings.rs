@@ -1,4 +1,4 @@
-//! Recordings of other users' processes: of any size and kind, and many of them. They must not make `ps` slow.
+//! Recordings of other users' processes, of any size and kind, and many of them, must not make `ps` slow.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::machine::{Machine, json};
 
-/// A recording of about 60 MiB, three bytes an event: the most work for its size.
+/// A recording of about 60 MiB with three bytes per event: the most work for its size.
 fn dense_recording(path: &Path) {
     let mut encoder = Encoder::new(ThreadNumber(1), Vec::new());
     let event = Record::Event(Event { size: Bytes::new(512), ..Event::default() });
@@ -25,7 +25,7 @@ fn dense_recording(path: &Path) {
     fs::write(path, file).unwrap();
 }
 
-/// Processes that have these files open, each one of them, and that the driver lists.
+/// Processes that each have these files open, and that the driver lists.
 fn processes(machine: &mut Machine, files: &[&str], count: usize) -> String {
     let listed = (0..count).map(|number| {
         let file = files[number % files.len()];
@@ -36,7 +36,7 @@ fn processes(machine: &mut Machine, files: &[&str], count: usize) -> String {
     listed.collect::<Vec<_>>().join(",")
 }
 
-/// What `ps` says, and the least of three times that it took.
+/// The output of `ps`, and the shortest of three times.
 fn timed(machine: &Machine, scenario: &str) -> (Value, Duration) {
     let mut least = Duration::MAX;
     let mut account = Value::Null;

@@ -1,4 +1,4 @@
-//! `--require`: whether a size can be had, and who would have to go.
+//! `--require`: whether a size is available, and which processes would have to exit.
 
 use serde_json::Value;
 
@@ -111,7 +111,7 @@ fn a_device_can_be_named() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// The verdict on one card speaks of that card, and of no other.
+/// With --device, the verdict is about that GPU only.
 #[test]
 fn a_card_that_was_asked_for_is_the_one_that_is_judged() {
     let mut machine = Machine::with("one-card", "devices=2,memory=8GiB");

@@ -1,4 +1,4 @@
-//! Bad situations: each a clear line, and whatever can still be shown.
+//! Error conditions: each gets a clear line, and everything else is still shown.
 
 use std::time::{Duration, Instant};
 
@@ -91,7 +91,7 @@ fn a_divided_card_that_tells_only_root_still_shows_its_parts() {
 #[test]
 fn what_other_people_write_is_neither_waited_for_nor_obeyed() {
     let mut machine = Machine::new("hostile");
-    // A recording that is a pipe which nobody writes to.
+    // A recording that is a pipe without a writer.
     let mut command = std::process::Command::new("sh");
     command
         .args(["-c", "mkfifo x.room; exec 9<>x.room; exec ./hold memory 64 \"$(printf 'a\\nb\\033[2Jc')\""]);
@@ -176,7 +176,7 @@ fn a_divided_card_has_an_account_for_each_part() {
 #[test]
 fn a_process_that_vanishes_is_not_an_error() {
     let mut machine = Machine::new("vanish");
-    // Numbers of processes that end while they are looked at.
+    // PIDs of processes that end while they are inspected.
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "echo $$; while :; do ./hold nothing; done"]);
     machine.start(&mut command, 1);

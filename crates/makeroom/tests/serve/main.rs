@@ -1,4 +1,4 @@
-//! `makeroom serve` on the software NVML: metrics that hold what `ps` says, health, bad clients, a collector.
+//! `makeroom serve` on the software NVML: metrics that match `ps`, health, misbehaving clients, a collector.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "../support/machine.rs"]
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use machine::Machine;
 use serde_json::Value;
 
-/// A running server; it is told to end with its test, and must do so by itself.
+/// A running server. Its test sends SIGTERM, on which it must exit.
 struct Server {
     child: Child,
     address: SocketAddr,
@@ -32,7 +32,7 @@ impl Server {
         Self { child, address }
     }
 
-    /// The status and the body of an answer.
+    /// The status and the body of a response.
     fn get(&self, path: &str) -> (u16, String) {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
     }
@@ -150,7 +150,7 @@ fn a_collector_that_refuses_is_said_once() {
     assert_eq!(said.matches("/v1/metrics: Connection refused").count(), 1, "{said}");
 }
 
-/// 64 clients that never read blocked it for ever.
+/// Regression: 64 clients that never read blocked it forever.
 #[test]
 fn clients_that_never_read_stop_nobody() {
     let machine = Machine::new("never-read");
@@ -160,13 +160,13 @@ fn clients_that_never_read_stop_nobody() {
         .map(|_| {
             let mut stream = TcpStream::connect(server.address).unwrap();
             stream.set_nonblocking(true).unwrap();
-            // As much as the sockets hold.
+            // As much as the socket buffers hold.
             let _ = stream.write(request.as_bytes());
             stream
         })
         .collect();
     let began = Instant::now();
-    // One that comes while all seats are taken may be turned away; it comes again, as Prometheus does.
+    // A client that connects while all seats are taken may be turned away. It retries, as Prometheus does.
     let health = || {
         let mut stream = TcpStream::connect(server.address).ok()?;
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;

@@ -16,7 +16,7 @@ use crate::machine::{Machine, text};
 
 const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/certificates");
 
-/// Writes a configuration; its path.
+/// Writes a configuration and returns its path.
 fn configuration(machine: &Machine, yaml: &str) -> String {
     for file in ["cert.pem", "key.pem"] {
         std::fs::copy(Path::new(CERTIFICATES).join(file), machine.folder().join(file)).unwrap();
@@ -26,7 +26,7 @@ fn configuration(machine: &Machine, yaml: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A request over TLS, by a client that trusts the certificate.
+/// A request over TLS from a client that trusts the certificate.
 fn get(server: &Server, path: &str, authorization: Option<&str>) -> String {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(Path::new(CERTIFICATES).join("cert.pem")).unwrap()).unwrap();
@@ -37,7 +37,7 @@ fn get(server: &Server, path: &str, authorization: Option<&str>) -> String {
         .map_or(String::new(), |user| format!("Authorization: Basic {}\r\n", STANDARD.encode(user)));
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n{authorization}Connection: close\r\n\r\n").unwrap();
     let mut response = Vec::new();
-    // hyper closes without a notice of TLS.
+    // hyper closes the connection without a TLS close_notify.
     let _ = stream.read_to_end(&mut response);
     text(&response)
 }
@@ -62,7 +62,7 @@ fn metrics_are_encrypted_and_for_known_users() {
         assert!(!refused.contains("makeroom_up"), "{refused}");
     }
     assert!(get(&server, "/healthz", None).ends_with("ok\n"));
-    // A client without TLS, one that leaves in the middle of the handshake, and one that says nothing.
+    // A client without TLS, one that disconnects during the handshake, and one that sends nothing.
     let mut plain = TcpStream::connect(server.address).unwrap();
     plain.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut answer = Vec::new();

@@ -1,4 +1,4 @@
-//! How the command ends: as its program did, and at once when it is told to.
+//! How the command ends: with the program's status, and immediately on a signal.
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt;
@@ -37,7 +37,7 @@ fn a_program_that_cannot_be_started_is_told_as_by_a_shell() {
         ("./plain/below", 126),
         ("./plain", 126),
         (".", 126),
-        // The C library has a shell read it.
+        // The C library runs it with a shell.
         ("./binary", 127),
         ("./script", 5),
     ];
@@ -48,7 +48,7 @@ fn a_program_that_cannot_be_started_is_told_as_by_a_shell() {
     }
 }
 
-/// The command is held up by a reader of its messages that does not read.
+/// The command blocks because its messages are not read.
 #[test]
 fn after_the_program_a_signal_ends_the_command_at_once() {
     for signal in [2, 15, 1, 10, 34] {
@@ -61,7 +61,7 @@ fn after_the_program_a_signal_ends_the_command_at_once() {
         let mut command = stage.run(&["./fill"]);
         let mut run = command.stderr(Stdio::piped()).spawn().unwrap();
         let own = i32::try_from(run.id()).unwrap();
-        // The program has ended when it is no child any more.
+        // When it is no longer listed as a child, the program has ended.
         let begin = Instant::now();
         let children = format!("/proc/{own}/task/{own}/children");
         let mut has_begun = false;
@@ -88,7 +88,7 @@ fn after_the_program_a_signal_ends_the_command_at_once() {
     }
 }
 
-/// Whatever the program's processes name, only a plain file is read.
+/// Only regular files are read, whatever the program's processes report.
 #[test]
 fn nothing_but_a_plain_file_is_read_as_a_recording() {
     let stage = Stage::new("named");

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use stage::{Stage, send};
 
-/// Every signal that a process can catch, but SIGCHLD, and those of the C library's own.
+/// Every signal that a process can catch, except SIGCHLD and those reserved by the C library.
 fn catchable() -> impl Iterator<Item = i32> {
     (1..=64).filter(|signal| ![9, 17, 19, 32, 33].contains(signal))
 }
@@ -73,7 +73,7 @@ fn a_queued_signal_keeps_its_value() {
     let (parent, _) = stage.ready();
     let queue = || Command::new(stage.folder.join("queue")).arg(parent.to_string()).status().unwrap();
     assert!(queue().success() && queue().success());
-    // They are passed on once the witness has started.
+    // They are forwarded once the witness has started.
     std::thread::sleep(Duration::from_secs(1));
     let got = stage.counts();
     assert!(run.wait().unwrap().success());
@@ -98,13 +98,13 @@ fn ignored_and_blocked_signals_are_inherited() {
     let sets = |output: &[u8]| -> Vec<u64> {
         let text = String::from_utf8_lossy(output).into_owned();
         let digits = text.lines().filter_map(|line| line.split_whitespace().nth(1));
-        // Signals 32 and 33 are the C library's own.
+        // Signals 32 and 33 are reserved by the C library.
         digits.map(|digits| u64::from_str_radix(digits, 16).unwrap() & !(3 << 31)).collect()
     };
     assert_eq!(sets(&bare.stdout)[1] & 0x1_1001, 0x1_1001, "{bare:?}");
     assert_eq!(sets(&recorded.stdout), sets(&bare.stdout));
     assert_eq!(recorded.status, bare.status);
-    // A program that handles what it found ignored gets it.
+    // A program that handles a signal it inherited as ignored receives it.
     let mut command = Command::new(stage.folder.join("launch"));
     command.arg(env!("CARGO_BIN_EXE_makeroom")).args(["run", "--no-status", "--", "./ears"]);
     let mut run = stage.surround(&mut command).stderr(Stdio::null()).spawn().unwrap();

@@ -1,11 +1,11 @@
-//! A folder with the programs that these tests run.
+//! A directory with the programs that these tests run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A folder of one test.
+/// The directory of one test.
 pub(crate) struct Stage {
     pub(crate) folder: PathBuf,
 }
@@ -24,7 +24,7 @@ impl Stage {
         stage
     }
 
-    /// Compiles a program of this name.
+    /// Compiles a program.
     pub(crate) fn compile(&self, name: &str, source: &str) {
         let file = format!("{name}.c");
         fs::write(self.folder.join(&file), source).unwrap();
@@ -37,8 +37,8 @@ impl Stage {
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     }
 
-    /// `makeroom run` with this program, with every signal's default action: the tests themselves may run under `nohup` or in the
-    /// background of a shell, where some are ignored.
+    /// `makeroom run` with this program and all default signal actions: the tests may run under `nohup` or in the
+    /// background of a shell, where some signals are ignored.
     pub(crate) fn run(&self, program: &[&str]) -> Command {
         let mut command = Command::new("env");
         command.args(["--default-signal", env!("CARGO_BIN_EXE_makeroom")]);
@@ -47,7 +47,7 @@ impl Stage {
         command
     }
 
-    /// The same on a terminal; see `keyboard.c`.
+    /// The same on a terminal (see `keyboard.c`).
     pub(crate) fn on_terminal(&self, place: &str, input: &str, program: &[&str]) -> Command {
         let mut command = Command::new(self.folder.join("keyboard"));
         command.args([
@@ -69,7 +69,7 @@ impl Stage {
         command.current_dir(&self.folder).env("XDG_RUNTIME_DIR", &self.folder).env_remove("LD_PRELOAD")
     }
 
-    /// Waits for a file and gives its content.
+    /// Waits for a file and returns its content.
     pub(crate) fn wait_for(&self, name: &str) -> String {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
@@ -81,14 +81,14 @@ impl Stage {
         }
     }
 
-    /// Waits until `ears` counts; gives its parent's process id and its own.
+    /// Waits until `ears` is counting. Returns its parent's PID and its own.
     pub(crate) fn ready(&self) -> (i32, i32) {
         let text = self.wait_for("ready");
         let (parent, own) = text.split_once(' ').unwrap();
         (parent.parse().unwrap(), own.parse().unwrap())
     }
 
-    /// Has `ears` end, and gives what it counted.
+    /// Ends `ears` and returns its counts.
     pub(crate) fn counts(&self) -> Vec<String> {
         self.write("go", b"go");
         let end = Instant::now() + Duration::from_secs(60);
@@ -100,7 +100,7 @@ impl Stage {
         got.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Writes a file that others wait for.
+    /// Writes a file that another process waits for, atomically.
     pub(crate) fn write(&self, name: &str, content: &[u8]) {
         let draft = self.folder.join(format!("{name}.draft"));
         fs::write(&draft, content).unwrap();
@@ -108,19 +108,19 @@ impl Stage {
     }
 }
 
-/// Sends a signal to a process, or to a process group below zero.
+/// Sends a signal to a process, or to a process group if negative.
 pub(crate) fn send(process: i32, signal: i32) {
     let status = Command::new("bash").args(["-c", &format!("kill -{signal} -- {process}")]).status();
     assert!(status.unwrap().success(), "kill -{signal} {process}");
 }
 
-/// The state of a process, as the kernel's letter for it.
+/// The state of a process: the letter in `/proc/PID/stat`.
 pub(crate) fn state(process: i32) -> Option<char> {
     let status = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     status.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Waits until a process has stopped, or goes on.
+/// Waits until a process has stopped, or has resumed.
 pub(crate) fn wait_until_stopped(process: i32, is_stopped: bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while (state(process) == Some('T')) != is_stopped {

@@ -44,7 +44,7 @@ fn a_signal_from_kill_arrives_on_a_terminal_too() {
     }
 }
 
-/// The leader of a session is the only process that the kernel tells of a lost terminal.
+/// When a terminal is lost, the kernel signals only the session leader.
 #[test]
 fn a_lost_terminal_is_passed_on() {
     let stage = Stage::new("hangup");
@@ -65,7 +65,7 @@ fn a_stopped_program_stops_the_job_and_goes_on_with_it() {
     let leader: i32 = stage.wait_for("leader").parse().unwrap();
     for round in 0..3 {
         match round {
-            // Ctrl-Z, a signal to this command alone, and the program's own.
+            // Ctrl-Z, a signal to this command only, and one from the program itself.
             0 => stage.write("type", b"\x1a"),
             1 => send(parent, 20),
             _ => send(own, 19),
@@ -74,7 +74,7 @@ fn a_stopped_program_stops_the_job_and_goes_on_with_it() {
         wait_until_stopped(own, true);
         wait_until_stopped(parent, true);
         std::fs::remove_file(stage.folder.join("stopped")).unwrap();
-        // As `fg`.
+        // Like `fg`.
         send(leader, 10);
         wait_until_stopped(own, false);
         wait_until_stopped(parent, false);

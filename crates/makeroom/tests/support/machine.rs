@@ -1,5 +1,5 @@
-//! A simulated machine of a test's own: a folder with the software driver and NVML, programs that hold memory, and
-//! `makeroom` looking at them.
+//! A simulated machine for one test: a directory with the software driver and NVML, programs that hold memory, and
+//! `makeroom` to inspect them.
 
 #[path = "surroundings.rs"]
 mod surroundings;
@@ -19,19 +19,19 @@ use serde_json::Value;
 /// 2³⁰ bytes.
 pub(crate) const GIB: u64 = 1 << 30;
 
-/// Counts the machines of this process.
+/// Number of machines created by this process.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A simulated machine.
 pub(crate) struct Machine {
     folder: PathBuf,
     cards: String,
-    /// The number of the first card's file. Tests run side by side and see each other's processes.
+    /// The minor number of the first GPU's device file. Tests run concurrently and see each other's processes.
     minor: u32,
     programs: Vec<Running>,
 }
 
-/// A program that is ended with its test, and all its children.
+/// A program that is killed at the end of its test, with all its children.
 struct Running {
     child: Child,
     group: u32,
@@ -41,7 +41,7 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A program in a namespace of its own prints a number that is somebody else's here.
+        // A program in its own PID namespace prints a number that belongs to another process here.
         let is_ours =
             |pid: &&u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == self.folder);
         let others = self.others.iter().filter(is_ours).map(u32::to_string);
@@ -52,7 +52,7 @@ impl Drop for Running {
 }
 
 impl Machine {
-    /// A machine with one card of 8 GiB.
+    /// A machine with one GPU of 8 GiB.
     pub(crate) fn new(test: &str) -> Self {
         Self::with(test, "memory=8GiB")
     }
@@ -63,7 +63,7 @@ impl Machine {
         let name = name.split('-').next().unwrap().to_owned();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).join(test);
         let _ = fs::remove_dir_all(&folder);
-        // Other users look into some machines.
+        // Some tests run as other users, who must be able to read it.
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
         makeroom_simcard::install::beside(&std::env::current_exe().unwrap(), &folder).unwrap();
         fs::create_dir(folder.join("dev")).unwrap();
@@ -75,17 +75,17 @@ impl Machine {
         Self { folder, cards: cards.to_owned(), minor, programs: Vec::new() }
     }
 
-    /// The machine's folder.
+    /// The machine's directory.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Starts `./hold` with these words; gives the number it prints.
+    /// Starts `./hold` with these arguments and returns the PID it prints.
     pub(crate) fn hold(&mut self, words: &[&str]) -> u32 {
         self.start(Command::new("./hold").args(words), 1)[0]
     }
 
-    /// Starts a program that prints as many numbers of processes.
+    /// Starts a program that prints this many PIDs.
     pub(crate) fn start(&mut self, command: &mut Command, lines: usize) -> Vec<u32> {
         self.place(command);
         let mut child = spawn(command.process_group(0).stdout(Stdio::piped()));
@@ -101,7 +101,7 @@ impl Machine {
         pids
     }
 
-    /// Puts a command into this machine.
+    /// Makes a command use this machine.
     pub(crate) fn place(&self, command: &mut Command) {
         command
             .env("HOLD_CARD", format!("dev/nvidia{}", self.minor))
@@ -113,7 +113,7 @@ impl Machine {
             .env("NO_COLOR", "1");
     }
 
-    /// `makeroom` with these words, NVML showing what `scenario` describes.
+    /// `makeroom` with these arguments; NVML shows what `scenario` describes.
     pub(crate) fn makeroom(&self, scenario: &str, words: &[&str]) -> Command {
         let mut command = surroundings::plain(env!("CARGO_BIN_EXE_makeroom"));
         command.args(words).env("MAKEROOM_SIMNVML", self.scenario(scenario));
@@ -124,8 +124,8 @@ impl Machine {
         command
     }
 
-    /// The processes of a container as those of a whole machine: links to them, in a folder whose first process is in
-    /// the first namespace.
+    /// The processes of a container as those of a whole machine: a directory of links to them, whose first process is
+    /// in the initial namespace.
     pub(crate) fn processes(&self) -> PathBuf {
         let root = self.folder.join("processes");
         let _ = fs::remove_dir_all(&root);
@@ -141,23 +141,23 @@ impl Machine {
         root
     }
 
-    /// What NVML shows: this, and the number of the card's file.
+    /// The scenario for NVML, with the minor number of the GPU's device file.
     pub(crate) fn scenario(&self, scenario: &str) -> String {
         format!("minor=0:{},{scenario}", self.minor)
     }
 
-    /// What `makeroom ps --json` says of the first device.
+    /// The first device in `makeroom ps --json`.
     pub(crate) fn device(&self, scenario: &str) -> Value {
         self.account(scenario)["devices"][0].clone()
     }
 
-    /// What `makeroom ps --json` says.
+    /// The output of `makeroom ps --json`.
     pub(crate) fn account(&self, scenario: &str) -> Value {
         json(&self.makeroom(scenario, &["ps", "--json"]).output().unwrap())
     }
 }
 
-/// The JSON of an answer.
+/// The output as JSON.
 pub(crate) fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {} {}", text(&output.stdout), text(&output.stderr)))
@@ -168,8 +168,8 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Starts a program whose file was just written. Another test's child may have the file open for a moment, from its fork
-/// to its exec, and the system starts nothing that is open to be written.
+/// Starts a program whose file was just written. Between fork and exec, a child of another test may still have the
+/// file open for writing, and exec then fails with ETXTBSY.
 fn spawn(command: &mut Command) -> Child {
     let end = Instant::now() + Duration::from_secs(10);
     loop {
@@ -198,7 +198,7 @@ fn hold(libraries: &Path) -> PathBuf {
     BUILT.get_or_init(build).clone()
 }
 
-/// The names of what was found about a holder.
+/// The names of the findings about a holder.
 pub(crate) fn findings(device: &Value, pid: u32) -> Vec<String> {
     let holders = device["holders"].as_array().unwrap();
     let holder = holders.iter().find(|holder| holder["pid"] == pid);
@@ -207,14 +207,14 @@ pub(crate) fn findings(device: &Value, pid: u32) -> Vec<String> {
     found.iter().map(|finding| finding["finding"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The first cause of a device's memory without an owner: its name, how sure, and its evidence in one text.
+/// The first cause of a device's unlisted memory: its name, its certainty, and its evidence as one text.
 pub(crate) fn first_cause(device: &Value) -> (String, String, String) {
     let cause = &device["unlisted"]["causes"][0];
     let word = |name: &str| cause[name].as_str().unwrap_or_else(|| panic!("{device:#}")).to_owned();
     (word("cause"), word("certainty"), cause["evidence"].to_string())
 }
 
-/// The account of a device closes: total = free + reserved + Σ holders + unlisted.
+/// The account of a device adds up: total = free + reserved + Σ holders + unlisted.
 pub(crate) fn assert_closes(device: &Value) {
     let figure = |name: &str| device[name].as_i64().unwrap();
     let holders = device["holders"].as_array().unwrap();
@@ -226,15 +226,15 @@ pub(crate) fn assert_closes(device: &Value) {
     assert_eq!(sum, figure("total_bytes"), "{device:#}");
 }
 
-/// The name of the namespace that holds every process of a machine.
+/// The initial PID namespace.
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Whether the tests run in a container that does not see all processes of the machine.
+/// Whether the tests run in a container, where not all processes of the machine are visible.
 pub(crate) fn is_container() -> bool {
     fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace != Path::new(FIRST_PID_NAMESPACE))
 }
 
-/// Whether this user may make namespaces; tests that need them pass where not.
+/// Whether this user may create namespaces; tests that need them are skipped otherwise.
 pub(crate) fn may_unshare() -> bool {
     let tried = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
     tried.is_ok_and(|tried| tried.status.success())

@@ -1,5 +1,5 @@
-//! What a command inherits from whoever started the tests, and what it must not: widths, colours and settings of theirs
-//! would change what it prints.
+//! Removes inherited settings from commands under test: terminal width, colors and other variables of the developer
+//! would change what they print.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ const SETTINGS: [&str; 10] = [
     "PYTORCH_CUDA_ALLOC_CONF",
 ];
 
-/// A command without these. What a test sets itself it sets afterwards.
+/// A command without these variables. A test sets its own afterward.
 pub(crate) fn plain(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     for name in SETTINGS {

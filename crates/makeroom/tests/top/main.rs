@@ -1,5 +1,5 @@
-//! `makeroom top` on a pseudo-terminal of 80 columns: holders, sites of a recorded program, a terminal that can only
-//! print, and ends of all kinds.
+//! `makeroom top` on a pseudo-terminal of 80 columns: holders, lines of a recorded program, a terminal without cursor
+//! control, and all ways to end.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "../support/machine.rs"]
@@ -24,18 +24,18 @@ struct Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A test that failed leaves it running.
+        // Kill it if the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Terminal {
-    /// `None` where a terminal cannot be had.
+    /// `None` if no pseudo-terminal is available.
     fn start(machine: &Machine, kind: &str, before: &str) -> Option<Self> {
-        // `script` runs a program on a terminal of its own.
+        // `script` runs a program on a pseudo-terminal.
         let makeroom = env!("CARGO_BIN_EXE_makeroom");
-        // Whoever runs the tests in the background ignores ctrl-c, and so would what they start.
+        // Background jobs ignore SIGINT and pass that on.
         let command = format!(
             "stty cols 80 rows 24; exec env --default-signal=INT {before} {makeroom} top --interval 0.2"
         );
@@ -77,7 +77,7 @@ impl Terminal {
         parser.screen().contents()
     }
 
-    /// How it ended, and all that was ever written.
+    /// The exit status, and everything that was written.
     fn end(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().unwrap();
         self.reader.take().unwrap().join().unwrap();
@@ -96,7 +96,7 @@ fn holders_are_shown_and_q_ends_it() {
     assert_eq!(status, Some(0), "{shown}");
     assert!(shown.contains("makeroom top"), "{shown}");
     assert!(shown.contains(&pid.to_string()), "{shown}");
-    // Only what changes is drawn, so words come one by one.
+    // Only changes are drawn, so words arrive one by one.
     assert!(shown.contains("owner:") && shown.contains("1.00"), "{shown}");
     assert!(!shown.contains("\u{1b}[31m") && !shown.contains("38;5;"), "NO_COLOR is set: {shown}");
 }
@@ -118,7 +118,7 @@ fn a_terminal_that_can_only_print_gets_every_look_as_text() {
     let mut machine = Machine::new("dumb");
     let pid = machine.hold(&["memory", "1024"]);
     let Some(mut terminal) = Terminal::start(&machine, "dumb", "") else { return };
-    // The third look has pushed the first one up; what a terminal does with ctrl-c ends it.
+    // The third account has scrolled the first one up. Ctrl-C then ends it.
     for _ in 0..3 {
         terminal.press(&pid.to_string(), "");
         std::thread::sleep(Duration::from_millis(500));
@@ -141,12 +141,12 @@ fn whoever_ends_it_gets_the_terminal_back() {
     assert!(taken.is_some() && taken < given_back, "{shown:?}");
 }
 
-/// A window that is closed, a connection that is lost: nobody is left to press `q`.
+/// After a closed window or a lost connection, no one can press `q`.
 #[test]
 fn a_terminal_that_is_gone_ends_it() {
     for (kind, name) in [("xterm", "gone"), ("dumb", "gone-dumb")] {
         let machine = Machine::new(name);
-        // Started with the signal ignored, it has only the terminal itself to learn it from.
+        // SIGHUP is ignored, so it can only notice by the terminal itself.
         let Some(mut terminal) = Terminal::start(&machine, kind, "env --ignore-signal=HUP") else { return };
         terminal.press("GPU", "");
         let script = terminal.child.id();

@@ -1,4 +1,4 @@
-//! Causes in the gaps of the driver's lists and of this view of the machine.
+//! Causes that follow from gaps in the driver's lists, or from the limited view of this process.
 
 use makeroom_core::Bytes;
 
@@ -20,7 +20,7 @@ impl Scene<'_> {
         if !unseen.is_empty() {
             evidence.push(format!("the driver lists {}, not visible from here", numbers(&unseen)));
         }
-        // What is seen here says more than that something is not.
+        // Visible suspects are stronger evidence than processes that may be invisible.
         let certainty = match (unseen.is_empty(), self.suspects.is_empty()) {
             (false, _) => Certainty::Certain,
             (true, true) => Certainty::Likely,

@@ -1,12 +1,12 @@
-//! Why memory is used that nobody listed holds: every rule looks for its own evidence, and all that find some are
-//! ranked by how sure they are.
+//! Finds the causes of memory without a listed owner. Each rule looks for its own evidence, and the results are
+//! sorted by certainty.
 //!
-//! The rules are definitions, in the order in which equally sure causes are shown. None of them decides how much of
-//! the memory a cause explains: only recordings know that.
+//! The order of the rules decides between causes of equal certainty. Rules do not estimate how much memory a cause
+//! explains: only recordings contain that figure.
 //!
 //! ```text
-//! suspects   processes that use the card without being listed
-//! lists      what the driver's lists and this view leave out
+//! suspects   processes that use the GPU without being listed
+//! lists      gaps in the driver's lists and in this process's view
 //! ```
 
 mod lists;
@@ -17,10 +17,10 @@ use super::{Cause, Certainty, Device, Finding, Holder, UnlistedCause, findings};
 use crate::processes::Process;
 use crate::survey::Card;
 
-/// All causes with evidence, the surest first.
+/// All causes with evidence, the most certain first.
 pub(super) fn find(joined: &Joined<'_>, card: &Card, device: &Device) -> Vec<UnlistedCause> {
     let scene = Scene { joined, card, device, suspects: suspects(joined, card) };
-    // Figures that make no sense explain nothing.
+    // Inconsistent figures cannot support any other cause.
     if let Some(mismatch) = scene.mismatch() {
         return vec![mismatch];
     }
@@ -40,12 +40,12 @@ pub(super) fn find(joined: &Joined<'_>, card: &Card, device: &Device) -> Vec<Unl
         Scene::driver,
     ];
     let mut causes: Vec<UnlistedCause> = rules.iter().filter_map(|rule| rule(&scene)).collect();
-    // Stable: rules of equal certainty keep their order.
+    // Stable sort: rules of equal certainty keep their order.
     causes.sort_by_key(|cause| cause.certainty);
     causes
 }
 
-/// A process that uses this card without being listed, and what is odd about it.
+/// A process that uses this GPU without being listed, and its findings.
 struct Suspect<'read> {
     process: &'read Process,
     findings: Vec<Finding>,
@@ -58,7 +58,7 @@ struct Scene<'read> {
     suspects: Vec<Suspect<'read>>,
 }
 
-/// Programs that watch over cards and hold no memory of them.
+/// Monitoring programs, which hold no GPU memory.
 const WATCHERS: [&str; 15] = [
     "nvidia-smi",
     "nvidia-persistenced",
@@ -77,8 +77,8 @@ const WATCHERS: [&str; 15] = [
     "makeroom",
 ];
 
-/// Whether a process uses a card, as far as its open files tell. Who has none of any card but unified memory has closed
-/// them or cannot be looked into far enough.
+/// Whether a process uses a GPU, judging by its open files. A process that has only the file of unified memory may
+/// use any GPU: it has closed the other files, or they are not visible.
 fn uses(process: &Process, card: &Card) -> bool {
     let files = &process.files;
     let is_of_card = card.minor.is_none_or(|minor| files.cards.contains(&minor));
@@ -86,7 +86,7 @@ fn uses(process: &Process, card: &Card) -> bool {
 }
 
 fn suspects<'read>(joined: &'read Joined<'_>, card: &Card) -> Vec<Suspect<'read>> {
-    // What only watches opens no unified memory.
+    // Monitoring programs do not open unified memory.
     let holds = |process: &&Process| process.files.unified || !WATCHERS.contains(&process.program().as_str());
     let processes = joined.not_listed().filter(|process| uses(process, card)).filter(holds);
     processes
@@ -118,7 +118,7 @@ fn found(
     UnlistedCause { cause, certainty, bytes: None, evidence, pids, fix: fix.into() }
 }
 
-/// A cause about processes, if there are any.
+/// A cause that involves processes; `None` if there are none.
 fn found_of(
     cause: Cause,
     certainty: Certainty,
@@ -133,12 +133,12 @@ fn pids_of(processes: &[&Process]) -> Vec<u32> {
     processes.iter().map(|process| process.stat.pid).collect()
 }
 
-/// Numbers side by side, as a command wants them.
+/// PIDs separated by spaces, for a command.
 fn words(pids: &[u32]) -> String {
     pids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Numbers in a sentence: all of a few, the first of many.
+/// PIDs in a sentence: all if there are few, else the first ones.
 fn numbers(pids: &[u32]) -> String {
     const MOST: usize = 4;
     match pids {

@@ -22,7 +22,7 @@ impl Scene<'_> {
         let mut pids: Vec<u32> = with_threads.iter().map(|process| process.stat.pid).collect();
         let mut parents: Vec<u32> = with_threads.iter().map(|process| process.stat.parent).collect();
         if pids.is_empty() {
-            // A zombie has no files; that its parent uses the driver is what connects it.
+            // A zombie has no open files. It is suspect if its parent uses the GPU.
             let processes = self.joined.processes;
             let zombies = processes.stats.values().filter(|stat| stat.state == State::Zombie);
             for zombie in zombies.filter(|stat| {
@@ -81,7 +81,7 @@ impl Scene<'_> {
 
     pub(super) fn mps(&self) -> Option<UnlistedCause> {
         let processes = self.joined.processes;
-        // The kernel cuts names to 15 bytes; where files cannot be read, a server is known by that alone.
+        // The kernel truncates names to 15 bytes. If files cannot be read, that name alone identifies a server.
         let servers: Vec<u32> = processes
             .stats
             .values()

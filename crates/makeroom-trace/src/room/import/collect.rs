@@ -1,7 +1,7 @@
-//! One pass over the records of a file: what happened to device memory as rows, everything else apart.
+//! One pass over the records of a file: events about device memory become rows, everything else is kept separately.
 //!
-//! Batches of several threads follow each other in the file, so the order of time is known only at the end: rows are
-//! kept small and sorted then.
+//! Batches of several threads alternate in the file, so the order in time is known only at the end. Rows are small,
+//! and are sorted then.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,11 +15,11 @@ use crate::room::{
     DeviceDefinition, End, Event, EventKind, NameNumber, Note, Record, Sample, StackNumber, ThreadNumber,
 };
 
-/// No machine has more devices; a file that names more is made to fill memory.
+/// Maximum number of devices; files with more are crafted to exhaust memory.
 const MOST_DEVICES: usize = 1024;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(super) const OUT_OF_MEMORY: u32 = 2;
-/// In the extra figure of physical memory.
+/// Value of `extra` for physical memory on the host.
 pub(super) const ON_HOST: u64 = 1;
 
 /// An event about device memory.
@@ -29,12 +29,12 @@ pub(super) struct Row {
     pub(super) address: u64,
     pub(super) size: u64,
     pub(super) stream: u64,
-    /// The handle of what is mapped, or where physical memory lies.
+    /// The handle of mapped memory, or the location of physical memory.
     pub(super) extra: u64,
     pub(super) device: DeviceIndex,
-    /// The context it belongs to and ends with, 0 for none.
+    /// The context it belongs to and ends with; 0 if none.
     pub(super) context: u64,
-    /// A number for the thread, counted from 0.
+    /// Index of the thread.
     pub(super) thread: u32,
     pub(super) stack: StackId,
     pub(super) kind: EventKind,
@@ -43,30 +43,30 @@ pub(super) struct Row {
     pub(super) is_refused: bool,
 }
 
-/// What an event does to device memory.
+/// The effect of an event on device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Takes memory at an address.
+    /// Allocates memory at an address.
     Take,
-    /// Gives it back.
+    /// Frees it.
     Give,
-    /// Says that what was given back in stream order may be used again.
+    /// Completes a stream-ordered free: the memory may be reused.
     Complete,
-    /// Puts physical memory at an address.
+    /// Maps physical memory at an address.
     Map,
-    /// Takes it away from a range of addresses.
+    /// Unmaps a range of addresses.
     Unmap,
-    /// Takes physical memory that has no address yet. It counts when it gets one.
+    /// Creates physical memory without an address. It counts once it is mapped.
     Create,
-    /// Names memory, by handle or address, that somebody else has taken: it counts nowhere.
+    /// Refers, by handle or address, to memory that another owner allocated. It does not count.
     Foreign,
-    /// Says up to when a stream, or all of a context, had been waited for.
+    /// Marks the point up to which a stream, or all streams of a context, were synchronized.
     Wait,
-    /// Ends a stream.
+    /// Destroys a stream.
     EndStream,
 }
 
-/// An event about something else, with what it names resolved.
+/// An event that is not about device memory, with its references resolved.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OtherEvent {
     pub(super) since_ns: i64,
@@ -82,7 +82,7 @@ pub(super) struct Collected {
     clock: Clock,
     definitions: Definitions,
     threads: FastMap<ThreadNumber, u32>,
-    /// The devices that rows name, in the order of their first row.
+    /// The devices in rows, in the order of their first row.
     pub(super) devices: Vec<DeviceIndex>,
     pub(super) rows: Vec<Row>,
     pub(super) others: Vec<OtherEvent>,
@@ -91,16 +91,16 @@ pub(super) struct Collected {
     pub(super) remarks: Vec<Note>,
     pub(super) end: Option<End>,
     pub(super) limit: Option<Bytes>,
-    /// Calls that were done and calls that failed, by kind.
+    /// Successful and failed calls, by kind.
     pub(super) calls: BTreeMap<u8, (u64, u64)>,
     pub(super) dropped: u64,
-    /// When the last record was made.
+    /// Time of the last record.
     pub(super) last_ns: i64,
     /// Records and frames of later versions.
     pub(super) unknown: u64,
-    /// Events with a stack that was never defined.
+    /// Events with an undefined stack.
     pub(super) undefined: u64,
-    /// Calls that failed for another reason than memory, and the first of them.
+    /// Calls that failed for reasons other than memory, and the first of them.
     pub(super) failed: u64,
     pub(super) first_failed: Option<(EventKind, u32)>,
 }
@@ -129,7 +129,7 @@ impl Collected {
         }
     }
 
-    /// Takes a record that begins at `offset`.
+    /// Adds a record, whose offset in the file is `offset`.
     pub(super) fn add(
         &mut self,
         stacks: &mut Stacks,
@@ -137,7 +137,7 @@ impl Collected {
         record: Record,
         offset: u64,
     ) -> Result<(), Error> {
-        // What follows an end revokes it: `exec` failed, or a handler came back from `abort`.
+        // A record after an end revokes it: `exec` failed, or a handler returned from `abort`.
         self.end = None;
         let time_ns = match &record {
             Record::Event(event) => Some(event.time_ns),
@@ -193,7 +193,7 @@ impl Collected {
             }
             self.devices.push(event.device);
         }
-        // Freeing nothing is allowed, and a way to have a context made.
+        // Freeing a null pointer is allowed, and a common way to create a context.
         if role == Role::Give && event.address.0 == 0 {
             return Ok(());
         }
@@ -223,7 +223,7 @@ impl Collected {
         })
     }
 
-    /// Puts everything into the order of time; what happened at the same time stays as it was.
+    /// Sorts everything by time. The sort is stable.
     pub(super) fn sort(&mut self) {
         let clock = self.clock;
         self.rows.sort_by_key(|row| row.since_ns);
@@ -240,8 +240,8 @@ impl Collected {
     }
 }
 
-/// Frees are stamped with the device that was current, or with none: what counts is where the memory was taken.
-/// Addresses are the same for all devices of a process.
+/// Frees are recorded with the current device, or none. What counts is the device of the allocation. Addresses are
+/// unique across the devices of a process.
 fn find_devices_of_frees(rows: &mut [Row]) {
     let mut taken: FastMap<u64, DeviceIndex> = FastMap::default();
     for row in rows.iter_mut().filter(|row| !row.is_refused && !is_tensor(row)) {
@@ -258,18 +258,18 @@ fn find_devices_of_frees(rows: &mut [Row]) {
 }
 
 impl Role {
-    /// Whether it says something of a device's memory itself.
+    /// Whether it concerns the memory of a device itself.
     fn is_about_memory(self) -> bool {
         !matches!(self, Self::Wait | Self::EndStream)
     }
 
-    /// Whether memory is asked for, so that it can be refused.
+    /// Whether it requests memory, which can fail.
     pub(super) fn takes(self) -> bool {
         matches!(self, Self::Take | Self::Map | Self::Create)
     }
 }
 
-/// What an event does to device memory; `None` when it is about something else.
+/// The effect of an event on device memory; `None` if it has none.
 fn role(event: &Event) -> Option<Role> {
     Some(match event.kind {
         EventKind::DeviceAlloc
@@ -291,7 +291,7 @@ fn role(event: &Event) -> Option<Role> {
         EventKind::StreamDestroy => Role::EndStream,
         EventKind::Map => Role::Map,
         EventKind::Unmap => Role::Unmap,
-        // A refusal on the host is no refusal of the device.
+        // A failure on the host does not concern the device.
         EventKind::ExternalImport
         | EventKind::ExternalMap
         | EventKind::IpcOpen

@@ -1,29 +1,29 @@
-//! Names, frames and stacks of the file, in the trace's own tables.
+//! Maps names, frames and stacks of the file to the trace's own tables.
 //!
-//! Numbers of the file are looked up, never used as positions: a file may number as it likes. What was not defined is
-//! the empty name or the empty stack.
+//! Numbers in the file are looked up, never used as indices, because a file may use any numbers. Undefined ones map
+//! to the empty name or the empty stack.
 
 use makeroom_core::{FastMap, Frame, FrameId, NameId, StackId, Stacks};
 
 use crate::room::lines::Lines;
 use crate::room::{FrameDefinition, FrameNumber, NameNumber, Origin, StackNumber};
 
-/// How the libraries of PyTorch's allocator are called; a version may follow.
+/// Prefix of the library of PyTorch's allocator; a version may follow.
 const TORCH_ALLOCATOR: &str = "libc10_cuda";
 
-/// Who called the driver, as far as a stack tells.
+/// The caller of the driver, as far as the stack shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Asker {
-    /// There are no native frames to tell by.
+    /// There are no native frames.
     #[default]
     Unknown,
     /// PyTorch's allocator.
     Torch,
-    /// Somebody else.
+    /// Any other code.
     Other,
 }
 
-/// What the file has defined so far.
+/// The definitions so far.
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
     names: FastMap<NameNumber, NameId>,
@@ -33,7 +33,7 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// Nothing is defined yet. `began_ns`: when the recording began, since 1970.
+    /// No definitions. `began_ns` is the start of the recording, since 1970.
     pub(super) fn new(began_ns: u64) -> Self {
         Self { lines: Lines::new(began_ns), ..Self::default() }
     }
@@ -82,7 +82,7 @@ impl Definitions {
         self.stacks.insert(number, (stacks.stack(&frames), asker));
     }
 
-    /// A stack and who asked; `None` when the file has not defined it.
+    /// A stack and its caller; `None` if it is undefined.
     pub(super) fn stack(&self, number: StackNumber) -> Option<(StackId, Asker)> {
         if number == StackNumber(0) {
             return Some((StackId::NONE, Asker::Unknown));
@@ -90,7 +90,7 @@ impl Definitions {
         self.stacks.get(&number).copied()
     }
 
-    /// A name; the empty one when the file has not defined it.
+    /// A name; the empty one if it is undefined.
     pub(super) fn name(&self, number: NameNumber) -> NameId {
         self.names.get(&number).copied().unwrap_or_default()
     }

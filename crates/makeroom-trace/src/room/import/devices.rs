@@ -1,4 +1,4 @@
-//! Rows in the order of time into the events of each device.
+//! Converts rows, in order of time, to the events of each device.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,7 +16,7 @@ use super::refusals::Attempts;
 use super::segments::{self, is_of_pool, is_tensor};
 use crate::room::EventKind;
 
-/// Fills in the devices of a trace.
+/// Adds the devices to a trace.
 pub(super) fn assemble(
     trace: &mut Trace,
     clock: Clock,
@@ -90,7 +90,7 @@ pub(super) fn assemble(
     process.freed_with_contexts = freed_with_contexts;
 }
 
-/// The stream-ordered frees for which a record says when they were complete.
+/// The stream-ordered frees whose completion is recorded.
 fn frees_completed_later(rows: &[Row]) -> HashSet<usize, FastHasher> {
     let mut found = HashSet::default();
     let mut completed: HashSet<(DeviceIndex, u64), FastHasher> = HashSet::default();
@@ -103,7 +103,7 @@ fn frees_completed_later(rows: &[Row]) -> HashSet<usize, FastHasher> {
             (Role::Give, EventKind::StreamFree) if completed.remove(&place) => {
                 found.insert(index);
             }
-            // The memory was handed out anew: what was completed later is a later free.
+            // The memory was reused: a later completion belongs to a later free.
             (Role::Take, _) => {
                 completed.remove(&place);
             }
@@ -113,70 +113,70 @@ fn frees_completed_later(rows: &[Row]) -> HashSet<usize, FastHasher> {
     found
 }
 
-/// What the rows around a row tell of it.
+/// Facts about a row that follow from other rows.
 #[derive(Clone, Copy)]
 struct Known {
-    /// It takes memory that a framework cuts its tensors out of.
+    /// It allocates a segment: memory that a framework divides into tensors.
     is_segment: bool,
-    /// It takes what makeroom's pool gave a framework.
+    /// It allocates a block that makeroom's pool passes on to a framework.
     is_handed_on: bool,
-    /// A record says when its free in stream order was complete.
+    /// It is a stream-ordered free whose completion is recorded.
     is_completed_later: bool,
 }
 
-/// One device on the way through the recording.
+/// The state of a device during the import.
 struct Device<'import> {
     trace: DeviceTrace,
     clock: Clock,
     process: &'import ProcessRecord,
-    /// What is live, by address.
+    /// Live allocations, by address.
     blocks: FastMap<u64, Taken>,
-    /// What a framework took from the driver, by address.
+    /// Segments that a framework allocated from the driver, by address.
     segments: FastMap<u64, Taken>,
-    /// What was given back in stream order.
+    /// Stream-ordered frees that are not known to be complete.
     pending: Pending,
     freed_with_contexts: Bytes,
-    /// Positions of refusals that are not the framework's.
+    /// Indices of failed requests that were not made by the framework.
     refused_to_others: Vec<usize>,
-    /// Positions of refusals that the framework made without asking the driver.
+    /// Indices of requests that the framework failed without calling the driver.
     refused_unasked: Vec<usize>,
-    /// What makeroom's pool gave a framework, by address: it counts as the framework's blocks.
+    /// Blocks that makeroom's pool passed on to a framework, by address. They count as the framework's blocks.
     handed_on: HashSet<u64, FastHasher>,
-    /// What makeroom's pool did, if it served this device.
+    /// Statistics of makeroom's pool, if it served this device.
     pool: Option<PoolUse>,
-    /// Memory of the host that stands in for the device's.
+    /// Host memory that the pool uses instead of device memory.
     spilled: Bytes,
-    /// What is mapped, by address.
+    /// Mappings by address.
     mapped: BTreeMap<u64, Mapping>,
-    /// Handles and addresses of memory that is not this device's: it lies on the host, or others took it.
+    /// Handles and addresses of memory that is not on this device, or that belongs to another owner.
     elsewhere: HashSet<u64, FastHasher>,
 }
 
-/// Memory that was taken.
+/// Allocated memory.
 #[derive(Clone, Copy)]
 struct Taken {
     size: u64,
-    /// The context it ends with, 0 for none.
+    /// The context it ends with; 0 if none.
     context: u64,
 }
 
-/// Physical memory at an address.
+/// Physical memory mapped at an address.
 #[derive(Clone, Copy)]
 struct Mapping {
     size: u64,
     counts_as: MappedAs,
 }
 
-/// What mapped memory is to the trace.
+/// How mapped memory counts in the trace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MappedAs {
-    /// A part of a framework's segment.
+    /// As part of a framework's segment.
     Segment,
-    /// An allocation.
+    /// As an allocation.
     Block,
-    /// Nothing: it takes no memory of this device.
+    /// Not at all: it is not on this device, or belongs to another owner.
     Elsewhere,
-    /// Nothing either: memory of the host that makeroom's pool put in its place.
+    /// Not at all: makeroom's pool spilled it to host memory.
     Spilled,
 }
 
@@ -201,7 +201,7 @@ impl<'import> Device<'import> {
     }
 
     fn apply(&mut self, row: &Row, known: Known) {
-        // The driver's pools are not asked where makeroom's own answers.
+        // If makeroom's pool serves the program, the driver's pools are not used.
         if self.pool.is_none() {
             let there = self.blocks.get(&row.address).or(self.segments.get(&row.address));
             self.pending.see(row, there.map(|taken| taken.size));
@@ -224,7 +224,7 @@ impl<'import> Device<'import> {
             Role::Map => self.map(row, known.is_segment),
             Role::Unmap => self.unmap(row),
             Role::Create => {
-                // Handles are used again: what counts is the last memory that had this one.
+                // Handles are reused; the latest memory with this handle counts.
                 if row.extra == ON_HOST {
                     self.elsewhere.insert(row.address);
                 } else {
@@ -238,7 +238,7 @@ impl<'import> Device<'import> {
         }
     }
 
-    /// Whether an address is one of the host's memory that makeroom's pool put in the place of the device's.
+    /// Whether an address is in host memory that the pool spilled to.
     fn is_spilled(&self, address: u64) -> bool {
         let below = self.mapped.range(..=address).next_back();
         below.is_some_and(|(&start, mapping)| {
@@ -269,7 +269,7 @@ impl<'import> Device<'import> {
         if !is_tensor(row) && self.handed_on.remove(&row.address) || self.elsewhere.remove(&row.address) {
             return;
         }
-        // The first tensor of a segment has the segment's address: only the driver's own free ends the segment.
+        // A segment's first tensor has the segment's address: only a free in the driver ends the segment.
         if !is_tensor(row) {
             let is_older = row.asker == Asker::Torch && !self.blocks.contains_key(&row.address);
             let known = self.segments.remove(&row.address).map(|taken| taken.size);
@@ -314,7 +314,7 @@ impl<'import> Device<'import> {
         }
     }
 
-    /// A range that loses its memory may hold several mappings; each goes as it came.
+    /// A range may contain several mappings, each of which is undone as it was counted.
     fn unmap(&mut self, row: &Row) {
         let end = row.address.saturating_add(row.size);
         let mut mappings: Vec<(u64, Mapping)> =
@@ -337,7 +337,7 @@ impl<'import> Device<'import> {
         }
     }
 
-    /// Everything that was taken in a context goes with it.
+    /// Frees everything that was allocated in a context.
     fn end_context(&mut self, ended: &EndedContext) {
         let of_context = |taken: &FastMap<u64, Taken>| {
             let inside = taken.iter().filter(|(_, taken)| taken.context == ended.handle && ended.handle != 0);
@@ -369,13 +369,13 @@ impl<'import> Device<'import> {
         });
     }
 
-    /// A request was refused for good.
+    /// Records a request that finally failed.
     fn refuse(&mut self, row: &Row, is_unasked: bool) {
         self.pending.refused();
         let time_us = self.clock.date_us(row.since_ns);
         let sample = self.process.device_sample_near(row.device, time_us);
         let free = sample.map_or(u64::MAX, |sample| sample.free.get());
-        // A framework's own refusal is one of a tensor, or its allocator's of the driver.
+        // The framework's own failures are those of tensors, and those of its allocator's driver calls.
         if self.process.sees_tensors && !is_tensor(row) && row.asker != Asker::Torch {
             self.refused_to_others.push(self.trace.events.len());
         }

@@ -1,13 +1,13 @@
-//! What the driver keeps for a process beyond what it handed out, at each moment a device was asked:
+//! Memory that the driver keeps for a process beyond its live allocations, at each sample of a device:
 //!
 //! ```text
-//! streams   what its pool had taken − stream-ordered memory that is live
-//! graphs    what graphs had taken − their allocations that are live
-//! unmapped  Σ physical memory that was created, is held and lies at no address
+//! streams   memory its pool had taken − live stream-ordered memory
+//! graphs    memory that graphs had taken − their live allocations
+//! unmapped  Σ physical memory that exists and is not mapped
 //! ```
 //!
-//! A pool that is refused memory keeps what it got of it, and so do expandable segments for a moment: at a refusal that
-//! can be more than the context.
+//! A pool whose request fails keeps what it got until then, and so do expandable segments for a moment. At a failure,
+//! this can be more than the context.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::Clock;
 use super::collect::{Collected, ON_HOST, OtherEvent, Role, Row};
 use crate::room::EventKind;
 
-/// Walks through everything in the order of time. Sorted by device and time.
+/// Goes through all events in order of time. The result is sorted by device and time.
 pub(super) fn find(clock: Clock, collected: &Collected) -> Vec<DriverKeeps> {
     let mut keepers: FastMap<DeviceIndex, Keeper> = FastMap::default();
     let mut rows = collected.rows.iter().filter(|row| !row.is_refused).peekable();
@@ -46,17 +46,17 @@ pub(super) fn find(clock: Clock, collected: &Collected) -> Vec<DriverKeeps> {
     found
 }
 
-/// One device on the way through the recording.
+/// The state of a device during the import.
 #[derive(Default)]
 struct Keeper {
     streams: Pool,
     graphs: Pool,
     handles: FastMap<u64, Physical>,
-    /// The handle that lies at an address, and how much of the range it takes.
+    /// The handle mapped at each address.
     places: BTreeMap<u64, u64>,
 }
 
-/// Memory that the driver takes in one size and hands out in others.
+/// Memory that the driver takes in large pieces and suballocates.
 #[derive(Default)]
 struct Pool {
     taken: u64,
@@ -64,7 +64,7 @@ struct Pool {
     handed_out: u64,
 }
 
-/// Physical memory. It is there while it is held or mapped.
+/// Physical memory. It exists while it is held or mapped.
 struct Physical {
     size: u64,
     holds: u64,

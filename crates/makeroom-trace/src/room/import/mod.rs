@@ -1,24 +1,24 @@
-//! Turns a `.room` file into a trace.
+//! Converts a `.room` file to a trace.
 //!
 //! ```text
-//! definitions.rs  names, frames and stacks into the trace's own tables
+//! definitions.rs  names, frames and stacks to the trace's own tables
 //! collect.rs      one pass over the file: rows of device memory, and everything else
-//! refusals.rs     which refused requests were only a first attempt
-//! segments.rs     which driver memory a framework cuts its tensors out of
-//! devices.rs      rows in the order of time into the events of each device
-//! pending.rs      frees in stream order that were not known to be back
-//! keeps.rs        what the driver kept beyond what it handed out
+//! refusals.rs     which failed requests were retried
+//! segments.rs     which driver memory is a framework's segment
+//! devices.rs      rows, in order of time, to the events of each device
+//! pending.rs      stream-ordered frees that are not known to be complete
+//! keeps.rs        memory that the driver keeps beyond live allocations
 //! process.rs      pinned memory, contexts, code, measurements
 //! ```
 //!
-//! **Tensors and driver memory.** Where a framework's blocks were recorded, they are the allocations of the trace, and
-//! what that framework took from the driver are segments: what PyTorch's allocator asked for, by the stack, and all
-//! memory in which tensors lay. Driver memory of anybody else (NCCL, another framework, the program itself) is an
-//! allocation like a tensor, and without tensors all driver memory is.
+//! **Tensors and driver memory.** If a framework's blocks were recorded, they are the allocations of the trace, and
+//! the driver memory of that framework is segments: everything that PyTorch's allocator requested, by its stack, and
+//! all memory that contained tensors. Driver memory of other code (NCCL, another framework, the program itself) is an
+//! allocation like a tensor. Without tensors, all driver memory is.
 //!
-//! What does not take memory of this process is no allocation: ranges of addresses, memory opened from other processes
-//! and from other interfaces. Managed memory counts where it was asked for; a graph's memory counts from the making
-//! of its node. What nobody gave back ends with its context.
+//! Memory that does not belong to this process is not an allocation: address ranges, and memory imported from other
+//! processes or other APIs. Managed memory counts on the device where it was requested; memory of graphs counts from
+//! the creation of its node. Memory that is not freed ends with its context.
 
 mod collect;
 mod definitions;
@@ -37,7 +37,7 @@ use self::collect::Collected;
 use super::{Frame, Header, Reader};
 use crate::error::Error;
 
-/// Reads a file to the end of what is whole.
+/// Reads a file up to its last complete frame.
 pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
     let mut reader = Reader::new(stream)?;
     let mut trace = Trace::new(TraceKind::Room);
@@ -66,7 +66,7 @@ pub(crate) fn read(stream: impl Read) -> Result<Trace, Error> {
     Ok(trace)
 }
 
-/// What the reader of an answer should know about the recording.
+/// Notes for the readers of a result about the recording.
 fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<String> {
     let warnings =
         process.remarks.iter().filter(|remark| remark.is_warning).map(|remark| remark.text.clone());
@@ -97,7 +97,7 @@ fn notes(collected: &Collected, process: &makeroom_core::ProcessRecord) -> Vec<S
     notes
 }
 
-/// From the monotonic clock of records to dates.
+/// Converts the monotonic times of records to dates.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     wall_ns: u64,
@@ -109,7 +109,7 @@ impl Clock {
         Self { wall_ns: header.wall_ns, monotonic_ns: header.monotonic_ns }
     }
 
-    /// Nanoseconds since the header was written; negative before that. Right across a wrap of the clock.
+    /// Nanoseconds since the header was written; negative before that. Correct if the clock wraps.
     fn since(self, time_ns: u64) -> i64 {
         time_ns.wrapping_sub(self.monotonic_ns).cast_signed()
     }

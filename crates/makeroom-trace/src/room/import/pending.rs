@@ -1,13 +1,13 @@
-//! Frees in stream order that were not known to be back.
+//! Stream-ordered frees that are not known to be complete.
 //!
-//! Memory that was given back on a stream is the driver's pool's again when the stream has got there. A recording says
-//! so in three ways: by a record, by a wait for the stream, or by handing the memory out anew. What is left waits, or
-//! lies in the pool; either way it is no leak, and a request outside of the pools cannot have it before the stream is
-//! waited for.
+//! Memory that is freed on a stream returns to the driver's pool once the stream reaches the free. A recording shows
+//! this in three ways: by a record of the completion, by a synchronization with the stream, or by reuse of the
+//! memory. The remaining frees are pending or in the pool. Either way they are not leaks, but an allocation outside
+//! the pools cannot use them before the stream is synchronized.
 //!
-//! A wait covers what was freed before it began. Handles of default streams mean another stream in every context, that
-//! of the calling thread in every thread too. Which context any other stream is of is not recorded, so a wait for a
-//! whole context counts for such streams only where the process has no second one.
+//! A synchronization covers frees from before it began. The handles of default streams refer to a different stream in
+//! each context, and the per-thread default stream also in each thread. For other streams, the context is not
+//! recorded, so a synchronization of a whole context covers them only if the process has a single context.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,20 +16,20 @@ use makeroom_core::{AskedMeanwhile, Bytes, DeviceIndex, FastMap, PendingFrees, S
 use super::collect::{Role, Row};
 use crate::room::EventKind;
 
-/// The stream that handle 0 means, spelled out.
+/// The explicit handle of the stream that handle 0 means.
 const LEGACY: u64 = 1;
 const PER_THREAD: u64 = 2;
 
-/// A stream, told from others that have the same handle.
+/// A stream, distinguished from others with the same handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Stream {
-    /// A context's default stream.
+    /// The default stream of a context.
     Default { context: u64 },
-    /// A thread's own.
+    /// The per-thread default stream.
     OfThread { context: u64, thread: u32 },
-    /// One that the program made.
+    /// A stream that the program created.
     Made { handle: u64 },
-    /// One that is gone.
+    /// A destroyed stream.
     Gone,
 }
 
@@ -52,7 +52,7 @@ impl Stream {
     }
 }
 
-/// A free that waits.
+/// A pending free.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     size: u64,
@@ -60,19 +60,20 @@ struct Waiting {
     since_ns: i64,
 }
 
-/// The waiting frees of one device.
+/// The pending frees of one device.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// By address.
     waiting: BTreeMap<u64, Waiting>,
-    /// When and at which address, by stream, in the order of time; what was handed out anew stays until it is met.
+    /// Time and address of each free, by stream, in order of time. Entries of reused memory stay until they are
+    /// reached.
     queues: FastMap<Stream, VecDeque<(i64, u64)>>,
     at_refusal: Option<PendingFrees>,
     asked: Option<AskedMeanwhile>,
 }
 
 impl Pending {
-    /// Looks at an event before it happens. `size`: of what is at its address.
+    /// Processes an event before it takes effect. `size` is that of the memory at its address.
     pub(super) fn see(&mut self, row: &Row, size: Option<u64>) {
         match (row.role, row.kind) {
             (Role::Give, EventKind::StreamFree) => {
@@ -94,7 +95,7 @@ impl Pending {
         }
     }
 
-    /// The program has waited for a stream or for a context, or ended a stream.
+    /// The program synchronized with a stream or context, or destroyed a stream.
     pub(super) fn wait(&mut self, row: &Row, has_one_context: bool) {
         if row.role == Role::EndStream {
             if let Some(queue) = self.queues.remove(&Stream::of(row)) {
@@ -123,14 +124,14 @@ impl Pending {
         }
     }
 
-    /// A request was refused for good.
+    /// A request finally failed.
     pub(super) fn refused(&mut self) {
         if self.at_refusal.is_none() {
             self.at_refusal = Some(self.now());
         }
     }
 
-    /// What to remember of the device, if there is anything.
+    /// The result for the device, if there is any.
     pub(super) fn finish(self, device: DeviceIndex) -> Option<StreamFrees> {
         let at_end = self.now();
         let at_refusal = self.at_refusal.filter(|pending| pending.frees > 0);
@@ -146,7 +147,7 @@ impl Pending {
         }
     }
 
-    /// Memory that is handed out was back.
+    /// Memory that is handed out again was complete.
     fn hand_out(&mut self, address: u64, size: u64) {
         let end = address.saturating_add(size.max(1));
         while let Some((&start, waiting)) = self.waiting.range(..end).next_back() {

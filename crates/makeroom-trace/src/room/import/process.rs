@@ -1,4 +1,4 @@
-//! What a file says of the process itself: pinned memory, contexts, code, measurements.
+//! The process itself: pinned memory, contexts, code, measurements.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +15,17 @@ use crate::room::{DeviceDefinition, EndReason, EventKind, Header, Note, Sample, 
 
 /// `CU_LIMIT_MALLOC_HEAP_SIZE`.
 const HEAP_LIMIT: u64 = 2;
-/// In the extra figure of loaded code.
+/// Value of `extra` for loaded code.
 const IMPORTS_MALLOC: u64 = 1;
 
-/// A context that came to its end, and with it all that was taken in it.
+/// A destroyed context, which frees everything that was allocated in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EndedContext {
     pub(super) since_ns: i64,
     pub(super) handle: u64,
 }
 
-/// Puts the record of a process together, and the contexts that ended, in the order of time. Takes what it needs out of
+/// Assembles the record of a process and its destroyed contexts in order of time. Moves the data it needs out of
 /// `collected`.
 pub(super) fn assemble(
     header: &Header,
@@ -42,7 +42,7 @@ pub(super) fn assemble(
     for sample in std::mem::take(&mut collected.samples) {
         add_sample(&mut record, clock, &sample);
     }
-    // They come in the order of time, which stays within each device.
+    // Stable sort: samples of a device stay in order of time.
     record.device_samples.sort_by_key(|sample| sample.device);
     record.devices = collected.device_definitions.iter().map(device).collect();
     record.remarks = collected.remarks.iter().map(|remark| self::remark(clock, remark)).collect();
@@ -113,17 +113,17 @@ fn add_sample(record: &mut ProcessRecord, clock: Clock, sample: &Sample) {
     }
 }
 
-/// The record on its way.
+/// The record under construction.
 struct Assembly {
     record: ProcessRecord,
     clock: Clock,
     pinned: BTreeMap<u64, PinnedBlock>,
     pinned_bytes: Bytes,
-    /// Positions in the record, by handle.
+    /// Indices in the record, by handle.
     contexts: FastMap<u64, usize>,
     code: FastMap<u64, usize>,
     launches: FastMap<(u32, u32, u64, StackId), usize>,
-    /// The primary context of each device and how many hold it.
+    /// The primary context of each device and its reference count.
     primaries: FastMap<DeviceIndex, (u64, u64)>,
     ended: Vec<EndedContext>,
 }

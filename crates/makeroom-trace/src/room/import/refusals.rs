@@ -1,8 +1,8 @@
-//! Which refused requests were only a first attempt.
+//! Finds failed requests that were retried.
 //!
-//! Caching allocators ask the driver, are refused, give cached memory back and ask again. Only the last answer counts,
-//! and where the framework itself says that it gives up, that counts instead of the driver's answers before it. A program
-//! without such an allocator that asks for the same again at the same place, having given nothing back, was refused twice.
+//! A caching allocator whose driver call fails frees cached memory and retries. Only the last result counts, and if
+//! the framework itself reports a failure, that replaces the driver's. A program without such an allocator that makes
+//! the same request at the same place, without freeing anything in between, has failed twice.
 
 use std::collections::HashSet;
 
@@ -13,23 +13,23 @@ use super::definitions::Asker;
 use super::segments::is_tensor;
 use crate::room::EventKind;
 
-/// The refusals that do not count.
+/// The failures that do not count.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
-    /// Positions of rows.
+    /// Indices of their rows.
     silenced: HashSet<usize, FastHasher>,
-    /// A framework's refusals of its own that follow one of the driver.
+    /// Failures reported by a framework that follow one of the driver.
     asked: HashSet<usize, FastHasher>,
-    /// How many of them were served when they were made again.
+    /// How many of them succeeded when they were retried.
     pub(super) served: u64,
 }
 
 impl Attempts {
-    /// Looks at the rows in the order of time.
+    /// Goes through the rows in order of time.
     pub(super) fn find(rows: &[Row]) -> Self {
         let mut attempts = Self::default();
         let has_framework = rows.iter().any(is_tensor);
-        // The last refusal of each thread, while it may still be made again.
+        // The last failure of each thread, as long as it may be retried.
         let mut open: FastMap<u32, usize> = FastMap::default();
         let mut last_gift: FastMap<u32, usize> = FastMap::default();
         for (index, row) in rows.iter().enumerate() {
@@ -58,28 +58,28 @@ impl Attempts {
         attempts
     }
 
-    /// Whether a framework refused by itself what stands at a position, without asking the driver for it.
+    /// Whether a framework failed this request itself, without calling the driver.
     pub(super) fn is_unasked(&self, index: usize, row: &Row) -> bool {
         is_tensor(row) && !self.asked.contains(&index)
     }
 
-    /// Whether the refusal at a position counts.
+    /// Whether the failure at this index counts.
     pub(super) fn counts(&self, index: usize) -> bool {
         !self.silenced.contains(&index)
     }
 }
 
-/// Whether a program asks and is refused in a loop, at the same place.
+/// Whether a program fails repeatedly at the same place.
 fn is_repeated(refused: &Row, row: &Row) -> bool {
     let is_same_place = refused.stack == row.stack && refused.stack != StackId::NONE;
     row.is_refused && row.asker == Asker::Other && is_same_place
 }
 
-/// What an allocator may ask for beyond the tensor: it takes segments of at least this much.
+/// How much more than the tensor an allocator may request: its large segments have at least this size.
 const ROUNDING: u64 = 20 << 20;
 
-/// Whether `row` is the request of a refused one again: the same of the driver, or the tensor for which a framework's
-/// allocator asked.
+/// Whether `row` retries a failed request: the same request to the driver, or the tensor for which a framework's
+/// allocator made it.
 fn is_again(refused: &Row, row: &Row) -> bool {
     if refused.device != row.device {
         return false;
@@ -90,7 +90,7 @@ fn is_again(refused: &Row, row: &Row) -> bool {
     let is_tensor = row.kind == EventKind::TensorAlloc;
     match refused.asker {
         Asker::Torch | Asker::Unknown => is_tensor,
-        // Through another library, if it gave up for want of about as much.
+        // Through another library, if the framework failed for about the same size.
         Asker::Other => is_tensor && row.is_refused && refused.size.wrapping_sub(row.size) <= ROUNDING,
     }
 }

@@ -1,11 +1,11 @@
-//! Which driver memory a framework cuts its tensors out of.
+//! Finds the driver memory that a framework divides into tensors: its segments.
 //!
-//! What PyTorch's allocator asked for is its own. Of everybody else's memory it is that in which tensors lay while it was
-//! there: a framework may take its segments through another library (RMM, an allocator plugged in), and without native
-//! frames there is no other way to tell. Addresses are used again, so what lay there at other times does not count.
+//! Memory requested by PyTorch's allocator is a segment. So is other memory that contained tensors while it existed:
+//! a framework may allocate segments through another library (RMM, a pluggable allocator), and without native frames
+//! there is no other evidence. Addresses are reused, so tensors at other times do not count.
 //!
-//! Where makeroom's own pool answered the program (`--pool`), its mappings are the segments, whoever is served from them. A
-//! framework's blocks then lie in blocks that the pool handed out: these are the same memory and count once.
+//! If makeroom's own pool served the program (`--pool`), its mappings are the segments, whichever code it serves. A
+//! framework's blocks are then in blocks that the pool handed out. Both are the same memory, which counts once.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,28 +15,29 @@ use super::collect::{Role, Row};
 use super::definitions::Asker;
 use crate::room::EventKind;
 
-/// Driver memory that is there: its end, and the row that took it.
+/// Driver memory that exists: its end, and the row that allocated it.
 #[derive(Clone, Copy)]
 struct Held {
     end: u64,
     row: usize,
 }
 
-/// What rows that take memory are.
+/// How to count rows that allocate memory.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// They take segments.
+    /// Indices of rows that allocate segments.
     pub(super) segments: HashSet<usize, FastHasher>,
-    /// They take what the pool gave a framework, which counts as the framework's blocks.
+    /// Indices of rows that allocate memory the pool passes on to a framework, which counts as the framework's
+    /// blocks.
     pub(super) handed_on: HashSet<usize, FastHasher>,
 }
 
-/// Whether a handle is one of makeroom's own pool, which marks them.
+/// Whether a handle belongs to makeroom's own pool, which marks its handles.
 pub(super) fn is_of_pool(handle: u64) -> bool {
     handle >> 48 & 0xff == 0x6d
 }
 
-/// Finds the rows that take segments.
+/// Finds the rows that allocate segments.
 pub(super) fn find(rows: &[Row]) -> Found {
     let mut found = of_frameworks(rows);
     let mut pooled: FastMap<DeviceIndex, Ranges> = FastMap::default();
@@ -98,7 +99,7 @@ fn of_frameworks(rows: &[Row]) -> Found {
     Found { segments, ..Found::default() }
 }
 
-/// Whether a row is about a framework's block.
+/// Whether a row concerns a framework's block.
 pub(super) fn is_tensor(row: &Row) -> bool {
     matches!(row.kind, EventKind::TensorAlloc | EventKind::TensorFree)
 }

@@ -1,8 +1,8 @@
-//! An HTTP server for untrusted clients: what `view` and `serve` share.
+//! An HTTP server for untrusted clients, shared by `view` and `serve`.
 //!
 //! ```text
 //! mod       accepts connections, serves them, and ends those that miss a deadline
-//! seats     how many connections there are, in all and per peer, and which one has to leave for another
+//! seats     limits connections, in total and per peer, and evicts one to admit another
 //! stream    a connection that reports its progress
 //! ```
 //!
@@ -37,12 +37,12 @@ use tokio::sync::Semaphore;
 use seats::{Phase, Seat, Seats};
 use stream::Watched;
 
-/// What clients may take of a server.
+/// Limits on what clients can use of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Connections at a time.
+    /// Concurrent connections.
     connections: usize,
-    /// Connections of one peer at a time.
+    /// Concurrent connections of one peer.
     per_peer: usize,
     /// Accepted connections that wait for a seat. More stay in the kernel's queue.
     waiting: usize,
@@ -63,7 +63,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// For people and for scrapers.
+    /// For browsers and scrapers.
     pub(crate) const USUAL: Self = Self {
         connections: 64,
         per_peer: 32,
@@ -90,7 +90,7 @@ pub(crate) async fn plain(stream: TcpStream) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Serves every request until it is stopped. `secure` does the handshake of a new connection.
+/// Serves requests until the task is dropped. `secure` does the handshake of a new connection.
 pub(crate) async fn accept<Secure, Securing, Stream, Answer, Waiting>(
     listener: TcpListener,
     limits: Limits,
@@ -108,14 +108,14 @@ pub(crate) async fn accept<Secure, Securing, Stream, Answer, Waiting>(
     loop {
         let Ok(waiting) = Arc::clone(&queue).acquire_owned().await else { return };
         let Ok((stream, client)) = listener.accept().await else {
-            // Out of descriptors, most likely: others must end first.
+            // Most likely out of file descriptors: retry once other connections have closed.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let Ok(server) = stream.local_addr() else { continue };
         let ends = Ends { client, server };
         let (seats, secure, answer) = (Arc::clone(&seats), secure.clone(), answer.clone());
-        // Waits on its own: the next in the queue may be of another peer.
+        // Wait in a separate task: the next connection in the queue may be from another peer.
         tokio::spawn(async move {
             let Some(taken) = seats.take(client.ip()).await else { return };
             drop(waiting);
@@ -125,7 +125,7 @@ pub(crate) async fn accept<Secure, Securing, Stream, Answer, Waiting>(
     }
 }
 
-/// Waits until one of two is done, and drops both.
+/// Runs two futures until one of them completes, then drops both.
 async fn first(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|context| {
@@ -135,7 +135,7 @@ async fn first(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
     .await;
 }
 
-/// Serves one connection until its client leaves.
+/// Serves one connection until its client disconnects.
 async fn serve<Stream, Answer, Waiting>(
     securing: impl Future<Output = io::Result<Stream>>,
     seat: &Arc<Seat>,
@@ -155,9 +155,9 @@ async fn serve<Stream, Answer, Waiting>(
             Ok::<_, Infallible>(response)
         }
     });
-    // The deadlines of the seat replace hyper's own, which do not cover the response.
+    // The seat's deadlines replace hyper's, which do not cover the response.
     let io = TokioIo::new(Watched::new(stream, Arc::clone(seat)));
-    // A client that leaves early is not an error of the server.
+    // A client that disconnects early is not a server error.
     let _ = http1::Builder::new().serve_connection(io, service).await;
 }
 

@@ -1,11 +1,11 @@
-//! Seats: how many connections are served at a time, in all and per peer, and which one has to leave for another.
+//! Seats: the limit on concurrent connections, in total and per peer, and the choice of which one to evict.
 //!
-//! Without eviction, a server with a fixed number of seats belongs to the first clients that take them and do nothing. So
-//! when no seat is free, the connection that has waited longest for its client leaves: one without a complete request, or
-//! if there is none, one whose client has not read its response. A client that sends its request and reads its response
-//! without delay is never evicted. Seats are taken from the peer that has most of them.
+//! Without eviction, idle clients could hold all seats forever. When no seat is free, the peer with the most seats
+//! loses the connection that has waited longest for its client: one without a complete request if there is any,
+//! otherwise one whose client does not read its response. A client that sends its request and reads its response
+//! without delay is never evicted.
 //!
-//! A peer is an IPv4 address or an IPv6 network of 64 bits, which one host has to itself.
+//! A peer is an IPv4 address or an IPv6 /64 network, which a single host can own.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -17,14 +17,14 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Limits;
 
-/// What a connection does.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Waits for a request.
+    /// Waiting for a request.
     Receiving,
-    /// Computes a response.
+    /// Computing a response.
     Responding,
-    /// Sends it.
+    /// Sending the response.
     Sending,
 }
 
@@ -36,7 +36,7 @@ struct Progress {
     moved: Instant,
 }
 
-/// A connection that is served.
+/// A connection being served.
 #[derive(Debug)]
 pub(super) struct Seat {
     peer: IpAddr,
@@ -56,18 +56,18 @@ impl Seat {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a phase.
+    /// Starts a phase.
     pub(super) fn enter(&self, phase: Phase) {
         let now = Instant::now();
         *self.progress() = Progress { phase, since: now, moved: now };
     }
 
-    /// The client accepted something.
+    /// Records that the client accepted some bytes.
     pub(super) fn moved(&self) {
         self.progress().moved = Instant::now();
     }
 
-    /// The client accepted everything so far: a response that was being sent is sent.
+    /// Records that the client accepted all bytes so far. In [`Phase::Sending`], the response is complete.
     pub(super) fn flushed(&self) {
         if self.progress().phase == Phase::Sending {
             self.enter(Phase::Receiving);
@@ -81,7 +81,7 @@ impl Seat {
             if deadline <= Instant::now() {
                 return;
             }
-            // It may go on to a later deadline; an earlier one is noticed within a second.
+            // The deadline may move later in the meantime; an earlier one is noticed within a second.
             let next = deadline.min(Instant::now() + Duration::from_secs(1));
             if timeout_at(next, self.evicted.notified()).await.is_ok() {
                 return;
@@ -98,7 +98,7 @@ impl Seat {
         }
     }
 
-    /// What it waits for its client to do, and since when; `None` while the server is at work.
+    /// The phase in which it waits for its client, and since when; `None` while the server is working.
     fn waits(&self) -> Option<(Phase, Instant)> {
         let Progress { phase, since, .. } = *self.progress();
         (phase != Phase::Responding).then_some((phase, since))
@@ -113,7 +113,7 @@ pub(super) struct Seats {
     freed: Notify,
 }
 
-/// A seat that is given back when this is dropped.
+/// A seat, released on drop.
 #[derive(Debug)]
 pub(super) struct Taken {
     seats: Arc<Seats>,
@@ -142,9 +142,9 @@ impl Seats {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a seat for a client, as soon as one is free or another connection can leave; `None` if that takes too long.
+    /// Takes a seat as soon as one is free or can be evicted; `None` after `limits.wait`.
     pub(super) async fn take(self: &Arc<Self>, address: IpAddr) -> Option<Taken> {
-        /// Grace ends without a notice.
+        /// Polling interval: nothing signals the end of a grace period.
         const AGAIN: Duration = Duration::from_millis(20);
         let give_up = Instant::now() + self.limits.wait;
         loop {
@@ -174,7 +174,7 @@ impl Seats {
     }
 }
 
-/// Frees a seat of a peer; `None` where none of them can leave yet.
+/// Evicts one connection of a peer; `None` if none is waiting for its client, or the grace period is not over.
 fn evict(taken: &mut Vec<Arc<Seat>>, peer: IpAddr, limits: &Limits) -> Option<()> {
     let longest = |wanted| {
         let own = taken.iter().enumerate().filter(|(_, seat)| seat.peer == peer);
@@ -183,7 +183,7 @@ fn evict(taken: &mut Vec<Arc<Seat>>, peer: IpAddr, limits: &Limits) -> Option<()
             .map(|((_, since), position)| (since, position))
             .min()
     };
-    // While one without a request is there, none with a request leaves.
+    // Connections without a complete request go first.
     let (since, position, grace) = match (longest(Phase::Receiving), longest(Phase::Sending)) {
         (Some((since, position)), _) => (since, position, limits.grace),
         (None, Some((since, position))) => (since, position, limits.send_grace),
@@ -196,7 +196,7 @@ fn evict(taken: &mut Vec<Arc<Seat>>, peer: IpAddr, limits: &Limits) -> Option<()
     Some(())
 }
 
-/// The peer with most seats.
+/// The peer with the most seats.
 fn greediest(taken: &[Arc<Seat>]) -> Option<IpAddr> {
     let mut seats: HashMap<IpAddr, usize> = HashMap::new();
     for seat in taken {

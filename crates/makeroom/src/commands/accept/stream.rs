@@ -1,4 +1,5 @@
-//! A connection that reports its progress to its seat: bytes that the client accepted, and that it accepted all of them.
+//! A stream that reports its progress to its seat: when the client accepts bytes, and when it has accepted all of
+//! them.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::seats::Seat;
 
-/// A stream of a seat.
+/// A stream that belongs to a seat.
 pub(super) struct Watched<Stream> {
     stream: Stream,
     seat: Arc<Seat>,

@@ -1,5 +1,5 @@
-//! Clients over real sockets that are slow, silent, many, or never read. Deadlines are short here; each client is one that
-//! would otherwise keep its seat.
+//! Clients over real sockets that are slow, silent, numerous, or never read. With short deadlines: each of these
+//! clients would otherwise keep its seat.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener as StdListener, TcpStream as StdStream};
@@ -7,7 +7,7 @@ use std::thread;
 
 use super::*;
 
-/// Nothing is evicted: only deadlines end a connection.
+/// Without eviction: only deadlines close connections.
 const DEADLINES: Limits = Limits {
     connections: 4,
     per_peer: 4,
@@ -21,7 +21,7 @@ const DEADLINES: Limits = Limits {
     send_grace: Duration::from_secs(3600),
 };
 
-/// No deadline passes: only eviction frees a seat.
+/// Without deadlines: only eviction frees a seat.
 const EVICTION: Limits = Limits {
     receive: Duration::from_secs(3600),
     respond: Duration::from_secs(3600),
@@ -32,10 +32,10 @@ const EVICTION: Limits = Limits {
     ..DEADLINES
 };
 
-/// More than the buffers of two sockets hold.
+/// More than two socket buffers hold.
 const LARGE: usize = 32 << 20;
 
-/// Starts a server whose `/large` is large and whose `/never` does not come. It ends with the process.
+/// Starts a server that sends [`LARGE`] bytes for `/large` and never responds to `/never`. It ends with the process.
 fn start(limits: Limits) -> SocketAddr {
     let listener = StdListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -58,7 +58,7 @@ fn start(limits: Limits) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// A client at an address of its own: all of 127.0.0.0/8 is this machine.
+/// A client with its own address: all of 127.0.0.0/8 is local.
 fn connect(server: SocketAddr, last: u8) -> StdStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let stream = runtime.block_on(async {
@@ -101,7 +101,7 @@ fn a_head_has_a_deadline_however_its_bytes_come() {
     let mut slow = connect(server, 1);
     slow.write_all(b"GET / HTTP/1.1\r\nX").unwrap();
     let mut trickle = slow.try_clone().unwrap();
-    // Ends when the server does not take any more.
+    // Ends when the server stops reading.
     let trickling = thread::spawn(move || {
         while trickle.write_all(b"x").is_ok() {
             thread::sleep(Duration::from_millis(10));
@@ -125,7 +125,7 @@ fn a_response_has_a_deadline_whether_it_stalls_or_trickles() {
     send(&mut slow, "/large");
     let mut read = 0;
     let mut some = vec![0; 1 << 16];
-    // Never stalls for long, and would take more than the total.
+    // Never stalls for long, but would exceed the total time.
     while let Ok(count @ 1..) = slow.read(&mut some) {
         read += count;
         thread::sleep(Duration::from_millis(20));
@@ -139,7 +139,7 @@ fn a_response_has_a_deadline_whether_it_stalls_or_trickles() {
     wait_for_end(never);
 }
 
-/// 64 of them blocked both servers for ever.
+/// Regression: 64 of them blocked both servers forever.
 #[test]
 fn clients_that_never_read_leave_for_others() {
     let server = start(EVICTION);

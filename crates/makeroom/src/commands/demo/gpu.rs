@@ -1,4 +1,4 @@
-//! Which GPU the programs of the demonstration get.
+//! Chooses the GPU on which the demonstration's programs run.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,17 @@ use crate::cli::Gpu;
 use crate::commands::run::library;
 use crate::failure::Failure;
 
-/// The machine the programs run on.
+/// The GPU the programs run on.
 pub(crate) enum Machine {
-    /// A real card.
+    /// A real GPU.
     Real { name: String },
-    /// The one in software: where its libraries are, and why it is used.
+    /// The software GPU: the directory of its libraries, and why no real GPU is used (`None` if the user chose this
+    /// one).
     Software { folder: PathBuf, reason: Option<String> },
 }
 
 impl Machine {
-    /// The one asked for; else a real one if there is one.
+    /// The requested GPU; by default a real one if present.
     pub(crate) fn choose(asked: Option<Gpu>) -> Result<Self, Failure> {
         match asked {
             Some(Gpu::Real) => Self::real().map_err(Failure::Gpu),
@@ -39,7 +40,7 @@ impl Machine {
         Ok(Self::Software { folder: library::place_software_gpu().map_err(Failure::Library)?, reason })
     }
 
-    /// As in `--json`.
+    /// The name in `--json`.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Real { .. } => "real",
@@ -47,7 +48,7 @@ impl Machine {
         }
     }
 
-    /// What a situation's processes have to be told; `Err` says why it is not run on this machine.
+    /// The environment of a situation's processes, or why the situation cannot run on this machine.
     pub(crate) fn environment(
         &self,
         situation: &Situation,

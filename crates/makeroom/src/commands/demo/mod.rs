@@ -1,8 +1,8 @@
-//! `makeroom demo`: run out of memory in every way there is, and have it explained.
+//! `makeroom demo`: run out of memory in each of the known ways, and explain each failure.
 //!
 //! ```text
-//! gpu.rs       which GPU the programs get            program.rs   the other side: one situation, in its own process
-//! recorded.rs  runs one situation and explains it    text.rs      what a person reads
+//! gpu.rs       chooses the GPU                       program.rs   one situation, inside the recorded process
+//! recorded.rs  runs one situation and explains it    text.rs      the output as text
 //! ```
 
 mod gpu;
@@ -78,7 +78,7 @@ fn answer(shown: &Shown, is_kept: bool) -> Value {
     value
 }
 
-/// Where the recordings go; a folder that nobody asked for is removed at the end.
+/// The directory of the recordings, removed on drop unless the user chose it.
 struct Folder {
     path: PathBuf,
     is_kept: bool,
@@ -100,7 +100,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !self.is_kept {
-            // What cannot be removed lies in the user's own folder for temporary files.
+            // A leftover is in the user's private temporary directory.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

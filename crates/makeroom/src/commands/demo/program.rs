@@ -1,4 +1,4 @@
-//! The other side of `demo`: one situation, in the process that is recorded.
+//! `makeroom demo-program`: runs one situation inside the recorded process.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use makeroom_demo::{Ending, Situation};
 use crate::cli::DemoProgram;
 use crate::failure::Failure;
 
-/// Runs one situation's program, or its other process.
+/// Runs a situation's program, or its second process.
 pub(crate) fn run(arguments: &DemoProgram) -> Result<(), Failure> {
     let situation = makeroom_demo::find(&arguments.name)
         .ok_or_else(|| Failure::NoSuchSituation { name: arguments.name.clone() })?;

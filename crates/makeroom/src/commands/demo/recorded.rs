@@ -13,16 +13,16 @@ use crate::commands::run::{self, library};
 use crate::commands::{new_file, recording};
 use crate::failure::Failure;
 
-/// What came of a situation.
+/// The result of a situation.
 pub(crate) struct Shown {
     pub(crate) situation: &'static Situation,
-    /// What was recorded, or why it was not run.
+    /// The recording, or why the situation was not run.
     pub(crate) recorded: Result<Recorded, &'static str>,
 }
 
-/// A situation that was run.
+/// A situation that ran.
 pub(crate) struct Recorded {
-    /// What its program printed.
+    /// Its program's output.
     pub(crate) said: String,
     pub(crate) file: PathBuf,
     pub(crate) explanation: Explanation,
@@ -30,7 +30,7 @@ pub(crate) struct Recorded {
 
 /// Runs a situation.
 pub(crate) fn run(situation: &'static Situation, machine: &Machine, folder: &Path) -> Result<Shown, Failure> {
-    // Each situation has a card of its own: what one leaves behind is not there for the next.
+    // Each situation gets a software GPU of its own, so that none sees memory left over from another.
     let shared = folder.join(format!(".makeroom-{}", new_file::random()));
     let environment = match machine.environment(situation, &shared) {
         Ok(environment) => environment,
@@ -38,7 +38,7 @@ pub(crate) fn run(situation: &'static Situation, machine: &Machine, folder: &Pat
     };
     std::fs::create_dir_all(&shared)?;
     let file = folder.join(format!("{}.room", situation.name));
-    // The recorder makes new files only.
+    // The recorder only creates new files.
     run::make_way(&file)?;
     let other =
         if situation.held_by_other_percent > 0 { Some(Other::start(situation, &environment)?) } else { None };
@@ -46,7 +46,7 @@ pub(crate) fn run(situation: &'static Situation, machine: &Machine, folder: &Pat
         .env("LD_PRELOAD", run::preload(&library::place().map_err(Failure::Library)?))
         .env("MAKEROOM_FILE", &file)
         .env("MAKEROOM_RUN_ID", run::run_id())
-        // The programs are no Python: tensors get the stacks that there are.
+        // These are not Python programs: record native stacks for tensors.
         .env("MAKEROOM_STACKS", "native")
         .output()?;
     drop(other);
@@ -61,7 +61,7 @@ pub(crate) fn run(situation: &'static Situation, machine: &Machine, folder: &Pat
     Ok(Shown { situation, recorded: Ok(Recorded { said, file, explanation }) })
 }
 
-/// This program as a situation's, with nothing in its environment that is not for it.
+/// The command that runs a situation's program, without variables that the user set for other programs.
 fn program(situation: &Situation, environment: &[(&'static str, OsString)]) -> Result<Command, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["demo-program", situation.name]);
@@ -72,7 +72,7 @@ fn program(situation: &Situation, environment: &[(&'static str, OsString)]) -> R
     Ok(command)
 }
 
-/// The other process of a situation: it holds its memory until this is dropped.
+/// The second process of a situation. It holds its memory until this is dropped.
 struct Other(Child);
 
 impl Other {
@@ -96,7 +96,7 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // The end of its input lets it go; one that is gone already needs nothing.
+        // The process exits at the end of its input.
         drop(self.0.stdin.take());
         let _ = self.0.wait();
     }

@@ -18,7 +18,7 @@ const COMMAND: Style = AnsiColor::Cyan.on_default();
 const FAINT: Style = Style::new().dimmed();
 const INDENT: &str = "    ";
 
-/// The situations, one line each.
+/// The list of situations, one line each.
 pub(crate) fn list() -> String {
     let longest = SITUATIONS.iter().map(|situation| situation.name.len()).max().unwrap_or(0);
     SITUATIONS.iter().fold(String::new(), |mut text, Situation { name, title, .. }| {
@@ -60,7 +60,7 @@ pub(crate) fn all(shown: &[Shown], machine: &Machine, kept: Option<&Path>) -> St
     text
 }
 
-/// One situation with its whole explanation.
+/// One situation with its full explanation.
 pub(crate) fn whole(shown: &Shown, machine: &Machine, kept: Option<&Path>) -> String {
     let Shown { situation, recorded } = shown;
     let mut text =
@@ -122,7 +122,7 @@ fn command(text: &str) -> String {
     format!("{COMMAND}{text}{COMMAND:#}")
 }
 
-/// Words in lines that fit the terminal.
+/// Wraps text to the width of the terminal.
 fn paragraph(text: &mut String, indent: &str, words: &str) {
     let width = output::columns().saturating_sub(indent.len()).max(20);
     let mut line = String::new();

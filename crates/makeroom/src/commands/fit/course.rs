@@ -1,49 +1,50 @@
-//! How a run goes: whether it has shown enough, or is stuck for want of memory.
+//! Decides when a run has been observed long enough, and whether it is stuck out of memory.
 //!
-//! A refusal is not the end. PyTorch's allocator gives its cache back and asks again, cuDNN takes a way that needs less;
-//! and a recording that is still being written may end between a refusal and its second answer. So a run fits if it goes on
-//! for as long as one without refusals has to, and does not if it comes no further, or is refused again and again.
+//! A failed allocation does not mean that the run does not fit: PyTorch frees its cache and retries, cuDNN falls back
+//! to an algorithm with a smaller workspace, and a recording that is still being written may end between a failure
+//! and its retry. So a run fits if it completes as many steps after a failure as a run without failures has to. It
+//! does not fit if it makes no progress after a failure, or keeps failing.
 
 use std::time::{Duration, Instant};
 
 use makeroom_fit::Probe;
 
-/// So many times the steps are waited for where nothing was seen that ends a step.
+/// Factor on the number of steps to observe if steps differ or no optimizer was seen.
 const FURTHER: usize = 4;
-/// A run that is refused again and again has this many times the steps to get over it.
+/// Factor on the number of steps a run may take to recover from repeated failures.
 const LAST_CHANCE: usize = 3;
-/// A run that was refused and does nothing for so long is not going on.
+/// A run that makes no progress for this long after a failure is stuck.
 const STANDSTILL: Duration = Duration::from_secs(15);
 
-/// How long a run goes on.
+/// When to stop observing a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Steps to see.
+    /// Steps to observe.
     pub(crate) steps: usize,
-    /// Seconds after which it is stopped in any case.
+    /// Time limit.
     pub(crate) seconds: u64,
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
-    /// It is not known yet.
+    /// Undecided.
     Open,
-    /// It has shown what it needs.
+    /// Enough steps were observed.
     Enough,
-    /// It was refused memory and does not get over it.
+    /// An allocation failed and the run did not recover.
     Stuck,
 }
 
-/// Whether nothing came after a refusal.
+/// Whether no step completed after the last failed allocation.
 pub(super) fn is_stuck(probe: &Probe) -> bool {
     probe.refusals > 0 && probe.cycles_since_refusal == 0
 }
 
-/// Looks at a run again and again.
+/// Observes a run over time.
 pub(super) struct Watch {
     patience: Patience,
-    /// How far it had come, and since when it has not come further.
+    /// The progress so far, and when it last changed.
     last: (usize, Instant),
 }
 
@@ -60,8 +61,8 @@ impl Watch {
         self.judge(probe, self.last.1.elapsed())
     }
 
-    /// Whether memory has settled, and an optimizer has been at work, or nothing like one comes. Where steps differ, more
-    /// of them are seen.
+    /// A run is done when its memory has settled and it has completed enough steps since the last failure; more steps
+    /// if they differ or no optimizer was seen.
     fn judge(&self, probe: &Probe, idle: Duration) -> Course {
         let seen = probe.cycles.peaks.len();
         let is_regular = probe.is_optimized && !probe.cycles.vary();
@@ -82,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// A run: `+` is a step that takes memory and gives it back, `!` a refusal.
+    /// A run: `+` is a step that allocates and frees memory, `!` a failed allocation.
     fn probe(course: &str) -> Probe {
         let mut device = DeviceTrace::default();
         let mut push = |action, number: u64, size| {

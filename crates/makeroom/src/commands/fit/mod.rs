@@ -1,6 +1,6 @@
 //! `makeroom fit`: the largest batch that fits, from a few short runs.
 //!
-//! What to run is decided by `makeroom-fit`; here the program is run, watched and stopped.
+//! `makeroom-fit` decides which batch sizes to try; this module runs, watches and stops the program.
 
 mod course;
 mod placeholder;

@@ -1,25 +1,25 @@
-//! The command with a place for the batch.
+//! The user's command line, with a placeholder for the batch size.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use crate::failure::Failure;
 
-/// What stands for the batch.
+/// The placeholder.
 const PLACEHOLDER: &[u8] = b"{}";
 
-/// A command line in which the batch can be set.
+/// A command line with at least one placeholder.
 #[derive(Debug)]
 pub(crate) struct Command<'words>(&'words [OsString]);
 
 impl<'words> Command<'words> {
-    /// Takes a command line that has a place for the batch.
+    /// Checks that a command line has a placeholder.
     pub(crate) fn new(words: &'words [OsString]) -> Result<Self, Failure> {
         let has_place = words.iter().skip(1).any(|word| find(word).is_some());
         if has_place { Ok(Self(words)) } else { Err(Failure::NoPlaceholder) }
     }
 
-    /// The command line with a batch in every place.
+    /// The command line with each placeholder replaced by a batch size.
     pub(crate) fn with(&self, batch: u64) -> Vec<OsString> {
         let number = batch.to_string();
         self.0.iter().map(|word| replace(word, number.as_bytes())).collect()

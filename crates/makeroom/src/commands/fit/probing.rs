@@ -1,7 +1,8 @@
-//! One run of the program: started, watched while it records, and stopped once it has shown what it needs.
+//! One run of the program: starts it, watches its recordings, and stops it after enough steps.
 //!
-//! The program runs in a process group of its own, so that all of its processes can be stopped. It gets no input: a
-//! program that waits for some has said nothing about memory. What it prints is kept and shown only if it fails.
+//! The program gets its own process group, so that all of its processes can be stopped, and no standard input,
+//! because a run that waits for input tells nothing about memory. Its output goes to a file and is shown only if it
+//! fails.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -27,19 +28,19 @@ use crate::commands::run::{library, preload, run_id};
 use crate::failure::Failure;
 use crate::signals::not_ignored;
 
-/// How often a run is looked at, at first; reading a long recording takes longer, and is done less often.
+/// Minimum time between looks at a run's recordings.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// A run is looked at for no more than one part in so many of its time.
+/// Pause this many times as long as a look took, so that reading long recordings takes at most 1/9 of the time.
 const LOOKING_SHARE: u32 = 8;
-/// How long a program has to end once it is told to.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// It went through its steps.
+    /// It completed its steps.
     Ran { probe: Box<Probe>, trace: Box<Trace> },
-    /// It was refused memory, and that was its end.
+    /// It ran out of memory.
     Refused(Option<Box<Probe>>),
 }
 
@@ -65,7 +66,7 @@ impl Ended {
         }
     }
 
-    /// Requests that were refused, and the run went on.
+    /// Failed allocations after which the run continued.
     pub(crate) fn refusals(&self) -> u64 {
         match self {
             Self::Ran { probe, trace } => {
@@ -77,19 +78,19 @@ impl Ended {
     }
 }
 
-/// Runs programs with the recorder in them.
+/// Runs programs under the recorder.
 pub(crate) struct Probing {
     library: PathBuf,
     folder: Folder,
     variables: Vec<(&'static str, OsString)>,
     limit: Option<Bytes>,
     patience: Patience,
-    /// Set when the user wants to stop.
+    /// Set by SIGINT, SIGTERM or SIGHUP.
     is_interrupted: Arc<AtomicBool>,
 }
 
 impl Probing {
-    /// Prepares runs in which the program sees a card of `limit` bytes.
+    /// Prepares runs in which the program sees a GPU of `limit` bytes.
     pub(crate) fn new(
         variables: Vec<(&'static str, OsString)>,
         limit: Option<Bytes>,
@@ -109,8 +110,8 @@ impl Probing {
         })
     }
 
-    /// Runs a command line that stands for a batch; tells how many steps were seen, and what is live. Gives how it ended,
-    /// too.
+    /// Runs the command line for one batch size. Calls `tell` with the number of completed steps and the live memory
+    /// while it runs. Returns the result and how the run ended.
     pub(crate) fn run(
         &self,
         words: &[OsString],
@@ -182,7 +183,7 @@ impl Probing {
         Ok(command)
     }
 
-    /// What came of a run, by what it recorded, how it ended and what it said.
+    /// The result of a run, from its recordings, its exit status and its output.
     fn judge(
         &self,
         ended: Option<Ended>,
@@ -194,7 +195,7 @@ impl Probing {
     ) -> Result<Ended, Failure> {
         let failed = status.filter(|status| !status.success());
         let is_end = |probe: &Probe| match end {
-            // It was ended right after it had shown enough, and may have been asking again.
+            // It was stopped after enough steps, perhaps between a failed allocation and its retry.
             FitEnd::Shown => false,
             FitEnd::Refused => true,
             FitEnd::ByItself | FitEnd::OutOfTime => is_stuck(probe),
@@ -215,7 +216,7 @@ impl Probing {
     }
 }
 
-/// Waits, but no longer than the program runs.
+/// Waits for a time, or until the program has ended or the user interrupts.
 fn wait(child: &mut Child, time: Duration, is_interrupted: &AtomicBool) -> io::Result<()> {
     let end = Instant::now() + time;
     while Instant::now() < end && child.try_wait()?.is_none() && !is_interrupted.load(Ordering::Relaxed) {
@@ -224,7 +225,7 @@ fn wait(child: &mut Child, time: Duration, is_interrupted: &AtomicBool) -> io::R
     Ok(())
 }
 
-/// What the recordings of a run say so far: of its processes, one that is stuck, or the one that holds most.
+/// The result so far, from the process that is stuck or, if none is, from the one with the highest peak.
 fn seen(folder: &Path, batch: u64) -> Option<Ended> {
     let mut most: Option<(Box<Probe>, Box<Trace>)> = None;
     let weight = |probe: &Probe| (is_stuck(probe), probe.program.peak_live_if_granted());
@@ -233,7 +234,7 @@ fn seen(folder: &Path, batch: u64) -> Option<Ended> {
         if path.extension().is_none_or(|extension| extension != "room") {
             continue;
         }
-        // A file that is not readable yet has nothing to say yet.
+        // A file that is not readable yet is skipped.
         let Ok(Input::Trace(trace)) = makeroom_trace::open(&path) else { continue };
         if trace.process.as_ref().is_some_and(|process| !process.refused_contexts.is_empty()) {
             return Some(Ended::Refused(None));
@@ -248,7 +249,7 @@ fn seen(folder: &Path, batch: u64) -> Option<Ended> {
     most.map(|(probe, trace)| Ended::Ran { probe, trace })
 }
 
-/// A program that runs; it is stopped when this goes.
+/// A running program, stopped on drop.
 struct Running(Child);
 
 impl Running {
@@ -257,7 +258,7 @@ impl Running {
         child.map(Self).map_err(|error| Failure::Program { name: name.to_string_lossy().into_owned(), error })
     }
 
-    /// Ends the program and all of its processes: first they are asked, then they are not.
+    /// Stops the program and all of its processes, first with SIGTERM, then with SIGKILL.
     fn stop(&mut self) {
         let group = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
         let Some(group) = group else { return };
@@ -268,7 +269,7 @@ impl Running {
                 thread::sleep(Duration::from_millis(20));
             }
         }
-        // What is left of the group, workers that outlived their parent among them.
+        // The rest of the group, including workers that outlived their parent.
         let _ = kill_process_group(group, Signal::KILL);
         let _ = self.0.wait();
     }
@@ -280,7 +281,7 @@ impl Drop for Running {
     }
 }
 
-/// A folder that goes with its owner.
+/// A directory, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {

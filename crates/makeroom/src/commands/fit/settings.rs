@@ -1,4 +1,4 @@
-//! Which allocator the batch is for: as the runs' environment, and as the model that predicts.
+//! The allocator to fit the batch for: the environment that selects it in the runs, and the model that predicts it.
 
 use std::ffi::OsString;
 
@@ -8,18 +8,19 @@ use makeroom_sim::AllocatorSpec;
 use crate::commands::run::pool::{self, TORCH, TORCH_NEW};
 use crate::failure::Failure;
 
-/// What the runs get, and what their user should know.
+/// Environment variables for the runs, and notes for the user.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) variables: Vec<(&'static str, OsString)>,
     pub(crate) notes: Vec<String>,
 }
 
-/// The environment in which programs use an allocator; without one they use what they use.
+/// The environment that makes programs use an allocator; `None` keeps their own.
 pub(crate) fn of(allocator: Option<&AllocatorSpec>, command: &[OsString]) -> Result<Settings, Failure> {
     let mut settings = Settings::default();
     let Some(allocator) = allocator else {
-        // JAX takes three quarters of the card at once whatever the batch; asked piece by piece, it tells what it needs.
+        // By default JAX preallocates three quarters of the GPU whatever the batch size. With `platform`, it
+        // allocates each array from the driver, so the recording shows what it needs.
         if std::env::var_os("XLA_PYTHON_CLIENT_ALLOCATOR").is_none() {
             settings.variables.push(("XLA_PYTHON_CLIENT_ALLOCATOR", "platform".into()));
         }
@@ -44,18 +45,18 @@ pub(crate) fn of(allocator: Option<&AllocatorSpec>, command: &[OsString]) -> Res
     Ok(settings)
 }
 
-/// The model of the allocator that a run used, with these variables for its settings.
+/// The model of the allocator that a run used. `variables` is the environment that the run got.
 pub(crate) fn allocator_of(trace: &Trace, variables: &[(&'static str, OsString)]) -> AllocatorSpec {
     let sees_tensors = trace.process.as_ref().is_some_and(|process| process.sees_tensors);
     if !sees_tensors {
-        // What was recorded is what the driver was asked for, and nothing is between.
+        // The recording contains the requests to the driver, without an allocator in between.
         return if uses(trace, "xla") { named("bfc") } else { named("ideal") };
     }
     torch_allocator(&torch_settings(variables))
 }
 
-/// The model that predicts under the allocator that was named. With `makeroom`, PyTorch runs on its own allocator with
-/// expandable segments, and only everybody else on makeroom's pool.
+/// The model for a requested allocator. With `makeroom`, PyTorch uses its own allocator with expandable segments, and
+/// only other programs use makeroom's pool.
 pub(crate) fn predicted_by(
     allocator: &AllocatorSpec,
     trace: &Trace,
@@ -68,7 +69,7 @@ pub(crate) fn predicted_by(
     allocator.clone()
 }
 
-/// PyTorch's settings in a run: what it was given, else what is set here.
+/// PyTorch's settings in a run: from `variables`, else from this process's environment.
 fn torch_settings(variables: &[(&'static str, OsString)]) -> String {
     [TORCH, TORCH_NEW]
         .into_iter()
@@ -86,12 +87,12 @@ fn torch_allocator(settings: &str) -> AllocatorSpec {
     named(&if settings.is_empty() { "pytorch".to_owned() } else { format!("pytorch:{settings}") })
 }
 
-/// An allocator by its name, or PyTorch's own where the program's settings are not known here.
+/// An allocator by name; PyTorch's default if the simulator does not support the settings in the name.
 fn named(name: &str) -> AllocatorSpec {
     makeroom_sim::parse(name).unwrap_or_default()
 }
 
-/// Whether a library with this in its name asked for memory.
+/// Whether any of the first 10,000 events of a device was caused by a library with this in its name.
 fn uses(trace: &Trace, library: &str) -> bool {
     trace.devices.iter().any(|device| {
         device.events.iter().take(10_000).any(|event| {

@@ -1,4 +1,4 @@
-//! What a program printed, for when it failed.
+//! The end of a failed program's output.
 
 use std::fs::File;
 use std::io;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use makeroom_explain::{Cause, explain_text};
 
-/// Lines of a program's last words.
+/// Number of lines to show.
 const LAST_LINES: usize = 12;
-/// And how much of its output is looked at for them.
+/// How much of the end of the output to read.
 const LAST_BYTES: usize = 64 << 10;
 
-/// The end of what a program printed.
+/// The end of a program's output.
 fn end_of(log: &Path) -> String {
     use std::io::{Read as _, Seek as _, SeekFrom};
     let read = || -> io::Result<Vec<u8>> {
@@ -25,14 +25,15 @@ fn end_of(log: &Path) -> String {
     String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
-/// The last lines of it.
+/// The last lines of a program's output.
 pub(super) fn last_words(log: &Path) -> String {
     let end = end_of(log);
     let lines: Vec<&str> = end.lines().collect();
     lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
 }
 
-/// Whether a program says that it died for want of memory: frameworks refuse from their own pools too.
+/// Whether a program's output reports that it ran out of GPU memory. Frameworks also fail allocations from their own
+/// pools, which the recorder does not see.
 pub(super) fn says_out_of_memory(log: &Path) -> bool {
     let explanation = explain_text(&end_of(log));
     let is_of_host = explanation.verdict.cause == Cause::HostMemory;

@@ -1,15 +1,15 @@
-//! `makeroom serve`: the account as metrics, for whoever asks and for a collector.
+//! `makeroom serve`: exports the account as metrics, for scrapers and for an OpenTelemetry collector.
 //!
 //! ```text
-//! sampler   looks when somebody asks, at most once a second, and never twice at the same time
-//! http      answers /metrics and /healthz
+//! sampler   takes samples on demand: at most one per second, one at a time
+//! http      serves /metrics and /healthz
 //! web       TLS and users, with the feature `tls`
 //! users     checks passwords
 //! push      sends to an OpenTelemetry collector
 //! ```
 //!
-//! One thread waits for connections; looking blocks and is done beside it, so a driver that hangs stops no answer
-//! about health.
+//! One thread handles all connections. Samples are taken on another thread because they block, so connections are
+//! still served while the driver hangs.
 
 mod http;
 mod push;
@@ -57,7 +57,7 @@ impl Web {
     }
 }
 
-/// Runs `makeroom serve` until it is told to end.
+/// Runs `makeroom serve` until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
     let web = Web::of(arguments.web_config.as_deref())?;
     let sampler = Arc::new(Sampler::new(looking::often(&arguments.looking)?));
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Serve) -> Result<ExitCode, Failure> {
         serving.abort();
         Ok::<_, Failure>(())
     })?;
-    // Whoever still looks may wait for a driver that hangs; it is not waited for.
+    // Do not wait for a sample that may be stuck in a driver that hangs.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }

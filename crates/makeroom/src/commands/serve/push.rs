@@ -1,5 +1,5 @@
-//! Sends the account to an OpenTelemetry collector, again and again. A collector that is not there is said once, and
-//! that it is back too.
+//! Sends the account to an OpenTelemetry collector at regular intervals. Prints a line when it starts to fail, when
+//! the error changes, and when it is back.
 
 use std::io;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use super::sampler::Sampler;
 use crate::cli::Collector;
 use crate::output;
 
-/// How long a collector may take.
+/// Timeout for one request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Of what a collector answers no more is read.
+/// How much of a collector's response to read.
 const LONGEST_ANSWER: usize = 64 << 10;
 
-/// Sends until it is stopped.
+/// Sends until the task is dropped.
 pub(crate) async fn push(collector: Collector, every: Duration, sampler: Arc<Sampler>) {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -59,7 +59,7 @@ async fn send(collector: &Collector, body: String) -> io::Result<()> {
         .map_err(io::Error::other)?;
     let response = sender.send_request(request).await.map_err(io::Error::other)?;
     let status = response.status();
-    // The connection ends well when what it answers has been read.
+    // Read the response so that the connection closes cleanly.
     let _ = Limited::new(response.into_body(), LONGEST_ANSWER).collect().await;
     connection.abort();
     if status.is_success() { Ok(()) } else { Err(io::Error::other(format!("returned {status}"))) }

@@ -1,14 +1,14 @@
-//! Looks when somebody asks: several askers at a time share one look, and a look is good for most of a second.
+//! Takes samples on demand. Concurrent requests share one sample, which is reused for 0.9 s.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use makeroom_holders::{Account, Watcher};
 
-/// How old an account may be that is given out again.
+/// Maximum age of a sample that is reused.
 const GOOD_FOR: Duration = Duration::from_millis(900);
 
-/// An account and how long it took.
+/// An account and the time it took.
 pub(crate) struct Sample {
     pub(crate) account: Account,
     pub(crate) took: Duration,
@@ -30,7 +30,7 @@ impl Sampler {
         Self { state: Mutex::new(State { watcher, last: None }) }
     }
 
-    /// A sample of now. Blocks until the driver has answered, or its deadline is over.
+    /// The current sample. Blocks until the driver responds or times out.
     fn take(&self) -> Arc<Sample> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = state.last.as_ref().filter(|last| last.taken.elapsed() < GOOD_FOR) {
@@ -43,7 +43,7 @@ impl Sampler {
         sample
     }
 
-    /// A sample of now, taken beside the thread that waits for connections.
+    /// The current sample, taken on a blocking thread.
     pub(crate) async fn sample(self: &Arc<Self>) -> Option<Arc<Sample>> {
         let sampler = Arc::clone(self);
         tokio::task::spawn_blocking(move || sampler.take()).await.ok()

@@ -18,10 +18,10 @@ const LONGEST_CREDENTIALS: usize = 1024;
 /// The users of a server.
 pub(super) struct Users {
     hashes: HashMap<String, String>,
-    /// What an unknown user is checked against: a hash that costs as much as those of known users.
+    /// Hash to check for unknown users: as expensive as the most expensive one of a known user.
     unknown: String,
     checking: Mutex<()>,
-    /// The digest of the credentials that passed last.
+    /// The digest of the last credentials that passed.
     passed: RwLock<Option<[u8; 32]>>,
 }
 
@@ -40,8 +40,7 @@ impl Users {
         Ok(Self { unknown: unknown.clone(), hashes, checking: Mutex::default(), passed: RwLock::default() })
     }
 
-    /// Whether the value of an `Authorization` header has the name and the password of a user. Blocks for as long as the
-    /// hash takes.
+    /// Whether the value of an `Authorization` header has the name and password of a user. Blocks while bcrypt runs.
     pub(super) fn admit(&self, credentials: &[u8]) -> bool {
         if credentials.len() > LONGEST_CREDENTIALS {
             return false;
@@ -70,7 +69,7 @@ impl Users {
     }
 }
 
-/// The name and the password of a header.
+/// Parses the name and the password from a header.
 fn parse(credentials: &[u8]) -> Option<(String, Vec<u8>)> {
     let (scheme, encoded) = credentials.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {

@@ -31,10 +31,10 @@ use super::users::Users;
 use crate::commands::accept;
 use crate::failure::Failure;
 
-/// A longer configuration is not read.
+/// Maximum size of a configuration file.
 const LONGEST_FILE: u64 = 1 << 20;
 
-/// How `serve` protects itself.
+/// TLS and users.
 pub(super) struct Web {
     tls: Option<TlsAcceptor>,
     users: Option<Arc<Users>>,
@@ -52,7 +52,7 @@ impl Web {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Serves until it is stopped.
+    /// Serves until the task is dropped.
     pub(super) fn serve(self, listener: TcpListener, sampler: Arc<Sampler>) -> JoinHandle<()> {
         let users = self.users;
         let admit = move |headers: HeaderMap| {
@@ -60,7 +60,7 @@ impl Web {
             async move {
                 let Some(users) = users else { return true };
                 let Some(credentials) = headers.get(AUTHORIZATION).cloned() else { return false };
-                // A check takes some 0.1 s of a processor.
+                // bcrypt takes about 0.1 s of CPU time.
                 let checked = tokio::task::spawn_blocking(move || users.admit(credentials.as_bytes()));
                 checked.await.unwrap_or(false)
             }

@@ -1,9 +1,9 @@
-//! Opens a page in a browser, where there is one.
+//! Opens the page in a browser.
 
 use std::env;
 
-/// Opens a page; says whether anybody could be asked to. Without a screen nobody is: what opens pages there is a browser in
-/// the terminal, if anything, and the terminal is in use.
+/// Opens a page. Returns whether a browser or an opener was started. Without a display, none is: it would be a text
+/// browser, if any, and the terminal is in use.
 pub(super) fn open(url: &str) -> bool {
     let has_screen = cfg!(target_os = "macos")
         || ["BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"]

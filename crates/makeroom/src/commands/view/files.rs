@@ -1,4 +1,4 @@
-//! The inputs of a view: read once, watched for changes, read again when the page asks for it.
+//! The inputs of a view: read once, watched for changes, and read again when the page requests it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,18 @@ pub(super) struct Files {
     paths: Vec<PathBuf>,
     question: TraceQuestion,
     read: RwLock<Read>,
-    /// One reads at a time.
+    /// Serializes reading.
     reading: Mutex<()>,
 }
 
-/// What was read, and how the files looked before that.
+/// The content, and the files' stamps from before they were read.
 #[derive(Clone, Debug)]
 struct Read {
     viewer: Arc<Viewer>,
     stamps: Vec<Option<Stamp>>,
 }
 
-/// How a file looked.
+/// Detects changes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     bytes: u64,
@@ -45,7 +45,7 @@ impl Stamp {
 }
 
 impl Files {
-    /// Reads all of them.
+    /// Reads all inputs.
     pub(super) fn open(arguments: &View) -> Result<Self, Failure> {
         let room = recording::room(arguments.memory, arguments.card);
         let question = TraceQuestion { room, device: None };
@@ -59,13 +59,13 @@ impl Files {
     }
 
     fn last(&self) -> Read {
-        // Nothing is ever written in part.
+        // Poisoning is harmless: the value is only ever replaced as a whole.
         self.read.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 fn read(paths: &[PathBuf], question: TraceQuestion) -> Result<Read, Failure> {
-    // Looked at before they are read: what is written meanwhile counts as a change.
+    // Taken before reading, so that a write during the read counts as a change.
     let stamps: Vec<Option<Stamp>> = paths.iter().map(|path| Stamp::of(path)).collect();
     let mut opened = Vec::new();
     for (path, stamp) in paths.iter().zip(&stamps) {

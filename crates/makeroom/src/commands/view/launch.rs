@@ -19,7 +19,7 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// With a code that nobody can guess.
+    /// `code` must be unguessable.
     pub(super) fn new(code: &str) -> Self {
         Self { path: format!("/open/{code}"), is_used: AtomicBool::new(false) }
     }
@@ -47,7 +47,7 @@ fn owner(client: SocketAddr, server: SocketAddr) -> Option<u32> {
 }
 
 fn owner_in(table: &str, client: SocketAddrV4, server: SocketAddrV4) -> Option<u32> {
-    // The kernel prints an address as the number that its bytes are on this machine.
+    // The kernel prints the address bytes as one integer in the machine's byte order.
     let shown = |address: SocketAddrV4| {
         format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port())
     };
@@ -55,7 +55,7 @@ fn owner_in(table: &str, client: SocketAddrV4, server: SocketAddrV4) -> Option<u
     table.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
         let is_it = fields.next() == Some(&client) && fields.next() == Some(&server);
-        // The kernel shows a socket that its process has closed as root's.
+        // The kernel lists a socket that its process has closed as root's.
         let is_connected = fields.next() == Some("01");
         if is_it && is_connected { fields.nth(3)?.parse().ok() } else { None }
     })

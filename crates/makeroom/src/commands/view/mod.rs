@@ -1,12 +1,12 @@
-//! `makeroom view`: recordings in the browser, or as one file.
+//! `makeroom view`: shows recordings in the browser, or writes them as one HTML file.
 //!
 //! ```text
-//! files     reads the inputs, sees what becomes of their files, reads them again
-//! browser   finds a browser and opens the page in it
+//! files     reads the inputs, watches their files, and reads them again
+//! browser   opens the page in a browser
 //! launch    the address that the browser is started with: it does not contain the token
 //! ```
 //!
-//! Answers are computed beside the thread that waits for connections, so that a long one holds up nobody else.
+//! Responses are computed on blocking threads, so that a slow one does not delay other clients.
 
 mod browser;
 mod files;
@@ -32,7 +32,7 @@ use crate::output;
 use files::Files;
 use launch::Launch;
 
-/// Runs `makeroom view`: writes the file, or serves until it is told to end.
+/// Runs `makeroom view`: writes the file, or serves until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: &View) -> Result<(), Failure> {
     if let Some(path) = &arguments.output {
         place::beside(path, &arguments.inputs)?;
@@ -64,7 +64,7 @@ fn write_report(viewer: &Viewer, path: &Path, with_what_if: bool) -> Result<(), 
     Ok(())
 }
 
-/// What requests are answered from.
+/// The state that requests need.
 struct Server {
     files: Files,
     access: Access,
@@ -96,7 +96,7 @@ fn serve(arguments: &View, files: Files) -> Result<(), Failure> {
         serving.abort();
         Ok::<_, Failure>(())
     })?;
-    // A long answer is not waited for.
+    // Do not wait for responses that are still being computed.
     runtime.shutdown_background();
     Ok(())
 }
@@ -128,7 +128,7 @@ async fn answer(server: Arc<Server>, request: Request<Incoming>, ends: Ends) -> 
     response.map(|body| Full::new(Bytes::from(body)))
 }
 
-/// Sends a browser on to the page.
+/// Redirects a browser to the page.
 fn to_page(access: &Access) -> Response<Vec<u8>> {
     let mut response = Response::new(Vec::new());
     *response.status_mut() = StatusCode::SEE_OTHER;
