@@ -147,6 +147,19 @@ impl Done {
         if matches!(self.0, SUCCESS | OUT_OF_MEMORY) { structure } else { std::ptr::null() }
     }
 
+    /// The structure of a failed launch; null after errors that the driver may return without reading it, such as those
+    /// of a missing context or of an earlier fault. These errors are about what it contains.
+    pub(crate) fn launched(self, structure: *const c_void) -> *const c_void {
+        const INVALID_VALUE: CuResult = 1;
+        const LAUNCH_OUT_OF_RESOURCES: CuResult = 701;
+        const COOPERATIVE_LAUNCH_TOO_LARGE: CuResult = 720;
+        let is_read = matches!(
+            self.0,
+            OUT_OF_MEMORY | INVALID_VALUE | LAUNCH_OUT_OF_RESOURCES | COOPERATIVE_LAUNCH_TOO_LARGE
+        );
+        if is_read { structure } else { std::ptr::null() }
+    }
+
     /// Whether a structure's location is a device, and which one.
     ///
     /// # Safety

@@ -246,8 +246,7 @@ macro_rules! body {
             }
             if result != SUCCESS && role == Role::Outermost {
                 let $done = Done(result);
-                // SAFETY: as above; such a row uses numbers, handles, and launch structures that the driver has just
-                // read.
+                // SAFETY: as above; such a row uses numbers, handles, and launch structures that `Done::launched` passes.
                 Call::aside(|| record(unsafe { $event }, result, Moment::After));
             }
         }
@@ -812,12 +811,12 @@ hooks! {
     cuLaunchKernelEx(
         config: *const c_void, function: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void
     ) {
-        failed |_done| code::launch(function, field(config, CONFIG_SHARED), std::ptr::null_mut())
+        failed |done| code::launch(function, field(done.launched(config), CONFIG_SHARED), std::ptr::null_mut())
     }
     cuLaunchKernelEx_ptsz(
         config: *const c_void, function: Handle, parameters: *mut *mut c_void, extra: *mut *mut c_void
     ) {
-        failed |_done| code::launch(function, field(config, CONFIG_SHARED), std::ptr::null_mut())
+        failed |done| code::launch(function, field(done.launched(config), CONFIG_SHARED), std::ptr::null_mut())
     }
     cuLaunchCooperativeKernel(
         function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
@@ -833,8 +832,10 @@ hooks! {
     }
 
     cuLaunchCooperativeKernelMultiDevice(launches: *mut c_void, count: u32, flags: u32) {
-        failed |_done| code::launch(
-            field::<u64>(launches, 0) as Handle, field(launches, LAUNCH_SHARED), std::ptr::null_mut()
+        failed |done| code::launch(
+            field::<u64>(done.launched(launches), 0) as Handle,
+            field(done.launched(launches), LAUNCH_SHARED),
+            std::ptr::null_mut()
         )
     }
 

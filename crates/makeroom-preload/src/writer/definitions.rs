@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use makeroom_core::{Bytes, DeviceIndex};
 use makeroom_trace::room::{
@@ -17,9 +16,6 @@ use crate::python::{self, lines};
 use crate::record::intern;
 use crate::stacks::THREAD;
 use crate::symbols::Symbols;
-
-/// Polls for the content of a stack before giving up.
-const PATIENCE: u32 = 100;
 
 /// A resolved native frame and its library.
 #[derive(Clone, Copy, Debug)]
@@ -61,20 +57,17 @@ impl Definitions {
         }
     }
 
-    /// The number of an interned stack in the file; 0 if it has no content.
+    /// The number of an interned stack in the file; 0 if it has no content. An event cannot get here before the content
+    /// of its stack, so content that is missing was never stored: there is nothing to wait for.
     pub(crate) fn stack(&mut self, number: u32) -> StackNumber {
         if number == 0 || self.stacks.contains(&number) {
             return StackNumber(number);
         }
         let mut words = std::mem::take(&mut self.words);
-        let mut patience = PATIENCE;
-        while intern::content(number, &mut words).is_none() && patience > 0 {
-            std::thread::sleep(Duration::from_micros(10));
-            patience -= 1;
-        }
-        let frames = self.frames_of(&words);
+        let is_stored = intern::content(number, &mut words).is_some();
+        let frames = if is_stored { self.frames_of(&words) } else { Vec::new() };
         self.words = words;
-        if patience == 0 {
+        if !is_stored {
             return StackNumber(0);
         }
         self.encoder.stack(StackNumber(number), &frames);

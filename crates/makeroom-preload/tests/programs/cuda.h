@@ -33,6 +33,7 @@ CUresult cuStreamBeginCapture_v2(CUhandle, int);
 CUresult cuStreamEndCapture(CUhandle, CUhandle *);
 CUresult cuModuleLoadData(CUhandle *, const void *);
 CUresult cuModuleGetFunction(CUhandle *, CUhandle, const char *);
+CUresult cuLaunchKernelEx(const void *, CUhandle, void **, void **);
 CUresult cuLaunchKernel(CUhandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUhandle,
                         void **, void **);
 #ifdef __cplusplus

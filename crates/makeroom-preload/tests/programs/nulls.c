@@ -3,6 +3,8 @@
 int main(void) {
     CUdeviceptr pointer;
     struct { int type, handles, location, id; char rest[64]; } host = {1, 0, 3, 0}, device = {1, 0, 1, 0};
+    // Refused before the driver looks at the structure, which is not there.
+    printf("%d\n", cuLaunchKernelEx((void *)8, 0, NULL, NULL));
     printf("%d\n", cuInit(0));
     printf("%d\n", cuMemAlloc_v2(&pointer, 4096));
     printf("%d\n", cuMemCreate(&pointer, 2 << 20, &device, 0));

@@ -39,6 +39,8 @@ driver_functions! {
     fn cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
         configuration: In<LaunchConfiguration>, function: u64, _parameters: In<u64>, _extra: In<u64>,
     ) |call| {
+        // A thread without a context is told so before the configuration is read.
+        drop(call.in_context()?);
         let LaunchConfiguration { grid, block, shared, stream, .. } = configuration.get()?;
         launch(call, function, Launch { grid, block, shared }, stream)
     }
