@@ -50,7 +50,7 @@ found s002_1_kernel_new "device-side malloc with a heap of 8 MiB" \
 # It grows by 1.56 GiB in 400 rounds, in seconds: only a run of minutes is evidence of a leak on the host.
 found s002_2_host_leak "host memory that grows in a short run is not called a leak" \
     'at(why, "run", "host_growth") is None and at(why, "run", "never_freed") == []' \
-    "nothing failed"
+    "no allocation failed"
 found s002_3_large_request "clean: 4 GiB fits" "$CLEAN" "all memory was freed"
 found s003_1_missing_free "1 GiB never freed, with its line" \
     'at(why, "run", "never_freed", 0, "bytes") == 1 << 30

@@ -10,7 +10,7 @@ use makeroom_explain::{
 };
 
 use crate::incomplete::{self, EarlyStop};
-use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE};
+use crate::text::{COMMAND, DIM, LEAST_COLUMNS, MARGIN, TITLE, title};
 use crate::wrap::{clip, wrap};
 
 /// The text for memory without a stack.
@@ -24,8 +24,10 @@ const MOST_FIXES: usize = 2;
 
 /// Gains of at most 1/100 are not reported.
 const LEAST_GAIN: u64 = 100;
-/// A pool next to PyTorch is reported if it holds at least 1/20 of PyTorch's memory.
-const LEAST_SHARE: u64 = 20;
+/// A smaller cost of expandable segments is the rounding of a few segments, not worth turning them off.
+const LEAST_COST: Bytes = Bytes::mib(64);
+/// A pool next to PyTorch is reported if it holds at least 1/100 of PyTorch's memory.
+const LEAST_SHARE: u64 = 100;
 /// If reserved memory without expandable segments exceeds live memory by at most 1/20, the program does not fragment.
 const LEAST_WASTE: u64 = 20;
 /// Smaller peaks of pinned memory are not reported: PyTorch pins a few bytes itself.
@@ -53,16 +55,19 @@ pub fn run_summary_text(
         let style = if verdict.cause == Cause::Undetermined { AnsiColor::Yellow } else { AnsiColor::Red };
         let style = style.on_default().bold();
         let certainty = verdict.told_certainty().map_or(String::new(), |certainty| format!(", {certainty}"));
-        let above = if is_explained { ": explained above" } else { "" };
-        let _ = writeln!(out, "{MARGIN}{style}{}{style:#}{certainty}{above}", verdict.cause.title());
-        if !is_explained {
+        let title = title(explanation);
+        if is_explained {
+            let failed = count(run.refusals.max(run.pinned_refusals), "allocation");
+            let _ = writeln!(out, "{MARGIN}{failed} failed: {style}{title}{style:#}, as explained above");
+        } else {
+            let _ = writeln!(out, "{MARGIN}{style}{title}{style:#}{certainty}");
             paragraph(&mut out, &verdict.summary, columns);
         }
     }
     if is_healthy {
         healthy(&mut out, run, columns);
     } else {
-        findings(&mut out, explanation, run, columns);
+        findings(&mut out, explanation, run, is_explained, columns);
     }
     if run.dropped > 0 {
         let _ = writeln!(out, "{MARGIN}missing from the recording: {}", count(run.dropped, "event"));
@@ -74,7 +79,7 @@ pub fn run_summary_text(
     if !is_explained {
         what_to_do(&mut out, explanation, columns);
     }
-    let (to_do, command) = if is_healthy { ("look at", "view") } else { ("explain", "why") };
+    let (to_do, command) = if is_healthy || is_explained { ("look at", "view") } else { ("explain", "why") };
     let _ = writeln!(
         out,
         "{MARGIN}recording saved; to {to_do} it: {COMMAND}makeroom {command} {file}{COMMAND:#}"
@@ -157,9 +162,9 @@ fn healthy(out: &mut String, run: &RunSummary, columns: usize) {
     let gains: Vec<String> = expandable.chain(pools.map(|pool| pooled(pool, has_several))).collect();
     let kept = kept_until_exit(run);
     let text = match (gains.as_slice(), kept.is_empty()) {
-        ([], true) => "nothing failed, and all memory was freed".to_owned(),
-        ([], false) => format!("nothing failed; kept until exit, which is normal: {}", kept.join(", ")),
-        (gains, _) => format!("nothing failed; {}", gains.join("; ")),
+        ([], true) => "no allocation failed, and all memory was freed".to_owned(),
+        ([], false) => format!("no allocation failed; kept until exit, which is normal: {}", kept.join(", ")),
+        (gains, _) => format!("no allocation failed; {}", gains.join("; ")),
     };
     paragraph(out, &text, columns);
     if !run.freed_with_contexts.is_zero() {
@@ -185,7 +190,7 @@ fn freed_with_contexts(out: &mut String, run: &RunSummary) {
 pub(crate) fn section(out: &mut String, explanation: &Explanation, columns: usize) {
     let Some(run) = &explanation.run else { return };
     let mut lines = String::new();
-    findings(&mut lines, explanation, run, columns);
+    findings(&mut lines, explanation, run, false, columns);
     if !lines.is_empty() {
         let _ = writeln!(out, "\n{MARGIN}{TITLE}The process{TITLE:#}, {} {}", run.program, run.pid);
         out.push_str(&lines);
@@ -205,14 +210,20 @@ fn headline(run: &RunSummary) -> String {
     let pinned = if run.pinned_peak < LEAST_PINNED {
         String::new()
     } else {
-        format!(" and {} of pinned memory", run.pinned_peak)
+        format!(" and {} of pinned host memory", run.pinned_peak)
     };
     let limit = run.limit.map_or(String::new(), |limit| format!(" (limited to {limit} by --limit)"));
     format!("{} (PID {}) used up to {peaks}{pinned}{limit}", run.program, run.pid)
 }
 
-fn findings(out: &mut String, explanation: &Explanation, run: &RunSummary, columns: usize) {
-    if run.refusals > 0 {
+fn findings(
+    out: &mut String,
+    explanation: &Explanation,
+    run: &RunSummary,
+    is_explained: bool,
+    columns: usize,
+) {
+    if run.refusals > 0 && !is_explained {
         let _ = writeln!(out, "{MARGIN}failed: {}", count(run.refusals, "allocation"));
     }
     if run.pinned_refusals > 0 && explanation.verdict.cause != Cause::HostMemory {
@@ -371,24 +382,26 @@ fn on_device(device: makeroom_core::DeviceIndex, has_several: bool) -> String {
 /// Memory saved by expandable segments.
 fn with_expandable_segments(torch: &ExpandableSummary, has_several: bool) -> String {
     let ExpandableSummary { device, peak_live, peak_reserved, native_reserved } = *torch;
-    let reserved = format!("PyTorch reserved {peak_reserved} at its peak{}", on_device(device, has_several));
     // A recording may be incomplete, so that figures do not match.
     let is_plausible = !peak_live.is_zero() && peak_live <= peak_reserved;
     let live = if is_plausible { format!(" for {peak_live} of live tensors") } else { String::new() };
+    let reserved =
+        format!("PyTorch reserved {peak_reserved} at its peak{}{live}", on_device(device, has_several));
     let Some(native) = native_reserved else {
         return format!(
-            "{reserved} with expandable segments{live} (not compared with its default allocator: the simulation does not reproduce this run)"
+            "{reserved}, with expandable segments (savings unknown: the simulation does not reproduce this run)"
         );
     };
     let compared = format!("its default allocator would have reserved {native} (simulated)");
+    let cost = peak_reserved - native;
     if is_gain(native, peak_reserved) {
         format!("expandable segments saved {}: {reserved}; {compared}", native - peak_reserved)
-    } else if is_gain(peak_reserved, native) {
-        format!("expandable segments cost {} here: {reserved}; {compared}", peak_reserved - native)
+    } else if is_gain(peak_reserved, native) && cost >= LEAST_COST {
+        format!("expandable segments cost {cost} here: {reserved}; {compared}")
     } else if is_plausible && native.get() <= peak_live.get().saturating_add(peak_live.get() / LEAST_WASTE) {
-        format!("this program does not fragment: {reserved}{live}; {compared}")
+        format!("this program does not fragment: {reserved}; {compared}")
     } else {
-        format!("expandable segments made no difference: {reserved}{live}; {compared}")
+        format!("expandable segments made no difference: {reserved}; {compared}")
     }
 }
 
@@ -406,14 +419,14 @@ fn is_worth_a_line(pool: &PoolSummary, run: &RunSummary) -> bool {
 
 fn pooled(pool: &PoolSummary, has_several: bool) -> String {
     let PoolSummary { device, peak_live, peak_reserved, native_reserved, spilled_peak, .. } = *pool;
-    let used = if pool.is_beside_torch {
-        "allocated by libraries outside PyTorch"
+    let whose = if pool.is_beside_torch { "for other CUDA libraries, " } else { "" };
+    let used = if peak_live <= peak_reserved {
+        format!(" for {peak_live} allocated at that time")
     } else {
-        "that the program allocated"
+        String::new()
     };
-    let used = if peak_live <= peak_reserved { format!(" for {peak_live} {used}") } else { String::new() };
     let mut text = format!(
-        "makeroom's pool reserved {peak_reserved} at its peak{}{used}",
+        "{whose}makeroom's pool reserved {peak_reserved} at its peak{}{used}",
         on_device(device, has_several)
     );
     if let Some(native) = native_reserved {
@@ -517,7 +530,7 @@ mod tests {
         let text = with_expandable_segments(&torch(18_022, Some(27_136)), false);
         assert_eq!(
             text,
-            "expandable segments saved 8.90 GiB: PyTorch reserved 17.60 GiB at its peak; its default allocator would have reserved 26.50 GiB (simulated)"
+            "expandable segments saved 8.90 GiB: PyTorch reserved 17.60 GiB at its peak for 17.50 GiB of live tensors; its default allocator would have reserved 26.50 GiB (simulated)"
         );
         for native in [5100, 5120, 5150] {
             let text = with_expandable_segments(&torch(5120, Some(native)), true);
@@ -544,7 +557,7 @@ mod tests {
         let text = with_expandable_segments(&torch(5120, None), false);
         assert_eq!(
             text,
-            "PyTorch reserved 5.00 GiB at its peak with expandable segments for 4.90 GiB of live tensors (not compared with its default allocator: the simulation does not reproduce this run)"
+            "PyTorch reserved 5.00 GiB at its peak for 4.90 GiB of live tensors, with expandable segments (savings unknown: the simulation does not reproduce this run)"
         );
         for peak_live in [Bytes::ZERO, Bytes::gib(300)] {
             let torn = ExpandableSummary { peak_live, ..torch(5120, None) };
@@ -558,10 +571,10 @@ mod tests {
         let text = pooled(&pool(34, None, true), false);
         assert_eq!(
             text,
-            "makeroom's pool reserved 34.00 MiB at its peak for 33.00 MiB allocated by libraries outside PyTorch"
+            "for other CUDA libraries, makeroom's pool reserved 34.00 MiB at its peak for 33.00 MiB allocated at that time"
         );
         let torn = PoolSummary { peak_live: Bytes::mib(500), ..pool(34, None, true) };
-        assert_eq!(pooled(&torn, false), "makeroom's pool reserved 34.00 MiB at its peak");
+        assert!(pooled(&torn, false).ends_with("makeroom's pool reserved 34.00 MiB at its peak"));
         let text = pooled(&pool(1000, Some(2000), false), false);
         assert!(
             text.ends_with("would have reserved 1.95 GiB (simulated): the pool saved 1000.00 MiB"),

@@ -15,16 +15,11 @@ use crate::wrap::{clip, wrap};
 pub(crate) const MARGIN: &str = "  ";
 /// Maximum length of a bar.
 const BAR_COLUMNS: usize = 28;
-/// Maximum number of lines in the tree of sites, if the terminal is tall enough.
-const MOST_SITES: usize = 12;
-/// The same on the smallest terminal.
-const LEAST_SITES: usize = 5;
-/// Approximate number of lines without the tree.
-const OTHER_LINES: usize = 28;
-/// Fixes shown for the most likely hypothesis; each further one gets one less.
-const MOST_HYPOTHESIS_FIXES: usize = 3;
-/// Maximum number of lines in the tree of growing sites.
-const MOST_LEAKS: usize = 4;
+/// What is shown when nothing limits the height.
+const WHOLE: Detail =
+    Detail { sites: 12, fixes: usize::MAX, hypothesis_fixes: 3, leaks: 4, alternatives: true, next: true };
+/// Lines of the tree and fixes that are shown where not everything fits on the screen, most first.
+const SHORTER: [(usize, usize); 9] = [(8, 5), (6, 4), (5, 4), (5, 3), (4, 3), (3, 3), (3, 2), (2, 2), (1, 1)];
 /// Minimum width.
 pub(crate) const LEAST_COLUMNS: usize = 60;
 
@@ -32,23 +27,70 @@ pub(crate) const TITLE: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const COMMAND: Style = AnsiColor::Cyan.on_default();
 
-/// An explanation for a terminal of `columns` columns and, if known, `rows` rows.
+/// How much of an explanation is shown.
+#[derive(Clone, Copy)]
+struct Detail {
+    /// Lines of the tree of sites.
+    sites: usize,
+    fixes: usize,
+    /// Fixes of the most likely hypothesis; each further one gets one less, at least one.
+    hypothesis_fixes: usize,
+    /// Lines of the tree of growing sites.
+    leaks: usize,
+    /// Whether other settings are compared.
+    alternatives: bool,
+    /// Whether the text ends with what to do to know more.
+    next: bool,
+}
+
+/// An explanation for a terminal of `columns` columns. With `rows`, as much of it as fits on that screen.
 pub fn explanation_text(explanation: &Explanation, columns: usize, rows: Option<usize>) -> String {
     let columns = columns.max(LEAST_COLUMNS);
+    let whole = detailed(explanation, columns, &WHOLE);
+    let Some(rows) = rows.filter(|&rows| whole.lines().count() >= rows) else { return whole };
+    let rest = format!("{MARGIN}{DIM}(more with --verbose){DIM:#}\n");
+    let mut shortened = String::new();
+    for (sites, fixes) in SHORTER {
+        let hypothesis_fixes = fixes.min(WHOLE.hypothesis_fixes);
+        let leaks = sites.min(WHOLE.leaks);
+        for (alternatives, next) in [(true, true), (true, false), (false, false)] {
+            let detail = Detail { sites, fixes, hypothesis_fixes, leaks, alternatives, next };
+            shortened = format!("{}{rest}", detailed(explanation, columns, &detail));
+            // The last row is the prompt's.
+            if shortened.lines().count() < rows {
+                return shortened;
+            }
+        }
+    }
+    shortened
+}
+
+/// The title of a verdict.
+pub(crate) fn title(explanation: &Explanation) -> &'static str {
+    let is_limited = explanation.run.as_ref().is_some_and(|run| run.limit.is_some());
+    match (explanation.verdict.cause, explanation.input.kind) {
+        // A text without an out-of-memory error may show another failure.
+        (Cause::None, InputKind::ErrorText) => "NO OUT-OF-MEMORY ERROR",
+        (Cause::LiveDataFillsDevice, _) if is_limited => "LIVE DATA FILLS THE LIMIT",
+        (cause, _) => cause.title(),
+    }
+}
+
+fn detailed(explanation: &Explanation, columns: usize, detail: &Detail) -> String {
     let mut out = String::new();
     verdict(&mut out, explanation, columns);
     if let Some(ledger) = &explanation.ledger {
         account(&mut out, ledger, columns);
     }
-    let lines =
-        rows.map_or(MOST_SITES, |rows| rows.saturating_sub(OTHER_LINES).clamp(LEAST_SITES, MOST_SITES));
-    sites(&mut out, explanation, columns, lines);
+    sites(&mut out, explanation, columns, detail.sites);
     if let Some(growth) = explanation.growth.as_ref().filter(|growth| growth.is_in_steps) {
-        steps(&mut out, growth, columns);
+        steps(&mut out, growth, columns, detail.leaks);
     }
-    what_fits(&mut out, explanation);
+    if detail.alternatives {
+        what_fits(&mut out, explanation);
+    }
     section(&mut out, explanation, columns);
-    advice(&mut out, explanation, columns);
+    advice(&mut out, explanation, columns, detail);
     for note in &explanation.notes {
         paragraph(&mut out, &format!("note: {note}"), columns, DIM);
     }
@@ -64,15 +106,11 @@ fn verdict(out: &mut String, explanation: &Explanation, columns: usize) {
     };
     let style = colour.on_default().bold();
     let certainty = verdict.told_certainty().map_or(String::new(), |certainty| format!(", {certainty}"));
-    // A text without an out-of-memory error may show another failure.
-    let title = match (verdict.cause, explanation.input.kind) {
-        (Cause::None, InputKind::ErrorText) => "NO OUT-OF-MEMORY ERROR",
-        (cause, _) => cause.title(),
-    };
+    let title = title(explanation);
     let _ = writeln!(out, "\n{MARGIN}{style}{title}{style:#}{certainty}");
     paragraph(out, &verdict.summary, columns, Style::new());
     if let Some(site) = explanation.request.as_ref().and_then(|request| request.site.as_ref()) {
-        let _ = writeln!(out, "{MARGIN}allocated at {TITLE}{}{TITLE:#}", clip(site, columns - 16));
+        let _ = writeln!(out, "{MARGIN}requested at {TITLE}{}{TITLE:#}", clip(site, columns - 16));
     }
 }
 
@@ -154,7 +192,7 @@ fn sites(out: &mut String, explanation: &Explanation, columns: usize, lines: usi
     }
 }
 
-fn steps(out: &mut String, growth: &Growth, columns: usize) {
+fn steps(out: &mut String, growth: &Growth, columns: usize, lines: usize) {
     if growth.leaking.is_empty() {
         return;
     }
@@ -164,7 +202,7 @@ fn steps(out: &mut String, growth: &Growth, columns: usize) {
         growth.pace(),
         if growth.parts.is_some() { String::new() } else { format!(" (by {})", growth.measured_by) }
     );
-    tree(out, &growth.leaking, columns, MOST_LEAKS);
+    tree(out, &growth.leaking, columns, lines);
 }
 
 fn what_fits(out: &mut String, explanation: &Explanation) {
@@ -185,7 +223,7 @@ fn what_fits(out: &mut String, explanation: &Explanation) {
     }
 }
 
-fn advice(out: &mut String, explanation: &Explanation, columns: usize) {
+fn advice(out: &mut String, explanation: &Explanation, columns: usize, detail: &Detail) {
     let first = explanation.causes.first();
     let is_open = first.is_some_and(|finding| finding.cause == Cause::Undetermined);
     // Without a failure, the other findings are about memory in general: which sites hold it, and what grew.
@@ -194,12 +232,12 @@ fn advice(out: &mut String, explanation: &Explanation, columns: usize) {
     if !fixes.is_empty() {
         let heading = if is_none { "What to do" } else { "Fixes, most effective first" };
         let _ = writeln!(out, "\n{MARGIN}{TITLE}{heading}{TITLE:#}");
-        for (index, fix) in fixes.iter().enumerate() {
+        for (index, fix) in fixes.iter().take(detail.fixes).enumerate() {
             numbered(out, index + 1, fix, columns);
         }
     }
     if is_open {
-        hypotheses(out, &explanation.causes[1..], columns);
+        hypotheses(out, &explanation.causes[1..], columns, detail);
     }
     for line in &explanation.futile {
         paragraph(out, &format!("Won't help: {line}"), columns, Style::new());
@@ -211,11 +249,11 @@ fn advice(out: &mut String, explanation: &Explanation, columns: usize) {
         .filter(|finding| finding.cause != Cause::None)
         .map(|finding| finding.cause.title().to_lowercase())
         .collect();
-    let is_certain = explanation.verdict.certainty == Certainty::Certain;
+    let is_certain = !is_none && explanation.verdict.certainty == Certainty::Certain;
     if !is_open && !is_certain && !others.is_empty() {
         paragraph(out, &format!("\nalso possible: {}", others.join(", ")), columns, DIM);
     }
-    if !explanation.next.is_empty() {
+    if detail.next && !explanation.next.is_empty() {
         let _ = writeln!(out, "\n{MARGIN}{TITLE}To know more{TITLE:#}");
         for fix in &explanation.next {
             paragraph(out, &fix.action, columns, Style::new());
@@ -227,7 +265,7 @@ fn advice(out: &mut String, explanation: &Explanation, columns: usize) {
 }
 
 /// The hypotheses of an undecided case, each with the check that decides it and its first fixes.
-fn hypotheses(out: &mut String, findings: &[Finding], columns: usize) {
+fn hypotheses(out: &mut String, findings: &[Finding], columns: usize, detail: &Detail) {
     if findings.is_empty() {
         return;
     }
@@ -242,7 +280,7 @@ fn hypotheses(out: &mut String, findings: &[Finding], columns: usize) {
             command(out, check.command.as_deref());
         }
         // The most likely cause gets most of the screen.
-        for fix in finding.fixes.iter().take(MOST_HYPOTHESIS_FIXES.saturating_sub(index).max(1)) {
+        for fix in finding.fixes.iter().take(detail.hypothesis_fixes.saturating_sub(index).max(1)) {
             labeled(out, "fix", &fix.action, columns);
             command(out, fix.command.as_deref());
         }

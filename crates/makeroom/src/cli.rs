@@ -354,6 +354,10 @@ pub(crate) struct Why {
     #[arg(value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
 
+    /// Show everything, also what does not fit on one screen
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
     #[command(flatten)]
     pub(crate) options: RecordingOptions,
 }

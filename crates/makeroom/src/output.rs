@@ -62,7 +62,7 @@ pub(crate) fn remark_columns() -> usize {
     width(terminal_size_of(io::stderr()))
 }
 
-/// The height of the terminal that shows the result; `None` if stdout is not a terminal, and nothing may be left out.
+/// The height of the terminal that shows the result; `None` if stdout is not a terminal.
 pub(crate) fn rows() -> Option<usize> {
     terminal_size_of(io::stdout()).map(|(_, Height(height))| usize::from(height))
 }

@@ -237,9 +237,9 @@ fn runs_that_name_the_same_file_do_not_take_it_from_each_other() {
     let (of_first, of_second) = (process(&first), process(&second));
     assert_ne!(of_first, of_second);
     assert!(
-        second.contains(&format!("makeroom why {}", folder.join(format!("run.{of_second}.room")).display()))
+        second.contains(&format!("makeroom view {}", folder.join(format!("run.{of_second}.room")).display()))
     );
-    assert!(first.contains(&format!("makeroom why {}", folder.join("run.room").display())), "{first}");
+    assert!(first.contains(&format!("makeroom view {}", folder.join("run.room").display())), "{first}");
     for (file, process) in [("run.room".to_owned(), &of_first), (format!("run.{of_second}.room"), &of_second)]
     {
         let why = text(&makeroom(&folder, &["why", &file]).stdout);

@@ -106,3 +106,23 @@ fn a_large_log_is_explained_with_its_line_numbers() {
     );
     assert_eq!(json(&why(&["--json"], File::open(&path).unwrap())), named);
 }
+
+#[test]
+fn an_answer_fits_one_screen() {
+    // One that fits, and the longest of each kind.
+    let paths = [LOG, SNAPSHOT, "examples/errors/torchrun.txt", "examples/errors/xgboost.txt"];
+    let lines = |arguments: &[&str]| {
+        let text = String::from_utf8(why(arguments, Stdio::null()).stdout).unwrap();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut shortened = 0;
+    for path in paths {
+        let (short, whole) = (lines(&[path]), lines(&["--verbose", path]));
+        assert!(short.len() <= 24, "{path}: {} lines", short.len());
+        // The verdict is the same, and what is left out is said.
+        assert_eq!(short[..3], whole[..3], "{path}");
+        assert_eq!(short.len() < whole.len(), short.last().unwrap().contains("--verbose"), "{path}");
+        shortened += usize::from(short.len() < whole.len());
+    }
+    assert!(shortened > 0, "no answer was too long");
+}

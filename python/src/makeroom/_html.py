@@ -40,7 +40,7 @@ def explanation(answer: dict[str, Any]) -> str:
     ]
     request = answer["request"]
     if request and request["site"]:
-        parts.append(f"<div>allocated at <b>{escape(request['site'])}</b></div>")
+        parts.append(f"<div>requested at <b>{escape(request['site'])}</b></div>")
     if answer["ledger"]:
         parts.append(_ledger(answer["ledger"]))
     if answer["sites"]:

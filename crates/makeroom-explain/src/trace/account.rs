@@ -33,8 +33,10 @@ impl Account<'_> {
         match self.room {
             Room::Unknown => self.as_measured(lines),
             Room::Limit(limit) => {
-                let (what, whole) =
-                    self.limit_of_run.map_or(("limit", limit), |whole| ("`makeroom run --limit`", whole));
+                let (name, whole) = match self.limit_of_run {
+                    Some(whole) => (format!("GPU {device}, limited by `makeroom run --limit`"), whole),
+                    None => (format!("limit on GPU {device}"), limit),
+                };
                 if whole > limit {
                     lines.push(LedgerLine::new("contexts", whole - limit));
                 }
@@ -44,7 +46,7 @@ impl Account<'_> {
                     lines.push(line.note("at least; not in the recording"));
                 }
                 lines.push(LedgerLine::new("free", limit - held - beyond));
-                Ledger::new(format!("{what} on GPU {device}"), Some(device), Some(whole), lines)
+                Ledger::new(name, Some(device), Some(whole), lines)
             }
             Room::Card(card) => {
                 let reserve = self.room.driver_reserve().unwrap_or(Bytes::ZERO);

@@ -29,7 +29,10 @@ pub(crate) fn attach(
             Cause::Fragmentation => fragmentation(trace, refusal, alternatives),
             Cause::LiveDataFillsDevice => {
                 let mut fixes = live_data(trace, refusal, split, alternatives);
-                fixes.extend(refusal.limit_of_run().map(|_| raise_limit_of_run(refusal)));
+                let missing = fixes.first().and_then(|fix| fix.frees);
+                if refusal.limit_of_run().is_some() {
+                    fixes.insert(0, Fix { frees: missing, ..raise_limit_of_run(refusal) });
+                }
                 fixes
             }
             Cause::RequestExceedsDevice => vec![pieces(refusal)],
@@ -69,7 +72,8 @@ fn raise_limit_of_run(refusal: &Refusal<'_>) -> Fix {
     let wanted = refusal.wants() + refusal.contexts() + refusal.counted_beyond();
     let spare = if refusal.counted_beyond().is_zero() { Bytes::ZERO } else { refusal.driver_request() };
     let mebibytes = (wanted + spare).get().div_ceil(1 << 20);
-    Fix::new("raise the limit").command(format!("makeroom run --limit {mebibytes}MiB -- …"))
+    Fix::new("raise the limit, if the GPU has the memory; later allocations may need more")
+        .command(format!("makeroom run … --limit {mebibytes}MiB -- …"))
 }
 
 /// The limit of makeroom's own pool with which the refused request would have fit.

@@ -356,7 +356,12 @@ impl Refusal<'_> {
         let request = self.event.size;
         let live = self.live();
         if let Some(limit) = self.room.limit() {
-            let summary = format!("{live} is live; {request} more does not fit in {}.", self.name_of(limit));
+            let summary = match self.limit_of_run() {
+                Some(whole) if whole > limit => format!(
+                    "`makeroom run --limit` of {whole} leaves {limit} after CUDA contexts; {live} of it is live, so {request} more does not fit."
+                ),
+                _ => format!("{live} is live; {request} more does not fit in {}.", self.name_of(limit)),
+            };
             if self.shortage().live_exceeds_device() {
                 return Some(self.finding(Cause::LiveDataFillsDevice, Certainty::Certain, live, summary));
             }

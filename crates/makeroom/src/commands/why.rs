@@ -14,29 +14,37 @@ use crate::commands::recording;
 use crate::failure::Failure;
 use crate::output;
 
+/// The height of a screen where stdout is not one.
+const ROWS: usize = 25;
+
+/// The rows that an explanation may take; `None` for all of it.
+fn rows(arguments: &Why) -> Option<usize> {
+    (!arguments.verbose).then(|| output::rows().unwrap_or(ROWS))
+}
+
 /// Runs `makeroom why`.
 pub(crate) fn run(arguments: &Why) -> Result<ExitCode, Failure> {
-    let options = &arguments.options;
     match &arguments.inputs[..] {
         [] if io::stdin().is_terminal() => Err(Failure::NoInput),
-        [] => run_one(Path::new("-"), options),
-        [input] => run_one(input, options),
-        inputs => run_all(inputs, options),
+        [] => run_one(Path::new("-"), arguments),
+        [input] => run_one(input, arguments),
+        inputs => run_all(inputs, arguments),
     }
 }
 
-fn run_one(input: &Path, options: &RecordingOptions) -> Result<ExitCode, Failure> {
-    let explanation = explain(input, options)?;
-    if options.json {
+fn run_one(input: &Path, arguments: &Why) -> Result<ExitCode, Failure> {
+    let explanation = explain(input, &arguments.options)?;
+    if arguments.options.json {
         output::json(&explanation_json(&explanation))?;
     } else {
-        output::result(&explanation_text(&explanation, output::columns(), output::rows()))?;
+        output::result(&explanation_text(&explanation, output::columns(), rows(arguments)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Explains several inputs. One that cannot be read is reported, and the others are explained.
-fn run_all(inputs: &[PathBuf], options: &RecordingOptions) -> Result<ExitCode, Failure> {
+fn run_all(inputs: &[PathBuf], arguments: &Why) -> Result<ExitCode, Failure> {
+    let options = &arguments.options;
     let mut status = ExitCode::SUCCESS;
     let mut explained = Vec::new();
     let mut is_first = true;
@@ -52,7 +60,7 @@ fn run_all(inputs: &[PathBuf], options: &RecordingOptions) -> Result<ExitCode, F
         if options.json {
             explained.push(with_file(&name, explanation_json(&explanation)));
         } else {
-            let text = explanation_text(&explanation, output::columns(), None);
+            let text = explanation_text(&explanation, output::columns(), rows(arguments));
             let gap = if is_first { "" } else { "\n" };
             is_first = false;
             output::result(&format!("{gap}==> {name} <==\n{text}"))?;
