@@ -5,14 +5,18 @@
 //! predict the rest: the address of every block, and whether, when and in what size every segment is allocated, mapped,
 //! unmapped and freed. Every prediction is compared with the recording; the model is never corrected by it.
 //!
-//! A recording may lack one thing: the pool of segments that were freed before its end (`torch.cuda.MemPool`, destroyed
-//! CUDA graphs). If predictions fail, `assumption` looks for segments that must have been in one.
+//! A recording may lack two things: the pool of segments that were freed before its end (`torch.cuda.MemPool`, destroyed
+//! CUDA graphs), and the memory limit. If predictions fail, `assumption` looks for segments that must have been in a pool,
+//! and `garbage` infers the limit from the garbage collections that depend on it.
 
 mod assumption;
+mod coverage;
+mod garbage;
 mod recording;
 
 use makeroom_core::{Action, DeviceTrace, PoolId, Stacks, Start};
 
+use self::garbage::{Garbage, GarbageBounds};
 use self::recording::Recording;
 use crate::homes::{Home, Homes};
 use crate::inside::Inside;
@@ -41,6 +45,19 @@ pub struct Check {
     /// Segments whose memory pool the recording does not name, and that were assumed to be in a separate pool because
     /// that yields more correct predictions.
     pub assumed_pools: usize,
+    /// Predictions are wrong because the recording lacks segment events: they say nothing about the model.
+    pub lacks_segment_events: bool,
+    /// The bounds within which garbage collection determines the memory limit, if it was not given.
+    pub inferred_limit: Option<LimitBounds>,
+}
+
+/// What is known about a memory limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitBounds {
+    /// The lowest possible limit.
+    pub at_least: u64,
+    /// The highest possible limit.
+    pub at_most: u64,
 }
 
 /// A wrong prediction.
@@ -59,8 +76,12 @@ pub struct Mismatch {
 pub fn check(device: &DeviceTrace, stacks: &Stacks, settings: Settings, limit: Option<u64>) -> Check {
     let inside = Inside::new(device);
     let device = inside.as_ref().map_or(device, |inside| &inside.device);
-    let recorded = Recorded { device, stacks, settings, limit, start: Start::new(device) };
-    let mut check = assumption::best_attempt(&recorded).check;
+    let limit = limit.map(|limit| settings.limit_of(limit));
+    let mut recorded =
+        Recorded { device, stacks, settings, limit, garbage_threshold: None, start: Start::new(device) };
+    let mut check = recorded.best_check();
+    check.lacks_segment_events =
+        check.mismatched > 0 && coverage::lacks_segment_events(device, &recorded.start);
     if let (Some(mismatch), Some(inside)) = (&mut check.first_mismatch, &inside) {
         let position = inside.positions.get(mismatch.event).copied();
         mismatch.event = position.unwrap_or(mismatch.event);
@@ -74,6 +95,8 @@ struct Recorded<'trace> {
     stacks: &'trace Stacks,
     settings: Settings,
     limit: Option<u64>,
+    /// The inferred threshold of garbage collection, if there is no limit that determines it.
+    garbage_threshold: Option<u64>,
     start: Start,
 }
 
@@ -92,9 +115,47 @@ struct Doubt {
 }
 
 impl Recorded<'_> {
+    /// The replay with the most correct predictions. If garbage was collected, it needs a limit; a replay without one comes
+    /// last, because it would explain collections by assumed pools.
+    fn best_check(&mut self) -> Check {
+        let can_infer = self.limit.is_none() && self.settings.garbage_collection_threshold > 0.0;
+        let bounds = if can_infer { self.infer_garbage() } else { None };
+        let mut best: Option<Check> = None;
+        let thresholds = bounds.iter().flat_map(|bounds| bounds.samples()).map(Some).chain([None]);
+        for threshold in thresholds {
+            self.garbage_threshold = threshold;
+            let mut check = assumption::best_attempt(self).check;
+            if let (Some(bounds), Some(_)) = (bounds, threshold) {
+                let share = self.settings.garbage_collection_threshold;
+                check.inferred_limit = Some(bounds.limit(share, check.peak_reserved));
+            }
+            if best.as_ref().is_none_or(|best| check.mismatched < best.mismatched) {
+                best = Some(check);
+            }
+            if best.as_ref().is_some_and(|best| best.mismatched == 0) {
+                break;
+            }
+        }
+        best.unwrap_or_default()
+    }
+
     fn attempt(&self, homes: &Homes) -> Attempt {
+        self.replay(homes, None).0
+    }
+
+    /// The bounds of the garbage collections in the recording.
+    fn infer_garbage(&self) -> Option<GarbageBounds> {
+        self.replay(&Homes::new(self.device), Some(Garbage::default())).1?.bounds()
+    }
+
+    fn replay(&self, homes: &Homes, garbage: Option<Garbage>) -> (Attempt, Option<Garbage>) {
         let program = Program::with_homes(self.device, self.stacks, &self.start, homes);
-        let (allocator, assumed) = Pytorch::at_start(self.settings.clone(), self.limit, &self.start);
+        let (mut allocator, assumed) = Pytorch::at_start(self.settings.clone(), self.limit, &self.start);
+        if self.limit.is_none() {
+            // Searches count from the start, so that ages are right at the first collection.
+            let unreached = garbage.is_some().then_some(u64::MAX);
+            allocator.set_garbage_threshold(self.garbage_threshold.or(unreached));
+        }
         let check = Check {
             older_blocks: self.start.blocks.len(),
             assumed_blocks: assumed,
@@ -106,8 +167,9 @@ impl Recorded<'_> {
         let mut attempt = Attempt { check, doubt: None };
         let recording = Recording::new(self.device, &program, &mut attempt);
         let gone_pools = homes.assumed_pools();
-        Run { allocator, program: &program, homes, gone_pools: &gone_pools, recording }.run();
-        attempt
+        let run = Run { allocator, program: &program, homes, gone_pools: &gone_pools, recording, garbage };
+        let garbage = run.run();
+        (attempt, garbage)
     }
 }
 
@@ -118,10 +180,12 @@ struct Run<'trace> {
     /// Pools that are destroyed in the rest of the recording, each with the first release of its memory.
     gone_pools: &'trace [(usize, PoolId)],
     recording: Recording<'trace>,
+    /// Collects what garbage collections say about the limit.
+    garbage: Option<Garbage>,
 }
 
 impl Run<'_> {
-    fn run(mut self) {
+    fn run(mut self) -> Option<Garbage> {
         for position in 0..self.program.steps.len() {
             let event = self.program.events[position] as usize;
             match self.program.steps[position] {
@@ -138,6 +202,7 @@ impl Run<'_> {
             self.note_peak();
         }
         self.recording.finish();
+        self.garbage
     }
 
     fn note_peak(&mut self) {
@@ -181,6 +246,9 @@ impl Run<'_> {
         self.let_pools_go();
         self.recording.attempt.check.allocations += 1;
         self.complete_before_search(request);
+        if let Some(garbage) = &mut self.garbage {
+            garbage.observe(&mut self.allocator, &self.recording, number, request);
+        }
         let answer = self.allocator.allocate(&mut self.recording, number, request);
         self.note_peak();
         self.recording.close(event, answer);

@@ -37,6 +37,8 @@ pub struct Pytorch {
     settings: Settings,
     /// The process's limit; `None`: no limit but the driver's.
     limit: Option<u64>,
+    /// Garbage is collected above this much reserved memory; `None`: never.
+    garbage_threshold: Option<u64>,
     blocks: Blocks,
     /// The small pool of each memory pool; its large one follows.
     pools: FastMap<PoolId, u32>,
@@ -53,6 +55,7 @@ impl Pytorch {
     /// An empty allocator.
     pub fn new(settings: Settings, limit: Option<u64>) -> Self {
         let mut allocator = Self {
+            garbage_threshold: limit.and_then(|limit| settings.garbage_threshold(limit)),
             settings,
             limit,
             blocks: Blocks::default(),
@@ -160,7 +163,7 @@ impl Pytorch {
 
     /// Searches the pool and counts the search, which ages its blocks.
     fn find_unused(&mut self, search: &Search) -> Option<BlockId> {
-        if self.collects_garbage() {
+        if self.garbage_threshold.is_some() {
             self.blocks.pools[search.pool as usize].searches += 1;
         }
         self.best_unused(search)
@@ -194,8 +197,8 @@ impl Pytorch {
 
     /// Allocates memory from the driver, releasing unused memory first if the driver is out of memory.
     fn obtain<D: Driver>(&mut self, driver: &mut D, search: &Search) -> Result<BlockId, Refused> {
-        if self.collects_garbage() {
-            self.collect_garbage(driver);
+        if let Some(threshold) = self.garbage_threshold {
+            self.collect_garbage(driver, threshold);
         }
         if let Ok(block) = self.take_from_driver(driver, search) {
             return Ok(block);
@@ -244,10 +247,6 @@ impl Pytorch {
             return rest >= GRAIN;
         }
         search.size < self.settings.max_split_size && rest > SMALL
-    }
-
-    fn collects_garbage(&self) -> bool {
-        self.limit.is_some() && self.settings.garbage_collection_threshold > 0.0
     }
 }
 
