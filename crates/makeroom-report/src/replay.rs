@@ -37,6 +37,11 @@ pub fn replay_json(report: &Comparison, memory: Option<Bytes>) -> Value {
             "assumed_blocks": check.assumed_blocks,
             "lost_events": check.lost_events,
             "assumed_pools": check.assumed_pools,
+            "lacks_segment_events": check.lacks_segment_events,
+            "inferred_limit_bytes": check.inferred_limit.map(|limit| json!({
+                "at_least": limit.at_least,
+                "at_most": limit.at_most,
+            })),
         });
     }
     value["runs"] = report.runs.iter().map(replay_run_json).collect();
@@ -95,6 +100,10 @@ pub fn replay_text(report: &Comparison, memory: Option<Bytes>, columns: usize) -
 
 fn check_text(out: &mut String, check: &Check, columns: usize) {
     let verdict = match &check.first_mismatch {
+        Some(_) if check.lacks_segment_events => {
+            "cannot check: the recording lacks segment events (segment_alloc, segment_free, segment_map or segment_unmap)"
+                .to_owned()
+        }
         None => format!(
             "all {} predictions match the recording: every address, every segment, every failure",
             check.matched
@@ -111,7 +120,18 @@ fn check_text(out: &mut String, check: &Check, columns: usize) {
     for line in wrap(&verdict, columns - 2) {
         let _ = writeln!(out, "{MARGIN}{line}");
     }
-    if check.older_blocks > 0 {
+    if let Some(limit) = check.inferred_limit {
+        let (at_least, at_most) =
+            (Bytes::new(limit.at_least).to_string(), Bytes::new(limit.at_most).to_string());
+        let range =
+            if at_least == at_most { format!("about {at_most}") } else { format!("{at_least} to {at_most}") };
+        let line =
+            format!("the memory limit is not in the snapshot; garbage collection fits a limit of {range}");
+        for line in wrap(&line, columns - 2) {
+            let _ = writeln!(out, "{MARGIN}{line}");
+        }
+    }
+    if check.older_blocks > 0 && !check.lacks_segment_events {
         let _ = writeln!(
             out,
             "{MARGIN}{} blocks are older than the recording; the sizes of {} of them are assumed",
