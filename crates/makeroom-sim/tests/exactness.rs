@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use makeroom_core::{Start, Trace};
+use makeroom_core::{Action, DeviceTrace, Events, Start, Trace};
 use makeroom_sim::{Device, Program, Pytorch, Settings, check, replay};
 use makeroom_trace::Input;
 
@@ -102,4 +102,39 @@ fn expandable_segments_reserve_what_the_real_run_with_them_reserved() {
     let outcome = replay(&program, &mut model, &mut Device::new(None));
     assert_eq!(outcome.peak_reserved, 16_777_216_000);
     assert_eq!(outcome.refusal, None);
+}
+
+/// The same recording without some of its events.
+fn without(device: &DeviceTrace, skipped: &[Action]) -> DeviceTrace {
+    let mut events = Events::default();
+    for event in device.events.iter().filter(|event| !skipped.contains(&event.action)) {
+        events.push(event);
+    }
+    DeviceTrace { events, ..device.clone() }
+}
+
+#[test]
+fn a_recording_without_segment_events_is_not_checked() {
+    let takes = [Action::SegmentAlloc, Action::SegmentMap];
+    let releases = [Action::SegmentFree, Action::SegmentUnmap];
+    for name in ["gpt2_varlen", "oom_fragmented", "oom_fragmented-expandable", "streams", "graphs", "seed001"] {
+        let trace = trace(name);
+        for skipped in [takes.as_slice(), releases.as_slice(), [takes, releases].concat().as_slice()] {
+            let device = without(&trace.devices[0], skipped);
+            let result = check(&device, &trace.stacks, Settings::recorded(&trace.settings), None);
+            // Without releases in the first place, nothing is missing.
+            assert_eq!(result.lacks_segment_events, result.mismatched > 0, "{name} without {skipped:?}");
+            assert!(result.lacks_segment_events || skipped == releases, "{name} without {skipped:?}");
+        }
+    }
+}
+
+#[test]
+fn wrong_predictions_count_where_the_recording_is_complete() {
+    let settings = Settings::parse("max_split_size_mb:64").unwrap();
+    for name in ["gpt2_varlen", "oom_fragmented", "vit_varbatch-ring"] {
+        let trace = trace(name);
+        let result = check(&trace.devices[0], &trace.stacks, settings.clone(), None);
+        assert!(result.mismatched > 0 && !result.lacks_segment_events, "{name}");
+    }
 }
