@@ -120,10 +120,8 @@ impl Usage {
     fn see(&mut self, index: usize, event: &Event, homes: &Homes) {
         let address = event.address.0;
         match event.action {
-            Action::SegmentAlloc => {
-                if homes.turn(index).is_none_or(|home| home.pool == PoolId::DEFAULT) {
-                    self.add(address, address.saturating_add(event.size.get()));
-                }
+            Action::SegmentAlloc if homes.turn(index).is_none_or(|home| home.pool == PoolId::DEFAULT) => {
+                self.add(address, address.saturating_add(event.size.get()));
             }
             Action::SegmentFree => {
                 if let Some((_, blocks)) = self.segments.remove(&address) {

@@ -117,7 +117,8 @@ fn without(device: &DeviceTrace, skipped: &[Action]) -> DeviceTrace {
 fn a_recording_without_segment_events_is_not_checked() {
     let takes = [Action::SegmentAlloc, Action::SegmentMap];
     let releases = [Action::SegmentFree, Action::SegmentUnmap];
-    for name in ["gpt2_varlen", "oom_fragmented", "oom_fragmented-expandable", "streams", "graphs", "seed001"] {
+    for name in ["gpt2_varlen", "oom_fragmented", "oom_fragmented-expandable", "streams", "graphs", "seed001"]
+    {
         let trace = trace(name);
         for skipped in [takes.as_slice(), releases.as_slice(), [takes, releases].concat().as_slice()] {
             let device = without(&trace.devices[0], skipped);

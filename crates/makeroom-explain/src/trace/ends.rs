@@ -48,8 +48,8 @@ impl BlockEnds {
         let mut windows = windows(settings, segments, blocks);
         let first = windows.iter().map(|window| window.since).min().unwrap_or(position);
         let actions = device.events.actions();
-        for index in first..position.min(actions.len()) {
-            if !matches!(actions[index], Action::Alloc | Action::FreeCompleted) {
+        for (index, action) in actions.iter().enumerate().take(position).skip(first) {
+            if !matches!(action, Action::Alloc | Action::FreeCompleted) {
                 continue;
             }
             let Some(event) = device.events.get(index) else { break };

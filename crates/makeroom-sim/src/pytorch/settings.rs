@@ -126,7 +126,7 @@ impl Settings {
     /// setting has no effect, because it is a share of the limit.
     pub(crate) fn garbage_threshold(&self, limit: u64) -> Option<u64> {
         let share = self.garbage_collection_threshold;
-        (share > 0.0).then(|| (share * limit as f64) as u64)
+        (share > 0.0).then_some((share * limit as f64) as u64)
     }
 
     /// Applies one setting as the release does.
