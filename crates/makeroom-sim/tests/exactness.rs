@@ -77,6 +77,28 @@ fn memory_pools_that_are_gone_are_found() {
     }
 }
 
+/// Programs under a limit of 768 MiB at which garbage is collected, and the peak of reserved memory that PyTorch reported.
+/// Made with PyTorch 2.11 on an H200 by `gpu/programs/native_settings.py`; the limit is not in the recordings.
+const COLLECTED: [(&str, u64); 2] = [("gc", 692_060_160), ("gc-split-streams", 612_368_384)];
+
+#[test]
+fn garbage_is_collected_as_pytorch_does_with_a_limit_given_or_inferred() {
+    const LIMIT: u64 = 768 << 20;
+    for (name, peak_reserved) in COLLECTED {
+        let trace = trace_in("tests/recordings", name);
+        for limit in [Some(LIMIT), None] {
+            let result = check(&trace.devices[0], &trace.stacks, Settings::recorded(&trace.settings), limit);
+            assert_eq!(result.mismatched, 0, "{name}, {limit:?}: {:?}", result.first_mismatch);
+            assert_eq!((result.peak_reserved, result.assumed_pools), (peak_reserved, 0), "{name}, {limit:?}");
+            let inferred = result.inferred_limits.first();
+            assert_eq!(inferred.is_some(), limit.is_none(), "{name}");
+            let is_within = inferred
+                .is_none_or(|bounds| (bounds.at_least..=bounds.at_most.unwrap_or(u64::MAX)).contains(&LIMIT));
+            assert!(is_within, "{name}: {inferred:?}");
+        }
+    }
+}
+
 #[test]
 fn a_recording_that_lost_its_beginning_is_rebuilt_from_its_end() {
     let trace = trace("vit_varbatch-ring");

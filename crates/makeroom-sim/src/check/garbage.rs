@@ -5,11 +5,12 @@
 //!
 //! ```text
 //! reserved, no garbage freed although there was some    threshold ≥ reserved
-//! reserved, freed in n rounds, then satisfied           reserved − freed(n) ≤ threshold < reserved − freed(n − 1)
+//! reserved, freed in n rounds, then served              reserved − freed(n) ≤ threshold < reserved − freed(n − 1)
 //! ```
 //!
 //! One replay collects the bounds. It frees in each request as many rounds as the recording shows, so it stays on course
-//! without a threshold. The check itself then runs with one threshold from between the bounds and predicts everything.
+//! without a threshold. The check itself then runs with one threshold from between the bounds and predicts everything. If the
+//! program changes its limit, there are several thresholds, each from an event on.
 
 use super::LimitBounds;
 use super::recording::Recording;
@@ -19,47 +20,84 @@ use crate::pytorch::{Pytorch, Request};
 /// Maximum number of requests to test for another explanation: each test copies the allocator.
 const MOST_TESTS: usize = 1000;
 
-/// Bounds of the reserved memory above which garbage is collected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Maximum number of limits in one recording. More are a sign that ages or settings are wrong.
+const MOST_LIMITS: usize = 8;
+
+/// Bounds of the reserved memory above which garbage is collected, from an event on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GarbageBounds {
+    from: usize,
     /// The lowest possible threshold.
     at_least: u64,
-    /// The threshold is below this.
+    /// The threshold is below this; `u64::MAX` if no garbage was collected.
     below: u64,
 }
 
 impl GarbageBounds {
-    /// Thresholds to try. Any one is right unless a request that was left out as ambiguous tells them apart.
-    pub(super) fn samples(self) -> [u64; 3] {
-        let last = self.below - 1;
-        [self.at_least.midpoint(last), self.at_least, last]
+    fn from(event: usize) -> Self {
+        Self { from: event, at_least: 0, below: u64::MAX }
     }
 
-    /// The limits of which this share is a possible threshold. Reserved memory was never above the limit.
-    pub(super) fn limit(self, share: f64, peak_reserved: u64) -> LimitBounds {
-        let at_least = ((self.at_least as f64 / share) as u64).max(peak_reserved);
-        LimitBounds { at_least, at_most: ((self.below as f64 / share) as u64).max(at_least) }
+    fn within(self, other: Self) -> Self {
+        let (at_least, below) = (self.at_least.max(other.at_least), self.below.min(other.below));
+        Self { from: self.from, at_least, below }
     }
+
+    /// The limits of which this share is a possible threshold.
+    pub(super) fn limit(self, share: f64) -> LimitBounds {
+        let limit = |threshold: u64| (threshold as f64 / share) as u64;
+        let is_bounded = self.below < u64::MAX;
+        LimitBounds {
+            from_event: self.from,
+            at_least: limit(self.at_least),
+            at_most: is_bounded.then(|| limit(self.below)),
+        }
+    }
+}
+
+/// Thresholds from events on, in order.
+pub(super) type Thresholds = Vec<(usize, u64)>;
+
+/// Thresholds to try. Any between the bounds are right unless a request that was left out as ambiguous tells them apart.
+pub(super) fn samples(bounds: &[GarbageBounds]) -> [Thresholds; 3] {
+    let each = |threshold: fn(u64, u64) -> u64| {
+        bounds.iter().map(|bounds| (bounds.from, threshold(bounds.at_least, bounds.below - 1))).collect()
+    };
+    [each(u64::midpoint), each(|at_least, _| at_least), each(|_, last| last)]
 }
 
 /// Collects bounds during a replay.
 #[derive(Debug)]
 pub(super) struct Garbage {
-    bounds: GarbageBounds,
+    /// The program can change the limit. Bounds that contradict those before are of another limit.
+    bounds: Vec<GarbageBounds>,
     tests_left: usize,
 }
 
 impl Default for Garbage {
     fn default() -> Self {
-        Self { bounds: GarbageBounds { at_least: 0, below: u64::MAX }, tests_left: MOST_TESTS }
+        Self { bounds: vec![GarbageBounds::from(0)], tests_left: MOST_TESTS }
     }
 }
 
 impl Garbage {
-    /// The bounds, if garbage was collected at all. If they contradict each other, the limit changed or an age is
-    /// unknown, and no threshold explains the recording.
-    pub(super) fn bounds(&self) -> Option<GarbageBounds> {
-        (self.bounds.below < u64::MAX && self.bounds.at_least < self.bounds.below).then_some(self.bounds)
+    /// The bounds of each limit; none if no garbage was collected, or if the number of limits makes no sense.
+    pub(super) fn into_bounds(self) -> Vec<GarbageBounds> {
+        let is_collected = self.bounds.iter().any(|bounds| bounds.below < u64::MAX);
+        if is_collected && self.bounds.len() <= MOST_LIMITS { self.bounds } else { Vec::new() }
+    }
+
+    fn learn(&mut self, new: GarbageBounds) {
+        if let Some(current) = self.bounds.last_mut() {
+            let both = current.within(new);
+            if both.at_least < both.below {
+                *current = both;
+                return;
+            }
+        }
+        if self.bounds.len() <= MOST_LIMITS {
+            self.bounds.push(new);
+        }
     }
 
     /// Before a request: sets the allocator to free as many rounds as recorded, and learns from their number.
@@ -92,18 +130,19 @@ impl Garbage {
         }
         let count = reserved_after.len() - 1;
         let at_least = if count < rounds.len() { reserved } else { 0 };
-        let below = count.checked_sub(1).map_or(u64::MAX, |previous| reserved_after[previous]);
-        if at_least <= self.bounds.at_least && below >= self.bounds.below {
+        let bounds = |fewest: usize| {
+            let below = fewest.checked_sub(1).map_or(u64::MAX, |previous| reserved_after[previous]);
+            GarbageBounds { at_least, below, ..GarbageBounds::from(recording.end) }
+        };
+        if self.bounds.last().is_some_and(|current| current.within(bounds(count)) == *current) {
             return;
         }
-        let fewer = &reserved_after[..count];
-        if fewer
-            .iter()
-            .all(|&threshold| self.is_contradicted(threshold, allocator, &released, number, request))
-        {
-            self.bounds.at_least = self.bounds.at_least.max(at_least);
-            self.bounds.below = self.bounds.below.min(below);
-        }
+        // After fewer rounds, lack of memory may have released the same.
+        let mut is_contradicted = |rounds: &usize| {
+            self.is_contradicted(reserved_after[*rounds], allocator, &released, number, request)
+        };
+        let fewest = (0..count).take_while(&mut is_contradicted).count();
+        self.learn(bounds(fewest));
     }
 
     /// Whether an allocator with this threshold would have released something else, even if it was out of memory.

@@ -101,6 +101,13 @@ impl<'trace> Recording<'trace> {
         (released, false)
     }
 
+    /// Whether new memory is allocated before this event.
+    pub(super) fn takes_before(&self, event: usize) -> bool {
+        (self.cursor..event)
+            .filter_map(|index| self.action(index))
+            .any(|action| matches!(action, Action::SegmentAlloc | Action::SegmentMap))
+    }
+
     fn expect(&mut self, action: Action, address: Option<u64>, size: u64) -> bool {
         let predicted = || match address {
             Some(address) => format!("{action:?} of {size} bytes at {address:#x}"),
@@ -195,10 +202,11 @@ impl<'trace> Recording<'trace> {
 }
 
 impl Driver for Recording<'_> {
+    fn is_limited(&self) -> bool {
+        self.has_refused()
+    }
+
     fn allocate(&mut self, size: u64, _stream: u64) -> Result<u64, Refused> {
-        if self.has_refused() {
-            return Err(Refused);
-        }
         let address = self
             .next()
             .filter(|(_, event)| event.action == Action::SegmentAlloc)

@@ -114,11 +114,15 @@ impl Pytorch {
 
     /// Whether a free block would serve the request, without allocating it.
     pub fn would_fit(&self, request: Request) -> bool {
+        self.unused_for(request).is_some()
+    }
+
+    /// The address of the free block that would serve the request.
+    pub(crate) fn unused_for(&self, request: Request) -> Option<u64> {
         let size = self.settings.round_size(request.size);
-        let Some(&small) = self.pools.get(&request.pool) else { return false };
-        let pool = small + u32::from(size > SMALL);
+        let pool = self.pools.get(&request.pool)? + u32::from(size > SMALL);
         let search = Search { size, allocation_size: 0, stream: request.stream, pool };
-        self.best_unused(&search).is_some()
+        self.best_unused(&search).map(|id| self.blocks.get(id).address)
     }
 
     /// The program frees an allocation, pending on a stream.
@@ -218,7 +222,9 @@ impl Pytorch {
     }
 
     fn take_from_driver<D: Driver>(&mut self, driver: &mut D, search: &Search) -> Result<BlockId, Refused> {
-        if self.limit.is_some_and(|limit| self.reserved.saturating_add(search.allocation_size) > limit) {
+        // PyTorch compares with the limit even if an expandable segment would not have to grow.
+        let is_over = |limit| self.reserved.saturating_add(search.allocation_size) > limit;
+        if self.limit.is_some_and(is_over) || driver.is_limited() {
             return Err(Refused);
         }
         if self.settings.expandable_segments {

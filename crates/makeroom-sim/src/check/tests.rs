@@ -1,11 +1,13 @@
-//! Garbage collection under a memory limit that the recording does not contain.
+//! Memory limits that the recording does not contain.
 //!
-//! The model itself writes these recordings, with a limit that the check has to infer. That the model collects garbage as
-//! PyTorch does is shown by real recordings: `exactness.rs`.
-#![allow(clippy::unwrap_used, reason = "what a test cannot read has failed it")]
+//! The model itself writes these recordings, with limits that the check has to infer. That the model behaves as PyTorch
+//! does is shown by real recordings: `tests/exactness.rs`.
 
-use makeroom_core::{Action, Address, Bytes, DeviceTrace, Event, PoolId, StackId, Stacks, StreamId};
-use makeroom_sim::{Check, Device, Driver, Pytorch, Refused, Request, Settings, check};
+use makeroom_core::{Address, Bytes, Event, StackId, StreamId};
+
+use crate::{Device, Driver, Refused};
+
+use super::*;
 
 const MIB: u64 = 1 << 20;
 
@@ -45,11 +47,14 @@ impl Driver for Recorder {
     }
 
     fn map(&mut self, address: u64, size: u64, page: u64) -> Result<(), Refused> {
-        self.device.map(address, size, page)
+        self.device.map(address, size, page)?;
+        self.push(Action::SegmentMap, address, size, 0);
+        Ok(())
     }
 
     fn unmap(&mut self, address: u64, size: u64, page: u64) {
         self.device.unmap(address, size, page);
+        self.push(Action::SegmentUnmap, address, size, 0);
     }
 
     fn synchronize(&mut self) -> Vec<u32> {
@@ -57,10 +62,13 @@ impl Driver for Recorder {
     }
 }
 
-/// A program that changes its sizes from time to time, so that cached segments become garbage. Failed requests are
-/// dropped.
 fn recording(settings: &Settings, limit: Option<u64>, seed: u64) -> DeviceTrace {
-    let mut allocator = Pytorch::new(settings.clone(), limit);
+    recording_from(Pytorch::new(settings.clone(), limit), seed, None)
+}
+
+/// A program that changes its sizes from time to time, so that cached segments become garbage. Failed requests are
+/// dropped. In the middle, the threshold of garbage collection may change.
+fn recording_from(mut allocator: Pytorch, seed: u64, second_threshold: Option<u64>) -> DeviceTrace {
     let mut recorder = Recorder { device: Device::new(None), trace: DeviceTrace::default() };
     let mut state = seed;
     let mut draw = |below: u64| {
@@ -70,6 +78,9 @@ fn recording(settings: &Settings, limit: Option<u64>, seed: u64) -> DeviceTrace 
     let mut sizes = [0; 6];
     let mut live: Vec<(u32, u64)> = Vec::new();
     for number in 0..1500 {
+        if number == 750 && second_threshold.is_some() {
+            allocator.set_garbage_threshold(second_threshold);
+        }
         if number % 150 == 0 {
             sizes = std::array::from_fn(|kind| draw((1 + 16 * kind as u64) * MIB) + 1);
         }
@@ -113,13 +124,14 @@ fn the_limit_follows_from_the_garbage_that_was_collected() {
             let inferred = checked(&settings, &trace, None);
             assert_eq!(inferred.mismatched, 0, "{text}, {seed}: {:?}", inferred.first_mismatch);
             assert_eq!(inferred.assumed_pools, 0, "{text}, {seed}");
-            let bounds = inferred.inferred_limit.unwrap();
-            assert!((bounds.at_least..=bounds.at_most).contains(&limit), "{text}, {seed}: {bounds:?}");
+            let &[bounds] = inferred.inferred_limits.as_slice() else { panic!("{text}, {seed}") };
+            let at_most = bounds.at_most.unwrap();
+            assert!((bounds.at_least..=at_most).contains(&limit), "{text}, {seed}: {bounds:?}");
             // One that is given is taken as it is.
             let given = checked(&settings, &trace, Some(limit));
-            assert_eq!((given.mismatched, given.inferred_limit), (0, None), "{text}, {seed}");
+            assert_eq!((given.mismatched, given.inferred_limits.len()), (0, 0), "{text}, {seed}");
             // The bounds are tight: a higher limit contradicts the recording, unless a memory pool is assumed.
-            let wrong = checked(&settings, &trace, Some(bounds.at_most + 16));
+            let wrong = checked(&settings, &trace, Some(at_most + 16));
             assert!(wrong.mismatched + wrong.assumed_pools > 0, "{text}, {seed}: {bounds:?}");
         }
     }
@@ -129,5 +141,37 @@ fn the_limit_follows_from_the_garbage_that_was_collected() {
 fn no_limit_is_inferred_where_nothing_was_collected() {
     let settings = Settings::parse("garbage_collection_threshold:0.5").unwrap();
     let result = checked(&settings, &recording(&settings, None, 1), None);
-    assert_eq!((result.mismatched, result.inferred_limit), (0, None));
+    assert_eq!((result.mismatched, result.inferred_limits.len()), (0, 0));
+}
+
+#[test]
+fn a_limit_that_changes_is_inferred_as_two() {
+    let settings = Settings::parse("garbage_collection_threshold:0.5").unwrap();
+    let mut changes = 0;
+    for (first, second) in [(1400, 500), (500, 1400)] {
+        for seed in 0..8 {
+            let mut allocator = Pytorch::new(settings.clone(), None);
+            allocator.set_garbage_threshold(Some(first * MIB / 2));
+            let trace = recording_from(allocator, seed, Some(second * MIB / 2));
+            let inferred = checked(&settings, &trace, None);
+            assert_eq!(inferred.mismatched, 0, "{seed}: {:?}", inferred.first_mismatch);
+            // A change is seen where the garbage contradicts the first limit, which it does not with all seeds.
+            assert!((1..=2).contains(&inferred.inferred_limits.len()), "{seed}");
+            changes += inferred.inferred_limits.len() - 1;
+        }
+    }
+    assert!(changes > 4, "{changes}");
+}
+
+/// The limit fails requests that free memory of an expandable segment would serve, if `max_split_size_mb` forbids to use
+/// that block: PyTorch compares before it looks for a segment to grow.
+#[test]
+fn an_unknown_limit_fails_expandable_segments_that_need_not_grow() {
+    let settings = Settings::parse("expandable_segments:True,max_split_size_mb:32").unwrap();
+    for seed in 0..8 {
+        let trace = recording(&settings, Some(700 * MIB), seed);
+        assert!(trace.events.actions().contains(&Action::SegmentUnmap), "{seed}");
+        let unknown = checked(&settings, &trace, None);
+        assert_eq!(unknown.mismatched, 0, "{seed}: {:?}", unknown.first_mismatch);
+    }
 }
