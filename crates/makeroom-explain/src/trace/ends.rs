@@ -110,16 +110,16 @@ mod tests {
     use super::*;
 
     fn trace(name: &str) -> Trace {
-        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../traces");
-        match makeroom_trace::open(&folder.join(format!("{name}.pickle.gz"))).unwrap() {
+        let traces = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../traces");
+        match makeroom_trace::open(&traces.join(format!("{name}.pickle.gz"))).unwrap() {
             Input::Trace(trace) => trace,
             Input::Text(_) => panic!("{name} is no recording"),
         }
     }
 
     /// The rounding after every event, computed the other way around: a block's size is settled when it is allocated, by
-    /// the distance to the next live block at that moment. Only for default settings and fixed segments.
-    fn rounding(device: &DeviceTrace, older: &[(u64, u64)]) -> Vec<u64> {
+    /// the distance to the next live block at that moment. Only for fixed segments and rounding to 512 bytes.
+    fn rounding(device: &DeviceTrace, older: &[(u64, u64)], max_split_size: u64) -> Vec<u64> {
         let mut segments: BTreeMap<u64, u64> = older.iter().copied().collect();
         let mut live: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         let mut sum = 0;
@@ -138,7 +138,8 @@ mod tests {
                     let end = live.range(address + 1..).next().map_or(u64::MAX, |(&next, _)| next);
                     let room = end.min(start + segment) - address;
                     let rounded = size.max(1).next_multiple_of(512);
-                    let is_split = *segment == 2 << 20 || room - rounded > 1 << 20;
+                    let is_large_split = room - rounded > 1 << 20 && rounded < max_split_size;
+                    let is_split = *segment == 2 << 20 || is_large_split;
                     let taken = if is_split { rounded } else { room };
                     sum += taken - size;
                     live.insert(address, (size, taken));
@@ -165,7 +166,7 @@ mod tests {
         let history = History::new(&device, &[]);
         let older: Vec<(u64, u64)> =
             history.start.segments.iter().map(|segment| (segment.address.0, segment.size.get())).collect();
-        let expected = rounding(&device, &older);
+        let expected = rounding(&device, &older, settings.max_split_size);
         let moments: Vec<Option<usize>> =
             (0..device.events.len()).step_by(device.events.len() / 40).map(Some).collect();
         for (state, moment) in states_at(&device, &history, &moments).iter().zip(moments) {
@@ -181,6 +182,11 @@ mod tests {
         for name in ["gpt2_varlen", "oom_batch", "oom_fragmented", "seed004"] {
             assert_exact(name);
         }
+    }
+
+    #[test]
+    fn blocks_that_are_not_split_are_rounded_to_their_segment() {
+        assert_exact("../crates/makeroom-sim/tests/recordings/gc-split");
     }
 
     /// At the peak of this recording, three blocks keep a rest of 0.83 MiB in front of unused memory. Rounding read off the
