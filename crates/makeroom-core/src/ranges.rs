@@ -58,6 +58,11 @@ impl Ranges {
         (place < end).then_some((start, end - start))
     }
 
+    /// The start of the first range at or after a place.
+    pub fn first_from(&self, place: u64) -> Option<u64> {
+        self.ends.range(place..).next().map(|(&start, _)| start)
+    }
+
     /// All ranges as start and size, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.ends.iter().map(|(&start, &end)| (start, end - start))
@@ -78,6 +83,10 @@ mod tests {
         ranges.remove(5, 10);
         assert_eq!(ranges.iter().collect::<Vec<_>>(), [(0, 5), (15, 15)]);
         assert_eq!(ranges.range_of(4), Some((0, 5)));
+        assert_eq!(
+            [ranges.first_from(0), ranges.first_from(1), ranges.first_from(16)],
+            [Some(0), Some(15), None]
+        );
         assert_eq!(ranges.range_of(5), None);
         ranges.remove(0, 100);
         assert_eq!(ranges.iter().count(), 0);

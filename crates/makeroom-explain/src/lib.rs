@@ -25,7 +25,8 @@ pub use run::{
 };
 pub use text::{TextReader, explain_text};
 pub use trace::{
-    Allocation, Allocations, Beside, BlockSizes, HeldSegment, LiveBlock, Part, Places, Room, SegmentsHeld,
-    SizesAtEnd, TraceQuestion, cut, explain_running, explain_trace, held_beside, is_small, place_of,
+    Allocation, Allocations, Beside, BlockEnds, BlockSizes, HeldSegment, LiveBlock, Part, Places, Room,
+    SegmentsHeld, SizesAtEnd, TraceQuestion, cut, explain_running, explain_trace, held_beside, is_small,
+    place_of,
 };
 pub use watch::{Moments, Watched, WatchedStep, watch};

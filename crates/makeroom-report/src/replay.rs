@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use makeroom_core::{Bytes, CallCount};
-use makeroom_sim::{Check, ComparedRun, Comparison};
+use makeroom_sim::{Check, ComparedRun, Comparison, LimitBounds};
 use serde_json::{Value, json};
 
 use crate::table::{Column, Row, table};
@@ -37,6 +37,12 @@ pub fn replay_json(report: &Comparison, memory: Option<Bytes>) -> Value {
             "assumed_blocks": check.assumed_blocks,
             "lost_events": check.lost_events,
             "assumed_pools": check.assumed_pools,
+            "lacks_segment_events": check.lacks_segment_events,
+            "inferred_limits": check.inferred_limits.iter().map(|limit| json!({
+                "from_event": limit.from_event,
+                "at_least_bytes": limit.at_least,
+                "at_most_bytes": limit.at_most,
+            })).collect::<Vec<_>>(),
         });
     }
     value["runs"] = report.runs.iter().map(replay_run_json).collect();
@@ -95,6 +101,10 @@ pub fn replay_text(report: &Comparison, memory: Option<Bytes>, columns: usize) -
 
 fn check_text(out: &mut String, check: &Check, columns: usize) {
     let verdict = match &check.first_mismatch {
+        Some(_) if check.lacks_segment_events => {
+            "cannot check: the recording lacks segment events (segment_alloc, segment_free, segment_map or segment_unmap)"
+                .to_owned()
+        }
         None => format!(
             "all {} predictions match the recording: every address, every segment, every failure",
             check.matched
@@ -111,7 +121,17 @@ fn check_text(out: &mut String, check: &Check, columns: usize) {
     for line in wrap(&verdict, columns - 2) {
         let _ = writeln!(out, "{MARGIN}{line}");
     }
-    if check.older_blocks > 0 {
+    if !check.inferred_limits.is_empty() {
+        let limits: Vec<String> = check.inferred_limits.iter().map(limit_text).collect();
+        let line = format!(
+            "the memory limit is not in the snapshot; garbage collection fits a limit of {}",
+            limits.join(", ")
+        );
+        for line in wrap(&line, columns - 2) {
+            let _ = writeln!(out, "{MARGIN}{line}");
+        }
+    }
+    if check.older_blocks > 0 && !check.lacks_segment_events {
         let _ = writeln!(
             out,
             "{MARGIN}{} blocks are older than the recording; the sizes of {} of them are assumed",
@@ -119,6 +139,17 @@ fn check_text(out: &mut String, check: &Check, columns: usize) {
         );
     }
     let _ = writeln!(out);
+}
+
+fn limit_text(limit: &LimitBounds) -> String {
+    let at_least = Bytes::new(limit.at_least).to_string();
+    let range = match limit.at_most.map(|at_most| Bytes::new(at_most).to_string()) {
+        None => format!("at least {at_least}"),
+        Some(at_most) if at_most == at_least => at_least,
+        Some(at_most) if limit.at_least == 0 => format!("at most {at_most}"),
+        Some(at_most) => format!("{at_least} to {at_most}"),
+    };
+    if limit.from_event == 0 { range } else { format!("{range} from event {} on", limit.from_event) }
 }
 
 fn runs_text(out: &mut String, runs: &[ComparedRun], width: usize) {

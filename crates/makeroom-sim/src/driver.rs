@@ -25,6 +25,11 @@ pub trait Driver {
     /// Unmaps memory and releases its handles.
     fn unmap(&mut self, address: u64, size: u64, page: u64);
 
+    /// Whether a limit that the allocator's settings do not contain is reached. Only a recording knows.
+    fn is_limited(&self) -> bool {
+        false
+    }
+
     /// Synchronizes the device. Returns the numbers of allocations whose pending frees are now complete.
     fn synchronize(&mut self) -> Vec<u32>;
 }

@@ -54,6 +54,16 @@ impl Homes {
         self.releases.get(&event).map(|&index| &self.all[index as usize])
     }
 
+    /// The segment that an event allocated or freed.
+    pub(crate) fn turn(&self, event: usize) -> Option<&Home> {
+        self.turns.get(&event).map(|&index| &self.all[index as usize])
+    }
+
+    /// The segments that are older than the recording.
+    pub(crate) fn older(&self) -> impl Iterator<Item = &Home> {
+        self.all.iter().filter(|home| home.first.is_none())
+    }
+
     /// The number of segments with an assumed pool.
     pub(crate) fn assumed(&self) -> usize {
         self.assumed
@@ -117,6 +127,10 @@ impl<'homes> PoolFinder<'homes> {
         let older = homes.all.iter().zip(0..).filter(|(home, _)| home.first.is_none());
         let private = older.filter(|(home, _)| home.pool != PoolId::DEFAULT);
         Self { homes, now: private.map(|(home, index)| (home.start, index)).collect() }
+    }
+
+    pub(crate) fn homes(&self) -> &'homes Homes {
+        self.homes
     }
 
     /// Processes an event that allocates or frees driver memory.

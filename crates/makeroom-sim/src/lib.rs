@@ -9,6 +9,7 @@
 //! check/          checks PyTorch's on a recording       comparison.rs   several runs of one recording
 //! tune.rs         the best settings for a recording     homes.rs        segments over time, and their pools
 //! addresses.rs    where the driver places memory        inside.rs       separates the framework's memory
+//! releases.rs     whether the program or the allocator released memory
 //! ```
 #![forbid(unsafe_code)]
 
@@ -26,6 +27,7 @@ mod models;
 pub mod plan;
 mod program;
 mod pytorch;
+mod releases;
 mod replay;
 mod smallest;
 #[cfg(test)]
@@ -35,7 +37,7 @@ mod tune;
 pub use allocators::{
     AllocatorError, AllocatorSpec, NoPytorch, parse, recorded_allocator, require_pytorch, usual_allocators,
 };
-pub use check::{Check, Mismatch, check};
+pub use check::{Check, LimitBounds, Mismatch, check};
 pub use comparison::{ComparedRun, Comparing, Comparison, Memory, Workload};
 pub use device::{Device, PAGE};
 pub use driver::{Driver, Refused};

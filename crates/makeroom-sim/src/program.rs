@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use makeroom_core::{Action, DeviceTrace, FastHasher, FastMap, PoolId, StackId, Stacks, Start};
 
 use crate::homes::{Homes, PoolFinder};
+use crate::releases::empty_cache_calls;
 
 /// An allocation of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +142,7 @@ impl Reader<'_> {
     fn read(mut self, start: &Start) -> Program {
         self.read_older(start);
         let empties: HashSet<u32, FastHasher> =
-            empty_cache_calls(self.device, self.stacks).into_iter().collect();
+            empty_cache_calls(self.device, self.stacks, start, self.pools.homes()).into_iter().collect();
         for (index, event) in self.device.events.iter().enumerate() {
             let event_index = index as u32;
             match event.action {
@@ -236,77 +237,6 @@ impl Reader<'_> {
         self.program.steps.push(step);
         self.program.events.push(event);
     }
-}
-
-/// The first events of runs of releases that the program itself requested.
-///
-/// If the allocator's own next step follows (new memory, or a failure), the run may be the allocator's: it releases
-/// memory when the driver is out of memory. With Python stacks, the call is in the stack. Without, a run is attributed
-/// to the program unless reserved memory was about to exceed its highest mark, which only a failure explains.
-pub(crate) fn empty_cache_calls(device: &DeviceTrace, stacks: &Stacks) -> Vec<u32> {
-    let events = &device.events;
-    let mut calls = Vec::new();
-    let mut reserved = 0_i128;
-    let mut peak = 0_i128;
-    for event in events.iter() {
-        match event.action {
-            Action::SegmentAlloc | Action::SegmentMap => reserved += i128::from(event.size.get()),
-            Action::SegmentFree | Action::SegmentUnmap => reserved -= i128::from(event.size.get()),
-            _ => {}
-        }
-        peak = peak.max(reserved);
-    }
-    let is_release = |action| matches!(action, Action::SegmentFree | Action::SegmentUnmap);
-    reserved = 0;
-    let mut index = 0;
-    while let Some(event) = events.get(index) {
-        if !is_release(event.action) {
-            if matches!(event.action, Action::SegmentAlloc | Action::SegmentMap) {
-                reserved += i128::from(event.size.get());
-            }
-            index += 1;
-            continue;
-        }
-        let start = index;
-        let before = reserved;
-        // The allocator synchronizes the device in the middle of a release, so completed frees are in between.
-        while let Some(released) = events
-            .get(index)
-            .filter(|event| is_release(event.action) || event.action == Action::FreeCompleted)
-        {
-            if is_release(released.action) {
-                reserved -= i128::from(released.size.get());
-            }
-            index += 1;
-        }
-        let next = events.get(index);
-        let is_named = names_empty_cache(stacks, event.stack);
-        let is_allocators = match next.map(|next| next.action) {
-            Some(Action::OutOfMemory) => true,
-            Some(Action::SegmentAlloc | Action::SegmentMap) => {
-                next.is_some_and(|next| before + i128::from(next.size.get()) > peak)
-            }
-            _ => false,
-        };
-        if is_named || (!is_allocators && stacks.frames_of(event.stack).is_empty()) || !follows(next) {
-            calls.push(start as u32);
-        }
-    }
-    calls
-}
-
-/// Whether this event may be the allocator's own next step after a release.
-fn follows(next: Option<makeroom_core::Event>) -> bool {
-    next.is_some_and(|next| {
-        matches!(next.action, Action::OutOfMemory | Action::SegmentAlloc | Action::SegmentMap)
-    })
-}
-
-fn names_empty_cache(stacks: &Stacks, stack: StackId) -> bool {
-    stacks
-        .frames_of(stack)
-        .iter()
-        .any(|&frame| stacks.name_text(stacks.frame_at(frame).function).contains("empty_cache"))
 }
 
 #[cfg(test)]

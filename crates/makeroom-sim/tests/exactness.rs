@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use makeroom_core::{Start, Trace};
+use makeroom_core::{Action, DeviceTrace, Events, Start, Trace};
 use makeroom_sim::{Device, Program, Pytorch, Settings, check, replay};
 use makeroom_trace::Input;
 
@@ -77,6 +77,29 @@ fn memory_pools_that_are_gone_are_found() {
     }
 }
 
+/// Programs under a limit of 768 MiB at which garbage is collected, and the peak of reserved memory that PyTorch reported.
+/// Made with PyTorch 2.11 on an H200 by `gpu/programs/native_settings.py`; the limit is not in the recordings.
+const COLLECTED: [(&str, u64); 3] =
+    [("gc", 692_060_160), ("gc-split", 624_951_296), ("gc-split-streams", 612_368_384)];
+
+#[test]
+fn garbage_is_collected_as_pytorch_does_with_a_limit_given_or_inferred() {
+    const LIMIT: u64 = 768 << 20;
+    for (name, peak_reserved) in COLLECTED {
+        let trace = trace_in("tests/recordings", name);
+        for limit in [Some(LIMIT), None] {
+            let result = check(&trace.devices[0], &trace.stacks, Settings::recorded(&trace.settings), limit);
+            assert_eq!(result.mismatched, 0, "{name}, {limit:?}: {:?}", result.first_mismatch);
+            assert_eq!((result.peak_reserved, result.assumed_pools), (peak_reserved, 0), "{name}, {limit:?}");
+            let inferred = result.inferred_limits.first();
+            assert_eq!(inferred.is_some(), limit.is_none(), "{name}");
+            let is_within = inferred
+                .is_none_or(|bounds| (bounds.at_least..=bounds.at_most.unwrap_or(u64::MAX)).contains(&LIMIT));
+            assert!(is_within, "{name}: {inferred:?}");
+        }
+    }
+}
+
 #[test]
 fn a_recording_that_lost_its_beginning_is_rebuilt_from_its_end() {
     let trace = trace("vit_varbatch-ring");
@@ -102,4 +125,40 @@ fn expandable_segments_reserve_what_the_real_run_with_them_reserved() {
     let outcome = replay(&program, &mut model, &mut Device::new(None));
     assert_eq!(outcome.peak_reserved, 16_777_216_000);
     assert_eq!(outcome.refusal, None);
+}
+
+/// The same recording without some of its events.
+fn without(device: &DeviceTrace, skipped: &[Action]) -> DeviceTrace {
+    let mut events = Events::default();
+    for event in device.events.iter().filter(|event| !skipped.contains(&event.action)) {
+        events.push(event);
+    }
+    DeviceTrace { events, ..device.clone() }
+}
+
+#[test]
+fn a_recording_without_segment_events_is_not_checked() {
+    let takes = [Action::SegmentAlloc, Action::SegmentMap];
+    let releases = [Action::SegmentFree, Action::SegmentUnmap];
+    for name in ["gpt2_varlen", "oom_fragmented", "oom_fragmented-expandable", "streams", "graphs", "seed001"]
+    {
+        let trace = trace(name);
+        for skipped in [takes.as_slice(), releases.as_slice(), [takes, releases].concat().as_slice()] {
+            let device = without(&trace.devices[0], skipped);
+            let result = check(&device, &trace.stacks, Settings::recorded(&trace.settings), None);
+            // Without releases in the first place, nothing is missing.
+            assert_eq!(result.lacks_segment_events, result.mismatched > 0, "{name} without {skipped:?}");
+            assert!(result.lacks_segment_events || skipped == releases, "{name} without {skipped:?}");
+        }
+    }
+}
+
+#[test]
+fn wrong_predictions_count_where_the_recording_is_complete() {
+    let settings = Settings::parse("max_split_size_mb:64").unwrap();
+    for name in ["gpt2_varlen", "oom_fragmented", "vit_varbatch-ring"] {
+        let trace = trace(name);
+        let result = check(&trace.devices[0], &trace.stacks, settings.clone(), None);
+        assert!(result.mismatched > 0 && !result.lacks_segment_events, "{name}");
+    }
 }

@@ -9,7 +9,7 @@
 //! `driver`; the gaps between them do not belong to the program.
 
 use makeroom_core::{PoolId, StreamId};
-use makeroom_explain::{Allocation, BlockSizes, HeldSegment, LiveBlock, Part, cut, is_small};
+use makeroom_explain::{Allocation, BlockEnds, BlockSizes, HeldSegment, LiveBlock, Part, cut, is_small};
 use serde::Serialize;
 
 use crate::input::Recording;
@@ -137,14 +137,17 @@ pub(crate) fn largest_hole(
 fn whole(recording: &Recording, timeline: &Timeline, position: usize) -> Moment {
     let trace = &recording.trace;
     let (blocks, allocations) = timeline.blocks_at(trace, position);
+    let held_segments = timeline.segments_at(trace, position);
+    let settings = &timeline.settings;
+    let ends = BlockEnds::new(timeline.device(trace), settings, &held_segments, &blocks, position);
     let known = Known {
         timeline,
-        sizes: BlockSizes { at_end: &timeline.sizes_at_end, settings: &timeline.settings, position },
+        sizes: BlockSizes { at_end: &timeline.sizes_at_end, ends: &ends, settings, position },
     };
     let mut segments = Vec::new();
     let mut outside: Vec<SegmentRow> = Vec::new();
     let mut next = 0;
-    for held in &timeline.segments_at(trace, position) {
+    for held in &held_segments {
         let before = next + blocks[next..].partition_point(|block| block.address < held.address);
         outside.extend(known.outside(&blocks[next..before], &allocations[next..before]));
         let end = held.address.saturating_add(held.size);

@@ -221,6 +221,9 @@ pub(crate) enum Failure {
         /// What the recording is instead.
         error: makeroom_sim::NoPytorch,
     },
+    /// The recording lacks what the model of the allocator is compared with.
+    #[error("cannot check: the recording lacks segment events")]
+    Unchecked,
     /// The simulation and the recording differ.
     #[error("{count} predictions differ from the recording")]
     Mismatched {
@@ -325,6 +328,7 @@ impl Failure {
             ),
             Self::NoProgram => Some("for example: makeroom run -- python train.py".to_owned()),
             Self::NoRecording { .. } => Some("to check whether programs can be recorded here: makeroom doctor".to_owned()),
+            Self::Unchecked => Some("record the memory history without `skip_actions`".to_owned()),
             Self::Mismatched { .. } => Some(
                 "the run used another version of PyTorch, a memory limit (pass it with --memory), or a setting that is not in the snapshot"
                     .to_owned(),

@@ -1,12 +1,14 @@
 //! Cuts one segment into blocks with their rounding and the unused parts between.
 //!
 //! A recording gives requested sizes; block sizes are known only for blocks that are still there at its end. For
-//! others the allocator's rules tell nearly all: sizes are rounded as its settings say, and in segments of large
-//! blocks no unused piece of 1 MiB or less exists, because such a rest is never split off.
+//! others they follow from the allocator's rules: sizes are rounded as its settings say, and in segments of large
+//! blocks no unused piece of 1 MiB or less exists, because such a rest is never split off (see `ends.rs`). Blocks from
+//! `max_split_size_mb` on are never split.
 
 use makeroom_core::{Action, BlockState, Bytes, DeviceTrace, FastMap};
 use makeroom_sim::Settings;
 
+use super::ends::BlockEnds;
 use super::segments::HeldSegment;
 use super::state::LiveBlock;
 
@@ -56,7 +58,8 @@ pub fn cut(segment: &HeldSegment, blocks: &[LiveBlock], sizes: &BlockSizes<'_>, 
         let next = blocks.get(index + 1).map_or(end, |next| next.address);
         let mut size = sizes.of(block);
         let gap = next.saturating_sub(block.address.saturating_add(size));
-        if !is_small && !segment.is_expandable && gap <= LARGEST_UNSPLIT {
+        let is_whole = gap <= LARGEST_UNSPLIT || size >= sizes.settings.max_split_size;
+        if !is_small && !segment.is_expandable && is_whole {
             size += gap;
         }
         let size = size.min(next.saturating_sub(block.address)).max(block.requested.get());
@@ -73,6 +76,8 @@ pub fn cut(segment: &HeldSegment, blocks: &[LiveBlock], sizes: &BlockSizes<'_>, 
 pub struct BlockSizes<'known> {
     /// What the end of the recording says.
     pub at_end: &'known SizesAtEnd,
+    /// What the events before this moment say.
+    pub ends: &'known BlockEnds,
     /// How requests are rounded.
     pub settings: &'known Settings,
     /// The number of events that have happened.
@@ -84,7 +89,10 @@ impl BlockSizes<'_> {
         let known = self.at_end.by_address.get(&block.address);
         match known.filter(|known| known.since <= self.position) {
             Some(known) => known.size.get(),
-            None => self.settings.round_size(block.requested.get()),
+            None => match self.ends.of(block) {
+                Some(end) => end - block.address,
+                None => self.settings.round_size(block.requested.get()),
+            },
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! history.rs   one pass: running totals, peak, failures, floors of steps
 //! state.rs     all blocks and segments at chosen moments
-//! segments.rs  what is taken from the driver;  cut.rs  one segment in parts
+//! segments.rs  what is taken from the driver;  cut.rs  one segment in parts;  ends.rs  where its blocks end
 //! lifetimes.rs birth and end of every allocation: who is live when
 //! pieces.rs    reserved memory cut into live, rounding and unused pieces
 //! sites.rs     live memory by place in the program
@@ -22,6 +22,7 @@ mod around;
 mod beside;
 mod choice;
 mod cut;
+mod ends;
 mod fixes;
 mod history;
 mod lifetimes;
@@ -38,6 +39,7 @@ mod taken;
 mod verdict;
 
 pub use cut::{BlockSizes, Part, SizesAtEnd, cut, is_small};
+pub use ends::BlockEnds;
 pub(crate) use history::History;
 pub use lifetimes::{Allocation, Allocations};
 pub use outside::{Beside, held_beside, place_of};

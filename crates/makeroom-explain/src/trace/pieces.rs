@@ -10,6 +10,7 @@ use makeroom_core::{Bytes, DeviceTrace, PoolId, StreamId};
 use makeroom_sim::Settings;
 
 use super::cut::{BlockSizes, LARGEST_UNSPLIT, Part, SizesAtEnd, cut, is_small};
+use super::ends::BlockEnds;
 use super::segments::HeldSegment;
 use super::state::{LiveBlock, State};
 
@@ -53,7 +54,8 @@ impl Pieces {
     ) -> Self {
         let position = moment.map_or(0, |moment| moment + 1);
         let at_end = SizesAtEnd::new(device, position);
-        let sizes = BlockSizes { at_end: &at_end, settings, position };
+        let ends = BlockEnds::new(device, settings, &state.segments, &state.blocks, position);
+        let sizes = BlockSizes { at_end: &at_end, ends: &ends, settings, position };
         let mut pieces = Self::default();
         let mut rest = state.blocks.as_slice();
         for segment in &state.segments {

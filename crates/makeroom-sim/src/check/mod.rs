@@ -5,15 +5,22 @@
 //! predict the rest: the address of every block, and whether, when and in what size every segment is allocated, mapped,
 //! unmapped and freed. Every prediction is compared with the recording; the model is never corrected by it.
 //!
-//! A recording may lack one thing: the pool of segments that were freed before its end (`torch.cuda.MemPool`, destroyed
-//! CUDA graphs). If predictions fail, `assumption` looks for segments that must have been in one.
+//! A recording may lack two things: the pool of segments that were freed before its end (`torch.cuda.MemPool`, destroyed
+//! CUDA graphs), and the memory limit. If predictions fail, `assumption` looks for segments that must have been in a pool,
+//! and `garbage` infers the limit from the garbage collections that depend on it.
 
 mod assumption;
+mod coverage;
+mod garbage;
 mod recording;
+#[cfg(test)]
+mod tests;
 
 use makeroom_core::{Action, DeviceTrace, PoolId, Stacks, Start};
 
+use self::garbage::{Garbage, GarbageBounds, Thresholds};
 use self::recording::Recording;
+use crate::device::Device;
 use crate::homes::{Home, Homes};
 use crate::inside::Inside;
 use crate::program::{Program, Step};
@@ -41,6 +48,22 @@ pub struct Check {
     /// Segments whose memory pool the recording does not name, and that were assumed to be in a separate pool because
     /// that yields more correct predictions.
     pub assumed_pools: usize,
+    /// Predictions are wrong because the recording lacks segment events: they say nothing about the model.
+    pub lacks_segment_events: bool,
+    /// The bounds within which garbage collection determines the memory limit, if it was not given. There are several if
+    /// the program changed it.
+    pub inferred_limits: Vec<LimitBounds>,
+}
+
+/// What is known about a memory limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitBounds {
+    /// The first event at which it is known to apply.
+    pub from_event: usize,
+    /// The lowest possible limit.
+    pub at_least: u64,
+    /// The highest possible limit; `None` if no garbage was collected under it.
+    pub at_most: Option<u64>,
 }
 
 /// A wrong prediction.
@@ -59,11 +82,17 @@ pub struct Mismatch {
 pub fn check(device: &DeviceTrace, stacks: &Stacks, settings: Settings, limit: Option<u64>) -> Check {
     let inside = Inside::new(device);
     let device = inside.as_ref().map_or(device, |inside| &inside.device);
-    let recorded = Recorded { device, stacks, settings, limit, start: Start::new(device) };
-    let mut check = assumption::best_attempt(&recorded).check;
-    if let (Some(mismatch), Some(inside)) = (&mut check.first_mismatch, &inside) {
-        let position = inside.positions.get(mismatch.event).copied();
-        mismatch.event = position.unwrap_or(mismatch.event);
+    let limit = limit.map(|limit| settings.limit_of(limit));
+    let mut recorded =
+        Recorded { device, stacks, settings, limit, garbage: Thresholds::new(), start: Start::new(device) };
+    let mut check = recorded.best_check();
+    check.lacks_segment_events =
+        check.mismatched > 0 && coverage::lacks_segment_events(device, &recorded.start);
+    if let Some(inside) = &inside {
+        let mismatch = check.first_mismatch.iter_mut().map(|mismatch| &mut mismatch.event);
+        for event in mismatch.chain(check.inferred_limits.iter_mut().map(|limit| &mut limit.from_event)) {
+            *event = inside.positions.get(*event).copied().unwrap_or(*event);
+        }
     }
     check
 }
@@ -74,6 +103,8 @@ struct Recorded<'trace> {
     stacks: &'trace Stacks,
     settings: Settings,
     limit: Option<u64>,
+    /// The inferred thresholds of garbage collection, if there is no limit that determines them.
+    garbage: Thresholds,
     start: Start,
 }
 
@@ -92,9 +123,53 @@ struct Doubt {
 }
 
 impl Recorded<'_> {
+    /// The replay with the most correct predictions. If garbage was collected, it needs a limit; a replay without one comes
+    /// last, because it would explain collections by assumed pools.
+    fn best_check(&mut self) -> Check {
+        let share = self.settings.garbage_collection_threshold;
+        let bounds = if self.limit.is_none() && share > 0.0 { self.infer_garbage() } else { Vec::new() };
+        let inferred: Vec<LimitBounds> = bounds.iter().map(|bounds| bounds.limit(share)).collect();
+        let mut trials = Vec::new();
+        if !bounds.is_empty() {
+            trials.extend(garbage::samples(&bounds).map(|thresholds| (thresholds, inferred.clone())));
+        }
+        trials.push((Thresholds::new(), Vec::new()));
+        let mut best: Option<Check> = None;
+        for (thresholds, inferred_limits) in trials {
+            self.garbage = thresholds;
+            let mut check = Check { inferred_limits, ..assumption::best_attempt(self).check };
+            if let [only] = check.inferred_limits.as_mut_slice() {
+                // Reserved memory is never above the limit.
+                let at_most = only.at_most.unwrap_or(u64::MAX);
+                only.at_least = only.at_least.max(check.peak_reserved.min(at_most));
+            }
+            if best.as_ref().is_none_or(|best| check.mismatched < best.mismatched) {
+                best = Some(check);
+            }
+            if best.as_ref().is_some_and(|best| best.mismatched == 0) {
+                break;
+            }
+        }
+        best.unwrap_or_default()
+    }
+
     fn attempt(&self, homes: &Homes) -> Attempt {
+        self.replay(homes, None).0
+    }
+
+    /// The bounds of the garbage collections in the recording.
+    fn infer_garbage(&self) -> Vec<GarbageBounds> {
+        let (_, garbage) = self.replay(&Homes::new(self.device), Some(Garbage::default()));
+        garbage.map(Garbage::into_bounds).unwrap_or_default()
+    }
+
+    fn replay(&self, homes: &Homes, garbage: Option<Garbage>) -> (Attempt, Option<Garbage>) {
         let program = Program::with_homes(self.device, self.stacks, &self.start, homes);
-        let (allocator, assumed) = Pytorch::at_start(self.settings.clone(), self.limit, &self.start);
+        let (mut allocator, assumed) = Pytorch::at_start(self.settings.clone(), self.limit, &self.start);
+        if garbage.is_some() {
+            // Searches count from the start, so that ages are right at the first collection.
+            allocator.set_garbage_threshold(Some(u64::MAX));
+        }
         let check = Check {
             older_blocks: self.start.blocks.len(),
             assumed_blocks: assumed,
@@ -106,8 +181,18 @@ impl Recorded<'_> {
         let mut attempt = Attempt { check, doubt: None };
         let recording = Recording::new(self.device, &program, &mut attempt);
         let gone_pools = homes.assumed_pools();
-        Run { allocator, program: &program, homes, gone_pools: &gone_pools, recording }.run();
-        attempt
+        let thresholds = &self.garbage;
+        let run = Run {
+            allocator,
+            program: &program,
+            homes,
+            gone_pools: &gone_pools,
+            thresholds,
+            recording,
+            garbage,
+        };
+        let garbage = run.run();
+        (attempt, garbage)
     }
 }
 
@@ -117,11 +202,15 @@ struct Run<'trace> {
     homes: &'trace Homes,
     /// Pools that are destroyed in the rest of the recording, each with the first release of its memory.
     gone_pools: &'trace [(usize, PoolId)],
+    /// The thresholds of garbage collection in the rest of the recording.
+    thresholds: &'trace [(usize, u64)],
     recording: Recording<'trace>,
+    /// Collects what garbage collections say about the limit.
+    garbage: Option<Garbage>,
 }
 
 impl Run<'_> {
-    fn run(mut self) {
+    fn run(mut self) -> Option<Garbage> {
         for position in 0..self.program.steps.len() {
             let event = self.program.events[position] as usize;
             match self.program.steps[position] {
@@ -133,11 +222,18 @@ impl Run<'_> {
                         self.allocator.free(number);
                     }
                 }
+                Step::EmptyCache if self.is_released_for_next(position) => {}
                 Step::EmptyCache => self.empty_cache(event),
             }
             self.note_peak();
         }
         self.recording.finish();
+        self.garbage
+    }
+
+    fn request(&self, number: u32) -> Request {
+        let allocation = self.program.allocations[number as usize];
+        Request { size: allocation.size, stream: allocation.stream, pool: allocation.pool }
     }
 
     fn note_peak(&mut self) {
@@ -153,6 +249,26 @@ impl Run<'_> {
             self.allocator.let_pool_go(pool);
             self.gone_pools = rest;
         }
+    }
+
+    /// Whether memory that seems to be released by the program is released for the next request. The allocator searches
+    /// for a free block first, and not again after the release. So if the search would not find the recorded block after
+    /// the release, the release was part of the request.
+    fn is_released_for_next(&self, position: usize) -> bool {
+        let next = self.program.steps[position + 1..]
+            .iter()
+            .zip(&self.program.events[position + 1..])
+            .find(|(step, _)| !matches!(step, Step::FreeCompleted(_)));
+        let Some((&Step::Allocate(number), &event)) = next else { return false };
+        let request = self.request(number);
+        if self.allocator.would_fit(request) {
+            return false;
+        }
+        let mut after = self.allocator.clone();
+        after.empty_cache(&mut Device::new(None));
+        let found = after.unused_for(request);
+        let recorded = self.program.allocations[number as usize].address;
+        if self.recording.takes_before(event as usize) { found.is_some() } else { found != Some(recorded) }
     }
 
     /// A destroyed pool releases its memory itself, before any release that the program requests.
@@ -175,12 +291,20 @@ impl Run<'_> {
     }
 
     fn allocate(&mut self, number: u32, event: usize) {
-        let allocation = self.program.allocations[number as usize];
-        let request = Request { size: allocation.size, stream: allocation.stream, pool: allocation.pool };
+        let request = self.request(number);
         self.recording.open(event);
         self.let_pools_go();
         self.recording.attempt.check.allocations += 1;
         self.complete_before_search(request);
+        while let Some((&(first, threshold), rest)) = self.thresholds.split_first()
+            && first <= event
+        {
+            self.allocator.set_garbage_threshold(Some(threshold));
+            self.thresholds = rest;
+        }
+        if let Some(garbage) = &mut self.garbage {
+            garbage.observe(&mut self.allocator, &self.recording, number, request);
+        }
         let answer = self.allocator.allocate(&mut self.recording, number, request);
         self.note_peak();
         self.recording.close(event, answer);

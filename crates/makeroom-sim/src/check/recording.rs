@@ -87,6 +87,27 @@ impl<'trace> Recording<'trace> {
             .find(|(_, event)| is_driver_call(event.action))
     }
 
+    /// The segments freed in this step before anything else, and whether new memory follows.
+    pub(super) fn releases(&self) -> (Vec<(u64, u64)>, bool) {
+        let mut released = Vec::new();
+        let calls = (self.cursor..self.end).filter_map(|index| self.event(index));
+        for event in calls.filter(|event| is_driver_call(event.action)) {
+            match event.action {
+                Action::SegmentFree => released.push((event.address.0, event.size.get())),
+                Action::SegmentAlloc | Action::SegmentMap => return (released, true),
+                _ => break,
+            }
+        }
+        (released, false)
+    }
+
+    /// Whether new memory is allocated before this event.
+    pub(super) fn takes_before(&self, event: usize) -> bool {
+        (self.cursor..event)
+            .filter_map(|index| self.action(index))
+            .any(|action| matches!(action, Action::SegmentAlloc | Action::SegmentMap))
+    }
+
     fn expect(&mut self, action: Action, address: Option<u64>, size: u64) -> bool {
         let predicted = || match address {
             Some(address) => format!("{action:?} of {size} bytes at {address:#x}"),
@@ -181,10 +202,11 @@ impl<'trace> Recording<'trace> {
 }
 
 impl Driver for Recording<'_> {
+    fn is_limited(&self) -> bool {
+        self.has_refused()
+    }
+
     fn allocate(&mut self, size: u64, _stream: u64) -> Result<u64, Refused> {
-        if self.has_refused() {
-            return Err(Refused);
-        }
         let address = self
             .next()
             .filter(|(_, event)| event.action == Action::SegmentAlloc)

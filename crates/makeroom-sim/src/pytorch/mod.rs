@@ -37,6 +37,8 @@ pub struct Pytorch {
     settings: Settings,
     /// The process's limit; `None`: no limit but the driver's.
     limit: Option<u64>,
+    /// Garbage is collected above this much reserved memory; `None`: never.
+    garbage_threshold: Option<u64>,
     blocks: Blocks,
     /// The small pool of each memory pool; its large one follows.
     pools: FastMap<PoolId, u32>,
@@ -53,6 +55,7 @@ impl Pytorch {
     /// An empty allocator.
     pub fn new(settings: Settings, limit: Option<u64>) -> Self {
         let mut allocator = Self {
+            garbage_threshold: limit.and_then(|limit| settings.garbage_threshold(limit)),
             settings,
             limit,
             blocks: Blocks::default(),
@@ -111,11 +114,15 @@ impl Pytorch {
 
     /// Whether a free block would serve the request, without allocating it.
     pub fn would_fit(&self, request: Request) -> bool {
+        self.unused_for(request).is_some()
+    }
+
+    /// The address of the free block that would serve the request.
+    pub(crate) fn unused_for(&self, request: Request) -> Option<u64> {
         let size = self.settings.round_size(request.size);
-        let Some(&small) = self.pools.get(&request.pool) else { return false };
-        let pool = small + u32::from(size > SMALL);
+        let pool = self.pools.get(&request.pool)? + u32::from(size > SMALL);
         let search = Search { size, allocation_size: 0, stream: request.stream, pool };
-        self.best_unused(&search).is_some()
+        self.best_unused(&search).map(|id| self.blocks.get(id).address)
     }
 
     /// The program frees an allocation, pending on a stream.
@@ -160,7 +167,7 @@ impl Pytorch {
 
     /// Searches the pool and counts the search, which ages its blocks.
     fn find_unused(&mut self, search: &Search) -> Option<BlockId> {
-        if self.collects_garbage() {
+        if self.garbage_threshold.is_some() {
             self.blocks.pools[search.pool as usize].searches += 1;
         }
         self.best_unused(search)
@@ -194,8 +201,8 @@ impl Pytorch {
 
     /// Allocates memory from the driver, releasing unused memory first if the driver is out of memory.
     fn obtain<D: Driver>(&mut self, driver: &mut D, search: &Search) -> Result<BlockId, Refused> {
-        if self.collects_garbage() {
-            self.collect_garbage(driver);
+        if let Some(threshold) = self.garbage_threshold {
+            self.collect_garbage(driver, threshold);
         }
         if let Ok(block) = self.take_from_driver(driver, search) {
             return Ok(block);
@@ -215,7 +222,9 @@ impl Pytorch {
     }
 
     fn take_from_driver<D: Driver>(&mut self, driver: &mut D, search: &Search) -> Result<BlockId, Refused> {
-        if self.limit.is_some_and(|limit| self.reserved.saturating_add(search.allocation_size) > limit) {
+        // PyTorch compares with the limit even if an expandable segment would not have to grow.
+        let is_over = |limit| self.reserved.saturating_add(search.allocation_size) > limit;
+        if self.limit.is_some_and(is_over) || driver.is_limited() {
             return Err(Refused);
         }
         if self.settings.expandable_segments {
@@ -244,10 +253,6 @@ impl Pytorch {
             return rest >= GRAIN;
         }
         search.size < self.settings.max_split_size && rest > SMALL
-    }
-
-    fn collects_garbage(&self) -> bool {
-        self.limit.is_some() && self.settings.garbage_collection_threshold > 0.0
     }
 }
 

@@ -112,39 +112,114 @@ impl Pytorch {
         released >= wanted
     }
 
-    /// Frees large unused segments, least recently used first, until reserved memory is below the threshold.
-    pub(super) fn collect_garbage<D: Driver>(&mut self, driver: &mut D) {
-        let Some(limit) = self.limit else { return };
-        let threshold = (self.settings.garbage_collection_threshold * limit as f64) as u64;
-        if self.reserved <= threshold {
-            return;
-        }
-        let target = self.reserved - threshold;
-        let pool = self.pool_of(PoolId::DEFAULT, false);
+    /// Frees large unused segments, least recently used first, until reserved memory is at most the threshold.
+    pub(super) fn collect_garbage<D: Driver>(&mut self, driver: &mut D, threshold: u64) {
+        let Some(target) = self.reserved.checked_sub(threshold).filter(|&target| target > 0) else { return };
         let mut reclaimed = 0_u64;
-        loop {
-            let searches = self.blocks.pools[pool as usize].searches;
-            let ages: Vec<(BlockId, u64)> = self
-                .blocks
-                .unused(pool)
-                .filter(|&id| !self.blocks.get(id).is_split() && !self.blocks.get(id).is_expandable)
-                .map(|id| (id, searches - self.blocks.get(id).age_base))
-                .collect();
-            if ages.is_empty() || reclaimed >= target {
-                return;
+        for round in self.rounds_of_garbage() {
+            if reclaimed >= target {
+                break;
             }
-            let mean = ages.iter().map(|&(_, age)| age).sum::<u64>() as f64 / ages.len() as f64;
-            let mut is_any_released = false;
-            for (id, age) in ages {
-                if age as f64 >= mean {
-                    reclaimed = reclaimed.saturating_add(self.blocks.get(id).size);
-                    self.release(driver, id);
-                    is_any_released = true;
-                }
-            }
-            if !is_any_released {
-                return;
+            for id in round {
+                reclaimed = reclaimed.saturating_add(self.blocks.get(id).size);
+                self.release(driver, id);
             }
         }
+    }
+
+    /// The segments that garbage collection would free, in order, if it never had enough. It works in rounds: each frees
+    /// every segment that is at least as old as the mean of those left, even if some of them would have been enough. The
+    /// age of a segment is the number of searches in its pool since it became unused. Only the default pool's large
+    /// segments take part.
+    fn rounds_of_garbage(&self) -> Vec<Vec<BlockId>> {
+        let Some(&small) = self.pools.get(&PoolId::DEFAULT) else { return Vec::new() };
+        let searches = self.blocks.pools[small as usize + 1].searches;
+        let mut left: Vec<(BlockId, u64)> = self
+            .blocks
+            .unused(small + 1)
+            .filter(|&id| !self.blocks.get(id).is_split() && !self.blocks.get(id).is_expandable)
+            .map(|id| (id, searches - self.blocks.get(id).age_base))
+            .collect();
+        let mut rounds = Vec::new();
+        while !left.is_empty() {
+            let mean = left.iter().map(|&(_, age)| age).sum::<u64>() as f64 / left.len() as f64;
+            let (old, young): (Vec<_>, Vec<_>) = left.into_iter().partition(|&(_, age)| age as f64 >= mean);
+            // Only a mean that floating point rounded up is older than all of them; PyTorch stops there too.
+            if old.is_empty() {
+                break;
+            }
+            rounds.push(old.into_iter().map(|(id, _)| id).collect());
+            left = young;
+        }
+        rounds
+    }
+
+    /// The address and size of each segment that garbage collection would free, round by round.
+    pub(crate) fn garbage(&self) -> Vec<Vec<(u64, u64)>> {
+        let place = |id| {
+            let block = self.blocks.get(id);
+            (block.address, block.size)
+        };
+        self.rounds_of_garbage().into_iter().map(|round| round.into_iter().map(place).collect()).collect()
+    }
+
+    /// Collects garbage above this much reserved memory from now on; `None` turns it off.
+    pub(crate) fn set_garbage_threshold(&mut self, threshold: Option<u64>) {
+        self.garbage_threshold = threshold;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Device, Pytorch, Request, Settings};
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    struct Program {
+        allocator: Pytorch,
+        device: Device,
+        number: u32,
+    }
+
+    impl Program {
+        /// 180 MiB are reserved: 80 MiB in use, a segment of 60 MiB unused for a while, and one of 40 MiB unused since
+        /// the last request.
+        fn with_garbage(settings: &str, limit: u64) -> Self {
+            let allocator = Pytorch::new(Settings::parse(settings).unwrap(), Some(limit));
+            let mut program = Self { allocator, device: Device::new(None), number: 0 };
+            let segments = [40, 60, 80].map(|size| program.allocate(size));
+            program.allocator.free(segments[1]);
+            program.allocator.free(segments[0]);
+            for _ in 0..4 {
+                let again = program.allocate(40);
+                program.allocator.free(again);
+            }
+            program
+        }
+
+        fn allocate(&mut self, mebibytes: u64) -> u32 {
+            let request = Request { size: mebibytes * MIB, stream: 0, pool: PoolId::DEFAULT };
+            self.number += 1;
+            self.allocator.allocate(&mut self.device, self.number, request).unwrap();
+            self.number
+        }
+    }
+
+    #[test]
+    fn garbage_is_collected_oldest_first_until_the_threshold_is_met() {
+        for (limit, left) in [(360, 180), (359, 120), (240, 120), (239, 80), (200, 80)] {
+            let mut program = Program::with_garbage("garbage_collection_threshold:0.5", limit * MIB);
+            program.allocate(100);
+            assert_eq!(program.allocator.reserved() / MIB, left + 100, "limit {limit}");
+        }
+    }
+
+    #[test]
+    fn without_the_setting_nothing_is_collected() {
+        let mut program = Program::with_garbage("", 280 * MIB);
+        program.allocate(100);
+        assert_eq!(program.allocator.reserved(), 280 * MIB);
     }
 }

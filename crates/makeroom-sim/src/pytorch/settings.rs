@@ -122,6 +122,13 @@ impl Settings {
         self.per_process_memory_fraction.map_or(memory, |fraction| (fraction * memory as f64) as u64)
     }
 
+    /// The reserved bytes above which garbage is collected under this limit; `None` if it is off. Without a limit, the
+    /// setting has no effect, because it is a share of the limit.
+    pub(crate) fn garbage_threshold(&self, limit: u64) -> Option<u64> {
+        let share = self.garbage_collection_threshold;
+        (share > 0.0).then_some((share * limit as f64) as u64)
+    }
+
     /// Applies one setting as the release does.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingsError> {
         match key {

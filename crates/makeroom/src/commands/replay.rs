@@ -32,8 +32,9 @@ pub(crate) fn run(arguments: &Replay) -> Result<(), Failure> {
     } else {
         output::result(&replay_text(&comparison, room.limit(), output::columns()))?;
     }
-    match comparison.check.map_or(0, |check| check.mismatched) {
-        0 => Ok(()),
-        count => Err(Failure::Mismatched { count }),
+    match comparison.check {
+        Some(check) if check.lacks_segment_events => Err(Failure::Unchecked),
+        Some(check) if check.mismatched > 0 => Err(Failure::Mismatched { count: check.mismatched }),
+        _ => Ok(()),
     }
 }
