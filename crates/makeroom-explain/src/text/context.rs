@@ -55,7 +55,7 @@ static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\b(?:gpu[ _]?)?(?:mem(?:ory)?|vram|allocated)(?:[ _](?:allocated|used|usage|in use|alloc))?\b\s*(?:[:=]|is|of)?\s*([\d.]+)\s*([KMGT]i?B?)\b",
     )
 });
-/// The field of OpenMMLab's and similar training logs, in MiB.
+/// The memory field of training logs such as those of MMDetection, in MiB.
 static LOGGED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\b(?:max[ _])?mem(?:ory)?: ?(\d{3,6})(?:[, ]\D|\s*$)"));
 /// A sentence about memory that grows with the run.
@@ -119,10 +119,10 @@ fn even_growth(figures: &[Bytes]) -> Option<LoggedGrowth> {
         return None;
     }
     let increments = || figures.windows(2).map(|pair| pair[1] - pair[0]);
-    let (least, most) = (increments().min()?, increments().max()?);
+    let (smallest, largest) = (increments().min()?, increments().max()?);
     let (first, last) = (figures[0], figures[count - 1]);
     let per_step = Bytes::new((last - first).get() / (count - 1) as u64);
-    (most <= least.scaled(1.5)).then_some(LoggedGrowth {
+    (largest <= smallest.scaled(1.5)).then_some(LoggedGrowth {
         first,
         last,
         steps: count - 1,
