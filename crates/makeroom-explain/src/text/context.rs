@@ -55,7 +55,7 @@ static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\b(?:gpu[ _]?)?(?:mem(?:ory)?|vram|allocated)(?:[ _](?:allocated|used|usage|in use|alloc))?\b\s*(?:[:=]|is|of)?\s*([\d.]+)\s*([KMGT]i?B?)\b",
     )
 });
-/// The memory field of training logs such as those of MMDetection, in MiB.
+/// The memory field of training logs such as `mmdet` writes them, in MiB.
 static LOGGED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\b(?:max[ _])?mem(?:ory)?: ?(\d{3,6})(?:[, ]\D|\s*$)"));
 /// A sentence about memory that grows with the run.

@@ -23,7 +23,7 @@ const ATTRIBUTES: [i32; 147] = [
     415_174_878, 1, 1, 0, 1, 1, 0, 0,
 ];
 
-/// Attributes of an H200 that are 0 here: shareable handles, GPUDirect, fabric, multicast, compression, sparse
+/// Attributes of an H200 that are 0 here: shareable handles, `GPUDirect`, fabric, multicast, compression, sparse
 /// arrays.
 const ABSENT: [u32; 8] = [103, 110, 112, 116, 117, 119, 128, 132];
 
