@@ -20,6 +20,8 @@ pub(crate) const ABSURD_ON_HOST: Bytes = Bytes::gib(1536);
 const ABSURD_FACTOR: f64 = 1024.0;
 /// Cached memory of this share of the reserved memory is more than the usual remainder between live blocks.
 const LARGE_CACHE_SHARE: f64 = 0.05;
+/// Figures of a text differ by this factor from what was meant.
+const ROUNDING: f64 = 1.02;
 /// A smaller cache is fragmentation too, if it is this many times the missing bytes …
 const AMPLE_CACHE_FACTOR: f64 = 10.0;
 /// … and worth a setting: this many bytes and this share of the reserved memory.
@@ -66,8 +68,8 @@ impl Shortage {
         Some(if free < self.request { self.request - free } else { self.request })
     }
 
-    /// `fragmentation`: free and cached memory together suffice, and the cached part is larger than both what is
-    /// missing and the usual remainder between live blocks.
+    /// `fragmentation`: the cached part alone would hold the request, and is larger than the usual remainder between
+    /// live blocks.
     pub(crate) fn is_fragmented(&self) -> bool {
         let Some(cached) = self.cached else { return false };
         let share = cached.share_of(self.live.unwrap_or(Bytes::ZERO) + cached);
@@ -75,7 +77,9 @@ impl Shortage {
         let is_ample = cached >= missing.scaled(AMPLE_CACHE_FACTOR)
             && cached >= AMPLE_CACHE
             && share >= AMPLE_CACHE_SHARE;
-        cached >= missing && (share >= LARGE_CACHE_SHARE || is_ample)
+        // Less than the request is no block for it, however it is packed. Texts round both figures.
+        let is_block = cached.scaled(ROUNDING) >= self.request;
+        is_block && cached >= missing && (share >= LARGE_CACHE_SHARE || is_ample)
     }
 
     /// `live_data_fills_device`, beyond doubt: live memory and the request exceed the device.
@@ -119,6 +123,8 @@ mod tests {
         assert!(shortage(260, 250, 40_000, 1700).is_fragmented());
         // The usual remainder between live blocks.
         assert!(!shortage(26, 12, 26_000, 220).is_fragmented());
+        // More than is missing, but less than the request in one piece.
+        assert!(!shortage(24, 20, 80, 9).is_fragmented());
     }
 
     #[test]

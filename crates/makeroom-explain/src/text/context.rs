@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use makeroom_core::Bytes;
 use regex::Regex;
 
-use super::figures::{binary_size, pattern};
+use super::figures::{binary_size, captured_number, pattern};
 use super::growth;
 use super::log::{Log, split_prefix};
 
@@ -17,6 +17,8 @@ pub(crate) struct Context {
     pub(crate) growth: Option<LoggedGrowth>,
     /// A person says that memory grows from step to step.
     pub(crate) is_growth_reported: bool,
+    /// A person says that the failure came only after the program had run for a while.
+    pub(crate) is_late_told: bool,
     /// A person says that processes collect on the GPU.
     pub(crate) is_pile_up_told: bool,
     /// The batch size that the log mentions last before the failure.
@@ -40,9 +42,13 @@ const LINES_SEARCHED: usize = 20_000;
 const LEAST_FIGURES: usize = 8;
 /// Sentences about a failure stand this near to it.
 const REPORT_LINES: usize = 60;
+/// Longer lines were not typed by a person.
+const LONGEST_SENTENCE: usize = 4096;
 /// A traceback is at most this long.
 const TRACEBACK_LINES: usize = 400;
 
+/// Figures without a unit, as trainers of OpenMMLab print their peak in MiB.
+static MEMORY_IN_MIB: LazyLock<Regex> = LazyLock::new(|| pattern(r"\bmemory: (\d{3,6})(?:,|  )"));
 static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)\b(?:gpu[ _]?)?(?:mem(?:ory)?|vram|allocated)(?:[ _](?:allocated|used|usage|in use|alloc))?\b\s*(?:[:=]|is|of)?\s*([\d.]+)\s*([KMGT]i?B?)\b",
@@ -56,6 +62,22 @@ static GROWS: LazyLock<Regex> = LazyLock::new(|| {
       | \b(?:slowly|gradually|steadily|continuously|constantly)\b .{0,30} \b(?:grow\w*|increas\w*|creep\w*|climb\w*|rises?|leak\w*)\b .{0,40} \b(?:memory|vram|ram)\b
       | \bmemory\b .{0,40} \b(?:after|in|at) \s (?:each|every) \s \w+ .{0,12} \b(?:plus|adds|\+|more|up|higher)\b .{0,24} \b(?:each|every) \s (?:time|one) | \bmemory \s leak\b | \bgrowth \s averaged\b | (?:显存|内存) .{0,12} (?:一直|缓慢|不断|逐渐|持续) .{0,12} (?:增|涨) | \bcrept \s up\b
         ",
+    )
+});
+/// A sentence about a program that worked for a while: for steps, epochs, requests or hours.
+static LATE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?ix)
+        \bafter \s (?:about\s|around\s|some\s|a\s|~\s?|roughly\s|approximately\s|only\s|running\s(?:for\s)?)* (?:few|several|couple|many|long|\d[\d,.]*k?|hundreds?|thousands?|ten|two|three) \s (?:of\s|more\s|thousands?\s|hundreds?\s|full\s|successful\s|minutes\sor\s)* (?:steps?|iterations?|iters?|epochs?|batch(?:es)?|hours?|hrs?|minutes?|mins?|days?|time|while|requests?|images?|frames?|prompts?|generations?|runs?|files?|queries|rounds?|episodes?|games?|predictions?|inferences?|calls)\b
+      | \bafter \s (?:hours|days|a \s while|some \s time|minutes) \b | \bworks? \s (?:fine\s|well\s|ok\s)? (?:for|at \s first|in \s the \s beginning|initially|the \s first)\b | \bfirst \s (?:few|\d+) \s (?:steps|epochs|iterations|images|requests|runs|prompts) \s (?:are|were|work|run|go) | \bfails? \s (?:in|at|on|during) \s (?:the \s)? (?:second|2nd|third|next) \s (?:run|epoch|image|request|iteration|generation|time|validation)
+      | \bmemory_?\s?(?:usage\s)?builds \s up\b | 跑(?:了)?(?:几|一|\d+)个?(?:小时|epoch|轮|天) | 幾個小時 | 训练(?:到|了)第?\s?\d+\s?(?:个|轮|epoch|step)
+        ",
+    )
+});
+/// A failure that comes at the same place each time depends on the data there.
+static SAME_PLACE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)\b(?:exactly (?:at )?\d|always (?:at|on|in) (?:the same|\d|epoch|step)|same (?:sample|image|batch|iteration|percentage))",
     )
 });
 /// A sentence about processes that collect on one GPU.
@@ -74,7 +96,7 @@ impl Context {
         let from = failure_line.saturating_sub(LINES_SEARCHED);
         let mut context = Self { site: program_line(log, failure_line), ..Self::default() };
         let mut figures = Vec::new();
-        for index in from..failure_line {
+        for index in from..(failure_line + 1).min(log.len()) {
             let line = log.line(index);
             if let Some(found) = MEMORY.captures(line)
                 && let Some(size) = binary_size(&found[1], &found[2])
@@ -83,10 +105,25 @@ impl Context {
             }
             context.batch = crate::batch::batch_in(line).or(context.batch);
         }
-        context.growth = growth(&figures);
+        // A report has its log below the sentence that tells of the failure.
+        let peaks: Vec<Bytes> = (from..(failure_line + REPORT_LINES).min(log.len()))
+            .filter_map(|index| captured_number(&MEMORY_IN_MIB.captures(log.line(index))?, 1).map(Bytes::mib))
+            .collect();
+        context.growth = growth(&figures).or_else(|| steady(&peaks));
         let near = failure_line.saturating_sub(REPORT_LINES)..(failure_line + REPORT_LINES).min(log.len());
         context.is_growth_reported =
             near.clone().any(|index| GROWS.is_match(log.line(index)) || growth::is_told(log.line(index)));
+        if context.batch.is_none() {
+            let told = |index: usize| crate::batch::batch_told(log.line(index));
+            context.batch = near.clone().find_map(told);
+        }
+        let is_near = |words: &Regex| {
+            near.clone().any(|index| {
+                let line = log.line(index);
+                line.len() <= LONGEST_SENTENCE && words.is_match(line)
+            })
+        };
+        context.is_late_told = is_near(&LATE) && !is_near(&SAME_PLACE);
         context.is_pile_up_told = near.into_iter().any(|index| PILES_UP.is_match(log.line(index)));
         context
     }
@@ -107,6 +144,24 @@ fn growth(figures: &[Bytes]) -> Option<LoggedGrowth> {
         && late.get().saturating_mul(10) >= (last - first).get();
     let steps = count - 1;
     is_growing.then(|| LoggedGrowth {
+        first,
+        last,
+        steps,
+        per_step: Bytes::new((last - first).get() / steps as u64),
+    })
+}
+
+/// Fewer figures than this show no steps.
+const LEAST_PEAKS: usize = 3;
+
+/// Whether a peak rises by about the same with every line. A peak that only finds its level rises less and less.
+fn steady(peaks: &[Bytes]) -> Option<LoggedGrowth> {
+    let rises: Vec<u64> = peaks.windows(2).map(|pair| pair[1].get().saturating_sub(pair[0].get())).collect();
+    let (least, most) = (*rises.iter().min()?, *rises.iter().max()?);
+    let is_steady = peaks.len() >= LEAST_PEAKS && least > 0 && most <= least + least / 2;
+    let (first, last) = (*peaks.first()?, *peaks.last()?);
+    let steps = peaks.len() - 1;
+    is_steady.then(|| LoggedGrowth {
         first,
         last,
         steps,
@@ -155,6 +210,30 @@ mod tests {
         assert_eq!(growth(&mib(&[10, 40, 80, 90, 90, 90, 90, 90, 90, 90])), None);
         assert_eq!(growth(&mib(&[10, 40, 10, 40, 10, 40, 10, 40, 10, 40])), None);
         assert_eq!(growth(&mib(&[10, 20, 30])), None);
+    }
+
+    #[test]
+    fn a_peak_that_rises_evenly_is_growth() {
+        assert_eq!(steady(&mib(&[5000, 5100, 5205, 5300])).map(|grown| grown.steps), Some(3));
+        assert_eq!(steady(&mib(&[5000, 5900, 6000, 6010])), None);
+        assert_eq!(steady(&mib(&[5000, 5100])), None);
+    }
+
+    #[test]
+    fn a_program_that_ran_for_a_while() {
+        let is_late = |text: &str| {
+            let text = format!("{text}\nCUDA out of memory");
+            Context::read(&Log::new(&text), 1).is_late_told
+        };
+        for text in [
+            "It stops after about 3000 steps.",
+            "After a few hours of serving I get this.",
+            "works fine for the first ten images",
+        ] {
+            assert!(is_late(text), "{text}");
+        }
+        assert!(!is_late("It always fails at the same iteration, after 300 steps."));
+        assert!(!is_late("It fails at the start."));
     }
 
     #[test]

@@ -45,7 +45,10 @@ fn shape(situation: &Situation<'_>) -> Vec<Fix> {
         .command("print(x.shape, x.dtype, x.numel() * x.element_size())"),
     ];
     let facts = situation.facts;
-    if own_code::is_own_code(facts) || matches!(facts.framework, "kokkos" | "opencl" | "vulkan" | "sycl") {
+    if own_code::is_own_code(facts)
+        || matches!(facts.framework, "kokkos" | "opencl" | "vulkan" | "sycl")
+        || !situation.language.may_be_python()
+    {
         fixes = vec![
             Fix::new("compute sizes in 64 bits: a product of two ints overflows at 2 GiB")
                 .command("size_t bytes = static_cast<size_t>(rows) * columns * sizeof(float);"),
@@ -67,7 +70,13 @@ fn shape(situation: &Situation<'_>) -> Vec<Fix> {
 
 /// Memory that grows from step to step.
 fn leak(situation: &Situation<'_>) -> Vec<Fix> {
+    if let Some(fixes) = super::programs::leak_in_its_language(situation) {
+        return fixes;
+    }
     let facts = situation.facts;
+    if let Some(fixes) = leak_elsewhere(situation) {
+        return fixes;
+    }
     let is_native = [".cpp", ".cu", "cudaMalloc", "malloc(", "cudaFree", "chprintf", "C++"]
         .iter()
         .any(|words| situation.settings.mentions(words));
@@ -86,6 +95,22 @@ fn leak(situation: &Situation<'_>) -> Vec<Fix> {
             advice::leak_without_tensors(),
             Fix::new("list the allocations that are never freed, with their lines")
                 .command("compute-sanitizer --tool memcheck --leak-check full ./program"),
+        ];
+    }
+    let is_torch = facts.framework.starts_with("pytorch")
+        || situation.settings.mentions("torch")
+        || situation.language.is_python()
+        // Loops over batches are nearly always PyTorch's where nothing says otherwise.
+        || situation.language.may_be_python()
+            && (situation.is_training()
+                || ["iteration", "inference", "testing", "batch", "model"]
+                    .iter()
+                    .any(|words| situation.settings.mentions(words)));
+    if !is_torch {
+        return vec![
+            advice::leak_without_tensors(),
+            Fix::new("see which process grows, and restart it before the GPU is full")
+                .command("nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv -l 10"),
         ];
     }
     if !situation.is_training() {
@@ -113,6 +138,61 @@ fn leak(situation: &Situation<'_>) -> Vec<Fix> {
         );
     }
     fixes
+}
+
+/// Leaks of programs that do not hold PyTorch's tensors, or whose users cannot change the code.
+fn leak_elsewhere(situation: &Situation<'_>) -> Option<Vec<Fix>> {
+    let says = |words: &[&str]| words.iter().any(|words| situation.settings.mentions(words));
+    let has_torch = situation.facts.framework.starts_with("pytorch") || says(&["torch"]);
+    if says(&["paddle"]) && !has_torch {
+        return Some(vec![
+            Fix::new("run the model without gradients, and release unused blocks after each input")
+                .command("with paddle.no_grad(): …; paddle.device.cuda.empty_cache()"),
+            Fix::new("return memory to the driver as soon as tensors are freed")
+                .command(situation.environment.export("FLAGS_eager_delete_tensor_gb=0.0")),
+        ]);
+    }
+    if situation.program.name == "OpenMMLab" {
+        let is_engine = says(&["mmengine"]);
+        return Some(vec![
+            Fix::new("until the tensors that stay alive are found, restart from the last checkpoint before the GPU is full")
+                .command(if is_engine {
+                    "tools/train.py CONFIG --resume"
+                } else {
+                    "tools/train.py CONFIG --resume-from work_dirs/CONFIG/latest.pth"
+                }),
+            Fix::new("detach what a module or a hook stores between iterations: a stored loss keeps its whole graph")
+                .command("self.history.append(loss.detach().item())"),
+            Fix::new("record allocations with their lines, and compare two iterations")
+                .command("torch.cuda.memory._record_memory_history(max_entries=100000)"),
+        ]);
+    }
+    // The user of a known program cannot change how it frees memory, but can give it less and start it again.
+    if super::fixes::is_without_cuda(situation.facts) || situation.program.name == "LAMMPS" {
+        let own = super::programs::advise(situation, Cause::LiveDataFillsDevice);
+        let is_known = !situation.program.name.starts_with("the ") && !own.is_empty();
+        if is_known {
+            let restart = if situation.program.name == "LAMMPS" {
+                Fix::new("write restart files, and go on from the last one in a new process")
+                    .command("restart 1000 run.*.restart")
+            } else {
+                Fix::new("restart the program every few hours: what it leaks is freed when it ends")
+            };
+            return Some(std::iter::once(restart).chain(own.into_iter().take(2)).collect());
+        }
+    }
+    let is_graphics = super::fixes::is_without_cuda(situation.facts)
+        || says(&["vulkan", "VkBuffer", "VMA", "vuk", "d3d12", "swapchain", "frames in flight"])
+            && !has_torch;
+    if is_graphics && !says(&["python", ".py"]) {
+        return Some(vec![
+            Fix::new("free each frame's buffers and images once the GPU is done with them")
+                .command("vmaDestroyBuffer(allocator, buffer, allocation);   (without VMA: vkDestroyBuffer, vkFreeMemory)"),
+            Fix::new("list the allocations that are still alive: name them, and dump the allocator's statistics")
+                .command("vmaBuildStatsString(allocator, &text, VK_TRUE);"),
+        ]);
+    }
+    None
 }
 
 /// The other framework in the process keeps a cache.
@@ -271,7 +351,15 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
     if !is_python {
         return split.into_iter().chain(smaller::less_data(situation)).collect();
     }
-    match split {
+    // A user who did not write the program can give it less, or run it on the CPU.
+    let mut around: Vec<Fix> = smaller::smaller_input(situation).into_iter().collect();
+    if situation.environment.maker == Maker::Nvidia && situation.batch().is_none() {
+        around.push(
+            Fix::new("or run it on the CPU, where the machine's memory is the limit")
+                .command(situation.environment.export("CUDA_VISIBLE_DEVICES=-1")),
+        );
+    }
+    let mut fixes = match split {
         Some(split) if parts.is_some_and(|parts| parts <= 2 * MOST_CHUNKS) => vec![split, shape],
         Some(split) => vec![shape, split],
         None => {
@@ -279,7 +367,9 @@ fn request_too_large(situation: &Situation<'_>) -> Vec<Fix> {
             fixes.extend(smaller::less_data(situation));
             fixes
         }
-    }
+    };
+    fixes.extend(around);
+    fixes
 }
 
 fn limit(situation: &Situation<'_>) -> Vec<Fix> {
@@ -386,6 +476,21 @@ fn overhead(situation: &Situation<'_>) -> Vec<Fix> {
         );
     }
     let is_torch = facts.framework.starts_with("pytorch") || is_from_pytorch(facts);
+    // A small part of the memory is better given up than fought for.
+    if let (Some(live), Some(overhead)) = (facts.live, account.overhead())
+        && is_torch
+        && live.get().saturating_mul(4) < overhead.get()
+    {
+        fixes.push(
+            Fix::new(format!(
+                "PyTorch holds only {live} of this process's memory: run its model on the CPU, and leave the GPU to the library that holds the rest"
+            ))
+            .command("model.to('cpu')   (SentenceTransformer(name, device='cpu'))"),
+        );
+        if ["gpt4all", "llama_cpp", "llama.cpp", "gguf", "ggml"].iter().any(|words| says(words)) {
+            fixes.push(Fix::new("or keep the language model's layers in RAM").command("n_gpu_layers=0"));
+        }
+    }
     if is_torch || facts.framework == "nccl" && (says("nccl") || says("torch")) {
         fixes.push(
             Fix::new("leave libraries some memory: cap PyTorch's allocator below the whole GPU")

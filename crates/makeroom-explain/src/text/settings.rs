@@ -152,7 +152,7 @@ fn is_option(before: &str, is_short: bool) -> bool {
 }
 
 /// Whether the words before an option only suggest it.
-fn is_suggested(before: &str) -> bool {
+pub(crate) fn is_suggested(before: &str) -> bool {
     let mut from = before.len().saturating_sub(LONGEST_SUGGESTION);
     while !before.is_char_boundary(from) {
         from += 1;

@@ -6,6 +6,7 @@ use super::context::Context;
 use super::environment::Environment;
 use super::facts::Facts;
 use super::judge::Account;
+use super::language::Language;
 use super::log::Log;
 use super::programs::{self, Program, Work};
 use super::searched::Searched;
@@ -21,6 +22,7 @@ pub(crate) struct Situation<'log> {
     pub(crate) environment: Environment,
     pub(crate) settings: Settings<'log>,
     pub(crate) program: &'static Program,
+    pub(crate) language: Language,
 }
 
 impl<'log> Situation<'log> {
@@ -34,6 +36,7 @@ impl<'log> Situation<'log> {
             environment: Environment::read(text, facts.framework),
             settings: Settings::new(text),
             program: programs::of(text, facts),
+            language: Language::of(text),
         }
     }
 
@@ -150,7 +153,10 @@ impl<'log> Situation<'log> {
 /// Batches above this are not batches.
 const LARGEST_BATCH: u64 = 1 << 20;
 /// Words of a training loop.
-const TRAINING_WORDS: [&str; 10] = [
+const TRAINING_WORDS: [&str; 13] = [
+    "训练",
+    "微调",
+    "fine tune",
     "backward(",
     "optimizer",
     "trainer",
