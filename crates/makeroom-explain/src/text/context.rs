@@ -23,6 +23,8 @@ pub(crate) struct Context {
     pub(crate) is_pile_up_told: bool,
     /// The batch size that the log mentions last before the failure.
     pub(crate) batch: Option<u64>,
+    /// The batch size that a person names in a sentence.
+    pub(crate) batch_told: Option<u64>,
     /// The program's own innermost line in the traceback, `file:line function`.
     pub(crate) site: Option<String>,
 }
@@ -47,7 +49,7 @@ const LONGEST_SENTENCE: usize = 4096;
 /// A traceback is at most this long.
 const TRACEBACK_LINES: usize = 400;
 
-/// Figures without a unit, as trainers of OpenMMLab print their peak in MiB.
+/// Figures without a unit, as trainers of `OpenMMLab` print their peak in MiB.
 static MEMORY_IN_MIB: LazyLock<Regex> = LazyLock::new(|| pattern(r"\bmemory: (\d{3,6})(?:,|  )"));
 static MEMORY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -113,10 +115,7 @@ impl Context {
         let near = failure_line.saturating_sub(REPORT_LINES)..(failure_line + REPORT_LINES).min(log.len());
         context.is_growth_reported =
             near.clone().any(|index| GROWS.is_match(log.line(index)) || growth::is_told(log.line(index)));
-        if context.batch.is_none() {
-            let told = |index: usize| crate::batch::batch_told(log.line(index));
-            context.batch = near.clone().find_map(told);
-        }
+        context.batch_told = near.clone().find_map(|index| crate::batch::batch_told(log.line(index)));
         let is_near = |words: &Regex| {
             near.clone().any(|index| {
                 let line = log.line(index);
@@ -159,13 +158,13 @@ fn steady(peaks: &[Bytes]) -> Option<LoggedGrowth> {
     let rises: Vec<u64> = peaks.windows(2).map(|pair| pair[1].get().saturating_sub(pair[0].get())).collect();
     let (least, most) = (*rises.iter().min()?, *rises.iter().max()?);
     let is_steady = peaks.len() >= LEAST_PEAKS && least > 0 && most <= least + least / 2;
-    let (first, last) = (*peaks.first()?, *peaks.last()?);
+    let (start, end) = (*peaks.first()?, *peaks.last()?);
     let steps = peaks.len() - 1;
     is_steady.then(|| LoggedGrowth {
-        first,
-        last,
+        first: start,
+        last: end,
         steps,
-        per_step: Bytes::new((last - first).get() / steps as u64),
+        per_step: Bytes::new((end - start).get() / steps as u64),
     })
 }
 

@@ -35,7 +35,7 @@ static PROPOSED: LazyLock<Regex> = LazyLock::new(|| {
 /// Words with which a clause says the opposite, or speaks of another time.
 static NEGATED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\b(?:not|cannot|never|still|no luck|without success|unfortunately|neither|nor|no effect|no difference|didnt|doesnt|fails?|failed|crash\w*|before|used to|previously|without|same (?:error|issue|problem)|if|would|tried|only)\b|n['’]t\b|\?|没用|没有用|不行|仍然|还是",
+        r"(?i)\b(?:not|cannot|never|still|no luck|without success|unfortunately|neither|nor|no effect|no difference|didnt|doesnt|fails?|failed|crash\w*|before|used to|previously|without|same (?:error|issue|problem)|if|would|tried|only|longer|later|until|around)\b|n['’]t\b|\?|没用|没有用|不行|仍然|还是",
     )
 });
 /// Words of an attempt that did not help.
@@ -60,12 +60,32 @@ static ABOUT_MEMORY: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\d|low|vram|mem|half|fp16|bf16|8bit|4bit|quant|cpu|offload|tile|tiling|chunk|batch|size|split|slic|page|swap|grow|async",
     )
 });
+/// Options that need no value.
+static FLAG: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"(?i)low|med|half|fp16|bf16|8bit|4bit|quant|cpu|offload|tile|tiling|slic|async|checkpoint|xformers|flash",
+    )
+});
 /// Settings that show more and cure nothing, and what is not a setting at all.
 static NO_CURE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)verbose|debug|LAUNCH_BLOCKING|CUDA_DSA|log[_-]?level|https?:|nvidia-smi|nvcc|^(?:python|cuda|torch|driver|ubuntu|windows|gcc|line|file|out of|error|killed|max_split_size_mb|free)\b|Error\b|exception|^\w+\.(?:py|cpp|cu|sh|json|yaml|md)$|expandable_segments",
     )
 });
+/// Messages of programs that contain advice.
+static ERROR: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"Tried to allocate|max_split_size_mb|video card has the minimum|gpu_memory_utilization`")
+});
+/// Somebody tells of an attempt of their own.
+static FIRST_PERSON: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\b(?:i|we|my|our|me)\b"));
+/// A line of code: an assignment, an option or a variable, and no sentence.
+static CODE: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(
+        r"^(?:export |set )?[A-Za-z_][\w.-]* ?= ?[\w\x22'(\[][\w.,x ()\[\]%\x22'-]*$|^--[a-z][\w-]*[ =][\w./-]+$",
+    )
+});
+/// Words, without which a clause with an assignment is code.
+static WORDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b[a-zA-Z]{2,}\b"));
 /// Where a clause ends.
 static CLAUSE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"[.!?;]+(?:\s|$)|[。！？；，]|,? (?:but|however|although|though|yet|while|whereas) ")
@@ -131,7 +151,7 @@ fn told(situation: &Situation<'_>) -> Option<Cure> {
         .parts()
         .into_iter()
         .flat_map(str::lines)
-        .filter(|line| line.len() <= LONGEST_LINE && !line.contains("Tried to allocate"))
+        .filter(|line| line.len() <= LONGEST_LINE && !ERROR.is_match(line))
         .take(LINES_SEARCHED)
         .collect();
     lines
@@ -160,9 +180,12 @@ fn page_file(line: &str, situation: &Situation<'_>) -> Option<Cure> {
 
 /// A clause that names a setting and says that it worked.
 fn worked(line: &str) -> Option<Cure> {
-    let clause = CLAUSE
-        .split(line)
-        .find(|clause| WORKED.is_match(clause) && !NEGATED.is_match(clause) && setting(clause).is_some())?;
+    let clause = CLAUSE.split(line).find(|clause| {
+        WORKED.is_match(clause)
+            && !NEGATED.is_match(clause)
+            && is_sentence(clause)
+            && setting(clause).is_some()
+    })?;
     let fix =
         Fix::new(format!("the text says that this helped: “{}”", quoted(clause))).command(setting(clause)?);
     Some(Cure { fix, is_host: false, is_detour: false })
@@ -172,16 +195,15 @@ fn worked(line: &str) -> Option<Cure> {
 fn proposed(lines: &[&str]) -> Option<Cure> {
     for (place, line) in lines.iter().enumerate() {
         let mut clauses = CLAUSE.split(line).filter(|clause| PROPOSED.is_match(clause));
-        let Some(clause) = clauses.find(|clause| !NEGATED.is_match(clause)) else { continue };
+        let is_advice = |clause: &&str| !NEGATED.is_match(clause) && !FIRST_PERSON.is_match(clause);
+        let Some(clause) = clauses.find(is_advice) else { continue };
         let behind = lines[place + 1..]
             .iter()
             .take(3)
             .map(|line| line.trim().trim_matches('`').trim())
             .find(|line| !line.is_empty());
         // A line of code has an assignment and hardly any words.
-        let code = behind.filter(|code| {
-            code.len() <= 60 && code.contains('=') && !code.contains("==") && code.split(' ').count() <= 8
-        });
+        let code = behind.filter(|code| code.len() <= 60 && CODE.is_match(code));
         let found = setting(clause).or_else(|| code.map(str::to_owned));
         if let Some(setting) = found.filter(|setting| ABOUT_MEMORY.is_match(setting)) {
             let fix = Fix::new(format!("the text itself proposes: “{}”", quoted(clause))).command(setting);
@@ -219,6 +241,12 @@ fn on_cpu(line: &str, situation: &Situation<'_>) -> Option<Cure> {
     Some(Cure { fix, is_host: false, is_detour: true })
 }
 
+/// Whether a clause says something besides the setting that it names, and says there that it worked.
+fn is_sentence(clause: &str) -> bool {
+    let rest = SETTING.replace_all(clause, " ");
+    WORKED.is_match(&rest) && WORDS.find_iter(&rest).count() >= 2
+}
+
 /// The setting that a clause names.
 fn setting(clause: &str) -> Option<String> {
     SETTING.captures_iter(clause).find_map(|found| {
@@ -233,7 +261,9 @@ fn setting(clause: &str) -> Option<String> {
             || setting.starts_with("--")
             || setting.contains(" --")
             || setting.starts_with("pip install");
-        (is_setting && !NO_CURE.is_match(&setting)).then_some(setting)
+        let has_value = setting.contains(['=', ':', ' ']);
+        (is_setting && (has_value || FLAG.is_match(&setting)) && !NO_CURE.is_match(&setting))
+            .then_some(setting)
     })
 }
 
@@ -282,6 +312,9 @@ mod tests {
             "I tried somelib==1.4.2 and it failed the same way.",
             "The pagefile is 24 GB and it doesn't load.",
             "Try to run it with CUDA_LAUNCH_BLOCKING=1",
+            "fixed = text.strip()",
+            "When I try to train it\nI have set the samples_per_gpu = 1",
+            "With more memory (--mem 40G) it runs for longer.",
         ] {
             assert!(!first(text).starts_with("the text"), "{text}: {}", first(text));
         }

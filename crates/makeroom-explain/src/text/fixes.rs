@@ -4,6 +4,8 @@
 //! is given only where it can help: with settings that exist on the platform and in the version that wrote the
 //! text, and that are not set already.
 
+use std::cell::OnceCell;
+
 use makeroom_core::Bytes;
 
 use super::environment::System;
@@ -122,8 +124,16 @@ fn add_shown(own: &mut Vec<Fix>, situation: &Situation<'_>, cause: Cause) {
         command[..end].trim_start_matches('-').to_ascii_lowercase().replace('-', "_")
     };
     // All that the program's table has, also what it leaves out because the text shows the least value.
-    let unset =
-        Situation { settings: Settings::new(""), account: Account::new(situation.facts), ..*situation };
+    let unset = Situation {
+        facts: situation.facts,
+        account: Account::new(situation.facts),
+        context: situation.context,
+        environment: situation.environment,
+        settings: Settings::new(""),
+        program: situation.program,
+        language: situation.language,
+        knobs: OnceCell::new(),
+    };
     let known: Vec<String> = programs::advise(&unset, cause)
         .iter()
         .chain(own.iter())

@@ -5,10 +5,13 @@
 //! its words, not looked up. A step then repeats the very setting with a smaller value, which helps in a program
 //! that [`super::programs`] does not know. Values that a text only suggests are not settings.
 
+mod quantities;
+
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
+use self::quantities::{Follows, IN_SIZES, OTHER_WORDS, QUANTITIES};
 use super::figures::pattern;
 use super::settings::is_suggested;
 use super::situation::Situation;
@@ -31,7 +34,7 @@ static ASSIGNED: LazyLock<Regex> = LazyLock::new(|| {
         "#,
     )
 });
-/// A setting in a sentence: "lowered max_prim to 6000", "num_points is at 4096".
+/// A setting in a sentence: "lowered `max_prim` to 6000", "`num_points` is at 4096".
 static TOLD: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)\b(?P<name>[A-Za-z]+(?:_[A-Za-z0-9]+)+)[`'\x22]? (?:is |was )?(?:to|at|of|from \d{1,9} to|is|was) [`'\x22]?(?P<value>\d{1,9})\b",
@@ -41,386 +44,13 @@ static TOLD: LazyLock<Regex> = LazyLock::new(|| {
 static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"[A-Z]+(?:[a-z]+)?|[a-z]+|\d+"));
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d+(?:\.\d+)?"));
 
-/// How memory follows a value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Follows {
-    /// In proportion: half the value.
-    Count,
-    /// With the square: three quarters of it, on a multiple that networks accept.
-    Side,
-    /// Inversely: twice the value.
-    Inverse,
-}
-
-/// A quantity, by the words of the names that programs give it.
-struct Quantity {
-    action: &'static str,
-    /// The name contains one of these groups of words, in any order.
-    words: &'static [&'static [&'static str]],
-    follows: Follows,
-    /// Smaller values are something else.
-    least: u64,
-}
-
-/// The quantities, those that cost least quality first.
-const QUANTITIES: &[Quantity] = &[
-    Quantity {
-        action: "process fewer items at once",
-        words: &[
-            &["batch", "size"],
-            &["batchsize"],
-            &["microbatch"],
-            &["minibatch"],
-            &["ims", "batch"],
-            &["images", "gpu"],
-            &["imgs", "gpu"],
-            &["samples", "gpu"],
-            &["videos", "gpu"],
-            &["batch", "gpu"],
-            &["batch", "device"],
-            &["bsz"],
-        ],
-        follows: Follows::Count,
-        least: 2,
-    },
-    Quantity {
-        action: "run fewer at the same time",
-        words: &[
-            &["streams"],
-            &["parallel", "size"],
-            &["num", "parallel"],
-            &["parallel", "requests"],
-            &["max", "concurrency"],
-            &["concurrent"],
-            &["envs"],
-            &["environments"],
-            &["actors"],
-            &["agents"],
-            &["max", "num", "seqs"],
-            &["num", "samples"],
-            &["n", "samples"],
-            &["samples"],
-            &["images", "per", "prompt"],
-            &["return", "sequences"],
-            &["generations"],
-            &["cutn"],
-        ],
-        follows: Follows::Count,
-        least: 2,
-    },
-    Quantity {
-        action: "use fewer frames",
-        words: &[
-            &["num", "frames"],
-            &["n", "frames"],
-            &["nframes"],
-            &["frame", "num"],
-            &["max", "frames"],
-            &["video", "length"],
-            &["clip", "length"],
-            &["clip", "len"],
-            &["frames", "per"],
-            &["frames"],
-        ],
-        follows: Follows::Count,
-        least: 4,
-    },
-    Quantity {
-        action: "use smaller images",
-        words: &[
-            &["resolution"],
-            &["res"],
-            &["width"],
-            &["height"],
-            &["imgsz"],
-            &["imsize"],
-            &["img", "size"],
-            &["image", "size"],
-            &["image", "dim"],
-            &["max", "dim"],
-            &["input", "size"],
-            &["crop", "size"],
-            &["load", "size"],
-            &["fine", "size"],
-            &["target", "size"],
-            &["train", "size"],
-            &["resize"],
-            &["side", "len"],
-            &["max", "side"],
-            &["side", "size"],
-            &["max", "size"],
-            &["min", "size"],
-            &["net", "size"],
-            &["img"],
-        ],
-        follows: Follows::Side,
-        least: 64,
-    },
-    Quantity {
-        action: "use smaller tiles",
-        words: &[
-            &["tile"],
-            &["tilesize"],
-            &["tile", "size"],
-            &["patch", "size"],
-            &["roi", "size"],
-            &["crop"],
-            &["window", "size"],
-            &["blocksize"],
-        ],
-        follows: Follows::Side,
-        least: 48,
-    },
-    Quantity {
-        action: "process smaller chunks",
-        words: &[
-            &["chunk"],
-            &["chunk", "size"],
-            &["netchunk"],
-            &["chunks"],
-            &["rays"],
-            &["n", "rand"],
-            &["batch", "bins"],
-            &["batch", "tokens"],
-            &["batch", "frames"],
-            &["tokens", "batch"],
-            &["nt"],
-            &["segment"],
-            &["segment", "size"],
-        ],
-        follows: Follows::Count,
-        least: 4,
-    },
-    Quantity {
-        action: "shorten the sequences",
-        words: &[
-            &["seq", "len"],
-            &["seq", "length"],
-            &["sequence", "length"],
-            &["sequence", "len"],
-            &["seqlen"],
-            &["max", "len"],
-            &["max", "length"],
-            &["maxlen"],
-            &["cutoff", "len"],
-            &["block", "size"],
-            &["context", "length"],
-            &["context", "size"],
-            &["context", "window"],
-            &["context", "len"],
-            &["window", "length"],
-            &["ctx"],
-            &["max", "tokens"],
-            &["new", "tokens"],
-            &["max", "model", "len"],
-            &["prefill", "chunk"],
-        ],
-        follows: Follows::Count,
-        least: 128,
-    },
-    Quantity {
-        action: "keep fewer elements per sample",
-        words: &[
-            &["points"],
-            &["npoints"],
-            &["point"],
-            &["prim"],
-            &["prims"],
-            &["primitives"],
-            &["voxels"],
-            &["faces"],
-            &["vertices"],
-            &["gaussians"],
-            &["splats"],
-            &["rois"],
-            &["roi", "image"],
-            &["proposals"],
-            &["detections"],
-            &["queries"],
-            &["neighbors"],
-            &["neighbours"],
-            &["fanout"],
-            &["fan", "out"],
-            &["atoms"],
-            &["particles"],
-            &["templates"],
-            &["msa"],
-            &["seqs"],
-            &["walk", "length"],
-            &["negative", "samples"],
-        ],
-        follows: Follows::Count,
-        least: 4,
-    },
-    Quantity {
-        action: "search with fewer beams",
-        words: &[&["beam"], &["beams"], &["beam", "size"], &["best", "of"], &["nbest"], &["candidates"]],
-        follows: Follows::Count,
-        least: 2,
-    },
-    Quantity {
-        action: "compute on a smaller grid",
-        words: &[
-            &["grid"],
-            &["grid", "size"],
-            &["ngrid"],
-            &["nx"],
-            &["ny"],
-            &["nz"],
-            &["n", "x"],
-            &["n", "y"],
-            &["n", "z"],
-            &["mesh"],
-            &["ncells"],
-            &["cells"],
-            &["octree"],
-            &["domain"],
-            &["box", "size"],
-            &["nside"],
-        ],
-        follows: Follows::Count,
-        least: 16,
-    },
-    Quantity {
-        action: "enlarge by a smaller factor",
-        words: &[
-            &["zoom"],
-            &["upscale"],
-            &["outscale"],
-            &["upsample"],
-            &["upsampling"],
-            &["oversampling"],
-            &["supersampling"],
-            &["hr", "scale"],
-        ],
-        follows: Follows::Count,
-        least: 2,
-    },
-    Quantity {
-        action: "work on a coarser grid",
-        words: &[&["voxel", "size"], &["voxelsize"], &["pixdim"], &["target", "spacing"], &["downsample"]],
-        follows: Follows::Inverse,
-        least: 0,
-    },
-    Quantity {
-        action: "use a smaller model",
-        words: &[
-            &["filters"],
-            &["nfilt"],
-            &["ngf"],
-            &["ndf"],
-            &["hidden"],
-            &["hidden", "size"],
-            &["hidden", "dim"],
-            &["base", "channels"],
-            &["num", "channels"],
-            &["d", "model"],
-            &["embed", "dim"],
-            &["emb", "dim"],
-            &["n", "layers"],
-            &["num", "layers"],
-        ],
-        follows: Follows::Count,
-        least: 8,
-    },
-];
-
-/// Names with one of these words are not sizes of the work: they count steps, name devices or limit memory.
-const OTHER_WORDS: &[&str] = &[
-    "lr",
-    "rate",
-    "seed",
-    "epoch",
-    "epochs",
-    "step",
-    "steps",
-    "iter",
-    "iters",
-    "iteration",
-    "iterations",
-    "gpu",
-    "gpus",
-    "device",
-    "devices",
-    "port",
-    "version",
-    "time",
-    "timeout",
-    "id",
-    "ids",
-    "pid",
-    "classes",
-    "class",
-    "log",
-    "save",
-    "warmup",
-    "rank",
-    "world",
-    "node",
-    "nodes",
-    "memory",
-    "mem",
-    "vram",
-    "ram",
-    "line",
-    "error",
-    "code",
-    "interval",
-    "every",
-    "freq",
-    "ratio",
-    "weight",
-    "decay",
-    "loss",
-    "eta",
-    "total",
-    "free",
-    "used",
-    "bytes",
-    "mb",
-    "gb",
-    "cache",
-    "level",
-    "index",
-    "idx",
-    "start",
-    "end",
-    "min",
-    "threshold",
-    "position",
-    "embeddings",
-    "vocab",
-    "stride",
-    "kernel",
-    "kv",
-    "pool",
-    "split",
-    "test",
-    "eval",
-    "val",
-    "padding",
-    "dilation",
-    "requires",
-    "expected",
-    "thread",
-    "threads",
-    "cpu",
-    "cpus",
-    "fps",
-];
-/// Words of the list above that a size may contain after all.
-const IN_SIZES: &[(&str, &str)] = &[
-    ("gpu", "per"),
-    ("device", "per"),
-    ("min", "size"),
-    ("device", "batch"),
-    ("gpu", "batch"),
-    ("nodes", "max"),
-];
+/// Larger values are sizes in bytes, or something else.
+const LONGEST_SIDE: u64 = 16_384;
+const LARGEST_COUNT: u64 = 10_000_000;
 
 /// A setting that memory follows.
 #[derive(Debug)]
-struct Knob {
+pub(crate) struct Knob {
     /// The place of its quantity in the list.
     quantity: usize,
     /// The setting as the text writes it, up to the value.
@@ -428,9 +58,10 @@ struct Knob {
     value: String,
 }
 
-/// The words of a name, in lower case.
+/// The words of a name, in lower case; of `cfg.data.size` those of the last part.
 fn words(name: &str) -> Vec<String> {
-    WORD.find_iter(name).take(8).map(|word| word.as_str().to_ascii_lowercase()).collect()
+    let key = name.rsplit('.').next().unwrap_or(name);
+    WORD.find_iter(key).take(8).map(|word| word.as_str().to_ascii_lowercase()).collect()
 }
 
 /// Names of one word that are settings also with a colon.
@@ -439,10 +70,12 @@ const PLAIN_NAMES: &[&str] =
 
 /// Whether `name: 12` counts something that a program found, instead of setting it: "images with faces: 12".
 fn is_counted(name: &str, before: &str) -> bool {
+    // A name of several words is an identifier, wherever it is.
+    if words(name).len() > 1 {
+        return false;
+    }
     let is_in_phrase = before.trim_end().ends_with(|last: char| last.is_alphanumeric());
-    let is_plain =
-        words(name).len() == 1 && !PLAIN_NAMES.iter().any(|plain| name.eq_ignore_ascii_case(plain));
-    is_in_phrase || is_plain
+    is_in_phrase || !PLAIN_NAMES.iter().any(|plain| name.eq_ignore_ascii_case(plain))
 }
 
 /// The quantity that a name stands for.
@@ -512,7 +145,8 @@ impl Knob {
         }
         let largest = numbers.iter().max_by_key(|number| number.as_str().parse::<u64>().unwrap_or(0))?;
         let from: u64 = largest.as_str().parse().ok()?;
-        if from < quantity.least.max(2) || from > 100_000_000 {
+        let most = if quantity.follows == Follows::Side { LONGEST_SIDE } else { LARGEST_COUNT };
+        if from < quantity.least.max(2) || from > most {
             return None;
         }
         let to = smaller(from, quantity.follows, factor);
@@ -633,14 +267,18 @@ pub(crate) fn batch_step(situation: &Situation<'_>) -> Option<Fix> {
 
 fn found(situation: &Situation<'_>, wants_batch: bool) -> Vec<Fix> {
     let factor = situation.shrink_factor();
-    let mut knobs: Vec<Knob> = situation.settings.parts().into_iter().flat_map(ends).flat_map(read).collect();
-    knobs.retain(|knob| (knob.quantity == 0) == wants_batch);
-    // Of two values for one setting the later one holds.
-    knobs.reverse();
-    knobs.sort_by_key(|knob| knob.quantity);
+    let all = situation.knobs.get_or_init(|| {
+        let mut knobs: Vec<Knob> =
+            situation.settings.parts().into_iter().flat_map(ends).flat_map(read).collect();
+        // Of two values for one setting the later one holds.
+        knobs.reverse();
+        knobs.sort_by_key(|knob| knob.quantity);
+        knobs
+    });
+    let knobs = all.iter().filter(|knob| (knob.quantity == 0) == wants_batch);
     let mut fixes: Vec<Fix> = Vec::new();
     let mut taken: Vec<usize> = Vec::new();
-    for knob in &knobs {
+    for knob in knobs {
         if taken.contains(&knob.quantity) {
             continue;
         }
@@ -682,6 +320,7 @@ mod tests {
             ("ops.Nfilt = 960;", "ops.Nfilt = 480"),
             ("[Pipe] Threads: 8 | Streams: 4", "Streams: 2"),
             ("  NUM_POINTS: 12288", "NUM_POINTS: 6144"),
+            ("10:02 INFO  cfg.MODEL.MAX_VOXELS: 40000", "cfg.MODEL.MAX_VOXELS: 20000"),
             ("   n_x = 600", "n_x = 300"),
             ("img_size: [1024, 768]", "img_size: [768, 576]"),
             ("grid = 400, 200, 200", "grid = 200, 200, 200"),
@@ -704,6 +343,7 @@ mod tests {
             "wrote 12 frames to out.mp4",
             "images with faces: 640",
             "frames: 1200",
+            "UnusedRangeSizeMax: 51773440",
             "num_frames: 1",
             "timestep 4000",
         ] {

@@ -59,7 +59,7 @@ static MARKS: LazyLock<[(Language, Regex); 9]> = LazyLock::new(|| {
         (
             Language::R,
             pattern(
-                r"\blibrary\((?:torch|luz|tabnet|keras|tensorflow)\)|\btorch_tensor\(|\bnn_module\(|\bcpp_torch_|\blantern\b|\btabnet_(?:fit|pretrain)|\bluz::|\w\.R:\d+|\bRStudio\b|(?m)^Error in \(?function ?\(",
+                r"\blibrary\((?:torch|luz|tabnet|keras|tensorflow)\)|\btorch_tensor\(|\bnn_module\(|\bcpp_torch_|\blantern\b|\btabnet_(?:fit|pretrain)|\bluz::|\w\.R:\d+|\bRStudio\b|(?m)^\w+ (?:in|dans|en) \(?function ?\(|\bcall_c_function\b",
             ),
         ),
         (

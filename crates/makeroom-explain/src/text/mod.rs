@@ -15,7 +15,7 @@
 //! judge/            facts in, findings out, by the definitions of crate::thresholds
 //! situation.rs      what advice depends on: settings.rs, environment.rs, language.rs, programs/
 //! fixes.rs          steps for a cause: programs/ in a program's own options, else general_fixes.rs, torch_fixes.rs,
-//!                   holders.rs (other processes), host_fixes.rs (host memory), smaller.rs (less data at
+//!                   leak_fixes.rs, holders.rs (other processes), host_fixes.rs (host memory), smaller.rs (less data at
 //!                   once), knobs.rs (the text's own settings), own_code.rs (programs that call the driver)
 //! cured.rs          what the text itself says that helped, given as its own first step
 //! hypotheses.rs     possible causes of an open case, each with a check
@@ -46,6 +46,7 @@ mod job;
 mod judge;
 mod knobs;
 mod language;
+mod leak_fixes;
 mod lines;
 mod log;
 mod other_failure;

@@ -111,11 +111,13 @@ fn batch_from(situation: &Situation<'_>, batch: u64) -> Fix {
         String::new()
     };
     let shown = situation.settings.shown(BATCH).filter(|shown| shown.value as u64 == batch);
-    let option = shown
-        .map(|shown| shown.with(smaller))
-        // The option has another name, and counts the batches of several GPUs perhaps.
-        .or_else(|| knobs::batch_step(situation)?.command)
-        .unwrap_or_else(|| format!("batch_size={smaller}"));
+    // The option has another name, and perhaps counts the batches of several GPUs.
+    if shown.is_none()
+        && let Some(fix) = knobs::batch_step(situation)
+    {
+        return fix;
+    }
+    let option = shown.map_or_else(|| format!("batch_size={smaller}"), |shown| shown.with(smaller));
     Fix::new(format!("reduce the batch size from {batch} to {smaller}{accumulate}")).command(option)
 }
 

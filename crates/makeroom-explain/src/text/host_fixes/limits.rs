@@ -75,35 +75,7 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
                 .command(format!("#$ -l h_vmem={aim}G")),
         );
     }
-    if says(&[
-        "OOMKill",
-        "OOM Killed\",",
-        "CrashLoopBackOff",
-        "lastFailureInfo",
-        "lastState",
-        "kubectl",
-        "kubelet",
-        "kubepods",
-        "kubernetes",
-        "restartCount",
-        "argo/",
-        " pods ",
-        " pod ",
-        "pod/",
-        "minikube",
-        "k8s",
-        "Last State:",
-    ]) {
-        fixes.push(Fix::new(format!("raise the container's memory limit{from}")).command(format!(
-            "resources: {{limits: {{memory: {}Gi}}}}",
-            container_aim(situation, aim, present)
-        )));
-        if says(&["minikube"]) {
-            fixes.push(
-                Fix::new("give the cluster's machine more memory").command("minikube start --memory=8192"),
-            );
-        }
-    }
+    fixes.extend(kubernetes(situation, aim, present));
     let is_in_cgroup = says(&["memory cgroup", "mem_cgroup", "CONSTRAINT_MEMCG", "docker", "container"])
         && !says(&["CONSTRAINT_NONE", "global_oom"]);
     if fixes.is_empty() && is_in_cgroup {
@@ -132,6 +104,45 @@ pub(super) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
             Fix::new("choose a runtime with more RAM")
                 .command("Runtime > Change runtime type > Runtime shape = High-RAM"),
         );
+    }
+    fixes
+}
+
+/// Words of a pod.
+const POD: &[&str] = &[
+    "OOMKill",
+    "OOM Killed\",",
+    "CrashLoopBackOff",
+    "lastFailureInfo",
+    "lastState",
+    "kubectl",
+    "kubelet",
+    "kubepods",
+    "kubernetes",
+    "restartCount",
+    "argo/",
+    " pods ",
+    " pod ",
+    "pod/",
+    "minikube",
+    "k8s",
+    "Last State:",
+];
+
+/// The limit of a pod, and of the machine that a local cluster runs on.
+fn kubernetes(situation: &Situation<'_>, aim: u64, present: Option<Bytes>) -> Vec<Fix> {
+    if !POD.iter().any(|words| situation.settings.mentions(words)) {
+        return Vec::new();
+    }
+    let from = present.map_or(String::new(), |limit| format!(" from {limit}"));
+    let limit = container_aim(situation, aim, present);
+    let mut fixes = vec![
+        Fix::new(format!("raise the container's memory limit{from}"))
+            .command(format!("resources: {{limits: {{memory: {limit}Gi}}}}")),
+    ];
+    if situation.settings.mentions("minikube") {
+        fixes
+            .push(Fix::new("give the cluster's machine more memory").command("minikube start --memory=8192"));
     }
     fixes
 }

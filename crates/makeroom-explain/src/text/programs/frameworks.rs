@@ -51,6 +51,10 @@ fn paddle(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
     }
 }
 
+fn is_training(situation: &Situation<'_>) -> bool {
+    situation.is_training()
+}
+
 fn paddle_share(situation: &Situation<'_>) -> u64 {
     match (situation.facts.free, situation.facts.total) {
         (Some(free), Some(total)) if free.share_of(total) >= 0.1 => {
@@ -69,7 +73,7 @@ const PADDLE_LEVERS: &[Lever] = &[
     .only(smaller::has_batches),
     Lever::new("train in 16 bits", "with paddle.amp.auto_cast(level='O2'): …")
         .unless_said(&["auto_cast", "--amp", "use_amp"])
-        .only(|situation| situation.is_training()),
+        .only(is_training),
     Lever::new("run the model without gradients", "with paddle.no_grad(): …")
         .unless_said(&["no_grad"])
         .only(|situation| !situation.is_training()),
@@ -78,7 +82,7 @@ const PADDLE_LEVERS: &[Lever] = &[
         "paddle.distributed.fleet.utils.recompute(block, x)",
     )
     .unless_said(&["recompute"])
-    .only(|situation| situation.is_training()),
+    .only(is_training),
     Lever::lower("shorten the sequences{from}", "max_seq_len={to}", &["max_seq_len", "max_seq_length"], 0)
         .at_least(64, 64),
     Lever::new("release unused blocks between steps", "paddle.device.cuda.empty_cache()")
