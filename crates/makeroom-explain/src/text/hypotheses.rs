@@ -12,6 +12,7 @@ use super::fixes;
 use super::holders;
 use super::situation::Situation;
 use crate::advice::Maker;
+use crate::library::is_library_file;
 use crate::text::environment::System;
 use crate::{Cause, Certainty, Finding, Fix};
 
@@ -40,6 +41,11 @@ const ON_DEVICE_WORDS: [&str; 9] = [
     "GPU memory",
     "显存",
 ];
+
+/// Whether the text around an error places it on the GPU.
+pub(crate) fn is_on_device(situation: &Situation<'_>) -> bool {
+    ON_DEVICE_WORDS.iter().any(|words| situation.settings.mentions(words))
+}
 
 /// Adds hypotheses to the findings of an open case. The format's own possible causes keep their place before the
 /// general ones.
@@ -84,9 +90,11 @@ pub(crate) fn add(findings: &mut Vec<Finding>, situation: &Situation<'_>) {
     });
 }
 
-/// The name of a script in a command line or in a traceback.
+/// The script that a command line or the outermost frame of a traceback starts.
 static SCRIPT: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r#"(?m)(?:\bpython3? (?:-\w+ )*(?:[\w./~-]*/)?|File "(?:[^"\n]*/)?)([\w-]{3,40}\.py)\b"#)
+    pattern(
+        r#"\bpython3? (?:-\w+ )*([\w./~-]*[\w-]{3,40}\.py)\b|File "([^"\n]{1,200}\.py)", line \d+, in <module>"#,
+    )
 });
 
 /// How to end an earlier run of the same program, where the text names it: what the check lists has no number yet.
@@ -97,7 +105,9 @@ fn stop_earlier_run(situation: &Situation<'_>) -> Option<Fix> {
         return None;
     }
     let script = situation.settings.parts().into_iter().find_map(|part| {
-        SCRIPT.captures_iter(part).map(|found| found[1].to_owned()).find(|script| !script.starts_with("__"))
+        let scripts = SCRIPT.captures_iter(part).filter_map(|found| found.get(1).or_else(|| found.get(2)));
+        let own = scripts.map(|script| script.as_str()).find(|script| !is_library_file(script))?;
+        own.rsplit('/').next()
     })?;
     Some(
         Fix::new("stop an earlier run that did not exit, if the check shows one")
@@ -168,8 +178,7 @@ fn general(situation: &Situation<'_>) -> Vec<(Cause, String)> {
                 causes.extend(leak);
                 causes.push(others);
             }
-            let is_on_device = ON_DEVICE_WORDS.iter().any(|words| situation.settings.mentions(words));
-            if facts.resource == Resource::Unknown && !is_on_device {
+            if facts.resource == Resource::Unknown && !is_on_device(situation) {
                 causes
                     .push((Cause::HostMemory, "The machine's own memory ran out, not the GPU's.".to_owned()));
             }

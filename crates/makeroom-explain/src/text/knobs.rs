@@ -40,6 +40,13 @@ static TOLD: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\b(?P<name>[A-Za-z]+(?:_[A-Za-z0-9]+)+)[`'\x22]? (?:is |was )?(?:to|at|of|from \d{1,9} to|is|was) [`'\x22]?(?P<value>\d{1,9})\b",
     )
 });
+/// The size of an image or a video in a sentence, and words that say that it is one.
+static DIMENSIONS: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(\d{3,4}) ?[x×] ?(\d{3,4})\b"));
+static OF_IMAGES: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)image|resolution|video|\bres\b|upscal|generat|pixel|\bpx\b|picture|photo|frame")
+});
+/// The length of a video in a sentence.
+static FRAMES: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\b(\d{2,4}) frames\b"));
 /// The words of a name: `maxSeqLen`, `max_seq_len` and `MAX-SEQ-LEN` are the same.
 static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"[A-Z]+(?:[a-z]+)?|[a-z]+|\d+"));
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d+(?:\.\d+)?"));
@@ -109,6 +116,10 @@ fn smaller(value: u64, follows: Follows, factor: Option<f64>) -> u64 {
             let half = (value as f64 * factor.map_or(0.5, |factor| factor.min(0.5))) as u64;
             if half == value / 2 && value.is_multiple_of(2) {
                 return half;
+            }
+            // Video models take 4n + 1 frames.
+            if value > 8 && (value - 1).is_multiple_of(8) {
+                return (value - 1) / 2 + 1;
             }
             // Powers of two stay such; other large values stay round.
             let unit = match value {
@@ -257,7 +268,43 @@ fn balanced(value: &str) -> String {
 
 /// The steps for the text's own settings, the batch apart, which has words of its own in [`super::smaller`].
 pub(crate) fn steps(situation: &Situation<'_>) -> Vec<Fix> {
-    found(situation, false)
+    let fixes = found(situation, false);
+    if fixes.is_empty() { told_sizes(situation) } else { fixes }
+}
+
+/// Longer lines are dumps, in which products are shapes.
+const LONGEST_SENTENCE: usize = 600;
+
+/// The size of the images or the number of frames that a person names, where the text shows no setting.
+fn told_sizes(situation: &Situation<'_>) -> Vec<Fix> {
+    let factor = situation.shrink_factor();
+    let lines = || {
+        let parts = situation.settings.parts().into_iter().flat_map(ends).flat_map(str::lines);
+        parts.filter(|line| line.len() <= LONGEST_SENTENCE).take(400)
+    };
+    let number = |text: &str| text.parse::<u64>().ok();
+    let frames = lines().filter(|line| !line.contains("fps")).find_map(|line| {
+        let from = number(&FRAMES.captures(line)?[1]).filter(|frames| (9..=2000).contains(frames))?;
+        let to = smaller(from, Follows::Count, factor);
+        Some(Fix::new(format!("use fewer frames, from {from} to {to}")).command(format!("frames = {to}")))
+    });
+    let sides = lines().filter(|line| OF_IMAGES.is_match(line)).find_map(|line| {
+        let found = DIMENSIONS.captures(line)?;
+        let (width, height) = (number(&found[1])?, number(&found[2])?);
+        // Smaller pictures are not what fills a GPU.
+        if width.max(height) < 512 || width.max(height) > LONGEST_SIDE {
+            return None;
+        }
+        let (to_width, to_height) =
+            (smaller(width, Follows::Side, factor), smaller(height, Follows::Side, factor));
+        Some(
+            Fix::new(format!("use smaller images, from {width}x{height} to {to_width}x{to_height}"))
+                .command(format!("width = {to_width}, height = {to_height}")),
+        )
+    });
+    let is_video =
+        || ["video", "i2v", "t2v", "animat"].iter().any(|words| situation.settings.mentions(words));
+    frames.filter(|_| is_video()).into_iter().chain(sides).collect()
 }
 
 /// The step for the setting of the batch, under whatever name the text has for it.
@@ -327,6 +374,8 @@ mod tests {
             ("I lowered max_prim to 8000 and it still fails", "max_prim=4000"),
             ("voxel_size: 0.05", "voxel_size: 0.1"),
             ("imgsz=640", "imgsz=480"),
+            ("an image of 1024x768 is too much", "width = 768, height = 576"),
+            ("a video of 81 frames", "frames = 41"),
         ] {
             assert_eq!(commands(settings).first().map(String::as_str), Some(command), "{settings}");
         }
@@ -345,6 +394,8 @@ mod tests {
             "frames: 1200",
             "UnusedRangeSizeMax: 51773440",
             "num_frames: 1",
+            "the tensor is 1024x1024",
+            "an icon image of 256x256",
             "timestep 4000",
         ] {
             assert_eq!(commands(settings), Vec::<String>::new(), "{settings}");

@@ -119,7 +119,12 @@ fn leak_elsewhere(situation: &Situation<'_>) -> Option<Vec<Fix>> {
             } else {
                 Fix::new("restart the program every few hours: what it leaks is freed when it ends")
             };
-            return Some(std::iter::once(restart).chain(own.into_iter().take(2)).collect());
+            // Learned potentials allocate with PyTorch, for a graph that changes with the atoms.
+            let pieces = says(&["mace", "nequip", "allegro", "torch"]).then(|| {
+                let export = situation.environment.export("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+                Fix { command: Some(export), ..advice::expandable_segments() }
+            });
+            return Some(std::iter::once(restart).chain(pieces).chain(own.into_iter().take(2)).collect());
         }
     }
     let is_graphics = is_without_cuda(situation.facts)

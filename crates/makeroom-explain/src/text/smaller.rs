@@ -57,7 +57,7 @@ pub(crate) fn less_data(situation: &Situation<'_>) -> Vec<Fix> {
             if has_batches(situation) && !is_whole_graph(situation) {
                 return vec![batch_of_one(situation)];
             }
-            fixes.extend(smaller_input(situation).filter(|_| is_python(situation)));
+            fixes.extend(smaller_input(situation).filter(|_| situation.language.may_be_python()));
             if fixes.is_empty() && situation.settings.mentions("cuda") && !is_python(situation) {
                 fixes.extend(without_a_change(situation));
             }

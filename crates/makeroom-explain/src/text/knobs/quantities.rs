@@ -109,7 +109,6 @@ pub(super) const QUANTITIES: &[Quantity] = &[
             &["max", "side"],
             &["side", "size"],
             &["max", "size"],
-            &["min", "size"],
             &["net", "size"],
             &["img"],
         ],
@@ -369,11 +368,5 @@ pub(super) const OTHER_WORDS: &[&str] = &[
     "fps",
 ];
 /// Words of the list above that a size may contain after all.
-pub(super) const IN_SIZES: &[(&str, &str)] = &[
-    ("gpu", "per"),
-    ("device", "per"),
-    ("min", "size"),
-    ("device", "batch"),
-    ("gpu", "batch"),
-    ("nodes", "max"),
-];
+pub(super) const IN_SIZES: &[(&str, &str)] =
+    &[("gpu", "per"), ("device", "per"), ("device", "batch"), ("gpu", "batch"), ("nodes", "max")];

@@ -13,7 +13,7 @@ pub(super) const PROGRAMS: &[&Program] = &[&PADDLE, &MXNET, &CAFFE, &THEANO, &JU
 const PADDLE: Program = Program {
     name: "PaddlePaddle",
     frameworks: &["paddlepaddle"],
-    marks: &["paddle/fluid", "paddle/phi", "import paddle", "paddlepaddle", "paddlex"],
+    marks: &["paddle/fluid", "paddle/phi", "import paddle", "paddlepaddle", "paddlex", "paddlespeech"],
     work: Work::Other,
     advise: paddle,
 };
@@ -36,6 +36,9 @@ fn paddle(situation: &Situation<'_>, cause: Cause) -> Vec<Fix> {
         ],
         _ => {
             let mut fixes = lever::steps(situation, cause, PADDLE_LEVERS);
+            if cause == Cause::LiveDataFillsDevice && !situation.is_training() {
+                fixes.splice(0..0, smaller::smaller_input(situation));
+            }
             let share = situation
                 .settings
                 .number(&["FLAGS_fraction_of_gpu_memory_to_use is", "FLAGS_fraction_of_gpu_memory_to_use"]);

@@ -161,7 +161,7 @@ pub(crate) fn add_unified_memory(fixes: &mut Vec<Fix>, situation: &Situation<'_>
 const TPU: Program = Program {
     name: "XLA on TPU",
     frameworks: &[],
-    marks: &["memory space hbm", "CompileTimeHbmOom", "hbm capacity", "XLA:TPU"],
+    marks: &["memory space hbm", "CompileTimeHbmOom", "hbm capacity", "XLA:TPU", "_HBM0"],
     work: Work::Other,
     advise: tpu,
 };

@@ -78,7 +78,10 @@ const R: &[Lever] = &[
         "dataloader(ds, batch_size = {to})",
         &["batch_size", "batch size"],
     )
-    .only(|situation| situation.settings.mentions("batch") || situation.settings.mentions("dataloader")),
+    .only(|situation| {
+        situation.is_training()
+            || ["batch", "dataloader"].iter().any(|words| situation.settings.mentions(words))
+    }),
     Lever::new(
         "collect garbage in the loop: R does not see GPU memory, and frees tensors only when it collects",
         "gc(); torch::cuda_empty_cache()",
