@@ -22,6 +22,8 @@ const ABSURD_FACTOR: f64 = 1024.0;
 const LARGE_CACHE_SHARE: f64 = 0.05;
 /// Figures of a text differ by this factor from what was meant.
 const ROUNDING: f64 = 1.02;
+/// A cache below this part of the request does not explain that it failed.
+const LEAST_OF_REQUEST: f64 = 0.5;
 /// A smaller cache is fragmentation too, if it is this many times the missing bytes …
 const AMPLE_CACHE_FACTOR: f64 = 10.0;
 /// … and worth a setting: this many bytes and this share of the reserved memory.
@@ -68,8 +70,8 @@ impl Shortage {
         Some(if free < self.request { self.request - free } else { self.request })
     }
 
-    /// `fragmentation`: the cached part alone would hold the request, and is larger than the usual remainder between
-    /// live blocks.
+    /// `fragmentation`: free and cached memory together suffice, and the cached part is larger than both what is
+    /// missing and the usual remainder between live blocks.
     pub(crate) fn is_fragmented(&self) -> bool {
         let Some(cached) = self.cached else { return false };
         let share = cached.share_of(self.live.unwrap_or(Bytes::ZERO) + cached);
@@ -77,9 +79,19 @@ impl Shortage {
         let is_ample = cached >= missing.scaled(AMPLE_CACHE_FACTOR)
             && cached >= AMPLE_CACHE
             && share >= AMPLE_CACHE_SHARE;
-        // Less than the request is no block for it, however it is packed. Texts round both figures.
-        let is_block = cached.scaled(ROUNDING) >= self.request;
-        is_block && cached >= missing && (share >= LARGE_CACHE_SHARE || is_ample)
+        cached >= missing && (share >= LARGE_CACHE_SHARE || is_ample)
+    }
+
+    /// The same by the figures of a text alone: a cache that is small beside the request is no more than the usual
+    /// remainder, although little may be missing.
+    pub(crate) fn is_fragmented_in_text(&self) -> bool {
+        self.cached.is_some_and(|cached| cached >= self.request.scaled(LEAST_OF_REQUEST))
+            && self.is_fragmented()
+    }
+
+    /// Whether the cache alone would hold the request. Texts round both figures.
+    pub(crate) fn is_cache_enough(&self) -> bool {
+        self.cached.is_some_and(|cached| cached.scaled(ROUNDING) >= self.request)
     }
 
     /// `live_data_fills_device`, beyond doubt: live memory and the request exceed the device.
@@ -124,7 +136,12 @@ mod tests {
         // The usual remainder between live blocks.
         assert!(!shortage(26, 12, 26_000, 220).is_fragmented());
         // More than is missing, but less than the request in one piece.
-        assert!(!shortage(24, 20, 80, 9).is_fragmented());
+        assert!(shortage(24, 20, 80, 9).is_fragmented());
+        assert!(!shortage(24, 20, 80, 9).is_fragmented_in_text());
+        assert!(shortage(400, 300, 9000, 1000).is_fragmented_in_text());
+        // Together with free memory the cache would do, alone it would not.
+        assert!(shortage(460, 455, 3500, 330).is_fragmented_in_text());
+        assert!(!shortage(460, 455, 3500, 330).is_cache_enough());
     }
 
     #[test]

@@ -188,7 +188,7 @@ pub(crate) fn wont_help(cause: Cause, situation: &Situation<'_>) -> Vec<String> 
         }
         Cause::LiveDataFillsDevice if situation.environment.maker != Maker::Apple => {
             if let Some(cached) = account.cached.filter(|&cached| {
-                !account.shortage().is_some_and(|shortage| shortage.is_fragmented())
+                !account.shortage().is_some_and(|shortage| shortage.is_fragmented_in_text())
                     && account.missing().is_some_and(|missing| cached < missing)
             }) {
                 attempts
