@@ -12,7 +12,7 @@ static BATCH: LazyLock<Regex> =
 /// A batch size in a sentence: "batch size of 4", "even with the batch at 1", "`batch_size` that is 1 already".
 static TOLD: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r#"(?i)\bbatch(?:es)?(?:[_\- ]?size)?["'`]? (?:(?:is|was|set|down|even|already|reduced|lowered|from \d{1,6}) )*(?:is|of|to|at|=) (?:just |only )?(\d{1,6})\b|\bBATCH_SIZE\w*["'`]? (?:is )?(?:at|to|of|is) (\d{1,6})\b"#,
+        r#"(?i)\bbatch(?:es)?(?:[_\- ]?size)?["'`]? (?:(?:is|was|set|down|even|already|reduced|lowered|from \d{1,6}) )*(?:is|of|to|at|=) (?:just |only )?(\d{1,6})\b|\bBATCH_SIZE(?:_PER_GPU|_PER_DEVICE)?["'`]? (?:is )?(?:at|to|of|is) (\d{1,6})\b"#,
     )
 });
 
